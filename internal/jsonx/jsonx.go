@@ -1,0 +1,133 @@
+// Package jsonx is the one place that names the JSON library. It is strict
+// where a stranger writes: duplicate and case-folded member names, invalid
+// UTF-8 and trailing data are refused. It becomes encoding/json/v2 by changing
+// this package alone.
+package jsonx
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Raw is one JSON value as bytes; the same type as encoding/json.RawMessage's
+// layout but not its type, so convert at exported borders.
+type Raw = jsontext.Value
+
+// Unmarshal decodes exactly one JSON value; unknown members are ignored.
+func Unmarshal(data []byte, v any) error { return explain(json.Unmarshal(data, v)) }
+
+// UnmarshalStrict decodes exactly one JSON value; an unknown member is an error
+// that names it.
+func UnmarshalStrict(data []byte, v any) error {
+	return explain(json.Unmarshal(data, v, json.RejectUnknownMembers(true)))
+}
+
+// Read decodes the whole of r; see [Unmarshal]. The caller bounds r.
+func Read(r io.Reader, v any) error { return explain(json.UnmarshalRead(r, v)) }
+
+// Marshal encodes v deterministically.
+func Marshal(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) }
+
+// MarshalIndent encodes v for people.
+func MarshalIndent(v any) ([]byte, error) {
+	return json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
+}
+
+// Canonical returns the RFC 8785 form of one JSON value. data is not changed.
+func Canonical(data []byte) ([]byte, error) {
+	v := jsontext.Value(append([]byte(nil), data...))
+	if err := v.Canonicalize(); err != nil {
+		return nil, explain(err)
+	}
+	return v, nil
+}
+
+// Valid reports whether data is exactly one JSON value.
+func Valid(data []byte) bool { return jsontext.Value(data).IsValid() }
+
+// SyntaxError is a malformed document; Offset counts bytes from its start.
+type SyntaxError struct {
+	Offset  int64
+	Pointer string
+	Msg     string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("malformed JSON at byte %d: %s", e.Offset, e.Msg)
+}
+
+// TypeError is a well-formed document with a member of the wrong shape or an
+// unknown name; Pointer is its RFC 6901 path.
+type TypeError struct {
+	Pointer string
+	Msg     string
+}
+
+func (e *TypeError) Error() string {
+	if e.Pointer == "" {
+		return e.Msg
+	}
+	return fmt.Sprintf("%s: %s", e.Pointer, e.Msg)
+}
+
+func explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return &SyntaxError{Offset: s.ByteOffset, Pointer: string(s.JSONPointer), Msg: s.Err.Error()}
+	}
+	if s, ok := errors.AsType[*json.SemanticError](err); ok {
+		msg := "has the wrong type"
+		switch {
+		case errors.Is(err, json.ErrUnknownName):
+			msg = "is not a known field"
+		case s.JSONKind != 0 && s.GoType != nil:
+			msg = fmt.Sprintf("is a JSON %s where %s is needed", kindName(s.JSONKind), goTypeName(s.GoType.String()))
+		case s.Err != nil:
+			msg = s.Err.Error()
+		}
+		return &TypeError{Pointer: string(s.JSONPointer), Msg: msg}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &SyntaxError{Msg: "the document ends too early"}
+	}
+	return err
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "boolean"
+	case '"':
+		return "string"
+	case '0':
+		return "number"
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	}
+	return "value"
+}
+
+func goTypeName(t string) string {
+	switch {
+	case t == "string":
+		return "a string"
+	case t == "bool":
+		return "a boolean"
+	case strings.HasPrefix(t, "int"), strings.HasPrefix(t, "uint"), strings.HasPrefix(t, "float"):
+		return "a number"
+	case strings.HasPrefix(t, "[]"):
+		return "an array"
+	}
+	return "an object"
+}
