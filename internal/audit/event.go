@@ -1,0 +1,231 @@
+package audit
+
+// Event names what a record tells of. The bus event of the same thing has dots
+// where the audit event has underscores (spec/README section 7).
+type Event string
+
+// The events of spec/README section 7, grouped as there.
+const (
+	CapabilityStarted   Event = "capability_started"
+	CapabilityExecuted  Event = "capability_executed"
+	CapabilitySlow      Event = "capability_slow"
+	CapabilityFailed    Event = "capability_failed"
+	CapabilityTimeout   Event = "capability_timeout"
+	CapabilityCancelled Event = "capability_cancelled"
+	PermissionDenied    Event = "permission_denied"
+	SecurityViolation   Event = "security_violation"
+	CommandRouted       Event = "command_routed"
+	RateLimited         Event = "rate_limited"
+	QueueRejected       Event = "queue_rejected"
+
+	ExtensionInstalled     Event = "extension_installed"
+	ExtensionInstallFailed Event = "extension_install_failed"
+	ExtensionEnabled       Event = "extension_enabled"
+	ExtensionDisabled      Event = "extension_disabled"
+	ExtensionUpgraded      Event = "extension_upgraded"
+	ExtensionUninstalled   Event = "extension_uninstalled"
+	ExtensionStepExecuted  Event = "extension_step_executed"
+	CommandConflict        Event = "command_conflict"
+	SandboxDegraded        Event = "sandbox_degraded"
+	EgressAllowed          Event = "egress_allowed"
+	EgressDenied           Event = "egress_denied"
+
+	GrantCreated          Event = "grant_created"
+	GrantUsed             Event = "grant_used"
+	GrantRevoked          Event = "grant_revoked"
+	ConfirmationRequested Event = "confirmation_requested"
+	ConfirmationAnswered  Event = "confirmation_answered"
+
+	EndpointConnected    Event = "endpoint_connected"
+	EndpointDisconnected Event = "endpoint_disconnected"
+	EndpointSynced       Event = "endpoint_synced"
+	EndpointDown         Event = "endpoint_down"
+	EndpointUp           Event = "endpoint_up"
+	TrustDecided         Event = "trust_decided"
+	ModuleLoaded         Event = "module_loaded"
+	ModuleReloaded       Event = "module_reloaded"
+	ModuleUnloaded       Event = "module_unloaded"
+
+	NodeJoined       Event = "node_joined"
+	NodeResumed      Event = "node_resumed"
+	NodeSuspect      Event = "node_suspect"
+	NodeLeft         Event = "node_left"
+	NodeUpdated      Event = "node_updated"
+	NodeSuperseded   Event = "node_superseded"
+	NodeRevoked      Event = "node_revoked"
+	SkillInstalled   Event = "skill_installed"
+	SkillUpdated     Event = "skill_updated"
+	SkillUninstalled Event = "skill_uninstalled"
+	SkillDegraded    Event = "skill_degraded"
+	CallLost         Event = "call_lost"
+
+	UpstreamAdded            Event = "upstream_added"
+	UpstreamRemoved          Event = "upstream_removed"
+	UpstreamFailed           Event = "upstream_failed"
+	UpstreamRecovered        Event = "upstream_recovered"
+	PinHeld                  Event = "pin_held"
+	PinApproved              Event = "pin_approved"
+	UpstreamQuestionAnswered Event = "upstream_question_answered"
+
+	TaskCreated          Event = "task_created"
+	TaskStatusChanged    Event = "task_status_changed"
+	TaskDecision         Event = "task_decision"
+	TaskValidated        Event = "task_validated"
+	TaskRecovered        Event = "task_recovered"
+	WorkspaceProvisioned Event = "workspace_provisioned"
+	WorkspaceFinalized   Event = "workspace_finalized"
+	WorkspaceRemoved     Event = "workspace_removed"
+	AgentPermission      Event = "agent_permission"
+
+	TokenCreated  Event = "token_created"
+	TokenRevoked  Event = "token_revoked"
+	LoginFailed   Event = "login_failed"
+	ConfigChanged Event = "config_changed"
+	ServerStarted Event = "server_started"
+	ServerStopped Event = "server_stopped"
+	AuditVerified Event = "audit_verified"
+	AuditDegraded Event = "audit_degraded"
+
+	CapabilityConflictDetected  Event = "capability_conflict_detected"
+	CapabilityNameDisambiguated Event = "capability_name_disambiguated"
+	CapabilitySlotSelected      Event = "capability_slot_selected"
+	CapabilityRouteVetoed       Event = "capability_route_vetoed"
+)
+
+// Level is the severity of a record, spelled as in the log.
+type Level string
+
+// The levels, weakest first.
+const (
+	Debug   Level = "DEBUG"
+	Info    Level = "INFO"
+	Warning Level = "WARNING"
+	Error   Level = "ERROR"
+)
+
+// Rank orders levels: DEBUG 0 to ERROR 3; an unknown level counts as ERROR.
+func (l Level) Rank() int {
+	switch l {
+	case Debug:
+		return 0
+	case Info:
+		return 1
+	case Warning:
+		return 2
+	}
+	return 3
+}
+
+// Mirrors says which of the files under logs/ repeat a record.
+type Mirrors uint8
+
+// The mirror files of runner spec section 20.2.
+const (
+	MirrorCapabilities Mirrors = 1 << iota // logs/capabilities.log
+	MirrorSecurity                         // logs/security.log
+)
+
+// EventRow is what the package knows of one event.
+type EventRow struct {
+	Event Event
+	// Level is used when a record names none.
+	Level Level
+	// Mirrors are the files that repeat the record.
+	Mirrors Mirrors
+	// Ends says that the record closes a capability_started of the same run.
+	Ends bool
+}
+
+// EventTable returns every event once. The rows of runner spec section 20.2 are
+// literal; for the rest the rule is: credentials, trust, consent and the state
+// of the audit itself go to security.log, what became of calls and of the things
+// that carry them goes to capabilities.log, tasks and server life to neither.
+func EventTable() []EventRow {
+	const c, s = MirrorCapabilities, MirrorSecurity
+	return []EventRow{
+		{CapabilityStarted, Debug, c, false},
+		{CapabilityExecuted, Info, c, true},
+		{CapabilitySlow, Warning, c, false},
+		{CapabilityFailed, Error, c, true},
+		{CapabilityTimeout, Error, c, true},
+		{CapabilityCancelled, Info, c, true},
+		{PermissionDenied, Warning, s | c, false},
+		{SecurityViolation, Error, s | c, false},
+		{CommandRouted, Info, c, false},
+		{RateLimited, Warning, c, false},
+		{QueueRejected, Warning, c, false},
+
+		{ExtensionInstalled, Info, c, false},
+		{ExtensionInstallFailed, Error, c, false},
+		{ExtensionEnabled, Info, c, false},
+		{ExtensionDisabled, Info, c, false},
+		{ExtensionUpgraded, Info, c, false},
+		{ExtensionUninstalled, Info, c, false},
+		{ExtensionStepExecuted, Info, c, false},
+		{CommandConflict, Warning, c, false},
+		{SandboxDegraded, Warning, s | c, false},
+		{EgressAllowed, Info, c, false},
+		{EgressDenied, Warning, s, false},
+
+		{GrantCreated, Info, s, false},
+		{GrantUsed, Info, s, false},
+		{GrantRevoked, Warning, s, false},
+		{ConfirmationRequested, Info, s, false},
+		{ConfirmationAnswered, Info, s, false},
+
+		{EndpointConnected, Info, c, false},
+		{EndpointDisconnected, Info, c, false},
+		{EndpointSynced, Info, c, false},
+		{EndpointDown, Warning, c, false},
+		{EndpointUp, Info, c, false},
+		{TrustDecided, Info, s, false},
+		{ModuleLoaded, Info, c, false},
+		{ModuleReloaded, Info, c, false},
+		{ModuleUnloaded, Info, c, false},
+
+		{NodeJoined, Info, c, false},
+		{NodeResumed, Info, c, false},
+		{NodeSuspect, Warning, c, false},
+		{NodeLeft, Info, c, false},
+		{NodeUpdated, Info, c, false},
+		{NodeSuperseded, Warning, s | c, false},
+		{NodeRevoked, Warning, s, false},
+		{SkillInstalled, Info, c, false},
+		{SkillUpdated, Info, c, false},
+		{SkillUninstalled, Info, c, false},
+		{SkillDegraded, Warning, c, false},
+		{CallLost, Error, c, false},
+
+		{UpstreamAdded, Info, c, false},
+		{UpstreamRemoved, Info, c, false},
+		{UpstreamFailed, Warning, c, false},
+		{UpstreamRecovered, Info, c, false},
+		{PinHeld, Warning, s, false},
+		{PinApproved, Info, s, false},
+		{UpstreamQuestionAnswered, Info, s, false},
+
+		{TaskCreated, Info, 0, false},
+		{TaskStatusChanged, Info, 0, false},
+		{TaskDecision, Info, 0, false},
+		{TaskValidated, Info, 0, false},
+		{TaskRecovered, Warning, 0, false},
+		{WorkspaceProvisioned, Info, 0, false},
+		{WorkspaceFinalized, Info, 0, false},
+		{WorkspaceRemoved, Info, 0, false},
+		{AgentPermission, Info, s, false},
+
+		{TokenCreated, Info, s, false},
+		{TokenRevoked, Warning, s, false},
+		{LoginFailed, Warning, s, false},
+		{ConfigChanged, Info, s, false},
+		{ServerStarted, Info, 0, false},
+		{ServerStopped, Info, 0, false},
+		{AuditVerified, Info, s, false},
+		{AuditDegraded, Error, s, false},
+
+		{CapabilityConflictDetected, Warning, c, false},
+		{CapabilityNameDisambiguated, Info, c, false},
+		{CapabilitySlotSelected, Info, c, false},
+		{CapabilityRouteVetoed, Warning, c, false},
+	}
+}

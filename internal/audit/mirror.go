@@ -1,0 +1,79 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+)
+
+// mirrorHold is how many bytes wait for the next lazy write of a mirror file;
+// beyond it the writer of the chain writes them itself.
+const mirrorHold = 1 << 20
+
+// mirrors collects the lines of the files under logs/.
+type mirrors struct {
+	out Mirror
+
+	mu   sync.Mutex
+	bufs [2][]byte
+	busy chan struct{} // holds a token while somebody writes the files
+}
+
+func newMirrors(out Mirror) *mirrors { return &mirrors{out: out, busy: make(chan struct{}, 1)} }
+
+func mirrorFiles() [2]Mirrors { return [2]Mirrors{MirrorCapabilities, MirrorSecurity} }
+
+func (m *mirrors) add(batch []*pending, buf []byte, ends []int) {
+	m.mu.Lock()
+	from, full := 0, false
+	for i, p := range batch {
+		m.put(p.row.Mirrors, buf[from:ends[i]])
+		from = ends[i]
+	}
+	full = len(m.bufs[0]) > mirrorHold || len(m.bufs[1]) > mirrorHold
+	m.mu.Unlock()
+	if full {
+		_ = m.flush() // a copy: the next opening makes it whole again
+	}
+}
+
+// put copies a line with its newline. Caller holds mu.
+func (m *mirrors) put(files Mirrors, data []byte) {
+	for i, f := range mirrorFiles() {
+		if files&f != 0 {
+			m.bufs[i] = append(m.bufs[i], data...)
+		}
+	}
+}
+
+func (m *mirrors) flush() error {
+	m.busy <- struct{}{}
+	defer func() { <-m.busy }()
+	m.mu.Lock()
+	bufs := m.bufs
+	m.bufs = [2][]byte{}
+	m.mu.Unlock()
+	for i, f := range mirrorFiles() {
+		if len(bufs[i]) == 0 {
+			continue
+		}
+		if err := m.out.Append(f, bufs[i]); err != nil {
+			return fmt.Errorf("copy the audit log: %w", err)
+		}
+	}
+	return nil
+}
+
+// last returns the number of the last record each file holds.
+func (m *mirrors) last() (seqs [2]uint64, err error) {
+	for i, f := range mirrorFiles() {
+		data, err := m.out.LastLine(f)
+		if err != nil {
+			return seqs, fmt.Errorf("read the copy of the audit log: %w", err)
+		}
+		if k, ok := parseLink(bytes.TrimSuffix(data, []byte("\n"))); ok {
+			seqs[i] = k.seq
+		}
+	}
+	return seqs, nil
+}

@@ -1,0 +1,162 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Query selects records; every set field must match. Strings match whole.
+type Query struct {
+	Extension  string
+	Event      Event
+	Session    string
+	User       string
+	Run        string
+	Capability string // capability id, or an action
+	Level      Level  // this level and above
+	Since      time.Time
+	Until      time.Time // exclusive
+	Success    *bool
+	Before     uint64 // only records before this number; for paging
+	Limit      int    // 0: the configured default
+}
+
+// Entry is the row of the index for one record: what queries match, and where
+// its line is.
+type Entry struct {
+	Seq        uint64
+	Segment    uint64
+	Offset     int64
+	Length     int // of the line without its newline
+	Time       time.Time
+	Level      Level
+	Event      Event
+	Extension  string
+	Action     string
+	Capability string
+	Session    string
+	User       string
+	Run        string
+	Success    *bool
+}
+
+// Checkpoint is a proof that record Seq with hash Hash (hex) was logged.
+type Checkpoint struct {
+	Seq  uint64
+	Hash string
+	At   time.Time
+}
+
+// Position is how far the index has read: behind record Seq with hash Hash.
+type Position struct {
+	Seq     uint64
+	Hash    string
+	Segment uint64
+	Offset  int64
+}
+
+// Index finds records. It is a copy that Reset empties and the log fills again;
+// only the checkpoints are its own and survive Reset.
+type Index interface {
+	// Position returns the zero value for an empty index.
+	Position(ctx context.Context) (Position, error)
+	// Add stores entries, in rising order, and the new position in one transaction.
+	Add(ctx context.Context, entries []Entry, at Position) error
+	Reset(ctx context.Context) error
+	// Find returns at most q.Limit matches, newest first.
+	Find(ctx context.Context, q Query) ([]Entry, error)
+	AddCheckpoint(ctx context.Context, c Checkpoint) error
+	// Checkpoints returns at most limit checkpoints with Seq > after, rising.
+	Checkpoints(ctx context.Context, after uint64, limit int) ([]Checkpoint, error)
+}
+
+// view is what is read back of a record's line.
+type view struct {
+	Timestamp time.Time `json:"timestamp"`
+	Level     Level     `json:"level"`
+	Event     Event     `json:"event"`
+	Extension string    `json:"extension_id"`
+	Action    string    `json:"action"`
+	Runner    string    `json:"runner"`
+	Session   string    `json:"session_id"`
+	User      string    `json:"user_id"`
+	Success   *bool     `json:"success"`
+	Metadata  struct {
+		RunID      string `json:"run_id"`
+		Capability string `json:"capability_id"`
+		Effect     string `json:"effect"`
+	} `json:"metadata"`
+}
+
+func (v *view) call(seq uint64) openCall {
+	return openCall{
+		Run: v.Metadata.RunID, Extension: v.Extension, Action: v.Action, Runner: v.Runner, Session: v.Session,
+		User: v.User, Capability: v.Metadata.Capability, Effect: v.Metadata.Effect, Seq: seq,
+	}
+}
+
+func (v *view) entry(ln line, seq uint64) Entry {
+	return Entry{
+		Seq: seq, Segment: ln.segment, Offset: ln.offset, Length: len(ln.data), Time: v.Timestamp, Level: v.Level,
+		Event: v.Event, Extension: v.Extension, Action: v.Action, Capability: v.Metadata.Capability,
+		Session: v.Session, User: v.User, Run: v.Metadata.RunID, Success: v.Success,
+	}
+}
+
+// Match reports whether e fits q; Limit is the caller's.
+func (q Query) Match(e Entry) bool {
+	eq := func(want, got string) bool { return want == "" || want == got }
+	return eq(q.Extension, e.Extension) && eq(string(q.Event), string(e.Event)) && eq(q.Session, e.Session) &&
+		eq(q.User, e.User) && eq(q.Run, e.Run) &&
+		(q.Capability == "" || q.Capability == e.Capability || q.Capability == e.Action) &&
+		(q.Level == "" || e.Level.Rank() >= q.Level.Rank()) &&
+		(q.Since.IsZero() || !e.Time.Before(q.Since)) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&
+		(q.Success == nil || e.Success != nil && *q.Success == *e.Success) &&
+		(q.Before == 0 || e.Seq < q.Before)
+}
+
+// Query returns the lines of the matching records, newest first. The index is
+// caught up first; without one the segments are read.
+func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
+	if q.Limit <= 0 {
+		q.Limit = l.cfg.QueryLimit
+	}
+	if l.cfg.Index == nil {
+		return l.search(ctx, q)
+	}
+	for attempt := 0; ; attempt++ {
+		if err := l.catchUp(ctx); err != nil {
+			return nil, err
+		}
+		found, err := l.cfg.Index.Find(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		out, stale, err := l.fetch(found)
+		if !stale || attempt > 0 {
+			return out, err
+		}
+		// The index does not fit the files: they were restored or replaced.
+		if err := l.resetIndex(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Trail returns every record of a run, newest first.
+func (l *Log) Trail(ctx context.Context, run string) ([]json.RawMessage, error) {
+	return l.Query(ctx, Query{Run: run, Limit: 1000})
+}
+
+// Denied returns the denials that also match q, newest first.
+func (l *Log) Denied(ctx context.Context, q Query) ([]json.RawMessage, error) {
+	q.Event = PermissionDenied
+	return l.Query(ctx, q)
+}
+
+// Session returns the records of a session that also match q, newest first.
+func (l *Log) Session(ctx context.Context, id string, q Query) ([]json.RawMessage, error) {
+	q.Session = id
+	return l.Query(ctx, q)
+}

@@ -1,0 +1,153 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// MaxLine is the longest record in bytes, its newline included (runner spec,
+// section 20.1). Fields that would exceed it are cut and the record says so.
+const MaxLine = 16 << 10
+
+// Outcome is the success member of a record: true, false, or null for what is
+// not finished or cannot succeed or fail.
+type Outcome uint8
+
+// The outcomes.
+const (
+	OutcomeNone Outcome = iota
+	OutcomeSuccess
+	OutcomeFailure
+)
+
+// OutcomeOf maps a finished call's verdict.
+func OutcomeOf(success bool) Outcome {
+	if success {
+		return OutcomeSuccess
+	}
+	return OutcomeFailure
+}
+
+// Record is one line of the log before it has its place in the chain. Only
+// Event is required. It has no member for arguments, results or environment
+// values, on purpose; their keyed digests come from [Log.Digest]. The strings
+// are redacted and, beyond the limits of the encoder, cut.
+type Record struct {
+	Time      time.Time // zero: now; written in UTC with milliseconds
+	Level     Level     // "": the level of the event's row
+	Logger    string    // the package that tells, "invoke"
+	Event     Event
+	Extension string // module id
+	Command   string // "" (null) outside slash commands
+	Action    string // canonical action, or the command's action
+	Runner    string // kind of provider: endpoint, node, local, mcp, a2a
+	Session   string
+	User      string // principal id
+	Success   Outcome
+	Duration  time.Duration // written in seconds and, in the metadata, milliseconds
+	ExitCode  *int          // nil: null
+	Metadata  Metadata
+	Error     string // "": null; text for operators, redacted
+}
+
+// Metadata is the nested object of runner spec section 20.1 with the members
+// that spec/README section 7 adds. The first ten are always written (null when
+// empty), the others only when set.
+type Metadata struct {
+	Tool        string
+	ArgsCount   int
+	WorkDir     string // the home directory is written as ~
+	ArgsHash    string // of Log.Digest; so are the next two
+	StdoutHash  string
+	StderrHash  string
+	RunID       string
+	Permissions []string
+	Decision    Decision
+	Sandbox     string
+	State       string // final state of the invocation (spec/README section 6)
+	Truncated   bool   // output of the call was cut; also set when this record was
+
+	CapabilityID    string
+	CanonicalAction string
+	Provider        string
+	Surface         string
+	Principal       Principal
+	Effect          capability.Effect
+	View            string
+	Client          string
+	TraceID         string
+	Parent          string
+	Task            string
+	Gateway         string // "": the log's own
+	Selection       Selection
+	Pin             string
+	UpstreamCallID  string
+	BytesIn         int64
+	BytesOut        int64
+	Timings         Timings
+	Node            Node
+	Code            capability.Code // of the failure
+	Reason          string          // fine code of the failure
+	Attrs           []Attr          // members of events other than calls
+}
+
+// Decision says what allowed or denied a call. Effect is "permit" or "forbid".
+type Decision struct {
+	Effect    string
+	PolicyIDs []string
+	Grant     string
+	Approval  string
+}
+
+// Principal is who asked; OnBehalfOf is set for a task's agent.
+type Principal struct {
+	ID         string
+	Role       capability.Role
+	OnBehalfOf string
+}
+
+// Selection says why this provider was chosen.
+type Selection struct {
+	Step          string
+	DecidedBy     string
+	Fallback      bool
+	ExplanationID string
+}
+
+// Timings are the parts of the duration spent outside the work itself and in it.
+type Timings struct {
+	Queue, Consent, Provider time.Duration
+}
+
+// Node holds what a record of a call to a node adds.
+type Node struct {
+	ID            string
+	Epoch         uint64
+	Function      string
+	Skill         string
+	PayloadDigest string
+	ModuleDigest  string
+}
+
+// Attr is one further member of the metadata; Key is lower_snake and must not
+// repeat a name of [Metadata]. At most 32 are written.
+type Attr struct{ Key, Value string }
+
+// Durability says what has happened to a record before Append returns.
+type Durability uint8
+
+// The durabilities, weakest first. In strict mode every append is Synced.
+const (
+	// Buffered is for begin records and debug: the operating system has the
+	// bytes, so they outlive the process; nothing hurries them to the disk.
+	Buffered Durability = iota
+	// Written is for the end of reads: as Buffered, and fsynced within 100 ms.
+	Written
+	// Synced is for effects >= write, denials and security: on disk.
+	Synced
+)
+
+// Receipt says where a record went. Seq is 0 when the record waits in memory
+// for a broken log to recover.
+type Receipt struct{ Seq uint64 }

@@ -1,0 +1,200 @@
+package audit
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+)
+
+// VerifyReport is the outcome of a verification.
+type VerifyReport struct {
+	Records  uint64     // good ones, before the first bad one
+	Segments int        // read
+	FirstSeq uint64     // number of the first record kept
+	LastSeq  uint64     // number of the last good record
+	FirstBad *BadRecord // nil: the chain is whole
+}
+
+// BadRecord names the first place where the chain does not hold.
+type BadRecord struct {
+	Seq     uint64 // the number it has, or should have
+	Segment uint64
+	Offset  int64
+	Reason  string // one of the Bad constants
+}
+
+// CheckpointSource is the part of an [Index] that a verification reads.
+type CheckpointSource interface {
+	Checkpoints(ctx context.Context, after uint64, limit int) ([]Checkpoint, error)
+}
+
+// Verify reads the whole chain as it is at this moment and checks it against the
+// checkpoints and the head. Memory is bounded; writers are not held up. It adds
+// no record: the caller that asked logs audit_verified.
+func (l *Log) Verify(ctx context.Context) (VerifyReport, error) {
+	var points CheckpointSource
+	if l.cfg.Index != nil {
+		points = l.cfg.Index
+	}
+	return verify(ctx, l.cfg.Segments, l.snapshot, points)
+}
+
+// VerifySegments checks a chain without opening a log: from files alone when
+// points is nil.
+func VerifySegments(ctx context.Context, segs Segments, points CheckpointSource) (VerifyReport, error) {
+	return verify(ctx, segs, segs.List, points)
+}
+
+func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, error), source CheckpointSource) (VerifyReport, error) {
+	var rep VerifyReport
+	var w walker
+	hd := loadHead(segs)
+	points := &checkpoints{source: source, head: Checkpoint{Seq: hd.Seq, Hash: hd.Hash}}
+	// What is known to have been logged is read before the segments are listed:
+	// a log in use gains records and checkpoints meanwhile.
+	if err := points.bound(ctx); err != nil {
+		return rep, err
+	}
+	list, err := snapshot()
+	if err != nil {
+		return rep, err
+	}
+	last := line{}
+	bad := func(ln line, seq uint64, reason string) (VerifyReport, error) {
+		rep.FirstBad = &BadRecord{Seq: seq, Segment: ln.segment, Offset: ln.offset, Reason: reason}
+		return rep, nil
+	}
+	var before uint64 // id of the segment before
+	var from uint64
+	if len(list) > 0 {
+		from = list[0].ID
+	}
+	for ln, err := range lines(segs, list, from, 0) {
+		if errors.Is(err, errLongLine) {
+			return bad(ln, w.seq+1, BadLine)
+		}
+		if err != nil {
+			return rep, err
+		}
+		if err := ctx.Err(); err != nil {
+			return rep, err
+		}
+		last = line{segment: ln.segment, offset: ln.end()}
+		if ln.header() {
+			rep.Segments++
+			if before != 0 && ln.segment != before+1 {
+				return bad(ln, w.seq+1, BadHeader)
+			}
+			before = ln.segment
+		}
+		if reason := w.step(ln); reason != "" {
+			seq := w.seq + 1
+			if k, ok := parseLink(ln.data); ok && reason == BadHash {
+				seq = k.seq
+			}
+			return bad(ln, seq, reason)
+		}
+		if ln.header() {
+			if rep.FirstSeq == 0 {
+				if rep.FirstSeq = w.seq + 1; rep.FirstSeq != 1 {
+					return bad(ln, 1, BadStart)
+				}
+			}
+			continue
+		}
+		rep.Records++
+		rep.LastSeq = w.seq
+		ok, err := points.check(ctx, w.seq, w.prev)
+		if err != nil {
+			return rep, err
+		}
+		if !ok {
+			return bad(ln, w.seq, BadCheckpoint)
+		}
+	}
+	beyond, err := points.beyond(ctx, w.seq)
+	if err != nil {
+		return rep, err
+	}
+	if beyond {
+		return bad(last, w.seq+1, BadTail)
+	}
+	return rep, nil
+}
+
+// checkpoints pages through a source beside the chain.
+type checkpoints struct {
+	source CheckpointSource
+	head   Checkpoint
+	page   []Checkpoint
+	after  uint64
+	upTo   uint64 // the last one that counts
+	done   bool
+}
+
+func (c *checkpoints) bound(ctx context.Context) error {
+	for c.source != nil {
+		page, err := c.source.Checkpoints(ctx, c.upTo, checkpointPage)
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			break
+		}
+		c.upTo = page[len(page)-1].Seq
+	}
+	return nil
+}
+
+const checkpointPage = 500
+
+func (c *checkpoints) next(ctx context.Context) (Checkpoint, bool, error) {
+	if len(c.page) == 0 && !c.done && c.source != nil {
+		page, err := c.source.Checkpoints(ctx, c.after, checkpointPage)
+		if err != nil {
+			return Checkpoint{}, false, err
+		}
+		c.page, c.done = page, len(page) < checkpointPage
+		if len(page) > 0 {
+			c.after = page[len(page)-1].Seq
+		}
+	}
+	if len(c.page) == 0 || c.page[0].Seq > c.upTo {
+		return Checkpoint{}, false, nil
+	}
+	return c.page[0], true, nil
+}
+
+// check reports whether what is known of record seq agrees with its hash.
+func (c *checkpoints) check(ctx context.Context, seq uint64, hash [hexLen / 2]byte) (bool, error) {
+	if c.head.Seq == seq && c.head.Hash != hex.EncodeToString(hash[:]) {
+		return false, nil
+	}
+	for {
+		p, ok, err := c.next(ctx)
+		if err != nil || !ok || p.Seq > seq {
+			return true, err
+		}
+		c.page = c.page[1:]
+		if p.Seq == seq && p.Hash != hex.EncodeToString(hash[:]) {
+			return false, nil
+		}
+	}
+}
+
+// beyond reports whether a record after seq is known to have been logged.
+func (c *checkpoints) beyond(ctx context.Context, seq uint64) (bool, error) {
+	if c.head.Seq > seq {
+		return true, nil
+	}
+	for {
+		p, ok, err := c.next(ctx)
+		if err != nil || !ok {
+			return false, err
+		}
+		if p.Seq > seq {
+			return true, nil
+		}
+		c.page = c.page[1:]
+	}
+}

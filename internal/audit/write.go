@@ -1,0 +1,430 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"strconv"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const (
+	// maxOpen bounds the begins that are remembered until their end.
+	maxOpen = 10_000
+	// maxRounds is how many batches one caller writes for others before it hands
+	// the work on.
+	maxRounds = 8
+)
+
+// pending is a record between its encoding and its place in the chain.
+type pending struct {
+	body    []byte // up to and including the error member
+	row     EventRow
+	durable Durability
+	mutates bool
+	call    openCall // of a begin or an end
+
+	seq  uint64
+	err  error
+	wake chan bool // true: you are the writer now; false: done
+}
+
+// openCall is what must be known of a begun call to close it after a crash.
+type openCall struct {
+	Run        string `json:"run"`
+	Extension  string `json:"extension,omitempty"`
+	Action     string `json:"action,omitempty"`
+	Runner     string `json:"runner,omitempty"`
+	Session    string `json:"session,omitempty"`
+	User       string `json:"user,omitempty"`
+	Capability string `json:"capability,omitempty"`
+	Effect     string `json:"effect,omitempty"`
+	Seq        uint64 `json:"seq"`
+}
+
+// place is a position in the chain: behind record Seq with hash Hash, at byte
+// Offset of Segment.
+type place struct {
+	Seq     uint64 `json:"seq"`
+	Hash    string `json:"hash"`
+	Segment uint64 `json:"segment"`
+	Offset  int64  `json:"offset"`
+}
+
+// chain is the state of the writer: the tail and its scratch space.
+type chain struct {
+	seq     uint64
+	prev    [sha256.Size]byte
+	segment uint64
+	offset  int64
+	digest  hash.Hash
+	buf     []byte
+	ends    []int // end of each line of the batch in buf
+}
+
+func (l *Log) newPending(r *Record, row EventRow, d Durability) *pending {
+	p, ok := l.pends.Get().(*pending)
+	if !ok {
+		p = &pending{wake: make(chan bool, 1)}
+	}
+	m := &r.Metadata
+	p.body = l.enc.encode(p.body[:0], r)
+	p.row, p.durable = row, d
+	p.mutates = d == Synced || m.Effect != "" && m.Effect.Mutates()
+	p.call = openCall{
+		Run: m.RunID, Extension: r.Extension, Action: r.Action, Runner: r.Runner, Session: r.Session,
+		User: r.User, Capability: m.CapabilityID, Effect: string(m.Effect),
+	}
+	p.seq, p.err = 0, nil
+	return p
+}
+
+func (l *Log) release(p *pending) {
+	p.call = openCall{}
+	l.pends.Put(p)
+}
+
+// refuses reports whether the mode lets the caller of p go on without the log.
+func (l *Log) refuses(p *pending) bool {
+	return l.cfg.Mode == Strict || l.cfg.Mode == Standard && p.mutates
+}
+
+// submit returns when p is written or has failed. The caller that finds nobody
+// writing writes, for itself and for those who come meanwhile.
+func (l *Log) submit(p *pending) {
+	l.mu.Lock()
+	if l.broken.Load() || l.closed.Load() {
+		l.shelve(p, l.cause)
+		l.mu.Unlock()
+		return
+	}
+	l.queue = append(l.queue, p)
+	if l.writing {
+		l.mu.Unlock()
+		if !<-p.wake {
+			return
+		}
+		l.mu.Lock()
+	}
+	l.writing = true
+	for round := 1; ; round++ {
+		batch := l.queue
+		l.queue, l.spare = l.spare[:0], nil
+		l.mu.Unlock()
+		err := l.writeBatch(batch)
+		l.mu.Lock()
+		l.settle(batch, err)
+		for _, q := range batch {
+			if q != p {
+				q.wake <- false
+			}
+		}
+		clear(batch)
+		l.spare = batch[:0]
+		if len(l.queue) == 0 {
+			l.quit()
+			break
+		}
+		if round >= maxRounds {
+			l.queue[0].wake <- true
+			break
+		}
+	}
+	l.mu.Unlock()
+}
+
+// quit gives the chain back. Caller holds mu.
+func (l *Log) quit() {
+	l.writing = false
+	if l.closed.Load() {
+		l.synced.Broadcast() // Close waits for the writer
+	}
+}
+
+// writeBatch numbers, hashes and writes the batch. On an error the chain is as
+// it was. Only the owner of the chain calls it.
+func (l *Log) writeBatch(batch []*pending) error {
+	c := &l.chain
+	size := 0
+	for _, p := range batch {
+		size += len(p.body) + chainRoom
+	}
+	if c.segment == 0 || c.offset+int64(size) > l.cfg.SegmentBytes && c.offset > MaxLine {
+		if err := l.rotate(); err != nil {
+			return err
+		}
+	}
+	seq, prev := c.seq, c.prev
+	c.buf, c.ends = c.buf[:0], c.ends[:0]
+	for _, p := range batch {
+		c.seq++
+		c.link(p.body)
+		p.seq = c.seq
+		c.ends = append(c.ends, len(c.buf))
+	}
+	if err := l.cfg.Segments.Append(c.buf); err != nil {
+		c.seq, c.prev = seq, prev
+		return err
+	}
+	c.offset += int64(len(c.buf))
+	if l.mirror != nil {
+		l.mirror.add(batch, c.buf, c.ends)
+	}
+	return nil
+}
+
+// link appends the finished line of the next record to buf: the hash covers the
+// 32 raw bytes of the previous one and the line up to its hash member (R57).
+func (c *chain) link(body []byte) {
+	start := len(c.buf)
+	c.buf = append(c.buf, body...)
+	c.buf = append(c.buf, `, "seq": `...)
+	c.buf = strconv.AppendUint(c.buf, c.seq, 10)
+	c.buf = append(c.buf, `, "prev_hash": "`...)
+	c.buf = hex.AppendEncode(c.buf, c.prev[:])
+	c.buf = append(c.buf, '"')
+	c.digest.Reset()
+	_, _ = c.digest.Write(c.prev[:])
+	_, _ = c.digest.Write(c.buf[start:])
+	c.digest.Sum(c.prev[:0])
+	c.buf = append(c.buf, `, "hash": "`...)
+	c.buf = hex.AppendEncode(c.buf, c.prev[:])
+	c.buf = append(c.buf, "\"}\n"...)
+}
+
+func (l *Log) rotate() error {
+	c := &l.chain
+	h := header{Version: headerVersion, FirstSeq: c.seq + 1, PrevHash: hex.EncodeToString(c.prev[:]), Gateway: l.cfg.Gateway}
+	line := h.line()
+	id, err := l.cfg.Segments.Rotate(line)
+	if err != nil {
+		return err
+	}
+	c.segment, c.offset = id, int64(len(line))
+	return nil
+}
+
+// settle publishes what became of a batch. Caller holds mu and owns the chain.
+func (l *Log) settle(batch []*pending, err error) {
+	if err != nil {
+		l.fail(err)
+		for _, p := range batch {
+			l.shelve(p, err)
+		}
+		// Those who queued meanwhile must not wait for a writer that will not come.
+		for _, p := range l.queue {
+			l.shelve(p, err)
+			p.wake <- false
+		}
+		clear(l.queue)
+		l.queue = l.queue[:0]
+		return
+	}
+	for _, p := range batch {
+		switch {
+		case p.row.Event == CapabilityStarted && p.call.Run != "" && len(l.open) < maxOpen:
+			p.call.Seq = p.seq
+			l.open[p.call.Run] = p.call
+		case p.row.Ends:
+			delete(l.open, p.call.Run)
+		}
+		if p.durable == Written {
+			l.dirtyTo = p.seq
+		}
+	}
+	l.publish()
+}
+
+// publish makes the chain's tail visible. Caller holds mu and owns the chain.
+func (l *Log) publish() {
+	c := &l.chain
+	l.end = tail{seq: c.seq, hash: c.prev, segment: c.segment, offset: c.offset}
+	for w := range l.watchers {
+		select {
+		case w <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// fail marks the log broken. Caller holds mu.
+func (l *Log) fail(err error) {
+	l.failures++
+	l.synced.Broadcast()
+	if l.broken.Load() {
+		return
+	}
+	l.cause, l.since = err, time.Now()
+	l.broken.Store(true)
+}
+
+// shelve keeps p in the ring and tells its caller why. Caller holds mu.
+func (l *Log) shelve(p *pending, cause error) {
+	if cause == nil {
+		cause = errClosed
+	}
+	p.err, p.seq = cause, 0
+	if l.refuses(p) && p.row.Event == CapabilityStarted {
+		return
+	}
+	if len(l.ring) >= l.cfg.RingRecords {
+		l.ring = append(l.ring[:0], l.ring[1:]...)
+		l.lost++
+		l.lostNow++
+	}
+	kept := *p
+	kept.wake, p.body = nil, nil // p goes back to the pool, its bytes stay
+	l.ring = append(l.ring, &kept)
+}
+
+// waitSynced returns when record seq is on the disk. One waiter at a time
+// flushes; the others are served by that flush or by the next.
+func (l *Log) waitSynced(seq uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	failures := l.failures
+	for l.syncedTo < seq {
+		if l.failures != failures || l.broken.Load() {
+			return l.cause
+		}
+		if l.syncing {
+			l.synced.Wait()
+			continue
+		}
+		l.syncing = true
+		target := l.end.seq
+		l.mu.Unlock()
+		err := l.cfg.Segments.Sync()
+		l.mu.Lock()
+		l.syncing = false
+		if err != nil {
+			l.fail(err)
+			return err
+		}
+		l.syncedTo = max(l.syncedTo, target)
+		l.synced.Broadcast()
+	}
+	return nil
+}
+
+// recovery tries to write again: first what the last flush left uncertain, then
+// a record that says what happened, then the ring.
+func (l *Log) recovery() {
+	l.mu.Lock()
+	if !l.broken.Load() || l.writing || l.syncing {
+		l.mu.Unlock()
+		return
+	}
+	l.writing = true
+	l.mu.Unlock()
+	if err := l.drain(); err != nil {
+		l.mu.Lock()
+		l.cause = err
+		l.quit()
+		l.mu.Unlock()
+	}
+}
+
+// drain empties the ring into the chain and, when all is on the disk, declares
+// the log well and gives the chain back.
+func (l *Log) drain() error {
+	if err := l.cfg.Segments.Sync(); err != nil {
+		return err
+	}
+	noted := false
+	for {
+		l.mu.Lock()
+		batch, lost, since, cause := l.ring, l.lostNow, l.since, l.cause
+		if noted && len(batch) == 0 && lost == 0 {
+			l.broken.Store(false)
+			l.cause = nil
+			l.quit()
+			l.mu.Unlock()
+			l.cfg.Logger.Info("audit log recovered")
+			return nil
+		}
+		l.ring = nil
+		l.mu.Unlock()
+		if !noted || lost > 0 {
+			batch = append([]*pending{l.degraded(lost, len(batch), since, cause)}, batch...)
+		}
+		if err := l.writeBatch(batch); err != nil {
+			l.mu.Lock()
+			l.ring = append(keepable(batch), l.ring...)
+			l.mu.Unlock()
+			return err
+		}
+		noted = true
+		l.mu.Lock()
+		l.lostNow -= lost
+		l.settle(batch, nil)
+		target := l.end.seq
+		l.mu.Unlock()
+		if err := l.cfg.Segments.Sync(); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.syncedTo = max(l.syncedTo, target)
+		l.mu.Unlock()
+	}
+}
+
+// keepable drops the note of a failed attempt: the next attempt writes its own.
+func keepable(batch []*pending) []*pending {
+	if len(batch) > 0 && batch[0].row.Event == AuditDegraded {
+		return batch[1:]
+	}
+	return batch
+}
+
+func (l *Log) degraded(lost uint64, kept int, since time.Time, cause error) *pending {
+	r := Record{
+		Time: time.Now(), Level: Error, Logger: "audit", Event: AuditDegraded,
+		Metadata: Metadata{Reason: "log_broken", Attrs: []Attr{
+			{"lost", strconv.FormatUint(lost, 10)},
+			{"kept", strconv.Itoa(kept)},
+			{"since", since.UTC().Format(timeLayout)},
+		}},
+	}
+	if cause != nil {
+		r.Error = cause.Error()
+	}
+	return l.newPending(&r, l.events[AuditDegraded], Synced)
+}
+
+// Run flushes, copies, marks and heals until ctx ends; it returns nil then. A
+// log without Run is correct, but Written records wait for the next Synced one.
+func (l *Log) Run(ctx context.Context) error {
+	t := time.NewTicker(l.cfg.SyncEvery)
+	defer t.Stop()
+	wasBroken := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		if b := l.broken.Load(); b != wasBroken {
+			wasBroken = b
+			if b {
+				l.cfg.Logger.Error("audit log cannot be written", "err", l.Health().Cause)
+			}
+		}
+		l.upkeep(ctx)
+	}
+}
+
+// interrupted is the record that closes a call the process did not survive.
+func (o openCall) interrupted() Record {
+	return Record{
+		Logger: "audit", Event: CapabilityFailed, Extension: o.Extension, Action: o.Action, Runner: o.Runner,
+		Session: o.Session, User: o.User, Success: OutcomeFailure, Error: "the process ended before the call did",
+		Metadata: Metadata{
+			RunID: o.Run, State: "failed", CapabilityID: o.Capability, Effect: capability.Effect(o.Effect),
+			Code: capability.CodeFailed, Reason: "interrupted",
+		},
+	}
+}
