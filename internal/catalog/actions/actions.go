@@ -1,0 +1,219 @@
+// Package actions is the registry of canonical actions: the provider-independent
+// verbs that several modules may implement and that planners see under one name.
+// A row fixes what no module may change about an action: how its provider is
+// chosen (mode, address, pin), what it may change (effect), who may see it, and
+// the shape of its input and output. The table is catalog spec, section 7.2;
+// adding a row follows its section 7.4, and the golden dump beside this file
+// makes every change of a row visible in review.
+//
+// Rows are Go (rows_*.go); schemas are JSON Schema 2020-12 documents
+// in schemas/, one file per root segment. Nothing else defines planner semantics.
+package actions
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Mode says how the providers of an action relate (catalog spec, section 10).
+type Mode string
+
+// The arbitration modes.
+const (
+	ModeExclusive Mode = "exclusive" // one provider holds the slot
+	ModeRanked    Mode = "ranked"    // best eligible rank first, fallback to the next
+	ModeParallel  Mode = "parallel"  // all are live at once, the caller selects
+	ModeComposed  Mode = "composed"  // all run, in order
+)
+
+// Address says what an action acts on.
+type Address string
+
+// The kinds of address.
+const (
+	AddressCurrent Address = "current" // the current conversation or call
+	AddressTarget  Address = "target"  // a target it names
+	AddressNone    Address = "none"
+)
+
+// Pin says whether a binding may be left when its provider is not available.
+type Pin string
+
+// The strengths of a pin.
+const (
+	PinStrict Pin = "strict" // never another provider
+	PinSoft   Pin = "soft"
+)
+
+// Status is the standing of a row.
+type Status string
+
+// The states of a row.
+const (
+	StatusStable     Status = "stable"
+	StatusReserved   Status = "reserved" // the id is taken; there is no schema yet
+	StatusDeprecated Status = "deprecated"
+)
+
+// Row is one canonical action. Slices and schemas are shared by all copies of
+// the row and must not be changed.
+type Row struct {
+	ID             capability.Action   `json:"id"`
+	Title          string              `json:"title"`
+	Description    string              `json:"description"`
+	Mode           Mode                `json:"mode"`
+	Address        Address             `json:"address"`
+	Pin            Pin                 `json:"pin"`
+	Effect         capability.Effect   `json:"effect"`
+	Domain         string              `json:"domain"` // first segment of the provider keys
+	RouteAware     bool                `json:"routeAware"`
+	Slot           string              `json:"slot,omitempty"` // exclusive rows only
+	Visibility     capability.Audience `json:"visibility"`     // widest audience
+	InputSchema    json.RawMessage     `json:"inputSchema,omitempty"`
+	OutputSchema   json.RawMessage     `json:"outputSchema,omitempty"`
+	SelectorFields []string            `json:"selectorFields"` // read by planners, in this order
+	Since          string              `json:"since"`
+	Status         Status              `json:"status"`
+	ReplacedBy     capability.Action   `json:"replacedBy,omitempty"`
+	Aliases        []string            `json:"aliases,omitempty"` // other spellings of seeds; input only
+}
+
+//go:embed schemas/*.json
+var schemaFiles embed.FS
+
+// registry is built once, at first use: it is a constant that needs parsing.
+var registry = sync.OnceValue(build)
+
+type table struct {
+	rows  []Row
+	index map[string]int // ids and aliases
+	roots []string
+}
+
+// Rows returns every row ordered by id, in a slice of the caller's.
+func Rows() []Row { return slices.Clone(registry().rows) }
+
+// Lookup returns the row of an id or of one of its aliases. A deprecated id is
+// answered with its own row; following ReplacedBy is the caller's decision.
+func Lookup(id capability.Action) (Row, bool) {
+	t := registry()
+	i, ok := t.index[string(id)]
+	if !ok {
+		return Row{}, false
+	}
+	return t.rows[i], true
+}
+
+// ReservedRoots returns the first segments that a contribution may use only
+// with a registered id, sorted: every root of the table and the four that the
+// host keeps for itself.
+func ReservedRoots() []string { return slices.Clone(registry().roots) }
+
+func build() *table {
+	t := &table{index: make(map[string]int)}
+	t.rows = slices.Concat(conversationRows(), hostRows(), internalRows())
+	slices.SortFunc(t.rows, func(a, b Row) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	schemas := loadSchemas()
+	roots := map[string]bool{"plugin": true, "core": true, "ext": true, "fn": true}
+	for i := range t.rows {
+		r := &t.rows[i]
+		root, _, _ := strings.Cut(string(r.ID), ".")
+		roots[root] = true
+		complete(r, root)
+		r.InputSchema, r.OutputSchema = schemas[r.ID].Input, schemas[r.ID].Output
+		t.index[string(r.ID)] = i
+		for _, alias := range r.Aliases {
+			t.index[alias] = i
+		}
+	}
+	for root := range roots {
+		t.roots = append(t.roots, root)
+	}
+	slices.Sort(t.roots)
+	return t
+}
+
+// complete fills what follows from the id alone (the closing rule of catalog
+// spec, section 7.2).
+func complete(r *Row, root string) {
+	switch root {
+	case "message", "conversation", "account", "interaction":
+		r.Domain, r.RouteAware = "messaging", true
+	case "directory", "voice":
+		r.Domain, r.RouteAware = root, true
+	default:
+		r.Domain = root
+	}
+	if r.ID == "runtime.backend" {
+		r.Domain = "runtime-backend"
+	}
+	r.SelectorFields = selectorFields(r.Domain, root)
+	if r.Visibility == "" {
+		r.Visibility = capability.AudienceAgent
+	}
+	if r.Status == "" {
+		r.Status = StatusStable
+	}
+	if r.Since == "" {
+		r.Since = "0.1"
+	}
+}
+
+// selectorFields picks the readable ones among the synonyms of catalog spec,
+// section 4.8. The whole provider key always works and is not repeated here.
+func selectorFields(domain, root string) []string {
+	switch {
+	case domain == "messaging", domain == "directory", domain == "voice":
+		return []string{"channel", "account", "conversation"}
+	case root == "memory":
+		return []string{"store", "instance"}
+	case root == "device":
+		return []string{"node"}
+	}
+	return []string{"endpoint", "node", "extension"}
+}
+
+type schemaPair struct {
+	Input  json.RawMessage `json:"input"`
+	Output json.RawMessage `json:"output"`
+}
+
+// loadSchemas panics on a malformed file: it is compiled in, so the fault is in
+// the build and the package's own test has seen it first.
+func loadSchemas() map[capability.Action]schemaPair {
+	all := make(map[capability.Action]schemaPair)
+	entries, err := schemaFiles.ReadDir("schemas")
+	if err != nil {
+		panic(fmt.Sprintf("actions: embedded schemas: %v", err))
+	}
+	for _, e := range entries {
+		data, err := schemaFiles.ReadFile("schemas/" + e.Name())
+		if err != nil {
+			panic(fmt.Sprintf("actions: embedded %s: %v", e.Name(), err))
+		}
+		var family map[capability.Action]schemaPair
+		if err := json.Unmarshal(data, &family); err != nil {
+			panic(fmt.Sprintf("actions: embedded %s: %v", e.Name(), err))
+		}
+		for id, pair := range family {
+			all[id] = schemaPair{Input: compact(pair.Input), Output: compact(pair.Output)}
+		}
+	}
+	return all
+}
+
+// compact drops the indentation that is for readers of the files only.
+func compact(doc json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if err := json.Compact(&b, doc); err != nil {
+		panic(fmt.Sprintf("actions: embedded schema: %v", err))
+	}
+	return b.Bytes()
+}
