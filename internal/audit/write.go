@@ -250,36 +250,6 @@ func (l *Log) publish() {
 	}
 }
 
-// fail marks the log broken. Caller holds mu.
-func (l *Log) fail(err error) {
-	l.failures++
-	l.synced.Broadcast()
-	if l.broken.Load() {
-		return
-	}
-	l.cause, l.since = err, time.Now()
-	l.broken.Store(true)
-}
-
-// shelve keeps p in the ring and tells its caller why. Caller holds mu.
-func (l *Log) shelve(p *pending, cause error) {
-	if cause == nil {
-		cause = errClosed
-	}
-	p.err, p.seq = cause, 0
-	if l.refuses(p) && p.row.Event == CapabilityStarted {
-		return
-	}
-	if len(l.ring) >= l.cfg.RingRecords {
-		l.ring = append(l.ring[:0], l.ring[1:]...)
-		l.lost++
-		l.lostNow++
-	}
-	kept := *p
-	kept.wake, p.body = nil, nil // p goes back to the pool, its bytes stay
-	l.ring = append(l.ring, &kept)
-}
-
 // waitSynced returns when record seq is on the disk. One waiter at a time
 // flushes; the others are served by that flush or by the next.
 func (l *Log) waitSynced(seq uint64) error {
@@ -308,91 +278,6 @@ func (l *Log) waitSynced(seq uint64) error {
 		l.synced.Broadcast()
 	}
 	return nil
-}
-
-// recovery tries to write again: first what the last flush left uncertain, then
-// a record that says what happened, then the ring.
-func (l *Log) recovery() {
-	l.mu.Lock()
-	if !l.broken.Load() || l.writing || l.syncing {
-		l.mu.Unlock()
-		return
-	}
-	l.writing = true
-	l.mu.Unlock()
-	if err := l.drain(); err != nil {
-		l.mu.Lock()
-		l.cause = err
-		l.quit()
-		l.mu.Unlock()
-	}
-}
-
-// drain empties the ring into the chain and, when all is on the disk, declares
-// the log well and gives the chain back.
-func (l *Log) drain() error {
-	if err := l.cfg.Segments.Sync(); err != nil {
-		return err
-	}
-	noted := false
-	for {
-		l.mu.Lock()
-		batch, lost, since, cause := l.ring, l.lostNow, l.since, l.cause
-		if noted && len(batch) == 0 && lost == 0 {
-			l.broken.Store(false)
-			l.cause = nil
-			l.quit()
-			l.mu.Unlock()
-			l.cfg.Logger.Info("audit log recovered")
-			return nil
-		}
-		l.ring = nil
-		l.mu.Unlock()
-		if !noted || lost > 0 {
-			batch = append([]*pending{l.degraded(lost, len(batch), since, cause)}, batch...)
-		}
-		if err := l.writeBatch(batch); err != nil {
-			l.mu.Lock()
-			l.ring = append(keepable(batch), l.ring...)
-			l.mu.Unlock()
-			return err
-		}
-		noted = true
-		l.mu.Lock()
-		l.lostNow -= lost
-		l.settle(batch, nil)
-		target := l.end.seq
-		l.mu.Unlock()
-		if err := l.cfg.Segments.Sync(); err != nil {
-			return err
-		}
-		l.mu.Lock()
-		l.syncedTo = max(l.syncedTo, target)
-		l.mu.Unlock()
-	}
-}
-
-// keepable drops the note of a failed attempt: the next attempt writes its own.
-func keepable(batch []*pending) []*pending {
-	if len(batch) > 0 && batch[0].row.Event == AuditDegraded {
-		return batch[1:]
-	}
-	return batch
-}
-
-func (l *Log) degraded(lost uint64, kept int, since time.Time, cause error) *pending {
-	r := Record{
-		Time: time.Now(), Level: Error, Logger: "audit", Event: AuditDegraded,
-		Metadata: Metadata{Reason: "log_broken", Attrs: []Attr{
-			{"lost", strconv.FormatUint(lost, 10)},
-			{"kept", strconv.Itoa(kept)},
-			{"since", since.UTC().Format(timeLayout)},
-		}},
-	}
-	if cause != nil {
-		r.Error = cause.Error()
-	}
-	return l.newPending(&r, l.events[AuditDegraded], Synced)
 }
 
 // Run flushes, copies, marks and heals until ctx ends; it returns nil then. A
