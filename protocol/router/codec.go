@@ -1,0 +1,165 @@
+package router
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Limits bound a manifest; a zero member means the default, a negative one no
+// limit. The original has none.
+type Limits struct {
+	ManifestBytes int // of one plugin.modules.list result
+	Modules       int
+	Items         int // of any list inside a module
+	Depth         int // nesting of one module
+}
+
+// DefaultLimits returns the limits of spec/README section 10.
+func DefaultLimits() Limits {
+	return Limits{ManifestBytes: 4 << 20, Modules: 256, Items: 1024, Depth: 64}
+}
+
+func (l Limits) orDefault() Limits {
+	def := DefaultLimits()
+	for _, p := range []struct{ v, d *int }{
+		{&l.ManifestBytes, &def.ManifestBytes}, {&l.Modules, &def.Modules}, {&l.Items, &def.Items}, {&l.Depth, &def.Depth},
+	} {
+		if *p.v == 0 {
+			*p.v = *p.d
+		}
+	}
+	return l
+}
+
+// DecodeParams checks the parameters of a call (spec section 2.3) and returns
+// them without unknown members: the very same bytes when there were none, so
+// the result aliases raw. Missing parameters, and a value that is not an
+// object, become {}. The old spelling root of git's cwd is renamed. Both ends
+// use it: the client before it sends, the endpoint before it believes.
+//
+// Errors are *Error: UNAVAILABLE for an unknown method, DECODE_FAILED else.
+func DecodeParams(method string, raw json.RawMessage) (json.RawMessage, error) {
+	m, ok := Lookup(method)
+	if !ok {
+		return nil, unknownMethod(method)
+	}
+	first := firstByte(raw)
+	if first == 0 {
+		raw = json.RawMessage("{}")
+	} else if first != '{' {
+		// Still a document: garbage must not pass as an empty object.
+		sc := newScanner(raw, maxNesting)
+		if _, err := sc.value(); err != nil || sc.end() != nil {
+			return nil, (&decoder{}).refuse(method, "the parameters are not JSON")
+		}
+		raw = json.RawMessage("{}")
+	}
+	d := decoder{}
+	out, err := d.root(m.params, raw, method)
+	if err != nil {
+		e := asWire(err, method)
+		e.Details = detailsOf(capability.CodeInvalidInput, "")
+		return nil, e
+	}
+	if out == nil {
+		return raw, nil
+	}
+	return out, nil
+}
+
+func (d *decoder) refuse(at, msg string) error {
+	e := asWire(d.fail(at, "%s", msg), at)
+	e.Details = detailsOf(capability.CodeInvalidInput, "")
+	return e
+}
+
+// DecodeResult checks the result of a call (spec sections 2 to 4) and returns
+// it without unknown members: the very same bytes when there were none, so the
+// answer aliases raw. nil stands for an absent result. model.status gains the
+// member raw with the whole object. A manifest is held to [DefaultLimits].
+//
+// The error is an *Error whose details say code failed, reason decode_failed:
+// it is the answer that was wrong, not the question.
+func DecodeResult(method string, raw json.RawMessage) (json.RawMessage, error) {
+	return decodeResult(method, raw, decoder{})
+}
+
+// VerifyResult is DecodeResult for the side that produced the result: it only
+// checks, so that a broken handler is reported where it is.
+func VerifyResult(method string, raw json.RawMessage) error {
+	_, err := decodeResult(method, raw, decoder{asIs: true})
+	return err
+}
+
+func decodeResult(method string, raw json.RawMessage, d decoder) (json.RawMessage, error) {
+	m, ok := Lookup(method)
+	if !ok {
+		return nil, unknownMethod(method)
+	}
+	if method == methodModulesList {
+		d.limits = d.limits.orDefault()
+		if n := d.limits.ManifestBytes; n > 0 && len(raw) > n {
+			return nil, asAnswer(d.fail(method, "the manifest has %d bytes, the limit is %d", len(raw), n), method)
+		}
+	}
+	if firstByte(raw) == 0 {
+		return nil, asAnswer(d.fail(method, "the result is missing"), method)
+	}
+	out, err := d.root(m.result, raw, method)
+	if err != nil {
+		return nil, asAnswer(err, method)
+	}
+	if out == nil {
+		return raw, nil
+	}
+	return out, nil
+}
+
+const methodModulesList = "plugin.modules.list"
+
+func asAnswer(err error, method string) error {
+	e := asWire(err, method)
+	e.Details = detailsOf(capability.CodeFailed, reasonDecode)
+	return e
+}
+
+func unknownMethod(method string) *Error {
+	return &Error{
+		Code: CodeUnavailable, Method: method, Message: "the protocol has no method " + strconv.Quote(method),
+		Details: detailsOf(capability.CodeUnknownCapability, ""),
+	}
+}
+
+func firstByte(raw []byte) byte {
+	sc := scanner{data: raw}
+	return sc.peek()
+}
+
+// paramText returns a top-level string member of a valid object, or "".
+func paramText(raw []byte, name string) string {
+	v := paramRaw(raw, name)
+	if len(v) == 0 || v[0] != '"' {
+		return ""
+	}
+	return unquote(v)
+}
+
+func paramRaw(raw []byte, name string) []byte {
+	if firstByte(raw) != '{' {
+		return nil
+	}
+	var found []byte
+	sc := newScanner(raw, maxNesting)
+	sc.space()
+	if err := sc.object(func(n []byte, _ bool, v []byte) error {
+		if string(n) == name {
+			found = v
+		}
+		return nil
+	}); err != nil {
+		return nil
+	}
+	return found
+}

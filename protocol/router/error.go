@@ -1,0 +1,162 @@
+package router
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+)
+
+// The three codes of the wire; there are no others (spec section 1.3).
+const (
+	CodeUnavailable   = "CAPABILITY_UNAVAILABLE"
+	CodeDecodeFailed  = "CAPABILITY_DECODE_FAILED"
+	CodeRequestFailed = "CAPABILITY_REQUEST_FAILED"
+)
+
+// Reasons this package sets on the errors it makes.
+const (
+	reasonDecode  = "decode_failed"
+	reasonConnect = "connection_failed"
+)
+
+// Error is a failure in the form of the wire. Code is one of the three codes.
+// Capability is the family (fs, pty, git, model, plugin) and may be empty;
+// Method is the RPC method, for decode errors followed by a dotted path without
+// indices, for transport errors the URL path. Details is any JSON value or nil.
+// Status is the HTTP status the error travels with: 0 stands for 200, the rule
+// for failures of a capability as opposed to refusals of the transport.
+type Error struct {
+	Code       string
+	Message    string
+	Capability string
+	Method     string
+	Details    json.RawMessage
+	Status     int
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// wireError is the form of the member "error".
+type wireError struct {
+	Code       string          `json:"code"`
+	Message    string          `json:"message"`
+	Capability string          `json:"capability,omitempty"`
+	Method     string          `json:"method,omitempty"`
+	Details    json.RawMessage `json:"details,omitempty"`
+}
+
+// MarshalJSON renders the member "error" of the failure envelope; absent
+// members are left out, never null.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	return jsonx.Marshal(wireError{e.Code, e.Message, e.Capability, e.Method, e.Details})
+}
+
+// envelope renders the whole failure answer.
+func (e *Error) envelope() []byte {
+	body, err := jsonx.Marshal(e)
+	if err != nil { // details that are not JSON, or a message that is not UTF-8
+		body, _ = jsonx.Marshal(wireError{Code: CodeRequestFailed, Message: "the error could not be encoded"})
+	}
+	return append(append([]byte(`{"ok":false,"error":`), body...), '}')
+}
+
+// wireDetails are the members of details that our own endpoints set.
+type wireDetails struct {
+	Code       capability.Code `json:"code"`
+	Reason     string          `json:"reason"`
+	Hint       string          `json:"hint"`
+	RetryAfter int64           `json:"retry_after_ms"`
+}
+
+func detailsOf(code capability.Code, reason string) json.RawMessage {
+	m := map[string]any{"code": code}
+	if reason != "" {
+		m["reason"] = reason
+	}
+	raw, _ := jsonx.Marshal(m) // strings always encode
+	return raw
+}
+
+// FromCapability turns one of our errors into the wire form: the code by the
+// table of spec/README section 4, the fine code, reason, hint and the error's
+// own details as members of details. method may be empty. A nil err is nil.
+func FromCapability(err *capability.Error, method string) *Error {
+	if err == nil {
+		return nil
+	}
+	details := make(map[string]any, len(err.Details)+4)
+	for k, v := range err.Details {
+		details[k] = v
+	}
+	details["code"] = err.Code
+	if err.Reason != "" {
+		details["reason"] = err.Reason
+	}
+	if err.Hint != "" {
+		details["hint"] = err.Hint
+	}
+	if err.RetryAfter > 0 {
+		details["retry_after_ms"] = err.RetryAfter.Milliseconds()
+	}
+	raw, mErr := jsonx.Marshal(details)
+	if mErr != nil {
+		raw = detailsOf(err.Code, err.Reason)
+	}
+	out := &Error{Code: err.Code.Row().Router, Message: err.Message, Method: method, Details: raw}
+	if out.Message == "" {
+		out.Message = err.Code.Row().Meaning
+	}
+	if m, ok := Lookup(method); ok && out.Code != CodeDecodeFailed {
+		out.Capability = string(m.Family)
+	}
+	return out
+}
+
+// asWire returns any error in the wire form.
+func asWire(err error, method string) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return FromCapability(capability.AsError(err), method)
+}
+
+// ToCapability turns a failure an endpoint answered, or the client met, into
+// one of ours. A details.code that is one of the sixteen codes decides; else
+// UNAVAILABLE is unavailable, DECODE_FAILED is invalid_input (the endpoint
+// refused what we sent) and REQUEST_FAILED is failed. An answer of the endpoint
+// that we could not decode carries details of our own making: failed, reason
+// decode_failed.
+func (e *Error) ToCapability(op string) *capability.Error {
+	out := &capability.Error{Op: op, Message: e.Message, Target: e.Method, Err: e}
+	switch e.Code {
+	case CodeUnavailable:
+		out.Code = capability.CodeUnavailable
+	case CodeDecodeFailed:
+		out.Code = capability.CodeInvalidInput
+	default:
+		out.Code = capability.CodeFailed
+		if e.Status == http.StatusGatewayTimeout {
+			out.Code = capability.CodeTimeout
+		}
+	}
+	var known wireDetails
+	var all map[string]any
+	if len(e.Details) == 0 || jsonx.Unmarshal(e.Details, &all) != nil {
+		return out
+	}
+	if jsonx.Unmarshal(e.Details, &known) == nil && known.Code.Row().Code == known.Code {
+		out.Code, out.Reason, out.Hint = known.Code, known.Reason, known.Hint
+		out.RetryAfter = time.Duration(max(known.RetryAfter, 0)) * time.Millisecond
+		for _, k := range []string{"code", "reason", "hint", "retry_after_ms"} {
+			delete(all, k)
+		}
+	}
+	if len(all) > 0 {
+		out.Details = all
+	}
+	return out
+}

@@ -1,0 +1,184 @@
+package router
+
+import (
+	"errors"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var schemePrefix = regexp.MustCompile(`^[a-zA-Z][a-zA-Z\d+.-]*:`)
+
+var (
+	errPathUnsafe = errors.New("holds a character or a segment that is not allowed in a path")
+	errPathForm   = errors.New("must be a path that starts with one '/' and has no empty segment")
+	errAssetForm  = errors.New("must be a relative asset path without a scheme and without empty segments")
+	errURL        = errors.New("must be an absolute http or https URL without credentials")
+)
+
+// CheckLocalPath reports whether p is a local app path (spec section 4.2): it
+// starts with one '/', has no query, fragment, backslash or scheme and no
+// empty, "." or ".." segment; "/" alone is allowed. Beyond the original it also
+// refuses control characters and segments that become ".", ".." or contain a
+// slash once percent-decoded.
+func CheckLocalPath(p string) error {
+	if !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "//") {
+		return errPathForm
+	}
+	if p == "/" {
+		return nil
+	}
+	return checkSegments(p[1:])
+}
+
+// CheckAssetPath reports whether p names an asset (spec section 4.3). Leading
+// slashes are optional, but "//" is refused, and so is a path without a
+// segment. Surrounding blanks are tolerated because the original trims before
+// it looks; [CleanAssetPath] removes them.
+func CheckAssetPath(p string) error {
+	t := trimJS(p)
+	if t == "" || strings.HasPrefix(t, "//") || schemePrefix.MatchString(t) {
+		return errAssetForm
+	}
+	if strings.IndexFunc(p, isControl) >= 0 {
+		return errPathUnsafe
+	}
+	return checkSegments(strings.TrimPrefix(t, "/"))
+}
+
+// CleanAssetPath checks p and returns its one canonical spelling: trimmed, with
+// one leading slash. "a.js" and "/a.js" are the same asset.
+func CleanAssetPath(p string) (string, error) {
+	if err := CheckAssetPath(p); err != nil {
+		return "", err
+	}
+	return "/" + strings.TrimPrefix(trimJS(p), "/"), nil
+}
+
+func checkSegments(rest string) error {
+	if strings.ContainsAny(rest, "?#\\") || strings.IndexFunc(rest, isControl) >= 0 {
+		return errPathUnsafe
+	}
+	for seg := range strings.SplitSeq(rest, "/") {
+		if seg == "" {
+			return errPathForm
+		}
+		if !safeSegment(seg) {
+			return errPathUnsafe
+		}
+	}
+	return nil
+}
+
+// safeSegment looks at the segment as it is and as a lenient server would
+// decode it, because the next hop may decode once more than we do.
+func safeSegment(seg string) bool {
+	if seg == "." || seg == ".." {
+		return false
+	}
+	if !strings.Contains(seg, "%") {
+		return true
+	}
+	dec := decodePercent(seg)
+	return dec != "." && dec != ".." && !strings.ContainsAny(dec, "/\\") && strings.IndexFunc(dec, isControl) < 0
+}
+
+// decodePercent decodes what is decodable and leaves the rest alone.
+func decodePercent(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			n, _ := strconv.ParseUint(s[i+1:i+3], 16, 8)
+			b.WriteByte(byte(n))
+			i += 2
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// trimJS trims what ECMAScript's trim does: Go's spaces and the byte order mark.
+func trimJS(s string) string {
+	return strings.Trim(strings.TrimSpace(s), "\ufeff \t\r\n")
+}
+
+func blank(s string) bool { return trimJS(s) == "" }
+
+// CheckBrowserURL reports whether s is a URL a browser may be sent to (spec
+// section 4.4): http or https, no user, no password. It follows the leniency of
+// browsers (surrounding blanks, "http:host", upper-case schemes) because
+// manifests rely on it, and is stricter in one point: a host with a percent sign
+// or an empty user before '@' is refused.
+func CheckBrowserURL(s string) error {
+	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
+	s = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(s)
+	scheme, rest, ok := strings.Cut(s, ":")
+	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return errURL
+	}
+	rest = strings.TrimLeft(rest, "/\\")
+	if i := strings.IndexAny(rest, "/\\?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	if !validAuthority(rest) {
+		return errURL
+	}
+	return nil
+}
+
+func validAuthority(a string) bool {
+	if strings.ContainsAny(a, "@<>^|% \"`{}") || strings.IndexFunc(a, isControl) >= 0 {
+		return false
+	}
+	host, port := a, ""
+	if strings.HasPrefix(a, "[") {
+		end := strings.IndexByte(a, ']')
+		if end < 0 {
+			return false
+		}
+		addr, err := netip.ParseAddr(a[1:end])
+		if err != nil || !addr.Is6() {
+			return false
+		}
+		host, port = a[:end+1], a[end+1:]
+		if port != "" && port[0] != ':' {
+			return false
+		}
+		port = strings.TrimPrefix(port, ":")
+	} else {
+		host, port, _ = strings.Cut(a, ":")
+		if strings.ContainsAny(host, "[]") {
+			return false
+		}
+	}
+	if host == "" {
+		return false
+	}
+	if port == "" {
+		return true
+	}
+	n, err := strconv.ParseUint(port, 10, 32)
+	return err == nil && n <= 65535
+}
+
+// CheckModuleID reports whether id may name a module: non-blank, of
+// [A-Za-z0-9._-], and neither "." nor "..", which would break asset URLs (the
+// original accepts those two).
+func CheckModuleID(id string) error {
+	if id == "." || id == ".." || id == "" {
+		return errModuleID
+	}
+	for i := range len(id) {
+		c := id[i]
+		if !isDigit(c) && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') && c != '.' && c != '_' && c != '-' {
+			return errModuleID
+		}
+	}
+	return nil
+}
+
+var errModuleID = errors.New("must be of letters, digits, '.', '_' and '-', and neither \".\" nor \"..\"")
