@@ -189,7 +189,7 @@ type Invocation struct {
 	Input          json.RawMessage // one JSON value, or nil for {}
 	Timeout        time.Duration   // 0: capability's, then provider's default
 	IdempotencyKey string
-	DryRun         bool        // stop before execute
+	Audience       Audience    // which catalog the surface shows; "" = agent
 	Progress       func(Chunk) // nil when only the end matters; called serially
 }
 
@@ -230,6 +230,14 @@ type Result struct {
 type Provider interface {
 	Key() ProviderKey
 	Invoke(ctx context.Context, c Call) (Result, error)
+}
+
+// Prober is a Provider that can be asked whether it is back. The engine asks
+// before it refuses a call because the only provider left is marked
+// unavailable, so that a call right after a restart succeeds. Probe must answer
+// within a second or so and must share one attempt among concurrent callers.
+type Prober interface {
+	Probe(ctx context.Context) error
 }
 
 // Source feeds the modules of one provider kind into the catalog. Run publishes

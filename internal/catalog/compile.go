@@ -1,0 +1,125 @@
+package catalog
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/actions"
+)
+
+// compile builds the snapshot of the batches. It is a pure function: the same
+// batches in the same order give the same content and etag.
+func compile(generation uint64, batches []capability.Batch) *Snapshot {
+	s := &Snapshot{
+		Generation: generation,
+		byID:       make(map[capability.ID]*Entry),
+		byAction:   make(map[capability.Action][]*Entry),
+		byMember:   make(map[capability.Member][]*Entry),
+		byWire:     make(map[string][]*Entry),
+	}
+	for i := range batches {
+		providers := make(map[capability.ProviderKey]capability.Provider, len(batches[i].Providers))
+		for _, p := range batches[i].Providers {
+			providers[p.Key()] = p
+		}
+		for j := range batches[i].Modules {
+			m := &batches[i].Modules[j]
+			s.Modules = append(s.Modules, m)
+			for k := range m.Contributions {
+				s.add(m, &m.Contributions[k], providers)
+			}
+		}
+	}
+	slices.SortFunc(s.Entries, compareEntries)
+	slices.SortFunc(s.Modules, func(a, b *capability.Module) int { return cmp.Compare(a.Extension, b.Extension) })
+	for _, e := range s.Entries {
+		s.byAction[e.Action] = append(s.byAction[e.Action], e)
+		if m := e.Contribution.Member; !m.IsZero() {
+			s.byMember[m] = append(s.byMember[m], e)
+			if ext := (capability.Member{Module: e.Module.Extension, Kind: m.Kind, Name: m.Name}); ext != m {
+				s.byMember[ext] = append(s.byMember[ext], e)
+			}
+		}
+	}
+	allocateNames(s)
+	s.Etag = etag(s)
+	return s
+}
+
+// compareEntries is the deterministic order of selection's last step: extension
+// id, contribution id, provider key.
+func compareEntries(a, b *Entry) int {
+	return cmp.Or(
+		cmp.Compare(a.Module.Extension, b.Module.Extension),
+		cmp.Compare(a.Contribution.ID, b.Contribution.ID),
+		cmp.Compare(a.Key(), b.Key()),
+	)
+}
+
+func (s *Snapshot) add(m *capability.Module, c *capability.Contribution, providers map[capability.ProviderKey]capability.Provider) {
+	e := &Entry{Action: c.Action, Contribution: c, Module: m, Provider: providers[c.Provider], Effect: c.Effect}
+	if e.Action == "" {
+		e.Action = mintAction(m.Extension, c.ID)
+	}
+	if row, ok := actions.Lookup(e.Action); ok {
+		e.Action, e.Row = row.ID, &row
+	}
+	if e.Effect == "" {
+		e.Effect = capability.EffectExternal
+		if e.Row != nil {
+			e.Effect = e.Row.Effect
+		}
+	}
+	_, _, instance := c.Provider.Parts()
+	e.ID = capability.ID(m.Extension + "/" + c.ID + "#" + string(e.Action) + "@" + instance)
+	e.audience = audienceOf(c.Kind, e.Row)
+	if doc := e.InputSchema(); len(doc) > 0 {
+		e.schema = sync.OnceValues(func() (*Schema, error) { return compileSchema(e.ID, doc) })
+	}
+	if first, taken := s.byID[e.ID]; taken {
+		s.Conflicts = append(s.Conflicts, Conflict{
+			Class: "runtime_id", Key: string(e.ID), Kept: first.Module.Extension,
+			Members: []string{first.Module.Extension, m.Extension},
+		})
+		return
+	}
+	s.byID[e.ID] = e
+	s.Entries = append(s.Entries, e)
+}
+
+// mintAction names the action of a single tool: ext.<extension>.<contribution>,
+// with bytes outside the id grammar replaced (catalog spec, section 3).
+func mintAction(extension, contribution string) capability.Action {
+	return capability.Action("ext." + extension + "." + contribution)
+}
+
+func etag(s *Snapshot) string {
+	h := sha256.New()
+	for _, e := range s.Entries {
+		c := e.Contribution
+		put(h, string(e.ID), e.WireName, c.Kind, c.Title, c.Description, string(e.Effect), string(c.Provider))
+		put(h, string(c.Availability.State), c.Availability.Reason, c.Member.String(), e.Module.Digest)
+		put(h, string(c.InputSchema), string(c.OutputSchema), strings.Join(c.Permissions, ","))
+		_, _ = h.Write([]byte{byte(c.Rank), byte(c.Rank >> 8), byte(c.Rank >> 16)})
+	}
+	for _, m := range s.Modules {
+		put(h, m.Extension, m.ID, m.Name, m.Version, m.Endpoint, m.Digest)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// put hashes each part with a terminator, so that no two lists of parts run
+// together into the same bytes.
+func put(h hash.Hash, parts ...string) {
+	for _, p := range parts {
+		_, _ = io.WriteString(h, p)
+		_, _ = h.Write([]byte{0})
+	}
+}

@@ -1,0 +1,105 @@
+package catalog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// maxSchemaBytes bounds one schema document of a provider.
+const maxSchemaBytes = 256 << 10
+
+// Schema checks inputs against one JSON Schema document.
+type Schema struct{ compiled *jsonschema.Schema }
+
+// compileSchema never fetches a remote reference: the loader knows no scheme.
+func compileSchema(id capability.ID, doc []byte) (*Schema, error) {
+	if len(doc) > maxSchemaBytes {
+		return nil, capability.Errorf(capability.CodeFailed, "schema", "the input schema of %s is larger than %d bytes", id, maxSchemaBytes)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "schema", fmt.Sprintf("the input schema of %s is not JSON", id), err)
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.UseLoader(jsonschema.SchemeURLLoader{})
+	const url = "junctor:input"
+	if err := compiler.AddResource(url, value); err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "schema", fmt.Sprintf("the input schema of %s cannot be read", id), err)
+	}
+	compiled, err := compiler.Compile(url)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "schema", fmt.Sprintf("the input schema of %s is not a valid JSON Schema", id), err)
+	}
+	return &Schema{compiled}, nil
+}
+
+// Check returns nil, or an invalid_input error naming each offending path in
+// words a model can act on.
+func (s *Schema) Check(input []byte) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
+	if err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "validate", "the input is not one JSON value", err)
+	}
+	err = s.compiled.Validate(value)
+	if err == nil {
+		return nil
+	}
+	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return capability.Wrap(capability.CodeInvalidInput, "validate", "the input does not fit the schema", err)
+	}
+	var faults []string
+	collect(invalid, &faults)
+	const most = 5
+	if len(faults) > most {
+		faults = append(faults[:most], fmt.Sprintf("and %d more", len(faults)-most))
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "validate", "the input does not fit: %s", strings.Join(faults, "; ")).
+		With("invalid_args", "").Detail("faults", faults)
+}
+
+func collect(e *jsonschema.ValidationError, out *[]string) {
+	if len(e.Causes) > 0 {
+		for _, c := range e.Causes {
+			collect(c, out)
+		}
+		return
+	}
+	at := "input"
+	if len(e.InstanceLocation) > 0 {
+		at = strings.Join(e.InstanceLocation, ".")
+	}
+	*out = append(*out, at+": "+fault(e.ErrorKind))
+}
+
+func fault(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Required:
+		return "missing " + strings.Join(k.Missing, ", ")
+	case *kind.AdditionalProperties:
+		return "unknown field " + strings.Join(k.Properties, ", ")
+	case *kind.Type:
+		return fmt.Sprintf("is %s where %s is needed", k.Got, strings.Join(k.Want, " or "))
+	case *kind.Enum:
+		return fmt.Sprintf("must be one of %v", k.Want)
+	case *kind.Minimum:
+		return fmt.Sprintf("must be at least %v", k.Want)
+	case *kind.Maximum:
+		return fmt.Sprintf("must be at most %v", k.Want)
+	case *kind.MinLength:
+		return fmt.Sprintf("must have at least %d characters", k.Want)
+	case *kind.MaxLength:
+		return fmt.Sprintf("must have at most %d characters", k.Want)
+	case *kind.Pattern:
+		return fmt.Sprintf("must match %s", k.Want)
+	}
+	return fmt.Sprintf("does not satisfy %s", strings.Join(k.KeywordPath(), "/"))
+}

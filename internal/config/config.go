@@ -1,0 +1,220 @@
+// Package config reads the one Config tree: defaults < config.yaml < JUNCTOR_*
+// environment < flags (decision R3). It is strict: an unknown key or a value of
+// the wrong type is refused with its file and line, or its variable's name. The
+// reference page (junctor config docs) is generated from the struct tags below.
+package config
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Config is everything that can be set. Add a field with a doc tag and it is a
+// key of the file, a JUNCTOR_ variable and a line of the reference.
+type Config struct {
+	Listen            string `koanf:"listen" doc:"Address of the one HTTP listener; port 0 picks a free port."`
+	InsecurePlainHTTP bool   `koanf:"insecure_plain_http" doc:"Allow a listen address that is not loopback without TLS."`
+	PublicURL         string `koanf:"public_url" doc:"URL under which clients reach this server, if not the listen address."`
+
+	Log    Log    `koanf:"log"`
+	Audit  Audit  `koanf:"audit"`
+	FS     FS     `koanf:"fs"`
+	PTY    PTY    `koanf:"pty"`
+	Limits Limits `koanf:"limits"`
+	Router Router `koanf:"router"`
+	MCP    MCP    `koanf:"mcp"`
+
+	// Home is found before the file is read, so it is no key of it.
+	Home string `koanf:"-"`
+}
+
+// Log is the server's own log, not the audit.
+type Log struct {
+	Level  string `koanf:"level" doc:"debug, info, warn or error."`
+	Format string `koanf:"format" doc:"text or json."`
+}
+
+// Audit is the hash-chained log of what was done.
+type Audit struct {
+	Mode      string        `koanf:"mode" doc:"strict: every record is on disk before the answer, and nothing starts while the log is broken; standard: reads within 100 ms, writes stop while the log is broken; best_effort: nothing stops."`
+	Level     string        `koanf:"level" doc:"Lowest level that is recorded: debug adds a begin record for reads."`
+	Retention time.Duration `koanf:"retention" doc:"Remove audit segments older than this; 0 keeps them all."`
+	SlowAfter time.Duration `koanf:"slow_after" doc:"Calls longer than this are also recorded as capability_slow."`
+}
+
+// FS is what fs.* and git.* may touch.
+type FS struct {
+	Roots []Root `koanf:"roots" doc:"Directories that fs.* and git.* work under. As a variable: id=path, comma-separated, :ro at the end for read-only. Without one these actions are unavailable."`
+}
+
+// Root is one directory.
+type Root struct {
+	ID       string `koanf:"id" doc:"Name used as rootId."`
+	Path     string `koanf:"path" doc:"Absolute path of the directory."`
+	ReadOnly bool   `koanf:"read_only" doc:"Refuse writes below it."`
+}
+
+// PTY is pty.command.run.
+type PTY struct {
+	Enabled bool `koanf:"enabled" doc:"Let pty.command.run start commands on this machine."`
+}
+
+// Limits bound calls; see docs/ARCHITECTURE.md.
+type Limits struct {
+	CallTimeout     time.Duration `koanf:"call_timeout" doc:"Default deadline of a call."`
+	EndpointTimeout time.Duration `koanf:"endpoint_timeout" doc:"Default deadline of a call to an endpoint."`
+	MaxTimeout      time.Duration `koanf:"max_timeout" doc:"Highest deadline a caller may ask for."`
+	RequestBody     Size          `koanf:"request_body" doc:"Largest body on the router and MCP doors."`
+	Result          Size          `koanf:"result" doc:"Largest result of one call."`
+	EndpointAnswer  Size          `koanf:"endpoint_answer" doc:"Largest answer read from an endpoint."`
+	PerProvider     int           `koanf:"per_provider" doc:"Calls running at once per provider; one more is refused."`
+}
+
+// Router is the connecting side of the capability-router protocol.
+type Router struct {
+	SyncInterval time.Duration `koanf:"sync_interval" doc:"How often a connected endpoint's manifest is read again."`
+	Primary      string        `koanf:"primary" doc:"Id of the endpoint that takes low-level calls before this machine does."`
+}
+
+// MCP is the MCP door.
+type MCP struct {
+	PageSize       int      `koanf:"page_size" doc:"Tools per page of tools/list."`
+	AllowedOrigins []string `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
+}
+
+// Default is the configuration of an empty file.
+func Default() Config {
+	return Config{
+		Listen: "127.0.0.1:7777",
+		Log:    Log{Level: "info", Format: "text"},
+		Audit:  Audit{Mode: "standard", Level: "info", SlowAfter: 5 * time.Second},
+		Limits: Limits{
+			CallTimeout: 300 * time.Second, EndpointTimeout: 60 * time.Second, MaxTimeout: time.Hour,
+			RequestBody: 4 << 20, Result: 16 << 20, EndpointAnswer: 32 << 20, PerProvider: 1024,
+		},
+		Router: Router{SyncInterval: 5 * time.Minute},
+		MCP:    MCP{PageSize: 100},
+	}
+}
+
+// Size is a number of bytes, written as 4MiB, 512KiB, 1GiB or a plain number.
+type Size int64
+
+// UnmarshalText reads a size.
+func (s *Size) UnmarshalText(text []byte) error {
+	in := strings.TrimSpace(string(text))
+	mult := int64(1)
+	for suffix, m := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if cut, ok := strings.CutSuffix(in, suffix); ok {
+			in, mult = strings.TrimSpace(cut), m
+		}
+	}
+	var n int64
+	if _, err := fmt.Sscanf(in+"\n", "%d\n", &n); err != nil || n < 0 || n > (1<<62)/mult {
+		return fmt.Errorf("%q is not a size; write 4MiB, 512KiB or a number of bytes", text)
+	}
+	*s = Size(n * mult)
+	return nil
+}
+
+func (s Size) String() string {
+	for _, u := range []struct {
+		n    int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if int64(s) >= u.n && int64(s)%u.n == 0 {
+			return fmt.Sprintf("%d%s", int64(s)/u.n, u.name)
+		}
+	}
+	return fmt.Sprint(int64(s))
+}
+
+// Validate reports every fault that a start would run into.
+func (c *Config) Validate() error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %q is not host:port", c.Listen)
+	}
+	if !c.InsecurePlainHTTP && !isLoopback(host) {
+		return fmt.Errorf("listen: %s is not a loopback address and there is no TLS; add --insecure-plain-http if something in front of it encrypts", c.Listen)
+	}
+	if err := oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"); err != nil {
+		return err
+	}
+	if err := oneOf("log.format", c.Log.Format, "text", "json"); err != nil {
+		return err
+	}
+	if err := oneOf("audit.mode", c.Audit.Mode, "strict", "standard", "best_effort"); err != nil {
+		return err
+	}
+	if err := oneOf("audit.level", c.Audit.Level, "debug", "info"); err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	for i, r := range c.FS.Roots {
+		at := fmt.Sprintf("fs.roots[%d]", i)
+		if r.ID == "" || strings.ContainsAny(r.ID, "/\\ ") {
+			return fmt.Errorf("%s.id: %q must be a name without spaces or slashes", at, r.ID)
+		}
+		if seen[r.ID] {
+			return fmt.Errorf("%s.id: %q is used twice", at, r.ID)
+		}
+		seen[r.ID] = true
+		if !filepath.IsAbs(r.Path) {
+			return fmt.Errorf("%s.path: %q must be absolute", at, r.Path)
+		}
+		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
+			return fmt.Errorf("%s.path: %s is not a directory", at, r.Path)
+		}
+	}
+	for _, d := range []struct {
+		key string
+		v   time.Duration
+	}{
+		{"limits.call_timeout", c.Limits.CallTimeout},
+		{"limits.endpoint_timeout", c.Limits.EndpointTimeout},
+		{"limits.max_timeout", c.Limits.MaxTimeout},
+		{"router.sync_interval", c.Router.SyncInterval},
+		{"audit.slow_after", c.Audit.SlowAfter},
+	} {
+		if d.v <= 0 {
+			return fmt.Errorf("%s: must be more than 0", d.key)
+		}
+	}
+	for _, n := range []struct {
+		key string
+		v   int64
+	}{
+		{"limits.request_body", int64(c.Limits.RequestBody)},
+		{"limits.result", int64(c.Limits.Result)},
+		{"limits.endpoint_answer", int64(c.Limits.EndpointAnswer)},
+		{"limits.per_provider", int64(c.Limits.PerProvider)},
+		{"mcp.page_size", int64(c.MCP.PageSize)},
+	} {
+		if n.v <= 0 {
+			return fmt.Errorf("%s: must be more than 0", n.key)
+		}
+	}
+	return nil
+}
+
+func oneOf(key, v string, allowed ...string) error {
+	for _, a := range allowed {
+		if v == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q must be one of %s", key, v, strings.Join(allowed, ", "))
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

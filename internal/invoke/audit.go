@@ -1,0 +1,268 @@
+package invoke
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+)
+
+// finish is the last step, audit: it decides the terminal state, writes the
+// record, makes the state visible, and only then lets the caller see the result.
+func (r *run) finish(ctx context.Context, result capability.Result, err error) (Reply, error) {
+	e := r.engine
+	failure := toError(err)
+	if failure == nil {
+		r.fire(EventSuccess, "")
+		failure = r.process(result)
+	}
+	if failure == nil {
+		r.fire(EventProcessed, "")
+	}
+	end := r.ending(failure)
+	rec := r.record()
+	r.describeEnd(&rec, end, result, failure)
+	// The caller may be gone; its record is written all the same.
+	logCtx := context.WithoutCancel(ctx)
+	receipt, logErr := e.cfg.Log.Append(logCtx, rec, r.durability(failure))
+	degraded := logErr == nil && receipt.Seq == 0
+	switch {
+	case logErr == nil && failure == nil && degraded:
+		r.fire(EventLogTolerated, "")
+	case logErr == nil && failure == nil:
+		r.fire(EventLogged, "")
+	case failure == nil:
+		// The work is done and cannot be recorded: say so, and keep a digest so
+		// that the result can be recognized later (decision R56).
+		r.fire(EventLogFailed, "audit_unavailable")
+		failure = capability.Wrap(capability.CodeFailed, "audit", "the work was done, but its audit record could not be written", logErr).
+			With("audit_unavailable", "junctor doctor says what is wrong with the log").
+			Detail("result_digest", e.cfg.Log.Digest(result.Value))
+	default:
+		r.fire(r.endEvent(failure), failure.Reason)
+	}
+	if logErr != nil {
+		e.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", logErr)
+	}
+	reply := r.reply()
+	reply.AuditDegraded = degraded
+	if failure == nil {
+		reply.Result = result.Value
+		if reply.Duration > e.cfg.SlowAfter {
+			r.recordSlow(logCtx)
+		}
+	}
+	r.finishKey(logCtx, reply, failure)
+	r.observe(reply, failure)
+	if failure == nil {
+		return reply, nil
+	}
+	return reply, failure
+}
+
+func toError(err error) *capability.Error {
+	if err == nil {
+		return nil
+	}
+	return capability.AsError(err)
+}
+
+// process applies the limits on what came back.
+func (r *run) process(result capability.Result) *capability.Error {
+	if limit := r.engine.cfg.MaxResult; len(result.Value) > limit {
+		return capability.Errorf(capability.CodeTooLarge, "process", "the result has %d bytes; the limit is %d", len(result.Value), limit).
+			With("output_limit", "ask for less at a time")
+	}
+	return nil
+}
+
+// endEvent is the event that carries this failure from the current state.
+func (r *run) endEvent(failure *capability.Error) Event {
+	if failure.Reason == "panic" {
+		return EventPanic
+	}
+	state := r.machine.current()
+	switch {
+	case failure.Code == capability.CodeTimeout && state != StateLogging:
+		return EventTimeout
+	case failure.Code == capability.CodeCancelled && state != StateProcessing && state != StateLogging:
+		return EventCancel
+	case state == StateValidating:
+		return EventInvalid
+	case state == StateAwaiting:
+		return EventExpire
+	}
+	return EventError
+}
+
+func (r *run) ending(failure *capability.Error) State {
+	if failure == nil {
+		return StateCompleted
+	}
+	to, ok := next(r.machine.current(), r.endEvent(failure))
+	if !ok {
+		return StateFailed
+	}
+	return to
+}
+
+func (r *run) durability(failure *capability.Error) audit.Durability {
+	if failure != nil {
+		switch failure.Code {
+		case capability.CodeDenied, capability.CodeConsentRequired:
+			return audit.Synced
+		}
+		if r.hidden != nil || failure.Reason == "security_violation" {
+			return audit.Synced
+		}
+	}
+	if r.entry != nil && r.started && r.entry.Effect.Mutates() {
+		return audit.Synced
+	}
+	return audit.Written
+}
+
+// record is what begin and end records share.
+func (r *run) record() audit.Record {
+	inv := &r.inv
+	rec := audit.Record{
+		Logger: "invoke", Session: inv.Session, User: inv.Principal.ID,
+		Metadata: audit.Metadata{
+			RunID: inv.ID, Surface: inv.Surface, Client: inv.Client, Parent: inv.Parent, View: inv.Principal.View,
+			Principal: audit.Principal{ID: inv.Principal.ID, Role: inv.Principal.Role},
+			BytesIn:   int64(len(inv.Input)), ArgsHash: r.engine.cfg.Log.Digest(inv.Input),
+		},
+	}
+	if r.entry == nil {
+		rec.Action = inv.Target.String()
+		return rec
+	}
+	_, kind, _ := r.entry.Key().Parts()
+	rec.Extension, rec.Action, rec.Runner = r.entry.Module.Extension, string(r.entry.Action), r.entry.Module.Origin
+	if rec.Runner == "" {
+		rec.Runner = kind
+	}
+	m := &rec.Metadata
+	m.CapabilityID, m.CanonicalAction, m.Provider = string(r.entry.ID), string(r.entry.Action), string(r.entry.Key())
+	m.Effect, m.Permissions = r.entry.Effect, r.entry.Contribution.Permissions
+	m.Decision = audit.Decision{Effect: "permit", PolicyIDs: r.verdict.Policies, Grant: r.consent.Grant, Approval: r.consent.Approval}
+	if !r.verdict.Permitted {
+		m.Decision.Effect = "forbid"
+	}
+	if r.selection.DecidedBy != "" {
+		m.Selection = audit.Selection{Step: strconv.Itoa(r.selection.Step), DecidedBy: r.selection.DecidedBy, Fallback: r.selection.Fallback}
+	}
+	return rec
+}
+
+func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result, failure *capability.Error) {
+	rec.Duration = r.engine.cfg.Now().Sub(r.began)
+	rec.Success = audit.OutcomeOf(failure == nil)
+	rec.Metadata.State = string(end)
+	rec.Metadata.BytesOut = int64(len(result.Value))
+	rec.Metadata.Timings = audit.Timings{Provider: r.providerTime}
+	rec.Metadata.UpstreamCallID = r.upstream
+	switch end {
+	case StateCompleted:
+		rec.Event = audit.CapabilityExecuted
+		return
+	case StateTimeout:
+		rec.Event = audit.CapabilityTimeout
+	case StateCancelled:
+		rec.Event = audit.CapabilityCancelled
+	default:
+		rec.Event = audit.CapabilityFailed
+	}
+	switch {
+	case r.hidden != nil, failure.Code == capability.CodeDenied, failure.Code == capability.CodeConsentRequired:
+		rec.Event = audit.PermissionDenied
+	case failure.Reason == "security_violation":
+		rec.Event = audit.SecurityViolation
+	case failure.Code == capability.CodeOverloaded:
+		rec.Event = audit.QueueRejected
+	}
+	rec.Metadata.Code, rec.Metadata.Reason = failure.Code, failure.Reason
+	rec.Error = failure.Error()
+	if failure.Err != nil && !errors.Is(failure.Err, context.Canceled) {
+		rec.Error += ": " + failure.Err.Error()
+	}
+}
+
+func (r *run) recordSlow(ctx context.Context) {
+	rec := r.record()
+	rec.Event = audit.CapabilitySlow
+	rec.Duration = r.engine.cfg.Now().Sub(r.began)
+	if _, err := r.engine.cfg.Log.Append(ctx, rec, audit.Buffered); err != nil {
+		r.engine.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", err)
+	}
+}
+
+// recordReplay notes that a remembered outcome was given out again.
+func (r *run) recordReplay(ctx context.Context, given Reply) {
+	rec := r.record()
+	rec.Event = audit.CapabilityExecuted
+	rec.Success = audit.OutcomeOf(given.State == StateCompleted)
+	rec.Duration = r.engine.cfg.Now().Sub(r.began)
+	rec.Metadata.State = string(given.State)
+	rec.Metadata.Attrs = []audit.Attr{{Key: "replay_of", Value: given.Invocation}}
+	if _, err := r.engine.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Written); err != nil {
+		r.engine.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", err)
+	}
+}
+
+func (r *run) reply() Reply {
+	reply := Reply{
+		Invocation: r.inv.ID, State: r.machine.current(), Selection: r.selection,
+		Duration: r.engine.cfg.Now().Sub(r.began), History: r.machine.transitions(),
+	}
+	if r.entry != nil && r.hidden == nil {
+		reply.Provider, reply.Capability, reply.Action = r.entry.Key(), r.entry.ID, r.entry.Action
+	}
+	return reply
+}
+
+func (r *run) observe(reply Reply, failure *capability.Error) {
+	if r.engine.cfg.Observer == nil {
+		return
+	}
+	ended := Ended{Surface: r.inv.Surface, State: reply.State, Duration: reply.Duration, Provider: r.providerTime}
+	if r.entry != nil {
+		_, ended.ProviderKind, _ = r.entry.Key().Parts()
+		ended.Action, ended.Effect = string(r.entry.Action), r.entry.Effect
+	}
+	if failure != nil {
+		ended.Code = failure.Code
+	}
+	r.engine.cfg.Observer.Finished(ended)
+}
+
+// MarshalJSON renders the "invocation" member of every JSON answer
+// (command-line, section 3).
+func (r Reply) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		ID         string                 `json:"id"`
+		State      State                  `json:"state"`
+		Provider   capability.ProviderKey `json:"provider,omitempty"`
+		Capability capability.ID          `json:"capability_id,omitempty"`
+		Action     capability.Action      `json:"action,omitempty"`
+		Selection  *Selection             `json:"selection,omitempty"`
+		Duration   float64                `json:"duration_ms"`
+		Replayed   bool                   `json:"replayed,omitempty"`
+		Degraded   bool                   `json:"audit_degraded,omitempty"`
+		History    []Transition           `json:"history,omitempty"`
+	}{
+		r.Invocation, r.State, r.Provider, r.Capability, r.Action, r.selectionOrNil(),
+		float64(r.Duration) / float64(time.Millisecond), r.Replayed, r.AuditDegraded, r.History,
+	})
+}
+
+func (r Reply) selectionOrNil() *Selection {
+	if r.Selection.DecidedBy == "" {
+		return nil
+	}
+	return &r.Selection
+}

@@ -1,0 +1,105 @@
+package invoke
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/policy"
+)
+
+// authorize drops the candidates the rules deny, before arbitration, so that no
+// fallback can ever reach one. If none is left the capability does not exist for
+// an agent; an operator is told which policy said no.
+func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
+	permitted, denied := r.engine.permitted(r.inv.Principal, candidates)
+	if len(permitted) > 0 {
+		return permitted, nil
+	}
+	r.entry, r.verdict = candidates[0], denied
+	r.hidden = denied.Policies
+	if r.hidden == nil {
+		r.hidden = []string{}
+	}
+	switch r.inv.Principal.Role {
+	case capability.RoleAdmin, capability.RoleOperator:
+		because := "no policy permits it"
+		if len(denied.Policies) > 0 {
+			because = "policy " + strings.Join(denied.Policies, ", ") + " forbids it"
+		}
+		return nil, capability.Errorf(capability.CodeDenied, "authorize", "%s may not call %s: %s", r.inv.Principal.ID, r.inv.Target, because).
+			With("permission_denied", "change the Cedar policies in the home's policy folder")
+	}
+	return nil, capability.UnknownCapability(r.inv.Target)
+}
+
+// permitted filters entries by the rules. The slice is returned as it came when
+// nothing is denied; denied is the verdict of the first one dropped.
+func (e *Engine) permitted(who capability.Principal, entries []*catalog.Entry) (kept []*catalog.Entry, denied policy.Verdict) {
+	for i, entry := range entries {
+		v := e.cfg.Policy.Authorize(who, entry)
+		if v.Permitted {
+			continue
+		}
+		denied = v
+		kept = append(kept, entries[:i]...)
+		for _, entry := range entries[i+1:] {
+			if e.cfg.Policy.Authorize(who, entry).Permitted {
+				kept = append(kept, entry)
+			}
+		}
+		return kept, denied
+	}
+	return entries, denied
+}
+
+// obtainConsent belongs to authorize but needs the chosen provider: an approval
+// is bound to one capability. The approval's answer re-enters validation, so
+// that it cannot skip a check.
+func (r *run) obtainConsent(ctx context.Context) error {
+	if r.verdict.Consent == "" {
+		return nil
+	}
+	if err := r.engine.cfg.Log.Ready(true); err != nil {
+		return err
+	}
+	consent, err := r.engine.cfg.Policy.Consent(ctx, policy.Asked{
+		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session,
+		InputDigest: inputDigest(r.inv.Input), Channel: r.verdict.Consent, Summary: r.summary(),
+	})
+	if err != nil {
+		if capability.CodeOf(err) == capability.CodeConsentRequired {
+			r.fire(EventConfirmNeeded, "")
+		}
+		return err
+	}
+	r.consent = consent
+	return nil
+}
+
+// summary is what the person asked reads: who, what, where, and the beginning of
+// the input.
+func (r *run) summary() string {
+	const most = 1024
+	input := string(r.inv.Input)
+	if len(input) > most {
+		input = strings.ToValidUTF8(input[:most], "") + fmt.Sprintf("… (%d bytes in all)", len(r.inv.Input))
+	}
+	return fmt.Sprintf("%s asks for %s on %s with %s", r.inv.Principal.ID, r.entry.Action, r.entry.Key(), input)
+}
+
+// inputDigest binds an approval to the value, not to its spelling: key order and
+// white space do not matter. Input that has no canonical form (a lone surrogate)
+// is bound byte for byte.
+func inputDigest(input []byte) string {
+	if c, err := jsonx.Canonical(input); err == nil {
+		input = c
+	}
+	sum := sha256.Sum256(input)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,204 @@
+package invoke
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// State of an invocation, lower case on every wire (spec/README section 6).
+type State string
+
+// The states; the last four are terminal.
+const (
+	StateCreated    State = "created"
+	StateQueued     State = "queued"
+	StateValidating State = "validating"
+	StateAwaiting   State = "awaiting_confirmation"
+	StateExecuting  State = "executing"
+	StateProcessing State = "processing"
+	StateLogging    State = "logging"
+	StateCompleted  State = "completed"
+	StateFailed     State = "failed"
+	StateTimeout    State = "timeout"
+	StateCancelled  State = "cancelled"
+)
+
+// Terminal reports whether no event can leave s.
+func (s State) Terminal() bool {
+	switch s {
+	case StateCompleted, StateFailed, StateTimeout, StateCancelled:
+		return true
+	}
+	return false
+}
+
+// States returns every state.
+func States() []State {
+	return []State{
+		StateCreated, StateQueued, StateValidating, StateAwaiting, StateExecuting, StateProcessing,
+		StateLogging, StateCompleted, StateFailed, StateTimeout, StateCancelled,
+	}
+}
+
+// Event moves an invocation from one state to the next.
+type Event string
+
+// The events of runner spec section 9.
+const (
+	EventValidate      Event = "validate"
+	EventEnqueue       Event = "enqueue"
+	EventExpire        Event = "expire"
+	EventValidated     Event = "validated"
+	EventInvalid       Event = "invalid"
+	EventConfirmNeeded Event = "confirm_needed"
+	EventApproved      Event = "approved"
+	EventRejected      Event = "rejected"
+	EventSuccess       Event = "success"
+	EventError         Event = "error"
+	EventTimeout       Event = "timeout"
+	EventProcessed     Event = "processed"
+	EventLogged        Event = "logged"
+	EventLogFailed     Event = "log_failed"
+	EventLogTolerated  Event = "log_tolerated"
+	EventCancel        Event = "cancel"
+	EventPanic         Event = "panic"
+)
+
+// Events returns every event.
+func Events() []Event {
+	return []Event{
+		EventValidate, EventEnqueue, EventExpire, EventValidated, EventInvalid, EventConfirmNeeded,
+		EventApproved, EventRejected, EventSuccess, EventError, EventTimeout, EventProcessed,
+		EventLogged, EventLogFailed, EventLogTolerated, EventCancel, EventPanic,
+	}
+}
+
+// next is the whole transition table: runner spec section 9 plus decision R56
+// (cancel and deadline before logging, panic anywhere alive). ok is false for an
+// illegal pair.
+func next(from State, ev Event) (to State, ok bool) {
+	if from.Terminal() {
+		return from, false
+	}
+	if ev == EventPanic {
+		return StateFailed, true
+	}
+	switch from {
+	case StateCreated:
+		switch ev {
+		case EventValidate:
+			return StateValidating, true
+		case EventEnqueue:
+			return StateQueued, true
+		}
+	case StateQueued:
+		switch ev {
+		case EventValidate:
+			return StateValidating, true
+		case EventExpire:
+			return StateFailed, true
+		}
+	case StateValidating:
+		switch ev {
+		case EventValidated:
+			return StateExecuting, true
+		case EventInvalid:
+			return StateFailed, true
+		case EventConfirmNeeded:
+			return StateAwaiting, true
+		}
+	case StateAwaiting:
+		switch ev {
+		case EventApproved: // checks run again; an approval must not skip them
+			return StateValidating, true
+		case EventRejected, EventExpire:
+			return StateFailed, true
+		}
+	case StateExecuting:
+		switch ev {
+		case EventSuccess:
+			return StateProcessing, true
+		case EventError:
+			return StateFailed, true
+		}
+	case StateProcessing:
+		switch ev {
+		case EventProcessed:
+			return StateLogging, true
+		case EventError:
+			return StateFailed, true
+		}
+	case StateLogging:
+		switch ev {
+		case EventLogged, EventLogTolerated:
+			return StateCompleted, true
+		case EventLogFailed:
+			return StateFailed, true
+		}
+		return from, false // a cancel or deadline in logging comes too late
+	}
+	switch {
+	case ev == EventTimeout:
+		return StateTimeout, true
+	case ev == EventCancel && from != StateProcessing:
+		return StateCancelled, true
+	}
+	return from, false
+}
+
+// TransitionError is an event that the state does not accept; the state stays.
+type TransitionError struct {
+	From  State
+	Event Event
+}
+
+func (e *TransitionError) Error() string {
+	return fmt.Sprintf("illegal transition: event %s in state %s", e.Event, e.From)
+}
+
+// Transition is one entry of an invocation's history.
+type Transition struct {
+	State  State     `json:"state"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// machine is the state of one invocation; racing events are serialized, so
+// exactly one of them makes the terminal transition.
+type machine struct {
+	mu      sync.Mutex
+	state   State
+	history []Transition
+	inline  [8]Transition // a plain call has six transitions: no allocation for them
+}
+
+func (m *machine) start(now time.Time) {
+	m.state = StateCreated
+	m.history = append(m.inline[:0], Transition{State: StateCreated, At: now})
+}
+
+// fire applies ev; an illegal one changes nothing and returns *TransitionError.
+func (m *machine) fire(ev Event, now time.Time, reason string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	to, ok := next(m.state, ev)
+	if !ok {
+		return &TransitionError{From: m.state, Event: ev}
+	}
+	m.state = to
+	m.history = append(m.history, Transition{State: to, At: now, Reason: reason})
+	return nil
+}
+
+func (m *machine) current() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+func (m *machine) transitions() []Transition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]Transition(nil), m.history...)
+}

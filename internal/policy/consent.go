@@ -1,0 +1,256 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/catalog"
+)
+
+const (
+	operatorAnswer = 24 * time.Hour   // an operator approval stays open
+	onceUsable     = 15 * time.Minute // an approved once may be used
+	timedGrant     = 15 * time.Minute
+)
+
+// Asked is the call that needs a yes.
+type Asked struct {
+	Principal   capability.Principal
+	Entry       *catalog.Entry
+	Session     string
+	InputDigest string
+	Channel     Channel
+	Summary     string
+}
+
+// Consent is why a call that needed a yes may go on; exactly one is set.
+type Consent struct {
+	Grant    string
+	Approval string
+}
+
+// Consent looks for a live grant, then for an approved once that fits the call
+// exactly, and spends it. Without either it opens an approval, or finds the one
+// already open for this very call, and fails with consent_required and its id:
+// no channel that could ask on the spot exists yet (decision R54).
+func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
+	now := p.now().UTC()
+	if id, ok, err := p.useGrant(ctx, a, now); err != nil || ok {
+		return Consent{Grant: id}, err
+	}
+	b := Binding{
+		Principal: a.Principal.ID, Capability: a.Entry.ID,
+		ContentHash: a.Entry.ContentHash(), InputDigest: a.InputDigest,
+	}
+	id, ok, err := p.store.ConsumeApproval(ctx, b, now)
+	if err != nil || ok {
+		return Consent{Approval: id}, err
+	}
+	// Every approval is answered by an operator until elicitation exists.
+	ap := Approval{
+		ID: newID("cnf_", now), Kind: "call", Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
+		Permissions: a.Entry.Contribution.Permissions, Effect: a.Entry.Effect, Summary: a.Summary,
+		Channel: ChannelOperator, State: ApprovalPending, Asked: now, Expires: now.Add(operatorAnswer),
+	}
+	got, created, err := p.store.AskApproval(ctx, ap)
+	if err != nil {
+		return Consent{}, err
+	}
+	if created {
+		p.record(ctx, audit.ConfirmationRequested, a.Principal, []audit.Attr{{Key: "approval", Value: got.ID}, {Key: "capability_id", Value: string(a.Entry.ID)}, {Key: "channel", Value: string(got.Channel)}}, true)
+	}
+	return Consent{}, capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Action, got.ID).
+		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor confirmations approve %s; then call again with the same arguments", got.ID)).
+		Detail("approval", got.ID).Detail("expires", got.Expires.Format(time.RFC3339)).Detail("channel", string(got.Channel))
+}
+
+// useGrant finds a grant that covers the call: session scope first, then user,
+// then global; an exact action before "*". SQL is asked only where uses are
+// counted (decision R58).
+func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, bool, error) {
+	live := *p.grants.Load()
+	for _, scope := range []string{"session", "user", "global"} {
+		for _, exact := range []bool{true, false} {
+			for i := range live {
+				g := &live[i]
+				if g.Scope != scope || (g.Action != "*") != exact || !g.covers(a, now) {
+					continue
+				}
+				if g.MaxUses > 0 {
+					ok, err := p.store.UseGrant(ctx, g.ID, now)
+					if err != nil {
+						return "", false, err
+					}
+					if !ok {
+						continue
+					}
+				}
+				p.record(ctx, audit.GrantUsed, a.Principal, []audit.Attr{{Key: "grant", Value: g.ID}, {Key: "capability_id", Value: string(a.Entry.ID)}}, true)
+				return g.ID, true, nil
+			}
+		}
+	}
+	return "", false, nil
+}
+
+func (g *Grant) covers(a Asked, now time.Time) bool {
+	switch {
+	case g.State != "active" || (!g.Expires.IsZero() && !now.Before(g.Expires)):
+		return false
+	case g.Principal != "*" && g.Principal != a.Principal.ID:
+		return false
+	case g.Role != "" && g.Role != "*" && g.Role != string(a.Principal.Role):
+		return false
+	case g.Module != "*" && g.Module != a.Entry.Module.Extension:
+		return false
+	case g.Action != "*" && g.Action != string(a.Entry.Action):
+		return false
+	case g.Capability != "" && g.Capability != a.Entry.ID:
+		return false
+	case g.Scope == "session" && (a.Session == "" || g.ScopeID != a.Session):
+		return false
+	case g.Scope == "user" && g.ScopeID != a.Principal.ID:
+		return false
+	case g.ContentHash != "" && g.ContentHash != a.Entry.ContentHash():
+		return false
+	case a.Entry.Effect == capability.EffectAdmin && g.Effect != capability.EffectAdmin:
+		return false // a grant for writes never reaches an administrative action
+	}
+	return true
+}
+
+// Approvals lists approvals in the state ("" = all), newest first.
+func (p *Policy) Approvals(ctx context.Context, state ApprovalState, limit int) ([]Approval, error) {
+	if _, err := p.store.ExpireApprovals(ctx, p.now().UTC()); err != nil {
+		return nil, err
+	}
+	return p.store.Approvals(ctx, state, limit)
+}
+
+// Decide answers an approval. Only an operator or admin who did not ask may
+// answer the operator channel. Everything but once and deny writes a Grant,
+// which is returned.
+func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string, d Decision) (Approval, *Grant, error) {
+	const op = "confirmations.decide"
+	if !slices.Contains([]Decision{DecideOnce, DecideSession, DecideTimed, DecideAlways, DecideDeny}, d) {
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a decision; use once, session, timed, always or deny", d)
+	}
+	if err := p.Require(ctx, by, op, capability.RoleAdmin, capability.RoleOperator); err != nil {
+		return Approval{}, nil, err
+	}
+	if err := p.ready(); err != nil {
+		return Approval{}, nil, err
+	}
+	a, err := p.store.Approval(ctx, id)
+	if err != nil {
+		return Approval{}, nil, err
+	}
+	if a.Principal == by.ID {
+		return Approval{}, nil, capability.Errorf(capability.CodeDenied, op, "nobody may approve what they asked for themselves").
+			With("forbidden", "let another operator or the admin decide")
+	}
+	if d == DecideSession && a.Session == "" {
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%s was asked outside a session, so it cannot be granted for one", id).
+			With("", "use once, timed or always")
+	}
+	now := p.now().UTC()
+	a, err = p.store.DecideApproval(ctx, id, d, by.ID, now, now.Add(onceUsable))
+	if err != nil {
+		return Approval{}, nil, err
+	}
+	p.record(ctx, audit.ConfirmationAnswered, by, []audit.Attr{{Key: "approval", Value: a.ID}, {Key: "decision", Value: string(d)}, {Key: "capability_id", Value: string(a.Capability)}, {Key: "asked_by", Value: a.Principal}}, true)
+	if d == DecideOnce || d == DecideDeny {
+		return a, nil, nil
+	}
+	g := Grant{
+		Principal: a.Principal, Role: "*", Module: a.Module, Action: "*", Capability: a.Capability, Permissions: a.Permissions,
+		Scope: "user", ScopeID: a.Principal, ContentHash: a.ContentHash, Channel: a.Channel, Approval: a.ID, Effect: a.Effect,
+	}
+	switch d {
+	case DecideSession:
+		g.Scope, g.ScopeID = "session", a.Session
+	case DecideTimed:
+		g.Expires = now.Add(timedGrant)
+	}
+	g, err = p.CreateGrant(ctx, by, g)
+	if err != nil {
+		return a, nil, err
+	}
+	return a, &g, nil
+}
+
+// CreateGrant adds a standing permission; blank wildcards become "*".
+func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Grant) (Grant, error) {
+	const op = "grants.create"
+	if err := p.ready(); err != nil {
+		return Grant{}, err
+	}
+	now := p.now().UTC()
+	g.ID, g.Created, g.GrantedBy, g.State = newID("grt_", now), now, by.ID, "active"
+	for _, f := range []*string{&g.Principal, &g.Role, &g.Module, &g.Action} {
+		if *f == "" {
+			*f = "*"
+		}
+	}
+	if g.Scope == "" {
+		g.Scope = "global"
+	}
+	if g.Channel == "" {
+		g.Channel = ChannelOperator
+	}
+	if !slices.Contains([]string{"session", "user", "global"}, g.Scope) {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a scope; use session, user or global", g.Scope)
+	}
+	if g.Scope != "global" && g.ScopeID == "" {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant of scope %s needs its scope_id", g.Scope)
+	}
+	if g.MaxUses < 0 || (!g.Expires.IsZero() && !g.Expires.After(now)) {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "the grant would be over before it begins: check expires and max_uses")
+	}
+	if g.Principal == "*" && g.Role == "*" && g.Module == "*" && g.Action == "*" {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant for everybody and everything is a policy, not a grant").
+			With("", "name a principal, role, module or action; or write a Cedar policy")
+	}
+	if err := p.store.CreateGrant(ctx, g); err != nil {
+		return Grant{}, err
+	}
+	p.record(ctx, audit.GrantCreated, by, []audit.Attr{{Key: "grant", Value: g.ID}, {Key: "principal", Value: g.Principal}, {Key: "module", Value: g.Module}, {Key: "action", Value: g.Action}, {Key: "scope", Value: g.Scope}}, true)
+	return g, p.reloadGrants(ctx)
+}
+
+// Grants lists every grant, ended ones too.
+func (p *Policy) Grants(ctx context.Context) ([]Grant, error) { return p.store.Grants(ctx) }
+
+// RevokeGrant ends a grant at once.
+func (p *Policy) RevokeGrant(ctx context.Context, by capability.Principal, id string) (Grant, error) {
+	if err := p.ready(); err != nil {
+		return Grant{}, err
+	}
+	g, err := p.store.RevokeGrant(ctx, id, p.now().UTC())
+	if err != nil {
+		return Grant{}, err
+	}
+	p.record(ctx, audit.GrantRevoked, by, []audit.Attr{{Key: "grant", Value: g.ID}}, true)
+	return g, p.reloadGrants(ctx)
+}
+
+func (p *Policy) reloadGrants(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all, err := p.store.Grants(ctx)
+	if err != nil {
+		return err
+	}
+	live := all[:0:0]
+	for _, g := range all {
+		if g.State == "active" {
+			live = append(live, g)
+		}
+	}
+	p.grants.Store(&live)
+	return nil
+}

@@ -1,0 +1,32 @@
+package policy
+
+import (
+	"context"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+)
+
+// ready refuses changes to tokens, approvals and grants while the audit log
+// cannot be written: nobody could tell later who made them.
+func (p *Policy) ready() error {
+	if p.log == nil {
+		return nil
+	}
+	return p.log.Ready(true)
+}
+
+// record writes one durable security record. A failure is logged and not
+// returned: what it tells of has happened, and [Policy.ready] stops the next.
+func (p *Policy) record(ctx context.Context, ev audit.Event, who capability.Principal, attrs []audit.Attr, ok bool) {
+	if p.log == nil {
+		return
+	}
+	_, err := p.log.Append(ctx, audit.Record{
+		Logger: "policy", Event: ev, User: who.ID, Success: audit.OutcomeOf(ok),
+		Metadata: audit.Metadata{Principal: audit.Principal{ID: who.ID, Role: who.Role}, Attrs: attrs},
+	}, audit.Synced)
+	if err != nil {
+		p.logger.Error("audit record not written", "event", string(ev), "err", err)
+	}
+}

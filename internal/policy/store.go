@@ -1,0 +1,164 @@
+package policy
+
+import (
+	"context"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Store keeps tokens, approvals and grants. Implementations run the storetest
+// suite. Methods that find nothing return a *capability.Error with code
+// not_found; a taken name or a wrong state is code conflict.
+type Store interface {
+	// CreateToken adds t. A live token of the same name is a conflict.
+	CreateToken(ctx context.Context, t Token) error
+	// Tokens returns every token, revoked and expired ones too, oldest first.
+	Tokens(ctx context.Context) ([]Token, error)
+	// RevokeToken marks the live token of that id or name revoked at the time
+	// and returns it; an already revoked id is not_found.
+	RevokeToken(ctx context.Context, idOrName string, at time.Time) (Token, error)
+
+	// AskApproval adds a, unless an unexpired pending approval with the same
+	// Binding exists, which is returned instead with created false. Atomic.
+	AskApproval(ctx context.Context, a Approval) (got Approval, created bool, err error)
+	// Approval returns one by id.
+	Approval(ctx context.Context, id string) (Approval, error)
+	// Approvals returns those in the state ("" = all), newest first, at most limit.
+	Approvals(ctx context.Context, state ApprovalState, limit int) ([]Approval, error)
+	// DecideApproval moves a pending, unexpired approval to approved or denied.
+	// Any other state is a conflict that names it. For a decision of once, the
+	// approval may be consumed until usableUntil.
+	DecideApproval(ctx context.Context, id string, d Decision, by string, at, usableUntil time.Time) (Approval, error)
+	// ConsumeApproval spends an approved "once" that fits the binding exactly and
+	// is still usable, in one statement; ok is false when there is none.
+	ConsumeApproval(ctx context.Context, b Binding, now time.Time) (id string, ok bool, err error)
+	// ExpireApprovals moves pending approvals past their time to expired and
+	// returns how many.
+	ExpireApprovals(ctx context.Context, now time.Time) (int, error)
+
+	// CreateGrant adds g.
+	CreateGrant(ctx context.Context, g Grant) error
+	// Grants returns every grant, newest first.
+	Grants(ctx context.Context) ([]Grant, error)
+	// RevokeGrant ends an active grant and returns it.
+	RevokeGrant(ctx context.Context, id string, at time.Time) (Grant, error)
+	// UseGrant checks that g is active, unexpired and under its max uses, and
+	// counts one use, in one statement; ok is false when it is not.
+	UseGrant(ctx context.Context, id string, now time.Time) (ok bool, err error)
+}
+
+// Token is a credential at rest: the hash, never the token.
+type Token struct {
+	ID      string          `json:"id"` // "tok_" + 12 hex
+	Name    string          `json:"name"`
+	Role    capability.Role `json:"role"`
+	Hash    string          `json:"-"` // secret.Hash of the token
+	Labels  []string        `json:"labels,omitempty"`
+	View    string          `json:"view,omitempty"`
+	Created time.Time       `json:"created"`
+	Expires time.Time       `json:"expires,omitzero"`
+	Revoked time.Time       `json:"revoked,omitzero"`
+}
+
+// Principal is who a call with this token comes from.
+func (t Token) Principal() capability.Principal {
+	return capability.Principal{ID: string(t.Role) + ":" + t.Name, Role: t.Role, Labels: t.Labels, View: t.View}
+}
+
+// Live reports whether the token is good at the time.
+func (t Token) Live(now time.Time) bool {
+	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
+}
+
+// ApprovalState is where an approval stands (spec/README section 5).
+type ApprovalState string
+
+// The states of an approval; superseded is reached when the content it was
+// bound to changes.
+const (
+	ApprovalPending    ApprovalState = "pending"
+	ApprovalApproved   ApprovalState = "approved"
+	ApprovalDenied     ApprovalState = "denied"
+	ApprovalExpired    ApprovalState = "expired"
+	ApprovalSuperseded ApprovalState = "superseded"
+)
+
+// Decision is an answer to an approval. Everything but once and deny writes a
+// Grant.
+type Decision string
+
+// The one set of decisions.
+const (
+	DecideOnce    Decision = "once"
+	DecideSession Decision = "session"
+	DecideTimed   Decision = "timed" // 15 minutes
+	DecideAlways  Decision = "always"
+	DecideDeny    Decision = "deny"
+)
+
+// Channel says who may answer an approval: the caller itself, somebody of role
+// operator or admin, or the owner of a device.
+type Channel string
+
+// The channels.
+const (
+	ChannelClient   Channel = "client"
+	ChannelOperator Channel = "operator"
+	ChannelDevice   Channel = "device"
+)
+
+// Binding is what an approval fits exactly: the same caller, capability,
+// content and input, or none.
+type Binding struct {
+	Principal   string        `json:"principal"`
+	Capability  capability.ID `json:"capability"`
+	ContentHash string        `json:"content_hash"`
+	InputDigest string        `json:"input_digest"`
+}
+
+// Approval is one question to a human, and its answer.
+type Approval struct {
+	ID string `json:"id"` // "cnf_" + 24 hex
+	// Kind is call, enable, install, pin, terminal or question.
+	Kind string `json:"kind"`
+	Binding
+	Module      string            `json:"module,omitempty"`
+	Session     string            `json:"session,omitempty"`
+	Permissions []string          `json:"permissions,omitempty"`
+	Effect      capability.Effect `json:"effect"`
+	Summary     string            `json:"summary"` // what is to be done, for the person asked
+	Channel     Channel           `json:"channel"`
+	State       ApprovalState     `json:"state"`
+	Decision    Decision          `json:"decision,omitempty"`
+	DecidedBy   string            `json:"decided_by,omitempty"`
+	Asked       time.Time         `json:"asked"`
+	Decided     time.Time         `json:"decided,omitzero"`
+	Expires     time.Time         `json:"expires"`
+	UsableUntil time.Time         `json:"usable_until,omitzero"` // of an approved once
+	Consumed    time.Time         `json:"consumed,omitzero"`
+}
+
+// Grant is a standing permission. Principal, Role and Action are "*" or a name;
+// a grant dies with its content hash.
+type Grant struct {
+	ID          string            `json:"id"` // "grt_" + 24 hex
+	Principal   string            `json:"principal"`
+	Role        string            `json:"role"`
+	Module      string            `json:"module"`
+	Action      string            `json:"action"`                 // canonical action, or "*"
+	Capability  capability.ID     `json:"capability,omitempty"`   // narrower than Action when set
+	Permissions []string          `json:"permissions,omitempty"`
+	Scope       string            `json:"scope"`                  // session, user or global
+	ScopeID     string            `json:"scope_id,omitempty"`     // session id, principal id
+	ContentHash string            `json:"content_hash,omitempty"` // "" = any
+	Channel     Channel           `json:"channel"`
+	GrantedBy   string            `json:"granted_by"`
+	Approval    string            `json:"approval,omitempty"` // the approval it came from
+	Created     time.Time         `json:"created"`
+	Expires     time.Time         `json:"expires,omitzero"`
+	MaxUses     int               `json:"max_uses,omitempty"` // 0 = unlimited
+	Uses        int               `json:"uses"`
+	State       string            `json:"state"` // active, revoked, expired
+	Effect      capability.Effect `json:"effect,omitempty"`
+}

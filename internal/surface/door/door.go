@@ -1,0 +1,214 @@
+// Package door is what all HTTP surfaces share: the bearer token of a request
+// becomes a principal, bodies are read under a limit, and errors and values are
+// written in the one JSON form of /api/v1. It decides nothing else.
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/policy"
+)
+
+// BodyLimit is the largest body of /api/v1 and of the connect API; the router,
+// MCP and A2A doors have their own (spec/README section 10).
+const BodyLimit = 1 << 20
+
+// Door authenticates requests.
+type Door struct {
+	policy *policy.Policy
+	log    *audit.Log
+	// refused bounds how many failed logins are written, so that a stranger
+	// cannot fill the disk by guessing.
+	refused *rate.Limiter
+}
+
+// New returns a Door. log may be nil.
+func New(p *policy.Policy, log *audit.Log) *Door {
+	return &Door{policy: p, log: log, refused: rate.NewLimiter(5, 20)}
+}
+
+// Principal says who sent r, from its Authorization header alone. A failure is
+// code unauthenticated and is recorded as login_failed, at most 5 a second.
+func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
+	p, err := d.policy.Authenticate(bearer(r.Header.Get("Authorization")))
+	if err != nil && d.log != nil && r.Header.Get("Authorization") != "" && d.refused.Allow() {
+		_, _ = d.log.Append(context.WithoutCancel(r.Context()), audit.Record{
+			Logger: "door", Event: audit.LoginFailed, Success: audit.OutcomeFailure, Error: capability.AsError(err).Message,
+			Metadata: audit.Metadata{Surface: surfaceOf(r.URL.Path)},
+		}, audit.Written)
+	}
+	return p, err
+}
+
+func surfaceOf(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return first
+}
+
+// bearer takes the token out of the header; the scheme's case does not matter.
+func bearer(header string) string {
+	const scheme = "bearer "
+	if len(header) > len(scheme) && strings.EqualFold(header[:len(scheme)], scheme) {
+		return strings.TrimSpace(header[len(scheme):])
+	}
+	return ""
+}
+
+// ReadBody reads the whole body, at most limit bytes; more is code too_large.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err == nil {
+		return body, nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, capability.Errorf(capability.CodeTooLarge, "read", "the body is larger than %d bytes", limit)
+	}
+	return nil, capability.Wrap(capability.CodeInvalidInput, "read", "the body could not be read to its end", err)
+}
+
+// Decode reads a strict JSON body into v: an unknown field is named, malformed
+// JSON names its offset (decision R6).
+func Decode(w http.ResponseWriter, r *http.Request, v any) error {
+	body, err := ReadBody(w, r, BodyLimit)
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	if err := jsonx.UnmarshalStrict(body, v); err != nil {
+		return BadJSON(err)
+	}
+	return nil
+}
+
+// BadJSON makes a decoding error an answer.
+func BadJSON(err error) error {
+	if s, ok := errors.AsType[*jsonx.SyntaxError](err); ok {
+		return capability.Errorf(capability.CodeInvalidInput, "decode", "%s", s.Error()).Detail("offset", s.Offset)
+	}
+	if t, ok := errors.AsType[*jsonx.TypeError](err); ok {
+		return capability.Errorf(capability.CodeInvalidInput, "decode", "%s", t.Error()).Detail("field", t.Pointer)
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "decode", "%w", err)
+}
+
+// WriteJSON answers with v.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	data, err := jsonx.Marshal(v)
+	if err != nil {
+		WriteError(w, capability.Wrap(capability.CodeInternal, "encode", "the answer could not be written", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(status)
+	_, _ = w.Write(data)
+}
+
+// WriteError answers with the error form of /api/v1 and the status of its code.
+func WriteError(w http.ResponseWriter, err error) {
+	e := capability.AsError(err)
+	if e.Code == capability.CodeUnauthenticated {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="junctor"`)
+	}
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
+	}
+	WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e})
+}
+
+// Handler is an HTTP handler that knows who asks and returns its failure.
+type Handler func(w http.ResponseWriter, r *http.Request, who capability.Principal) error
+
+// Guard makes h an http.Handler: no principal, no call; an error is written.
+// With roles given the principal must have one of them.
+func (d *Door) Guard(h Handler, roles ...capability.Role) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := d.Principal(r)
+		if err == nil && len(roles) > 0 {
+			err = d.policy.Require(r.Context(), who, r.Method+" "+r.URL.Path, roles...)
+		}
+		if err == nil {
+			err = h(w, r, who)
+		}
+		if err != nil {
+			WriteError(w, err)
+		}
+	})
+}
+
+// Stream writes server-sent events or NDJSON lines, flushing each.
+type Stream struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+	// NDJSON says that the client asked for lines instead of events.
+	NDJSON bool
+}
+
+// NewStream starts a streaming answer: NDJSON when the Accept header asks for
+// application/x-ndjson, else server-sent events.
+func NewStream(w http.ResponseWriter, r *http.Request) *Stream {
+	s := &Stream{w: w, rc: http.NewResponseController(w), NDJSON: strings.Contains(r.Header.Get("Accept"), "ndjson")}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	if s.NDJSON {
+		h.Set("Content-Type", "application/x-ndjson")
+	} else {
+		h.Set("Content-Type", "text/event-stream")
+	}
+	w.WriteHeader(http.StatusOK)
+	_ = s.rc.Flush()
+	return s
+}
+
+// Send writes one item; data is one line of JSON. An error means the client is
+// gone.
+func (s *Stream) Send(id, event string, data []byte) error {
+	if err := s.rc.SetWriteDeadline(time.Now().Add(30 * time.Second)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	var err error
+	if s.NDJSON {
+		_, err = s.w.Write(append(data, '\n'))
+	} else {
+		if id != "" {
+			_, err = fmt.Fprintf(s.w, "id: %s\n", id)
+		}
+		if err == nil && event != "" {
+			_, err = fmt.Fprintf(s.w, "event: %s\n", event)
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(s.w, "data: %s\n\n", data)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}
+
+// Beat keeps a quiet stream open through proxies.
+func (s *Stream) Beat() error {
+	line := ": still here\n\n"
+	if s.NDJSON {
+		line = "\n"
+	}
+	if _, err := io.WriteString(s.w, line); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}
