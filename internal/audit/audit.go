@@ -259,7 +259,9 @@ func (l *Log) Append(ctx context.Context, r Record, d Durability) (Receipt, erro
 	if !ok {
 		return Receipt{}, capability.Errorf(capability.CodeInternal, "audit.append", "%q is no audit event", r.Event)
 	}
-	if r.Level == "" {
+	switch r.Level {
+	case Debug, Info, Warning, Error:
+	default:
 		r.Level = row.Level
 	}
 	if r.Time.IsZero() {

@@ -35,7 +35,7 @@ func OutcomeOf(success bool) Outcome {
 // are redacted and, beyond the limits of the encoder, cut.
 type Record struct {
 	Time      time.Time // zero: now; written in UTC with milliseconds
-	Level     Level     // "": the level of the event's row
+	Level     Level     // "" or unknown: the level of the event's row
 	Logger    string    // the package that tells, "invoke"
 	Event     Event
 	Extension string // module id

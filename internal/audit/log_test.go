@@ -1,0 +1,347 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errDisk = errors.New("no space left on device")
+
+func TestRacingAppendersMakeOneChain(t *testing.T) {
+	segs := &memSegments{}
+	l := open(t, Config{Segments: segs, SegmentBytes: 64 << 10})
+	const writers, each = 16, 60
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[uint64]bool{}
+	for i := range writers {
+		wg.Go(func() {
+			for j := range each {
+				r := sample()
+				r.Metadata.RunID = fmt.Sprintf("run_%d_%d", i, j)
+				got, err := l.Append(t.Context(), r, Durability(j%3))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				seen[got.Seq] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(seen) != writers*each || !seen[1] || !seen[writers*each] {
+		t.Fatalf("%d different numbers", len(seen))
+	}
+	rep := mustVerify(t, segs, nil)
+	if rep.Records != writers*each || rep.Segments < 3 {
+		t.Fatalf("%+v", rep)
+	}
+}
+
+func TestOneFlushServesAllWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		segs := &memSegments{syncGate: make(chan struct{})}
+		l, err := Open(t.Context(), Config{Segments: segs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		const n = 32
+		for range n {
+			wg.Go(func() { add(t, l, sample(), Synced) })
+		}
+		synctest.Wait() // all are written; the first is in the flush, the rest wait for it
+		if segs.syncs.Load() != 0 || len(segs.records()) != n {
+			t.Fatalf("%d flushes, %d records", segs.syncs.Load(), len(segs.records()))
+		}
+		segs.syncGate <- struct{}{}
+		segs.syncGate <- struct{}{}
+		wg.Wait()
+		if segs.syncs.Load() > 2 {
+			t.Fatalf("%d flushes for %d records", segs.syncs.Load(), n)
+		}
+		close(segs.syncGate)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWrittenRecordsShareOneWriteAndAreFlushedByRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		segs := &memSegments{}
+		l, err := Open(t.Context(), Config{Segments: segs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		add(t, l, sample(), Written)
+		if segs.syncs.Load() != 0 {
+			t.Fatal("Written waited for a flush")
+		}
+		segs.writeGate = make(chan struct{})
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { add(t, l, sample(), Buffered) })
+		}
+		synctest.Wait()
+		close(segs.writeGate)
+		wg.Wait()
+		if segs.appends.Load() > 3 {
+			t.Fatalf("%d writes for 11 records", segs.appends.Load())
+		}
+		time.Sleep(110 * time.Millisecond) // fake time
+		synctest.Wait()
+		if segs.syncs.Load() != 1 {
+			t.Fatalf("%d flushes after 110 ms", segs.syncs.Load())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAFullDiskIsHandledAsTheModeSays(t *testing.T) {
+	read, write := capability.EffectRead, capability.EffectWrite
+	for _, c := range []struct {
+		mode                 Mode
+		readOK, writeOK      bool
+		keptBegins, keptEnds bool
+	}{
+		{Strict, false, false, false, true},
+		{Standard, true, false, false, true},
+		{BestEffort, true, true, true, true},
+	} {
+		for _, broken := range []string{"write", "flush"} {
+			t.Run(string(c.mode)+" "+broken, func(t *testing.T) {
+				segs := &memSegments{}
+				l := open(t, Config{Segments: segs, Mode: c.mode})
+				add(t, l, sample(), Synced)
+				if broken == "write" {
+					segs.fail(errDisk, nil)
+				} else {
+					segs.fail(nil, errDisk)
+				}
+				_, err := l.Append(t.Context(), sample(), Synced)
+				if got := err == nil; got != c.writeOK {
+					t.Fatalf("synced append: %v", err)
+				}
+				if err != nil && (capability.CodeOf(err) != capability.CodeUnavailable || capability.AsError(err).Reason != "audit_unavailable") {
+					t.Fatalf("%#v", err)
+				}
+				if got := l.Ready(false) == nil; got != c.readOK {
+					t.Fatalf("ready for a read: %v", got)
+				}
+				if got := l.Ready(true) == nil; got != c.writeOK {
+					t.Fatalf("ready for a write: %v", got)
+				}
+				_, err = l.Append(t.Context(), call(CapabilityExecuted, "run_read", read), Written)
+				if got := err == nil; got != c.readOK {
+					t.Fatalf("append of a read: %v", err)
+				}
+				_, _ = l.Append(t.Context(), call(CapabilityStarted, "run_begin", write), Buffered)
+				_, _ = l.Append(t.Context(), call(CapabilityExecuted, "run_end", write), Synced)
+
+				l.recovery()
+				if !l.Health().Broken {
+					t.Fatal("recovered on a broken disk")
+				}
+				segs.fail(nil, nil)
+				l.recovery()
+				if h := l.Health(); h.Broken || h.Waiting != 0 || h.Lost != 0 {
+					t.Fatalf("%+v", h)
+				}
+				all := strings.Join(segs.records(), "\n")
+				if strings.Count(all, `"event": "audit_degraded"`) != 1 {
+					t.Fatalf("no single note of the gap:\n%s", all)
+				}
+				if strings.Contains(all, "run_begin") != c.keptBegins || strings.Contains(all, "run_end") != c.keptEnds || !strings.Contains(all, "run_read") {
+					t.Fatalf("wrong records kept:\n%s", all)
+				}
+				if err := l.Ready(true); err != nil {
+					t.Fatal(err)
+				}
+				add(t, l, sample(), Synced)
+				mustVerify(t, segs, nil)
+			})
+		}
+	}
+}
+
+func TestTheRingIsBoundedAndCountsWhatItLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		segs := &memSegments{}
+		l, err := Open(t.Context(), Config{Segments: segs, Mode: BestEffort, RingRecords: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		segs.fail(errDisk, nil)
+		for i := range 25 {
+			add(t, l, call(CapabilityExecuted, fmt.Sprintf("run_%d", i), capability.EffectRead), Written)
+		}
+		time.Sleep(time.Second)
+		if h := l.Health(); !h.Broken || h.Waiting != 10 || h.Lost != 15 || h.Cause == "" {
+			t.Fatalf("%+v", h)
+		}
+		segs.fail(nil, nil)
+		time.Sleep(200 * time.Millisecond)
+		lines := segs.records()
+		if len(lines) != 11 || !strings.Contains(lines[0], `"lost": "15"`) || !strings.Contains(lines[1], "run_15") {
+			t.Fatalf("%d records:\n%s", len(lines), strings.Join(lines, "\n"))
+		}
+		cancel()
+		<-done
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mustVerify(t, segs, nil)
+	})
+}
+
+func TestOpeningClosesTheCallsTheLastProcessLeft(t *testing.T) {
+	for _, withHead := range []bool{true, false} {
+		t.Run(fmt.Sprintf("head %v", withHead), func(t *testing.T) {
+			segs := &memSegments{}
+			l := open(t, Config{Segments: segs})
+			add(t, l, call(CapabilityStarted, "run_early", capability.EffectWrite), Buffered)
+			add(t, l, call(CapabilityStarted, "run_done", capability.EffectWrite), Buffered)
+			if withHead {
+				l.keeping <- struct{}{}
+				if err := l.checkpoint(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				<-l.keeping
+			}
+			add(t, l, call(CapabilityExecuted, "run_done", capability.EffectWrite), Synced)
+			add(t, l, call(CapabilityStarted, "run_late", capability.EffectAdmin), Buffered)
+			dead := segs.clone()
+			again := open(t, Config{Segments: dead})
+			lines := dead.records()[4:]
+			if len(lines) != 2 {
+				t.Fatalf("%d notes", len(lines))
+			}
+			for i, run := range []string{"run_early", "run_late"} {
+				v := decode(t, lines[i])
+				m, _ := v["metadata"].(map[string]any)
+				if v["event"] != "capability_failed" || m["run_id"] != run || m["reason"] != "interrupted" || v["user_id"] != "agent:claude" {
+					t.Fatalf("%v", v)
+				}
+			}
+			_ = again.Close()
+			third := open(t, Config{Segments: dead.clone()})
+			if third.Health().Seq != 6 {
+				t.Fatal("closed twice")
+			}
+			mustVerify(t, dead, nil)
+		})
+	}
+}
+
+func TestOpeningNotesATornLineAndACutTail(t *testing.T) {
+	segs := &memSegments{}
+	l := open(t, Config{Segments: segs})
+	for range 5 {
+		add(t, l, sample(), Written)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cut := segs.clone()
+	lines := strings.SplitAfter(string(cut.segs[0]), "\n")
+	cut.segs[0] = []byte(strings.Join(lines[:4], ""))
+	cut.torn = 17
+	l = open(t, Config{Segments: cut})
+	got := strings.Join(cut.records()[3:], "\n")
+	if !strings.Contains(got, `"reason": "torn_line", "bytes": "17"`) || !strings.Contains(got, `"reason": "tail_missing", "expected_seq": "5", "found_seq": "3"`) {
+		t.Fatal(got)
+	}
+	_ = l.Close()
+}
+
+func TestABrokenChainIsLeftAsEvidence(t *testing.T) {
+	segs := &memSegments{}
+	l := open(t, Config{Segments: segs})
+	add(t, l, sample(), Written)
+	segs.segs[0] = append(segs.segs[0], "garbage\n"...)
+	l = open(t, Config{Segments: segs.clone()})
+	add(t, l, sample(), Synced)
+	got := l.cfg.Segments.(*memSegments)
+	if len(got.segs) != 2 || !strings.Contains(string(got.segs[0]), "garbage\n") || !strings.Contains(string(got.segs[1]), "chain_broken") {
+		t.Fatalf("%s", got.segs)
+	}
+	rep, err := l.Verify(t.Context())
+	if err != nil || rep.FirstBad == nil || rep.FirstBad.Reason != BadLine || rep.Records != 1 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+}
+
+func TestTheCopiesHoldTheIdenticalLinesAlsoAfterACrash(t *testing.T) {
+	segs, mirror := &memSegments{}, &memMirror{}
+	l := open(t, Config{Segments: segs, Mirror: mirror})
+	add(t, l, sample(), Written)
+	if err := l.mirror.flush(); err != nil {
+		t.Fatal(err)
+	}
+	denied := sample()
+	denied.Event, denied.Level = PermissionDenied, ""
+	add(t, l, denied, Synced) // not copied when the process dies
+	add(t, l, Record{Event: ServerStopped}, Written)
+	survived := &memMirror{files: map[Mirrors][]byte{MirrorCapabilities: mirror.files[MirrorCapabilities]}}
+	l = open(t, Config{Segments: segs.clone(), Mirror: survived})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all := segs.records()
+	if got, want := string(survived.files[MirrorCapabilities]), all[0]+"\n"+all[1]+"\n"; got != want {
+		t.Fatalf("capabilities.log\n%s\nwant\n%s", got, want)
+	}
+	if got, want := string(survived.files[MirrorSecurity]), all[1]+"\n"; got != want {
+		t.Fatalf("security.log\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAClosedLogRefuses(t *testing.T) {
+	l := open(t, Config{Segments: &memSegments{}})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(t.Context(), sample(), Buffered); err == nil {
+		t.Fatal("appended")
+	}
+	if l.Ready(false) == nil {
+		t.Fatal("ready")
+	}
+}
+
+func BenchmarkAppendMemory(b *testing.B) {
+	l := open(b, Config{Segments: &memSegments{}, SegmentBytes: 1 << 20})
+	r := sample()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := l.Append(context.Background(), r, Written); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// history makes a closed log of several segments with checkpoints.
+func history(t testing.TB, n int) (*memSegments, *memIndex) {
+	t.Helper()
+	segs, index := &memSegments{}, &memIndex{}
+	l := open(t, Config{Segments: segs, Index: index, SegmentBytes: 40 << 10})
+	for i := range n {
+		add(t, l, call(CapabilityExecuted, fmt.Sprintf("run_%03d", i), capability.EffectRead), Written)
+		if i%10 == 9 {
+			l.keeping <- struct{}{}
+			if err := l.checkpoint(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			<-l.keeping
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return segs, index
+}
+
+func TestVerifyNamesTheFirstBadRecord(t *testing.T) {
+	segs, index := history(t, 100)
+	if rep := mustVerify(t, segs, index); rep.Records != 100 || rep.LastSeq != 100 || rep.FirstSeq != 1 || rep.Segments < 3 {
+		t.Fatalf("%+v", rep)
+	}
+	mustVerify(t, segs, nil)
+	lines := func(b []byte) []string { return strings.SplitAfter(string(b), "\n") }
+	first := len(lines(segs.segs[0])) - 2 // records of the first segment
+	last := func(m *memSegments) *[]byte { return &m.segs[len(m.segs)-1] }
+	for _, c := range []struct {
+		name   string
+		reason string
+		seq    uint64
+		files  bool // noticed without the database, too
+		break_ func(m *memSegments)
+	}{
+		{"an edited record", BadHash, 6, true, func(m *memSegments) {
+			m.segs[0] = []byte(strings.Replace(string(m.segs[0]), "run_005", "run_905", 1))
+		}},
+		{"a deleted record", BadSeq, 5, true, func(m *memSegments) {
+			l := lines(m.segs[0])
+			m.segs[0] = []byte(strings.Join(append(l[:5:5], l[6:]...), ""))
+		}},
+		{"an inserted record", BadSeq, 6, true, func(m *memSegments) {
+			l := lines(m.segs[0])
+			m.segs[0] = []byte(strings.Join(append(l[:6:6], l[5:]...), ""))
+		}},
+		{"a foreign line", BadLine, 3, true, func(m *memSegments) {
+			l := lines(m.segs[0])
+			m.segs[0] = []byte(l[0] + l[1] + l[2] + "{}\n" + strings.Join(l[3:], ""))
+		}},
+		{"a cut tail", BadTail, 99, true, func(m *memSegments) {
+			l := lines(*last(m))
+			*last(m) = []byte(strings.Join(l[:len(l)-3], ""))
+		}},
+		{"a cut tail and head", BadTail, 99, false, func(m *memSegments) {
+			l := lines(*last(m))
+			*last(m), m.head = []byte(strings.Join(l[:len(l)-3], "")), nil
+		}},
+		{"swapped segments", BadStart, 1, true, func(m *memSegments) { m.segs[0], m.segs[1] = m.segs[1], m.segs[0] }},
+		{"a removed first segment", BadStart, 1, true, func(m *memSegments) { m.segs = m.segs[1:] }},
+		{"a removed middle segment", BadHeader, uint64(first + 1), true, func(m *memSegments) { m.segs = append(m.segs[:1], m.segs[2:]...) }},
+		{"an edited header", BadHeader, uint64(first + 1), true, func(m *memSegments) {
+			m.segs[1] = []byte(strings.Replace(string(m.segs[1]), `"first_seq":`, `"first_seq":1`, 1))
+		}},
+		{"a lost newline between segments", BadLine, uint64(first), true, func(m *memSegments) {
+			m.segs[0] = m.segs[0][:len(m.segs[0])-9]
+		}},
+		{"a chain made anew", BadCheckpoint, 10, false, func(m *memSegments) {
+			other, _ := history(t, 100)
+			m.segs, m.head = forge(t, other), nil
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bad := segs.clone()
+			c.break_(bad)
+			rep, err := VerifySegments(t.Context(), bad, index)
+			if err != nil || rep.FirstBad == nil {
+				t.Fatalf("not noticed: %+v %v", rep, err)
+			}
+			if rep.FirstBad.Reason != c.reason || rep.FirstBad.Seq != c.seq {
+				t.Fatalf("%+v, want %s at %d", *rep.FirstBad, c.reason, c.seq)
+			}
+			rep, err = VerifySegments(t.Context(), bad, nil)
+			if err != nil || (rep.FirstBad != nil) != c.files {
+				t.Fatalf("from files: %+v %v", rep, err)
+			}
+		})
+	}
+}
+
+// forge rewrites a history with one other record and a right chain.
+func forge(t *testing.T, m *memSegments) [][]byte {
+	fresh := &memSegments{}
+	l := open(t, Config{Segments: fresh, SegmentBytes: 40 << 10})
+	for i := range m.records() {
+		add(t, l, call(CapabilityExecuted, fmt.Sprintf("run_x%03d", i), capability.EffectRead), Written)
+	}
+	return fresh.clone().segs
+}
+
+func TestVerifyOfALogInUseSeesNoCutTail(t *testing.T) {
+	segs, index := &memSegments{}, &memIndex{}
+	l := open(t, Config{Segments: segs, Index: index})
+	for range 50 {
+		add(t, l, sample(), Written)
+	}
+	rep, err := l.Verify(t.Context())
+	if err != nil || rep.FirstBad != nil || rep.Records != 50 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+}
+
+func FuzzHostileSegmentsNeverPanic(f *testing.F) {
+	segs, _ := history(f, 3)
+	f.Add(segs.segs[0], []byte(segs.head))
+	f.Add([]byte("{}\n"), []byte("{}"))
+	f.Add([]byte(`", "seq": 1, "prev_hash": "", "hash": ""}`+"\n\n"), []byte{0xff})
+	f.Fuzz(func(t *testing.T, data, head []byte) {
+		m := &memSegments{segs: [][]byte{data, segs.segs[0], data}, head: head}
+		if rep, err := VerifySegments(t.Context(), m, nil); err == nil && rep.FirstBad == nil {
+			t.Fatal("three segments that cannot follow one another verify")
+		}
+		l, err := Open(t.Context(), Config{Segments: m, Index: &memIndex{}})
+		if err != nil {
+			return
+		}
+		_, _ = l.Append(t.Context(), sample(), Synced)
+		_, _ = l.Query(t.Context(), Query{})
+		_ = l.Close()
+	})
+}
+
+func TestQueriesSelectNewestFirstWithAndWithoutIndex(t *testing.T) {
+	yes, no := true, false
+	for _, indexed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("index %v", indexed), func(t *testing.T) {
+			cfg := Config{Segments: &memSegments{}, SegmentBytes: 20 << 10}
+			if indexed {
+				cfg.Index = &memIndex{}
+			}
+			l := open(t, cfg)
+			for i := range 30 {
+				r := call(CapabilityExecuted, fmt.Sprintf("run_%02d", i), capability.EffectRead)
+				r.Time = r.Time.AddDate(0, 0, i)
+				if i%10 == 0 {
+					r.Event, r.Success, r.Session = PermissionDenied, OutcomeFailure, "s-2"
+				}
+				add(t, l, r, Written)
+			}
+			day := sample().Time
+			for _, c := range []struct {
+				name string
+				q    Query
+				want string
+			}{
+				{"all, limited", Query{Limit: 3}, "29 28 27"},
+				{"event", Query{Event: PermissionDenied}, "20 10 00"},
+				{"session and paging", Query{Session: "s-2", Before: 21}, "10 00"},
+				{"time", Query{Since: day.AddDate(0, 0, 3), Until: day.AddDate(0, 0, 5)}, "04 03"},
+				{"failed", Query{Success: &no}, "20 10 00"},
+				{"succeeded", Query{Success: &yes, Limit: 1}, "29"},
+				{"level", Query{Level: Warning}, "20 10 00"},
+				{"run", Query{Run: "run_07"}, "07"},
+				{"extension and capability", Query{Extension: "tools.postman", Capability: "fs.readText", User: "agent:claude", Limit: 1}, "29"},
+				{"nothing", Query{Extension: "x"}, ""},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					got, err := l.Query(t.Context(), c.q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d := cmp.Diff(c.want, runs(t, got)); d != "" {
+						t.Fatal(d)
+					}
+				})
+			}
+			if got, err := l.Denied(t.Context(), Query{Limit: 1}); err != nil || runs(t, got) != "20" {
+				t.Fatal(runs(t, got), err)
+			}
+			if got, err := l.Trail(t.Context(), "run_03"); err != nil || runs(t, got) != "03" {
+				t.Fatal(runs(t, got), err)
+			}
+			if got, err := l.Session(t.Context(), "s-2", Query{}); err != nil || len(got) != 3 {
+				t.Fatal(runs(t, got), err)
+			}
+		})
+	}
+}
+
+func runs(t *testing.T, lines []json.RawMessage) string {
+	var out []string
+	for _, ln := range lines {
+		m, _ := decode(t, string(ln))["metadata"].(map[string]any)
+		out = append(out, strings.TrimPrefix(fmt.Sprint(m["run_id"]), "run_"))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestAnIndexOfOtherSegmentsIsRebuilt(t *testing.T) {
+	segs, index := history(t, 30)
+	l := open(t, Config{Segments: segs, Index: index})
+	if _, err := l.Query(t.Context(), Query{}); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	other := &memSegments{segs: forge(t, segs)}
+	l = open(t, Config{Segments: other, Index: index})
+	got, err := l.Query(t.Context(), Query{Limit: 1})
+	if err != nil || runs(t, got) != "x029" || index.resets != 1 {
+		t.Fatal(runs(t, got), err, index.resets)
+	}
+}
+
+func TestTailReplaysAndFollows(t *testing.T) {
+	l := open(t, Config{Segments: &memSegments{}, SegmentBytes: 20 << 10})
+	for i := range 20 {
+		add(t, l, call(CapabilityExecuted, fmt.Sprintf("run_%d", i), capability.EffectRead), Written)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seq, more := uint64(15), 0
+	for ln, err := range l.Tail(ctx, 15) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k, ok := parseLink(ln); !ok || k.seq != seq {
+			t.Fatalf("got %d, want %d", k.seq, seq)
+		}
+		seq++
+		if seq > 20 && more < 20 {
+			more++
+			add(t, l, call(CapabilityExecuted, "run_more", capability.EffectRead), Written)
+		} else if more == 20 {
+			cancel()
+		}
+	}
+	if seq != 41 {
+		t.Fatalf("ended at %d", seq)
+	}
+}
