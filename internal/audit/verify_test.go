@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -133,7 +134,8 @@ func FuzzHostileSegmentsNeverPanic(f *testing.F) {
 	f.Add([]byte(`", "seq": 1, "prev_hash": "", "hash": ""}`+"\n\n"), []byte{0xff})
 	f.Fuzz(func(t *testing.T, data, head []byte) {
 		m := &memSegments{segs: [][]byte{data, segs.segs[0], data}, head: head}
-		if rep, err := VerifySegments(t.Context(), m, nil); err == nil && rep.FirstBad == nil {
+		// A segment without one whole line holds no record and so breaks no chain.
+		if rep, err := VerifySegments(t.Context(), m, nil); err == nil && rep.FirstBad == nil && bytes.Contains(data, []byte("\n")) {
 			t.Fatal("three segments that cannot follow one another verify")
 		}
 		l, err := Open(t.Context(), Config{Segments: m, Index: &memIndex{}})
