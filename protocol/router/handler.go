@@ -64,6 +64,7 @@ func Handler(resolve func(*http.Request) (Backend, error), opts HandlerOptions) 
 type handler struct {
 	resolve func(*http.Request) (Backend, error)
 	opts    HandlerOptions
+	bodies  buffers
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -167,11 +168,9 @@ func (p *buffers) put(b *bytes.Buffer) {
 	}
 }
 
-var bodies buffers
-
 func (h *handler) invoke(w http.ResponseWriter, r *http.Request, backend Backend) {
-	buf := bodies.get()
-	defer bodies.put(buf)
+	buf := h.bodies.get()
+	defer h.bodies.put(buf)
 	if e := h.readBody(buf, r); e != nil {
 		// The rest of the body is not read: the connection must not be reused.
 		w.Header().Set("Connection", "close")

@@ -1,0 +1,176 @@
+package router
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+)
+
+// answer is the outermost object of a response, as raw members.
+type answer struct {
+	ok, result, err, code, message []byte
+}
+
+// readEnvelope finds the result in an answer, or the failure, by the table of
+// spec section 1.3. The result aliases body; nil means an empty body.
+func readEnvelope(status int, body []byte, path string) (json.RawMessage, error) {
+	if status < 200 || status > 299 {
+		return nil, refusal(status, body, path)
+	}
+	sc := newScanner(body, maxNesting)
+	switch c := sc.peek(); c {
+	case 0:
+		return nil, nil
+	case '{':
+	default:
+		if _, err := sc.value(); err != nil || sc.end() != nil {
+			return nil, notJSON(path)
+		}
+		// No envelope at all: the value is the result, for the codec to judge.
+		return body, nil
+	}
+	a, err := scanAnswer(&sc)
+	switch {
+	case err != nil:
+		return nil, notJSON(path)
+	case string(a.ok) == "false":
+		if e := a.failure(body); e != nil {
+			return nil, e
+		}
+		return nil, &Error{
+			Code: CodeRequestFailed, Method: path, Message: "the endpoint reported a failure without a known code and message",
+			Details: detailsOf(capability.CodeFailed, ""),
+		}
+	case a.result != nil:
+		return a.result, nil
+	}
+	return body, nil
+}
+
+func scanAnswer(sc *scanner) (answer, error) {
+	var a answer
+	err := sc.object(func(name []byte, _ bool, value []byte) error {
+		switch string(name) {
+		case "ok":
+			a.ok = value
+		case "result":
+			a.result = value
+		case "error":
+			a.err = value
+		case "code":
+			a.code = value
+		case "message":
+			a.message = value
+		}
+		return nil
+	})
+	if err == nil {
+		err = sc.end()
+	}
+	return a, err
+}
+
+// failure reads the structured error, or the older form with its fields at the
+// top level. It returns nil when code or message are not what they must be.
+func (a answer) failure(body []byte) *Error {
+	source := a.err
+	if source == nil {
+		source = body
+	}
+	var w struct {
+		Code       string          `json:"code"`
+		Message    *string         `json:"message"`
+		Capability json.RawMessage `json:"capability"`
+		Method     json.RawMessage `json:"method"`
+		Details    json.RawMessage `json:"details"`
+	}
+	if jsonx.Unmarshal(source, &w) != nil || w.Message == nil {
+		return nil
+	}
+	switch w.Code {
+	case CodeUnavailable, CodeDecodeFailed, CodeRequestFailed:
+	default:
+		return nil
+	}
+	e := &Error{Code: w.Code, Message: *w.Message, Details: w.Details}
+	// Not worth losing the code over.
+	if len(w.Capability) > 0 && w.Capability[0] == '"' {
+		e.Capability = unquote(w.Capability)
+	}
+	if len(w.Method) > 0 && w.Method[0] == '"' {
+		e.Method = unquote(w.Method)
+	}
+	return e
+}
+
+func notJSON(path string) *Error {
+	return &Error{
+		Code: CodeDecodeFailed, Method: path, Message: "the endpoint's answer is not JSON",
+		Details: detailsOf(capability.CodeFailed, reasonDecode),
+	}
+}
+
+// refusal reads an answer outside 2xx: a known envelope keeps its code and
+// learns the status, anything else becomes REQUEST_FAILED.
+func refusal(status int, body []byte, path string) *Error {
+	sc := newScanner(body, maxNesting)
+	if sc.peek() == '{' {
+		if a, err := scanAnswer(&sc); err == nil && a.err != nil {
+			if e := a.failure(body); e != nil {
+				e.Status = status
+				e.Details = withStatus(e.Details, status)
+				return e
+			}
+		}
+	}
+	details := map[string]any{"status": status, "code": codeOfStatus(status)}
+	const keep = 2048
+	switch {
+	case len(body) <= keep && jsonx.Valid(body):
+		details["body"] = json.RawMessage(body)
+	case len(body) > 0 && utf8.Valid(body):
+		details["body"] = string(body[:min(len(body), keep)])
+	}
+	raw, err := marshal(details)
+	if err != nil { // a rune was cut in two
+		raw = detailsOf(codeOfStatus(status), "")
+	}
+	return &Error{
+		Code: CodeRequestFailed, Method: path, Status: status, Details: raw,
+		Message: "the endpoint refused the request with status " + strconv.Itoa(status),
+	}
+}
+
+// codeOfStatus reads a status that came without an envelope. 502 and 503 may
+// come from something between us and the endpoint after the work was started,
+// so they do not promise the opposite.
+func codeOfStatus(status int) capability.Code {
+	switch status {
+	case http.StatusUnauthorized:
+		return capability.CodeUnauthenticated
+	case http.StatusRequestEntityTooLarge:
+		return capability.CodeTooLarge
+	case http.StatusTooManyRequests:
+		return capability.CodeOverloaded
+	case http.StatusGatewayTimeout:
+		return capability.CodeTimeout
+	}
+	return capability.CodeFailed
+}
+
+func withStatus(details json.RawMessage, status int) json.RawMessage {
+	members := make(map[string]json.RawMessage)
+	if len(details) > 0 && jsonx.Unmarshal(details, &members) != nil {
+		members = map[string]json.RawMessage{"details": details}
+	}
+	members["status"] = json.RawMessage(strconv.Itoa(status))
+	out, err := marshal(members)
+	if err != nil {
+		return details
+	}
+	return out
+}
