@@ -1,0 +1,22 @@
+package sandbox
+
+import (
+	"errors"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+// reap calls sweep between the leader's end and its reaping: until then its
+// process id, which is the group's, cannot belong to anyone else.
+func reap(cmd *exec.Cmd, sweep func()) error {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	sweep()
+	return cmd.Wait()
+}

@@ -1,0 +1,229 @@
+// Package sandbox runs one program with the hygiene every program of ours gets,
+// whatever else confines it: an environment built from an allow-list, no
+// inherited descriptors, its own process group, a stop that reaches the whole
+// group (TERM, then KILL), and output that is bounded while it is read, keeping
+// head and tail with a marker between.
+//
+// Namespaces, Landlock, seccomp and resource limits are not here yet; nothing in
+// this package claims them.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Default caps of captured output (spec/README, section 10).
+const (
+	DefaultStdoutLimit = 1 << 20
+	DefaultStderrLimit = 256 << 10
+)
+
+// defaultGrace is how long a group may take to end after TERM.
+const defaultGrace = 2 * time.Second
+
+// drainTime bounds the wait for output after everything we may kill is dead: a
+// process that left the group may still hold the pipe.
+const drainTime = 500 * time.Millisecond
+
+// Spec says what to run. Path is the program itself, found already; no shell is
+// involved unless it is the program.
+type Spec struct {
+	Path string
+	Args []string // without the program's name
+	Dir  string
+	Env  []string // the whole environment; nil means empty, never ours
+	// StdoutLimit and StderrLimit cap what is kept; 0 means the defaults.
+	StdoutLimit int
+	StderrLimit int
+	// MergeStderr writes both streams to Stdout in the order they came.
+	MergeStderr bool
+	// Grace is the time between TERM and KILL; 0 means 2 s.
+	Grace time.Duration
+}
+
+// Result is what came of a program that was started.
+type Result struct {
+	Stdout, Stderr Output
+	ExitCode       int    // -1 when a signal ended it
+	Signal         string // name of that signal, "" otherwise
+	Started, Ended time.Time
+}
+
+// Run starts the program and waits for it. The error is nil whenever the
+// program ended by itself, whatever its exit code; ctx's error when it was
+// stopped because ctx ended (the Result then holds what it wrote until then);
+// anything else means that it was not started. Processes the program left
+// behind in its group are killed before Run returns.
+func Run(ctx context.Context, spec Spec) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Dir, cmd.Env = spec.Dir, spec.Env
+	if cmd.Env == nil {
+		cmd.Env = []string{}
+	}
+	ownGroup(cmd)
+
+	stdout := newCapture(limit(spec.StdoutLimit, DefaultStdoutLimit))
+	stderr := newCapture(limit(spec.StderrLimit, DefaultStderrLimit))
+	pumps, err := connect(cmd, stdout, stderr, spec.MergeStderr)
+	if err != nil {
+		return Result{}, fmt.Errorf("open pipes: %w", err)
+	}
+	result := Result{Started: time.Now()}
+	err = cmd.Start()
+	pumps.started()
+	if err != nil {
+		pumps.wait(0)
+		return Result{}, fmt.Errorf("start: %w", err)
+	}
+
+	exited := make(chan struct{})
+	var waitErr error
+	go func() { // ends when the leader does, and the leader is always killed in the end
+		defer close(exited)
+		waitErr = waitAndSweep(ctx, cmd, pumps, limitDuration(spec.Grace))
+	}()
+	stopped := supervise(ctx, cmd, exited, limitDuration(spec.Grace))
+	pumps.wait(drainTime)
+
+	result.Ended = time.Now()
+	result.Stdout, result.Stderr = stdout.output(), stderr.output()
+	result.ExitCode, result.Signal = status(cmd)
+	if stopped {
+		return result, ctx.Err()
+	}
+	if _, isExit := errors.AsType[*exec.ExitError](waitErr); waitErr != nil && !isExit {
+		return result, fmt.Errorf("wait: %w", waitErr)
+	}
+	return result, nil
+}
+
+// supervise waits for the leader, stopping the group once ctx ends. It reports
+// whether it had to.
+func supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, grace time.Duration) bool {
+	select {
+	case <-exited:
+		return false
+	case <-ctx.Done():
+	}
+	terminate(cmd)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-exited:
+	case <-timer.C:
+		kill(cmd)
+		<-exited
+	}
+	return true
+}
+
+// waitAndSweep waits for the leader to end and kills what it left behind in its
+// group. After a stop the rest gets the grace to end by itself.
+func waitAndSweep(ctx context.Context, cmd *exec.Cmd, pumps *pumps, grace time.Duration) error {
+	return reap(cmd, func() {
+		if ctx.Err() != nil {
+			pumps.await(grace)
+		}
+		kill(cmd)
+	})
+}
+
+func limit(n, otherwise int) int {
+	if n <= 0 {
+		return otherwise
+	}
+	return n
+}
+
+func limitDuration(d time.Duration) time.Duration {
+	if d <= 0 {
+		return defaultGrace
+	}
+	return d
+}
+
+// pumps copy the program's output into the captures.
+type pumps struct {
+	readers, writers []*os.File
+	wg               sync.WaitGroup
+	done             chan struct{}
+}
+
+func connect(cmd *exec.Cmd, stdout, stderr io.Writer, merge bool) (*pumps, error) {
+	p := &pumps{done: make(chan struct{})}
+	pipe := func(to io.Writer) (*os.File, error) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		p.readers, p.writers = append(p.readers, r), append(p.writers, w)
+		p.wg.Go(func() { _, _ = io.Copy(to, r) }) // ends at EOF or at the read deadline set by wait
+		return w, nil
+	}
+	out, err := pipe(stdout)
+	errOut := out
+	if err == nil && !merge {
+		errOut, err = pipe(stderr)
+	}
+	if err != nil {
+		p.started()
+		p.wait(0)
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = out, errOut
+	go func() { p.wg.Wait(); close(p.done) }() // ends with the pumps
+	return p, nil
+}
+
+// started closes our copies of the write ends, so that EOF can come.
+func (p *pumps) started() {
+	for _, w := range p.writers {
+		_ = w.Close()
+	}
+}
+
+// await returns at EOF of all streams, or after d.
+func (p *pumps) await(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+	}
+}
+
+// wait ends the pumps: at EOF, or after d at the latest.
+func (p *pumps) wait(d time.Duration) {
+	deadline := time.Now().Add(d)
+	for _, r := range p.readers {
+		_ = r.SetReadDeadline(deadline)
+	}
+	p.wg.Wait()
+	for _, r := range p.readers {
+		_ = r.Close()
+	}
+}
+
+// Environment returns the allow-listed part of our own environment: what
+// programs need to find programs, a language and a temporary directory. No
+// credential of ours is in it.
+func Environment() []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT"} {
+		if value, ok := os.LookupEnv(name); ok && !strings.ContainsRune(value, 0) {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
