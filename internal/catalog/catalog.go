@@ -274,3 +274,45 @@ func (c *Catalog) admit(b capability.Batch) error {
 	}
 	return nil
 }
+
+// DisplayName is the human label: the registry's title with the provider, or the
+// contribution's own title (catalog spec, section 4.2).
+func (e *Entry) DisplayName() string {
+	_, kind, instance := e.Key().Parts()
+	title := e.Contribution.Title
+	if e.Row != nil {
+		title = e.Row.Title + " (" + kind + "/" + instance + ")"
+	}
+	if title == "" {
+		title = e.Contribution.ID
+	}
+	return title
+}
+
+// Description comes from the registry for a canonical action, never from the
+// provider.
+func (e *Entry) Description() string {
+	if e.Row != nil {
+		return e.Row.Description
+	}
+	return e.Contribution.Description
+}
+
+// OutputSchema is the result's schema document, nil when none is declared.
+func (e *Entry) OutputSchema() []byte {
+	if e.Row != nil && len(e.Row.OutputSchema) > 0 {
+		return e.Row.OutputSchema
+	}
+	return e.Contribution.OutputSchema
+}
+
+// TelemetryTags always holds extension, contribution, source and origin.
+func (e *Entry) TelemetryTags() map[string]string {
+	tags := map[string]string{
+		"extension": e.Module.Extension, "contribution": e.Contribution.ID, "source": e.Module.Origin, "origin": e.Module.Origin,
+	}
+	for k, v := range e.Contribution.Telemetry {
+		tags[k] = v
+	}
+	return tags
+}

@@ -146,8 +146,8 @@ type Grant struct {
 	Principal   string            `json:"principal"`
 	Role        string            `json:"role"`
 	Module      string            `json:"module"`
-	Action      string            `json:"action"`                 // canonical action, or "*"
-	Capability  capability.ID     `json:"capability,omitempty"`   // narrower than Action when set
+	Action      string            `json:"action"`               // canonical action, or "*"
+	Capability  capability.ID     `json:"capability,omitempty"` // narrower than Action when set
 	Permissions []string          `json:"permissions,omitempty"`
 	Scope       string            `json:"scope"`                  // session, user or global
 	ScopeID     string            `json:"scope_id,omitempty"`     // session id, principal id

@@ -1,0 +1,192 @@
+package endpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// shape says how an invocation's input becomes parameters on the wire.
+type shape uint8
+
+const (
+	// spread puts the input's members beside the ones that address the item.
+	spread shape = iota
+	// whole puts the input under one key: the head ends with that key.
+	whole
+	// action puts the input under "content", and its member $options under
+	// "options" (decision R53).
+	action
+	// route is spread, with the path taken from the input where the declared one
+	// has parameters.
+	route
+)
+
+// binding leads from a member to its wire method. head is the constant beginning
+// of the parameters; the input's bytes follow as they came.
+type binding struct {
+	method string
+	head   []byte
+	shape  shape
+	path   string // declared path of a route
+}
+
+// bind builds the head once, so that a call only joins bytes.
+func bind(module string, it item) binding {
+	b := binding{method: it.method.Name}
+	var head bytes.Buffer
+	head.WriteString(`{"moduleId":`)
+	writeString(&head, module)
+	if it.target != "" && it.method.Target != "" {
+		head.WriteByte(',')
+		writeString(&head, it.method.Target)
+		head.WriteByte(':')
+		writeString(&head, it.target)
+	}
+	switch it.method.Name {
+	case "plugin.action.invoke":
+		b.shape = action
+	case "plugin.provider.get":
+		b.shape = whole
+		head.WriteString(`,"state":`)
+	case "plugin.event.handle":
+		b.shape = whole
+		head.WriteString(`,"payload":`)
+	case "plugin.model.invoke":
+		b.shape = whole
+		head.WriteString(`,"params":`)
+	case "plugin.appBridge.call":
+		b.shape = whole
+		head.WriteString(`,"context":`)
+	case "plugin.service.call":
+		head.WriteString(`,"method":`)
+		writeString(&head, it.verb)
+	case "plugin.route.call":
+		b.shape, b.path = route, it.path
+		head.WriteString(`,"method":`)
+		writeString(&head, it.verb)
+	}
+	b.head = head.Bytes()
+	return b
+}
+
+func writeString(b *bytes.Buffer, s string) {
+	quoted, _ := json.Marshal(s) // a string always has a JSON form
+	b.Write(quoted)
+}
+
+// params writes the parameters for input, a JSON value. A member of the input
+// that repeats an addressing one makes a duplicate, which the codec refuses.
+func (b *binding) params(out *bytes.Buffer, input []byte) error {
+	out.Write(b.head)
+	switch b.shape {
+	case whole:
+		out.Write(input)
+		out.WriteByte('}')
+		return nil
+	case action:
+		return b.actionParams(out, input)
+	case route:
+		path, rest, err := b.routePath(input)
+		if err != nil {
+			return err
+		}
+		out.WriteString(`,"path":`)
+		writeString(out, path)
+		input = rest
+	}
+	inner, err := members(input)
+	if err != nil {
+		return err
+	}
+	if len(inner) > 0 && len(b.head) > 1 {
+		out.WriteByte(',')
+	}
+	out.Write(inner)
+	out.WriteByte('}')
+	return nil
+}
+
+// members returns what stands between the braces of an object.
+func members(input []byte) ([]byte, error) {
+	trimmed := bytes.TrimSpace(input)
+	if len(trimmed) < 2 || trimmed[0] != '{' || trimmed[len(trimmed)-1] != '}' {
+		return nil, needObject()
+	}
+	return bytes.TrimSpace(trimmed[1 : len(trimmed)-1]), nil
+}
+
+func needObject() error {
+	return capability.Errorf(capability.CodeInvalidInput, "endpoint", "the input must be a JSON object")
+}
+
+// actionParams takes $options out of the input only where the text holds it at
+// all, so that the common call stays a copy.
+func (b *binding) actionParams(out *bytes.Buffer, input []byte) error {
+	content, options := input, []byte(nil)
+	if bytes.Contains(input, []byte(`"$options"`)) {
+		var all map[string]jsonx.Raw
+		if err := jsonx.Unmarshal(input, &all); err != nil {
+			return needObject()
+		}
+		if raw, ok := all["$options"]; ok {
+			options = raw
+			delete(all, "$options")
+			rest, err := jsonx.Marshal(all)
+			if err != nil {
+				return err
+			}
+			content = rest
+		}
+	}
+	if t := bytes.TrimSpace(content); len(t) == 0 || t[0] != '{' {
+		return needObject()
+	}
+	out.WriteString(`,"content":`)
+	out.Write(content)
+	if options != nil {
+		out.WriteString(`,"options":`)
+		out.Write(options)
+	}
+	out.WriteByte('}')
+	return nil
+}
+
+// routePath is the declared path, or the concrete one the input names, which
+// must be an instance of it.
+func (b *binding) routePath(input []byte) (path string, rest []byte, err error) {
+	if !bytes.Contains(input, []byte(`"path"`)) {
+		if strings.Contains(b.path, "/:") {
+			return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "the route %s has parameters: name the concrete path in the input's member path", b.path)
+		}
+		return b.path, input, nil
+	}
+	var all map[string]jsonx.Raw
+	if err := jsonx.Unmarshal(input, &all); err != nil {
+		return "", nil, needObject()
+	}
+	raw, ok := all["path"]
+	if !ok {
+		return b.path, input, nil
+	}
+	if err := jsonx.Unmarshal(raw, &path); err != nil {
+		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "path must be a string")
+	}
+	if !router.MatchRoute(b.path, path) {
+		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "%q is not a path of the route %s", path, b.path)
+	}
+	delete(all, "path")
+	rest, err = jsonx.Marshal(all)
+	return path, rest, err
+}
+
+func shortSum(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:4])
+}

@@ -1,0 +1,316 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Request describes an endpoint to connect.
+type Request struct {
+	ID             string // "": the provider's name, numbered when taken by another URL
+	BaseURL        string
+	Provider       string // connector: "direct" and its equals (router spec, section 10.1)
+	Token          secret.Value
+	AllowedModules []string      // nil: all; an empty list is refused
+	Timeout        time.Duration // of one call; 0: the registry's
+	Persist        bool
+	By             capability.Principal
+}
+
+// TrustDecision is why a module was let in or not (router spec, section 9).
+type TrustDecision struct {
+	ModuleID   string `json:"moduleId"`
+	PluginName string `json:"pluginName"`
+	EndpointID string `json:"endpointId"`
+	Trusted    bool   `json:"trusted"`
+	Reason     string `json:"reason"`
+}
+
+// Synced is what a connect or sync did; the lists hold module names.
+type Synced struct {
+	Registered     []string        `json:"registered"`
+	Reloaded       []string        `json:"reloaded"`
+	Unloaded       []string        `json:"unloaded"`
+	Skipped        []string        `json:"skipped"`
+	TrustDecisions []TrustDecision `json:"trustDecisions"`
+}
+
+var endpointID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`)
+
+// connectors are the ways to obtain an endpoint by its URL.
+func connectors() []string {
+	return []string{"direct", "e2b", "home-machine", "mobile-companion", "desktop-companion"}
+}
+
+// Connect asks the endpoint for what it offers, publishes it, and only then
+// keeps it. An endpoint of the same id or URL is replaced, the old one staying
+// until the new one is in. Whatever fails leaves everything as it was.
+func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, error) {
+	publish, err := r.running()
+	if err != nil {
+		return Status{}, Synced{}, err
+	}
+	r.connecting.Lock()
+	defer r.connecting.Unlock()
+	if err := r.normalise(&req); err != nil {
+		return Status{}, Synced{}, err
+	}
+	ep, err := r.newEndpoint(req)
+	if err != nil {
+		return Status{}, Synced{}, err
+	}
+	offer, err := ep.ask(ctx)
+	if err != nil {
+		return Status{}, Synced{}, connectFailed(ep, err)
+	}
+	old, sameURL := r.replaced(ep)
+	var before *offering
+	if old != nil {
+		before = old.offer.Load()
+	}
+	synced := ep.accept(offer, before)
+	if sameURL != nil && sameURL != old {
+		// The URL was known under another id: that one goes first, or its modules
+		// would collide with their own copies.
+		if err := publish(capability.Batch{Source: sameURL.source()}); err != nil {
+			return Status{}, Synced{}, err
+		}
+	}
+	ep.markUp(r.cfg.Now())
+	if err := publish(ep.batch()); err != nil {
+		if sameURL != nil && sameURL != old {
+			_ = publish(sameURL.batch())
+		}
+		return Status{}, Synced{}, err
+	}
+	if req.Persist {
+		if err := r.save(ctx, ep, req); err != nil {
+			back := capability.Batch{Source: ep.source()}
+			if old != nil {
+				back = old.batch()
+			}
+			_ = publish(back)
+			if sameURL != nil && sameURL != old {
+				_ = publish(sameURL.batch())
+			}
+			return Status{}, Synced{}, err
+		}
+	}
+	r.mu.Lock()
+	for _, gone := range []*Endpoint{old, sameURL} {
+		if gone != nil {
+			delete(r.endpoints, gone.id)
+			gone.stop()
+		}
+	}
+	r.endpoints[ep.id] = ep
+	r.mu.Unlock()
+	if sameURL != nil && sameURL != old && sameURL.saved && r.cfg.Store != nil {
+		_ = r.cfg.Store.DeleteEndpoint(ctx, sameURL.id)
+	}
+	r.watch(ep)
+	r.record(ctx, audit.EndpointConnected, ep.id, req.By, "")
+	for _, d := range synced.TrustDecisions {
+		r.recordTrust(ctx, req.By, d)
+	}
+	return ep.status(), synced, nil
+}
+
+func connectFailed(ep *Endpoint, err error) error {
+	e := capability.AsError(err)
+	out := capability.Errorf(e.Code, "endpoints.connect", "endpoint %s at %s: %s", ep.id, ep.baseURL, e.Message)
+	out.Err = err
+	hint := "check that the URL is the endpoint's and that it is running"
+	switch {
+	case e.Code == capability.CodeUnauthenticated || strings.Contains(e.Message, "401"):
+		hint = "give the endpoint's own token with --endpoint-token-file"
+	case e.Hint != "":
+		hint = e.Hint
+	}
+	return out.With(e.Reason, hint)
+}
+
+func (r *Registry) normalise(req *Request) error {
+	const op = "endpoints.connect"
+	if req.Provider == "" {
+		req.Provider = "direct"
+	}
+	if !slices.Contains(connectors(), req.Provider) {
+		return capability.Errorf(capability.CodeInvalidInput, op, "%q is not a provider; use %s", req.Provider, strings.Join(connectors(), ", "))
+	}
+	if req.AllowedModules != nil && len(req.AllowedModules) == 0 {
+		return capability.Errorf(capability.CodeInvalidInput, op, "an empty list of allowed modules would connect nothing; leave it out to allow all")
+	}
+	if req.Timeout < 0 {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the timeout %s is negative", req.Timeout)
+	}
+	client, err := router.NewClient(router.ClientConfig{BaseURL: req.BaseURL})
+	if err != nil {
+		return capability.AsError(asCapability(err, op))
+	}
+	req.BaseURL = client.BaseURL()
+	if req.ID == "" {
+		req.ID = r.freeID(req.Provider, req.BaseURL)
+	}
+	if !endpointID.MatchString(req.ID) || strings.HasPrefix(req.ID, "node:") {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the endpoint id %q must be 1 to 120 letters, digits, '.', '_', ':' or '-', and not begin with node:", req.ID)
+	}
+	return nil
+}
+
+// freeID defaults the id to the connector's name, "default" for direct, and
+// numbers it when another URL has it.
+func (r *Registry) freeID(provider, url string) string {
+	base := provider
+	if provider == "direct" {
+		base = "default"
+	}
+	for n := 1; ; n++ {
+		id := base
+		if n > 1 {
+			id = fmt.Sprintf("%s-%d", base, n)
+		}
+		if ep, taken := r.get(id); !taken || ep.baseURL == url {
+			return id
+		}
+	}
+}
+
+// replaced finds the endpoint with ep's id and the one with its URL.
+func (r *Registry) replaced(ep *Endpoint) (byID, byURL *Endpoint) {
+	for _, other := range r.all() {
+		if other.id == ep.id {
+			byID = other
+		}
+		if other.baseURL == ep.baseURL {
+			byURL = other
+		}
+	}
+	return byID, byURL
+}
+
+func (r *Registry) save(ctx context.Context, ep *Endpoint, req Request) error {
+	if r.cfg.Store == nil {
+		return nil
+	}
+	s := Saved{
+		ID: ep.id, BaseURL: ep.baseURL, Provider: req.Provider, AllowedModules: req.AllowedModules,
+		Timeout: req.Timeout, Connected: r.cfg.Now().UTC(),
+	}
+	if !req.Token.Empty() {
+		s.TokenName = tokenName(ep.id)
+		if err := r.cfg.Secrets.Set(s.TokenName, []byte(req.Token.Reveal())); err != nil {
+			return err
+		}
+	}
+	ep.saved = true
+	return r.cfg.Store.SaveEndpoint(ctx, s)
+}
+
+func tokenName(id string) string { return "endpoint." + strings.ReplaceAll(id, ":", ".") + ".token" }
+
+// Disconnect withdraws everything the endpoint offers and forgets it.
+func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id string) error {
+	publish, err := r.running()
+	if err != nil {
+		return err
+	}
+	r.connecting.Lock()
+	defer r.connecting.Unlock()
+	ep, ok := r.get(id)
+	if !ok {
+		return noEndpoint(id)
+	}
+	if ep.saved && r.cfg.Store != nil {
+		if err := r.cfg.Store.DeleteEndpoint(ctx, id); err != nil {
+			return err
+		}
+		_ = r.cfg.Secrets.Remove(tokenName(id)) // absent when the endpoint has no token
+	}
+	ep.stop()
+	r.mu.Lock()
+	delete(r.endpoints, id)
+	r.mu.Unlock()
+	if err := publish(capability.Batch{Source: ep.source()}); err != nil {
+		return err
+	}
+	r.record(ctx, audit.EndpointDisconnected, id, by, "")
+	return nil
+}
+
+// SyncReport is the outcome for one endpoint; Error is set when it did not
+// answer, and says nothing about the others.
+type SyncReport struct {
+	ID    string            `json:"id"`
+	Sync  *Synced           `json:"sync,omitempty"`
+	Error *capability.Error `json:"error,omitempty"`
+}
+
+// Sync reads the manifests of one endpoint, or with id "" of all of them in
+// parallel, and applies what changed.
+func (r *Registry) Sync(ctx context.Context, by capability.Principal, id string) ([]SyncReport, error) {
+	if _, err := r.running(); err != nil {
+		return nil, err
+	}
+	targets := r.all()
+	if id != "" {
+		ep, ok := r.get(id)
+		if !ok {
+			return nil, noEndpoint(id)
+		}
+		targets = []*Endpoint{ep}
+	}
+	reports := make([]SyncReport, len(targets))
+	var wg sync.WaitGroup
+	for i, ep := range targets {
+		wg.Go(func() {
+			reports[i].ID = ep.id
+			synced, err := r.refresh(ctx, ep)
+			if err != nil {
+				reports[i].Error = capability.AsError(err)
+				return
+			}
+			reports[i].Sync = &synced
+			r.record(ctx, audit.EndpointSynced, ep.id, by, "")
+			for _, d := range synced.TrustDecisions {
+				r.recordTrust(ctx, by, d)
+			}
+		})
+	}
+	wg.Wait()
+	return reports, nil
+}
+
+func (r *Registry) record(ctx context.Context, ev audit.Event, id string, by capability.Principal, reason string) {
+	rec := audit.Record{Logger: "endpoint", Event: ev, Runner: "endpoint", User: by.ID, Error: reason}
+	rec.Metadata.Principal = audit.Principal{ID: by.ID, Role: by.Role}
+	rec.Metadata.Attrs = []audit.Attr{{Key: "endpoint", Value: id}}
+	r.append(ctx, rec)
+}
+
+func (r *Registry) recordTrust(ctx context.Context, by capability.Principal, d TrustDecision) {
+	r.append(ctx, audit.Record{
+		Logger: "endpoint", Event: audit.TrustDecided, Runner: "endpoint", User: by.ID, Success: audit.OutcomeOf(d.Trusted),
+		Extension: extensionID(d.ModuleID),
+		Metadata:  audit.Metadata{Attrs: []audit.Attr{{Key: "endpoint", Value: d.EndpointID}, {Key: "trust_reason", Value: d.Reason}}},
+	})
+}
+
+func (r *Registry) append(ctx context.Context, rec audit.Record) {
+	if r.cfg.Log == nil {
+		return
+	}
+	if _, err := r.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Written); err != nil {
+		r.cfg.Logger.Error("audit record not written", "event", string(rec.Event), "err", err)
+	}
+}

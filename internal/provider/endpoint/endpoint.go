@@ -1,0 +1,315 @@
+package endpoint
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// Endpoint is one remote endpoint and its health.
+type Endpoint struct {
+	id, baseURL, provider string
+	client                *router.Client
+	hasToken, primary     bool
+	allowed               []string
+	saved                 bool
+	registry              *Registry
+	providers             map[string]*providerOf // by domain; fixed, so that their identity is stable
+
+	offer    atomic.Pointer[offering]
+	bindings atomic.Pointer[map[capability.Member]binding]
+
+	mu     sync.Mutex
+	state  capability.Availability
+	synced time.Time
+	cancel context.CancelFunc
+	kick   chan chan error // asks the watcher to probe now
+	dead   chan struct{}   // closed when the watcher has ended
+}
+
+// offering is what an endpoint said it has, after the trust check.
+type offering struct {
+	availability router.Availability
+	modules      []router.Module
+	digests      map[string]string // module id → digest
+}
+
+func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
+	timeout := cmp.Or(req.Timeout, r.cfg.Timeout)
+	client, err := router.NewClient(router.ClientConfig{
+		ID: req.ID, BaseURL: req.BaseURL, Token: req.Token, Transport: r.cfg.Transport, MaxResponse: r.cfg.MaxAnswer, Timeout: timeout,
+	})
+	if err != nil {
+		return nil, asCapability(err, "endpoints.connect")
+	}
+	ep := &Endpoint{
+		id: req.ID, baseURL: client.BaseURL(), provider: req.Provider, client: client, hasToken: !req.Token.Empty(),
+		primary: req.ID == r.cfg.Primary, allowed: req.AllowedModules, registry: r,
+		kick: make(chan chan error), dead: make(chan struct{}),
+		providers: make(map[string]*providerOf),
+	}
+	for _, domain := range domains() {
+		ep.providers[domain] = &providerOf{ep: ep, key: capability.NewProviderKey(domain, "endpoint", ep.id)}
+	}
+	ep.offer.Store(&offering{})
+	ep.bindings.Store(&map[capability.Member]binding{})
+	return ep, nil
+}
+
+// domains of the provider keys an endpoint can have: modules and primitives.
+func domains() []string { return []string{"ext", "fs", "pty", "git", "model"} }
+
+func (ep *Endpoint) source() string { return "endpoint/" + ep.id }
+
+// ask reads availability and manifests.
+func (ep *Endpoint) ask(ctx context.Context) (*offering, error) {
+	availability, err := ep.client.Availability(ctx)
+	if err != nil {
+		return nil, asCapability(err, "endpoints.ask")
+	}
+	o := &offering{availability: availability, digests: make(map[string]string)}
+	if !availability.Capabilities.Plugin {
+		return o, nil
+	}
+	if o.modules, err = ep.client.Modules(ctx); err != nil {
+		return nil, asCapability(err, "endpoints.ask")
+	}
+	for _, m := range o.modules {
+		canonical, err := jsonx.Canonical(m.Raw)
+		if err != nil {
+			return nil, capability.Wrap(capability.CodeFailed, "endpoints.ask", "the manifest of module "+m.ID+" has no canonical form", err)
+		}
+		sum := sha256.Sum256(canonical)
+		o.digests[m.ID] = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return o, nil
+}
+
+func asCapability(err error, op string) error {
+	if e, ok := errors.AsType[*router.Error](err); ok {
+		return e.ToCapability(op)
+	}
+	return err
+}
+
+// accept keeps of o what the allow-list lets in, makes it the endpoint's, and
+// tells what changed against before.
+func (ep *Endpoint) accept(o, before *offering) Synced {
+	s := Synced{Registered: []string{}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{}, TrustDecisions: []TrustDecision{}}
+	kept := o.modules[:0:0]
+	for _, m := range o.modules {
+		d := TrustDecision{ModuleID: m.ID, PluginName: m.Name, EndpointID: ep.id, Trusted: true, Reason: "no-policy"}
+		if ep.allowed != nil {
+			d.Reason = "allowed"
+			if !slices.Contains(ep.allowed, m.ID) {
+				d.Trusted, d.Reason = false, "module-not-allowed"
+			}
+		}
+		s.TrustDecisions = append(s.TrustDecisions, d)
+		if !d.Trusted {
+			s.Skipped = append(s.Skipped, m.Name)
+			continue
+		}
+		kept = append(kept, m)
+		was := ""
+		if before != nil {
+			was = before.digests[m.ID]
+		}
+		switch was {
+		case "":
+			s.Registered = append(s.Registered, m.Name)
+		case o.digests[m.ID]:
+			s.Skipped = append(s.Skipped, m.Name)
+		default:
+			s.Reloaded = append(s.Reloaded, m.Name)
+		}
+	}
+	if before != nil {
+		for _, old := range before.modules {
+			if !slices.ContainsFunc(kept, func(m router.Module) bool { return m.ID == old.ID }) {
+				s.Unloaded = append(s.Unloaded, old.Name)
+			}
+		}
+	}
+	o.modules = kept
+	ep.offer.Store(o)
+	return s
+}
+
+// refresh asks again and publishes what changed.
+func (r *Registry) refresh(ctx context.Context, ep *Endpoint) (Synced, error) {
+	o, err := ep.ask(ctx)
+	if err != nil {
+		r.down(ep, err)
+		return Synced{}, err
+	}
+	publish, err := r.running()
+	if err != nil {
+		return Synced{}, err
+	}
+	r.connecting.Lock()
+	defer r.connecting.Unlock()
+	if current, ok := r.get(ep.id); !ok || current != ep {
+		return Synced{}, noEndpoint(ep.id) // disconnected meanwhile: do not bring it back
+	}
+	before := ep.offer.Load()
+	synced := ep.accept(o, before)
+	was := ep.markUp(r.cfg.Now())
+	if err := publish(ep.batch()); err != nil {
+		ep.offer.Store(before)
+		return Synced{}, err
+	}
+	if was == capability.StateUnavailable {
+		r.record(ctx, audit.EndpointUp, ep.id, capability.Principal{}, "")
+	}
+	return synced, nil
+}
+
+// down marks the endpoint unavailable and tells the catalog, once per outage.
+func (r *Registry) down(ep *Endpoint, cause error) {
+	if !ep.markDown(capability.AsError(cause).Message, r.cfg.Now()) {
+		return
+	}
+	r.cfg.Logger.Warn("endpoint is down", "endpoint", ep.id, "err", cause)
+	r.record(context.Background(), audit.EndpointDown, ep.id, capability.Principal{}, capability.AsError(cause).Message)
+	publish, err := r.running()
+	if err != nil {
+		return
+	}
+	if current, ok := r.get(ep.id); ok && current == ep {
+		if err := publish(ep.batch()); err != nil {
+			r.cfg.Logger.Error("endpoint state not published", "endpoint", ep.id, "err", err)
+		}
+	}
+}
+
+func (ep *Endpoint) markUp(now time.Time) (was capability.State) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	was = ep.state.State
+	ep.synced = now
+	if was != capability.StateReady {
+		ep.state = capability.Availability{State: capability.StateReady, Since: now}
+	}
+	return was
+}
+
+func (ep *Endpoint) markDown(reason string, now time.Time) (changed bool) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.state.State == capability.StateUnavailable {
+		return false
+	}
+	ep.state = capability.Availability{State: capability.StateUnavailable, Reason: reason, Since: now}
+	return true
+}
+
+func (ep *Endpoint) availability() capability.Availability {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.state
+}
+
+func (ep *Endpoint) stop() {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.cancel != nil {
+		ep.cancel()
+	}
+}
+
+func (ep *Endpoint) status() Status {
+	a := ep.availability()
+	o := ep.offer.Load()
+	s := Status{
+		ID: ep.id, BaseURL: ep.baseURL, Provider: ep.provider, HasToken: ep.hasToken, Primary: ep.primary,
+		State: a.State, Reason: a.Reason, Since: a.Since, Modules: []string{}, Families: []string{}, Persisted: ep.saved,
+	}
+	ep.mu.Lock()
+	s.Synced = ep.synced
+	ep.mu.Unlock()
+	for _, m := range o.modules {
+		s.Modules = append(s.Modules, m.ID)
+	}
+	for _, f := range []router.Family{router.FamilyFS, router.FamilyPTY, router.FamilyGit, router.FamilyModel, router.FamilyPlugin} {
+		if o.availability.Capabilities.Has(f) {
+			s.Families = append(s.Families, string(f))
+		}
+	}
+	return s
+}
+
+// providerOf is the endpoint under one of its provider keys.
+type providerOf struct {
+	ep  *Endpoint
+	key capability.ProviderKey
+}
+
+func (p *providerOf) Key() capability.ProviderKey { return p.key }
+
+// Invoke sends the call. A read that was lost with its connection is sent once
+// more: after a restart of the endpoint the pool holds connections nobody
+// serves any longer.
+func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
+	b, ok := (*p.ep.bindings.Load())[c.Member]
+	if !ok {
+		return capability.Result{}, capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s no longer offers %s", p.ep.id, c.Member).With("capability_retracted", "list what it offers now")
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, len(b.head)+len(c.Input)+64))
+	if err := b.params(buf, c.Input); err != nil {
+		return capability.Result{}, err
+	}
+	result, err := p.ep.send(ctx, b.method, buf.Bytes())
+	if c.Idempotent && ctx.Err() == nil && lost(err) {
+		result, err = p.ep.send(ctx, b.method, buf.Bytes())
+	}
+	if ctx.Err() == nil && lost(err) {
+		p.ep.registry.down(p.ep, err)
+		p.ep.wake()
+	}
+	return capability.Result{Value: result}, err
+}
+
+func (ep *Endpoint) send(ctx context.Context, method string, params []byte) ([]byte, error) {
+	result, err := ep.client.Invoke(ctx, method, params)
+	if err != nil {
+		return nil, asCapability(err, "endpoint")
+	}
+	return result, nil
+}
+
+// lost reports whether the connection was refused or broke: news about the
+// endpoint, not about the call.
+func lost(err error) bool {
+	return err != nil && capability.AsError(err).Reason == "connection_failed"
+}
+
+// Probe asks the endpoint now; concurrent callers share one attempt.
+func (p *providerOf) Probe(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case p.ep.kick <- answer:
+	case <-p.ep.dead:
+		return noEndpoint(p.ep.id)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,217 @@
+// Package endpoint is the connecting side of the capability-router protocol: it
+// keeps the remote endpoints of this server, turns their manifests into modules
+// of the catalog, carries calls to them, and watches them. Connecting is all or
+// nothing. A dead endpoint's entries stay in the catalog, marked unavailable;
+// it is asked again with growing pauses, and at once when somebody calls it.
+package endpoint
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Store keeps what must survive a restart. Tokens are in it as names of secrets.
+type Store interface {
+	SaveEndpoint(ctx context.Context, s Saved) error
+	Endpoints(ctx context.Context) ([]Saved, error)
+	DeleteEndpoint(ctx context.Context, id string) error
+}
+
+// Secrets keeps endpoint tokens.
+type Secrets interface {
+	Set(name string, value []byte) error
+	Get(name string) (secret.Value, error)
+	Remove(name string) error
+}
+
+// Saved is one endpoint at rest.
+type Saved struct {
+	ID             string        `json:"id"`
+	BaseURL        string        `json:"base_url"`
+	Provider       string        `json:"provider"`
+	TokenName      string        `json:"token_name,omitempty"` // in Secrets
+	AllowedModules []string      `json:"allowed_modules,omitempty"`
+	Timeout        time.Duration `json:"timeout,omitempty"`
+	Connected      time.Time     `json:"connected"`
+}
+
+// Config is what a Registry needs. Transport, limits and intervals have defaults.
+type Config struct {
+	Store        Store   // nil: nothing survives a restart
+	Secrets      Secrets // required with Store
+	Log          *audit.Log
+	Logger       *slog.Logger
+	Transport    http.RoundTripper // nil: router.DefaultTransport()
+	MaxAnswer    int64             // bytes; 0: 32 MiB
+	Timeout      time.Duration     // of one call when nobody says; 0: 60 s
+	SyncInterval time.Duration     // 0: 5 min
+	Primary      string            // id of the primary endpoint (decision R11)
+	Now          func() time.Time
+}
+
+// Registry holds the endpoints. It is a capability.Source: nothing is reachable
+// before Run and after its end.
+type Registry struct {
+	cfg Config
+
+	connecting sync.Mutex // one connect, disconnect or sync of a batch at a time
+
+	mu        sync.Mutex
+	endpoints map[string]*Endpoint
+	publish   func(capability.Batch) error // nil until Run
+	ctx       context.Context
+	group     *errgroup.Group
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry(cfg Config) *Registry {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = router.DefaultTransport()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 60 * time.Second
+	}
+	if cfg.SyncInterval == 0 {
+		cfg.SyncInterval = 5 * time.Minute
+	}
+	return &Registry{cfg: cfg, endpoints: make(map[string]*Endpoint)}
+}
+
+// Run brings back the saved endpoints, each on its own and without waiting for
+// them, and watches all endpoints until ctx ends.
+func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	r.mu.Lock()
+	r.publish, r.ctx, r.group = publish, ctx, group
+	r.mu.Unlock()
+	var err error
+	if r.cfg.Store != nil {
+		err = r.restore(ctx)
+	}
+	group.Go(func() error { // keeps the group open for endpoints that connect later
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil {
+		r.cfg.Logger.Error("saved endpoints could not be read", "err", err)
+	}
+	err = group.Wait()
+	r.mu.Lock()
+	r.publish = nil
+	r.mu.Unlock()
+	return err
+}
+
+func (r *Registry) restore(ctx context.Context) error {
+	saved, err := r.cfg.Store.Endpoints(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range saved {
+		req := Request{ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout}
+		if s.TokenName != "" {
+			if req.Token, err = r.cfg.Secrets.Get(s.TokenName); err != nil {
+				r.cfg.Logger.Error("endpoint not restored: its token is missing", "endpoint", s.ID, "err", err)
+				continue
+			}
+		}
+		ep, err := r.newEndpoint(req)
+		if err != nil {
+			r.cfg.Logger.Error("endpoint not restored", "endpoint", s.ID, "err", err)
+			continue
+		}
+		ep.saved = true
+		ep.markDown("not asked yet since the start", r.cfg.Now())
+		r.mu.Lock()
+		r.endpoints[ep.id] = ep
+		r.mu.Unlock()
+		r.watch(ep)
+	}
+	return nil
+}
+
+// Ready is closed over the state: it fails while Run has not begun or has ended.
+func (r *Registry) running() (func(capability.Batch) error, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.publish == nil {
+		return nil, capability.Errorf(capability.CodeUnavailable, "endpoints", "the server is starting or stopping").With("service_unavailable", "try again in a moment")
+	}
+	return r.publish, nil
+}
+
+func (r *Registry) get(id string) (*Endpoint, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ep, ok := r.endpoints[id]
+	return ep, ok
+}
+
+func (r *Registry) all() []*Endpoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*Endpoint, 0, len(r.endpoints))
+	for _, ep := range r.endpoints {
+		list = append(list, ep)
+	}
+	slices.SortFunc(list, func(a, b *Endpoint) int { return strings.Compare(a.id, b.id) })
+	return list
+}
+
+// Status is what is known of one endpoint. The token is never in it.
+type Status struct {
+	ID        string           `json:"id"`
+	BaseURL   string           `json:"baseUrl"`
+	Provider  string           `json:"provider"`
+	HasToken  bool             `json:"hasToken"`
+	Primary   bool             `json:"primary,omitempty"`
+	State     capability.State `json:"state"`
+	Reason    string           `json:"reason,omitempty"`
+	Since     time.Time        `json:"since"`
+	Modules   []string         `json:"modules"`
+	Families  []string         `json:"families"`
+	Synced    time.Time        `json:"synced,omitzero"`
+	Persisted bool             `json:"persisted"`
+}
+
+// List returns every endpoint, ordered by id.
+func (r *Registry) List() []Status {
+	all := r.all()
+	out := make([]Status, len(all))
+	for i, ep := range all {
+		out[i] = ep.status()
+	}
+	return out
+}
+
+// Show returns one endpoint.
+func (r *Registry) Show(id string) (Status, error) {
+	ep, ok := r.get(id)
+	if !ok {
+		return Status{}, noEndpoint(id)
+	}
+	return ep.status(), nil
+}
+
+func noEndpoint(id string) error {
+	return capability.Errorf(capability.CodeNotFound, "endpoints", "no endpoint %q is connected", id).
+		With("endpoint_not_found", "list them with: junctor endpoints list")
+}

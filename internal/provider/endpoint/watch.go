@@ -1,0 +1,85 @@
+package endpoint
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 15 * time.Second
+	// probeTime bounds one question to an endpoint that is down, so that a silent
+	// host does not hold its watcher for the whole call timeout.
+	probeTime = 5 * time.Second
+)
+
+// watch starts the endpoint's watcher; it ends with the registry or the endpoint.
+func (r *Registry) watch(ep *Endpoint) {
+	r.mu.Lock()
+	parent, group := r.ctx, r.group
+	r.mu.Unlock()
+	ctx, cancel := context.WithCancel(parent)
+	ep.mu.Lock()
+	ep.cancel = cancel
+	ep.mu.Unlock()
+	group.Go(func() error {
+		defer close(ep.dead)
+		defer cancel()
+		r.watching(ctx, ep)
+		return nil
+	})
+}
+
+// watching reads the manifest again every SyncInterval while the endpoint is up,
+// and asks with growing pauses while it is down. A kick makes it ask at once;
+// whoever kicked meanwhile gets the same answer.
+func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
+	pause := firstPause
+	for {
+		wait := r.cfg.SyncInterval
+		if !up(ep) {
+			wait = time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) // keeps many watchers apart
+			pause = min(2*pause, lastPause)
+		} else {
+			pause = firstPause
+		}
+		timer := time.NewTimer(wait)
+		var waiting []chan error
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case answer := <-ep.kick:
+			waiting = append(waiting, answer)
+		case <-timer.C:
+		}
+		timer.Stop()
+		askCtx, cancel := context.WithTimeout(ctx, probeTime)
+		_, err := r.refresh(askCtx, ep)
+		cancel()
+		for more := true; more; {
+			select {
+			case answer := <-ep.kick:
+				waiting = append(waiting, answer)
+			default:
+				more = false
+			}
+		}
+		for _, answer := range waiting {
+			answer <- err // buffered by the one who asked
+		}
+	}
+}
+
+func up(ep *Endpoint) bool { return ep.availability().State == capability.StateReady }
+
+// wake asks the watcher to look without waiting for it.
+func (ep *Endpoint) wake() {
+	select {
+	case ep.kick <- make(chan error, 1):
+	default: // it is looking already
+	}
+}

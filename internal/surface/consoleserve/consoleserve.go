@@ -1,0 +1,131 @@
+// Package consoleserve is /api/v1: what the command line, and later the web
+// console, say to a running server. It decodes requests into invocations and
+// management operations and encodes their answers; policy decides who may.
+package consoleserve
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/surface/door"
+)
+
+// Secrets is the named-secret store; values go in and never come out.
+type Secrets interface {
+	Set(name string, value []byte) error
+	List() ([]SecretInfo, error)
+	Remove(name string) error
+}
+
+// SecretInfo is what may be known of a secret.
+type SecretInfo struct {
+	Name    string    `json:"name"`
+	Updated time.Time `json:"updated"`
+}
+
+// Event is one notice of the live feed.
+type Event struct {
+	ID   uint64          `json:"id"`
+	Type string          `json:"type"`
+	At   time.Time       `json:"at"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Check is one finding of the doctor.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Config is what the surface needs; all are required.
+type Config struct {
+	Door    *door.Door
+	Engine  *invoke.Engine
+	Catalog *catalog.Catalog
+	Policy  *policy.Policy
+	Log     *audit.Log
+	Secrets Secrets
+	// Events yields the events after the id, then follows until ctx ends.
+	Events func(ctx context.Context, after uint64) iter.Seq[Event]
+	Doctor func(ctx context.Context) []Check
+	// Status is the body of GET /api/v1/status.
+	Status func() map[string]any
+	// MaxInput bounds the body of an invocation, in bytes.
+	MaxInput int64
+}
+
+// Surface serves /api/v1.
+type Surface struct{ Config }
+
+// New returns the surface.
+func New(cfg Config) *Surface { return &Surface{cfg} }
+
+// Routes adds every path of /api/v1 to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	any := s.Door.Guard
+	operator := func(h door.Handler) http.Handler {
+		return s.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator)
+	}
+	admin := func(h door.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
+
+	mux.Handle("POST /api/v1/invocations", any(s.invoke))
+	mux.Handle("DELETE /api/v1/invocations/{id}", operator(s.cancel))
+	mux.Handle("GET /api/v1/catalog/{audience}", any(s.catalog))
+	mux.Handle("GET /api/v1/catalog/explain", any(s.explain))
+	mux.Handle("GET /api/v1/catalog/conflicts", operator(s.conflicts))
+	mux.Handle("GET /api/v1/modules", operator(s.modules))
+	mux.Handle("GET /api/v1/modules/{id}", operator(s.module))
+
+	mux.Handle("GET /api/v1/tokens", admin(s.tokens))
+	mux.Handle("POST /api/v1/tokens", admin(s.createToken))
+	mux.Handle("DELETE /api/v1/tokens/{id}", admin(s.revokeToken))
+	mux.Handle("GET /api/v1/confirmations", operator(s.confirmations))
+	mux.Handle("POST /api/v1/confirmations/{id}", operator(s.decide))
+	mux.Handle("GET /api/v1/grants", operator(s.grants))
+	mux.Handle("POST /api/v1/grants", operator(s.createGrant))
+	mux.Handle("DELETE /api/v1/grants/{id}", operator(s.revokeGrant))
+	mux.Handle("GET /api/v1/secrets", admin(s.secrets))
+	mux.Handle("PUT /api/v1/secrets/{name}", admin(s.setSecret))
+	mux.Handle("DELETE /api/v1/secrets/{name}", admin(s.removeSecret))
+
+	mux.Handle("GET /api/v1/audit", operator(s.auditQuery))
+	mux.Handle("GET /api/v1/audit/verify", operator(s.auditVerify))
+	mux.Handle("GET /api/v1/audit/tail", operator(s.auditTail))
+	mux.Handle("GET /api/v1/events", operator(s.events))
+	mux.Handle("GET /api/v1/status", any(s.status))
+	mux.Handle("GET /api/v1/doctor", operator(s.doctor))
+	mux.Handle("/api/v1/", any(func(http.ResponseWriter, *http.Request, capability.Principal) error {
+		return capability.Errorf(capability.CodeNotFound, "route", "there is no such path or method under /api/v1")
+	}))
+}
+
+// audienceFor is which catalog a principal invokes from here: people see all of
+// it, agents theirs.
+func audienceFor(who capability.Principal) capability.Audience {
+	if who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator {
+		return capability.AudienceInternal
+	}
+	return capability.AudienceAgent
+}
+
+func (s *Surface) status(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
+	body := s.Status()
+	body["principal"] = who
+	door.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+func (s *Surface) doctor(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, map[string]any{"checks": s.Doctor(r.Context())})
+	return nil
+}

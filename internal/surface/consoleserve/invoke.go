@@ -1,0 +1,177 @@
+package consoleserve
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/door"
+)
+
+// invocation is the body of POST /api/v1/invocations. Target has the form of the
+// command line's TARGET.
+type invocation struct {
+	Target         string            `json:"target"`
+	Input          jsonx.Raw         `json:"input,omitempty"`
+	Select         map[string]string `json:"select,omitempty"`
+	Session        string            `json:"session,omitempty"`
+	Timeout        string            `json:"timeout,omitempty"` // a duration: "30s"
+	IdempotencyKey string            `json:"idempotency_key,omitempty"`
+	DryRun         bool              `json:"dry_run,omitempty"`
+	Stream         bool              `json:"stream,omitempty"`
+}
+
+func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := door.ReadBody(w, r, s.MaxInput)
+	if err != nil {
+		return err
+	}
+	var req invocation
+	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
+		return door.BadJSON(err)
+	}
+	inv, err := req.invocation(who)
+	if err != nil {
+		return err
+	}
+	inv.Client = r.UserAgent()
+	if req.DryRun {
+		door.WriteJSON(w, http.StatusOK, explanation(inv, s.Engine.Plan(inv)))
+		return nil
+	}
+	if req.Stream {
+		return s.stream(w, r, inv)
+	}
+	reply, err := s.Engine.Invoke(r.Context(), inv)
+	w.Header().Set("X-Junctor-Invocation", reply.Invocation)
+	if err != nil {
+		e := capability.AsError(err)
+		if e.RetryAfter > 0 {
+			w.Header().Set("Retry-After", "1")
+		}
+		door.WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e, "invocation": reply})
+		return nil
+	}
+	door.WriteJSON(w, http.StatusOK, success(reply))
+	return nil
+}
+
+func success(reply invoke.Reply) map[string]any {
+	result := json.RawMessage("null")
+	if len(reply.Result) > 0 {
+		result = reply.Result
+	}
+	return map[string]any{"ok": true, "result": jsonx.Raw(result), "invocation": reply}
+}
+
+func (q invocation) invocation(who capability.Principal) (capability.Invocation, error) {
+	target, err := capability.ParseTarget(q.Target)
+	if err != nil {
+		return capability.Invocation{}, err
+	}
+	target.Select = q.Select
+	inv := capability.Invocation{
+		Surface: "http", Principal: who, Audience: audienceFor(who), Session: q.Session, Target: target,
+		Input: json.RawMessage(q.Input), IdempotencyKey: q.IdempotencyKey,
+	}
+	if q.Timeout != "" {
+		if inv.Timeout, err = time.ParseDuration(q.Timeout); err != nil || inv.Timeout <= 0 {
+			return inv, capability.Errorf(capability.CodeInvalidInput, "decode", "timeout: %q is not a duration above 0; write 30s or 5m", q.Timeout)
+		}
+	}
+	return inv, nil
+}
+
+// stream sends each progress chunk as it comes and the answer last.
+func (s *Surface) stream(w http.ResponseWriter, r *http.Request, inv capability.Invocation) error {
+	out := door.NewStream(w, r)
+	var mu sync.Mutex // progress comes from the provider's goroutine
+	inv.Progress = func(c capability.Chunk) {
+		data, err := json.Marshal(map[string]any{"progress": c})
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		_ = out.Send("", "progress", data)
+	}
+	reply, err := s.Engine.Invoke(r.Context(), inv)
+	last := success(reply)
+	if err != nil {
+		last = map[string]any{"error": capability.AsError(err), "invocation": reply}
+	}
+	data, err := jsonx.Marshal(last)
+	if err != nil {
+		return err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	_ = out.Send("", "end", data)
+	return nil
+}
+
+func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	id := r.PathValue("id")
+	if !s.Engine.Cancel(id) {
+		return capability.Errorf(capability.CodeNotFound, "invocations.cancel", "no running invocation %q", id)
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+	return nil
+}
+
+func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	target, err := capability.ParseTarget(r.URL.Query().Get("action"))
+	if err != nil {
+		return err
+	}
+	for _, kv := range r.URL.Query()["select"] {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok {
+			return capability.Errorf(capability.CodeInvalidInput, "decode", "select: %q is not key=value", kv)
+		}
+		if target.Select == nil {
+			target.Select = make(capability.Selector)
+		}
+		target.Select[k] = v
+	}
+	inv := capability.Invocation{Principal: who, Audience: audienceFor(who), Target: target}
+	plan := s.Engine.Plan(inv)
+	if capability.CodeOf(plan.Err) == capability.CodeUnknownCapability {
+		return plan.Err
+	}
+	door.WriteJSON(w, http.StatusOK, explanation(inv, plan))
+	return nil
+}
+
+// explanation is the answer of explain and --dry-run: who was chosen and why,
+// and for each other one the step that dropped it.
+func explanation(inv capability.Invocation, p invoke.Plan) map[string]any {
+	out := map[string]any{"target": inv.Target.String(), "dry_run": true, "ok": p.Err == nil}
+	if p.Err != nil {
+		out["error"] = capability.AsError(p.Err)
+	}
+	if e := p.Entry; e != nil {
+		verdict := map[string]any{"permitted": p.Verdict.Permitted, "policies": p.Verdict.Policies}
+		if p.Verdict.Consent != "" {
+			verdict["consent"] = p.Verdict.Consent
+		}
+		out["selected"] = map[string]any{"capability_id": e.ID, "provider": e.Key(), "effect": e.Effect}
+		out["selection"] = map[string]any{"step": p.Selection.Step, "decided_by": p.Selection.DecidedBy}
+		out["decision"] = verdict
+	}
+	rejected := p.Selection.Rejected
+	for _, e := range p.Denied {
+		rejected = append(rejected, catalog.Rejection{Capability: e.ID, Provider: e.Key(), Reason: "policy_denied"})
+	}
+	if rejected == nil {
+		rejected = []catalog.Rejection{}
+	}
+	out["rejected"] = rejected
+	return out
+}

@@ -1,0 +1,246 @@
+// Package routerserve makes the server an endpoint of the capability-router
+// protocol: what it offers itself and, re-exported, everything it reaches. Each
+// wire method becomes an invocation of the one path, addressed by module and
+// member, with the parameters' bytes passed on as they came. The connect API of
+// the agent side is here too.
+package routerserve
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// Config is what the surface needs; all are required.
+type Config struct {
+	Door     *door.Door
+	Engine   *invoke.Engine
+	Catalog  *catalog.Catalog
+	Registry Registry
+	MaxBody  int64
+}
+
+// Surface serves the router wire and the connect API.
+type Surface struct{ Config }
+
+// New returns the surface.
+func New(cfg Config) *Surface { return &Surface{cfg} }
+
+// Routes adds the surface's paths to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	wire := router.Handler(s.backend, router.HandlerOptions{
+		MaxBody:         s.MaxBody,
+		SkipResultCheck: true, // the codec has checked what endpoints answer, hosts answer for themselves
+	})
+	mux.Handle("/v1/capabilities", wire)
+	mux.Handle("/v1/capabilities/", wire)
+	s.connectRoutes(mux)
+}
+
+// backend is one authenticated caller's view.
+func (s *Surface) backend(r *http.Request) (router.Backend, error) {
+	who, err := s.Door.Principal(r)
+	if err != nil {
+		return nil, err
+	}
+	return &backend{s, who, r.UserAgent()}, nil
+}
+
+type backend struct {
+	*Surface
+	who    capability.Principal
+	client string
+}
+
+// Availability says which families this caller can reach now.
+func (b *backend) Availability(context.Context) (router.Availability, error) {
+	a := router.Availability{Environment: "server"}
+	for _, e := range b.Engine.List(b.who, capability.AudienceInternal) {
+		if !e.Contribution.Availability.Eligible() {
+			continue
+		}
+		domain, _, _ := e.Key().Parts()
+		switch router.Family(domain) {
+		case router.FamilyFS:
+			a.Capabilities.FS = true
+		case router.FamilyPTY:
+			a.Capabilities.PTY = true
+		case router.FamilyGit:
+			a.Capabilities.Git = true
+		case router.FamilyModel:
+			a.Capabilities.Model = true
+		default:
+			a.Capabilities.Plugin = true
+		}
+		a.Available = true
+	}
+	if !a.Available {
+		a.Reason = "nothing is reachable for this token"
+	}
+	return a, nil
+}
+
+// Invoke turns a wire call into an invocation.
+func (b *backend) Invoke(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	m, ok := router.Lookup(method)
+	if !ok {
+		return nil, capability.UnknownCapability(capability.Target{Action: capability.Action(method)})
+	}
+	if m.Name == "plugin.modules.list" {
+		return b.modules(params)
+	}
+	p, err := parseParams(params)
+	if err != nil {
+		return nil, err
+	}
+	inv := capability.Invocation{Surface: "router", Client: b.client, Principal: b.who, Audience: capability.AudienceInternal}
+	if endpoint := p.text("endpointId"); endpoint != "" && b.knows(endpoint) {
+		inv.Target.Select = selectorOf(endpoint)
+	}
+	if m.Family != router.FamilyPlugin {
+		inv.Target.Action = capability.Action(m.Name)
+		inv.Input = p.without("endpointId", "traceSessionId")
+	} else if err := b.member(&inv, m, p); err != nil {
+		return nil, err
+	}
+	reply, err := b.Engine.Invoke(ctx, inv)
+	if err != nil {
+		return nil, err
+	}
+	return reply.Result, nil
+}
+
+// selectorOf reads the wire's endpointId; nodes answer to "node:<id>" and
+// "local" is this machine (decision R11).
+func selectorOf(endpoint string) capability.Selector {
+	if node, ok := strings.CutPrefix(endpoint, "node:"); ok {
+		return capability.Selector{"node": node}
+	}
+	if endpoint == "local" {
+		return capability.Selector{"node": "local"}
+	}
+	return capability.Selector{"endpoint": endpoint}
+}
+
+// knows reports whether the id names an endpoint or node of ours. Another one is
+// the routing key of whoever called us, and is dropped (router spec, 1.2).
+func (b *backend) knows(endpoint string) bool {
+	sel := selectorOf(endpoint)
+	for _, e := range b.Catalog.Snapshot().Entries {
+		if catalog.Matches(e, sel) {
+			return true
+		}
+	}
+	return false
+}
+
+// member addresses the item of a module and takes its input out of the
+// parameters: the inverse of what the endpoint provider does.
+func (b *backend) member(inv *capability.Invocation, m router.Method, p params) error {
+	t := capability.Member{Module: p.text("moduleId"), Kind: m.Surface}
+	operation := m.Name[strings.LastIndexByte(m.Name, '.')+1:]
+	if m.Target != "" {
+		t.Name = p.text(m.Target)
+	}
+	switch m.Name {
+	case "plugin.action.invoke":
+		inv.Input = p.action()
+	case "plugin.provider.get":
+		inv.Input = p.raw("state")
+	case "plugin.event.handle":
+		inv.Input = p.raw("payload")
+	case "plugin.model.invoke":
+		inv.Input = p.raw("params")
+	case "plugin.appBridge.call":
+		inv.Input = p.raw("context")
+	case "plugin.lifecycle.call":
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", "hook")
+	case "plugin.service.call":
+		t.Name += "." + p.text("method")
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", "serviceType", "method")
+	case "plugin.asset.get":
+		t.Name = "asset"
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId")
+	case "plugin.route.call":
+		t.Name = b.route(t.Module, p.text("method"), p.text("path"))
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", "method")
+	default: // the evaluators: one member for each of their phases
+		t.Name += "." + operation
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", m.Target)
+	}
+	inv.Target.Member = t
+	return nil
+}
+
+// route finds the declared route that the concrete path is an instance of; the
+// literal one first. Without any, the concrete path itself names what is unknown.
+func (b *backend) route(module, verb, path string) string {
+	exact := verb + " " + path
+	snap := b.Catalog.Snapshot()
+	if len(snap.Member(capability.Member{Module: module, Kind: "route", Name: exact})) > 0 {
+		return exact
+	}
+	for _, e := range snap.Entries {
+		m := e.Contribution.Member
+		if m.Kind != "route" || (m.Module != module && e.Module.Extension != module) {
+			continue
+		}
+		declared, pattern, _ := strings.Cut(m.Name, " ")
+		if declared == verb && router.MatchRoute(pattern, path) {
+			return m.Name
+		}
+	}
+	return exact
+}
+
+// modules lists the manifests this caller may use, each stamped with the
+// endpoint it came from. A module is listed when at least one of its entries is
+// permitted.
+func (b *backend) modules(raw json.RawMessage) (json.RawMessage, error) {
+	p, err := parseParams(raw)
+	if err != nil {
+		return nil, err
+	}
+	only := p.text("endpointId")
+	if only != "" && !b.knows(only) {
+		only = ""
+	}
+	seen := make(map[*capability.Module]bool)
+	list := []jsonx.Raw{}
+	for _, e := range b.Engine.List(b.who, capability.AudienceInternal) {
+		m := e.Module
+		if seen[m] || len(m.Manifest) == 0 || (only != "" && m.Endpoint != only) {
+			continue
+		}
+		seen[m] = true
+		manifest, err := stamp(m)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, manifest)
+	}
+	return jsonx.Marshal(map[string]any{"modules": list})
+}
+
+// stamp writes our name for the endpoint into the manifest, whatever the
+// endpoint said itself.
+func stamp(m *capability.Module) (jsonx.Raw, error) {
+	var members map[string]jsonx.Raw
+	if err := jsonx.Unmarshal(m.Manifest, &members); err != nil {
+		return nil, capability.Wrap(capability.CodeInternal, "modules.list", "a stored manifest cannot be read", err)
+	}
+	id, err := jsonx.Marshal(m.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	members["capabilityEndpointId"] = id
+	return jsonx.Marshal(members)
+}
