@@ -1,0 +1,338 @@
+//go:build unix
+
+package gitcmd
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// repository is a real one, made by a plain git.
+type repository struct {
+	t         *testing.T
+	root, dir string
+	canary    string // created by whatever the repository manages to execute
+}
+
+func newRepository(t *testing.T) *repository {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &repository{t: t, root: root, dir: filepath.Join(root, "repo"), canary: filepath.Join(root, "canary")}
+	r.plain(root, "init", "-q", "-b", "main", "repo")
+	r.write("repo/file.txt", "one\n")
+	r.write("repo/evil.sh", "#!/bin/sh\ntouch "+r.canary+"\ncat\n")
+	if err := os.Chmod(filepath.Join(r.dir, "evil.sh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.plain(r.dir, "add", "file.txt")
+	r.plain(r.dir, "commit", "-q", "-m", "first")
+	return r
+}
+
+func (r *repository) write(name, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *repository) plain(dir string, args ...string) {
+	r.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + r.root, "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b",
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+}
+
+func (r *repository) run(args ...string) (string, int, error) {
+	r.t.Helper()
+	g, err := New(Config{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	result, err := g.Run(r.t.Context(), Command{Dir: r.dir, Root: r.root, Args: args, MergeStderr: true})
+	return result.Stdout.Text(), result.ExitCode, err
+}
+
+// Each repository here executes its program under a plain git.
+func TestHostileRepositoriesExecuteNothing(t *testing.T) {
+	t.Parallel()
+	evil := "./evil.sh"
+	tests := []struct {
+		name  string
+		setup func(r *repository)
+		args  []string
+		code  int // of the hardened run, which still must work where that makes sense; -2 any
+	}{
+		{"fsmonitor", func(r *repository) { r.plain(r.dir, "config", "core.fsmonitor", evil) }, []string{"status"}, 0},
+		{"hook in the repository", func(r *repository) {
+			r.write("repo/.git/hooks/pre-commit", "#!/bin/sh\ntouch "+r.canary+"\n")
+			_ = os.Chmod(filepath.Join(r.dir, ".git/hooks/pre-commit"), 0o700)
+		}, []string{"commit", "--allow-empty", "-m", "x"}, 0},
+		{"hooks path of its own", func(r *repository) {
+			r.write("repo/h/post-checkout", "#!/bin/sh\ntouch "+r.canary+"\n")
+			_ = os.Chmod(filepath.Join(r.dir, "h/post-checkout"), 0o700)
+			r.plain(r.dir, "config", "core.hooksPath", "h")
+		}, []string{"checkout", "-b", "other"}, 0},
+		{"external diff", func(r *repository) {
+			r.plain(r.dir, "config", "diff.external", evil)
+			r.write("repo/file.txt", "two\n")
+		}, []string{"diff", "--no-ext-diff"}, 0},
+		{"external diff, option forgotten", func(r *repository) {
+			r.plain(r.dir, "config", "diff.external", evil)
+			r.write("repo/file.txt", "two\n")
+		}, []string{"diff"}, -2},
+		{"diff driver", func(r *repository) {
+			r.plain(r.dir, "config", "diff.x.command", evil)
+			r.write("repo/.gitattributes", "*.txt diff=x\n")
+			r.write("repo/file.txt", "two\n")
+		}, []string{"diff"}, -2},
+		{"textconv", func(r *repository) {
+			r.plain(r.dir, "config", "diff.x.textconv", evil)
+			r.write("repo/.gitattributes", "*.txt diff=x\n")
+			r.write("repo/file.txt", "two\n")
+		}, []string{"diff"}, 0},
+		{"clean filter", func(r *repository) {
+			r.plain(r.dir, "config", "filter.x.clean", evil)
+			r.plain(r.dir, "config", "filter.x.required", "true")
+			r.write("repo/.gitattributes", "*.txt filter=x\n")
+			r.write("repo/file.txt", "two\n")
+		}, []string{"add", "file.txt"}, 0},
+		{"smudge filter", func(r *repository) {
+			r.plain(r.dir, "config", "filter.x.smudge", evil)
+			r.write("repo/.gitattributes", "*.txt filter=x\n")
+			_ = os.Remove(filepath.Join(r.dir, "file.txt"))
+		}, []string{"checkout", "--", "file.txt"}, 0},
+		{"filter process with a name full of tricks", func(r *repository) {
+			r.write("repo/.git/config", "[core]\n\trepositoryformatversion = 0\n[filter \"a=b.clean\"]\n\tprocess = "+evil+"\n")
+			r.write("repo/.gitattributes", "*.txt filter=a=b.clean\n")
+			r.write("repo/file.txt", "two\n")
+		}, []string{"add", "file.txt"}, 0},
+		{"filter in an included file", func(r *repository) {
+			r.write("repo/inc", "[filter \"x\"]\n\tclean = "+evil+"\n")
+			r.plain(r.dir, "config", "include.path", "../inc")
+			r.write("repo/.gitattributes", "*.txt filter=x\n")
+			r.write("repo/file.txt", "two\n")
+		}, []string{"status"}, 0},
+		{"ssh command", func(r *repository) {
+			r.plain(r.dir, "config", "core.sshCommand", evil)
+			r.plain(r.dir, "remote", "add", "origin", "ssh://localhost/x")
+		}, []string{"fetch", "origin"}, 128},
+		{"ext transport", func(r *repository) {
+			r.plain(r.dir, "config", "protocol.ext.allow", "always")
+			r.plain(r.dir, "remote", "add", "origin", "ext::"+r.dir+"/evil.sh")
+		}, []string{"fetch", "origin"}, 128},
+		{"rewritten address", func(r *repository) {
+			r.plain(r.dir, "config", "protocol.ext.allow", "always")
+			r.plain(r.dir, "config", "url.ext::"+r.dir+"/evil.sh #.insteadOf", "https://")
+		}, []string{"ls-remote", "https://example.invalid/x"}, 128},
+		{"upload-pack of a remote", func(r *repository) {
+			r.plain(r.dir, "remote", "add", "origin", r.dir)
+			r.plain(r.dir, "config", "remote.origin.uploadpack", r.dir+"/evil.sh")
+		}, []string{"fetch", "origin"}, 128},
+		{"alias", func(r *repository) { r.plain(r.dir, "config", "alias.boom", "!"+evil) }, []string{"boom"}, -2},
+		{"editor", func(r *repository) { r.plain(r.dir, "config", "core.editor", evil) }, []string{"commit", "--allow-empty"}, 1},
+		{"pager", func(r *repository) { r.plain(r.dir, "config", "core.pager", evil) }, []string{"log"}, 0},
+		{"signing program", func(r *repository) {
+			r.plain(r.dir, "config", "gpg.program", evil)
+			r.plain(r.dir, "config", "commit.gpgSign", "true")
+		}, []string{"commit", "--allow-empty", "-m", "x"}, 0},
+		{"merge driver", func(r *repository) {
+			r.plain(r.dir, "checkout", "-q", "-b", "b")
+			r.write("repo/file.txt", "b\n")
+			r.plain(r.dir, "commit", "-qam", "b")
+			r.plain(r.dir, "checkout", "-q", "main")
+			r.write("repo/file.txt", "m\n")
+			r.plain(r.dir, "commit", "-qam", "m")
+			r.plain(r.dir, "config", "merge.x.driver", evil)
+			r.write("repo/.gitattributes", "*.txt merge=x\n")
+		}, []string{"merge", "b"}, -2},
+		{"archive filter", func(r *repository) { r.plain(r.dir, "config", "tar.boom.command", evil) }, []string{"archive", "--format=boom", "HEAD"}, -2},
+		{"credential helper", func(r *repository) { r.plain(r.dir, "config", "credential.helper", r.dir+"/evil.sh") }, []string{"credential", "fill"}, 128},
+		{"filter inside a submodule", func(r *repository) {
+			r.plain(r.dir, "init", "-q", "sub")
+			r.write("repo/sub/f.txt", "one\n")
+			r.plain(r.dir+"/sub", "add", "f.txt")
+			r.plain(r.dir+"/sub", "commit", "-qm", "s")
+			r.write("repo/.gitmodules", "[submodule \"s.u b\"]\n\tpath = sub\n\turl = https://example.invalid/x\n\tignore = none\n")
+			r.plain(r.dir, "add", ".gitmodules", "sub")
+			r.plain(r.dir, "commit", "-qm", "with submodule")
+			r.plain(r.dir+"/sub", "config", "filter.x.clean", r.dir+"/evil.sh")
+			r.write("repo/sub/.gitattributes", "*.txt filter=x\n")
+			r.write("repo/sub/f.txt", "two\n")
+		}, []string{"status"}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepository(t)
+			tt.setup(r)
+			_ = os.Remove(r.canary)
+			out, code, err := r.run(tt.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(r.canary); err == nil {
+				t.Errorf("the repository executed its program\n%s", out)
+			}
+			if tt.code != -2 && code != tt.code {
+				t.Errorf("exit code %d, want %d\n%s", code, tt.code, out)
+			}
+		})
+	}
+}
+
+// Without this the table above could pass because its traps do not work.
+func TestTrapsWorkUnderPlainGit(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	r.plain(r.dir, "config", "filter.x.clean", "./evil.sh")
+	r.write("repo/.gitattributes", "*.txt filter=x\n")
+	r.write("repo/file.txt", "two\n")
+	r.plain(r.dir, "status")
+	if _, err := os.Stat(r.canary); err != nil {
+		t.Error("a plain git did not execute the trap")
+	}
+}
+
+func TestRepositoriesThatReachOutAreRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		setup func(r *repository, outside string)
+	}{
+		{"work tree elsewhere", func(r *repository, out string) { r.plain(r.dir, "config", "core.worktree", out) }},
+		{"git file", func(r *repository, out string) {
+			r.plain(out, "init", "-q", "victim")
+			_ = os.RemoveAll(r.dir + "/.git")
+			r.write("repo/.git", "gitdir: "+out+"/victim/.git\n")
+		}},
+		{"git directory is a link", func(r *repository, out string) {
+			r.plain(out, "init", "-q", "victim")
+			_ = os.RemoveAll(r.dir + "/.git")
+			_ = os.Symlink(out+"/victim/.git", r.dir+"/.git")
+		}},
+		{"objects are a link", func(r *repository, out string) {
+			_ = os.RemoveAll(r.dir + "/.git/objects")
+			r.plain(out, "init", "-q", "victim")
+			_ = os.Symlink(out+"/victim/.git/objects", r.dir+"/.git/objects")
+		}},
+		{"alternates", func(r *repository, out string) {
+			r.plain(out, "init", "-q", "victim")
+			r.write("repo/.git/objects/info/alternates", out+"/victim/.git/objects\n")
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepository(t)
+			tt.setup(r, t.TempDir())
+			out, _, err := r.run("status")
+			if e := capability.AsError(err); e == nil || e.Code != capability.CodeDenied || e.Reason != "security_violation" {
+				t.Errorf("got %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestDiscoveryStopsAtTheRoot(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	r.plain(r.root, "init", "-q") // a repository above the root
+	r.root = filepath.Join(r.root, "inner")
+	r.write("x", "")
+	r.dir = r.root
+	if out, code, err := r.run("status"); err != nil || code != 128 {
+		t.Errorf("found a repository above the root: %d, %v\n%s", code, err, out)
+	}
+}
+
+func TestUserConfigurationIsNotRead(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	out, code, err := r.run("config", "--show-scope", "--list")
+	if err != nil || code != 0 {
+		t.Fatal(code, err)
+	}
+	for line := range strings.Lines(out) {
+		if scope, _, _ := strings.Cut(line, "\t"); scope == "global" || scope == "system" {
+			t.Errorf("%s configuration is read: %s", scope, line)
+		}
+	}
+}
+
+func TestCommitWorksWithoutAnyIdentity(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	if out, code, err := r.run("commit", "--allow-empty", "-m", "x"); err != nil || code != 0 {
+		t.Errorf("%d, %v\n%s", code, err, out)
+	}
+}
+
+func TestCancelledContext(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	g, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := g.Run(ctx, Command{Dir: r.dir, Root: r.root, Args: []string{"status"}}); capability.CodeOf(err) != capability.CodeCancelled {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConfigurationIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"ext", "file", "", "a:b"} {
+		if _, err := New(Config{Protocols: []string{p}}); capability.CodeOf(err) != capability.CodeInvalidInput {
+			t.Errorf("protocol %q: got %v", p, err)
+		}
+	}
+	if _, err := New(Config{Path: "/nonexistent/git"}); capability.CodeOf(err) != capability.CodeUnavailable {
+		t.Errorf("missing program: got %v", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	g, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := g.Version(t.Context()); err != nil || v == "" {
+		t.Errorf("got %q, %v", v, err)
+	}
+	tests := []struct {
+		version string
+		want    bool
+	}{{"2.32.0", false}, {"2.31.9", true}, {"3.0", false}, {"1.9.5", true}, {"2.39.5.windows.1", false}, {"2", true}}
+	for _, tt := range tests {
+		if got := older(tt.version, MinVersion); got != tt.want {
+			t.Errorf("older(%q) = %v", tt.version, got)
+		}
+	}
+}
