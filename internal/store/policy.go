@@ -1,0 +1,217 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/policy"
+)
+
+const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked`
+
+func scanToken(s scanner) (t policy.Token, err error) {
+	err = s.Scan(&t.ID, &t.Name, &t.Role, &t.Hash, wordList{&t.Labels}, &t.View, instant{&t.Created}, instant{&t.Expires}, instant{&t.Revoked})
+	return t, err
+}
+
+// CreateToken adds t unless a live token, at the time t was created, has its name.
+func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
+	ok, err := changed(d.sql.ExecContext(ctx, `
+		INSERT INTO tokens (`+tokenColumns+`)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
+		WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE name = ?2 AND revoked = 0 AND (expires = 0 OR expires > ?7))
+		ON CONFLICT DO NOTHING`,
+		t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, nanos(t.Created), nanos(t.Expires), nanos(t.Revoked)))
+	if err == nil && !ok {
+		err = conflict("a live token named %q exists", t.Name)
+	}
+	return err
+}
+
+// Tokens returns every token, oldest first.
+func (d *DB) Tokens(ctx context.Context) ([]policy.Token, error) {
+	rows, err := d.sql.QueryContext(ctx, `SELECT `+tokenColumns+` FROM tokens ORDER BY created, rowid`)
+	return collect(rows, err, scanToken)
+}
+
+// RevokeToken ends the token of that id, else the newest of that name.
+func (d *DB) RevokeToken(ctx context.Context, idOrName string, at time.Time) (policy.Token, error) {
+	t, err := scanToken(d.sql.QueryRowContext(ctx, `
+		UPDATE tokens SET revoked = ?2
+		WHERE revoked = 0 AND id = (
+			SELECT id FROM tokens WHERE revoked = 0 AND (id = ?1 OR name = ?1)
+			ORDER BY id = ?1 DESC, created DESC LIMIT 1)
+		RETURNING `+tokenColumns, idOrName, nanos(at)))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = notFound("live token", idOrName)
+	}
+	return t, err
+}
+
+const approvalColumns = `id, kind, principal, capability, content_hash, input_digest, module, session, permissions,
+	effect, summary, channel, state, decision, decided_by, asked, decided, expires, usable_until, consumed`
+
+func scanApproval(s scanner) (a policy.Approval, err error) {
+	err = s.Scan(&a.ID, &a.Kind, &a.Principal, &a.Capability, &a.ContentHash, &a.InputDigest, &a.Module, &a.Session,
+		wordList{&a.Permissions}, &a.Effect, &a.Summary, &a.Channel, &a.State, &a.Decision, &a.DecidedBy,
+		instant{&a.Asked}, instant{&a.Decided}, instant{&a.Expires}, instant{&a.UsableUntil}, instant{&a.Consumed})
+	return a, err
+}
+
+// AskApproval adds a or returns the open question about the same thing.
+func (d *DB) AskApproval(ctx context.Context, a policy.Approval) (got policy.Approval, created bool, err error) {
+	err = d.inTx(ctx, func(tx *sql.Tx) error {
+		var err error
+		got, err = scanApproval(tx.QueryRowContext(ctx, `
+			SELECT `+approvalColumns+` FROM approvals
+			WHERE principal = ? AND capability = ? AND content_hash = ? AND input_digest = ?
+				AND state = 'pending' AND expires > ?
+			ORDER BY asked LIMIT 1`, a.Principal, a.Capability, a.ContentHash, a.InputDigest, nanos(a.Asked)))
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		created, err = changed(tx.ExecContext(ctx, `
+			INSERT INTO approvals (`+approvalColumns+`)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			a.ID, a.Kind, a.Principal, a.Capability, a.ContentHash, a.InputDigest, a.Module, a.Session, words(a.Permissions),
+			a.Effect, a.Summary, a.Channel, a.State, a.Decision, a.DecidedBy,
+			nanos(a.Asked), nanos(a.Decided), nanos(a.Expires), nanos(a.UsableUntil), nanos(a.Consumed)))
+		if err == nil && !created {
+			err = conflict("an approval %s exists", a.ID)
+		}
+		got = a
+		return err
+	})
+	if err != nil {
+		return policy.Approval{}, false, err
+	}
+	return got, created, nil
+}
+
+// Approval returns one approval.
+func (d *DB) Approval(ctx context.Context, id string) (policy.Approval, error) {
+	a, err := scanApproval(d.sql.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE id = ?`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = notFound("approval", id)
+	}
+	return a, err
+}
+
+// Approvals returns the newest approvals in a state, or of all states.
+func (d *DB) Approvals(ctx context.Context, state policy.ApprovalState, limit int) ([]policy.Approval, error) {
+	rows, err := d.sql.QueryContext(ctx, `
+		SELECT `+approvalColumns+` FROM approvals WHERE ?1 = '' OR state = ?1
+		ORDER BY asked DESC, rowid DESC LIMIT ?2`, state, limit)
+	return collect(rows, err, scanApproval)
+}
+
+// DecideApproval answers a pending approval; the guard is in the statement.
+func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision, by string, at, usableUntil time.Time) (policy.Approval, error) {
+	state := policy.ApprovalApproved
+	if dec == policy.DecideDeny {
+		state = policy.ApprovalDenied
+	}
+	if dec != policy.DecideOnce {
+		usableUntil = time.Time{}
+	}
+	a, err := scanApproval(d.sql.QueryRowContext(ctx, `
+		UPDATE approvals SET state = ?2, decision = ?3, decided_by = ?4, decided = ?5, usable_until = ?6
+		WHERE id = ?1 AND state = 'pending' AND expires > ?5
+		RETURNING `+approvalColumns, id, state, dec, by, nanos(at), nanos(usableUntil)))
+	if !errors.Is(err, sql.ErrNoRows) {
+		return a, err
+	}
+	a, err = d.Approval(ctx, id)
+	if err != nil {
+		return a, err
+	}
+	if a.State == policy.ApprovalPending {
+		a.State = policy.ApprovalExpired // past its time and not yet swept
+	}
+	return policy.Approval{}, conflict("the approval %s is %s", id, a.State)
+}
+
+// ConsumeApproval spends an approved once; of two callers one gets it.
+func (d *DB) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Time) (id string, ok bool, err error) {
+	err = d.sql.QueryRowContext(ctx, `
+		UPDATE approvals SET consumed = ?5
+		WHERE consumed = 0 AND id = (
+			SELECT id FROM approvals
+			WHERE principal = ?1 AND capability = ?2 AND content_hash = ?3 AND input_digest = ?4
+				AND state = 'approved' AND decision = 'once' AND consumed = 0 AND usable_until > ?5
+			ORDER BY asked LIMIT 1)
+		RETURNING id`, b.Principal, b.Capability, b.ContentHash, b.InputDigest, nanos(now)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", false, nil
+	}
+	return id, err == nil, err
+}
+
+// ExpireApprovals sweeps the pending ones that are past their time.
+func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
+	res, err := d.sql.ExecContext(ctx, `UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires <= ?`, nanos(now))
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+const grantColumns = `id, principal, role, module, action, capability, permissions, scope, scope_id, content_hash,
+	channel, granted_by, approval, created, expires, max_uses, uses, state, effect`
+
+func scanGrant(s scanner) (g policy.Grant, err error) {
+	err = s.Scan(&g.ID, &g.Principal, &g.Role, &g.Module, &g.Action, &g.Capability, wordList{&g.Permissions}, &g.Scope,
+		&g.ScopeID, &g.ContentHash, &g.Channel, &g.GrantedBy, &g.Approval, instant{&g.Created}, instant{&g.Expires},
+		&g.MaxUses, &g.Uses, &g.State, &g.Effect)
+	return g, err
+}
+
+// CreateGrant adds g.
+func (d *DB) CreateGrant(ctx context.Context, g policy.Grant) error {
+	ok, err := changed(d.sql.ExecContext(ctx, `
+		INSERT INTO grants (`+grantColumns+`)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		g.ID, g.Principal, g.Role, g.Module, g.Action, g.Capability, words(g.Permissions), g.Scope,
+		g.ScopeID, g.ContentHash, g.Channel, g.GrantedBy, g.Approval, nanos(g.Created), nanos(g.Expires),
+		g.MaxUses, g.Uses, g.State, g.Effect))
+	if err == nil && !ok {
+		err = conflict("a grant %s exists", g.ID)
+	}
+	return err
+}
+
+// Grants returns every grant, newest first.
+func (d *DB) Grants(ctx context.Context) ([]policy.Grant, error) {
+	rows, err := d.sql.QueryContext(ctx, `SELECT `+grantColumns+` FROM grants ORDER BY created DESC, rowid DESC`)
+	return collect(rows, err, scanGrant)
+}
+
+// RevokeGrant ends an active grant; one that has ended already is a conflict.
+func (d *DB) RevokeGrant(ctx context.Context, id string, at time.Time) (policy.Grant, error) {
+	g, err := scanGrant(d.sql.QueryRowContext(ctx, `
+		UPDATE grants SET state = 'revoked', revoked = ?2 WHERE id = ?1 AND state = 'active'
+		RETURNING `+grantColumns, id, nanos(at)))
+	if !errors.Is(err, sql.ErrNoRows) {
+		return g, err
+	}
+	var state string
+	err = d.sql.QueryRowContext(ctx, `SELECT state FROM grants WHERE id = ?`, id).Scan(&state)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = notFound("grant", id)
+	case err == nil:
+		err = conflict("the grant %s is %s", id, state)
+	}
+	return policy.Grant{}, err
+}
+
+// UseGrant checks and counts in one statement, so that a grant for n uses is used
+// n times however many ask at once.
+func (d *DB) UseGrant(ctx context.Context, id string, now time.Time) (bool, error) {
+	return changed(d.sql.ExecContext(ctx, `
+		UPDATE grants SET uses = uses + 1
+		WHERE id = ? AND state = 'active' AND (expires = 0 OR expires > ?) AND (max_uses = 0 OR uses < max_uses)`, id, nanos(now)))
+}

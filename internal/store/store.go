@@ -1,0 +1,204 @@
+// Package store keeps in one SQLite file what must outlive the process:
+// tokens, approvals, grants and idempotency outcomes, which are truth, and the
+// audit index, which is a copy. It implements the store interfaces that the core
+// packages declare; the suite in storetest says what each of them promises, so
+// that a shared SQL database can stand in for SQLite.
+//
+// Two rules make it safe with many callers. What is decided on a stored value is
+// decided in the statement that changes it (a grant is checked and counted by
+// one UPDATE), never by reading first. And a transaction takes the write lock
+// when it begins, so that it can wait for it instead of failing later.
+//
+// An L3 package with tables of its own keeps its SQL in its own folder, brings
+// its tables up to date with [DB.Migrate] and queries through [DB.SQL].
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite" // the driver named "sqlite"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/policy"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// maxConns bounds the connections: one writer and a few readers beside it is all
+// that SQLite can use.
+const maxConns = 6
+
+// DB is an open database. It is safe for concurrent use and implements
+// [policy.Store] and [invoke.OutcomeStore]; the audit index is [DB.AuditIndex].
+type DB struct{ sql *sql.DB }
+
+var (
+	_ policy.Store        = (*DB)(nil)
+	_ invoke.OutcomeStore = (*DB)(nil)
+	_ audit.Index         = (*AuditIndex)(nil)
+)
+
+// Open opens the file, creates it (0600, its directory 0700) when missing, and
+// brings the core tables up to date. A transaction that has been committed is on
+// the disk.
+func Open(ctx context.Context, path string) (*DB, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	// SQLite would create it with the umask's mode; its side files copy the mode.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
+	dsn := "file:" + escaped + "?_txlock=immediate" +
+		"&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)"
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	d := &DB{sql: db}
+	sub, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		err = d.Migrate(ctx, "core", sub)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return d, nil
+}
+
+// SQL is the handle for the packages that keep tables of their own.
+func (d *DB) SQL() *sql.DB { return d.sql }
+
+// Close closes the file.
+func (d *DB) Close() error { return d.sql.Close() }
+
+// Migrate brings the tables of one owner up to date from its numbered .sql files
+// (goose form). The owner's name, lower_snake, is part of the name of its version
+// table, so owners count independently.
+func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
+	p, err := goose.NewProvider(goose.DialectSQLite3, d.sql, files,
+		goose.WithTableName("schema_"+owner), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return fmt.Errorf("read the migrations of %s: %w", owner, err)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrate the tables of %s: %w", owner, err)
+	}
+	return nil
+}
+
+// inTx runs f in a transaction that holds the write lock from its beginning.
+func (d *DB) inTx(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := d.sql.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// instant scans what nanos stored.
+type instant struct{ t *time.Time }
+
+func (i instant) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok {
+		return fmt.Errorf("a time is stored as %T", v)
+	}
+	if n != 0 {
+		*i.t = time.Unix(0, n).UTC()
+	}
+	return nil
+}
+
+// words stores a list of strings.
+func words(list []string) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	data, err := jsonx.Marshal(list)
+	if err != nil { // only for what is not UTF-8
+		return "[]"
+	}
+	return string(data)
+}
+
+type wordList struct{ list *[]string }
+
+func (w wordList) Scan(v any) error {
+	s, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("a list is stored as %T", v)
+	}
+	if s == "[]" {
+		return nil
+	}
+	return jsonx.Unmarshal([]byte(s), w.list)
+}
+
+func notFound(noun, id string) error {
+	return capability.Errorf(capability.CodeNotFound, "store", "there is no %s %q", noun, id)
+}
+
+func conflict(format string, args ...any) error {
+	return capability.Errorf(capability.CodeConflict, "store", format, args...)
+}
+
+type scanner interface{ Scan(dest ...any) error }
+
+// collect reads all rows.
+func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // Err tells
+	var out []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// changed reports whether a statement changed a row.
+func changed(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
