@@ -60,7 +60,8 @@ var errLongLine = errors.New("line longer than the limit")
 
 // lines reads whole lines from an offset of a segment to the end of list, which
 // bounds the reading while somebody appends. An unfinished line at the very end
-// is left out; elsewhere it is yielded and will not verify.
+// is left out; elsewhere it is yielded and will not verify. A line that is too
+// long comes with errLongLine and its beginning; the reading goes on behind it.
 func lines(segs Segments, list []SegmentInfo, segment uint64, offset int64) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		var buf *bufio.Reader
@@ -104,8 +105,13 @@ func readLines(segs Segments, info SegmentInfo, at int64, last bool, buf *bufio.
 		case errors.Is(err, io.EOF):
 			return len(data) == 0 || last || yield(line{info.ID, at, data}, nil)
 		case errors.Is(err, bufio.ErrBufferFull):
-			yield(line{info.ID, at, data}, errLongLine)
-			return false
+			if !yield(line{info.ID, at, data}, errLongLine) {
+				return false
+			}
+			for ; errors.Is(err, bufio.ErrBufferFull); data, err = buf.ReadSlice('\n') {
+				at += int64(len(data))
+			}
+			at += int64(len(data))
 		default:
 			yield(line{segment: info.ID, offset: at}, fmt.Errorf("read segment %d: %w", info.ID, err))
 			return false

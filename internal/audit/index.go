@@ -164,7 +164,7 @@ func (l *Log) search(ctx context.Context, q Query) ([]json.RawMessage, error) {
 	}
 	var out []json.RawMessage
 	for ln, err := range lines(l.cfg.Segments, list, list[0].ID, 0) {
-		if err != nil {
+		if err != nil && !errors.Is(err, errLongLine) {
 			return nil, err
 		}
 		if ctx.Err() != nil {
@@ -215,7 +215,7 @@ func (l *Log) Tail(ctx context.Context, from uint64) iter.Seq2[json.RawMessage, 
 				return
 			}
 			for ln, err := range lines(l.cfg.Segments, list, at.Segment, at.Offset) {
-				if err != nil {
+				if err != nil && !errors.Is(err, errLongLine) {
 					yield(nil, err)
 					return
 				}

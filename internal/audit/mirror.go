@@ -25,19 +25,24 @@ func mirrorFiles() [2]Mirrors { return [2]Mirrors{MirrorCapabilities, MirrorSecu
 
 func (m *mirrors) add(batch []*pending, buf []byte, ends []int) {
 	m.mu.Lock()
-	from, full := 0, false
+	from := 0
 	for i, p := range batch {
 		m.put(p.row.Mirrors, buf[from:ends[i]])
 		from = ends[i]
 	}
-	full = len(m.bufs[0]) > mirrorHold || len(m.bufs[1]) > mirrorHold
 	m.mu.Unlock()
-	if full {
+	if m.full() {
 		_ = m.flush() // a copy: the next opening makes it whole again
 	}
 }
 
-// put copies a line with its newline. Caller holds mu.
+func (m *mirrors) full() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.bufs[0]) > mirrorHold || len(m.bufs[1]) > mirrorHold
+}
+
+// put copies a line with its newline. Caller holds mu, or nobody else has m yet.
 func (m *mirrors) put(files Mirrors, data []byte) {
 	for i, f := range mirrorFiles() {
 		if files&f != 0 {
@@ -58,8 +63,18 @@ func (m *mirrors) flush() error {
 			continue
 		}
 		if err := m.out.Append(f, bufs[i]); err != nil {
+			m.mu.Lock()
+			if len(m.bufs[i]) < 4*mirrorHold {
+				m.bufs[i] = append(bufs[i], m.bufs[i]...)
+			}
+			m.mu.Unlock()
 			return fmt.Errorf("copy the audit log: %w", err)
 		}
+		m.mu.Lock()
+		if m.bufs[i] == nil && cap(bufs[i]) <= 2*mirrorHold {
+			m.bufs[i] = bufs[i][:0]
+		}
+		m.mu.Unlock()
 	}
 	return nil
 }

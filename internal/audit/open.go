@@ -28,13 +28,13 @@ type head struct {
 // Open reads the end of the chain and closes what the last process left open.
 //
 // It reads from where the head document points, which is at most one checkpoint
-// (1000 records or 60 s) before the end; without a usable head, the last two
-// segments, and begins older than those stay without an end. Every begin without
-// an end gets a capability_failed with reason interrupted. A torn last line was
+// (1000 records or 60 s) before the end. Without a usable head it reads all
+// segments once, and completes the copies under logs/ from them; so deleting head
+// and logs/ makes the copies anew. Every begin without an end gets a capability_failed with reason interrupted. A torn last line was
 // cut off by the segments; an audit_degraded record says so, as it does when
 // records that the head knows are missing or the chain's end does not verify. In
-// the last case nothing is cut: a new segment begins behind the last good record
-// and [Log.Verify] names the bad one for ever.
+// the last case nothing is cut: the chain goes on behind the last record that is
+// whole in itself, in a new segment, and [Log.Verify] names the bad one for ever.
 //
 // The log owns Segments and Mirror from here on and closes them.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
@@ -90,10 +90,7 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 	hd := loadHead(segs)
 	last := list[len(list)-1]
 	w := walker{}
-	from := place{Segment: last.ID}
-	if len(list) > 1 {
-		from.Segment = list[len(list)-2].ID
-	}
+	from := place{Segment: list[0].ID}
 	if i := slices.IndexFunc(list, func(s SegmentInfo) bool { return s.ID == hd.Segment }); i >= 0 && hd.Offset <= list[i].Size && hd.Offset > 0 {
 		from = hd.place
 		w.seq, w.anchor = hd.Seq, true
@@ -110,6 +107,7 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 	}
 	c := &l.chain
 	c.segment, c.offset = last.ID, last.Size
+	whole := true
 	for ln, err := range lines(segs, list, from.Segment, from.Offset) {
 		reason := BadLine
 		if err == nil {
@@ -117,14 +115,18 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 		} else if !errors.Is(err, errLongLine) {
 			return nil, err
 		}
-		if reason != "" {
-			notes = append(notes, trouble("chain_broken", Attr{"found", reason},
-				Attr{"segment", strconv.FormatUint(ln.segment, 10)}, Attr{"offset", strconv.FormatInt(ln.offset, 10)}))
-			c.segment = 0 // go on in a new segment
-			break
-		}
-		if !ln.header() {
+		switch {
+		case reason == "" && !ln.header():
 			l.replay(ln, w.seq, copied)
+		case reason != "":
+			if whole {
+				notes = append(notes, trouble("chain_broken", Attr{"found", reason},
+					Attr{"segment", strconv.FormatUint(ln.segment, 10)}, Attr{"offset", strconv.FormatInt(ln.offset, 10)}))
+			}
+			whole, w.anchor = false, false // the next line that is whole in itself leads on
+			if ln.segment == last.ID {
+				c.segment = 0 // begin a new segment
+			}
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -169,6 +171,9 @@ func (l *Log) replay(ln line, seq uint64, copied [2]uint64) {
 		if row.Mirrors&f != 0 && seq > copied[i] {
 			l.mirror.put(f, append(slices.Clip(ln.data), '\n'))
 		}
+	}
+	if l.mirror.full() {
+		_ = l.mirror.flush()
 	}
 }
 
@@ -255,11 +260,14 @@ func (l *Log) checkpoint(ctx context.Context) error {
 	}
 	slices.SortFunc(h.Open, func(a, b openCall) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	doc, err := jsonx.Marshal(h)
+	if err == nil && l.mirror != nil {
+		err = l.mirror.flush() // the next opening completes the copies only behind the head
+	}
 	if err == nil {
 		err = l.cfg.Segments.SaveHead(doc)
 	}
-	if err == nil && l.cfg.Index != nil {
-		err = l.cfg.Index.AddCheckpoint(ctx, Checkpoint{Seq: h.Seq, Hash: h.Hash, At: time.Now()})
+	if l.cfg.Index != nil {
+		err = errors.Join(err, l.cfg.Index.AddCheckpoint(ctx, Checkpoint{Seq: h.Seq, Hash: h.Hash, At: time.Now()}))
 	}
 	if err != nil {
 		return err
