@@ -50,7 +50,7 @@ func (d *device) register(e *Endpoint) {
 	on(e, "plugin.event.handle", deviceID, "DEVICE_NOTICE", d.notice)
 	on(e, "plugin.model.invoke", deviceID, "TEXT_SMALL", textSmall)
 	on(e, "plugin.service.call", deviceID, "device-clock", d.clock)
-	on(e, "plugin.lifecycle.call", deviceID, "init", d.init)
+	on(e, "plugin.lifecycle.call", deviceID, "init", d.begin)
 	on(e, "plugin.lifecycle.call", deviceID, "applyConfig", d.applyConfig)
 	on(e, "plugin.lifecycle.call", deviceID, "dispose", d.dispose)
 	d.registerEvaluators(e)
@@ -177,7 +177,7 @@ type hookParams struct {
 	Config map[string]string `json:"config"`
 }
 
-func (d *device) init(_ context.Context, p hookParams) (any, error) {
+func (d *device) begin(_ context.Context, p hookParams) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.configure(p.Config); err != nil {

@@ -169,6 +169,7 @@ func (h *handler) writeAsset(w http.ResponseWriter, r *http.Request, a Asset) {
 	head := w.Header()
 	head.Set("ETag", etag)
 	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Cache-Control", "no-cache") // keep it, but ask again
 	if h.opts.OpenAssets {
 		head.Set("Access-Control-Allow-Origin", "*")
 	}

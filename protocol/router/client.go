@@ -3,6 +3,7 @@ package router
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -324,12 +325,13 @@ func (c *Client) readAnswer(resp *http.Response) ([]byte, error) {
 func transportError(ctx context.Context, err error, path string) *Error {
 	out := &Error{Code: CodeRequestFailed, Method: path}
 	var dial *net.OpError
+	var cert *tls.CertificateVerificationError
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		out.Message, out.Details = "the request was cancelled", detailsOf(capability.CodeCancelled, "")
 	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
 		out.Message, out.Details = "the endpoint did not answer in time", detailsOf(capability.CodeTimeout, "")
-	case errors.As(err, &dial) && dial.Op == "dial":
+	case errors.As(err, &dial) && dial.Op == "dial", errors.As(err, &cert):
 		out.Message, out.Details = "the endpoint could not be reached", detailsOf(capability.CodeUnavailable, reasonConnect)
 	default:
 		out.Message, out.Details = "the connection to the endpoint broke before the answer was complete", detailsOf(capability.CodeFailed, reasonConnect)

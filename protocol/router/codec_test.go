@@ -4,15 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"context"
-
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/secret"
 )
 
 func TestTheTableHasEveryMethodOnce(t *testing.T) {
@@ -120,6 +115,23 @@ func TestManifestLimitsHold(t *testing.T) {
 	}
 }
 
+func TestSchemasComeFromTheTable(t *testing.T) {
+	for _, m := range Methods() {
+		if !json.Valid(m.ParamsSchema()) || !json.Valid(m.ResultSchema()) {
+			t.Errorf("%s has no schema", m.Name)
+		}
+	}
+	read, _ := Lookup("fs.readText")
+	const want = `{"properties":{"maxBytes":{"type":"number"},"path":{"type":"string"}},"required":["path"],"type":"object"}`
+	if got := string(read.ParamsSchema()); got != want {
+		t.Errorf("%s", got)
+	}
+	pty, _ := Lookup("pty.command.run")
+	if got := string(pty.ResultSchema()); !strings.Contains(got, `"exitCode":{"type":["number","null"]}`) {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestHeadersThatCross(t *testing.T) {
 	got := RequestHeaders(http.Header{
 		"Accept": {"a", "b"}, "Cookie": {"c"}, "Connection": {"X-Hop, close"}, "X-Hop": {"1"}, "Content-Length": {"3"},
@@ -127,114 +139,5 @@ func TestHeadersThatCross(t *testing.T) {
 	}, "x-mine")
 	if len(got) != 1 || got["accept"] != "a, b" {
 		t.Errorf("%v", got)
-	}
-}
-
-func FuzzDecodeModules(f *testing.F) {
-	for _, v := range readVectors(f) {
-		if v.Method == methodModulesList {
-			f.Add([]byte(v.Result))
-		}
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		modules, err := DecodeModules(raw, Limits{})
-		if err != nil {
-			wireOf(t, err)
-			return
-		}
-		for _, m := range modules {
-			again, err := ParseModule(m.Raw)
-			if err != nil || string(again.Raw) != string(m.Raw) {
-				t.Fatalf("decoding is not stable: %s -> %s, %v", m.Raw, again.Raw, err)
-			}
-		}
-	})
-}
-
-func FuzzDecodeParams(f *testing.F) {
-	for _, v := range readVectors(f) {
-		f.Add(v.Method, []byte(v.Params))
-	}
-	f.Fuzz(func(t *testing.T, method string, raw []byte) {
-		out, err := DecodeParams(method, raw)
-		if err != nil {
-			wireOf(t, err)
-			return
-		}
-		if !json.Valid(out) {
-			t.Fatalf("%s is not JSON", out)
-		}
-		if again, err := DecodeParams(method, out); err != nil || string(again) != string(out) {
-			t.Fatalf("decoding is not stable: %s -> %s, %v", out, again, err)
-		}
-		if jsonx.Valid(raw) != jsonx.Valid(out) && jsonx.Valid(raw) {
-			t.Fatalf("%s became %s", raw, out)
-		}
-	})
-}
-
-func FuzzAssetPath(f *testing.F) {
-	for _, s := range []string{"m/a.js", "m/a%20b.js", "m/%2e%2e/x", "m/a%2fb", "m//a", "../x", "m/%", "m/a%00", "m/%c3%a9.js", "m/a?b"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, escaped string) {
-		module, path, err := ParseAssetPath(escaped)
-		if err != nil {
-			return
-		}
-		if CheckModuleID(module) != nil || CheckAssetPath(path) != nil || !strings.HasPrefix(path, "/") {
-			t.Fatalf("%q gave %q %q", escaped, module, path)
-		}
-		for seg := range strings.SplitSeq(path[1:], "/") {
-			if seg == "" || seg == "." || seg == ".." || strings.ContainsAny(seg, "\\\x00") {
-				t.Fatalf("%q gave %q", escaped, path)
-			}
-		}
-	})
-}
-
-func providerResult() json.RawMessage {
-	return json.RawMessage(`{"text":"ready","values":{"a":1,"b":"two"},"data":{"rows":[` +
-		strings.TrimSuffix(strings.Repeat(`{"id":12,"name":"some name","ok":true},`, 20), ",") + `]}}`)
-}
-
-func BenchmarkDecodeResultPassThrough(b *testing.B) {
-	raw := providerResult()
-	b.SetBytes(int64(len(raw)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := DecodeResult("plugin.provider.get", raw); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkDecodeParamsPassThrough(b *testing.B) {
-	raw := json.RawMessage(`{"moduleId":"device-tools","provider":"DEVICE_STATUS","state":{"a":1}}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := DecodeParams("plugin.provider.get", raw); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkCallOverHTTP(b *testing.B) {
-	raw := providerResult()
-	srv := httptest.NewServer(Handler(RequireToken(secret.New("t"), scripted(func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
-		return raw, nil
-	})), HandlerOptions{}))
-	defer srv.Close()
-	c, err := NewClient(ClientConfig{BaseURL: srv.URL, Token: secret.New("t")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.CloseIdle()
-	params := json.RawMessage(`{"moduleId":"device-tools","provider":"DEVICE_STATUS","state":{"a":1}}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.Invoke(b.Context(), "plugin.provider.get", params); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

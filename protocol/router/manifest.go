@@ -26,9 +26,9 @@ func newModuleShape() *shape {
 		opt("componentTypes", records).of(shapeOf(named("name"), need("schema", record).of(componentSchema()))),
 		opt("widgets", records).of(widgetShape()),
 		opt("app", record).of(appShape()),
-		opt("appBridge", record).of(shapeOf(need("hooks", texts).where(oneOf(AppBridgeHooks()...)).filled())),
-		opt("lifecycle", record).of(shapeOf(need("hooks", texts).where(oneOf(LifecycleHooks()...)).filled())),
-		opt("routes", records).of(shapeOf(need("method", text).where(oneOf("GET", "POST", "PUT", "PATCH", "DELETE", "STATIC")),
+		opt("appBridge", record).of(shapeOf(need("hooks", texts).among(AppBridgeHooks()...).filled())),
+		opt("lifecycle", record).of(shapeOf(need("hooks", texts).among(LifecycleHooks()...).filled())),
+		opt("routes", records).of(shapeOf(need("method", text).among("GET", "POST", "PUT", "PATCH", "DELETE", "STATIC"),
 			need("path", text).where(CheckLocalPath), opt("name", text), opt("public", boolean), opt("description", text),
 			opt("publicReason", text), opt("publicWrite", boolean))),
 		opt("views", records).of(viewShape()),
@@ -67,32 +67,32 @@ func componentSchema() *shape {
 }
 
 func widgetShape() *shape {
-	slots := oneOf("chat-sidebar", "chat-inline", "wallet", "browser", "heartbeats", "character", "settings", "nav-page", "automations")
-	return shapeOf(fields(named("id"), opt("pluginId", text).where(notBlank), need("slot", text).where(slots), named("label"),
+	slots := []string{"chat-sidebar", "chat-inline", "wallet", "browser", "heartbeats", "character", "settings", "nav-page", "automations"}
+	return shapeOf(fields(named("id"), opt("pluginId", text).where(notBlank), need("slot", text).among(slots...), named("label"),
 		opt("icon", text), opt("order", number), opt("defaultEnabled", boolean), opt("navGroup", text), opt("developerOnly", boolean),
-		opt("componentExport", text), opt("viewKind", text).where(viewKinds()))...)
+		opt("componentExport", text), opt("viewKind", text).among(viewKinds()...))...)
 }
 
 // viewKinds are the values of the newest dialect (section 16); older ones use
 // developerOnly.
-func viewKinds() func(string) error { return oneOf("system", "release", "developer", "preview") }
+func viewKinds() []string { return []string{"system", "release", "developer", "preview"} }
 
 func viewShape() *shape {
-	return shapeOf(named("id"), named("label"), opt("viewType", text).where(oneOf("gui", "tui", "xr")),
+	return shapeOf(named("id"), named("label"), opt("viewType", text).among("gui", "tui", "xr"),
 		opt("bundlePath", text).where(CheckAssetPath), opt("bundleUrl", text).where(bundleURL),
 		opt("framePath", text).where(CheckAssetPath), opt("frameUrl", text).where(bundleURL),
-		opt("contentType", text), opt("integrity", text), opt("viewKind", text).where(viewKinds()), opt("surface", object))
+		opt("contentType", text), opt("integrity", text), opt("viewKind", text).among(viewKinds()...), opt("surface", object))
 }
 
 func appShape() *shape {
 	viewer := shapeOf(need("url", text).where(CheckBrowserURL), opt("embedParams", textMap), opt("postMessageAuth", boolean), opt("sandbox", text))
-	session := shapeOf(need("mode", text).where(oneOf("viewer", "spectate-and-steer", "external")),
-		opt("features", texts).where(oneOf("commands", "telemetry", "pause", "resume", "suggestions")))
+	session := shapeOf(need("mode", text).among("viewer", "spectate-and-steer", "external"),
+		opt("features", texts).among("commands", "telemetry", "pause", "resume", "suggestions"))
 	navTab := shapeOf(fields(named("id"), named("label"), need("path", text).where(CheckLocalPath), opt("icon", text), opt("order", number),
-		opt("developerOnly", boolean), opts(text, "group", "componentExport"), opt("viewKind", text).where(viewKinds()), opt("surface", object))...)
+		opt("developerOnly", boolean), opts(text, "group", "componentExport"), opt("viewKind", text).among(viewKinds()...), opt("surface", object))...)
 	return shapeOf(fields(opt("displayName", text).where(notBlank), opts(text, "category", "launchType", "runtimePlugin", "bridgeExport"),
 		opt("launchUrl", text).where(CheckBrowserURL).orNull(), opt("icon", text).orNull(), opt("capabilities", texts),
 		opt("minPlayers", number).orNull(), opt("maxPlayers", number).orNull(), opt("viewer", record).of(viewer), opt("session", record).of(session),
 		opt("uiExtension", record).of(shapeOf(opt("detailPanelId", text))), opts(boolean, "developerOnly", "visibleInAppStore"),
-		opt("navTabs", records).of(navTab), opt("viewKind", text).where(viewKinds()))...)
+		opt("navTabs", records).of(navTab), opt("viewKind", text).among(viewKinds()...))...)
 }

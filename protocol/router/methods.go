@@ -106,10 +106,10 @@ func git(parts ...any) *shape {
 }
 
 func lowLevelMethods() []Method {
-	fileStat := shapeOf(fields(needs(text, "path", "name"), need("kind", text).where(oneOf("file", "directory", "symlink", "other")),
+	fileStat := shapeOf(fields(needs(text, "path", "name"), need("kind", text).among("file", "directory", "symlink", "other"),
 		need("size", number), opt("modifiedAt", text), opt("isText", boolean))...)
 	operation := shapeOf(fields(needs(text, "id", "name", "cwd"), need("command", texts),
-		need("status", text).where(oneOf("running", "completed", "failed")), needs(text, "stdout", "stderr"),
+		need("status", text).among("running", "completed", "failed"), needs(text, "stdout", "stderr"),
 		opt("exitCode", number).orNull(), opt("signal", text).orNull(), need("startedAt", text), opts(text, "completedAt", "error"))...)
 	modelStatus := shapeOf(need("ok", boolean), opt("provider", text))
 	modelStatus.keepRaw = true
@@ -171,7 +171,7 @@ func named(name string) field { return need(name, text).where(notBlank) }
 
 func pluginMethods() []Method {
 	external, read := capability.EffectExternal, capability.EffectRead
-	verbs := oneOf("GET", "POST", "PUT", "PATCH", "DELETE")
+	verbs := []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 	return []Method{
 		{
 			Name: "plugin.modules.list", Family: FamilyPlugin, Surface: "module", Effect: read,
@@ -189,7 +189,7 @@ func pluginMethods() []Method {
 		},
 		{
 			Name: "plugin.route.call", Family: FamilyPlugin, Surface: "route", Kind: kindRoute, Target: "path", Effect: external,
-			params: plugin(need("method", text).where(verbs), need("path", text).where(CheckLocalPath), opt("body", anyJSON), opt("query", queryMap), opt("headers", headerMap)),
+			params: plugin(need("method", text).among(verbs...), need("path", text).where(CheckLocalPath), opt("body", anyJSON), opt("query", queryMap), opt("headers", headerMap)),
 			result: shapeOf(need("status", number).where(httpStatus), opt("headers", headerMap), opt("body", anyJSON)),
 		},
 		{
@@ -211,7 +211,7 @@ func evaluatorMethods() []Method {
 	response := func() *shape { return plugin(named("evaluator"), opt("context", object)) }
 	fieldEval := func(more ...field) *shape { return plugin(named("field"), opt("context", object), more) }
 	shouldRun := func() *shape { return shapeOf(need("shouldRun", boolean)) }
-	preempt := shapeOf(need("mode", text).where(oneOf("ack-and-stop", "ignore", "direct-reply")), need("reason", text))
+	preempt := shapeOf(need("mode", text).among("ack-and-stop", "ignore", "direct-reply"), need("reason", text))
 	effect := shapeOf(opt("patch", object), opt("preempt", record).of(preempt), opt("debug", texts))
 	prepared := opt("prepared", anyJSON)
 	return []Method{
@@ -232,7 +232,7 @@ func hostMethods() []Method {
 	return []Method{
 		{
 			Name: "plugin.lifecycle.call", Family: FamilyPlugin, Surface: "lifecycle", Target: "hook", Effect: external,
-			params: plugin(need("hook", text).where(oneOf(LifecycleHooks()...)), opt("config", textMap), opt("context", object)),
+			params: plugin(need("hook", text).among(LifecycleHooks()...), opt("config", textMap), opt("context", object)),
 			result: shapeOf(need("ok", boolean)),
 		},
 		{
@@ -249,7 +249,7 @@ func hostMethods() []Method {
 		},
 		{
 			Name: "plugin.appBridge.call", Family: FamilyPlugin, Surface: "appBridge", Target: "hook", Effect: external,
-			params: plugin(need("hook", text).where(oneOf(AppBridgeHooks()...)), opt("context", object)), result: shapeOf(opt("result", anyJSON)),
+			params: plugin(need("hook", text).among(AppBridgeHooks()...), opt("context", object)), result: shapeOf(opt("result", anyJSON)),
 		},
 	}
 }

@@ -299,7 +299,7 @@ func (c Capabilities) Has(f Family) bool {
 func DecodeAvailability(raw json.RawMessage) (Availability, error) {
 	const at = "availability"
 	flags := shapeOf(needs(boolean, "fs", "pty", "git", "model", "plugin")...)
-	s := shapeOf(need("environment", text).where(oneOf("desktop", "node", "server", "browser", "mobile", "unknown")),
+	s := shapeOf(need("environment", text).among("desktop", "node", "server", "browser", "mobile", "unknown"),
 		need("available", boolean), need("capabilities", record).of(flags), opt("reason", text))
 	d := decoder{}
 	if firstByte(raw) == 0 {

@@ -35,6 +35,9 @@ func newScanner(data []byte, limit int) scanner { return scanner{data: data, max
 func (s *scanner) fail(msg string) error { return &syntaxError{s.pos, msg} }
 
 func (s *scanner) space() {
+	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
+		return
+	}
 	for s.pos < len(s.data) {
 		switch s.data[s.pos] {
 		case ' ', '\t', '\n', '\r':
@@ -108,24 +111,31 @@ func (s *scanner) literal(word string) error {
 func (s *scanner) str() (inner []byte, escaped bool, err error) {
 	s.pos++
 	start := s.pos
-	for s.pos < len(s.data) {
-		switch c := s.data[s.pos]; {
-		case c == '"':
+	for {
+		// Most of a document is the inside of strings: look at it without
+		// touching the scanner.
+		rest := s.data[s.pos:]
+		n := 0
+		for n < len(rest) && rest[n] >= ' ' && rest[n] != '"' && rest[n] != '\\' {
+			n++
+		}
+		s.pos += n
+		switch {
+		case n == len(rest):
+			return nil, false, s.fail("a string is not closed")
+		case rest[n] == '"':
 			inner = s.data[start:s.pos]
 			s.pos++
 			return inner, escaped, nil
-		case c == '\\':
+		case rest[n] == '\\':
 			escaped = true
 			if err := s.escape(); err != nil {
 				return nil, false, err
 			}
-		case c < ' ':
-			return nil, false, s.fail("a control character must be escaped")
 		default:
-			s.pos++
+			return nil, false, s.fail("a control character must be escaped")
 		}
 	}
-	return nil, false, s.fail("a string is not closed")
 }
 
 func (s *scanner) escape() error {

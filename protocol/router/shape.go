@@ -55,6 +55,7 @@ type field struct {
 	unique   bool // a list of strings must not repeat one
 	at       string
 	check    func(string) error  // of a string, of each item, of a number's text
+	enum     []string            // the values that check allows, where they are few
 	rewrite  func(string) string // normalises an accepted string
 	sub      *shape
 }
@@ -67,6 +68,10 @@ func (f field) apart() field                         { f.own = true; return f }
 func (f field) filled() field                        { f.nonEmpty = true; return f }
 func (f field) distinct() field                      { f.unique = true; return f }
 func (f field) where(check func(string) error) field { f.check = check; return f }
+func (f field) among(values ...string) field {
+	f.enum, f.check = values, oneOf(values...)
+	return f
+}
 func (f field) of(sub *shape) field                  { f.sub = sub; return f }
 func (f field) reportedAt(at string) field           { f.at = at; return f }
 func (f field) as(rewrite func(string) string) field { f.rewrite = rewrite; return f }
