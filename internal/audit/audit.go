@@ -75,6 +75,8 @@ type Segments interface {
 	// and atomically; LoadHead returns nil when there is none.
 	LoadHead() ([]byte, error)
 	SaveHead(doc []byte) error
+	// Remove deletes the oldest segment.
+	Remove(id uint64) error
 	Close() error
 }
 
@@ -111,6 +113,7 @@ type Config struct {
 	SyncEvery         time.Duration // longest time a Written record is not on disk; 0: 100 ms
 	CheckpointEvery   time.Duration // 0: 60 s
 	CheckpointRecords uint64        // 0: 1000
+	Retain            time.Duration // whole segments older than this are removed; 0: never
 	QueryLimit        int           // records when a query names no limit; 0: 100
 }
 
@@ -190,8 +193,9 @@ type Log struct {
 
 	chain    chain         // belongs to the goroutine that set writing
 	mirror   *mirrors      // nil without a Mirror
-	keeping  chan struct{} // holds a token during upkeep; guards marked
+	keeping  chan struct{} // holds a token during upkeep; guards marked, floor
 	marked   mark
+	floor    floor
 	indexing chan struct{} // holds a token while the index is caught up
 	indexed  atomic.Uint64 // last record in the index, as far as known
 }

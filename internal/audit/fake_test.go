@@ -17,6 +17,7 @@ import (
 
 // memSegments keeps segments in memory and breaks on demand.
 type memSegments struct {
+	gone      int // segments removed
 	mu        sync.Mutex
 	segs      [][]byte
 	head      []byte
@@ -88,6 +89,9 @@ func (m *memSegments) List() ([]SegmentInfo, error) {
 	defer m.mu.Unlock()
 	var list []SegmentInfo
 	for i, s := range m.segs {
+		if i < m.gone {
+			continue
+		}
 		list = append(list, SegmentInfo{uint64(i + 1), int64(len(s))})
 	}
 	return list, nil
@@ -100,6 +104,17 @@ func (m *memSegments) Open(id uint64, offset int64) (io.ReadCloser, error) {
 		return nil, errors.New("no such place")
 	}
 	return io.NopCloser(bytes.NewReader(slices.Clone(m.segs[id-1][offset:]))), nil
+}
+
+func (m *memSegments) Remove(id uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if int(id) != m.gone+1 {
+		return errors.New("not the oldest segment")
+	}
+	m.gone++
+	m.segs[id-1] = nil
+	return nil
 }
 
 func (m *memSegments) Torn() int64               { return m.torn }
@@ -130,7 +145,7 @@ func (m *memSegments) records() (out []string) {
 func (m *memSegments) clone() *memSegments {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := &memSegments{head: slices.Clone(m.head)}
+	c := &memSegments{head: slices.Clone(m.head), gone: m.gone}
 	for _, s := range m.segs {
 		c.segs = append(c.segs, slices.Clone(s))
 	}
@@ -178,6 +193,12 @@ func (m *memIndex) Add(_ context.Context, e []Entry, at Position) error {
 	return nil
 }
 
+func (m *memIndex) Forget(_ context.Context, seq uint64) error {
+	m.entries = slices.DeleteFunc(m.entries, func(e Entry) bool { return e.Seq < seq })
+	m.points = slices.DeleteFunc(m.points, func(c Checkpoint) bool { return c.Seq+1 < seq })
+	return nil
+}
+
 func (m *memIndex) Reset(context.Context) error {
 	m.entries, m.pos = nil, Position{}
 	m.resets++
@@ -195,6 +216,7 @@ func (m *memIndex) Find(_ context.Context, q Query) (out []Entry, _ error) {
 
 func (m *memIndex) AddCheckpoint(_ context.Context, c Checkpoint) error {
 	m.points = append(m.points, c)
+	slices.SortFunc(m.points, func(a, b Checkpoint) int { return int(a.Seq) - int(b.Seq) })
 	return nil
 }
 

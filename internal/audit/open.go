@@ -22,7 +22,8 @@ var errClosed = errors.New("the audit log is closed")
 // opening and proves a cut tail; the segments are believed first.
 type head struct {
 	place
-	Open []openCall `json:"open"` // begun and not ended at that place
+	Open  []openCall `json:"open"` // begun and not ended at that place
+	Floor floor      `json:"floor"`
 }
 
 // Open reads the end of the chain and closes what the last process left open.
@@ -88,6 +89,7 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 		return notes, nil
 	}
 	hd := loadHead(segs)
+	l.floor = hd.Floor
 	last := list[len(list)-1]
 	w := walker{}
 	from := place{Segment: list[0].ID}
@@ -233,6 +235,10 @@ func (l *Log) upkeep(ctx context.Context) {
 	if fresh >= l.cfg.CheckpointRecords || fresh > 0 && time.Since(l.marked.at) >= l.cfg.CheckpointEvery {
 		if err := l.checkpoint(ctx); err != nil {
 			l.cfg.Logger.Warn("audit checkpoint not kept", "err", err)
+		} else if l.cfg.Retain > 0 {
+			if err := l.retain(ctx); err != nil {
+				l.cfg.Logger.Warn("old audit segments not removed", "err", err)
+			}
 		}
 	}
 	if !busy && l.cfg.Index != nil && l.indexed.Load() != end {
@@ -247,7 +253,7 @@ func (l *Log) upkeep(ctx context.Context) {
 func (l *Log) checkpoint(ctx context.Context) error {
 	l.mu.Lock()
 	end := l.end
-	h := head{place: end.place(), Open: make([]openCall, 0, len(l.open))}
+	h := head{place: end.place(), Floor: l.floor, Open: make([]openCall, 0, len(l.open))}
 	for _, o := range l.open {
 		h.Open = append(h.Open, o)
 	}

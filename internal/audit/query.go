@@ -64,6 +64,9 @@ type Index interface {
 	// Add stores entries, in rising order, and the new position in one transaction.
 	Add(ctx context.Context, entries []Entry, at Position) error
 	Reset(ctx context.Context) error
+	// Forget removes the entries and checkpoints of records before seq but keeps
+	// the checkpoint of the one right before it.
+	Forget(ctx context.Context, seq uint64) error
 	// Find returns at most q.Limit matches, newest first.
 	Find(ctx context.Context, q Query) ([]Entry, error)
 	AddCheckpoint(ctx context.Context, c Checkpoint) error

@@ -96,7 +96,13 @@ func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, 
 		}
 		if ln.header() {
 			if rep.FirstSeq == 0 {
-				if rep.FirstSeq = w.seq + 1; rep.FirstSeq != 1 {
+				rep.FirstSeq = w.seq + 1
+				same, err := points.check(ctx, w.seq, w.prev)
+				if err != nil {
+					return rep, err
+				}
+				// Retention leaves the checkpoint right before the beginning as the first.
+				if !hd.Floor.begins(w.seq, w.prev) && points.lowest != w.seq || !same {
 					return bad(ln, 1, BadStart)
 				}
 			}
@@ -130,6 +136,7 @@ type checkpoints struct {
 	after  uint64
 	upTo   uint64 // the last one that counts
 	done   bool
+	lowest uint64 // the first one there is
 }
 
 func (c *checkpoints) bound(ctx context.Context) error {
@@ -140,6 +147,9 @@ func (c *checkpoints) bound(ctx context.Context) error {
 		}
 		if len(page) == 0 {
 			break
+		}
+		if c.upTo == 0 {
+			c.lowest = page[0].Seq
 		}
 		c.upTo = page[len(page)-1].Seq
 	}
@@ -167,7 +177,7 @@ func (c *checkpoints) next(ctx context.Context) (Checkpoint, bool, error) {
 
 // check reports whether what is known of record seq agrees with its hash.
 func (c *checkpoints) check(ctx context.Context, seq uint64, hash [hexLen / 2]byte) (bool, error) {
-	if c.head.Seq == seq && c.head.Hash != hex.EncodeToString(hash[:]) {
+	if c.head.Seq == seq && seq > 0 && c.head.Hash != hex.EncodeToString(hash[:]) {
 		return false, nil
 	}
 	for {

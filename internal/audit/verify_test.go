@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -255,4 +257,45 @@ func TestTailReplaysAndFollows(t *testing.T) {
 	if seq != 41 {
 		t.Fatalf("ended at %d", seq)
 	}
+}
+
+func TestRetentionRemovesOldSegmentsAndIsToldFromTheft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		segs, index := &memSegments{}, &memIndex{}
+		l, err := Open(t.Context(), Config{Segments: segs, Index: index, SegmentBytes: 20 << 10, Retain: 48 * time.Hour, SyncEvery: 10 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		for i := range 100 {
+			r := call(CapabilityExecuted, fmt.Sprintf("run_%d", i), capability.EffectRead)
+			r.Time = time.Time{}
+			add(t, l, r, Written)
+			time.Sleep(time.Hour)
+		}
+		cancel()
+		<-done
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		rep := mustVerify(t, segs, index)
+		if rep.FirstSeq < 30 || rep.FirstSeq > 70 || segs.gone == 0 || rep.LastSeq < 100 {
+			t.Fatalf("%+v, %d segments removed", rep, segs.gone)
+		}
+		mustVerify(t, segs, nil)
+		if len(index.entries) > 80 || index.resets != 0 {
+			t.Fatalf("%d rows, %d resets", len(index.entries), index.resets)
+		}
+		headless := segs.clone()
+		headless.head = nil
+		mustVerify(t, headless, index) // the database knows the beginning, too
+		stolen := segs.clone()
+		stolen.gone++
+		rep, err = VerifySegments(t.Context(), stolen, index)
+		if err != nil || rep.FirstBad == nil || rep.FirstBad.Reason != BadStart {
+			t.Fatalf("%+v %v", rep, err)
+		}
+	})
 }

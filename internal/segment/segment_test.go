@@ -91,6 +91,28 @@ func TestLinesAndHeadAreFoundAgain(t *testing.T) {
 	}
 }
 
+func TestOnlyTheOldestSegmentIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	s := openDir(t, dir, Config{})
+	for range 3 {
+		_, err := s.Rotate([]byte("head\n"))
+		ok(t, err)
+	}
+	if s.Remove(2) == nil || s.Remove(3) == nil {
+		t.Fatal("removed another one")
+	}
+	ok(t, s.Remove(1))
+	ok(t, s.Remove(2))
+	if s.Remove(3) == nil {
+		t.Fatal("removed the last one")
+	}
+	ok(t, s.Close())
+	s = openDir(t, dir, Config{})
+	if id, err := s.Rotate([]byte("head\n")); err != nil || id != 4 {
+		t.Fatal(id, err)
+	}
+}
+
 func TestOnlyOneWriter(t *testing.T) {
 	dir := t.TempDir()
 	openDir(t, dir, Config{})

@@ -61,6 +61,17 @@ func (x *AuditIndex) Reset(ctx context.Context) error {
 	})
 }
 
+// Forget drops what lies before seq, but for the checkpoint right before it.
+func (x *AuditIndex) Forget(ctx context.Context, seq uint64) error {
+	return x.db.inTx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM audit_index WHERE seq < ?`, seq)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM audit_checkpoints WHERE seq + 1 < ?`, seq)
+		}
+		return err
+	})
+}
+
 // Find returns the newest matches.
 func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, error) {
 	var where []string

@@ -177,4 +177,14 @@ func indexKeeps(t *testing.T, s Stores) {
 	points, err := s.Index.Checkpoints(t.Context(), 10, 2)
 	ok(t, err)
 	same(t, points, []audit.Checkpoint{{Seq: 20, Hash: "h1", At: day(1)}, {Seq: 30, Hash: "h2", At: day(2)}})
+	ok(t, s.Index.Add(t.Context(), []audit.Entry{{Seq: 40, Time: day(0)}, {Seq: 41, Time: day(0)}}, at))
+	ok(t, s.Index.Forget(t.Context(), 41))
+	found, err = s.Index.Find(t.Context(), audit.Query{Limit: 9})
+	ok(t, err)
+	if len(found) != 1 || found[0].Seq != 41 {
+		t.Fatalf("%+v", found)
+	}
+	points, err = s.Index.Checkpoints(t.Context(), 0, 9)
+	ok(t, err)
+	same(t, points, []audit.Checkpoint{{Seq: 40, Hash: "h3", At: day(3)}, {Seq: 50, Hash: "h4", At: day(4)}})
 }
