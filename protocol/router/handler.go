@@ -225,13 +225,8 @@ func inMethod(err error, method string) *Error {
 
 func (h *handler) readBody(buf *bytes.Buffer, r *http.Request) *Error {
 	limit := h.opts.MaxBody
-	tooLarge := &Error{
-		Code: CodeDecodeFailed, Status: http.StatusRequestEntityTooLarge, Method: r.URL.Path,
-		Message: "the request body exceeds the limit of " + strconv.FormatInt(limit, 10) + " bytes",
-		Details: detailsOf(capability.CodeTooLarge, ""),
-	}
 	if r.ContentLength > limit {
-		return tooLarge
+		return bodyTooLarge(limit, r.URL.Path)
 	}
 	if r.ContentLength > 0 {
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
@@ -239,7 +234,7 @@ func (h *handler) readBody(buf *bytes.Buffer, r *http.Request) *Error {
 	n, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
 	switch {
 	case n > limit:
-		return tooLarge
+		return bodyTooLarge(limit, r.URL.Path)
 	case err != nil:
 		return &Error{
 			Code: CodeRequestFailed, Status: http.StatusBadRequest, Method: r.URL.Path,
@@ -247,6 +242,14 @@ func (h *handler) readBody(buf *bytes.Buffer, r *http.Request) *Error {
 		}
 	}
 	return nil
+}
+
+func bodyTooLarge(limit int64, path string) *Error {
+	return &Error{
+		Code: CodeDecodeFailed, Status: http.StatusRequestEntityTooLarge, Method: path,
+		Message: "the request body exceeds the limit of " + strconv.FormatInt(limit, 10) + " bytes",
+		Details: detailsOf(capability.CodeTooLarge, ""),
+	}
 }
 
 // parseInvoke takes the request apart; params alias the body.
