@@ -153,12 +153,12 @@ func (c Config) Validate() error {
 
 // Health is the state of a log for an operator.
 type Health struct {
-	Broken  bool   // records wait in memory
-	Cause   string // why; empty when not broken
-	Waiting int    // records in the ring
-	Lost    uint64 // records the ring had no room for, since the log was opened
-	Seq     uint64 // last record in the chain
-	Hash    string // of that record, hex
+	Broken  bool   `json:"broken"`          // records wait in memory
+	Cause   string `json:"cause,omitempty"` // why
+	Waiting int    `json:"waiting"`         // records in the ring
+	Lost    uint64 `json:"lost"`            // records the ring had no room for, since the log was opened
+	Seq     uint64 `json:"seq"`             // last record in the chain
+	Hash    string `json:"hash"`            // of that record, hex
 }
 
 // Log is the audit log. All methods are safe for concurrent use.
@@ -186,6 +186,7 @@ type Log struct {
 	cause    error  // why it is broken
 	since    time.Time
 	ring     []*pending
+	draining int    // taken from the ring and not yet written
 	lost     uint64 // by the ring, since the log was opened
 	lostNow  uint64 // by the ring, since the log broke
 	seen     uint64 // end at the last turn of Run
@@ -229,7 +230,7 @@ func (l *Log) Ready(mutates bool) error {
 func (l *Log) Health() Health {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := Health{Broken: l.broken.Load(), Waiting: len(l.ring), Lost: l.lost, Seq: l.end.seq, Hash: hex.EncodeToString(l.end.hash[:])}
+	h := Health{Broken: l.broken.Load(), Waiting: len(l.ring) + l.draining, Lost: l.lost, Seq: l.end.seq, Hash: hex.EncodeToString(l.end.hash[:])}
 	if l.cause != nil {
 		h.Cause = l.cause.Error()
 	}

@@ -322,6 +322,29 @@ func TestTheCopiesHoldTheIdenticalLinesAlsoAfterACrash(t *testing.T) {
 	}
 }
 
+func TestAFullDiskAtTheStartDelaysTheNotes(t *testing.T) {
+	segs := &memSegments{}
+	l := open(t, Config{Segments: segs})
+	add(t, l, call(CapabilityStarted, "run_begun", capability.EffectWrite), Buffered)
+	dead := segs.clone()
+	dead.torn = 9
+	dead.fail(errDisk, nil)
+	l = open(t, Config{Segments: dead})
+	if l.Ready(true) == nil || l.Ready(false) != nil {
+		t.Fatal("a log that could not be written at the start is ready")
+	}
+	l.recovery() // in vain
+	dead.fail(nil, nil)
+	l.recovery()
+	all := strings.Join(dead.records(), "\n")
+	for _, want := range []string{`"reason": "torn_line"`, `"reason": "interrupted"`, `"reason": "log_broken"`} {
+		if strings.Count(all, want) != 1 {
+			t.Fatalf("%s is not there once:\n%s", want, all)
+		}
+	}
+	mustVerify(t, dead, nil)
+}
+
 func TestAClosedLogRefuses(t *testing.T) {
 	l := open(t, Config{Segments: &memSegments{}})
 	if err := l.Close(); err != nil {

@@ -25,10 +25,13 @@ func (l *Log) shelve(p *pending, cause error) {
 	if l.refuses(p) && p.row.Event == CapabilityStarted {
 		return
 	}
-	if len(l.ring) >= l.cfg.RingRecords {
-		l.ring = append(l.ring[:0], l.ring[1:]...)
+	if len(l.ring)+l.draining >= l.cfg.RingRecords {
 		l.lost++
 		l.lostNow++
+		if len(l.ring) == 0 { // all the others are being written
+			return
+		}
+		l.ring = append(l.ring[:0], l.ring[1:]...)
 	}
 	kept := *p
 	kept.wake, p.body = nil, nil // p goes back to the pool, its bytes stay
@@ -71,20 +74,22 @@ func (l *Log) drain() error {
 			l.cfg.Logger.Info("audit log recovered")
 			return nil
 		}
-		l.ring = nil
+		l.ring, l.draining = nil, len(batch)
 		l.mu.Unlock()
+		kept := batch
 		if !noted || lost > 0 {
 			batch = append([]*pending{l.degraded(lost, len(batch), since, cause)}, batch...)
 		}
 		if err := l.writeBatch(batch); err != nil {
 			l.mu.Lock()
-			l.ring = append(keepable(batch), l.ring...)
+			l.ring, l.draining = append(kept, l.ring...), 0 // the next attempt writes a note of its own
 			l.mu.Unlock()
 			return err
 		}
 		noted = true
 		l.mu.Lock()
 		l.lostNow -= lost
+		l.draining = 0
 		l.settle(batch, nil)
 		target := l.end.seq
 		l.mu.Unlock()
@@ -95,14 +100,6 @@ func (l *Log) drain() error {
 		l.syncedTo = max(l.syncedTo, target)
 		l.mu.Unlock()
 	}
-}
-
-// keepable drops the note of a failed attempt: the next attempt writes its own.
-func keepable(batch []*pending) []*pending {
-	if len(batch) > 0 && batch[0].row.Event == AuditDegraded {
-		return batch[1:]
-	}
-	return batch
 }
 
 func (l *Log) degraded(lost uint64, kept int, since time.Time, cause error) *pending {

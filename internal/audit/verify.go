@@ -8,19 +8,19 @@ import (
 
 // VerifyReport is the outcome of a verification.
 type VerifyReport struct {
-	Records  uint64     // good ones, before the first bad one
-	Segments int        // read
-	FirstSeq uint64     // number of the first record kept
-	LastSeq  uint64     // number of the last good record
-	FirstBad *BadRecord // nil: the chain is whole
+	Records  uint64     `json:"records"`             // good ones, before the first bad one
+	Segments int        `json:"segments"`            // read
+	FirstSeq uint64     `json:"first_seq"`           // number of the first record kept
+	LastSeq  uint64     `json:"last_seq"`            // number of the last good record
+	FirstBad *BadRecord `json:"first_bad,omitempty"` // nil: the chain is whole
 }
 
 // BadRecord names the first place where the chain does not hold.
 type BadRecord struct {
-	Seq     uint64 // the number it has, or should have
-	Segment uint64
-	Offset  int64
-	Reason  string // one of the Bad constants
+	Seq     uint64 `json:"seq"` // the number it has, or should have
+	Segment uint64 `json:"segment"`
+	Offset  int64  `json:"offset"`
+	Reason  string `json:"reason"` // one of the Bad constants
 }
 
 // CheckpointSource is the part of an [Index] that a verification reads.

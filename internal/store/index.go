@@ -12,8 +12,8 @@ import (
 // AuditIndex finds audit records; see [audit.Index].
 type AuditIndex struct{ db *DB }
 
-// AuditIndex returns the index in this database.
-func (d *DB) AuditIndex() *AuditIndex { return &AuditIndex{d} }
+// Audit returns the audit index in this database.
+func (d *DB) Audit() *AuditIndex { return &AuditIndex{d} }
 
 // Position returns how far the index has read.
 func (x *AuditIndex) Position(ctx context.Context) (p audit.Position, err error) {

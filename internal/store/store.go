@@ -43,7 +43,7 @@ var migrations embed.FS
 const maxConns = 6
 
 // DB is an open database. It is safe for concurrent use and implements
-// [policy.Store] and [invoke.OutcomeStore]; the audit index is [DB.AuditIndex].
+// [policy.Store] and [invoke.OutcomeStore]; the audit index is [DB.Audit].
 type DB struct{ sql *sql.DB }
 
 var (
