@@ -85,6 +85,9 @@ type Command struct {
 	// ReadOnly keeps git from taking optional locks, so that a status does not
 	// rewrite the index.
 	ReadOnly bool
+	// NeedRepository refuses to run where there is no repository, not_found with
+	// reason not_a_repository: some subcommands then take any file for theirs.
+	NeedRepository bool
 }
 
 // Run runs the command and returns what came of it, whatever its exit code.

@@ -63,7 +63,11 @@ func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for i, line := range strings.Split(strings.TrimSuffix(string(found.Stdout.Bytes()), "\n"), "\n") {
+	answers := strings.TrimSuffix(string(found.Stdout.Bytes()), "\n")
+	if answers == "" {
+		return "", noRepository(c)
+	}
+	for i, line := range strings.Split(answers, "\n") {
 		if line == "" {
 			continue
 		}
@@ -81,6 +85,19 @@ func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
 		}
 	}
 	return top, nil
+}
+
+// noRepository judges a directory without one: init must not create one at the
+// far end of a link.
+func noRepository(c Command) error {
+	if c.NeedRepository {
+		return capability.Errorf(capability.CodeNotFound, "git.run", "there is no git repository here").
+			With("not_a_repository", "name a directory inside a repository")
+	}
+	if info, err := os.Lstat(filepath.Join(c.Dir, ".git")); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return outside()
+	}
+	return nil
 }
 
 // inside resolves a directory that git named and refuses one beyond the root.
