@@ -252,3 +252,38 @@ func field(t reflect.Type, name string) (reflect.StructField, bool) {
 	}
 	return reflect.StructField{}, false
 }
+
+// Values is c as nested maps by key, for show.
+func Values(c Config) map[string]any {
+	out := make(map[string]any)
+	walk(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, v reflect.Value) {
+		at := out
+		names := strings.Split(path, ".")
+		for _, name := range names[:len(names)-1] {
+			next, ok := at[name].(map[string]any)
+			if !ok {
+				next = make(map[string]any)
+				at[name] = next
+			}
+			at = next
+		}
+		at[names[len(names)-1]] = plainValue(v)
+	})
+	return out
+}
+
+func plainValue(v reflect.Value) any {
+	switch x := v.Interface().(type) {
+	case fmt.Stringer: // durations and sizes as they are written
+		return x.String()
+	case []Root:
+		roots := []any{}
+		for _, r := range x {
+			roots = append(roots, map[string]any{"id": r.ID, "path": r.Path, "read_only": r.ReadOnly})
+		}
+		return roots
+	case []string:
+		return append([]string{}, x...)
+	}
+	return v.Interface()
+}

@@ -41,6 +41,7 @@ type Config struct {
 	MaxResult       int                      // 16 MiB
 	PerProvider     int                      // calls at once: 1,024
 	SlowAfter       time.Duration            // 5 s
+	RecordReads     bool                     // begin records for reads too (audit level debug)
 }
 
 // Observer learns of every finished invocation; it must not block.

@@ -53,7 +53,7 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	timeout := r.timeout()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errDeadline)
 	defer cancel()
-	if r.entry.Effect.Mutates() {
+	if r.entry.Effect.Mutates() || e.cfg.RecordReads {
 		if err := r.recordStart(ctx); err != nil {
 			release()
 			return capability.Result{}, err

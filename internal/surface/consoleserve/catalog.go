@@ -88,6 +88,10 @@ func (s *Surface) catalog(w http.ResponseWriter, r *http.Request, who capability
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
+	if r.URL.Query().Get("etag") == snap.Etag {
+		door.WriteJSON(w, http.StatusOK, map[string]any{"audience": audience, "etag": snap.Etag, "unchanged": true})
+		return nil
+	}
 	entries := []entry{}
 	for _, e := range s.Engine.List(who, audience) {
 		entries = append(entries, s.wire(who, e))

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve"
+)
+
+// buildVersion and buildCommit are set by the linker in make build.
+var (
+	buildVersion = "0.1.0-dev"
+	buildCommit  = ""
+)
+
+func version() string { return buildVersion }
+
+func commit() (commit, goVersion string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return buildCommit, ""
+	}
+	commit = buildCommit
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && commit == "" {
+			commit = s.Value
+		}
+	}
+	return commit, info.GoVersion
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Version and the protocols spoken", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			rev, goVersion := commit()
+			if !a.json {
+				a.printf("junctor %s %s\n", version(), rev)
+				return nil
+			}
+			data, err := json.Marshal(map[string]any{
+				"version": version(), "commit": rev, "go": goVersion,
+				"protocols": map[string]any{"capability-router": "1", "mcp": mcpserve.Versions()},
+			})
+			if err != nil {
+				return err
+			}
+			return a.printJSON(data)
+		},
+	}
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "What keeps this installation from working, each with its remedy; exit 1 if anything does", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checks := a.localChecks()
+			if c, err := a.client(); err != nil {
+				checks = append(checks, failedCheck("server", err))
+			} else {
+				var out struct{ Checks []consoleserve.Check }
+				if err := c.Do(cmd.Context(), http.MethodGet, "/api/v1/doctor", nil, &out); err != nil {
+					checks = append(checks, failedCheck("server", err))
+				} else {
+					checks = append(checks, consoleserve.Check{Name: "server", OK: true, Detail: "answers at " + c.URL()})
+					checks = append(checks, out.Checks...)
+				}
+			}
+			bad := false
+			for _, c := range checks {
+				bad = bad || !c.OK
+			}
+			if err := a.printChecks(checks); err != nil {
+				return err
+			}
+			if bad {
+				return exitStatus(1)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) printChecks(checks []consoleserve.Check) error {
+	if a.json {
+		data, err := json.Marshal(map[string]any{"checks": checks})
+		if err != nil {
+			return err
+		}
+		return a.printJSON(data)
+	}
+	for _, c := range checks {
+		mark := "ok  "
+		if !c.OK {
+			mark = "FAIL"
+		}
+		a.printf("%s  %s: %s\n", mark, plainText(c.Name), plainText(c.Detail))
+		if c.Remedy != "" {
+			a.printf("      remedy: %s\n", plainText(c.Remedy))
+		}
+	}
+	return nil
+}
+
+func failedCheck(name string, err error) consoleserve.Check {
+	e := capability.AsError(err)
+	return consoleserve.Check{Name: name, Detail: e.Message, Remedy: e.Hint}
+}
+
+// localChecks are those that need no server.
+func (a *app) localChecks() []consoleserve.Check {
+	home, err := a.findHome()
+	if err != nil {
+		return []consoleserve.Check{failedCheck("home", err)}
+	}
+	c := consoleserve.Check{Name: "configuration", OK: true, Detail: "reads without a fault"}
+	if _, err := a.loadConfig(home, "", nil); err != nil {
+		c = failedCheck("configuration", err)
+	}
+	return []consoleserve.Check{{Name: "home", OK: true, Detail: home}, c}
+}
+
+func (a *app) configCommand() *cobra.Command {
+	var file string
+	load := func() (config.Config, string, error) {
+		home, err := a.findHome()
+		if err != nil {
+			return config.Config{}, "", err
+		}
+		name := file
+		if name == "" {
+			name = filepath.Join(home, "config.yaml")
+		}
+		cfg, err := a.loadConfig(home, file, nil)
+		return cfg, name, err
+	}
+	show := &cobra.Command{
+		Use: "show", Short: "The configuration as it is in force, all layers merged", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, _, err := load()
+			if err != nil {
+				return err
+			}
+			values := config.Values(cfg)
+			if a.json {
+				data, err := json.Marshal(values)
+				if err != nil {
+					return err
+				}
+				return a.printJSON(data)
+			}
+			text, err := yaml.Marshal(values)
+			if err != nil {
+				return err
+			}
+			a.printf("%s", text)
+			return nil
+		},
+	}
+	check := &cobra.Command{
+		Use: "check", Short: "Read the configuration and name the first fault", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, name, err := load()
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(json.RawMessage(`{"ok":true}`))
+			}
+			a.printf("%s is fine\n", name)
+			return nil
+		},
+	}
+	docs := &cobra.Command{
+		Use: "docs", Short: "Every key, its default and what it does", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if a.json {
+				data, err := json.Marshal(config.Keys())
+				if err != nil {
+					return err
+				}
+				return a.printJSON(data)
+			}
+			for _, k := range config.Keys() {
+				a.printf("%s (%s, default %s)\n    %s\n    variable: %s\n", k.Path, k.Type, dash(k.Default), k.Doc, k.Env)
+			}
+			return nil
+		},
+	}
+	c := group("config", "Settings", show, check, docs)
+	c.PersistentFlags().StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
+	return c
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/policy"
+)
+
+func (a *app) tokensCommand() *cobra.Command {
+	var req struct {
+		Role    string   `json:"role"`
+		Name    string   `json:"name,omitempty"`
+		Labels  []string `json:"labels,omitempty"`
+		View    string   `json:"view,omitempty"`
+		Expires string   `json:"expires,omitempty"`
+	}
+	create := &cobra.Command{
+		Use: "create --role ROLE", Short: "Make a token; it is shown this once", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/tokens", req, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					policy.Token
+					Value string `json:"token"`
+				}](raw)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.stderr, "token %s for %s (%s), shown this once:\n", out.ID, out.Name, out.Role)
+				a.printf("%s\n", out.Value)
+				return nil
+			})
+		},
+	}
+	f := create.Flags()
+	f.StringVar(&req.Role, "role", "", "admin, operator, agent, node or task")
+	f.StringVar(&req.Name, "name", "", "name of the principal (default the token's id)")
+	f.StringArrayVar(&req.Labels, "label", nil, "label the policy may ask for (repeatable)")
+	f.StringVar(&req.View, "view", "", "default view of the agent catalog")
+	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 720h (default: does not expire)")
+	_ = create.MarkFlagRequired("role")
+	list := &cobra.Command{
+		Use: "list", Short: "Every token ever made; never the token itself", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/tokens", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Tokens []policy.Token }](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, t := range out.Tokens {
+					rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked)})
+				}
+				return table(a.stdout, []string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows)
+			})
+		},
+	}
+	revoke := &cobra.Command{
+		Use: "revoke ID|NAME", Short: "End a token at once", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/tokens/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
+				a.printf("revoked %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	return group("tokens", "Credentials", create, list, revoke)
+}
+
+func (a *app) confirmationsCommand() *cobra.Command {
+	var state string
+	list := &cobra.Command{
+		Use: "list", Short: "What was asked, and what was answered", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path := "/api/v1/confirmations"
+			if state != "" {
+				path += "?state=" + url.QueryEscape(state)
+			}
+			return a.call(cmd.Context(), http.MethodGet, path, nil, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Confirmations []policy.Approval }](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, c := range out.Confirmations {
+					rows = append(rows, []string{c.ID, string(c.State), string(c.Effect), when(c.Asked), when(c.Expires), c.Summary})
+				}
+				return table(a.stdout, []string{"ID", "STATE", "EFFECT", "ASKED", "EXPIRES", "WHAT"}, rows)
+			})
+		},
+	}
+	list.Flags().StringVar(&state, "state", "", "only pending, approved, denied, expired or superseded")
+	var decision string
+	approve := &cobra.Command{
+		Use: "approve ID", Short: "Say yes, to this call or to more", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.decide(cmd, args[0], decision) },
+	}
+	approve.Flags().StringVar(&decision, "decision", "once", "once (this very call, within 15 minutes), timed (15 minutes), session or always")
+	deny := &cobra.Command{
+		Use: "deny ID", Short: "Say no", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.decide(cmd, args[0], "deny") },
+	}
+	return group("confirmations", "Calls that wait for somebody's yes", list, approve, deny)
+}
+
+func (a *app) decide(cmd *cobra.Command, id, decision string) error {
+	body := map[string]string{"decision": decision}
+	return a.call(cmd.Context(), http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), body, func(raw json.RawMessage) error {
+		out, err := decode[struct {
+			Confirmation policy.Approval
+			Grant        *policy.Grant
+		}](raw)
+		if err != nil {
+			return err
+		}
+		a.printf("%s is %s: %s\n", out.Confirmation.ID, out.Confirmation.State, plainText(out.Confirmation.Summary))
+		if out.Grant != nil {
+			a.printf("grant %s made, revoke it with: junctor grants revoke %s\n", out.Grant.ID, out.Grant.ID)
+		}
+		return nil
+	})
+}
+
+func (a *app) grantsCommand() *cobra.Command {
+	var req struct {
+		Principal string `json:"principal,omitempty"`
+		Role      string `json:"role,omitempty"`
+		Module    string `json:"module,omitempty"`
+		Action    string `json:"action,omitempty"`
+		Scope     string `json:"scope,omitempty"`
+		ScopeID   string `json:"scope_id,omitempty"`
+		Expires   string `json:"expires,omitempty"`
+		MaxUses   int    `json:"max_uses,omitempty"`
+	}
+	list := &cobra.Command{
+		Use: "list", Short: "Every standing permission", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/grants", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Grants []policy.Grant }](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, g := range out.Grants {
+					what := g.Action
+					if g.Capability != "" {
+						what = string(g.Capability)
+					}
+					rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, what, g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
+				}
+				return table(a.stdout, []string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "SCOPE", "EXPIRES", "USES"}, rows)
+			})
+		},
+	}
+	create := &cobra.Command{
+		Use: "create", Short: "Permit something without asking again", Args: cobra.NoArgs,
+		Example: "  junctor grants create --principal agent:local-agent --action fs.writeText --expires 8h",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/grants", req, func(raw json.RawMessage) error {
+				g, err := decode[policy.Grant](raw)
+				if err != nil {
+					return err
+				}
+				a.printf("grant %s made\n", g.ID)
+				return nil
+			})
+		},
+	}
+	f := create.Flags()
+	f.StringVar(&req.Principal, "principal", "", "who, such as agent:local-agent (default anybody)")
+	f.StringVar(&req.Role, "role", "", "role of who (default any)")
+	f.StringVar(&req.Module, "module", "", "extension id of the module (default any)")
+	f.StringVar(&req.Action, "action", "", "canonical action (default any)")
+	f.StringVar(&req.Scope, "scope", "", "global, user or session (default global)")
+	f.StringVar(&req.ScopeID, "scope-id", "", "principal or session the scope means")
+	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default: until revoked)")
+	f.IntVar(&req.MaxUses, "max-uses", 0, "end after so many uses (default: unlimited)")
+	revoke := &cobra.Command{
+		Use: "revoke ID", Short: "End a grant at once", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/grants/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
+				a.printf("revoked %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	return group("grants", "Standing permissions", list, create, revoke)
+}
+
+func (a *app) secretsCommand() *cobra.Command {
+	var file string
+	set := &cobra.Command{
+		Use: "set NAME", Short: "Keep a value that others refer to by name; read from a file or standard input", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			const limit = 64 << 10
+			in := a.stdin
+			if file != "" && file != "-" {
+				f, err := os.Open(file)
+				if err != nil {
+					return capability.Wrap(capability.CodeNotFound, "", "the file "+file+" cannot be read", err)
+				}
+				defer f.Close()
+				in = f
+			} else if terminal(a.stdin) {
+				fmt.Fprintln(a.stderr, "type the value, then Ctrl-D:")
+			}
+			value, err := io.ReadAll(io.LimitReader(in, limit+1))
+			if err != nil || len(value) > limit {
+				return capability.Errorf(capability.CodeTooLarge, "", "a secret is at most %d bytes", limit)
+			}
+			value = []byte(strings.TrimRight(string(value), "\r\n"))
+			return a.call(cmd.Context(), http.MethodPut, "/api/v1/secrets/"+url.PathEscape(args[0]), value, func(json.RawMessage) error {
+				a.printf("kept %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	set.Flags().StringVar(&file, "from-file", "", "file to read the value from, or -")
+	list := &cobra.Command{
+		Use: "list", Short: "Names; never values", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/secrets", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Secrets []struct{ Name, Updated string }
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, s := range out.Secrets {
+					rows = append(rows, []string{s.Name, s.Updated})
+				}
+				return table(a.stdout, []string{"NAME", "UPDATED"}, rows)
+			})
+		},
+	}
+	remove := &cobra.Command{
+		Use: "remove NAME", Short: "Forget a value", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/secrets/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
+				a.printf("removed %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	return group("secrets", "Named values that never come back out", set, list, remove)
+}

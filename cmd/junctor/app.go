@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// app is what every command shares: streams, global flags, the client.
+type app struct {
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	environ []string
+
+	home, server, token string
+	json                bool
+}
+
+// execute runs one command line and returns its exit status
+// (command-line, section 1).
+func (a *app) execute(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	if done, ok := errors.AsType[exitStatus](err); ok {
+		return int(done)
+	}
+	e, ok := errors.AsType[*capability.Error](err)
+	if !ok {
+		// What cobra and flag parsing report is always wrong usage.
+		e = capability.Errorf(capability.CodeInvalidInput, "", "%s", err.Error())
+	}
+	a.report(cmd, e, !ok)
+	if ctx.Err() != nil && e.Code == capability.CodeCancelled {
+		return 130
+	}
+	return e.Code.Row().Exit
+}
+
+// exitStatus ends a command whose output says already what failed.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+func (a *app) report(cmd *cobra.Command, e *capability.Error, usage bool) {
+	if a.json {
+		data, err := json.Marshal(map[string]any{"error": e})
+		if err == nil {
+			fmt.Fprintln(a.stdout, string(data))
+			return
+		}
+	}
+	fmt.Fprintf(a.stderr, "junctor: %s\n", e.Message)
+	if e.Hint != "" {
+		fmt.Fprintf(a.stderr, "\nHint: %s\n", e.Hint)
+	}
+	if (usage || e.Code == capability.CodeInvalidInput) && cmd != nil {
+		fmt.Fprintf(a.stderr, "\nUsage: %s\n", cmd.UseLine())
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "junctor",
+		Short: "Join any agent to any capability over one governed path",
+		Long: `junctor joins any agent to any capability over one governed path:
+resolve, authorize, arbitrate, execute, audit.
+
+Start a server with "junctor serve", or see it work with "junctor serve --demo".`,
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&a.home, "home", "", "home directory (default $JUNCTOR_HOME or the user's data directory)")
+	f.StringVar(&a.server, "server", "", "URL of the server (default $JUNCTOR_URL or the home's running server)")
+	f.StringVar(&a.token, "token", "", "token to use (default $JUNCTOR_TOKEN or the home's admin token)")
+	f.BoolVar(&a.json, "json", false, "print one JSON document (one line per item where the command streams)")
+	root.AddCommand(a.commands()...)
+	return root
+}
+
+// commands is the whole command line.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.serveCommand(), a.invokeCommand(), a.catalogCommand(), a.modulesCommand(),
+		a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.endpointCommand(),
+		a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.secretsCommand(),
+		a.auditCommand(), a.eventsCommand(), a.mcpCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
+	}
+}
+
+// group is a noun: it has verbs and does nothing itself.
+func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return capability.Errorf(capability.CodeInvalidInput, "", "%q is not a verb of %s", args[0], cmd.CommandPath()).
+					With("", "see: "+cmd.CommandPath()+" --help")
+			}
+			return cmd.Help()
+		},
+	}
+	c.AddCommand(verbs...)
+	return c
+}
+
+func (a *app) env(name string) string {
+	for _, kv := range a.environ {
+		if k, v, _ := strings.Cut(kv, "="); k == name {
+			return v
+		}
+	}
+	return ""
+}
+
+func (a *app) findHome() (string, error) { return server.FindHome(a.home) }
+
+// connection finds the server and the token a command uses: flag, environment,
+// home. tokenFile is the file in the home's run folder.
+func (a *app) connection(tokenFile string) (url string, token secret.Value, err error) {
+	home, err := a.findHome()
+	if err != nil {
+		return "", secret.Value{}, err
+	}
+	url = a.server
+	if url == "" {
+		url = a.env("JUNCTOR_URL")
+	}
+	if url == "" {
+		line, err := server.ReadServer(home)
+		if err != nil {
+			return "", secret.Value{}, err
+		}
+		url = line.URL
+	}
+	switch {
+	case a.token != "":
+		token = secret.New(a.token)
+	case a.env("JUNCTOR_TOKEN") != "":
+		token = secret.New(a.env("JUNCTOR_TOKEN"))
+	default:
+		token, err = secretstore.ReadFile(filepath.Join(home, "run", tokenFile))
+		if err != nil {
+			return "", secret.Value{}, capability.Wrap(capability.CodeUnauthenticated, "client", "no token: the home has none and none was given", err).
+				With("", "give one with --token or JUNCTOR_TOKEN")
+		}
+	}
+	return url, token, nil
+}
+
+func (a *app) client() (*client.Client, error) {
+	url, token, err := a.connection("admin.token")
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{URL: url, Token: token})
+}
+
+// call does one request and hands the raw answer to show, or prints it as it is
+// with --json.
+func (a *app) call(ctx context.Context, method, path string, body any, show func(json.RawMessage) error) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := c.Do(ctx, method, path, body, &raw); err != nil {
+		return err
+	}
+	if a.json {
+		if len(raw) == 0 {
+			raw = json.RawMessage(`{"ok":true}`)
+		}
+		return a.printJSON(raw)
+	}
+	return show(raw)
+}
+
+func (a *app) printJSON(raw json.RawMessage) error {
+	_, err := fmt.Fprintln(a.stdout, strings.TrimSpace(string(raw)))
+	return err
+}
+
+func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format, args...) }
+
+// terminal reports whether the stream is one.
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// decode reads an answer for a table.
+func decode[T any](raw json.RawMessage) (T, error) {
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, capability.Wrap(capability.CodeFailed, "client", "the server's answer cannot be read", err)
+	}
+	return v, nil
+}
+
+// pairs reads repeated key=value flags.
+func pairs(flag string, list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]string, len(list))
+	for _, kv := range list {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok || k == "" {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "--%s %q is not key=value", flag, kv)
+		}
+		if _, twice := out[k]; twice {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "--%s names %q twice", flag, k)
+		}
+		out[k] = v
+	}
+	return out, nil
+}

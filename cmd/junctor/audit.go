@@ -1,0 +1,239 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/segment"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	return group("audit", "The record of what was done",
+		a.auditQueryCommand(),
+		a.auditShortcut("trail ID", "Every record of one invocation", func(q url.Values, arg string) { q.Set("run", arg) }),
+		a.auditShortcut("session ID", "Every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
+		a.auditShortcut("denied", "What was refused", func(q url.Values, _ string) { q.Set("denied", "true") }),
+		a.auditVerifyCommand(), a.auditTailCommand())
+}
+
+// auditFilters are the flags of runner spec section 20.6 by their URL names.
+func auditFilters() [][2]string {
+	return [][2]string{
+		{"ext", "module"},
+		{"event", "event, such as capability_executed"},
+		{"session", "session"},
+		{"user", "principal, such as agent:local-agent"},
+		{"run", "invocation id"},
+		{"cap", "capability id or action"},
+		{"level", "lowest level: DEBUG, INFO, WARNING or ERROR"},
+		{"since", "time, or a duration ago such as 15m"},
+		{"until", "time, or a duration ago"},
+		{"success", "true or false"},
+	}
+}
+
+func (a *app) auditQueryCommand() *cobra.Command {
+	values := make(map[string]*string)
+	var limit int
+	var format string
+	c := &cobra.Command{
+		Use: "query", Short: "Records that match, newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := url.Values{"limit": {strconv.Itoa(limit)}}
+			for name, v := range values {
+				if *v != "" {
+					q.Set(name, *v)
+				}
+			}
+			switch format {
+			case "json":
+				a.json = true
+			case "table":
+			default:
+				return capability.Errorf(capability.CodeInvalidInput, "", "--format %q is neither json nor table", format)
+			}
+			return a.auditList(cmd, q)
+		},
+	}
+	for _, f := range auditFilters() {
+		values[f[0]] = c.Flags().String(f[0], "", "only this "+f[1])
+	}
+	c.Flags().IntVar(&limit, "limit", 100, "at most so many records")
+	c.Flags().StringVar(&format, "format", "table", "json or table")
+	return c
+}
+
+func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *cobra.Command {
+	args := cobra.NoArgs
+	if strings.Contains(use, " ") {
+		args = cobra.ExactArgs(1)
+	}
+	return &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := url.Values{"limit": {"1000"}}
+			arg := ""
+			if len(args) == 1 {
+				arg = args[0]
+			}
+			set(q, arg)
+			return a.auditList(cmd, q)
+		},
+	}
+}
+
+// auditRow is what the table shows of a record.
+type auditRow struct {
+	Timestamp string `json:"timestamp"`
+	Level     string `json:"level"`
+	Event     string `json:"event"`
+	Action    string `json:"action"`
+	User      string `json:"user_id"`
+	Seq       uint64 `json:"seq"`
+	Error     string `json:"error"`
+	Metadata  struct {
+		RunID    string `json:"run_id"`
+		Provider string `json:"provider"`
+		Code     string `json:"code"`
+	} `json:"metadata"`
+}
+
+func (r auditRow) cells() []string {
+	return []string{fmt.Sprint(r.Seq), r.Timestamp, r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider), dash(r.Metadata.RunID)}
+}
+
+func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
+	return a.call(cmd.Context(), http.MethodGet, "/api/v1/audit?"+q.Encode(), nil, func(raw json.RawMessage) error {
+		out, err := decode[struct{ Records []auditRow }](raw)
+		if err != nil {
+			return err
+		}
+		var rows [][]string
+		for _, r := range out.Records {
+			rows = append(rows, r.cells())
+		}
+		return table(a.stdout, []string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "WHO", "PROVIDER", "INVOCATION"}, rows)
+	})
+}
+
+func (a *app) auditVerifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify", Short: "Check the whole chain; exit 1 names the first bad record", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			report, raw, err := a.verify(cmd)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.printJSON(raw)
+			} else if report.FirstBad == nil {
+				a.printf("the chain holds: %d records in %d segments\n", report.Records, report.Segments)
+			} else {
+				a.printf("the chain is broken at record %d in segment %d: %s\n", report.FirstBad.Seq, report.FirstBad.Segment, plainText(report.FirstBad.Reason))
+			}
+			if err == nil && report.FirstBad != nil {
+				return exitStatus(1)
+			}
+			return err
+		},
+	}
+}
+
+// verify asks the server, or, when none runs on the home, reads the files
+// itself without changing them.
+func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, error) {
+	c, err := a.client()
+	if err == nil {
+		var raw json.RawMessage
+		err = c.Do(cmd.Context(), http.MethodGet, "/api/v1/audit/verify", nil, &raw)
+		if err == nil {
+			report, err := decode[audit.VerifyReport](raw)
+			return report, raw, err
+		}
+	}
+	if capability.CodeOf(err) != capability.CodeUnavailable || a.server != "" || a.env("JUNCTOR_URL") != "" {
+		return audit.VerifyReport{}, nil, err
+	}
+	home, err := a.findHome()
+	if err != nil {
+		return audit.VerifyReport{}, nil, err
+	}
+	segments, err := segment.Open(filepath.Join(home, "audit"), segment.Config{ReadOnly: true})
+	if err != nil {
+		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", "there is no audit log in "+home, err)
+	}
+	defer segments.Close()
+	report, err := audit.VerifySegments(cmd.Context(), segments, nil)
+	if err != nil {
+		return report, nil, err
+	}
+	raw, err := json.Marshal(report)
+	return report, raw, err
+}
+
+func (a *app) auditTailCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "tail", Short: "Follow new records", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.follow(cmd, "/api/v1/audit/tail", func(line json.RawMessage) error {
+				r, err := decode[auditRow](line)
+				if err != nil {
+					return err
+				}
+				a.printf("%s %-7s %s %s %s %s\n", r.Timestamp, r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)), plainText(r.Error))
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "events", Short: "Follow the live feed", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.follow(cmd, "/api/v1/events", func(line json.RawMessage) error {
+				ev, err := decode[struct {
+					Type string          `json:"type"`
+					At   string          `json:"at"`
+					Data json.RawMessage `json:"data"`
+				}](line)
+				if err != nil {
+					return err
+				}
+				a.printf("%s %s %s\n", ev.At, plainText(ev.Type), plainText(string(ev.Data)))
+				return nil
+			})
+		},
+	}
+}
+
+// follow prints a stream until it ends or the user has enough.
+func (a *app) follow(cmd *cobra.Command, path string, show func(json.RawMessage) error) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	for line, err := range c.Lines(cmd.Context(), http.MethodGet, path, nil) {
+		if err != nil {
+			return err
+		}
+		if a.json {
+			err = a.printJSON(line)
+		} else {
+			err = show(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

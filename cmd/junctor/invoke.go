@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+)
+
+func (a *app) invokeCommand() *cobra.Command {
+	var inv client.Invocation
+	var selects []string
+	var yes bool
+	c := &cobra.Command{
+		Use:   "invoke TARGET [INPUT|-]",
+		Short: "Carry one call over the governed path",
+		Long: `Carry one call over the governed path and print its result.
+
+TARGET is a canonical action (fs.list), a capability id (it holds a #), or
+module:kind:name (device-tools:action:DEVICE_PING). INPUT is a JSON value, or -
+to read one from standard input.`,
+		Example: `  junctor invoke fs.list '{"path":"."}'
+  junctor invoke fs.readText '{"path":"notes.txt"}' --select endpoint=demo
+  junctor invoke device-tools:action:DEVICE_PING '{"text":"hello"}'`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			inv.Target = args[0]
+			if len(args) == 2 {
+				input, err := a.input(args[1])
+				if err != nil {
+					return err
+				}
+				inv.Input = input
+			}
+			var err error
+			if inv.Select, err = pairs("select", selects); err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if inv.Stream {
+				return a.streamInvoke(cmd, c, inv)
+			}
+			var raw json.RawMessage
+			if err := c.Invoke(cmd.Context(), inv, &raw); err != nil {
+				return err
+			}
+			return a.printInvoked(raw, inv.DryRun)
+		},
+	}
+	f := c.Flags()
+	f.StringArrayVar(&selects, "select", nil, "choose the provider by key=value (provider, endpoint, node, …)")
+	f.StringVar(&inv.Session, "session", "", "session the call belongs to")
+	f.StringVar(&inv.Timeout, "timeout", "", "deadline of the call, such as 30s")
+	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "run the work once however often the key is used")
+	f.BoolVar(&inv.DryRun, "dry-run", false, "say what would be done, by whom and why; do nothing")
+	f.BoolVar(&inv.Stream, "stream", false, "print progress as it comes")
+	f.BoolVar(&yes, "yes", false, "answer yes to prompts")
+	return c
+}
+
+// maxInput is the largest input the server takes by default.
+const maxInput = 4 << 20
+
+func (a *app) input(arg string) (json.RawMessage, error) {
+	data := []byte(arg)
+	if arg == "-" {
+		var err error
+		if data, err = io.ReadAll(io.LimitReader(a.stdin, maxInput+1)); err != nil {
+			return nil, capability.Wrap(capability.CodeInvalidInput, "", "standard input cannot be read", err)
+		}
+		if len(data) > maxInput {
+			return nil, capability.Errorf(capability.CodeTooLarge, "", "the input is larger than %d bytes", maxInput)
+		}
+	}
+	var probe json.RawMessage
+	if err := json.Unmarshal(data, &probe); err != nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "INPUT is not JSON: %s", err)
+	}
+	return data, nil
+}
+
+func (a *app) printInvoked(raw json.RawMessage, dryRun bool) error {
+	if a.json {
+		return a.printJSON(raw)
+	}
+	if dryRun {
+		return a.printExplanation(raw)
+	}
+	out, err := decode[client.Invoked](raw)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(a.stdout, indent(out.Result)); err != nil {
+		return err
+	}
+	if terminal(a.stderr) {
+		var inv struct {
+			ID       string  `json:"id"`
+			Provider string  `json:"provider"`
+			Millis   float64 `json:"duration_ms"`
+		}
+		if json.Unmarshal(out.Invocation, &inv) == nil {
+			fmt.Fprintf(a.stderr, "%s by %s in %.1f ms\n", inv.ID, inv.Provider, inv.Millis)
+		}
+	}
+	return nil
+}
+
+func indent(raw json.RawMessage) string {
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber() // a number must print as it came
+	if dec.Decode(&v) != nil {
+		return string(raw)
+	}
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return string(raw)
+	}
+	return string(data)
+}
+
+func (a *app) streamInvoke(cmd *cobra.Command, c *client.Client, inv client.Invocation) error {
+	for line, err := range c.Lines(cmd.Context(), http.MethodPost, "/api/v1/invocations", inv) {
+		if err != nil {
+			return err
+		}
+		item, err := decode[struct {
+			Progress *capability.Chunk `json:"progress"`
+			Error    *capability.Error `json:"error"`
+		}](line)
+		if err != nil {
+			return err
+		}
+		switch {
+		case item.Error != nil:
+			return item.Error
+		case a.json:
+			if err := a.printJSON(line); err != nil {
+				return err
+			}
+		case item.Progress != nil:
+			fmt.Fprintf(a.stderr, "%g %s\n", item.Progress.Progress, plainText(item.Progress.Message))
+		default:
+			if err := a.printInvoked(line, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *app) catalogCommand() *cobra.Command {
+	var etag string
+	show := func(audience string) *cobra.Command {
+		c := &cobra.Command{
+			Use: audience, Short: "The catalog as the " + audience + " audience sees it", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				path := "/api/v1/catalog/" + audience
+				if etag != "" {
+					path += "?etag=" + url.QueryEscape(etag)
+				}
+				return a.call(cmd.Context(), http.MethodGet, path, nil, a.printCatalog)
+			},
+		}
+		c.Flags().StringVar(&etag, "etag", "", "print only \"unchanged\" if the catalog still has this etag")
+		return c
+	}
+	var selects []string
+	explain := &cobra.Command{
+		Use: "explain ACTION", Short: "Why this provider, and what was rejected at which step", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := url.Values{"action": args, "select": selects}
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/explain?"+q.Encode(), nil, a.printExplanation)
+		},
+	}
+	explain.Flags().StringArrayVar(&selects, "select", nil, "choose the provider by key=value")
+	conflicts := &cobra.Command{
+		Use: "conflicts", Short: "What two contributions both claimed", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/conflicts", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Conflicts []struct {
+						Class, Key, Kept string
+						Members          []string
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, c := range out.Conflicts {
+					rows = append(rows, []string{c.Class, c.Key, fmt.Sprint(c.Members), dash(c.Kept)})
+				}
+				return table(a.stdout, []string{"CLASS", "KEY", "MEMBERS", "KEPT"}, rows)
+			})
+		},
+	}
+	return group("catalog", "What can be called, and why it is chosen", show("agent"), show("operator"), show("internal"), explain, conflicts)
+}
+
+func (a *app) printCatalog(raw json.RawMessage) error {
+	out, err := decode[struct {
+		Unchanged bool
+		Entries   []struct {
+			CanonicalAction, ProviderKey, Tool, Member string
+			Availability                               struct{ State string }
+			Policy                                     struct{ Effect, Approval string }
+		}
+	}](raw)
+	if err != nil {
+		return err
+	}
+	if out.Unchanged {
+		a.printf("unchanged\n")
+		return nil
+	}
+	var rows [][]string
+	for _, e := range out.Entries {
+		target := e.CanonicalAction
+		if e.Tool == "" && e.Member != "" {
+			target = e.Member
+		}
+		rows = append(rows, []string{target, e.ProviderKey, e.Policy.Effect, e.Policy.Approval, e.Availability.State, dash(e.Tool)})
+	}
+	return table(a.stdout, []string{"TARGET", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "TOOL"}, rows)
+}
+
+func (a *app) printExplanation(raw json.RawMessage) error {
+	out, err := decode[struct {
+		Target   string
+		OK       bool
+		Error    *capability.Error
+		Selected *struct {
+			CapabilityID string `json:"capability_id"`
+			Provider     string
+			Effect       string
+		}
+		Selection *struct {
+			Step      int
+			DecidedBy string `json:"decided_by"`
+		}
+		Decision *struct {
+			Policies []string
+			Consent  string
+		}
+		Rejected []struct {
+			ProviderKey string
+			Step        int
+			Reason      string
+		}
+	}](raw)
+	if err != nil {
+		return err
+	}
+	if out.Error != nil {
+		a.printf("%s would fail: %s\n", plainText(out.Target), plainText(out.Error.Message))
+	}
+	if out.Selected != nil && out.Selection != nil {
+		a.printf("%s goes to %s: step %d, %s\n", plainText(out.Target), plainText(out.Selected.Provider), out.Selection.Step, out.Selection.DecidedBy)
+		a.printf("  capability %s, effect %s\n", plainText(out.Selected.CapabilityID), out.Selected.Effect)
+	}
+	if out.Decision != nil {
+		a.printf("  permitted by %v", out.Decision.Policies)
+		if out.Decision.Consent != "" {
+			a.printf(", after the approval of the %s", out.Decision.Consent)
+		}
+		a.printf("\n")
+	}
+	for _, r := range out.Rejected {
+		a.printf("  not %s: step %d, %s\n", plainText(r.ProviderKey), r.Step, r.Reason)
+	}
+	return nil
+}
+
+func (a *app) modulesCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "Every module", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Modules []struct {
+						ID, Extension, Version, Origin, Endpoint string
+						Contributions                            int
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, m := range out.Modules {
+					rows = append(rows, []string{m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions)})
+				}
+				return table(a.stdout, []string{"MODULE", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS"}, rows)
+			})
+		},
+	}
+	show := &cobra.Command{
+		Use: "show ID", Short: "One module with its contributions", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					ID, Extension, Name, Version, Origin, Endpoint, Digest string
+					Contributions                                          []struct {
+						Kind, Member, Description string
+						Policy                    struct{ Effect string }
+						Availability              struct{ State string }
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				a.printf("%s (%s) %s from %s %s\n%s\n\n", plainText(out.Name), plainText(out.Extension), plainText(out.Version), out.Origin, plainText(out.Endpoint), out.Digest)
+				var rows [][]string
+				for _, c := range out.Contributions {
+					rows = append(rows, []string{c.Member, c.Kind, c.Policy.Effect, c.Availability.State})
+				}
+				return table(a.stdout, []string{"TARGET", "KIND", "EFFECT", "STATE"}, rows)
+			})
+		},
+	}
+	return group("modules", "Every module of every kind", list, show)
+}

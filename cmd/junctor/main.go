@@ -1,0 +1,20 @@
+// Command junctor is the capability plane for AI agents: a server that joins any
+// agent to any capability over one governed path, and the command line to it.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() { os.Exit(run()) }
+
+// run is main with an exit status, so that tests can call it.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	app := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
+	return app.execute(ctx, os.Args[1:])
+}

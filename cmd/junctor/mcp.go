@@ -1,0 +1,31 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/internal/stdiobridge"
+)
+
+func (a *app) mcpCommand() *cobra.Command {
+	var view string
+	c := &cobra.Command{
+		Use:   "mcp",
+		Short: "Speak MCP on standard input and output, bridged to the running server",
+		Long: `Speak MCP on standard input and output, bridged to the running server; none is
+started. It uses the home's agent token unless --token or JUNCTOR_TOKEN is given.
+
+    claude mcp add junctor -- junctor mcp`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, token, err := a.connection("agent.token")
+			if err != nil {
+				return err
+			}
+			return stdiobridge.Run(cmd.Context(), stdiobridge.Config{
+				In: a.stdin, Out: a.stdout, Err: a.stderr, URL: url, Token: token, View: view,
+			})
+		},
+	}
+	c.Flags().StringVar(&view, "view", "", "named view of the catalog")
+	return c
+}

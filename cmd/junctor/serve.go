@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/telemetry"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var file, readyFile string
+	var demo bool
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server: every door on one listener",
+		Long: `Run the server: every door on one HTTP listener. When it answers it prints one
+JSON line with its URL. One home is served by one server.
+
+With --demo it also starts what there is to see, each as its own process, and
+prints commands to try.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			set := make(map[string]any)
+			for name, key := range map[string]string{"listen": "listen", "insecure-plain-http": "insecure_plain_http", "log-level": "log.level"} {
+				if cmd.Flags().Changed(name) {
+					set[key] = cmd.Flags().Lookup(name).Value.String()
+				}
+			}
+			if demo {
+				return a.serveDemo(cmd.Context(), set, readyFile)
+			}
+			home, err := a.findHome()
+			if err != nil {
+				return err
+			}
+			cfg, err := a.loadConfig(home, file, set)
+			if err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), cfg, readyFile, func(line server.ReadyLine) error { return a.printReady(line) })
+		},
+	}
+	f := c.Flags()
+	f.String("listen", "", "address of the one HTTP listener (default 127.0.0.1:7777; port 0 picks one)")
+	f.StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
+	f.StringVar(&readyFile, "ready-file", "", "write the ready line to this file too")
+	f.Bool("insecure-plain-http", false, "allow a listen address that is not loopback without TLS")
+	f.String("log-level", "", "debug, info, warn or error")
+	f.BoolVar(&demo, "demo", false, "bring up an example of everything and say what to try")
+	return c
+}
+
+// loadConfig merges the layers; a fault in them is wrong input.
+func (a *app) loadConfig(home, file string, flags map[string]any) (config.Config, error) {
+	required := file != ""
+	if file == "" {
+		file = filepath.Join(home, "config.yaml")
+	}
+	cfg, err := config.Load(home, file, required, a.environ, flags)
+	if err != nil {
+		return cfg, capability.Errorf(capability.CodeInvalidInput, "config", "%w", err).With("", "junctor config docs lists every key")
+	}
+	return cfg, nil
+}
+
+func (a *app) serve(ctx context.Context, cfg config.Config, readyFile string, onReady func(server.ReadyLine) error) error {
+	logger, err := telemetry.NewLogger(a.stderr, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		return err
+	}
+	s, err := server.New(ctx, cfg, server.Options{Version: version(), Logger: logger})
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx, func(line server.ReadyLine) error {
+		if readyFile != "" {
+			data, err := json.Marshal(line)
+			if err != nil {
+				return err
+			}
+			if err := replaceFile(readyFile, append(data, '\n')); err != nil {
+				return err
+			}
+		}
+		return onReady(line)
+	})
+}
+
+func (a *app) printReady(line server.ReadyLine) error {
+	data, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	return a.printJSON(data)
+}
+
+// replaceFile writes by rename, so that whoever waits for the file never reads
+// half of it.
+func replaceFile(name string, data []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(name), ".ready-*")
+	if err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err)
+	}
+	defer os.Remove(tmp.Name()) // gone already when the rename has happened
+	_, err = tmp.Write(data)
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), name)
+}

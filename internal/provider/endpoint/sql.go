@@ -1,0 +1,59 @@
+package endpoint
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// SQLStore is Store on the server's database; its table is made by the store's
+// migrations.
+type SQLStore struct{ db *sql.DB }
+
+// NewSQLStore uses db, which stays the caller's.
+func NewSQLStore(db *sql.DB) *SQLStore { return &SQLStore{db} }
+
+// SaveEndpoint adds or replaces.
+func (s *SQLStore) SaveEndpoint(ctx context.Context, e Saved) error {
+	doc, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	_, err = s.db.ExecContext(ctx, `INSERT INTO endpoints (id, doc, connected) VALUES (?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET doc = excluded.doc, connected = excluded.connected`,
+		e.ID, string(doc), e.Connected.UTC().Format(time.RFC3339Nano))
+	if err != nil {
+		return fmt.Errorf("save endpoint %s: %w", e.ID, err)
+	}
+	return nil
+}
+
+// Endpoints returns all, in the order they were connected.
+func (s *SQLStore) Endpoints(ctx context.Context) ([]Saved, error) {
+	rows, err := s.db.QueryContext(ctx, `SELECT doc FROM endpoints ORDER BY connected, id`)
+	if err != nil {
+		return nil, fmt.Errorf("read endpoints: %w", err)
+	}
+	defer rows.Close()
+	var out []Saved
+	for rows.Next() {
+		var doc string
+		var e Saved
+		if err := rows.Scan(&doc); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(doc), &e); err != nil {
+			return nil, fmt.Errorf("a saved endpoint cannot be read: %w", err)
+		}
+		out = append(out, e)
+	}
+	return out, rows.Err()
+}
+
+// DeleteEndpoint forgets one; an absent one is no error.
+func (s *SQLStore) DeleteEndpoint(ctx context.Context, id string) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM endpoints WHERE id = ?`, id)
+	return err
+}

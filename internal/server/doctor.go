@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+)
+
+// lowDisk is when the doctor warns: the audit stops writes when it cannot grow.
+const lowDisk = 256 << 20
+
+// Doctor looks for everything that keeps this installation from working, each
+// finding with its remedy.
+func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
+	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), s.checkDisk(), s.checkRoots(), s.checkGit(ctx)}
+	checks = append(checks, s.checkModes()...)
+	for _, ep := range s.registry.List() {
+		c := consoleserve.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
+		if !c.OK {
+			c.Detail = ep.Reason
+			c.Remedy = "start the endpoint, or: junctor disconnect " + ep.ID
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func (s *Server) checkAudit() consoleserve.Check {
+	h := s.log.Health()
+	c := consoleserve.Check{Name: "audit log", OK: !h.Broken, Detail: fmt.Sprintf("%d records, mode %s", h.Seq, s.cfg.Audit.Mode)}
+	if h.Broken {
+		c.Detail = fmt.Sprintf("cannot be written (%s); %d records wait in memory, %d are lost", h.Cause, h.Waiting, h.Lost)
+		c.Remedy = "free space or fix the permissions of the home's audit folder; writing resumes by itself"
+	}
+	return c
+}
+
+func (s *Server) checkDatabase(ctx context.Context) consoleserve.Check {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	c := consoleserve.Check{Name: "database", OK: true, Detail: "answers"}
+	var result string
+	if err := s.db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil || result != "ok" {
+		c.OK, c.Detail = false, "the consistency check failed"
+		c.Remedy = "stop the server, keep a copy of state/junctor.db, and restore the last backup"
+	}
+	return c
+}
+
+func (s *Server) checkDisk() consoleserve.Check {
+	var st unix.Statfs_t
+	c := consoleserve.Check{Name: "disk space", OK: true}
+	if err := unix.Statfs(s.home.Dir, &st); err != nil {
+		c.Detail = "unknown"
+		return c
+	}
+	free := st.Bavail * uint64(st.Bsize)
+	c.Detail = fmt.Sprintf("%d MiB free", free>>20)
+	if free < lowDisk {
+		c.OK = false
+		c.Remedy = "free space: writes stop when the audit log cannot grow"
+	}
+	return c
+}
+
+func (s *Server) checkRoots() consoleserve.Check {
+	c := consoleserve.Check{Name: "local files", OK: true, Detail: fmt.Sprintf("%d roots", len(s.cfg.FS.Roots))}
+	if len(s.cfg.FS.Roots) == 0 {
+		c.Detail = "no root is configured, so fs.* and git.* are unavailable on this machine; that is fine if you do not want them"
+	}
+	for _, r := range s.cfg.FS.Roots {
+		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
+			c.OK, c.Detail = false, "the root "+r.ID+" is gone"
+			c.Remedy = "make the directory again, or take fs.roots out of the configuration, and restart"
+		}
+	}
+	return c
+}
+
+// checkModes finds secrets that others on this machine could read.
+func (s *Server) checkModes() []consoleserve.Check {
+	c := consoleserve.Check{Name: "home is private", OK: true, Detail: "directories 0700, tokens 0600"}
+	for path, want := range map[string]os.FileMode{
+		s.home.Dir: 0o700, s.home.Path("run"): 0o700, s.home.Path("secrets"): 0o700, s.home.Path("state"): 0o700,
+		s.home.Path("run", "admin.token"): 0o600, s.home.Path("run", "agent.token"): 0o600,
+	} {
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().Perm()&^want != 0 {
+			c.OK = false
+			c.Detail = fmt.Sprintf("others can read a part of the home (%s is %o)", info.Name(), info.Mode().Perm())
+			c.Remedy = "chmod -R go-rwx on the home"
+		}
+	}
+	return []consoleserve.Check{c}
+}
+
+// status is the body of GET /api/v1/status.
+func (s *Server) status() map[string]any {
+	snap := s.catalog.Snapshot()
+	h := s.log.Health()
+	return map[string]any{
+		"version": s.version, "go": runtime.Version(), "url": s.Address(), "started": s.began.UTC().Format(time.RFC3339),
+		"catalog": map[string]any{"generation": snap.Generation, "etag": snap.Etag, "entries": len(snap.Entries), "modules": len(snap.Modules)},
+		"audit":   map[string]any{"seq": h.Seq, "broken": h.Broken, "waiting": h.Waiting, "lost": h.Lost},
+	}
+}
+
+// secretNames shows the secret store to /api/v1 without its values.
+type secretNames struct{ *secretstore.Store }
+
+func (n secretNames) List() ([]consoleserve.SecretInfo, error) {
+	list, err := n.Store.List()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]consoleserve.SecretInfo, len(list))
+	for i, info := range list {
+		out[i] = consoleserve.SecretInfo{Name: info.Name, Updated: info.Updated}
+	}
+	return out, nil
+}

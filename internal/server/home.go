@@ -1,0 +1,142 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Home is the directory one server owns (spec/README section 9).
+type Home struct {
+	Dir  string
+	lock *os.File
+}
+
+// FindHome returns the home a command uses: dir, else JUNCTOR_HOME, else the
+// XDG data directory, else ~/.local/share/junctor.
+func FindHome(dir string) (string, error) {
+	if dir == "" {
+		dir = os.Getenv("JUNCTOR_HOME")
+	}
+	if dir == "" {
+		if xdg := os.Getenv("XDG_DATA_HOME"); xdg != "" {
+			dir = filepath.Join(xdg, "junctor")
+		}
+	}
+	if dir == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return "", capability.Errorf(capability.CodeInvalidInput, "home", "no home directory is known; name one with --home")
+		}
+		dir = filepath.Join(user, ".local", "share", "junctor")
+	}
+	return filepath.Abs(dir)
+}
+
+// OpenHome makes the layout and takes the lock. A home another server holds is a
+// conflict that names the process.
+func OpenHome(dir string) (*Home, error) {
+	for _, d := range []string{"", "run", "state", "audit", "logs", "policy", "secrets", "blobs", "cache"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, capability.Wrap(capability.CodeFailed, "home", "the home directory cannot be made", err)
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "run", "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "home", "the lock of the home cannot be opened", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		pid, _ := os.ReadFile(f.Name())
+		return nil, capability.Errorf(capability.CodeConflict, "home", "process %s serves this home already", orUnknown(strings.TrimSpace(string(pid)))).
+			With("home_locked", "stop it, or use another --home")
+	}
+	if err := f.Truncate(0); err == nil {
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	return &Home{Dir: dir, lock: f}, nil
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "(unknown)"
+	}
+	return s
+}
+
+// Path joins names below the home.
+func (h *Home) Path(names ...string) string {
+	return filepath.Join(append([]string{h.Dir}, names...)...)
+}
+
+// Close removes what says a server runs here and gives the lock back.
+func (h *Home) Close() error {
+	_ = os.Remove(h.Path("run", "server.json"))
+	_ = h.lock.Truncate(0)
+	return h.lock.Close()
+}
+
+// key returns 32 random bytes kept in state/<name>, made at first use.
+func (h *Home) key(name string) ([]byte, error) {
+	path := h.Path("state", name)
+	data, err := os.ReadFile(path)
+	if err == nil && len(data) == 32 {
+		return data, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	data = make([]byte, 32)
+	_, _ = rand.Read(data)
+	return data, writeFile(path, data)
+}
+
+// writeFile replaces path by rename, mode 0600.
+func writeFile(path string, data []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // gone already when the rename has happened
+	if _, err := tmp.Write(data); err != nil {
+		tmp.Close()
+		return err
+	}
+	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+// ReadyLine is what serve prints and run/server.json holds.
+type ReadyLine struct {
+	URL       string `json:"url"`
+	PID       int    `json:"pid"`
+	Home      string `json:"home"`
+	TokenFile string `json:"token_file"`
+	Version   string `json:"version"`
+}
+
+// ReadServer finds the running server of a home.
+func ReadServer(home string) (ReadyLine, error) {
+	var line ReadyLine
+	data, err := os.ReadFile(filepath.Join(home, "run", "server.json"))
+	if err != nil {
+		return line, capability.Wrap(capability.CodeUnavailable, "client", "no server runs on the home "+home, err).
+			With("service_unavailable", "start one with: junctor serve, or name one with --server")
+	}
+	if err := json.Unmarshal(data, &line); err != nil {
+		return line, fmt.Errorf("run/server.json: %w", err)
+	}
+	return line, nil
+}

@@ -1,0 +1,354 @@
+// Package server wires the parts into one process: it is the only place that
+// sees everything. The explicit lists are in kinds.go (what feeds the catalog),
+// executors.go (what this machine can do itself) and surfaces.go (the doors).
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/bus"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/intake"
+	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/provider/endpoint"
+	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/segment"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/telemetry"
+)
+
+// drain is how long running calls may go on after a stop was asked for.
+const drain = 10 * time.Second
+
+// Server is one running junctor. New opens everything, Run serves until its
+// context ends, and closes what New opened.
+type Server struct {
+	cfg     config.Config
+	version string
+	began   time.Time
+	logger  *slog.Logger
+
+	home     *Home
+	db       *store.DB
+	log      *audit.Log
+	secrets  *secretstore.Store
+	policy   *policy.Policy
+	catalog  *catalog.Catalog
+	engine   *invoke.Engine
+	intake   *intake.Pipeline
+	bus      *bus.Bus
+	metrics  *telemetry.Metrics
+	door     *door.Door
+	registry *endpoint.Registry
+
+	listener net.Listener
+	ready    atomic.Bool
+}
+
+// Options are what is not configuration.
+type Options struct {
+	Version string
+	Logger  *slog.Logger
+}
+
+// New opens the home of cfg and everything in it. On failure nothing stays open.
+func New(ctx context.Context, cfg config.Config, opts Options) (s *Server, err error) {
+	s = &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now()}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	if s.home, err = OpenHome(cfg.Home); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	// The port is taken before anything is opened, so that a taken one costs
+	// nothing and a second server on another home says so at once.
+	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return nil, capability.Wrap(capability.CodeConflict, "listen", fmt.Sprintf("the address %s cannot be listened on", cfg.Listen), err).
+			With("address_in_use", "choose another one with --listen, or 127.0.0.1:0 for a free port")
+	}
+	if err = s.openStores(ctx); err != nil {
+		return nil, err
+	}
+	if err = s.openPolicy(ctx); err != nil {
+		return nil, err
+	}
+	s.bus = bus.New(bus.Config{})
+	s.catalog = catalog.New()
+	s.metrics = telemetry.NewMetrics()
+	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
+	s.engine = invoke.New(invoke.Config{
+		Catalog: s.catalog, Policy: s.policy, Log: s.log, Outcomes: s.db.Outcomes(), Observer: s.metrics, Logger: s.logger,
+		DefaultTimeout: cfg.Limits.CallTimeout, MaxTimeout: cfg.Limits.MaxTimeout,
+		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
+		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
+		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
+		RecordReads: cfg.Audit.Level == "debug",
+	})
+	s.door = door.New(s.policy, s.log)
+	s.registry = endpoint.NewRegistry(endpoint.Config{
+		Store: endpoint.NewSQLStore(s.db.SQL()), Secrets: s.secrets, Log: s.log, Logger: s.logger,
+		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
+		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary,
+	})
+	s.gauges()
+	return s, nil
+}
+
+func (s *Server) openStores(ctx context.Context) error {
+	var err error
+	if s.secrets, err = secretstore.Open(s.home.Path("secrets")); err != nil {
+		return err
+	}
+	if s.db, err = store.Open(ctx, s.home.Path("state", "junctor.db")); err != nil {
+		return err
+	}
+	segments, err := segment.Open(s.home.Path("audit"), segment.Config{})
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "audit", "the audit log cannot be opened", err)
+	}
+	mirror, err := segment.OpenMirror(s.home.Path("logs"), segment.MirrorConfig{})
+	if err != nil {
+		segments.Close()
+		return capability.Wrap(capability.CodeFailed, "audit", "the log files cannot be opened", err)
+	}
+	key, err := s.home.key("audit.key")
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "audit", "the audit key cannot be read", err)
+	}
+	user, _ := os.UserHomeDir()
+	s.log, err = audit.Open(ctx, audit.Config{
+		Segments: segments, Mirror: mirror, Index: s.db.Audit(), Gateway: gatewayName(), Mode: audit.Mode(s.cfg.Audit.Mode),
+		Key: key, Home: user, Logger: s.logger,
+	})
+	return err
+}
+
+func gatewayName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "local"
+	}
+	return name
+}
+
+// openPolicy reads the Cedar files, writing the default one into an empty
+// folder, and makes the two tokens every home has.
+func (s *Server) openPolicy(ctx context.Context) error {
+	docs, err := readPolicies(s.home.Path("policy"))
+	if err != nil {
+		return err
+	}
+	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.db.Policy(), Log: s.log, Logger: s.logger}); err != nil {
+		return err
+	}
+	for _, t := range []struct {
+		file string
+		role capability.Role
+		name string
+	}{
+		{"admin.token", capability.RoleAdmin, "local-admin"},
+		{"agent.token", capability.RoleAgent, "local-agent"},
+	} {
+		if err := s.ensureToken(ctx, t.file, t.role, t.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensureToken makes the token of a file that is missing or no longer valid.
+func (s *Server) ensureToken(ctx context.Context, file string, role capability.Role, name string) error {
+	path := s.home.Path("run", file)
+	if old, err := secretstore.ReadFile(path); err == nil {
+		if who, err := s.policy.Authenticate(old.Reveal()); err == nil && who.Role == role {
+			return nil
+		}
+	}
+	by := capability.Principal{ID: "server", Role: capability.RoleAdmin}
+	if _, err := s.policy.RevokeToken(ctx, by, name); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+		return err
+	}
+	_, value, err := s.policy.CreateToken(ctx, by, policy.TokenRequest{Role: role, Name: name})
+	if err != nil {
+		return err
+	}
+	return writeFile(path, []byte(value.Reveal()+"\n"))
+}
+
+func readPolicies(dir string) ([]policy.Document, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.cedar"))
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		name := filepath.Join(dir, "default.cedar")
+		if err := writeFile(name, []byte(policy.DefaultRules())); err != nil {
+			return nil, err
+		}
+		names = []string{name}
+	}
+	slices.Sort(names)
+	var docs []policy.Document
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, policy.Document{Name: filepath.Base(name), Text: text})
+	}
+	return docs, nil
+}
+
+func (s *Server) catalogChanged(snap *catalog.Snapshot) {
+	s.policy.CatalogChanged()
+	s.publish("catalog.changed", map[string]any{"generation": snap.Generation, "etag": snap.Etag})
+}
+
+func (s *Server) gauges() {
+	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(len(s.catalog.Snapshot().Entries)) })
+	s.metrics.Gauge("audit_records", "Number of the last audit record.", func() float64 { return float64(s.log.Health().Seq) })
+	s.metrics.Gauge("audit_broken", "1 while the audit log cannot be written.", func() float64 {
+		if s.log.Health().Broken {
+			return 1
+		}
+		return 0
+	})
+}
+
+// Address is where the server listens.
+func (s *Server) Address() string { return "http://" + s.listener.Addr().String() }
+
+// Ready is the line for stdout and run/server.json.
+func (s *Server) Ready() ReadyLine {
+	return ReadyLine{
+		URL: s.Address(), PID: os.Getpid(), Home: s.home.Dir,
+		TokenFile: s.home.Path("run", "admin.token"), Version: s.version,
+	}
+}
+
+// Run serves until ctx ends, then stops accepting, lets running calls finish for
+// ten seconds, cancels the rest, and flushes the audit. onReady is called once,
+// when requests are answered.
+func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
+	defer s.close()
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	// Calls outlive ctx by the drain; their own context ends after it.
+	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelCalls()
+	web := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return callCtx },
+		ErrorLog:    slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+	}
+	parts, partsCtx := errgroup.WithContext(callCtx)
+	parts.Go(func() error { return s.log.Run(partsCtx) })
+	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
+	parts.Go(func() error {
+		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	s.event(ctx, audit.ServerStarted)
+	if err := s.announce(onReady); err != nil {
+		cancelCalls()
+		web.Close()
+		return errors.Join(err, parts.Wait())
+	}
+	select {
+	case <-ctx.Done():
+	case <-partsCtx.Done(): // something essential failed
+	}
+	s.ready.Store(false)
+	s.bus.Close()
+	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancelStop()
+	if err := web.Shutdown(stop); err != nil {
+		cancelCalls()
+		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancelLast()
+		if web.Shutdown(last) != nil {
+			web.Close()
+		}
+	}
+	s.event(ctx, audit.ServerStopped)
+	cancelCalls()
+	err = parts.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+func (s *Server) announce(onReady func(ReadyLine) error) error {
+	line := s.Ready()
+	data, err := marshalLine(line)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(s.home.Path("run", "server.json"), data); err != nil {
+		return err
+	}
+	s.ready.Store(true)
+	if onReady != nil {
+		return onReady(line)
+	}
+	return nil
+}
+
+func (s *Server) event(ctx context.Context, ev audit.Event) {
+	_, err := s.log.Append(context.WithoutCancel(ctx), audit.Record{
+		Logger: "server", Event: ev,
+		Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "version", Value: s.version}}},
+	}, audit.Synced)
+	if err != nil {
+		s.logger.Error("audit record not written", "event", string(ev), "err", err)
+	}
+	s.publish(strings.ReplaceAll(string(ev), "_", "."), map[string]any{"version": s.version})
+}
+
+// close releases what New opened, in reverse; it is called once.
+func (s *Server) close() {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.log != nil {
+		if err := s.log.Close(); err != nil {
+			s.logger.Error("audit log not closed cleanly", "err", err)
+		}
+	}
+	if s.db != nil {
+		if err := s.db.Close(); err != nil {
+			s.logger.Error("database not closed cleanly", "err", err)
+		}
+	}
+	if err := s.home.Close(); err != nil {
+		s.logger.Error("home not closed cleanly", "err", err)
+	}
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/surface/routerserve"
+)
+
+// handler is every door on the one listener. A new surface is one line here.
+func (s *Server) handler() (http.Handler, error) {
+	mux := http.NewServeMux()
+	routerserve.New(routerserve.Config{
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Registry: endpoints{s.registry}, MaxBody: int64(s.cfg.Limits.RequestBody),
+	}).Routes(mux)
+	consoleserve.New(consoleserve.Config{
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
+		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, MaxInput: int64(s.cfg.Limits.RequestBody),
+	}).Routes(mux)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+	})
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path"))
+	})
+	return s.guardHost(mux), nil
+}
+
+// readyz says whether requests are answered, with reasons when not.
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	reasons := []string{}
+	if !s.ready.Load() {
+		reasons = append(reasons, "the server is starting or stopping")
+	}
+	if h := s.log.Health(); h.Broken {
+		reasons = append(reasons, "the audit log cannot be written: "+h.Cause)
+	}
+	status := http.StatusOK
+	if len(reasons) > 0 {
+		status = http.StatusServiceUnavailable
+	}
+	door.WriteJSON(w, status, map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
+}
+
+// loopbackOrToken lets a scraper on this machine in without a token.
+func (s *Server) loopbackOrToken(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+			if _, err := s.door.Principal(r); err != nil {
+				door.WriteError(w, err)
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// guardHost refuses requests that a web page could have made behind the user's
+// back: on loopback, a Host that is not local is DNS rebinding, and a browser's
+// cross-origin request is refused wherever it goes.
+func (s *Server) guardHost(h http.Handler) http.Handler {
+	crossOrigin := http.NewCrossOriginProtection()
+	for _, origin := range s.cfg.MCP.AllowedOrigins {
+		if err := crossOrigin.AddTrustedOrigin(origin); err != nil {
+			s.logger.Error("allowed origin ignored", "origin", origin, "err", err)
+		}
+	}
+	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		door.WriteError(w, capability.Errorf(capability.CodeDenied, "origin", "requests of other web origins are refused").
+			With("origin_not_allowed", "add the origin to mcp.allowed_origins"))
+	}))
+	inner := crossOrigin.Handler(h)
+	listenHost, _, _ := net.SplitHostPort(s.listener.Addr().String())
+	loopback := net.ParseIP(listenHost).IsLoopback()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if loopback && !localHost(r.Host) {
+			door.WriteError(w, capability.Errorf(capability.CodeDenied, "host", "this server answers to local names only").With("host_not_allowed", "use 127.0.0.1 or localhost in the URL"))
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+}
+
+func localHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func marshalLine(line ReadyLine) ([]byte, error) {
+	data, err := json.Marshal(line)
+	if err != nil {
+		return nil, err
+	}
+	return append(data, '\n'), nil
+}
+
+// publish sends a notice to the live feed; it never blocks.
+func (s *Server) publish(event string, data any) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		s.logger.Error("event not published", "event", event, "err", err)
+		return
+	}
+	s.bus.Publish(event, raw)
+}
+
+func (s *Server) events(ctx context.Context, after uint64) iter.Seq[consoleserve.Event] {
+	return func(yield func(consoleserve.Event) bool) {
+		for ev, err := range s.bus.Subscribe(ctx, after) {
+			if err != nil || !yield(consoleserve.Event{ID: ev.ID, Type: ev.Type, At: ev.At, Data: ev.Data}) {
+				return
+			}
+		}
+	}
+}
