@@ -1,0 +1,216 @@
+// Package secretstore keeps named secrets in files of their own, readable by the
+// server's account alone, and reads secrets from files that others keep.
+// Configuration, extensions and upstreams refer to a secret by its name, so that
+// no configuration file ever holds one (decision R46). Values leave this package
+// only as secret.Value, which prints as dots.
+package secretstore
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// MaxValue is the size limit of one secret in bytes.
+const MaxValue = 64 << 10
+
+var nameGrammar = regexp.MustCompile(`^[A-Za-z0-9._-]{1,120}$`)
+
+// Store is a directory of secrets. It is safe for concurrent use, also by
+// several processes: every change is one rename.
+type Store struct{ dir *os.Root }
+
+// Info is what may be told about a secret.
+type Info struct {
+	Name    string    `json:"name"`
+	Updated time.Time `json:"updated"`
+}
+
+// Open opens dir, creating it with mode 0700; a looser mode of an existing one
+// is tightened. The result must be closed.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, wrap("secrets.open", "the secrets directory cannot be created", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, wrap("secrets.open", "the secrets directory cannot be opened", err)
+	}
+	if info, err := root.Stat("."); err != nil || info.Mode().Perm()&0o077 != 0 {
+		if err := root.Chmod(".", 0o700); err != nil {
+			_ = root.Close()
+			return nil, wrap("secrets.open", "the secrets directory is open to other users and cannot be closed to them", err)
+		}
+	}
+	return &Store{dir: root}, nil
+}
+
+// Close releases the directory.
+func (s *Store) Close() error { return s.dir.Close() }
+
+// Set stores a secret under a name of 1 to 120 letters, digits, dots,
+// underscores and hyphens, replacing an earlier one. Empty and oversized values
+// (see [MaxValue]) are refused.
+func (s *Store) Set(name string, value secret.Value) error {
+	if err := checkName("secrets.set", name); err != nil {
+		return err
+	}
+	text := value.Reveal()
+	switch {
+	case text == "":
+		return capability.Errorf(capability.CodeInvalidInput, "secrets.set", "the value of secret %s is empty", name).
+			With("empty_secret", "remove the secret instead")
+	case len(text) > MaxValue:
+		return capability.Errorf(capability.CodeTooLarge, "secrets.set", "the value of secret %s is larger than %d bytes", name, MaxValue)
+	}
+	if err := s.replace(name, text); err != nil {
+		return wrap("secrets.set", "the secret "+name+" cannot be stored", err)
+	}
+	return nil
+}
+
+func (s *Store) replace(name, text string) (err error) {
+	var random [8]byte
+	_, _ = rand.Read(random[:])                 // crypto/rand.Read never fails
+	temp := "~" + hex.EncodeToString(random[:]) // no secret can have such a name
+	file, err := s.dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(file, text)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = s.dir.Rename(temp, name)
+	}
+	if err != nil {
+		_ = s.dir.Remove(temp)
+		return err
+	}
+	if dir, err := s.dir.Open("."); err == nil { // makes the name durable where the system can
+		_ = dir.Sync()
+		_ = dir.Close()
+	}
+	return nil
+}
+
+// Get returns a secret; not_found when there is none of that name.
+func (s *Store) Get(name string) (secret.Value, error) {
+	if err := checkName("secrets.get", name); err != nil {
+		return secret.Value{}, err
+	}
+	file, err := s.dir.Open(name)
+	if err != nil {
+		return secret.Value{}, missing("secrets.get", name, err)
+	}
+	defer file.Close() //nolint:errcheck // read only
+	return read("secrets.get", "the secret "+name, file)
+}
+
+// List returns the names with the times of their last change, ordered by name.
+func (s *Store) List() ([]Info, error) {
+	dir, err := s.dir.Open(".")
+	if err != nil {
+		return nil, wrap("secrets.list", "the secrets directory cannot be read", err)
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return nil, wrap("secrets.list", "the secrets directory cannot be read", err)
+	}
+	all := []Info{}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || !nameGrammar.MatchString(e.Name()) {
+			continue // removed meanwhile, or not ours
+		}
+		all = append(all, Info{Name: e.Name(), Updated: info.ModTime().UTC()})
+	}
+	slices.SortFunc(all, func(a, b Info) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// Remove deletes a secret; not_found when there is none of that name.
+func (s *Store) Remove(name string) error {
+	if err := checkName("secrets.remove", name); err != nil {
+		return err
+	}
+	if err := s.dir.Remove(name); err != nil {
+		return missing("secrets.remove", name, err)
+	}
+	return nil
+}
+
+// ReadFile reads a secret, such as a token, from a file that somebody else
+// keeps; one trailing line end is dropped. The warning, if any, says that other
+// users can read the file: it is for the operator, the value is good.
+func ReadFile(path string) (value secret.Value, warning string, err error) {
+	const op = "secrets.read"
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return secret.Value{}, "", capability.Errorf(capability.CodeInvalidInput, op, "the secret file is not a regular file")
+	}
+	file, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return secret.Value{}, "", capability.Wrap(capability.CodeNotFound, op, "the secret file does not exist", err)
+	case err != nil:
+		return secret.Value{}, "", wrap(op, "the secret file cannot be read", err)
+	}
+	defer file.Close() //nolint:errcheck // read only
+	value, err = read(op, "the secret file", file)
+	if err != nil {
+		return secret.Value{}, "", err
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(value.Reveal(), "\n"), "\r")
+	if text == "" {
+		return secret.Value{}, "", capability.Errorf(capability.CodeInvalidInput, op, "the secret file is empty")
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		warning = "the secret file can be read or changed by other users: give it mode 0600"
+	}
+	return secret.New(text), warning, nil
+}
+
+func read(op, what string, file *os.File) (secret.Value, error) {
+	data, err := io.ReadAll(io.LimitReader(file, MaxValue+1))
+	if err != nil {
+		return secret.Value{}, wrap(op, what+" cannot be read", err)
+	}
+	if len(data) > MaxValue {
+		return secret.Value{}, capability.Errorf(capability.CodeTooLarge, op, "%s is larger than %d bytes", what, MaxValue)
+	}
+	return secret.New(string(data)), nil
+}
+
+func checkName(op, name string) error {
+	if !nameGrammar.MatchString(name) || name == "." || name == ".." {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the name of a secret must be 1 to 120 letters, digits, dots, underscores or hyphens").
+			With("invalid_name", "choose another name")
+	}
+	return nil
+}
+
+func missing(op, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return capability.Wrap(capability.CodeNotFound, op, "there is no secret "+name, err).
+			With("unknown_secret", "see the names with: junctor secrets list")
+	}
+	return wrap(op, "the secret "+name+" cannot be reached", err)
+}
+
+func wrap(op, message string, err error) error {
+	return capability.Wrap(capability.CodeFailed, op, message, err)
+}
