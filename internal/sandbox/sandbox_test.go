@@ -155,8 +155,19 @@ func TestLargeOutputIsBounded(t *testing.T) {
 	}
 }
 
-// alive treats a zombie as gone: nothing of it runs.
+// alive gives a killed process the moment that its end takes.
 func alive(pid int) bool {
+	for range 500 {
+		if !running(pid) {
+			return false
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return true
+}
+
+// running treats a zombie as gone: nothing of it runs.
+func running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
 	}
