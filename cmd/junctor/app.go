@@ -161,13 +161,22 @@ func (a *app) connection(tokenFile string) (url string, token secret.Value, err 
 	case a.env("JUNCTOR_TOKEN") != "":
 		token = secret.New(a.env("JUNCTOR_TOKEN"))
 	default:
-		token, err = secretstore.ReadFile(filepath.Join(home, "run", tokenFile))
+		token, err = a.readSecretFile(filepath.Join(home, "run", tokenFile))
 		if err != nil {
 			return "", secret.Value{}, capability.Wrap(capability.CodeUnauthenticated, "client", "no token: the home has none and none was given", err).
 				With("", "give one with --token or JUNCTOR_TOKEN")
 		}
 	}
 	return url, token, nil
+}
+
+// readSecretFile reads a token file and passes on what is loose about it.
+func (a *app) readSecretFile(path string) (secret.Value, error) {
+	value, warning, err := secretstore.ReadFile(path)
+	if warning != "" {
+		fmt.Fprintln(a.stderr, "junctor: "+warning)
+	}
+	return value, err
 }
 
 func (a *app) client() (*client.Client, error) {

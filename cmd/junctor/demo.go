@@ -14,7 +14,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
-	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -133,11 +132,11 @@ func (a *app) connectDemo(ctx context.Context, home string, line server.ReadyLin
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	admin, err := secretstore.ReadFile(line.TokenFile)
+	admin, err := a.readSecretFile(line.TokenFile)
 	if err != nil {
 		return err
 	}
-	token, err := secretstore.ReadFile(demoTokenFile(home))
+	token, err := a.readSecretFile(demoTokenFile(home))
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/reference"
-	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -38,7 +37,7 @@ func (a *app) connectCommand() *cobra.Command {
 				if token != "" {
 					return capability.Errorf(capability.CodeInvalidInput, "", "give --endpoint-token or --endpoint-token-file, not both")
 				}
-				value, err := secretstore.ReadFile(tokenFile)
+				value, err := a.readSecretFile(tokenFile)
 				if err != nil {
 					return err
 				}
@@ -220,7 +219,7 @@ func (a *app) endpointServeCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if tokenFile != "" {
-				value, err := secretstore.ReadFile(tokenFile)
+				value, err := a.readSecretFile(tokenFile)
 				if err != nil {
 					return err
 				}

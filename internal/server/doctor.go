@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // lowDisk is when the doctor warns: the audit stops writes when it cannot grow.
@@ -115,6 +116,10 @@ func (s *Server) status() map[string]any {
 
 // secretNames shows the secret store to /api/v1 without its values.
 type secretNames struct{ *secretstore.Store }
+
+func (n secretNames) Set(name string, value []byte) error {
+	return n.Store.Set(name, secret.New(string(value)))
+}
 
 func (n secretNames) List() ([]consoleserve.SecretInfo, error) {
 	list, err := n.Store.List()

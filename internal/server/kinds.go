@@ -13,7 +13,7 @@ import (
 // is one line here.
 func (s *Server) sources() []capability.Source {
 	return []capability.Source{
-		local.New(s.host()),
+		local.New(s.local),
 		s.registry,
 	}
 }

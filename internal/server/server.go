@@ -20,18 +20,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/bus"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/gitcmd"
 	"github.com/junctor-run/junctor/internal/intake"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
+	"github.com/junctor-run/junctor/internal/roots"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/segment"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve"
 	"github.com/junctor-run/junctor/internal/telemetry"
 )
 
@@ -58,6 +62,10 @@ type Server struct {
 	metrics  *telemetry.Metrics
 	door     *door.Door
 	registry *endpoint.Registry
+	mcp      *mcpserve.Surface
+	local    *host.Host
+	roots    *roots.Set
+	git      *gitcmd.Git // nil without the program
 
 	listener net.Listener
 	ready    atomic.Bool
@@ -97,10 +105,13 @@ func New(ctx context.Context, cfg config.Config, opts Options) (s *Server, err e
 	}
 	s.bus = bus.New(bus.Config{})
 	s.catalog = catalog.New()
+	if s.local, err = s.openHost(); err != nil {
+		return nil, err
+	}
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
 	s.engine = invoke.New(invoke.Config{
-		Catalog: s.catalog, Policy: s.policy, Log: s.log, Outcomes: s.db.Outcomes(), Observer: s.metrics, Logger: s.logger,
+		Catalog: s.catalog, Policy: s.policy, Log: s.log, Outcomes: s.db, Observer: s.metrics, Logger: s.logger,
 		DefaultTimeout: cfg.Limits.CallTimeout, MaxTimeout: cfg.Limits.MaxTimeout,
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
@@ -109,9 +120,17 @@ func New(ctx context.Context, cfg config.Config, opts Options) (s *Server, err e
 	})
 	s.door = door.New(s.policy, s.log)
 	s.registry = endpoint.NewRegistry(endpoint.Config{
-		Store: endpoint.NewSQLStore(s.db.SQL()), Secrets: s.secrets, Log: s.log, Logger: s.logger,
+		Store: endpoint.NewSQLStore(s.db.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
 		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
 		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary,
+	})
+	cursorKey, err := s.home.key("cursor.key")
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
+	}
+	s.mcp = mcpserve.New(mcpserve.Config{
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Version: opts.Version,
+		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, CursorKey: cursorKey, Logger: s.logger,
 	})
 	s.gauges()
 	return s, nil
@@ -161,7 +180,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.db.Policy(), Log: s.log, Logger: s.logger}); err != nil {
+	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.db, Log: s.log, Logger: s.logger}); err != nil {
 		return err
 	}
 	for _, t := range []struct {
@@ -182,7 +201,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 // ensureToken makes the token of a file that is missing or no longer valid.
 func (s *Server) ensureToken(ctx context.Context, file string, role capability.Role, name string) error {
 	path := s.home.Path("run", file)
-	if old, err := secretstore.ReadFile(path); err == nil {
+	if old, _, err := secretstore.ReadFile(path); err == nil {
 		if who, err := s.policy.Authenticate(old.Reveal()); err == nil && who.Role == role {
 			return nil
 		}
@@ -224,6 +243,7 @@ func readPolicies(dir string) ([]policy.Document, error) {
 
 func (s *Server) catalogChanged(snap *catalog.Snapshot) {
 	s.policy.CatalogChanged()
+	s.mcp.CatalogChanged()
 	s.publish("catalog.changed", map[string]any{"generation": snap.Generation, "etag": snap.Etag})
 }
 
@@ -268,6 +288,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	}
 	parts, partsCtx := errgroup.WithContext(callCtx)
 	parts.Go(func() error { return s.log.Run(partsCtx) })
+	parts.Go(func() error { return s.mcp.Run(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -347,6 +368,12 @@ func (s *Server) close() {
 		if err := s.db.Close(); err != nil {
 			s.logger.Error("database not closed cleanly", "err", err)
 		}
+	}
+	if s.roots != nil {
+		s.roots.Close()
+	}
+	if s.secrets != nil {
+		s.secrets.Close()
 	}
 	if err := s.home.Close(); err != nil {
 		s.logger.Error("home not closed cleanly", "err", err)

@@ -24,6 +24,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, MaxInput: int64(s.cfg.Limits.RequestBody),
 	}).Routes(mux)
+	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	})

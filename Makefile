@@ -1,0 +1,63 @@
+# make run    build, and bring up the demo: a server, an endpoint, commands to try
+# make test   everything a change must pass; installs what it needs on Debian
+# make lint   gofumpt and golangci-lint (their versions: tools/go.mod)
+# make bench  the figures of docs/performance.md, measured on this machine
+# make soak   the long tests
+# make vuln   known vulnerabilities, where the database can be reached
+
+SHELL    := /bin/bash
+GO       ?= go
+TOOLS    := bin/tools
+VERSION  ?= 0.1.0-dev
+COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+LDFLAGS  := -s -w -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT)
+SOURCES  := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
+
+.PHONY: run build test lint bench soak vuln deps interop-deps clean
+.DEFAULT_GOAL := build
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/junctor ./cmd/junctor
+
+run: build
+	./bin/junctor serve --demo
+
+# What the tests need and a fresh Debian may lack. Installing needs root; without
+# it the missing name is said.
+deps:
+	@missing=""; for tool in gcc git; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing:$$missing"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing $$(echo "$$missing" | grep -q gcc && echo libc6-dev) >/dev/null; \
+	fi
+
+interop-deps:
+	@if command -v npm >/dev/null; then npm ci --prefix interop --no-audit --no-fund --silent; \
+	else echo "SKIPPED: npm is not here, so the MCP clients from npm are not tried"; fi
+
+test: deps lint interop-deps
+	@if command -v npm >/dev/null; then export JUNCTOR_REQUIRE_INTEROP=1; fi; \
+	$(GO) test -race -timeout 20m ./...
+
+lint: bin/tools/golangci-lint bin/tools/gofumpt
+	@unformatted=$$($(TOOLS)/gofumpt -l $(SOURCES)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
+	$(TOOLS)/golangci-lint run ./...
+
+bin/tools/%: tools/go.mod
+	@mkdir -p $(TOOLS)
+	$(GO) -C tools build -buildvcs=false -o $(CURDIR)/$@ $$($(GO) -C tools list -f '{{.ImportPath}}' tool | grep '/$*$$')
+
+vuln:
+	@mkdir -p $(TOOLS)
+	$(GO) -C tools build -buildvcs=false -o $(CURDIR)/$(TOOLS)/govulncheck golang.org/x/vuln/cmd/govulncheck
+	$(TOOLS)/govulncheck ./... || echo "govulncheck found something, or its database is out of reach"
+
+bench: build
+	$(GO) run ./bench
+
+soak:
+	$(GO) test -tags soak -timeout 60m -run Soak ./...
+
+clean:
+	rm -rf bin

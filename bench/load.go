@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// door is a way to the endpoint.
+type door struct {
+	name, url, token string
+	hop              *process
+}
+
+// request is one kind of call; body gets the number of the worker.
+type request struct {
+	name string
+	body func(worker int) []byte
+}
+
+func requests() []request {
+	fixed := func(s string) func(int) []byte { return func(int) []byte { return []byte(s) } }
+	return []request{
+		{
+			"Read, no input schema (plugin.provider.get)",
+			fixed(`{"method":"plugin.provider.get","params":{"moduleId":"device-tools","provider":"DEVICE_STATUS","state":{"values":{"room":"lab","count":3}}}}`),
+		},
+		{
+			"Read with an input schema (fs.readText)",
+			fixed(`{"method":"fs.readText","params":{"endpointId":"bench","path":"hello.txt"}}`),
+		},
+		{
+			"Write (fs.writeText; the endpoint itself syncs the file)",
+			func(worker int) []byte {
+				return fmt.Appendf(nil, `{"method":"fs.writeText","params":{"endpointId":"bench","path":"bench-%d.txt","text":"a line of text\n"}}`, worker)
+			},
+		},
+	}
+}
+
+type result struct {
+	p50, p99 time.Duration
+	rate     float64
+	cpu      time.Duration // of the hop, per call
+}
+
+// measure sends the request through every door in turn, round after round, so
+// that what else the machine does hits all of them.
+func measure(doors []door, req request, concurrency, calls, rounds int) ([]result, error) {
+	took := make([][]time.Duration, len(doors))
+	rates := make([][]float64, len(doors))
+	cpu := make([]time.Duration, len(doors))
+	for round := range rounds {
+		for i := range doors {
+			at := (i + round) % len(doors) // nobody is always first
+			before := doors[at].hop.cpu()
+			samples, rate, err := load(doors[at], req, concurrency, calls)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", doors[at].name, err)
+			}
+			if round == 0 {
+				continue // warms connections, caches and the machine
+			}
+			cpu[at] += doors[at].hop.cpu() - before
+			took[at] = append(took[at], samples...)
+			rates[at] = append(rates[at], rate)
+		}
+	}
+	out := make([]result, len(doors))
+	for i := range doors {
+		slices.Sort(took[i])
+		slices.Sort(rates[i])
+		out[i] = result{
+			p50: took[i][len(took[i])/2], p99: took[i][len(took[i])*99/100],
+			rate: rates[i][len(rates[i])/2], cpu: cpu[i] / time.Duration(len(took[i])),
+		}
+	}
+	return out, nil
+}
+
+// load sends calls requests from concurrency workers and returns how long each
+// took and the overall rate.
+func load(d door, req request, concurrency, calls int) ([]time.Duration, float64, error) {
+	transport := router.DefaultTransport()
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	each := max(calls/concurrency, 20)
+	samples := make([][]time.Duration, concurrency)
+	errs := make([]error, concurrency)
+	began := time.Now()
+	var wg sync.WaitGroup
+	for worker := range concurrency {
+		wg.Go(func() {
+			body := req.body(worker)
+			for range each {
+				start := time.Now()
+				if err := post(client, d, body); err != nil {
+					errs[worker] = err
+					return
+				}
+				samples[worker] = append(samples[worker], time.Since(start))
+			}
+		})
+	}
+	wg.Wait()
+	elapsed := time.Since(began)
+	for _, err := range errs {
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return slices.Concat(samples...), float64(each*concurrency) / elapsed.Seconds(), nil
+}
+
+func post(client *http.Client, d door, body []byte) error {
+	req, err := http.NewRequest(http.MethodPost, d.url+"/v1/capabilities/invoke", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+d.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK || !bytes.HasPrefix(data, []byte(`{"ok":true`)) {
+		return fmt.Errorf("status %d: %.200s", resp.StatusCode, data)
+	}
+	return nil
+}

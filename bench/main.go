@@ -1,0 +1,104 @@
+// Command bench measures what junctor adds to a call, on this machine, in one
+// run: the same request sent to an endpoint directly, through a bare
+// httputil.ReverseProxy, and through junctor with token check, policy, selection
+// and audit on. The three are interleaved, so that noise hits all alike, and
+// compared as ratios. Everything runs on loopback as real processes and ends by
+// itself. It prints the tables of docs/performance.md.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+func main() {
+	proxyFor := flag.String("proxy", "", "internal: be the reverse proxy for this URL")
+	calls := flag.Int("calls", 1200, "calls per door, request and round")
+	rounds := flag.Int("rounds", 7, "interleaved rounds")
+	flag.Parse()
+	if *proxyFor != "" {
+		beProxy(*proxyFor)
+		return
+	}
+	if err := run(*calls, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// beProxy is the yardstick: the standard library's reverse proxy with the
+// transport settings junctor itself uses towards endpoints.
+func beProxy(target string) {
+	u, err := url.Parse(target)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(u) },
+		Transport: router.DefaultTransport(),
+	}
+	if err := serveAndAnnounce(proxy); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(calls, rounds int) error {
+	fmt.Printf("%s, %d cores, %s, %d rounds of %d calls each\n\n", runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds, calls)
+	stage, err := newStage()
+	if err != nil {
+		return err
+	}
+	defer stage.close()
+	doors := []door{
+		{"direct", stage.endpoint.url, stage.endpointToken, stage.endpoint},
+		{"ReverseProxy", stage.proxy.url, stage.endpointToken, stage.proxy},
+		{"junctor", stage.server.url, stage.operatorToken, stage.server},
+	}
+	for _, req := range requests() {
+		fmt.Printf("### %s\n\n", req.name)
+		fmt.Println("| concurrency | door | p50 | p99 | calls/s | p50 ÷ proxy | rate ÷ proxy | CPU of the hop per call |")
+		fmt.Println("|---|---|---|---|---|---|---|---|")
+		for _, concurrency := range []int{1, 16, 64} {
+			results, err := measure(doors, req, concurrency, calls, rounds)
+			if err != nil {
+				return fmt.Errorf("%s: %w", req.name, err)
+			}
+			proxy := results[1]
+			for i, r := range results {
+				fmt.Printf("| %d | %s | %s | %s | %.0f | %.2f | %.2f | %s |\n", concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
+					float64(r.p50)/float64(proxy.p50), r.rate/proxy.rate, us(r.cpu))
+			}
+		}
+		fmt.Println()
+	}
+	fmt.Printf("Memory after the load: junctor %s, proxy %s\n\n", mib(stage.server.rss()), mib(stage.proxy.rss()))
+	stage.close()
+	if err := engineAlone(); err != nil {
+		return err
+	}
+	return startAndSize()
+}
+
+func us(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/float64(time.Microsecond)) }
+
+func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+func serveAndAnnounce(h http.Handler) error {
+	listener, err := listenLoopback()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("{\"url\":\"http://%s\"}\n", listener.Addr())
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	return server.Serve(listener)
+}

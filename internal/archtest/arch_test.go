@@ -1,0 +1,260 @@
+package archtest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type goPackage struct {
+	ImportPath string
+	Name       string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+	Doc        string
+}
+
+func (p goPackage) path() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,Imports,Doc", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
+		var p goPackage
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	if len(list) < 10 {
+		t.Fatalf("only %d packages found", len(list))
+	}
+	return list
+}
+
+func tree(pkg string) string {
+	for _, root := range []string{"internal/surface/", "internal/provider/", "internal/exec/", "internal/task/"} {
+		if strings.HasPrefix(pkg, root) {
+			return root
+		}
+	}
+	return pkg
+}
+
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		from := p.path()
+		for _, imp := range p.Imports {
+			to, ours := strings.CutPrefix(imp, module+"/")
+			if !ours {
+				continue
+			}
+			if isTestSupport(from) || isTestSupport(to) && layer(from) >= layer(to) {
+				continue
+			}
+			switch {
+			case layer(to) > layer(from):
+				t.Errorf("%s (L%d) imports %s (L%d): imports point down only", from, layer(from), to, layer(to))
+			case layer(to) == layer(from) && layer(from) < 5 && !beside(from, to):
+				t.Errorf("%s imports %s beside it in L%d: add the pair to beside() if the design wants it", from, to, layer(from))
+			}
+			if layer(from) == 3 && layer(to) == 3 && tree(from) != tree(to) {
+				t.Errorf("%s imports the sibling tree %s: they meet in internal/server", from, to)
+			}
+		}
+	}
+}
+
+func isTestSupport(pkg string) bool {
+	return strings.HasSuffix(pkg, "test") && pkg != "internal/archtest"
+}
+
+func TestTheCoreDoesNoIO(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if layer(p.path()) != 1 {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if slices.Contains(coreForbidden(), imp) {
+				t.Errorf("%s imports %s: the core does no I/O", p.path(), imp)
+			}
+			if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") || strings.HasPrefix(imp, module) {
+				continue
+			}
+			if !slices.ContainsFunc(coreThirdParty(), func(ok string) bool { return imp == ok || strings.HasPrefix(imp, ok+"/") }) {
+				t.Errorf("%s imports %s: the core uses schema, Cedar and rate limits only", p.path(), imp)
+			}
+		}
+	}
+}
+
+func TestLibrariesStopAtTheirPackage(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			for lib, home := range stopsAt() {
+				if (imp == lib || strings.HasPrefix(imp, lib+"/")) && !strings.HasPrefix(p.path(), home) {
+					t.Errorf("%s imports %s, whose types stop at %s", p.path(), imp, home)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasACommentAndItsOwnName(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]string)
+	for _, p := range packages(t) {
+		if len(p.GoFiles) > 0 && len(strings.Fields(p.Doc)) < 5 {
+			t.Errorf("%s has no package comment that teaches", p.path())
+		}
+		if p.Name == "main" || len(p.GoFiles) == 0 {
+			continue
+		}
+		if other, twice := seen[p.Name]; twice {
+			t.Errorf("package name %s is used by %s and %s: grep must find one thing", p.Name, other, p.path())
+		}
+		seen[p.Name] = p.path()
+	}
+}
+
+func TestFilesStayReadable(t *testing.T) {
+	t.Parallel()
+	for _, name := range sources(t, ".go") {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(data, []byte("\n")); n > fileCeiling {
+			t.Errorf("%s has %d lines; split it by concern (400 is the aim, %d the ceiling)", name, n, fileCeiling)
+		}
+	}
+}
+
+func TestNothingRegistersItself(t *testing.T) {
+	t.Parallel()
+	fset := token.NewFileSet()
+	for _, name := range sources(t, ".go") {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s has an init function: lists are explicit", name)
+			}
+		}
+	}
+}
+
+// TestDirectDependenciesAreAccountedFor compares go.mod with the table of
+// docs/dependencies.md, both ways.
+func TestDirectDependenciesAreAccountedFor(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]bool)
+	for line := range strings.Lines(string(doc)) {
+		if cells := strings.Split(line, "|"); len(cells) > 4 && strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
+			rows[strings.Trim(strings.TrimSpace(cells[1]), "`")+" "+strings.TrimSpace(cells[2])] = true
+		}
+	}
+	for scanner := bufio.NewScanner(bytes.NewReader(mod)); scanner.Scan(); {
+		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(scanner.Text()), "require "))
+		if len(fields) < 2 || !strings.Contains(fields[0], ".") || !strings.HasPrefix(fields[1], "v") || strings.Contains(scanner.Text(), "// indirect") {
+			continue
+		}
+		key := fields[0] + " " + fields[1]
+		if !rows[key] {
+			t.Errorf("go.mod has %s, docs/dependencies.md has no row for it: what, version, why, what was rejected", key)
+		}
+		delete(rows, key)
+	}
+	for key := range rows {
+		t.Errorf("docs/dependencies.md has a row for %s, go.mod does not require it", key)
+	}
+}
+
+// TestWireWordsStayAtTheBorder greps for spellings that belong to protocols, and
+// for words the glossary replaced.
+func TestWireWordsStayAtTheBorder(t *testing.T) {
+	t.Parallel()
+	forbidden := "satel" + "lite"
+	for _, name := range append(sources(t, ".go"), sources(t, ".md")...) {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(bytes.ToLower(data), []byte(forbidden)) {
+			t.Errorf("%s says %q; the word is endpoint or node", name, forbidden)
+		}
+	}
+}
+
+// TestSQLiteAndItsRuntimeMatch: the engine's C runtime must be the version it was
+// made for.
+func TestSQLiteAndItsRuntimeMatch(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}} {{.Version}}", "modernc.org/sqlite", "modernc.org/libc").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	lines := strings.Fields(string(out))
+	if len(lines) != 4 {
+		t.Fatalf("unexpected answer %q", out)
+	}
+	mod, err := os.ReadFile(filepath.Join(lines[0], "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "modernc.org/libc " + lines[3]; !strings.Contains(string(mod), want+"\n") {
+		t.Errorf("modernc.org/sqlite %s was made for another libc than %s", lines[1], lines[3])
+	}
+}
+
+func sources(t *testing.T, ext string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) == ext {
+			out = append(out, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+// Package archtest holds the house together: its tests read the import graph and
+// the source tree and fail when a layer is crossed, a package has no comment, two
+// packages share a name, a file outgrows its ceiling, or a direct dependency is
+// not accounted for. The rules are docs/ARCHITECTURE.md's.
+package archtest
+
+import (
+	"strings"
+)
+
+// module is the import path all of ours begin with.
+const module = "github.com/junctor-run/junctor"
+
+// layer is a package's height: imports point down only.
+func layer(pkg string) int {
+	switch {
+	case pkg == "capability", pkg == "secret", pkg == "internal/jsonx", strings.HasPrefix(pkg, "protocol/"):
+		return 0
+	case strings.HasPrefix(pkg, "internal/catalog"), pkg == "internal/session", pkg == "internal/audit",
+		strings.HasPrefix(pkg, "internal/audit/"), pkg == "internal/policy", pkg == "internal/command", pkg == "internal/invoke":
+		return 1
+	case strings.HasPrefix(pkg, "internal/surface/"), strings.HasPrefix(pkg, "internal/provider/"),
+		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task"), pkg == "internal/intake",
+		pkg == "internal/reference", pkg == "conformance":
+		return 3
+	case pkg == "internal/server", pkg == "internal/config":
+		return 4
+	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "interop":
+		return 5
+	}
+	return 2
+}
+
+// beside lists the pairs of one layer that may be imported: the order inside the
+// core, and the few L2 packages that others build on.
+func beside(from, to string) bool {
+	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
+		return true // a package and its own sub-packages
+	}
+	allowed := map[string][]string{
+		"capability":         {"secret", "internal/jsonx"},
+		"protocol/router":    {"capability", "secret", "internal/jsonx"},
+		"internal/session":   {"internal/catalog"},
+		"internal/audit":     {"internal/catalog"},
+		"internal/policy":    {"internal/catalog", "internal/catalog/actions", "internal/session", "internal/audit"},
+		"internal/invoke":    {"internal/catalog", "internal/catalog/actions", "internal/session", "internal/audit", "internal/policy"},
+		"internal/gitcmd":    {"internal/sandbox"},
+		"host":               {"internal/sandbox"},
+		"internal/term":      {"internal/sandbox"},
+		"internal/workspace": {"internal/gitcmd"},
+		"internal/gateway":   {"internal/bus"},
+		"internal/server":    {"internal/config"},
+	}
+	for _, ok := range allowed[from] {
+		if ok == to {
+			return true
+		}
+	}
+	// What all surfaces share, and the suites of a tree, are walls of the tree itself.
+	return to == "internal/surface/door" && strings.HasPrefix(from, "internal/surface/")
+}
+
+// coreForbidden is what the core (L1) never imports: it does no I/O.
+func coreForbidden() []string {
+	return []string{"net", "net/http", "os/exec", "database/sql", "syscall"}
+}
+
+// coreThirdParty is what the core may use of others: schema, policy language,
+// rate limits.
+func coreThirdParty() []string {
+	return []string{
+		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/cedar-policy/cedar-go", "golang.org/x/time/rate",
+		"github.com/go-json-experiment/json",
+	}
+}
+
+// stopsAt says in which package a library's types end: nobody else imports it.
+func stopsAt() map[string]string {
+	return map[string]string{
+		"github.com/cedar-policy/cedar-go":         "internal/policy",
+		"github.com/santhosh-tekuri/jsonschema/v6": "internal/catalog",
+		"modernc.org/sqlite":                       "internal/store",
+		"github.com/pressly/goose/v3":              "internal/store",
+		"github.com/modelcontextprotocol/go-sdk":   "internal/surface/mcpserve",
+		"github.com/prometheus/client_golang":      "internal/telemetry",
+		"github.com/knadh/koanf":                   "internal/config",
+		"github.com/spf13/cobra":                   "cmd/junctor",
+		"github.com/nats-io":                       "internal/bus",
+		"google.golang.org/grpc":                   "nobody",
+		"github.com/stretchr/testify":              "nobody",
+	}
+}
+
+const (
+	fileCeiling = 800 // lines; 400 is the aim
+)
