@@ -264,7 +264,10 @@ func (s *Segments) sync() error {
 	s.synced = at + int64(len(s.inflight))
 	s.mu.Unlock()
 	s.rewrite = false
-	if s.inflight = s.inflight[:0]; cap(s.inflight) > 1<<20 {
+	// Under a steady load the buffer keeps its size, or it would be grown anew
+	// ten times a second; after a burst it is given back.
+	used := len(s.inflight)
+	if s.inflight = s.inflight[:0]; cap(s.inflight) > 1<<20 && used < cap(s.inflight)/4 {
 		s.inflight = nil
 	}
 	return nil
