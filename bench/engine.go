@@ -45,7 +45,10 @@ func engineAlone() error {
 	defer log.Close()
 	running := make(chan error, 1)
 	go func() { running <- log.Run(ctx) }()
-	defer func() { cancel(); <-running }()
+	defer func() {
+		cancel()
+		_ = <-running // ended by us
+	}()
 	fmt.Println("### The engine alone (no network): policy, selection, audit on disk")
 	fmt.Println()
 	fmt.Println("| call | p50 | p99 | budget p50 |")

@@ -21,6 +21,8 @@ import (
 
 func main() {
 	proxyFor := flag.String("proxy", "", "internal: be the reverse proxy for this URL")
+	loadAt := flag.String("load", "", "internal: be the load generator of -profile")
+	profileTo := flag.String("profile", "", "instead of measuring, write a CPU profile of the server under the read load to this file")
 	calls := flag.Int("calls", 1200, "calls per door, request and round")
 	rounds := flag.Int("rounds", 7, "interleaved rounds")
 	flag.Parse()
@@ -28,7 +30,16 @@ func main() {
 		beProxy(*proxyFor)
 		return
 	}
-	if err := run(*calls, *rounds); err != nil {
+	err := error(nil)
+	switch {
+	case *loadAt != "":
+		err = beLoad(*loadAt, *calls)
+	case *profileTo != "":
+		err = profile(*profileTo, 20**calls)
+	default:
+		err = run(*calls, *rounds)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -286,7 +286,8 @@ func (w *writer) quote(s string, limit int) {
 			i++
 			continue
 		}
-		size, esc := 1, rune(-1)
+		size := 1
+		var esc rune
 		if c < utf8.RuneSelf {
 			esc = rune(c)
 		} else {

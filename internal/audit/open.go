@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
 	"strconv"
 	"sync"
@@ -311,5 +310,3 @@ func (l *Log) Close() error {
 	}
 	return errors.Join(append(errs, l.cfg.Segments.Close())...)
 }
-
-type keyed = hash.Hash

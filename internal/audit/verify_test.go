@@ -131,7 +131,7 @@ func TestVerifyOfALogInUseSeesNoCutTail(t *testing.T) {
 
 func FuzzHostileSegmentsNeverPanic(f *testing.F) {
 	segs, _ := history(f, 3)
-	f.Add(segs.segs[0], []byte(segs.head))
+	f.Add(segs.segs[0], segs.head)
 	f.Add([]byte("{}\n"), []byte("{}"))
 	f.Add([]byte(`", "seq": 1, "prev_hash": "", "hash": ""}`+"\n\n"), []byte{0xff})
 	f.Fuzz(func(t *testing.T, data, head []byte) {

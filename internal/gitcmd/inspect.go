@@ -128,7 +128,7 @@ func checkAlternates(root, objects string, depth int) error {
 	if err != nil {
 		return outside()
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxAlternatesBytes+1))
 	if err != nil || len(data) > maxAlternatesBytes {
 		return outside()

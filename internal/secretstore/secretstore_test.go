@@ -90,7 +90,7 @@ func TestOpenTightensALooseDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // test
+	defer s.Close()
 	if info, _ := os.Stat(dir); info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v", info.Mode().Perm())
 	}

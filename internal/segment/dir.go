@@ -52,7 +52,7 @@ func wholeLines(path string, size int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	buf := make([]byte, 32<<10)
 	for end := size; end > 0; {
 		from := max(0, end-int64(len(buf)))

@@ -166,7 +166,7 @@ func compress(path string) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close() //nolint:errcheck // only read
+	defer in.Close()
 	tmp := path + ".gz.tmp"
 	out, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -212,7 +212,7 @@ func tailOf(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err

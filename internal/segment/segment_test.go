@@ -164,11 +164,11 @@ func TestAnUnfinishedLastLineIsCutOff(t *testing.T) {
 // badDisk is a file that breaks on demand.
 type badDisk struct {
 	file
-	short       int   // write only so many bytes, once set
-	failSync    error // and forget the pages since the last good flush
-	failCut     error
-	good        int64 // length at the last good flush
-	writes, end int64
+	short    int   // write only so many bytes, once set
+	failSync error // and forget the pages since the last good flush
+	failCut  error
+	good     int64 // length at the last good flush
+	end      int64
 }
 
 var errDisk = errors.New("no space left on device")

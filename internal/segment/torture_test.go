@@ -59,7 +59,7 @@ func tortured(dir string) int {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go l.Run(ctx) //nolint:errcheck // killed with the process
+	go l.Run(ctx)
 	var out sync.Mutex
 	ack := func(kind, run string) {
 		out.Lock()

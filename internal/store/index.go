@@ -35,7 +35,7 @@ func (x *AuditIndex) Add(ctx context.Context, entries []audit.Entry, at audit.Po
 		if err != nil {
 			return err
 		}
-		defer add.Close() //nolint:errcheck // ends with the transaction
+		defer add.Close()
 		for _, e := range entries {
 			if _, err := add.ExecContext(ctx, e.Seq, e.Segment, e.Offset, e.Length, nanos(e.Time), e.Level.Rank(), e.Event,
 				e.Extension, e.Action, e.Capability, e.Session, e.User, e.Run, e.Success); err != nil {

@@ -182,7 +182,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // Err tells
+	defer rows.Close()
 	var out []T
 	for rows.Next() {
 		v, err := scan(rows)

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,7 +81,7 @@ func (d *decoder) scan(s *shape, sc *scanner, start int, at string, whole bool) 
 		err = sc.end()
 	}
 	if err != nil {
-		if _, ok := err.(*syntaxError); ok { // never wrapped: it comes straight from the scanner
+		if _, ok := errors.AsType[*syntaxError](err); ok {
 			return nil, d.fail(at, "%v", err)
 		}
 		return nil, err

@@ -134,7 +134,7 @@ func validAuthority(a string) bool {
 	if strings.ContainsAny(a, "@<>^|% \"`{}") || strings.IndexFunc(a, isControl) >= 0 {
 		return false
 	}
-	host, port := a, ""
+	var host, port string
 	if strings.HasPrefix(a, "[") {
 		end := strings.IndexByte(a, ']')
 		if end < 0 {

@@ -98,7 +98,7 @@ func readNames(ctx context.Context, place roots.Place) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, roots.Explain(opList, place.Rel, err)
 	}
-	defer dir.Close() //nolint:errcheck // read only
+	defer dir.Close()
 	var all []fs.DirEntry
 	for {
 		if err := done(ctx); err != nil {

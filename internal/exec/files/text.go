@@ -57,7 +57,7 @@ func (f *files) readText(ctx context.Context, c capability.Call) (capability.Res
 	if err != nil {
 		return capability.Result{}, err
 	}
-	defer file.Close() //nolint:errcheck // read only
+	defer file.Close()
 	tooLarge := func() error {
 		return capability.Errorf(capability.CodeTooLarge, opRead, "%s is larger than %d bytes", place.Rel, maxText).
 			With("file_too_large", "give maxBytes to read its beginning")

@@ -129,7 +129,13 @@ func indexFinds(t *testing.T, s Stores) {
 	ok(t, s.Index.Add(t.Context(), all[:25], audit.Position{Seq: 25}))
 	ok(t, s.Index.Add(t.Context(), all[20:], audit.Position{Seq: 40})) // some twice
 	for i, q := range []audit.Query{
-		{}, {Limit: 3}, {Extension: "ext1"}, {Event: audit.PermissionDenied}, {Session: "s2", Before: 30}, {User: "x"}, {Run: "run7"},
+		{},
+		{Limit: 3},
+		{Extension: "ext1"},
+		{Event: audit.PermissionDenied},
+		{Session: "s2", Before: 30},
+		{User: "x"},
+		{Run: "run7"},
 		{Capability: "fs.list", Limit: 2},
 		{Capability: "c", Level: audit.Warning},
 		{Level: audit.Info},
