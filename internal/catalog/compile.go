@@ -71,11 +71,11 @@ func (s *Snapshot) add(m *capability.Module, c *capability.Contribution, provide
 	if row, ok := actions.Lookup(e.Action); ok {
 		e.Action, e.Row = row.ID, &row
 	}
-	if e.Effect == "" {
+	switch {
+	case e.Row != nil && (e.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)):
+		e.Effect = e.Row.Effect // a module may call its work more dangerous, never less
+	case e.Effect == "":
 		e.Effect = capability.EffectExternal
-		if e.Row != nil {
-			e.Effect = e.Row.Effect
-		}
 	}
 	_, _, instance := c.Provider.Parts()
 	e.ID = capability.ID(m.Extension + "/" + c.ID + "#" + string(e.Action) + "@" + instance)

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,8 @@ type Selection struct {
 	// deterministic_fallback.
 	Step      int
 	DecidedBy string
+	// Fallback says that nothing but the order of ids decided.
+	Fallback bool
 	// Rest are the other eligible entries in order of preference.
 	Rest []*Entry
 	// Rejected lists every candidate not chosen, with why.
@@ -91,13 +94,19 @@ func Select(target capability.Target, candidates []*Entry, wake func(*Entry) boo
 	case len(eligible) == 1:
 		sel.Step, sel.DecidedBy = 4, "only_supported"
 	default:
-		slices.SortStableFunc(eligible, func(a, b *Entry) int { return b.Contribution.Rank - a.Contribution.Rank })
-		if eligible[0].Contribution.Rank > eligible[1].Contribution.Rank {
-			sel.Step, sel.DecidedBy = 6, "ranked_default"
-		} else if err := guard(target, eligible); err != nil {
-			return Selection{}, err
-		} else {
-			sel.Step, sel.DecidedBy = 7, "deterministic_fallback"
+		slices.SortFunc(eligible, func(a, b *Entry) int {
+			return cmp.Or(cmp.Compare(b.Contribution.Rank, a.Contribution.Rank), compareEntries(a, b))
+		})
+		tied := 1
+		for tied < len(eligible) && eligible[tied].Contribution.Rank == eligible[0].Contribution.Rank {
+			tied++
+		}
+		sel.Step, sel.DecidedBy = 6, "ranked_default"
+		if tied > 1 {
+			if err := guard(target, eligible[:tied]); err != nil {
+				return Selection{}, err
+			}
+			sel.Step, sel.DecidedBy, sel.Fallback = 7, "deterministic_fallback", true
 		}
 	}
 	sel.Entry, sel.Rest = eligible[0], eligible[1:]

@@ -26,11 +26,18 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 	}
 	sel, err := catalog.Select(r.inv.Target, candidates, wake)
 	if err != nil {
-		r.entry = candidates[0]
+		r.choose(candidates[0]) // for the record
+		if ended := r.ended(ctx); ended != nil {
+			return nil, ended // what the question found out is of no use
+		}
 		return nil, err
 	}
 	r.choose(sel.Entry)
-	r.selection = Selection{Step: sel.Step, DecidedBy: sel.DecidedBy}
+	r.selection = Selection{Step: sel.Step, DecidedBy: sel.DecidedBy, Fallback: sel.Fallback}
+	if !r.verdict.Permitted { // the rules were replaced since authorize
+		_, err := r.authorize([]*catalog.Entry{sel.Entry})
+		return nil, err
+	}
 	if err := checkSchema(sel.Entry, r.inv.Input); err != nil {
 		return nil, err
 	}

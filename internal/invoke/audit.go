@@ -51,7 +51,9 @@ func (r *run) finish(ctx context.Context, result capability.Result, err error) (
 	reply := r.reply()
 	reply.AuditDegraded = degraded
 	if failure == nil {
-		reply.Result = result.Value
+		if reply.Result = result.Value; len(reply.Result) == 0 {
+			reply.Result = json.RawMessage("null") // every result is one JSON value
+		}
 		if reply.Duration > e.cfg.SlowAfter {
 			r.recordSlow(logCtx)
 		}
@@ -85,7 +87,7 @@ func (r *run) endEvent(failure *capability.Error) Event {
 	if failure.Reason == "panic" {
 		return EventPanic
 	}
-	state := r.machine.current()
+	state := r.machine.state
 	switch {
 	case failure.Code == capability.CodeTimeout && state != StateLogging:
 		return EventTimeout
@@ -103,7 +105,7 @@ func (r *run) ending(failure *capability.Error) State {
 	if failure == nil {
 		return StateCompleted
 	}
-	to, ok := next(r.machine.current(), r.endEvent(failure))
+	to, ok := next(r.machine.state, r.endEvent(failure))
 	if !ok {
 		return StateFailed
 	}
@@ -116,7 +118,7 @@ func (r *run) durability(failure *capability.Error) audit.Durability {
 		case capability.CodeDenied, capability.CodeConsentRequired:
 			return audit.Synced
 		}
-		if r.hidden != nil || failure.Reason == "security_violation" {
+		if r.hidden || failure.Reason == "security_violation" {
 			return audit.Synced
 		}
 	}
@@ -129,12 +131,15 @@ func (r *run) durability(failure *capability.Error) audit.Durability {
 // record is what begin and end records share.
 func (r *run) record() audit.Record {
 	inv := &r.inv
+	if r.argsHash == "" {
+		r.argsHash = r.engine.cfg.Log.Digest(inv.Input)
+	}
 	rec := audit.Record{
 		Logger: "invoke", Session: inv.Session, User: inv.Principal.ID,
 		Metadata: audit.Metadata{
 			RunID: inv.ID, Surface: inv.Surface, Client: inv.Client, Parent: inv.Parent, View: inv.Principal.View,
 			Principal: audit.Principal{ID: inv.Principal.ID, Role: inv.Principal.Role},
-			BytesIn:   int64(len(inv.Input)), ArgsHash: r.engine.cfg.Log.Digest(inv.Input),
+			BytesIn:   int64(len(inv.Input)), ArgsHash: r.argsHash,
 		},
 	}
 	if r.entry == nil {
@@ -178,7 +183,7 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 		rec.Event = audit.CapabilityFailed
 	}
 	switch {
-	case r.hidden != nil, failure.Code == capability.CodeDenied, failure.Code == capability.CodeConsentRequired:
+	case r.hidden, failure.Code == capability.CodeDenied, failure.Code == capability.CodeConsentRequired:
 		rec.Event = audit.PermissionDenied
 	case failure.Reason == "security_violation":
 		rec.Event = audit.SecurityViolation
@@ -201,25 +206,37 @@ func (r *run) recordSlow(ctx context.Context) {
 	}
 }
 
-// recordReplay notes that a remembered outcome was given out again.
-func (r *run) recordReplay(ctx context.Context, given Reply) {
+// finishReplay gives out a remembered outcome, on the record.
+func (r *run) finishReplay(ctx context.Context, reply Reply, err error) (Reply, error) {
+	if e, ok := r.snap.Capability(reply.Capability); ok { // it may be gone by now
+		r.choose(e)
+		reply.Action = e.Action
+	}
+	reply.Replayed = true
+	reply.Duration = r.engine.cfg.Now().Sub(r.began)
+	failure := toError(err)
 	rec := r.record()
 	rec.Event = audit.CapabilityExecuted
-	rec.Success = audit.OutcomeOf(given.State == StateCompleted)
-	rec.Duration = r.engine.cfg.Now().Sub(r.began)
-	rec.Metadata.State = string(given.State)
-	rec.Metadata.Attrs = []audit.Attr{{Key: "replay_of", Value: given.Invocation}}
+	rec.Success = audit.OutcomeOf(reply.State == StateCompleted)
+	rec.Duration = reply.Duration
+	rec.Metadata.State = string(reply.State)
+	rec.Metadata.Attrs = []audit.Attr{{Key: "replay_of", Value: reply.Invocation}}
 	if _, err := r.engine.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Written); err != nil {
 		r.engine.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", err)
 	}
+	r.observe(reply, failure)
+	if failure == nil {
+		return reply, nil
+	}
+	return reply, failure
 }
 
 func (r *run) reply() Reply {
 	reply := Reply{
-		Invocation: r.inv.ID, State: r.machine.current(), Selection: r.selection,
-		Duration: r.engine.cfg.Now().Sub(r.began), History: r.machine.transitions(),
+		Invocation: r.inv.ID, State: r.machine.state, Selection: r.selection,
+		Duration: r.engine.cfg.Now().Sub(r.began), History: r.machine.history,
 	}
-	if r.entry != nil && r.hidden == nil {
+	if r.entry != nil && !r.hidden {
 		reply.Provider, reply.Capability, reply.Action = r.entry.Key(), r.entry.ID, r.entry.Action
 	}
 	return reply

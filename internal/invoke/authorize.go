@@ -22,10 +22,7 @@ func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 		return permitted, nil
 	}
 	r.entry, r.verdict = candidates[0], denied
-	r.hidden = denied.Policies
-	if r.hidden == nil {
-		r.hidden = []string{}
-	}
+	r.hidden = true
 	switch r.inv.Principal.Role {
 	case capability.RoleAdmin, capability.RoleOperator:
 		because := "no policy permits it"
@@ -94,10 +91,11 @@ func (r *run) summary() string {
 }
 
 // inputDigest binds an approval to the value, not to its spelling: key order and
-// white space do not matter. Input that has no canonical form (a lone surrogate)
-// is bound byte for byte.
+// white space do not matter. Numbers count digit by digit: as floats, two large
+// ids could be one. Input that has no such form (a lone surrogate) is bound byte
+// for byte.
 func inputDigest(input []byte) string {
-	if c, err := jsonx.Canonical(input); err == nil {
+	if c, err := jsonx.Sorted(input); err == nil {
 		input = c
 	}
 	sum := sha256.Sum256(input)

@@ -61,9 +61,9 @@ type Ended struct {
 // Engine runs invocations. It is safe for concurrent use.
 type Engine struct {
 	cfg     Config
-	limits  sync.Map // capability.ProviderKey → chan struct{}
-	running sync.Map // invocation id → context.CancelCauseFunc
+	running sync.Map // invocation id → context.CancelFunc
 	flights flights
+	places  places
 }
 
 // New checks nothing but fills in defaults; the parts report their own faults.
@@ -83,7 +83,9 @@ func New(cfg Config) *Engine {
 	if cfg.ProviderTimeout == nil {
 		cfg.ProviderTimeout = map[string]time.Duration{"endpoint": 60 * time.Second}
 	}
-	return &Engine{cfg: cfg, flights: flights{m: make(map[flightKey]*flight)}}
+	return &Engine{
+		cfg: cfg, flights: flights{m: make(map[flightKey]*flight)}, places: places{taken: make(map[capability.ProviderKey]int)},
+	}
 }
 
 func setDefault[T ~int | ~int64](v *T, d T) {
@@ -127,12 +129,14 @@ type run struct {
 	verdict   policy.Verdict
 	consent   policy.Consent
 	selection Selection
-	hidden    []string // policies that denied every candidate
-	digest    string   // of target and input, when there is an idempotency key
-	flight    *flight  // the claimed key's
-	land      func()   // ends flight; nil without a claimed key
+	hidden    bool    // every candidate was denied
+	digest    string  // of target and input, when there is an idempotency key
+	argsHash  string  // keyed digest of the input, for the records
+	flight    *flight // of the idempotency key, while others may wait for it
+	claimed   bool    // the store waits for the end of the key
 
-	started      bool // bytes may have reached the provider
+	within       time.Duration // the deadline that holds, for the message
+	started      bool          // bytes may have reached the provider
 	providerTime time.Duration
 	upstream     string
 }
@@ -140,21 +144,33 @@ type run struct {
 // Invoke takes inv down the path and returns after its record is written. The
 // Reply is filled in as far as the call came, also beside an error, which is
 // always a *capability.Error.
-func (e *Engine) Invoke(ctx context.Context, inv capability.Invocation) (Reply, error) {
+func (e *Engine) Invoke(ctx context.Context, inv capability.Invocation) (reply Reply, err error) {
 	r := &run{engine: e, inv: inv, began: e.cfg.Now()}
 	if r.inv.ID == "" {
 		r.inv.ID = newRunID(r.began)
 	}
 	r.machine.start(r.began)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	e.running.Store(r.inv.ID, cancel)
 	defer e.running.Delete(r.inv.ID)
-
+	if inv.Timeout > 0 {
+		r.within = min(inv.Timeout, e.cfg.MaxTimeout)
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, r.within, errDeadline)
+		defer stop()
+	}
+	defer func() {
+		if p := recover(); p != nil { // in finish: what could be recorded is
+			err = r.panicked(p)
+			r.fire(EventPanic, "panic")
+			reply = r.reply()
+		}
+		r.land(reply, err)
+	}()
 	result, replay, err := r.guarded(ctx)
 	if replay != nil {
-		r.recordReplay(ctx, *replay)
-		return *replay, err
+		return r.finishReplay(ctx, *replay, err)
 	}
 	return r.finish(ctx, result, err)
 }
@@ -163,7 +179,7 @@ func (e *Engine) Invoke(ctx context.Context, inv capability.Invocation) (Reply, 
 func (e *Engine) Cancel(id string) bool {
 	cancel, ok := e.running.Load(id)
 	if ok {
-		cancel.(context.CancelCauseFunc)(context.Canceled)
+		cancel.(context.CancelFunc)()
 	}
 	return ok
 }
@@ -187,6 +203,9 @@ func (r *run) panicked(p any) error {
 // walk is the path itself.
 func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	r.fire(EventValidate, "")
+	if err := r.engine.cfg.Log.Ready(false); err != nil {
+		return capability.Result{}, nil, err
+	}
 	if err := r.checkInput(); err != nil {
 		return capability.Result{}, nil, err
 	}
@@ -198,15 +217,17 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	if err != nil {
 		return capability.Result{}, nil, err
 	}
-	rest, err := r.arbitrate(ctx, candidates)
-	if err != nil {
-		return capability.Result{}, nil, err
-	}
+	// Before arbitrate: a remembered outcome is given out also while the provider
+	// is away.
 	if r.inv.IdempotencyKey != "" {
 		replay, err := r.claim(ctx)
 		if replay != nil || err != nil {
 			return capability.Result{}, replay, err
 		}
+	}
+	rest, err := r.arbitrate(ctx, candidates)
+	if err != nil {
+		return capability.Result{}, nil, err
 	}
 	if err := r.obtainConsent(ctx); err != nil {
 		return capability.Result{}, nil, err

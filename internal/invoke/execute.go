@@ -3,12 +3,14 @@ package invoke
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/policy"
 )
 
 // settle is how long a provider may take to notice that its call is over before
@@ -23,39 +25,51 @@ var errDeadline = errors.New("the deadline of the call passed")
 // A provider that promises it did not start (code unavailable) may be followed
 // by another one where the action allows it.
 func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Result, error) {
-	if err := context.Cause(ctx); err != nil {
-		return capability.Result{}, endOf(err, 0)
+	if err := r.ended(ctx); err != nil {
+		return capability.Result{}, err
 	}
 	if err := r.engine.cfg.Log.Ready(r.entry.Effect.Mutates()); err != nil {
 		return capability.Result{}, err
 	}
+	// A provider that ignores its context may read on after Invoke has returned,
+	// when the surface uses its buffer for another request.
+	r.inv.Input = slices.Clone(r.inv.Input)
 	r.fire(EventValidated, "")
 	for {
 		result, err := r.attempt(ctx)
-		if err == nil || len(rest) == 0 || !r.mayFallBack(err) {
+		if err == nil || !r.mayFallBack(err) {
 			return result, err
 		}
-		r.choose(rest[0])
-		rest = rest[1:]
-		if r.verdict.Consent != "" {
-			return result, err // a fallback never asks for a new yes
+		next := slices.IndexFunc(rest, r.callable)
+		if next < 0 {
+			return result, err
 		}
+		r.choose(rest[next])
+		r.consent = policy.Consent{}
 		r.selection.Fallback = true
+		rest = rest[next+1:]
 	}
+}
+
+// callable reports whether a fallback may go to e: it must be permitted at once,
+// since a fallback never asks for a new yes, and accept the input.
+func (r *run) callable(e *catalog.Entry) bool {
+	v := r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
+	return v.Permitted && v.Consent == "" && checkSchema(e, r.inv.Input) == nil
 }
 
 func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	e := r.engine
-	release, err := e.acquire(r.entry.Key())
-	if err != nil {
+	key := r.entry.Key()
+	if err := e.places.take(key, e.cfg.PerProvider); err != nil {
 		return capability.Result{}, err
 	}
-	timeout := r.timeout()
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errDeadline)
+	r.within = r.timeout()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.within, errDeadline)
 	defer cancel()
 	if r.entry.Effect.Mutates() || e.cfg.RecordReads {
 		if err := r.recordStart(ctx); err != nil {
-			release()
+			e.places.free(key)
 			return capability.Result{}, err
 		}
 	}
@@ -73,22 +87,23 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	done := make(chan answer, 1)
 	began := e.cfg.Now()
 	r.started = true
+	provider := r.entry.Provider // r belongs to the caller's goroutine
 	go func() {
 		var a answer
-		defer release()
+		defer e.places.free(key)
 		defer func() {
 			if p := recover(); p != nil {
 				a.err = r.panicked(p)
 			}
 			done <- a
 		}()
-		a.result, a.err = r.entry.Provider.Invoke(ctx, call)
+		a.result, a.err = provider.Invoke(ctx, call)
 	}()
 	var a answer
 	select {
 	case a = <-done:
 	case <-ctx.Done():
-		a = answer{err: context.Cause(ctx)}
+		a.err = ctx.Err()
 		timer := time.NewTimer(settle)
 		defer timer.Stop()
 		select {
@@ -100,8 +115,8 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	if a.err != nil {
 		// A provider that gives up because the time is over may report it in its
 		// own words; the cause of the context is the truth.
-		if cause := context.Cause(ctx); cause != nil {
-			return capability.Result{}, endOf(cause, timeout)
+		if err := r.ended(ctx); err != nil {
+			return capability.Result{}, err
 		}
 		err := asFailure(a.err)
 		if err.Code == capability.CodeUnavailable {
@@ -113,12 +128,12 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	return a.result, nil
 }
 
-// timeout is the nearest of caller, capability and provider default, never above
-// the ceiling (decision R28).
+// timeout is the nearer of what the caller and the capability name, else the
+// provider kind's default; never above the ceiling (decision R28).
 func (r *run) timeout() time.Duration {
 	t := r.inv.Timeout
-	if t == 0 {
-		t = r.entry.Contribution.Timeout
+	if own := r.entry.Contribution.Timeout; t == 0 || own > 0 && own < t {
+		t = own
 	}
 	if t == 0 {
 		_, kind, _ := r.entry.Key().Parts()
@@ -130,13 +145,21 @@ func (r *run) timeout() time.Duration {
 	return min(t, r.engine.cfg.MaxTimeout)
 }
 
-// endOf turns the cause of an ended context into the error of the call.
-func endOf(cause error, timeout time.Duration) *capability.Error {
-	if errors.Is(cause, errDeadline) {
-		return capability.Errorf(capability.CodeTimeout, "execute", "no answer within %s", timeout).
+// ended is the error of a call whose context is over, nil while it is not. What
+// the cause of a foreign context says is for operators: to the caller its call
+// was cancelled or came too late.
+func (r *run) ended(ctx context.Context) error {
+	err := ctx.Err()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errDeadline):
+		return capability.Errorf(capability.CodeTimeout, "execute", "no answer within %s", r.within).
 			With("timeout", "raise the timeout, or ask for less")
+	case errors.Is(err, context.DeadlineExceeded):
+		return capability.AsError(err)
 	}
-	return capability.AsError(cause)
+	return capability.Wrap(capability.CodeCancelled, "execute", "the request was cancelled", context.Cause(ctx))
 }
 
 // asFailure makes a provider's error safe: its own *capability.Error as it is, a
@@ -148,22 +171,36 @@ func asFailure(err error) *capability.Error {
 	return capability.Wrap(capability.CodeFailed, "execute", "the provider reported a failure", err).With("execution_failed", "")
 }
 
-// acquire takes one of the provider's places or refuses at once: waiting would
-// only move the queue into memory.
-func (e *Engine) acquire(key capability.ProviderKey) (release func(), err error) {
-	v, ok := e.limits.Load(key)
-	if !ok {
-		v, _ = e.limits.LoadOrStore(key, make(chan struct{}, e.cfg.PerProvider))
+// places counts the calls running at each provider; a provider without calls
+// takes no room.
+type places struct {
+	mu    sync.Mutex
+	taken map[capability.ProviderKey]int
+}
+
+// take takes one of the provider's places or refuses at once: waiting would only
+// move the queue into memory.
+func (p *places) take(key capability.ProviderKey, most int) error {
+	p.mu.Lock()
+	n := p.taken[key]
+	if n < most {
+		p.taken[key] = n + 1
 	}
-	places := v.(chan struct{})
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	default:
-		err := capability.Errorf(capability.CodeOverloaded, "execute", "%s has %d calls running already", key, e.cfg.PerProvider).
-			With("queue_full", "try again in a second")
-		err.RetryAfter = time.Second
-		return nil, err
+	p.mu.Unlock()
+	if n < most {
+		return nil
+	}
+	err := capability.Errorf(capability.CodeOverloaded, "execute", "%s has %d calls running already", key, n).
+		With("queue_full", "try again in a second")
+	err.RetryAfter = time.Second
+	return err
+}
+
+func (p *places) free(key capability.ProviderKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[key]--; p.taken[key] == 0 {
+		delete(p.taken, key)
 	}
 }
 
@@ -172,6 +209,9 @@ func (r *run) recordStart(ctx context.Context) error {
 	rec.Event = audit.CapabilityStarted
 	rec.Metadata.State = string(StateExecuting)
 	if _, err := r.engine.cfg.Log.Append(ctx, rec, audit.Buffered); err != nil {
+		if err := r.ended(ctx); err != nil {
+			return err
+		}
 		return capability.Wrap(capability.CodeUnavailable, "audit", "the audit log cannot be written, so nothing that changes anything is started", err).
 			With("audit_unavailable", "junctor doctor says what is wrong with the log")
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 const (
@@ -29,13 +29,14 @@ type flightKey struct{ principal, key string }
 type flight struct {
 	digest string
 	done   chan struct{}
-	reply  Reply // set before done is closed
-	err    error
+	// Set before done is closed.
+	reply Reply
+	err   error
+	kept  bool // false: the key is free again, the next one may try
 }
 
 // claim makes this run the one that does the work of its idempotency key. If the
-// key is finished or running, replay is the remembered or awaited end. Otherwise
-// [run.finishKey] must be called when the call has ended, whatever its end.
+// key is finished or running, replay is the remembered or awaited end.
 func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 	store := r.engine.cfg.Outcomes
 	if store == nil {
@@ -45,54 +46,63 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "the idempotency key has %d bytes; the limit is %d", len(r.inv.IdempotencyKey), keyMax)
 	}
 	r.digest = callDigest(r.inv)
-	key := flightKey{r.inv.Principal.ID, r.inv.IdempotencyKey}
-	fs := &r.engine.flights
-	fs.mu.Lock()
-	if f, ok := fs.m[key]; ok {
-		fs.mu.Unlock()
-		return r.join(ctx, f)
-	}
-	f := &flight{digest: r.digest, done: make(chan struct{})}
-	fs.m[key] = f
-	fs.mu.Unlock()
-	land := func() {
-		fs.mu.Lock()
-		delete(fs.m, key)
-		fs.mu.Unlock()
-		close(f.done)
+	for {
+		other := r.board()
+		if other == nil {
+			break
+		}
+		if other.digest != r.digest {
+			return nil, keyReused(r.inv.IdempotencyKey)
+		}
+		select {
+		case <-other.done:
+			if other.kept {
+				reply := other.reply
+				return &reply, other.err
+			}
+		case <-ctx.Done():
+			return nil, r.ended(ctx)
+		}
 	}
 	got, claimed, err := store.BeginOutcome(ctx, r.outcome(StateCreated), outcomeKeep, outcomeMax)
 	if err != nil {
-		f.err = err
-		land()
-		return nil, err
+		return nil, capability.AsError(err)
 	}
 	if !claimed {
-		replay, err := r.remembered(got)
-		if replay != nil {
-			f.reply = *replay
-		}
-		f.err = err
-		land()
-		return replay, err
+		return r.remembered(got)
 	}
-	r.flight, r.land = f, land
+	r.claimed = true
 	return nil, nil
 }
 
-// join waits for the call that holds the key.
-func (r *run) join(ctx context.Context, f *flight) (*Reply, error) {
-	if f.digest != r.digest {
-		return nil, keyReused(r.inv.IdempotencyKey)
+// board returns the flight that holds the run's key, or nil and makes one. The
+// lock is not held while anybody waits.
+func (r *run) board() (other *flight) {
+	key := flightKey{r.inv.Principal.ID, r.inv.IdempotencyKey}
+	fs := &r.engine.flights
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f, ok := fs.m[key]; ok {
+		return f
 	}
-	select {
-	case <-f.done:
-		reply := f.reply
-		reply.Replayed = true
-		return &reply, f.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	r.flight = &flight{digest: r.digest, done: make(chan struct{})}
+	fs.m[key] = r.flight
+	return nil
+}
+
+// land lets those go on who wait for the run's key. It must run at the end of
+// every run, after the outcome is stored.
+func (r *run) land(reply Reply, err error) {
+	f := r.flight
+	if f == nil {
+		return
 	}
+	f.reply, f.err = reply, err
+	fs := &r.engine.flights
+	fs.mu.Lock()
+	delete(fs.m, flightKey{r.inv.Principal.ID, r.inv.IdempotencyKey})
+	fs.mu.Unlock()
+	close(f.done)
 }
 
 // remembered turns a stored outcome into the answer of this call.
@@ -105,9 +115,9 @@ func (r *run) remembered(got Outcome) (*Reply, error) {
 			With("interrupted", "look at what it was to change, then call again with a new key")
 	}
 	reply := &Reply{
-		Invocation: got.Invocation, State: got.State, Result: got.Result, Provider: got.Provider,
-		Capability: got.Capability, Action: r.entry.Action, Replayed: true,
+		Invocation: got.Invocation, State: got.State, Result: got.Result, Provider: got.Provider, Capability: got.Capability,
 	}
+	r.flight.kept = true
 	if got.Error != nil {
 		return reply, got.Error
 	}
@@ -115,9 +125,9 @@ func (r *run) remembered(got Outcome) (*Reply, error) {
 }
 
 // finishKey stores the end of a claimed key, or frees it when the work never
-// started, and lets waiting calls go on.
+// started.
 func (r *run) finishKey(ctx context.Context, reply Reply, failure *capability.Error) {
-	if r.land == nil {
+	if !r.claimed {
 		return
 	}
 	store := r.engine.cfg.Outcomes
@@ -132,11 +142,7 @@ func (r *run) finishKey(ctx context.Context, reply Reply, failure *capability.Er
 	if err != nil {
 		r.engine.cfg.Logger.Error("idempotency outcome not stored", "inv", r.inv.ID, "err", err)
 	}
-	r.flight.reply = reply
-	if failure != nil {
-		r.flight.err = failure
-	}
-	r.land()
+	r.flight.kept = r.started
 }
 
 func (r *run) outcome(state State) Outcome {
@@ -153,6 +159,7 @@ func keyReused(key string) error {
 
 // callDigest tells whether two calls are the same: target, selector and input.
 func callDigest(inv capability.Invocation) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%v\n%s", inv.Target, inv.Target.Select, inputDigest(inv.Input)))
+	target, _ := jsonx.Marshal(inv.Target) // strings alone; of what is not UTF-8, the input decides
+	sum := sha256.Sum256(append(append(target, '\n'), inputDigest(inv.Input)...))
 	return hex.EncodeToString(sum[:])
 }

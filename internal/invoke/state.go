@@ -2,7 +2,6 @@ package invoke
 
 import (
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -164,24 +163,20 @@ type Transition struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// machine is the state of one invocation; racing events are serialized, so
-// exactly one of them makes the terminal transition.
+// machine is the state of one invocation. It belongs to the goroutine of Invoke:
+// exit, deadline and cancel race for one select there, whose winner fires.
 type machine struct {
-	mu      sync.Mutex
 	state   State
-	history []Transition
-	inline  [8]Transition // a plain call has six transitions: no allocation for them
+	history []Transition // handed out with the Reply
 }
 
 func (m *machine) start(now time.Time) {
 	m.state = StateCreated
-	m.history = append(m.inline[:0], Transition{State: StateCreated, At: now})
+	m.history = append(make([]Transition, 0, 6), Transition{State: StateCreated, At: now}) // a plain call has six
 }
 
 // fire applies ev; an illegal one changes nothing and returns *TransitionError.
 func (m *machine) fire(ev Event, now time.Time, reason string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	to, ok := next(m.state, ev)
 	if !ok {
 		return &TransitionError{From: m.state, Event: ev}
@@ -189,16 +184,4 @@ func (m *machine) fire(ev Event, now time.Time, reason string) error {
 	m.state = to
 	m.history = append(m.history, Transition{State: to, At: now, Reason: reason})
 	return nil
-}
-
-func (m *machine) current() State {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state
-}
-
-func (m *machine) transitions() []Transition {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return append([]Transition(nil), m.history...)
 }

@@ -47,6 +47,16 @@ func Canonical(data []byte) ([]byte, error) {
 	return v, nil
 }
 
+// Sorted is Canonical, but with every number as it was written: RFC 8785 makes
+// floats of them, so that integers beyond 2^53 fall together.
+func Sorted(data []byte) ([]byte, error) {
+	v := jsontext.Value(append([]byte(nil), data...))
+	if err := v.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+		return nil, explain(err)
+	}
+	return v, nil
+}
+
 // Valid reports whether data is exactly one JSON value.
 func Valid(data []byte) bool { return jsontext.Value(data).IsValid() }
 

@@ -1,0 +1,465 @@
+package invoke_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/invoke"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func states(reply invoke.Reply) (out []invoke.State) {
+	for _, t := range reply.History {
+		out = append(out, t.State)
+	}
+	return out
+}
+
+func TestACompletedCallPassesEveryStateInOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.offer("echo", capability.Contribution{Effect: capability.EffectRead}, nil)
+	reply, err := r.engine.Invoke(t.Context(), on(agent(), "echo", `{"a":1}`))
+	if err != nil || string(reply.Result) != `{"a":1}` {
+		t.Fatalf("%s, %v", reply.Result, err)
+	}
+	want := []invoke.State{"created", "validating", "executing", "processing", "logging", "completed"}
+	if d := cmp.Diff(want, states(reply)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"capability_executed"}, r.events(reply.Invocation)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestExactlyOneEndWhenExitDeadlineAndCancelRace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.offer("race", capability.Contribution{Effect: capability.EffectRead}, func(ctx context.Context, _ capability.Call) (capability.Result, error) {
+		time.Sleep(time.Duration(rand.IntN(400)) * time.Microsecond)
+		if rand.IntN(4) == 0 {
+			return capability.Result{}, errors.New("broke")
+		}
+		return capability.Result{Value: json.RawMessage(`1`)}, ctx.Err()
+	})
+	const runs = 1000
+	seen := make(map[invoke.State]int)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	gate := make(chan struct{}, 16)
+	for i := range runs {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			inv := on(agent(), "race", `{}`)
+			inv.ID, inv.Timeout = "run_"+string(rune('a'+i%26))+time.Duration(i).String(), time.Duration(rand.IntN(500)+1)*time.Microsecond
+			cancelled := make(chan struct{})
+			go func() {
+				defer close(cancelled)
+				time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
+				r.engine.Cancel(inv.ID)
+				r.engine.Cancel(inv.ID) // a second one is no event
+			}()
+			reply, err := r.engine.Invoke(t.Context(), inv)
+			<-cancelled
+			ends := 0
+			for _, s := range states(reply) {
+				if s.Terminal() {
+					ends++
+				}
+			}
+			last := reply.History[len(reply.History)-1].State
+			if ends != 1 || last != reply.State || !reply.State.Terminal() || (err == nil) != (reply.State == invoke.StateCompleted) {
+				t.Errorf("%v: %v, %v", states(reply), reply.State, err)
+			}
+			mu.Lock()
+			seen[reply.State]++
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if len(r.counts.ended()) != runs {
+		t.Errorf("observed %d of %d", len(r.counts.ended()), runs)
+	}
+	for _, s := range []invoke.State{"completed", "failed", "timeout", "cancelled"} {
+		if seen[s] == 0 {
+			t.Errorf("no run ended as %s: %v", s, seen)
+		}
+	}
+	if r.engine.Cancel("run_a0s") {
+		t.Error("a finished run can still be cancelled")
+	}
+}
+
+func TestTheNearestDeadlineWinsBeneathTheCeiling(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name             string
+		caller, own, ctx time.Duration
+		want             time.Duration
+	}{
+		{"provider kind's default when nobody says", 0, 0, 0, 7 * time.Second},
+		{"caller", 2 * time.Second, 0, 0, 2 * time.Second},
+		{"caller beyond the default", 9 * time.Second, 0, 0, 9 * time.Second},
+		{"capability", 0, 3 * time.Second, 0, 3 * time.Second},
+		{"capability nearer than caller", 5 * time.Second, 3 * time.Second, 0, 3 * time.Second},
+		{"caller nearer than capability", 3 * time.Second, 5 * time.Second, 0, 3 * time.Second},
+		{"the ceiling", time.Hour, 0, 0, 10 * time.Second},
+		{"the caller's context", 5 * time.Second, 0, time.Second, time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, options{tune: func(c *invoke.Config) {
+				c.ProviderTimeout = map[string]time.Duration{"node": 7 * time.Second}
+				c.MaxTimeout = 10 * time.Second
+			}})
+			var got time.Duration
+			r.offer("slow", capability.Contribution{Effect: capability.EffectRead, Timeout: tt.own}, func(ctx context.Context, _ capability.Call) (capability.Result, error) {
+				deadline, _ := ctx.Deadline()
+				got = time.Until(deadline)
+				return capability.Result{}, nil
+			})
+			ctx := t.Context()
+			if tt.ctx > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.ctx)
+				defer cancel()
+			}
+			inv := on(agent(), "slow", `{}`)
+			inv.Timeout = tt.caller
+			if _, err := r.engine.Invoke(ctx, inv); err != nil {
+				t.Fatal(err)
+			}
+			if got > tt.want || got < tt.want-500*time.Millisecond {
+				t.Errorf("the provider had %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestADeadlineEndsACallWhoseProviderIgnoresIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	release, left := make(chan struct{}), make(chan struct{})
+	var input []byte
+	r.offer("deaf", capability.Contribution{Effect: capability.EffectWrite}, func(_ context.Context, c capability.Call) (capability.Result, error) {
+		defer close(left)
+		<-release
+		input = slices.Clone(c.Input)
+		c.Progress(capability.Chunk{Progress: 1}) // too late: nobody may see it
+		return capability.Result{Value: json.RawMessage(`"late"`)}, nil
+	})
+	inv := on(admin(), "deaf", `{"keep":"me"}`)
+	inv.Timeout = 20 * time.Millisecond
+	inv.Progress = func(capability.Chunk) { t.Error("progress after the end") }
+	began := time.Now()
+	reply, err := r.engine.Invoke(t.Context(), inv)
+	e := fails(t, err, capability.CodeTimeout, "timeout")
+	if reply.State != invoke.StateTimeout || time.Since(began) > 3*time.Second || !strings.Contains(e.Message, "20ms") {
+		t.Errorf("%s after %s: %s", reply.State, time.Since(began), e.Message)
+	}
+	if d := cmp.Diff([]string{"capability_started", "capability_timeout"}, r.events(reply.Invocation)); d != "" {
+		t.Error(d)
+	}
+	copy(inv.Input, "overwritten!!!!") // as a surface does with its buffer
+	close(release)
+	<-left
+	if string(input) != `{"keep":"me"}` {
+		t.Errorf("the provider left behind read %s", input)
+	}
+}
+
+func TestCancelBeforeAndDuringExecution(t *testing.T) {
+	t.Parallel()
+	t.Run("before", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, options{})
+		f := r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("the listener closed"))
+		reply, err := r.engine.Invoke(ctx, on(admin(), "w", `{}`))
+		fails(t, err, capability.CodeCancelled, "")
+		if reply.State != invoke.StateCancelled || f.calls.Load() != 0 {
+			t.Errorf("%s, %d calls", reply.State, f.calls.Load())
+		}
+		if d := cmp.Diff([]string{"capability_cancelled"}, r.events(reply.Invocation)); d != "" {
+			t.Error(d)
+		}
+	})
+	t.Run("during", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, options{})
+		r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(ctx context.Context, c capability.Call) (capability.Result, error) {
+			r.engine.Cancel(c.Invocation)
+			<-ctx.Done()
+			return capability.Result{}, errors.New("I was told to stop, in my own words")
+		})
+		reply, err := r.engine.Invoke(t.Context(), on(admin(), "w", `{}`))
+		fails(t, err, capability.CodeCancelled, "")
+		if reply.State != invoke.StateCancelled {
+			t.Error(reply.State)
+		}
+	})
+}
+
+func TestAPanicIsContainedAndRecorded(t *testing.T) {
+	t.Parallel()
+	check := func(t *testing.T, r *rig, reply invoke.Reply, err error) {
+		t.Helper()
+		e := fails(t, err, capability.CodeInternal, "panic")
+		if reply.State != invoke.StateFailed || !strings.Contains(e.Message, reply.Invocation) || strings.Contains(e.Message, "secret") {
+			t.Errorf("%s: %s", reply.State, e.Message)
+		}
+		if got := r.events(reply.Invocation); got[len(got)-1] != "capability_failed" {
+			t.Error(got)
+		}
+		if n := len(r.counts.ended()); n != 1 {
+			t.Errorf("observed %d times", n)
+		}
+	}
+	t.Run("in the provider", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, options{})
+		r.offer("bad", capability.Contribution{Effect: capability.EffectWrite}, func(context.Context, capability.Call) (capability.Result, error) { panic("secret") })
+		reply, err := r.engine.Invoke(t.Context(), on(admin(), "bad", `{}`))
+		check(t, r, reply, err)
+	})
+	t.Run("in the core", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, options{tune: func(c *invoke.Config) { c.Outcomes = panicking{c.Outcomes} }})
+		r.offer("fine", capability.Contribution{Effect: capability.EffectWrite}, nil)
+		inv := on(admin(), "fine", `{}`)
+		inv.IdempotencyKey = "k"
+		for range 2 { // the second would wait for ever if the first had kept the key
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			reply, err := r.engine.Invoke(ctx, inv)
+			cancel()
+			fails(t, err, capability.CodeInternal, "panic")
+			if reply.State != invoke.StateFailed {
+				t.Error(reply.State)
+			}
+		}
+	})
+	t.Run("while finishing", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, options{tune: func(c *invoke.Config) { c.Observer = panickingObserver{} }})
+		r.offer("fine", capability.Contribution{Effect: capability.EffectRead}, nil)
+		_, err := r.engine.Invoke(t.Context(), on(admin(), "fine", `{}`))
+		fails(t, err, capability.CodeInternal, "panic")
+	})
+}
+
+type panicking struct{ invoke.OutcomeStore }
+
+func (panicking) BeginOutcome(context.Context, invoke.Outcome, time.Duration, int) (invoke.Outcome, bool, error) {
+	panic("secret")
+}
+
+type panickingObserver struct{}
+
+func (panickingObserver) Finished(invoke.Ended) { panic("secret") }
+
+func TestForeignErrorsKeepTheirTextInside(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.offer("bad", capability.Contribution{Effect: capability.EffectRead}, func(context.Context, capability.Call) (capability.Result, error) {
+		return capability.Result{}, errors.New("open the inner file")
+	})
+	reply, err := r.engine.Invoke(t.Context(), on(admin(), "bad", `{}`))
+	e := fails(t, err, capability.CodeFailed, "execution_failed")
+	if strings.Contains(e.Message, "inner") || !strings.Contains(r.records(reply.Invocation)[0]["error"].(string), "inner file") {
+		t.Errorf("told the caller %q and the operator %q", e.Message, r.records(reply.Invocation)[0]["error"])
+	}
+}
+
+func TestProgressIncreasesAndEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.offer("p", capability.Contribution{Effect: capability.EffectRead}, func(_ context.Context, c capability.Call) (capability.Result, error) {
+		var wg sync.WaitGroup
+		for _, n := range []float64{0, 1, 1, 3, 2} {
+			c.Progress(capability.Chunk{Progress: n})
+		}
+		for n := range 50 {
+			wg.Go(func() { c.Progress(capability.Chunk{Progress: float64(4 + n)}) })
+		}
+		wg.Wait()
+		return capability.Result{}, nil
+	})
+	var got []float64
+	ended := false
+	inv := on(agent(), "p", `{}`)
+	inv.Progress = func(c capability.Chunk) {
+		if ended {
+			t.Error("progress after the end")
+		}
+		got = append(got, c.Progress) // serial: the race detector would tell
+	}
+	reply, err := r.engine.Invoke(t.Context(), inv)
+	ended = true
+	if err != nil || string(reply.Result) != "null" {
+		t.Fatalf("%s %v", reply.Result, err)
+	}
+	if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) || !slices.Equal(got[:3], []float64{0, 1, 3}) {
+		t.Error(got)
+	}
+}
+
+func TestBytesPassThroughUnchanged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.offer("echo", capability.Contribution{Effect: capability.EffectRead}, nil)
+	for _, doc := range []string{
+		`{"z":1,"a":12345678901234567890123,"m":1.0e+2}`, `{"s":"\ud800 \u0041"}`, `{ "b" : [ 1 , 2 ] , "a" : null }`, `[1]`, `"x"`,
+	} {
+		reply, err := r.engine.Invoke(t.Context(), on(agent(), "echo", doc))
+		if err != nil || string(reply.Result) != doc {
+			t.Errorf("%s became %s, %v", doc, reply.Result, err)
+		}
+	}
+}
+
+func TestInputAndResultHaveLimits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{tune: func(c *invoke.Config) { c.MaxInput, c.MaxResult = 100, 50 }})
+	f := r.offer("echo", capability.Contribution{Effect: capability.EffectRead}, nil)
+	doc := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
+	_, err := r.engine.Invoke(t.Context(), on(agent(), "echo", doc(101)))
+	if fails(t, err, capability.CodeTooLarge, ""); f.calls.Load() != 0 {
+		t.Error("it was sent")
+	}
+	_, err = r.engine.Invoke(t.Context(), on(agent(), "echo", doc(51)))
+	fails(t, err, capability.CodeTooLarge, "output_limit")
+	if _, err = r.engine.Invoke(t.Context(), on(agent(), "echo", doc(50))); err != nil {
+		t.Error(err)
+	}
+	bad := on(agent(), "echo", `{}`)
+	bad.Timeout = -1
+	_, err = r.engine.Invoke(t.Context(), bad)
+	fails(t, err, capability.CodeInvalidInput, "")
+}
+
+func TestOneCallTooManyIsRefusedPerProvider(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{tune: func(c *invoke.Config) { c.PerProvider = 2 }})
+	in, out := make(chan struct{}), make(chan struct{})
+	r.offer("busy", capability.Contribution{Effect: capability.EffectRead}, func(context.Context, capability.Call) (capability.Result, error) {
+		in <- struct{}{}
+		<-out
+		return capability.Result{}, nil
+	})
+	r.offer("idle", capability.Contribution{Effect: capability.EffectRead}, nil)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { _, _ = r.engine.Invoke(t.Context(), on(agent(), "busy", `{}`)) })
+		<-in
+	}
+	reply, err := r.engine.Invoke(t.Context(), on(agent(), "busy", `{}`))
+	if e := fails(t, err, capability.CodeOverloaded, "queue_full"); e.RetryAfter <= 0 {
+		t.Error("no time to wait is named")
+	}
+	if d := cmp.Diff([]string{"queue_rejected"}, r.events(reply.Invocation)); d != "" {
+		t.Error(d)
+	}
+	if _, err := r.engine.Invoke(t.Context(), on(agent(), "idle", `{}`)); err != nil {
+		t.Error(err)
+	}
+	close(out)
+	wg.Wait()
+	go func() { <-in }()
+	if _, err := r.engine.Invoke(t.Context(), on(agent(), "busy", `{}`)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheObserverIsToldOnceWithTheEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.offer("echo", capability.Contribution{Effect: capability.EffectWrite}, nil)
+	inv := on(admin(), "echo", `{}`)
+	inv.IdempotencyKey = "k"
+	for range 2 { // the second is a replay
+		if _, err := r.engine.Invoke(t.Context(), inv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = r.engine.Invoke(t.Context(), on(admin(), "absent", `{}`))
+	var got []string
+	for _, e := range r.counts.ended() {
+		got = append(got, string(e.State)+" "+string(e.Code)+" "+e.ProviderKind+" "+string(e.Effect))
+	}
+	want := []string{"completed  node write", "completed  node write", "failed unknown_capability  "}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestSlowCallsAreRecordedAsSuch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{tune: func(c *invoke.Config) { c.SlowAfter = time.Nanosecond; c.RecordReads = true }})
+	r.offer("echo", capability.Contribution{Effect: capability.EffectRead}, nil)
+	reply, err := r.engine.Invoke(t.Context(), on(agent(), "echo", `{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"capability_started", "capability_executed", "capability_slow"}, r.events(reply.Invocation)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestReplyIsOneJSONObject(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	got, err := json.Marshal(invoke.Reply{
+		Invocation: "run_1", State: invoke.StateCompleted, Provider: "fs:node:local", Capability: "local/fs.list#fs.list@local", Action: "fs.list",
+		Selection: invoke.Selection{Step: 4, DecidedBy: "only_supported"}, Duration: 1500 * time.Microsecond,
+		History: []invoke.Transition{{State: invoke.StateCreated, At: at}},
+	})
+	want := `{"id":"run_1","state":"completed","provider":"fs:node:local","capability_id":"local/fs.list#fs.list@local","action":"fs.list",` +
+		`"selection":{"step":4,"decided_by":"only_supported","fallback":false},"duration_ms":1.5,"history":[{"state":"created","at":"2026-01-02T03:04:05Z"}]}`
+	if err != nil || !bytes.Equal(got, []byte(want)) {
+		t.Errorf("%s %v", got, err)
+	}
+}
+
+// The deadline of the caller covers the whole path, also a question to a
+// provider that is away.
+func TestTheCallersDeadlineCoversTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, options{})
+		p := &sleeper{fake: fake{key: "ext:node:away"}, probe: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
+		r.publish("away", capability.Contribution{Effect: capability.EffectRead, Availability: capability.Availability{State: capability.StateUnavailable}}, p)
+		inv := on(agent(), "away", `{}`)
+		inv.Timeout = 300 * time.Millisecond
+		began := time.Now()
+		reply, err := r.engine.Invoke(t.Context(), inv)
+		fails(t, err, capability.CodeTimeout, "timeout")
+		if took := time.Since(began); took != inv.Timeout || reply.State != invoke.StateTimeout {
+			t.Errorf("%s after %s", reply.State, took)
+		}
+		_ = r.db.Close() // its goroutine would outlive the bubble
+		_ = r.log.Close()
+	})
+}
+
+type sleeper struct {
+	fake
+	probe func(context.Context) error
+}
+
+func (s *sleeper) Probe(ctx context.Context) error { return s.probe(ctx) }

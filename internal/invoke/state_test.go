@@ -1,0 +1,96 @@
+package invoke
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// legal is the transition table written out a second time, from the runner spec
+// and decision R56: from event to.
+const legal = `
+created validate validating
+created enqueue queued
+created timeout timeout
+created cancel cancelled
+created panic failed
+queued validate validating
+queued expire failed
+queued cancel cancelled
+queued timeout timeout
+queued panic failed
+validating validated executing
+validating invalid failed
+validating confirm_needed awaiting_confirmation
+validating cancel cancelled
+validating timeout timeout
+validating panic failed
+awaiting_confirmation approved validating
+awaiting_confirmation rejected failed
+awaiting_confirmation expire failed
+awaiting_confirmation cancel cancelled
+awaiting_confirmation timeout timeout
+awaiting_confirmation panic failed
+executing success processing
+executing error failed
+executing timeout timeout
+executing cancel cancelled
+executing panic failed
+processing processed logging
+processing error failed
+processing timeout timeout
+processing panic failed
+logging logged completed
+logging log_tolerated completed
+logging log_failed failed
+logging panic failed
+`
+
+func TestEveryPairOfStateAndEventIsDecided(t *testing.T) {
+	t.Parallel()
+	want := make(map[string]State)
+	for line := range strings.Lines(strings.TrimSpace(legal)) {
+		f := strings.Fields(line)
+		want[f[0]+" "+f[1]] = State(f[2])
+	}
+	if len(States()) != 11 || len(Events()) != 17 {
+		t.Fatalf("%d states and %d events", len(States()), len(Events()))
+	}
+	at := time.Unix(0, 0)
+	for _, from := range States() {
+		for _, ev := range Events() {
+			var m machine
+			m.start(at)
+			m.state = from
+			err := m.fire(ev, at, "why")
+			to, isLegal := want[fmt.Sprintf("%s %s", from, ev)]
+			delete(want, fmt.Sprintf("%s %s", from, ev))
+			if !isLegal {
+				illegal, ok := errors.AsType[*TransitionError](err)
+				if !ok || illegal.From != from || illegal.Event != ev || m.state != from || len(m.history) != 1 {
+					t.Errorf("%s in %s: %v, state %s", ev, from, err, m.state)
+				}
+				continue
+			}
+			if err != nil || m.state != to || m.history[len(m.history)-1] != (Transition{State: to, At: at, Reason: "why"}) {
+				t.Errorf("%s in %s: %v, state %s, want %s", ev, from, err, m.state, to)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("never tried: %v", want)
+	}
+}
+
+func TestNoEventLeavesATerminalState(t *testing.T) {
+	t.Parallel()
+	for _, s := range States() {
+		for _, ev := range Events() {
+			if to, ok := next(s, ev); s.Terminal() && (ok || to != s) {
+				t.Errorf("%s leaves %s", ev, s)
+			}
+		}
+	}
+}
