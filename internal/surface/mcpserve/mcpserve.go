@@ -1,45 +1,176 @@
-// Package mcpserve is /mcp.
+// Package mcpserve is the MCP door: /mcp, where agents find the catalog as tools.
+//
+// One path serves two protocols that exclude each other (spec mcp-and-a2a,
+// section 2.2). A legacy client opens a session with initialize and names it in
+// every later request; a modern one (2026-07-28) sends requests that stand alone
+// and say in headers and _meta what they are. The dispatcher here looks at one
+// request and decides which of the two it is.
+//
+// What matters for fidelity and speed, tools/list and tools/call, is answered
+// here from raw bytes: arguments and results are never decoded, only cut out and
+// put in. Handshake, streams, discovery and everything rare are the SDK's, which
+// keeps one mcp.Server per principal behind a stateful and a stateless handler
+// (decision R62). Sessions are therefore known twice: the SDK holds their
+// streams, the table here binds them to a principal, counts and expires them.
+//
+// The surface decodes and encodes. Who may see or call what, with which provider
+// and whose approval, is the engine's to say.
 package mcpserve
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
 )
 
-// Config is what the surface needs.
-type Config struct {
-	Door      *door.Door
-	Engine    *invoke.Engine
-	Catalog   *catalog.Catalog
-	Version   string
-	MaxBody   int64
-	PageSize  int
-	CursorKey []byte
-	Logger    *slog.Logger
+// The MCP revisions spoken here.
+const (
+	version20260728 = "2026-07-28"
+	version20251125 = "2025-11-25"
+	version20250618 = "2025-06-18"
+	version20250326 = "2025-03-26"
+)
+
+// Versions lists the MCP revisions served, newest first. 2024-11-05 is never
+// among them (decision R62).
+func Versions() []string {
+	return []string{version20260728, version20251125, version20250618, version20250326}
 }
 
-// Surface serves MCP.
-type Surface struct{ cfg Config }
+// defaultView is the one view that exists: everything the principal may see.
+const defaultView = "default"
 
-// New returns the surface.
-func New(cfg Config) *Surface { return &Surface{cfg: cfg} }
+// Config is what the surface needs. Door, Engine and Catalog are required.
+type Config struct {
+	Door    *door.Door
+	Engine  *invoke.Engine
+	Catalog *catalog.Catalog
+	Version string // of junctor, for serverInfo
+	// MaxBody is the largest request body in bytes; 0 means 4 MiB.
+	MaxBody int64
+	// PageSize is how many tools one page of tools/list holds; 0 means 100.
+	PageSize int
+	// CursorKey authenticates cursors. Without one a random key is used, and
+	// cursors do not survive a restart.
+	CursorKey []byte
+	Logger    *slog.Logger // nil: silent
+}
 
-// Routes adds /mcp and /mcp/{view} to mux.
-func (s *Surface) Routes(*http.ServeMux) {}
+// Surface serves MCP. Create it with [New]; it is safe for concurrent use.
+type Surface struct {
+	cfg  Config
+	info []byte // serverInfo as JSON
 
-// Run owns what happens without a request; it returns when ctx ends.
-func (s *Surface) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+	legacy, modern http.Handler // the SDK's two
 
-// CatalogChanged says that there is a new snapshot or that rules changed.
-func (s *Surface) CatalogChanged() {}
+	// base is the parent of every call in a session: such a call outlives its
+	// request, but not Run.
+	base   context.Context
+	cancel context.CancelFunc
 
-// Drain ends the open streams so that the server can stop.
-func (s *Surface) Drain() {}
+	epoch   atomic.Uint64 // counts CatalogChanged
+	changed chan struct{} // capacity 1: a change is waiting for delivery
 
-// Versions lists the MCP versions served, newest first.
-func Versions() []string { return []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"} }
+	lists sync.Map // viewer key → *rendered
+
+	mu       sync.Mutex
+	viewers  map[string]*viewer
+	sessions map[string]*session
+	now      func() time.Time
+}
+
+// New returns the surface. [Surface.Run] must run for list_changed notices and
+// for idle sessions to end; requests are answered without it.
+func New(cfg Config) *Surface {
+	if cfg.MaxBody <= 0 {
+		cfg.MaxBody = 4 << 20
+	}
+	if cfg.PageSize <= 0 {
+		cfg.PageSize = 100
+	}
+	if len(cfg.CursorKey) == 0 {
+		cfg.CursorKey = make([]byte, 32)
+		_, _ = rand.Read(cfg.CursorKey) // crypto/rand.Read never fails: it crashes the program instead
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Surface{
+		cfg: cfg, changed: make(chan struct{}, 1), now: time.Now,
+		viewers: make(map[string]*viewer), sessions: make(map[string]*session),
+	}
+	s.info, _ = jsonx.Marshal(map[string]string{"name": serverName, "title": serverName, "version": cfg.Version})
+	s.base, s.cancel = context.WithCancel(context.Background())
+	s.legacy = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
+		JSONResponse: true, MaxRequestBodyBytes: cfg.MaxBody,
+	})
+	s.modern = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: cfg.MaxBody, PropagateRequestCancellation: true,
+	})
+	return s
+}
+
+// Routes adds /mcp and /mcp/{view} to mux, for every HTTP method.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("/mcp", s.serve)
+	mux.HandleFunc("/mcp/{view}", s.serve)
+}
+
+// serve is the dispatcher of spec section 2.2.
+func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
+	who, err := s.cfg.Door.Principal(r)
+	if err != nil {
+		door.WriteError(w, err)
+		return
+	}
+	view := r.PathValue("view")
+	if view == "" {
+		view = who.View
+	}
+	if view != "" && view != defaultView {
+		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "mcp", "there is no view %q", view).
+			With("unknown_view", "only the default view exists; use the path /mcp and a token without a view"))
+		return
+	}
+	c := caller{who: who, key: viewerKey(who)}
+	if id := r.Header.Get(headerSession); id != "" {
+		s.inSession(w, r, c, id)
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		writeFault(w, nil, &fault{status: http.StatusMethodNotAllowed, code: codeInvalidRequest, message: "GET and DELETE need the Mcp-Session-Id of a session; open one with a POST of initialize"})
+		return
+	}
+	body, m, f := s.read(w, r)
+	switch {
+	case f != nil:
+		writeFault(w, m.id, f)
+	case m.batch:
+		writeFault(w, nil, badRequest("a batch needs a session of protocol version %s", version20250326))
+	case isModern(r.Header, &m):
+		s.serveModern(w, r, c, body, &m)
+	default:
+		s.serveSessionless(w, r, c, body, &m)
+	}
+}
+
+// caller is who sent a request, as far as it matters here.
+type caller struct {
+	who     capability.Principal
+	key     string // of the viewer
+	client  string // what the program calls itself; shown, never believed
+	session string // digest of the session id, "" in the modern protocol
+}

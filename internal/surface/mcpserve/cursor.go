@@ -1,0 +1,47 @@
+package mcpserve
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+)
+
+// cursorKind begins every cursor, so that one made for another list, or by an
+// older layout, is told apart.
+const cursorKind = "tools/1"
+
+const cursorMAC = 16
+
+// makeCursor says where the next page begins: after the tool called last. It
+// holds everything itself, so that it survives changes of the catalog and needs
+// no memory here, and it is authenticated for this viewer.
+func (s *Surface) makeCursor(c caller, generation uint64, last string) string {
+	body := binary.BigEndian.AppendUint64([]byte(cursorKind), generation)
+	body = append(body, last...)
+	return base64.RawURLEncoding.EncodeToString(append(s.cursorMAC(c, body), body...))
+}
+
+// openCursor returns the name after which to go on; ok is false for anything
+// that makeCursor did not make for this viewer.
+func (s *Surface) openCursor(c caller, raw json.RawMessage) (last string, ok bool) {
+	text, isText := textOf(raw)
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	const fixed = cursorMAC + len(cursorKind) + 8
+	if !isText || err != nil || len(data) < fixed {
+		return "", false
+	}
+	if !hmac.Equal(data[:cursorMAC], s.cursorMAC(c, data[cursorMAC:])) || string(data[cursorMAC:cursorMAC+len(cursorKind)]) != cursorKind {
+		return "", false
+	}
+	return string(data[fixed:]), true
+}
+
+func (s *Surface) cursorMAC(c caller, body []byte) []byte {
+	h := hmac.New(sha256.New, s.cfg.CursorKey)
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(c.key))))
+	h.Write([]byte(c.key))
+	h.Write(body)
+	return h.Sum(nil)[:cursorMAC]
+}

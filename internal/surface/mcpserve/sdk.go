@@ -1,0 +1,209 @@
+package mcpserve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const (
+	serverName = "junctor"
+
+	instructions = "The tools are what this principal may use now. A call that needs a person's approval answers with an " +
+		"approval id: say so, and call again with the same arguments once it has been approved. Where a tool has a selector, " +
+		"several providers could carry it out; name one."
+
+	// hiddenTool exists in the SDK's servers only to come and go: adding or
+	// removing a tool is the one way to make the SDK send list_changed. Lists are
+	// answered here, so nobody ever sees it.
+	hiddenTool = "junctor_list_changed"
+)
+
+// viewer is one principal with one view: its mcp.Server and what it was last
+// told. Two tokens of one principal with different labels are two viewers.
+type viewer struct {
+	caller caller
+	server *mcp.Server
+
+	// Guarded by Surface.mu.
+	busy      int  // sessions, and requests inside the SDK
+	toggled   bool // the hidden tool is there
+	announced [32]byte
+}
+
+func viewerKey(who capability.Principal) string {
+	parts := append([]string{who.ID, string(who.Role), who.View}, who.Labels...)
+	return strings.Join(parts, "\x00")
+}
+
+// viewer returns the viewer of c and counts one more use of it; done must be
+// called at the end of the use.
+func (s *Surface) viewer(c caller) (v *viewer, done func()) {
+	// What the client will see first is what later lists are compared with.
+	seen := s.listOf(c).hash
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v = s.viewers[c.key]
+	if v == nil {
+		v = &viewer{caller: caller{who: c.who, key: c.key}, announced: seen}
+		v.server = s.newServer(v)
+		s.viewers[c.key] = v
+	}
+	v.busy++
+	return v, func() {
+		s.mu.Lock()
+		v.busy--
+		s.mu.Unlock()
+	}
+}
+
+func (s *Surface) newServer(v *viewer) *mcp.Server {
+	server := mcp.NewServer(
+		&mcp.Implementation{Name: serverName, Title: serverName, Version: s.cfg.Version},
+		&mcp.ServerOptions{
+			Instructions:              instructions,
+			Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
+			SupportedProtocolVersions: Versions(),
+			// Left alone, the SDK says public: a leak where answers depend on who asks.
+			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+				c.TTLMs, c.CacheScope = 5000, "private"
+			},
+		})
+	server.AddReceivingMiddleware(s.inBatch(v))
+	return server
+}
+
+// inBatch answers the tool methods that reach the SDK all the same, which are
+// those inside a JSON-RPC batch, exactly as the raw path does.
+func (s *Surface) inBatch(v *viewer) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			c := v.caller
+			if sess := s.sessionOf(req.GetSession().ID()); sess != nil {
+				c.client, c.session = sess.client, sess.digest
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+				defer context.AfterFunc(sess.ctx, cancel)()
+			}
+			switch method {
+			case "tools/list":
+				var cursor json.RawMessage
+				if p, ok := req.GetParams().(*mcp.ListToolsParams); ok && p != nil && p.Cursor != "" {
+					cursor = appendString(nil, p.Cursor)
+				}
+				result, f := s.page(c, cursor, era{})
+				return asResult(result, f)
+			case "tools/call":
+				p, ok := req.GetParams().(*mcp.CallToolParamsRaw)
+				if !ok || p == nil {
+					return nil, wireError(invalidParams("params must name a tool"))
+				}
+				out := s.call(ctx, c, &params{name: p.Name, named: true, arguments: p.Arguments}, era{}, nil)
+				return asResult(out.result, out.fault)
+			}
+			return next(ctx, method, req)
+		}
+	}
+}
+
+// rawResult is a result that is JSON already.
+type rawResult struct {
+	mcp.ResultBase
+	data json.RawMessage
+}
+
+// MarshalJSON returns the bytes as they are.
+func (r *rawResult) MarshalJSON() ([]byte, error) { return r.data, nil }
+
+func asResult(data []byte, f *fault) (mcp.Result, error) {
+	if f != nil {
+		return nil, wireError(f)
+	}
+	return &rawResult{data: data}, nil
+}
+
+func wireError(f *fault) error {
+	return &jsonrpc.Error{Code: int64(f.code), Message: f.message, Data: f.data}
+}
+
+type viewerContext struct{}
+
+// serverOf is how the SDK's handlers find the server: the dispatcher has chosen
+// it already.
+func serverOf(r *http.Request) *mcp.Server {
+	if v, ok := r.Context().Value(viewerContext{}).(*viewer); ok {
+		return v.server
+	}
+	return nil
+}
+
+// forSDK is r as the SDK gets it: with its viewer, and the body that was read.
+func forSDK(r *http.Request, v *viewer, body []byte) *http.Request {
+	r = r.WithContext(context.WithValue(r.Context(), viewerContext{}, v))
+	if body != nil {
+		r.Body = newBody(body)
+		r.ContentLength = int64(len(body))
+	}
+	return r
+}
+
+// liveSession is the SDK's side of a session.
+func (v *viewer) liveSession(id string) *mcp.ServerSession {
+	for live := range v.server.Sessions() {
+		if live.ID() == id {
+			return live
+		}
+	}
+	return nil
+}
+
+// closeWithin bounds how long the end of a session is waited for: the SDK waits
+// for handlers, and a dead peer may hold one.
+const closeWithin = 2 * time.Second
+
+// closeAll ends the SDK's sessions and returns when they have ended or the bound
+// is reached. A subscription that is open gets its completion.
+func closeAll(live []*mcp.ServerSession) error {
+	done := make(chan struct{}, len(live))
+	for _, l := range live {
+		go func() {
+			_ = l.Close()
+			done <- struct{}{}
+		}()
+	}
+	timer := time.NewTimer(closeWithin)
+	defer timer.Stop()
+	for range live {
+		select {
+		case <-done:
+		case <-timer.C:
+			return fmt.Errorf("%d MCP sessions did not close within %s", len(live), closeWithin)
+		}
+	}
+	return nil
+}
+
+// Drain ends the open streams, those of sessions and of subscriptions, so that
+// an HTTP server can shut down; calls that are running go on. It takes two
+// seconds at most and may be called again.
+func (s *Surface) Drain() {
+	s.mu.Lock()
+	var live []*mcp.ServerSession
+	for _, v := range s.viewers {
+		live = slices.AppendSeq(live, v.server.Sessions())
+	}
+	s.mu.Unlock()
+	if err := closeAll(live); err != nil {
+		s.cfg.Logger.Warn("mcp drain", "err", err)
+	}
+}

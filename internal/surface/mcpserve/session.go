@@ -1,0 +1,326 @@
+package mcpserve
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	maxSessions          = 10_000
+	maxSessionsPerViewer = 1_024
+	sessionIdle          = time.Hour
+)
+
+// errWithdrawn is the cause of a call that its own client cancelled: nothing
+// more is sent for it.
+var errWithdrawn = errors.New("the client withdrew the request")
+
+// session is a legacy session: the binding of an id to a viewer, and the calls
+// that run in it. Its streams are the SDK's.
+type session struct {
+	id, digest string
+	viewer     *viewer
+	release    func() // gives the viewer back
+	client     string
+	version    string // as negotiated
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+
+	// Guarded by Surface.mu.
+	used   time.Time
+	active int // requests and streams open now
+
+	mu    sync.Mutex
+	calls map[string]context.CancelCauseFunc // by id
+}
+
+// bind enters a session that the SDK has just opened. When the table is full the
+// viewer's longest idle session makes room; false when there is none.
+func (s *Surface) bind(c caller, id, version string) bool {
+	v, release := s.viewer(c)
+	sum := sha256.Sum256([]byte(id))
+	sess := &session{
+		id: id, digest: "mcp_" + hex.EncodeToString(sum[:8]), viewer: v, release: release,
+		client: c.client, version: version, calls: make(map[string]context.CancelCauseFunc),
+	}
+	sess.ctx, sess.cancel = context.WithCancelCause(s.base)
+	s.mu.Lock()
+	own := 0
+	var oldest *session
+	for _, other := range s.sessions {
+		if other.viewer != v {
+			continue
+		}
+		own++
+		if other.active == 0 && (oldest == nil || other.used.Before(oldest.used)) {
+			oldest = other
+		}
+	}
+	full := own >= maxSessionsPerViewer || len(s.sessions) >= maxSessions
+	if full && oldest == nil {
+		s.mu.Unlock()
+		sess.cancel(nil)
+		release()
+		return false
+	}
+	if full {
+		delete(s.sessions, oldest.id)
+	}
+	sess.used = s.now()
+	s.sessions[id] = sess
+	s.mu.Unlock()
+	if full {
+		s.end(oldest)
+	}
+	return true
+}
+
+func (s *Surface) sessionOf(id string) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+// enter finds the session for its own viewer and marks it as in use. To anybody
+// else it does not exist.
+func (s *Surface) enter(c caller, id string) (*session, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess := s.sessions[id]
+	if sess == nil || sess.viewer.caller.key != c.key {
+		return nil, nil
+	}
+	sess.active++
+	sess.used = s.now()
+	return sess, func() {
+		s.mu.Lock()
+		sess.active--
+		sess.used = s.now()
+		s.mu.Unlock()
+	}
+}
+
+// forget takes the session out of the table; false when somebody else has.
+func (s *Surface) forget(sess *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[sess.id] != sess {
+		return false
+	}
+	delete(s.sessions, sess.id)
+	return true
+}
+
+// end cancels the calls of a session that is out of the table, and closes the
+// SDK's side of it.
+func (s *Surface) end(sess *session) {
+	sess.cancel(errWithdrawn)
+	if live := sess.viewer.liveSession(sess.id); live != nil {
+		if err := closeAll([]*mcp.ServerSession{live}); err != nil {
+			s.cfg.Logger.Warn("mcp session", "err", err)
+		}
+	}
+	sess.release()
+}
+
+// expire ends the sessions that nobody has used for [sessionIdle], and drops
+// viewers without any use.
+func (s *Surface) expire() {
+	limit := s.now().Add(-sessionIdle)
+	s.mu.Lock()
+	var gone []*session
+	for id, sess := range s.sessions {
+		if sess.active == 0 && sess.used.Before(limit) {
+			gone = append(gone, sess)
+			delete(s.sessions, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, sess := range gone {
+		s.end(sess)
+	}
+	s.mu.Lock()
+	for key, v := range s.viewers {
+		if v.busy == 0 {
+			delete(s.viewers, key)
+			s.lists.Delete(key)
+		}
+	}
+	s.mu.Unlock()
+}
+
+// inSession serves a request that names a session.
+func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id string) {
+	sess, leave := s.enter(c, id)
+	if sess == nil {
+		// The status tells the client to begin again with initialize.
+		writeFault(w, nil, &fault{status: http.StatusNotFound, code: codeInvalidRequest, message: "session not found"})
+		return
+	}
+	defer leave()
+	c.client, c.session = sess.client, sess.digest
+	switch r.Method {
+	case http.MethodGet:
+		out := newBeating(w)
+		defer out.stop()
+		s.legacy.ServeHTTP(out, forSDK(r, sess.viewer, nil))
+	case http.MethodDelete:
+		if s.forget(sess) {
+			s.end(sess)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	case http.MethodPost:
+		s.postInSession(w, r, c, sess)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session) {
+	body, m, f := s.read(w, r)
+	if f != nil {
+		writeFault(w, m.id, f)
+		return
+	}
+	if v := r.Header.Get(headerVersion); v != "" && !slices.Contains(Versions()[1:], v) {
+		writeFault(w, m.id, unsupported(v, Versions()[1:]))
+		return
+	}
+	switch {
+	case m.batch && sess.version != version20250326:
+		writeFault(w, nil, badRequest("batches exist only in protocol version %s; this session has %s", version20250326, sess.version))
+		return
+	case m.batch:
+	case m.method == "tools/list" && m.id != nil:
+		result, f := s.page(c, m.params.cursor, era{})
+		if f != nil {
+			f.status = http.StatusOK
+			writeFault(w, m.id, f)
+			return
+		}
+		writeJSON(w, http.StatusOK, appendResponse(nil, m.id, result))
+		return
+	case m.method == "tools/call" && m.id != nil:
+		s.callInSession(w, r, c, sess, &m)
+		return
+	case m.method == "notifications/cancelled" && sess.withdraw(idKey(m.params.requestID)):
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	s.legacy.ServeHTTP(w, forSDK(r, sess.viewer, body))
+}
+
+// callInSession runs a call that outlives its request: a legacy client that
+// goes away has not cancelled (spec section 2.5).
+func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session, m *message) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	defer cancel(nil)
+	key := idKey(m.id)
+	sess.mu.Lock()
+	_, taken := sess.calls[key]
+	if !taken {
+		sess.calls[key] = cancel
+	}
+	sess.mu.Unlock()
+	if taken {
+		writeFault(w, m.id, badRequest("a request with this id is running already"))
+		return
+	}
+	defer func() {
+		sess.mu.Lock()
+		delete(sess.calls, key)
+		sess.mu.Unlock()
+	}()
+	defer context.AfterFunc(sess.ctx, func() { cancel(context.Cause(sess.ctx)) })()
+	s.answerCall(ctx, w, r, c, m, era{})
+}
+
+// withdraw cancels the session's call of that id; false when there is none.
+func (sess *session) withdraw(key string) bool {
+	sess.mu.Lock()
+	defer sess.mu.Unlock()
+	cancel, ok := sess.calls[key]
+	if ok {
+		cancel(errWithdrawn)
+	}
+	return ok
+}
+
+// serveSessionless serves what a legacy client may send before it has a session:
+// initialize.
+func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *message) {
+	if m.method != "initialize" || m.id == nil {
+		writeFault(w, m.id, badRequest("there is no session: send initialize first, and its %s header in every later request", headerSession))
+		return
+	}
+	c.client = m.params.client
+	version := version20251125
+	if slices.Contains(Versions()[1:], m.params.version) {
+		version = m.params.version
+	}
+	v, done := s.viewer(c)
+	defer done()
+	r = forSDK(r, v, body)
+	if h := r.Header.Get(headerVersion); h != "" && !slices.Contains(Versions()[1:], h) {
+		// The answer negotiates; the header of a first request cannot know it yet.
+		r.Header = r.Header.Clone()
+		r.Header.Del(headerVersion)
+	}
+	out := &opening{ResponseWriter: w, bind: func(id string) bool { return s.bind(c, id, version) }}
+	s.legacy.ServeHTTP(out, r)
+	if sess := s.sessionOf(out.id); sess != nil && v.liveSession(out.id) == nil && s.forget(sess) {
+		s.end(sess) // the handshake failed, and the SDK has dropped it
+	}
+}
+
+// opening watches the answer to initialize for the session's id, which must be
+// known here before the client can use it.
+type opening struct {
+	http.ResponseWriter
+	bind    func(id string) bool
+	id      string
+	started bool
+	refused bool
+}
+
+// WriteHeader binds the session before anything is sent.
+func (o *opening) WriteHeader(status int) {
+	if o.started {
+		return
+	}
+	o.started = true
+	if id := o.Header().Get(headerSession); id != "" && status == http.StatusOK {
+		o.id = id
+		if !o.bind(id) {
+			o.refused = true
+			o.Header().Del(headerSession)
+			writeFault(o.ResponseWriter, nil, &fault{status: http.StatusServiceUnavailable, code: codeInternal, message: "too many sessions are open; end some with DELETE"})
+			return
+		}
+	}
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *opening) Write(data []byte) (int, error) {
+	o.WriteHeader(http.StatusOK)
+	if o.refused {
+		return len(data), nil
+	}
+	return o.ResponseWriter.Write(data)
+}
+
+// Unwrap lets the SDK flush.
+func (o *opening) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+func newBody(data []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(data)) }
