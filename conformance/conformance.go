@@ -1,0 +1,296 @@
+// Package conformance exercises an endpoint of the capability-router protocol
+// over HTTP and says, place by place, what does not hold. It drives all twelve
+// surfaces as the original's harness does (router spec, section 12), spread over
+// the endpoint's modules, keeps a ledger of every call, and adds what the
+// original never tried: credentials, error envelopes, bad parameters, assets out
+// of bounds, equality of the two ways to an asset, concurrency.
+//
+//	report, err := conformance.Run(ctx, conformance.Options{BaseURL: url, Token: token})
+//
+// The report is complete also when checks failed; err is then a *Failure.
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Options say which endpoint and what is required of it.
+type Options struct {
+	// EndpointID names the endpoint in the report; "" is "endpoint".
+	EndpointID string
+	BaseURL    string
+	Token      secret.Value
+	Transport  http.RoundTripper // nil: router.DefaultTransport()
+	Timeout    time.Duration     // of one call; 0: 60 s
+	// Required are the surfaces that must be offered; nil: all twelve.
+	Required []string
+	// ActionContent and RouteBody replace the inputs of those surfaces.
+	ActionContent, RouteBody json.RawMessage
+	// OnlyOriginal leaves out the checks that the original never made.
+	OnlyOriginal bool
+}
+
+// Exercise is one surface of one module that was driven.
+type Exercise struct {
+	Surface  string `json:"surface"`
+	ModuleID string `json:"moduleId"`
+	Target   string `json:"target"`
+}
+
+// RPC is one call, in the order they were made.
+type RPC struct {
+	Method   string `json:"method"`
+	Surface  string `json:"surface"`
+	ModuleID string `json:"moduleId"`
+	Target   string `json:"target"`
+}
+
+// AssetResult describes the fetched view asset.
+type AssetResult struct {
+	Path                string `json:"path"`
+	ContentType         string `json:"contentType"`
+	ManifestContentType string `json:"manifestContentType,omitempty"`
+	ManifestIntegrity   string `json:"manifestIntegrity,omitempty"`
+	Integrity           string `json:"integrity,omitempty"`
+	ByteLength          int    `json:"byteLength"`
+	SHA256              string `json:"sha256"`
+}
+
+// Report is the conformance report of router spec, section 12.
+type Report struct {
+	EndpointID      string              `json:"endpointId"`
+	Availability    router.Availability `json:"availability"`
+	ModuleCount     int                 `json:"moduleCount"`
+	ModuleIDs       []string            `json:"moduleIds"`
+	Exercised       map[string]string   `json:"exercised"` // surface → module:target
+	ModuleExercises []Exercise          `json:"moduleExercises"`
+	RPCCalls        []RPC               `json:"rpcCalls"`
+
+	ActionResult                        json.RawMessage            `json:"actionResult,omitempty"`
+	ProviderResult                      json.RawMessage            `json:"providerResult,omitempty"`
+	RouteResult                         json.RawMessage            `json:"routeResult,omitempty"`
+	AssetResult                         *AssetResult               `json:"assetResult,omitempty"`
+	ModelResult                         json.RawMessage            `json:"modelResult,omitempty"`
+	LifecycleResult                     json.RawMessage            `json:"lifecycleResult,omitempty"`
+	EventResult                         json.RawMessage            `json:"eventResult,omitempty"`
+	ServiceResult                       json.RawMessage            `json:"serviceResult,omitempty"`
+	AppBridgeResult                     json.RawMessage            `json:"appBridgeResult,omitempty"`
+	EvaluatorResult                     map[string]json.RawMessage `json:"evaluatorResult,omitempty"`
+	ResponseHandlerEvaluatorResult      map[string]json.RawMessage `json:"responseHandlerEvaluatorResult,omitempty"`
+	ResponseHandlerFieldEvaluatorResult map[string]json.RawMessage `json:"responseHandlerFieldEvaluatorResult,omitempty"`
+	// Failures are the places that do not hold; empty when the endpoint conforms.
+	Failures []Fault `json:"failures,omitempty"`
+}
+
+// Fault names one place that does not hold.
+type Fault struct {
+	Where   string `json:"where"` // surface, method or check
+	Message string `json:"message"`
+}
+
+// Failure is the error of a run whose report has failures.
+type Failure struct{ Faults []Fault }
+
+func (f *Failure) Error() string {
+	lines := make([]string, len(f.Faults))
+	for i, fault := range f.Faults {
+		lines[i] = fault.Where + ": " + fault.Message
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Surfaces are the twelve surfaces in the order they are driven.
+func Surfaces() []string {
+	return []string{
+		"action", "provider", "route", "viewAsset", "model", "lifecycle", "event", "service", "appBridge",
+		"evaluator", "responseHandlerEvaluator", "responseHandlerFieldEvaluator",
+	}
+}
+
+// ParseSurface reads a surface in either spelling: viewAsset or view-asset.
+func ParseSurface(s string) (string, error) {
+	for _, name := range Surfaces() {
+		if strings.EqualFold(name, strings.ReplaceAll(s, "-", "")) {
+			return name, nil
+		}
+	}
+	return "", capability.Errorf(capability.CodeInvalidInput, "conformance", "%q is not a surface; use %s", s, strings.Join(Surfaces(), ", "))
+}
+
+// run is one run on its way.
+type run struct {
+	opts    Options
+	client  *router.Client
+	modules []router.Module
+	report  Report
+	uses    map[string]int // exercises by module
+}
+
+// Run exercises the endpoint. It returns a report in every case in which the
+// endpoint could be asked at all; err is a *Failure when something does not
+// hold, and a *capability.Error when the options are wrong.
+func Run(ctx context.Context, opts Options) (Report, error) {
+	if opts.EndpointID == "" {
+		opts.EndpointID = "endpoint"
+	}
+	if opts.Transport == nil {
+		transport := router.DefaultTransport()
+		defer transport.CloseIdleConnections()
+		opts.Transport = transport
+	}
+	for i, s := range opts.Required {
+		name, err := ParseSurface(s)
+		if err != nil {
+			return Report{}, err
+		}
+		opts.Required[i] = name
+	}
+	if opts.Required == nil {
+		opts.Required = Surfaces()
+	}
+	client, err := router.NewClient(router.ClientConfig{
+		ID: opts.EndpointID, BaseURL: opts.BaseURL, Token: opts.Token, Transport: opts.Transport, Timeout: opts.Timeout,
+	})
+	if err != nil {
+		return Report{}, capability.Errorf(capability.CodeInvalidInput, "conformance", "%w", err)
+	}
+	r := &run{opts: opts, client: client, uses: make(map[string]int)}
+	r.report = Report{EndpointID: opts.EndpointID, Exercised: map[string]string{}, ModuleIDs: []string{}, ModuleExercises: []Exercise{}, RPCCalls: []RPC{}}
+	if r.discover(ctx) {
+		r.surfaces(ctx)
+		r.everyModule(ctx)
+		if !opts.OnlyOriginal {
+			r.beyond(ctx)
+		}
+	}
+	if len(r.report.Failures) > 0 {
+		return r.report, &Failure{r.report.Failures}
+	}
+	return r.report, nil
+}
+
+func (r *run) fail(where, format string, args ...any) {
+	r.report.Failures = append(r.report.Failures, Fault{where, fmt.Sprintf(format, args...)})
+}
+
+// discover reads availability and the manifests; without them nothing else can
+// be tried.
+func (r *run) discover(ctx context.Context) bool {
+	var err error
+	if r.report.Availability, err = r.client.Availability(ctx); err != nil {
+		r.fail("availability", "%v", err)
+		return false
+	}
+	if !r.report.Availability.Available || !r.report.Availability.Capabilities.Plugin {
+		r.fail("availability", "available and capabilities.plugin must be true")
+	}
+	if r.modules, err = r.client.Modules(ctx); err != nil {
+		r.fail("plugin.modules.list", "%v", err)
+		return false
+	}
+	if len(r.modules) == 0 {
+		r.fail("plugin.modules.list", "the endpoint lists no module")
+		return false
+	}
+	for _, m := range r.modules {
+		r.report.ModuleIDs = append(r.report.ModuleIDs, m.ID)
+	}
+	r.report.ModuleCount = len(r.modules)
+	return true
+}
+
+// surfaces drives each required surface on the module that has been used least.
+func (r *run) surfaces(ctx context.Context) {
+	for _, d := range drivers() {
+		if !slices.Contains(r.opts.Required, d.surface) {
+			continue
+		}
+		var chosen *router.Module
+		for i := range r.modules {
+			m := &r.modules[i]
+			if d.target(m) != "" && (chosen == nil || r.uses[m.ID] < r.uses[chosen.ID]) {
+				chosen = m
+			}
+		}
+		if chosen == nil {
+			r.fail(d.surface, "no module offers this surface")
+			continue
+		}
+		r.drive(ctx, d, chosen, true)
+	}
+}
+
+// everyModule gives each module that was not used yet one call through the first
+// surface it has.
+func (r *run) everyModule(ctx context.Context) {
+	for i := range r.modules {
+		m := &r.modules[i]
+		if r.uses[m.ID] > 0 {
+			continue
+		}
+		driven := false
+		for _, d := range drivers() {
+			if d.target(m) != "" {
+				r.drive(ctx, d, m, false)
+				driven = true
+				break
+			}
+		}
+		if !driven {
+			r.fail("module "+m.ID, "the module offers no surface that can be called")
+		}
+	}
+}
+
+func (r *run) drive(ctx context.Context, d driver, m *router.Module, summary bool) {
+	target := m.ID + ":" + d.target(m)
+	r.uses[m.ID]++
+	r.report.ModuleExercises = append(r.report.ModuleExercises, Exercise{d.surface, m.ID, target})
+	if summary {
+		r.report.Exercised[d.surface] = target
+	}
+	d.exercise(ctx, &drive{run: r, surface: d.surface, module: m, target: target, summary: summary})
+}
+
+// drive is one surface of one module being driven.
+type drive struct {
+	*run
+	surface, target string
+	module          *router.Module
+	summary         bool // its results go into the report
+}
+
+// call makes one RPC, keeps it in the ledger, and reports a failure in the name
+// of the method.
+func (d *drive) call(ctx context.Context, method string, params map[string]any) (json.RawMessage, bool) {
+	params["moduleId"] = d.module.ID
+	d.report.RPCCalls = append(d.report.RPCCalls, RPC{method, d.surface, d.module.ID, d.target})
+	raw, err := json.Marshal(params)
+	if err != nil {
+		d.fail(method, "%v", err)
+		return nil, false
+	}
+	result, err := d.client.Invoke(ctx, method, raw)
+	if err != nil {
+		d.fail(method, "%s: %v", d.target, err)
+		return nil, false
+	}
+	return result, true
+}
+
+// must reports unless ok.
+func (d *drive) must(ok bool, method, format string, args ...any) {
+	if !ok {
+		d.fail(method, "%s: %s", d.target, fmt.Sprintf(format, args...))
+	}
+}
