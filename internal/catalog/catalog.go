@@ -106,10 +106,7 @@ func audienceOf(kind string, row *actions.Row) audienceSet {
 		s = toAgent | toOperator | toInternal
 	case kind == "capability.control-command", kind == "capability.provider-integration",
 		strings.HasPrefix(kind, "surface."):
-		s = toOperator
-		if kind == "surface.http-route" {
-			s |= toInternal
-		}
+		s = toOperator | toInternal // internal: code calls routes and fetches assets
 	default:
 		s = toInternal
 	}

@@ -41,7 +41,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		SkipResultCheck: true, // the codec has checked what endpoints answer, hosts answer for themselves
 	})
 	mux.Handle("/v1/capabilities", wire)
-	mux.Handle("/v1/capabilities/", wire)
+	mux.Handle("/v1/", wire) // the wire's own envelope for paths it does not have
 	s.connectRoutes(mux)
 }
 
