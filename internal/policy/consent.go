@@ -15,6 +15,7 @@ const (
 	operatorAnswer = 24 * time.Hour   // an operator approval stays open
 	onceUsable     = 15 * time.Minute // an approved once may be used
 	timedGrant     = 15 * time.Minute
+	recentDenials  = 1000 // that are looked through before a question is asked
 )
 
 // Asked is the call that needs a yes.
@@ -50,6 +51,9 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	if err != nil || ok {
 		return Consent{Approval: id}, err
 	}
+	if err := p.rejected(ctx, b, now); err != nil {
+		return Consent{}, err
+	}
 	// Every approval is answered by an operator until elicitation exists.
 	ap := Approval{
 		ID: newID("cnf_", now), Kind: "call", Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
@@ -61,11 +65,29 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		return Consent{}, err
 	}
 	if created {
-		p.record(ctx, audit.ConfirmationRequested, a.Principal, []audit.Attr{{Key: "approval", Value: got.ID}, {Key: "capability_id", Value: string(a.Entry.ID)}, {Key: "channel", Value: string(got.Channel)}}, true)
+		p.record(ctx, audit.ConfirmationRequested, a.Principal, true, audit.Synced,
+			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)}, audit.Attr{Key: "channel", Value: string(got.Channel)})
 	}
 	return Consent{}, capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Action, got.ID).
 		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor confirmations approve %s; then call again with the same arguments", got.ID)).
 		Detail("approval", got.ID).Detail("expires", got.Expires.Format(time.RFC3339)).Detail("channel", string(got.Channel))
+}
+
+// rejected says no where a human has said no to this very call: until that answer
+// is as old as the question could have become, it is not asked again, or a caller
+// that repeats itself would ask until somebody errs.
+func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
+	denied, err := p.store.Approvals(ctx, ApprovalDenied, recentDenials)
+	if err != nil {
+		return err
+	}
+	for _, a := range denied {
+		if a.Binding == b && now.Before(a.Expires) {
+			return capability.Errorf(capability.CodeDenied, "authorize", "this call was rejected (%s)", a.ID).
+				With("confirmation_rejected", "do something else, or ask an operator for a grant").Detail("approval", a.ID)
+		}
+	}
+	return nil
 }
 
 // useGrant finds a grant that covers the call: session scope first, then user,
@@ -89,7 +111,8 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 						continue
 					}
 				}
-				p.record(ctx, audit.GrantUsed, a.Principal, []audit.Attr{{Key: "grant", Value: g.ID}, {Key: "capability_id", Value: string(a.Entry.ID)}}, true)
+				p.record(ctx, audit.GrantUsed, a.Principal, true, audit.Written,
+					audit.Attr{Key: "grant", Value: g.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)})
 				return g.ID, true, nil
 			}
 		}
@@ -99,7 +122,7 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 
 func (g *Grant) covers(a Asked, now time.Time) bool {
 	switch {
-	case g.State != "active" || (!g.Expires.IsZero() && !now.Before(g.Expires)):
+	case g.state(now) != grantActive:
 		return false
 	case g.Principal != "*" && g.Principal != a.Principal.ID:
 		return false
@@ -162,7 +185,8 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 	if err != nil {
 		return Approval{}, nil, err
 	}
-	p.record(ctx, audit.ConfirmationAnswered, by, []audit.Attr{{Key: "approval", Value: a.ID}, {Key: "decision", Value: string(d)}, {Key: "capability_id", Value: string(a.Capability)}, {Key: "asked_by", Value: a.Principal}}, true)
+	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced,
+		audit.Attr{Key: "approval", Value: a.ID}, audit.Attr{Key: "decision", Value: string(d)}, audit.Attr{Key: "capability_id", Value: string(a.Capability)}, audit.Attr{Key: "asked_by", Value: a.Principal})
 	if d == DecideOnce || d == DecideDeny {
 		return a, nil, nil
 	}
@@ -190,7 +214,7 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 		return Grant{}, err
 	}
 	now := p.now().UTC()
-	g.ID, g.Created, g.GrantedBy, g.State = newID("grt_", now), now, by.ID, "active"
+	g.ID, g.Created, g.GrantedBy, g.State = newID("grt_", now), now, by.ID, grantActive
 	for _, f := range []*string{&g.Principal, &g.Role, &g.Module, &g.Action} {
 		if *f == "" {
 			*f = "*"
@@ -215,42 +239,67 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant for everybody and everything is a policy, not a grant").
 			With("", "name a principal, role, module or action; or write a Cedar policy")
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err := p.store.CreateGrant(ctx, g); err != nil {
 		return Grant{}, err
 	}
-	p.record(ctx, audit.GrantCreated, by, []audit.Attr{{Key: "grant", Value: g.ID}, {Key: "principal", Value: g.Principal}, {Key: "module", Value: g.Module}, {Key: "action", Value: g.Action}, {Key: "scope", Value: g.Scope}}, true)
-	return g, p.reloadGrants(ctx)
+	p.changeGrants(g)
+	p.record(ctx, audit.GrantCreated, by, true, audit.Synced,
+		audit.Attr{Key: "grant", Value: g.ID}, audit.Attr{Key: "principal", Value: g.Principal}, audit.Attr{Key: "module", Value: g.Module}, audit.Attr{Key: "action", Value: g.Action}, audit.Attr{Key: "scope", Value: g.Scope})
+	return g, nil
 }
 
 // Grants lists every grant, ended ones too.
-func (p *Policy) Grants(ctx context.Context) ([]Grant, error) { return p.store.Grants(ctx) }
+func (p *Policy) Grants(ctx context.Context) ([]Grant, error) {
+	all, err := p.store.Grants(ctx)
+	for i := range all {
+		all[i].State = all[i].state(p.now())
+	}
+	return all, err
+}
 
 // RevokeGrant ends a grant at once.
 func (p *Policy) RevokeGrant(ctx context.Context, by capability.Principal, id string) (Grant, error) {
 	if err := p.ready(); err != nil {
 		return Grant{}, err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	g, err := p.store.RevokeGrant(ctx, id, p.now().UTC())
 	if err != nil {
 		return Grant{}, err
 	}
-	p.record(ctx, audit.GrantRevoked, by, []audit.Attr{{Key: "grant", Value: g.ID}}, true)
-	return g, p.reloadGrants(ctx)
+	p.changeGrants(g)
+	p.record(ctx, audit.GrantRevoked, by, true, audit.Synced,
+		audit.Attr{Key: "grant", Value: g.ID})
+	return g, nil
 }
 
-func (p *Policy) reloadGrants(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all, err := p.store.Grants(ctx)
-	if err != nil {
-		return err
-	}
-	live := all[:0:0]
+// setGrants makes all the mirror, without those that have ended.
+func (p *Policy) setGrants(all []Grant) {
+	live := make([]Grant, 0, len(all))
 	for _, g := range all {
-		if g.State == "active" {
+		if g.state(p.now()) == grantActive {
 			live = append(live, g)
 		}
 	}
 	p.grants.Store(&live)
-	return nil
+}
+
+// changeGrants is changeTokens for grants. Caller holds mu.
+func (p *Policy) changeGrants(g Grant) {
+	all := slices.DeleteFunc(slices.Clone(*p.grants.Load()), func(o Grant) bool { return o.ID == g.ID })
+	p.setGrants(append([]Grant{g}, all...)) // newest first, as the store has them
+}
+
+const grantActive = "active"
+
+// state is what the grant is at the time: the store learns of an expiry or of the
+// last use no sooner than anybody asks.
+func (g *Grant) state(now time.Time) string {
+	if g.State == grantActive && (!g.Expires.IsZero() && !now.Before(g.Expires) || g.MaxUses > 0 && g.Uses >= g.MaxUses) {
+		return "expired"
+	}
+	return g.State
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,8 +42,10 @@ type Policy struct {
 	rules  atomic.Pointer[rules]
 	tokens atomic.Pointer[map[string]Token] // by hash
 	grants atomic.Pointer[[]Grant]          // active ones
-	mu     sync.Mutex                       // serializes reloads of the mirrors
-	cache  verdictCache
+	// mu makes a change in the store and in its mirror one step, so that a token
+	// revoked while it is made stays revoked. Only management waits for it.
+	mu    sync.Mutex
+	cache verdictCache
 }
 
 // New parses the rules and loads the mirrors. It fails on the first rule that
@@ -58,10 +61,17 @@ func New(ctx context.Context, cfg Config) (*Policy, error) {
 	if err := p.SetRules(cfg.Documents); err != nil {
 		return nil, err
 	}
-	if err := p.reloadTokens(ctx); err != nil {
+	tokens, err := cfg.Store.Tokens(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return p, p.reloadGrants(ctx)
+	p.setTokens(tokens)
+	grants, err := cfg.Store.Grants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.setGrants(grants)
+	return p, nil
 }
 
 // SetRules replaces the rules as a whole, or changes nothing and says why.
@@ -165,22 +175,17 @@ func (p *Policy) Require(ctx context.Context, who capability.Principal, op strin
 	if slices.Contains(roles, who.Role) {
 		return nil
 	}
-	p.record(ctx, audit.PermissionDenied, who, []audit.Attr{{Key: "op", Value: op}}, false)
+	p.record(ctx, audit.PermissionDenied, who, false, audit.Synced, audit.Attr{Key: "op", Value: op})
 	return capability.Errorf(capability.CodeDenied, op, "this needs a token of role %s; yours has role %s", roleList(roles), who.Role).
 		With("forbidden", "use the admin token of the home, or ask an operator")
 }
 
 func roleList(roles []capability.Role) string {
-	switch len(roles) {
-	case 1:
-		return string(roles[0])
-	default:
-		out := string(roles[0])
-		for _, r := range roles[1:] {
-			out += " or " + string(r)
-		}
-		return out
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = string(r)
 	}
+	return strings.Join(names, " or ")
 }
 
 // newID mints prefix + 24 hex, the first eight of them the time in seconds.

@@ -16,16 +16,17 @@ func (p *Policy) ready() error {
 	return p.log.Ready(true)
 }
 
-// record writes one durable security record. A failure is logged and not
-// returned: what it tells of has happened, and [Policy.ready] stops the next.
-func (p *Policy) record(ctx context.Context, ev audit.Event, who capability.Principal, attrs []audit.Attr, ok bool) {
+// record writes one security record. A failure is logged and not returned: what
+// it tells of has happened, and [Policy.ready] stops the next. A caller that went
+// away meanwhile does not keep it from being written.
+func (p *Policy) record(ctx context.Context, ev audit.Event, who capability.Principal, ok bool, d audit.Durability, attrs ...audit.Attr) {
 	if p.log == nil {
 		return
 	}
-	_, err := p.log.Append(ctx, audit.Record{
+	_, err := p.log.Append(context.WithoutCancel(ctx), audit.Record{
 		Logger: "policy", Event: ev, User: who.ID, Success: audit.OutcomeOf(ok),
 		Metadata: audit.Metadata{Principal: audit.Principal{ID: who.ID, Role: who.Role}, Attrs: attrs},
-	}, audit.Synced)
+	}, d)
 	if err != nil {
 		p.logger.Error("audit record not written", "event", string(ev), "err", err)
 	}

@@ -50,7 +50,7 @@ type Store interface {
 
 // Token is a credential at rest: the hash, never the token.
 type Token struct {
-	ID      string          `json:"id"` // "tok_" + 12 hex
+	ID      string          `json:"id"` // "tok_" + 24 hex
 	Name    string          `json:"name"`
 	Role    capability.Role `json:"role"`
 	Hash    string          `json:"-"` // secret.Hash of the token

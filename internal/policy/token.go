@@ -48,13 +48,14 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 	}
 	value := secret.NewToken(string(req.Role)[0])
 	t.Hash = secret.Hash(value)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err := p.store.CreateToken(ctx, t); err != nil {
 		return Token{}, secret.Value{}, err
 	}
-	if err := p.reloadTokens(ctx); err != nil {
-		return Token{}, secret.Value{}, err
-	}
-	p.record(ctx, audit.TokenCreated, by, []audit.Attr{{Key: "token", Value: t.ID}, {Key: "name", Value: t.Name}, {Key: "role", Value: string(t.Role)}}, true)
+	p.changeTokens(t)
+	p.record(ctx, audit.TokenCreated, by, true, audit.Synced,
+		audit.Attr{Key: "token", Value: t.ID}, audit.Attr{Key: "name", Value: t.Name}, audit.Attr{Key: "role", Value: string(t.Role)})
 	return t, secret.New(value), nil
 }
 
@@ -66,14 +67,15 @@ func (p *Policy) RevokeToken(ctx context.Context, by capability.Principal, idOrN
 	if err := p.ready(); err != nil {
 		return Token{}, err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	t, err := p.store.RevokeToken(ctx, idOrName, p.now().UTC())
 	if err != nil {
 		return Token{}, err
 	}
-	if err := p.reloadTokens(ctx); err != nil {
-		return Token{}, err
-	}
-	p.record(ctx, audit.TokenRevoked, by, []audit.Attr{{Key: "token", Value: t.ID}, {Key: "name", Value: t.Name}, {Key: "role", Value: string(t.Role)}}, true)
+	p.changeTokens(t)
+	p.record(ctx, audit.TokenRevoked, by, true, audit.Synced,
+		audit.Attr{Key: "token", Value: t.ID}, audit.Attr{Key: "name", Value: t.Name}, audit.Attr{Key: "role", Value: string(t.Role)})
 	return t, nil
 }
 
@@ -98,13 +100,8 @@ func (p *Policy) Authenticate(token string) (capability.Principal, error) {
 	return t.Principal(), nil
 }
 
-func (p *Policy) reloadTokens(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all, err := p.store.Tokens(ctx)
-	if err != nil {
-		return err
-	}
+// setTokens makes all the mirror, without those that have ended.
+func (p *Policy) setTokens(all []Token) {
 	live := make(map[string]Token, len(all))
 	for _, t := range all {
 		if t.Live(p.now()) {
@@ -112,5 +109,18 @@ func (p *Policy) reloadTokens(ctx context.Context) error {
 		}
 	}
 	p.tokens.Store(&live)
-	return nil
+}
+
+// changeTokens adds t to the mirror, or takes it out when it has ended. The
+// mirror follows the store without asking it: a question that fails must not
+// leave a revoked token good. Caller holds mu.
+func (p *Policy) changeTokens(t Token) {
+	old := *p.tokens.Load()
+	all := make([]Token, 0, len(old)+1)
+	for _, o := range old {
+		if o.ID != t.ID {
+			all = append(all, o)
+		}
+	}
+	p.setTokens(append(all, t))
 }
