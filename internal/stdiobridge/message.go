@@ -1,0 +1,159 @@
+package stdiobridge
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// The codes of errors that the bridge answers itself lie outside the range that
+// JSON-RPC and MCP keep for themselves (spec mcp-and-a2a, section 2.3).
+const (
+	codeUnauthenticated = 401
+	codeTooLarge        = 413
+	codeOverloaded      = 429
+	codeBroken          = 502
+	codeUnreachable     = 503
+	codeParse           = -32700
+)
+
+const metaPrefix = "io.modelcontextprotocol/"
+
+// message is what the bridge must know of one to send it on.
+type message struct {
+	body   []byte
+	batch  bool
+	id     json.RawMessage // nil in a notification
+	method string
+	modern bool
+	// headers that repeat the body (modern)
+	version, name string
+	// cancels is the id that notifications/cancelled names
+	cancels json.RawMessage
+}
+
+// peek reads what the transport needs. Whether the message is right is the
+// server's to say; only what is no JSON at all goes no further.
+func peek(body []byte) (message, error) {
+	m := message{body: body}
+	if body[0] == '[' {
+		m.batch = true
+		if !json.Valid(body) {
+			return m, errNotJSON{}
+		}
+		return m, nil
+	}
+	var outer struct {
+		ID     json.RawMessage `json:"id"`
+		Method json.RawMessage `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if err := json.Unmarshal(body, &outer); err != nil {
+		return m, errNotJSON{err}
+	}
+	m.id = outer.ID
+	_ = json.Unmarshal(outer.Method, &m.method)
+	var params struct {
+		Name      json.RawMessage `json:"name"`
+		URI       json.RawMessage `json:"uri"`
+		RequestID json.RawMessage `json:"requestId"`
+		Meta      json.RawMessage `json:"_meta"`
+	}
+	_ = json.Unmarshal(outer.Params, &params)
+	m.cancels = params.RequestID
+	var meta map[string]json.RawMessage
+	_ = json.Unmarshal(params.Meta, &meta)
+	for key := range meta {
+		m.modern = m.modern || strings.HasPrefix(key, metaPrefix)
+	}
+	_ = json.Unmarshal(meta[metaPrefix+"protocolVersion"], &m.version)
+	switch m.method {
+	case "tools/call", "prompts/get":
+		_ = json.Unmarshal(params.Name, &m.name)
+	case "resources/read":
+		_ = json.Unmarshal(params.URI, &m.name)
+	}
+	return m, nil
+}
+
+type errNotJSON struct{ cause error }
+
+func (e errNotJSON) Error() string {
+	if e.cause == nil {
+		return "the line is not JSON"
+	}
+	return "the line is not a JSON-RPC message: " + e.cause.Error()
+}
+
+// modernHeaders says in headers what the body says.
+func (m *message) modernHeaders(h http.Header) {
+	if m.version != "" {
+		h.Set("Mcp-Protocol-Version", m.version)
+	}
+	h.Set("Mcp-Method", wrap(m.method))
+	if m.name != "" {
+		h.Set("Mcp-Name", wrap(m.name))
+	}
+}
+
+// wrap encodes a value that a header cannot hold as it is, or that looks as if
+// it had been wrapped.
+func wrap(v string) string {
+	plain := strings.TrimSpace(v) == v && !strings.HasPrefix(strings.ToLower(v), "=?base64?")
+	for i := range len(v) {
+		plain = plain && ' ' <= v[i] && v[i] < 0x7f
+	}
+	if plain {
+		return v
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
+}
+
+// key makes equal ids equal keys.
+func key(id json.RawMessage) string {
+	var s string
+	if json.Unmarshal(id, &s) == nil {
+		return `"` + s
+	}
+	return string(id)
+}
+
+// answers reports whether data is the response to id.
+func answers(data []byte, id json.RawMessage) bool {
+	var response struct {
+		ID     json.RawMessage `json:"id"`
+		Method json.RawMessage `json:"method"`
+	}
+	return json.Unmarshal(data, &response) == nil && response.Method == nil && key(response.ID) == key(id)
+}
+
+// fail answers a request with an error of the bridge's own, and tells people
+// when there is something for them to do. Notifications are not answered.
+func (b *bridge) fail(id json.RawMessage, code int, text, remedy string) {
+	if remedy != "" {
+		b.tell(text + "; " + remedy)
+		text += "; " + remedy
+	}
+	if id == nil {
+		if code != codeParse && code != codeTooLarge {
+			return
+		}
+		id = json.RawMessage("null")
+	}
+	var out bytes.Buffer
+	out.WriteString(`{"jsonrpc":"2.0","id":`)
+	out.Write(id)
+	out.WriteString(`,"error":`)
+	detail, err := json.Marshal(struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}{code, text})
+	if err != nil {
+		return // two plain members: cannot happen
+	}
+	out.Write(detail)
+	out.WriteByte('}')
+	b.write(out.Bytes())
+}

@@ -1,0 +1,259 @@
+package stdiobridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// listChanged is sent after a gap in the stream of notices: what was said in it
+// is lost, and asking again costs little.
+const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+
+// binding is a session at the server; the zero value is none.
+type binding struct{ id, version string }
+
+// session is the legacy client's session at the server. The server may forget
+// it, the client never learns of that.
+type session struct {
+	bridge *bridge
+
+	mu         sync.Mutex
+	at         binding
+	initialize *message           // as the client sent it
+	confirmed  *message           // its notifications/initialized, nil until then
+	stop       context.CancelFunc // of the stream of notices
+	notices    sync.WaitGroup
+
+	renewing sync.Mutex
+}
+
+func (s *session) current() binding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+// open sends initialize and remembers the session that the answer names.
+func (s *session) open(ctx context.Context, m *message) {
+	b := s.bridge
+	resp, err := b.post(ctx, m, binding{}, nil)
+	if err != nil {
+		if ctx.Err() == nil {
+			b.report(m.id, err)
+		}
+		return
+	}
+	defer resp.Body.Close()
+	answer, err := s.adopt(resp, m)
+	if err != nil {
+		b.report(m.id, err)
+		return
+	}
+	b.write(answer)
+}
+
+// adopt reads the answer to initialize m.
+func (s *session) adopt(resp *http.Response, m *message) ([]byte, error) {
+	if resp.StatusCode != http.StatusOK {
+		return nil, &refusedError{resp.StatusCode}
+	}
+	var answer []byte
+	var err error
+	if bytes.HasPrefix([]byte(resp.Header.Get("Content-Type")), []byte("text/event-stream")) {
+		err = events(resp.Body, func(data []byte) {
+			if answers(data, m.id) {
+				answer = bytes.Clone(data)
+			}
+		})
+	} else {
+		answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	}
+	if err != nil {
+		return nil, err
+	}
+	var decoded struct {
+		Result struct {
+			Version string `json:"protocolVersion"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(answer, &decoded); err != nil {
+		return nil, &refusedError{resp.StatusCode}
+	}
+	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && decoded.Result.Version != "" {
+		s.mu.Lock()
+		s.at = binding{id, decoded.Result.Version}
+		s.initialize = m
+		s.mu.Unlock()
+	}
+	return answer, nil
+}
+
+// ready passes notifications/initialized on and opens the stream of notices.
+func (s *session) ready(ctx context.Context, m *message) {
+	at := s.current()
+	if at.id == "" {
+		return
+	}
+	s.mu.Lock()
+	first := s.confirmed == nil
+	s.confirmed = m
+	s.mu.Unlock()
+	s.notify(ctx, m, at)
+	if first {
+		ctx, cancel := context.WithCancel(ctx)
+		s.mu.Lock()
+		s.stop = cancel
+		s.mu.Unlock()
+		s.notices.Go(func() { s.listen(ctx) })
+	}
+}
+
+func (s *session) notify(ctx context.Context, m *message, at binding) {
+	if resp, err := s.bridge.post(ctx, m, at, nil); err == nil {
+		resp.Body.Close()
+	}
+}
+
+// renew opens the session again after the server has forgotten old. Of several
+// requests that find out at once only one does it.
+func (s *session) renew(ctx context.Context, old binding) (binding, error) {
+	s.renewing.Lock()
+	defer s.renewing.Unlock()
+	if at := s.current(); at.id != old.id {
+		return at, nil
+	}
+	s.mu.Lock()
+	initialize, ready := s.initialize, s.confirmed
+	s.mu.Unlock()
+	resp, err := s.bridge.post(ctx, initialize, binding{}, nil)
+	if err != nil {
+		return binding{}, err
+	}
+	defer resp.Body.Close()
+	if _, err := s.adopt(resp, initialize); err != nil {
+		return binding{}, err
+	}
+	at := s.current()
+	if at.id == old.id {
+		return binding{}, errors.New("the server opens no new session")
+	}
+	if ready != nil {
+		s.notify(ctx, ready, at)
+	}
+	return at, nil
+}
+
+// listen holds the stream of notices open until ctx ends.
+func (s *session) listen(ctx context.Context) {
+	wait, again := firstRetry, false
+	for ctx.Err() == nil {
+		began := time.Now()
+		at := s.current()
+		err := s.stream(ctx, at, again)
+		again = true
+		if gone, ok := errors.AsType[*refusedError](err); ok && gone.status == http.StatusNotFound {
+			if _, err := s.renew(ctx, at); err == nil {
+				continue
+			}
+		} else if ok && gone.status == http.StatusMethodNotAllowed {
+			return // a server may have no such stream
+		}
+		if time.Since(began) > lastRetry {
+			wait = firstRetry
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		wait = min(2*wait, lastRetry)
+	}
+}
+
+// stream passes on what one stream of notices brings. again says that there was
+// one before it, so that something may have been missed.
+func (s *session) stream(ctx context.Context, at binding, again bool) error {
+	b := s.bridge
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := b.do(req, at)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return &refusedError{resp.StatusCode}
+	}
+	if again {
+		b.write([]byte(listChanged))
+	}
+	return events(resp.Body, b.write)
+}
+
+// end closes the stream of notices and the session.
+func (s *session) end(ctx context.Context) {
+	s.mu.Lock()
+	stop, at := s.stop, s.at
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	s.notices.Wait()
+	if at.id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, s.bridge.url, nil)
+	if err != nil {
+		return
+	}
+	if resp, err := s.bridge.do(req, s.current()); err == nil {
+		resp.Body.Close()
+	}
+}
+
+// events calls each with the data of every server-sent event. The data of one is
+// good until each returns.
+func events(r io.Reader, each func(data []byte)) error {
+	in := bufio.NewReaderSize(r, 32<<10)
+	var data, text []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		text = append(text, part...)
+		switch {
+		case len(text)+len(data) > maxAnswer:
+			return fmt.Errorf("an event is larger than %d bytes", maxAnswer)
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			return nil // an event that was not ended does not count
+		case err != nil:
+			return err
+		}
+		field := bytes.TrimRight(text, "\r\n")
+		switch value, isData := bytes.CutPrefix(field, []byte("data:")); {
+		case len(field) == 0 && len(data) > 0:
+			each(data)
+			data = data[:0]
+		case isData:
+			if len(data) > 0 {
+				data = append(data, '\n')
+			}
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+		}
+		text = text[:0]
+	}
+}
