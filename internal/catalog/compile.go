@@ -71,11 +71,13 @@ func (s *Snapshot) add(m *capability.Module, c *capability.Contribution, provide
 	if row, ok := actions.Lookup(e.Action); ok {
 		e.Action, e.Row = row.ID, &row
 	}
-	switch {
-	case e.Row != nil && (e.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)):
-		e.Effect = e.Row.Effect // a module may call its work more dangerous, never less
-	case e.Effect == "":
+	switch e.Effect {
+	case capability.EffectRead, capability.EffectWrite, capability.EffectAdmin:
+	default: // also what nobody knows (decision R22)
 		e.Effect = capability.EffectExternal
+	}
+	if e.Row != nil && (c.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)) {
+		e.Effect = e.Row.Effect // a module may call its work more dangerous, never less
 	}
 	_, _, instance := c.Provider.Parts()
 	e.ID = capability.ID(m.Extension + "/" + c.ID + "#" + string(e.Action) + "@" + instance)
