@@ -98,7 +98,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any) err
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return unreachable(err)
+		return c.unreachable(err)
 	}
 	if len(data) > maxAnswer {
 		return capability.Errorf(capability.CodeTooLarge, "client", "the answer is larger than %d bytes", maxAnswer)
@@ -144,7 +144,7 @@ func (c *Client) Lines(ctx context.Context, method, path string, body any) iter.
 			}
 		}
 		if err := scanner.Err(); err != nil && ctx.Err() == nil {
-			yield(nil, unreachable(err))
+			yield(nil, c.unreachable(err))
 		}
 	}
 }
@@ -177,20 +177,20 @@ func (c *Client) send(ctx context.Context, method, path string, body any, accept
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, c.unreachable(err)
 	}
 	return resp, nil
 }
 
-func unreachable(err error) error {
+func (c *Client) unreachable(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return capability.Wrap(capability.CodeCancelled, "client", "interrupted", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return capability.Wrap(capability.CodeTimeout, "client", "the server did not answer in time", err)
 	}
-	return capability.Wrap(capability.CodeUnavailable, "client", "no server answers there", err).
-		With("service_unavailable", "start one with: junctor serve")
+	return capability.Wrap(capability.CodeUnavailable, "client", "no server answers at "+c.URL(), err).
+		With("service_unavailable", "start one with: junctor serve, or name another one with --server")
 }
 
 func failure(status int, data []byte) error {

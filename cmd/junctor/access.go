@@ -72,7 +72,7 @@ func (a *app) tokensCommand() *cobra.Command {
 			})
 		},
 	}
-	return group("tokens", "Credentials", create, list, revoke)
+	return a.group("tokens", "Credentials", create, list, revoke)
 }
 
 func (a *app) confirmationsCommand() *cobra.Command {
@@ -108,7 +108,7 @@ func (a *app) confirmationsCommand() *cobra.Command {
 		Use: "deny ID", Short: "Say no", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.decide(cmd, args[0], "deny") },
 	}
-	return group("confirmations", "Calls that wait for somebody's yes", list, approve, deny)
+	return a.group("confirmations", "Calls that wait for somebody's yes", list, approve, deny)
 }
 
 func (a *app) decide(cmd *cobra.Command, id, decision string) error {
@@ -192,7 +192,7 @@ func (a *app) grantsCommand() *cobra.Command {
 			})
 		},
 	}
-	return group("grants", "Standing permissions", list, create, revoke)
+	return a.group("grants", "Standing permissions", list, create, revoke)
 }
 
 func (a *app) secretsCommand() *cobra.Command {
@@ -205,7 +205,7 @@ func (a *app) secretsCommand() *cobra.Command {
 			if file != "" && file != "-" {
 				f, err := os.Open(file)
 				if err != nil {
-					return capability.Wrap(capability.CodeNotFound, "", "the file "+file+" cannot be read", err)
+					return capability.Wrap(capability.CodeNotFound, "", "the file "+file+" cannot be read", err).With("", "name a file you may read, or - for standard input")
 				}
 				defer f.Close()
 				in = f
@@ -251,5 +251,5 @@ func (a *app) secretsCommand() *cobra.Command {
 			})
 		},
 	}
-	return group("secrets", "Named values that never come back out", set, list, remove)
+	return a.group("secrets", "Named values that never come back out", set, list, remove)
 }

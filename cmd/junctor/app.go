@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,6 +47,8 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if done, ok := errors.AsType[exitStatus](err); ok {
 		return int(done)
 	}
+	// A line that could not be read to its end may have asked for JSON further on.
+	a.json = a.json || asksForJSON(args)
 	e, ok := errors.AsType[*capability.Error](err)
 	if !ok {
 		// What cobra and flag parsing report is always wrong usage.
@@ -56,6 +59,13 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		return 130
 	}
 	return e.Code.Row().Exit
+}
+
+func asksForJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
 // exitStatus ends a command whose output says already what failed.
@@ -88,16 +98,45 @@ func (a *app) root() *cobra.Command {
 resolve, authorize, arbitrate, execute, audit.
 
 Start a server with "junctor serve", or see it work with "junctor serve --demo".`,
-		SilenceErrors: true, SilenceUsage: true,
+		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
+	root.RunE = a.noVerb
 	f := root.PersistentFlags()
 	f.StringVar(&a.home, "home", "", "home directory (default $JUNCTOR_HOME or the user's data directory)")
 	f.StringVar(&a.server, "server", "", "URL of the server (default $JUNCTOR_URL or the home's running server)")
 	f.StringVar(&a.token, "token", "", "token to use (default $JUNCTOR_TOKEN or the home's admin token)")
 	f.BoolVar(&a.json, "json", false, "print one JSON document (one line per item where the command streams)")
 	root.AddCommand(a.commands()...)
+	sayArguments(root)
 	return root
+}
+
+// sayArguments makes every complaint about arguments say which ones belong there.
+func sayArguments(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if check(cmd, args) == nil {
+				return nil
+			}
+			_, want, _ := strings.Cut(cmd.Use, " ")
+			if want == "" || strings.HasPrefix(want, "-") {
+				return capability.Errorf(capability.CodeInvalidInput, "", "%s takes no argument, and %q is one", cmd.CommandPath(), args[0])
+			}
+			return capability.Errorf(capability.CodeInvalidInput, "", "%s needs %s, and %d %s given", cmd.CommandPath(), want, len(args), counted(len(args), "argument was", "arguments were"))
+		}
+	}
+	for _, sub := range c.Commands() {
+		sayArguments(sub)
+	}
+}
+
+// counted picks the form of a word that n asks for.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }
 
 // commands is the whole command line.
@@ -111,19 +150,26 @@ func (a *app) commands() []*cobra.Command {
 }
 
 // group is a noun: it has verbs and does nothing itself.
-func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return capability.Errorf(capability.CodeInvalidInput, "", "%q is not a verb of %s", args[0], cmd.CommandPath()).
-					With("", "see: "+cmd.CommandPath()+" --help")
-			}
-			return cmd.Help()
-		},
-	}
+func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: a.noVerb}
 	c.AddCommand(verbs...)
 	return c
+}
+
+// noVerb answers a noun that is followed by no verb, or by an unknown one.
+func (a *app) noVerb(cmd *cobra.Command, args []string) error {
+	help := "see: " + cmd.CommandPath() + " --help"
+	switch {
+	case len(args) > 0:
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			help = "did you mean: " + cmd.CommandPath() + " " + near[0]
+		}
+		return capability.Errorf(capability.CodeInvalidInput, "", "%q is not a command of %s", args[0], cmd.CommandPath()).With("", help)
+	case a.json:
+		return capability.Errorf(capability.CodeInvalidInput, "", "%s needs a command after it", cmd.CommandPath()).With("", help)
+	}
+	return cmd.Help()
 }
 
 func (a *app) env(name string) string {
@@ -176,7 +222,11 @@ func (a *app) readSecretFile(path string) (secret.Value, error) {
 	if warning != "" {
 		fmt.Fprintln(a.stderr, "junctor: "+warning)
 	}
-	return value, err
+	if err != nil {
+		e := capability.AsError(err)
+		return value, capability.Wrap(e.Code, "", path+": "+e.Message, err).With(e.Reason, e.Hint)
+	}
+	return value, nil
 }
 
 func (a *app) client() (*client.Client, error) {

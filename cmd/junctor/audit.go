@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) auditCommand() *cobra.Command {
-	return group("audit", "The record of what was done",
+	return a.group("audit", "The record of what was done",
 		a.auditQueryCommand(),
 		a.auditShortcut("trail ID", "Every record of one invocation", func(q url.Values, arg string) { q.Set("run", arg) }),
 		a.auditShortcut("session ID", "Every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
@@ -112,17 +112,29 @@ func (r auditRow) cells() []string {
 }
 
 func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
-	return a.call(cmd.Context(), http.MethodGet, "/api/v1/audit?"+q.Encode(), nil, func(raw json.RawMessage) error {
-		out, err := decode[struct{ Records []auditRow }](raw)
-		if err != nil {
-			return err
-		}
-		var rows [][]string
-		for _, r := range out.Records {
-			rows = append(rows, r.cells())
-		}
-		return table(a.stdout, []string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "WHO", "PROVIDER", "INVOCATION"}, rows)
-	})
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := c.Do(cmd.Context(), http.MethodGet, "/api/v1/audit?"+q.Encode(), nil, &raw); err != nil {
+		return err
+	}
+	out, err := decode[struct{ Records []auditRow }](raw)
+	if err != nil {
+		return err
+	}
+	if run := q.Get("run"); cmd.Name() == "trail" && len(out.Records) == 0 {
+		return capability.Errorf(capability.CodeNotFound, "", "the log knows no invocation %q", run).With("", "find its id with: junctor audit query")
+	}
+	if a.json {
+		return a.printJSON(raw)
+	}
+	var rows [][]string
+	for _, r := range out.Records {
+		rows = append(rows, r.cells())
+	}
+	return table(a.stdout, []string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "WHO", "PROVIDER", "INVOCATION"}, rows)
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {
@@ -136,7 +148,7 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 			if a.json {
 				err = a.printJSON(raw)
 			} else if report.FirstBad == nil {
-				a.printf("the chain holds: %d records in %d segments\n", report.Records, report.Segments)
+				a.printf("the chain holds: %d records in %d %s\n", report.Records, report.Segments, counted(report.Segments, "segment", "segments"))
 			} else {
 				a.printf("the chain is broken at record %d in segment %d: %s\n", report.FirstBad.Seq, report.FirstBad.Segment, plainText(report.FirstBad.Reason))
 			}
@@ -234,6 +246,9 @@ func (a *app) follow(cmd *cobra.Command, path string, show func(json.RawMessage)
 		if err != nil {
 			return err
 		}
+	}
+	if cmd.Context().Err() != nil {
+		return exitStatus(130) // Ctrl-C is the customary end of following; there is nothing to say about it
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
@@ -150,15 +151,30 @@ func (a *app) connectDemo(ctx context.Context, home string, line server.ReadyLin
 	return c.Do(ctx, "POST", "/api/capability-router/connect", body, nil)
 }
 
+// shellWord quotes s where a shell would read more than a word into it.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+=:@%,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // banner says what to try; every line works when pasted into another terminal.
 func (a *app) banner(home string) {
 	self := os.Args[0]
 	if abs, err := os.Executable(); err == nil {
 		self = abs
 	}
-	j := self + " --home " + home
+	j := shellWord(self) + " --home " + shellWord(home)
+	type entry struct {
+		Command string   `json:"command"`
+		Args    []string `json:"args"`
+	}
 	config, _ := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{
-		"junctor": map[string]any{"command": self, "args": []string{"--home", home, "mcp"}},
+		"junctor": entry{self, []string{"--home", home, "mcp"}},
 	}}, "", "  ")
 	fmt.Fprint(a.stderr, strings.NewReplacer("J", j, "CONFIG", string(config)).Replace(`
 Running: the server, and the endpoint "demo" as another process.

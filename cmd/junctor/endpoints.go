@@ -202,11 +202,11 @@ func (a *app) endpointsCommand() *cobra.Command {
 			return err
 		},
 	}
-	return group("endpoints", "Remote endpoints", list, show, sync)
+	return a.group("endpoints", "Remote endpoints", list, show, sync)
 }
 
 func (a *app) endpointCommand() *cobra.Command {
-	return group("endpoint", "Be an endpoint", a.endpointServeCommand())
+	return a.group("endpoint", "Be an endpoint", a.endpointServeCommand())
 }
 
 // endpointServeCommand runs the reference endpoint: two modules that together

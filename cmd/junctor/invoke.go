@@ -206,7 +206,7 @@ func (a *app) catalogCommand() *cobra.Command {
 			})
 		},
 	}
-	return group("catalog", "What can be called, and why it is chosen", show("agent"), show("operator"), show("internal"), explain, conflicts)
+	return a.group("catalog", "What can be called, and why it is chosen", show("agent"), show("operator"), show("internal"), explain, conflicts)
 }
 
 func (a *app) printCatalog(raw json.RawMessage) error {
@@ -329,5 +329,5 @@ func (a *app) modulesCommand() *cobra.Command {
 			})
 		},
 	}
-	return group("modules", "Every module of every kind", list, show)
+	return a.group("modules", "Every module of every kind", list, show)
 }

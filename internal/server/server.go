@@ -78,35 +78,40 @@ type Options struct {
 }
 
 // New opens the home of cfg and everything in it. On failure nothing stays open.
-func New(ctx context.Context, cfg config.Config, opts Options) (s *Server, err error) {
-	s = &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now()}
+func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) {
+	s := &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now()}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
+	var err error
 	if s.home, err = OpenHome(cfg.Home); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
+	if err = s.open(ctx, opts); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context, opts Options) (err error) {
+	cfg := s.cfg
 	// The port is taken before anything is opened, so that a taken one costs
 	// nothing and a second server on another home says so at once.
 	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-		return nil, capability.Wrap(capability.CodeConflict, "listen", fmt.Sprintf("the address %s cannot be listened on", cfg.Listen), err).
+		return capability.Wrap(capability.CodeConflict, "listen", fmt.Sprintf("the address %s cannot be listened on", cfg.Listen), err).
 			With("address_in_use", "choose another one with --listen, or 127.0.0.1:0 for a free port")
 	}
 	if err = s.openStores(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err = s.openPolicy(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	s.bus = bus.New(bus.Config{})
 	s.catalog = catalog.New()
 	if s.local, err = s.openHost(); err != nil {
-		return nil, err
+		return err
 	}
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
@@ -126,14 +131,14 @@ func New(ctx context.Context, cfg config.Config, opts Options) (s *Server, err e
 	})
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
+		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Version: opts.Version,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, CursorKey: cursorKey, Logger: s.logger,
 	})
 	s.gauges()
-	return s, nil
+	return nil
 }
 
 func (s *Server) openStores(ctx context.Context) error {
@@ -297,6 +302,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 		return nil
 	})
 	s.event(ctx, audit.ServerStarted)
+	s.settle(partsCtx)
 	if err := s.announce(onReady); err != nil {
 		cancelCalls()
 		web.Close()

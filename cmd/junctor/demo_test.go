@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is a running junctor whose output a test reads.
+type process struct {
+	*exec.Cmd
+	stdout, stderr *bufio.Reader
+}
+
+// start runs the junctor command as its own process; it is killed with the test.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.CommandContext(t.Context(), "junctor", args...)}
+	p.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	p.WaitDelay = 10 * time.Second
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdout, p.stderr = bufio.NewReader(out), bufio.NewReader(errs)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// until reads lines to the one that holds mark, which is the last it returns.
+func until(t *testing.T, r *bufio.Reader, mark string) []string {
+	t.Helper()
+	var lines []string
+	for {
+		line, err := r.ReadString('\n')
+		lines = append(lines, strings.TrimSuffix(line, "\n"))
+		if strings.Contains(line, mark) {
+			return lines
+		}
+		if err != nil {
+			t.Fatalf("no line with %q came: %v\n%s", mark, err, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// TestDemoBanner runs every command the demo prints, as it is printed, from a
+// home whose name a shell would take apart.
+func TestDemoBanner(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "a home; with $odd 'name'")
+	demo := start(t, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
+	lines := until(t, demo.stderr, "Ctrl-C stops everything.")
+
+	var commands []string
+	var config strings.Builder
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "  ") && strings.Contains(line, " --home "):
+			commands = append(commands, strings.TrimSpace(line))
+		case config.Len() > 0 || line == "{":
+			if !strings.HasPrefix(line, "Ctrl-C") {
+				config.WriteString(line + "\n")
+			}
+		}
+	}
+	if len(commands) != 5 {
+		t.Errorf("the banner has %d commands, want 5:\n%s", len(commands), strings.Join(lines, "\n"))
+	}
+	for _, command := range commands {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil || len(bytes.TrimSpace(out)) == 0 {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+	tryMCP(t, config.String())
+
+	var endpoint struct{ PID int }
+	data, err := os.ReadFile(demoReadyFile(home))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &endpoint); err != nil {
+		t.Fatal(err)
+	}
+	if err := demo.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := demo.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	if err := syscall.Kill(endpoint.PID, 0); err == nil {
+		t.Error("the endpoint outlived the demo")
+	}
+}
+
+// tryMCP starts what the banner's configuration says and asks it for its tools.
+func tryMCP(t *testing.T, config string) {
+	t.Helper()
+	if strings.Index(config, `"command"`) > strings.Index(config, `"args"`) {
+		t.Errorf("the configuration names args before command:\n%s", config)
+	}
+	var file struct {
+		Servers map[string]struct {
+			Command string
+			Args    []string
+		} `json:"mcpServers"`
+	}
+	if err := json.Unmarshal([]byte(config), &file); err != nil {
+		t.Fatalf("%v:\n%s", err, config)
+	}
+	entry := file.Servers["junctor"]
+	cmd := exec.CommandContext(t.Context(), entry.Command, entry.Args...)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+`)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%s %q: %v", entry.Command, entry.Args, err)
+	}
+	if !bytes.Contains(out, []byte(`"fs_readText"`)) {
+		t.Errorf("the agent sees no fs_readText:\n%s", out)
+	}
+}

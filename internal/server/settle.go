@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/provider/endpoint"
+	"github.com/junctor-run/junctor/internal/provider/local"
+)
+
+const (
+	// settleTime is how long a start waits at most for what was there before.
+	settleTime = 2 * time.Second
+	// notAsked is the reason a saved endpoint has until it was asked the first time.
+	notAsked = "not asked yet since the start"
+)
+
+// settle waits until what this server offered before it was stopped is back, so
+// that the first call after the ready line finds it. What does not come back in
+// time comes later, and /readyz does not wait for it: an endpoint that is down
+// must not keep the others from being reached.
+func (s *Server) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	saved, err := endpoint.NewSQLStore(s.db.SQL()).Endpoints(ctx)
+	if err != nil {
+		return // the registry has said so in the log
+	}
+	back := func() bool {
+		isLocal := func(m *capability.Module) bool { return m.Extension == local.Extension }
+		if !slices.ContainsFunc(s.catalog.Snapshot().Modules, isLocal) {
+			return false
+		}
+		for _, e := range saved {
+			status, err := s.registry.Show(e.ID)
+			if err != nil || (status.State != capability.StateReady && status.Reason == notAsked) {
+				return false
+			}
+		}
+		return true
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !back() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
