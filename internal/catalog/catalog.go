@@ -12,11 +12,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
@@ -193,12 +193,11 @@ type Catalog struct {
 	current atomic.Pointer[Snapshot]
 	mu      sync.Mutex // serializes Apply and guards batches
 	batches map[string]capability.Batch
-	now     func() time.Time
 }
 
 // New returns an empty catalog.
 func New() *Catalog {
-	c := &Catalog{batches: make(map[string]capability.Batch), now: time.Now}
+	c := &Catalog{batches: make(map[string]capability.Batch)}
 	c.current.Store(compile(0, nil))
 	return c
 }
@@ -206,40 +205,49 @@ func New() *Catalog {
 // Snapshot returns the current state; it never blocks.
 func (c *Catalog) Snapshot() *Snapshot { return c.current.Load() }
 
+// Change is what one batch did to the catalog.
+type Change struct {
+	Before, After *Snapshot
+	Old           capability.Batch // what the source offered before
+}
+
 // Apply replaces everything b.Source offered with b, as a whole, or changes
 // nothing and says why. An empty batch withdraws the source. changed is false
 // when the compiled content stays the same (availability counts as content).
+// Providers are compared, so they must be pointers or other comparable values.
 func (c *Catalog) Apply(b capability.Batch) (snap *Snapshot, changed bool, err error) {
+	change, changed, err := c.Replace(b)
+	return change.After, changed, err
+}
+
+// Replace is Apply for who needs to know what was there before.
+func (c *Catalog) Replace(b capability.Batch) (_ Change, changed bool, err error) {
 	if b.Source == "" {
-		return nil, false, capability.Errorf(capability.CodeInternal, "catalog.apply", "a batch needs the name of its source")
+		return Change{}, false, capability.Errorf(capability.CodeInternal, "catalog.apply", "a batch needs the name of its source")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.admit(b); err != nil {
-		return nil, false, err
+		return Change{}, false, err
 	}
-	old, had := c.batches[b.Source]
+	old := c.batches[b.Source]
 	if len(b.Modules) == 0 && len(b.Providers) == 0 {
 		delete(c.batches, b.Source)
 	} else {
 		c.batches[b.Source] = b
 	}
 	prev := c.current.Load()
-	names := make([]string, 0, len(c.batches))
-	for name := range c.batches {
-		names = append(names, name)
+	// The snapshot must not depend on the order of arrival.
+	batches := make([]capability.Batch, 0, len(c.batches))
+	for _, name := range slices.Sorted(maps.Keys(c.batches)) {
+		batches = append(batches, c.batches[name])
 	}
-	slices.Sort(names) // the snapshot must not depend on the order of arrival
-	batches := make([]capability.Batch, len(names))
-	for i, name := range names {
-		batches[i] = c.batches[name]
-	}
-	snap = compile(prev.Generation+1, batches)
-	if snap.Etag == prev.Etag && had && sameProviders(old.Providers, b.Providers) {
-		return prev, false, nil
+	snap := compile(prev.Generation+1, batches)
+	if snap.Etag == prev.Etag && sameProviders(old.Providers, b.Providers) {
+		return Change{Before: prev, After: prev, Old: old}, false, nil
 	}
 	c.current.Store(snap)
-	return snap, true, nil
+	return Change{Before: prev, After: snap, Old: old}, true, nil
 }
 
 func sameProviders(a, b []capability.Provider) bool {

@@ -1,12 +1,14 @@
 package catalog
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -32,8 +34,15 @@ func compile(generation uint64, batches []capability.Batch) *Snapshot {
 		for j := range batches[i].Modules {
 			m := &batches[i].Modules[j]
 			s.Modules = append(s.Modules, m)
+			// Of two contributions that claim one id the first is kept: which one that
+			// is must not depend on their order either.
+			own := make([]*capability.Contribution, len(m.Contributions))
 			for k := range m.Contributions {
-				s.add(m, &m.Contributions[k], providers)
+				own[k] = &m.Contributions[k]
+			}
+			slices.SortStableFunc(own, compareContributions)
+			for _, c := range own {
+				s.add(m, c, providers)
 			}
 		}
 	}
@@ -51,6 +60,14 @@ func compile(generation uint64, batches []capability.Batch) *Snapshot {
 	allocateNames(s)
 	s.Etag = etag(s)
 	return s
+}
+
+func compareContributions(a, b *capability.Contribution) int {
+	return cmp.Or(
+		cmp.Compare(a.ID, b.ID), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Action, b.Action), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Member.String(), b.Member.String()), cmp.Compare(a.Effect, b.Effect), cmp.Compare(a.Title, b.Title),
+		cmp.Compare(a.Description, b.Description), bytes.Compare(a.InputSchema, b.InputSchema),
+	)
 }
 
 // compareEntries is the deterministic order of selection's last step: extension
@@ -96,8 +113,8 @@ func (s *Snapshot) add(m *capability.Module, c *capability.Contribution, provide
 	s.Entries = append(s.Entries, e)
 }
 
-// mintAction names the action of a single tool: ext.<extension>.<contribution>,
-// with bytes outside the id grammar replaced (catalog spec, section 3).
+// mintAction names the action of a single tool: ext.<extension>.<contribution>
+// (catalog spec, section 3); both parts are in the id grammar already.
 func mintAction(extension, contribution string) capability.Action {
 	return capability.Action("ext." + extension + "." + contribution)
 }
@@ -109,7 +126,7 @@ func etag(s *Snapshot) string {
 		put(h, string(e.ID), e.WireName, c.Kind, c.Title, c.Description, string(e.Effect), string(c.Provider))
 		put(h, string(c.Availability.State), c.Availability.Reason, c.Member.String(), e.Module.Digest)
 		put(h, string(c.InputSchema), string(c.OutputSchema), strings.Join(c.Permissions, ","))
-		_, _ = h.Write([]byte{byte(c.Rank), byte(c.Rank >> 8), byte(c.Rank >> 16)})
+		put(h, strconv.Itoa(c.Rank), e.Tool)
 	}
 	for _, m := range s.Modules {
 		put(h, m.Extension, m.ID, m.Name, m.Version, m.Endpoint, m.Digest)

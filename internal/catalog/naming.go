@@ -32,11 +32,7 @@ func allocateNames(s *Snapshot) {
 			e.Tool = string(e.Row.ID)
 			continue
 		}
-		name := e.Contribution.Tool
-		if name == "" {
-			name = e.Contribution.ID
-		}
-		f := fold(name)
+		f := fold(declaredName(e))
 		groups[f] = append(groups[f], e)
 		declared[f] = true
 	}
@@ -150,16 +146,17 @@ func fold(s string) string {
 func plain(s string) string      { return replaceOutside(s, "_.-") }
 func plainLabel(s string) string { return replaceOutside(s, "-") }
 
+// replaceOutside makes '_' of every byte that is no letter, digit or one of extra.
 func replaceOutside(s, extra string) string {
-	return strings.Map(func(r rune) rune {
+	out := []byte(s)
+	for i, c := range out {
 		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-			return r
-		case r < 0x80 && strings.ContainsRune(extra, r):
-			return r
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(extra, c) >= 0:
+		default:
+			out[i] = '_'
 		}
-		return '_'
-	}, s)
+	}
+	return string(out)
 }
 
 // wireName encodes a planner name in the strict64 dialect at our limit: the

@@ -7,8 +7,11 @@ package intake
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,7 +25,8 @@ import (
 type Config struct {
 	Catalog *catalog.Catalog
 	Log     *audit.Log
-	// Changed is called after each new snapshot, with no lock held.
+	// Changed is called after each new snapshot, with no lock held. Where sources
+	// race, calls may come out of order; the snapshot's Generation tells.
 	Changed func(*catalog.Snapshot)
 	Logger  *slog.Logger
 }
@@ -40,65 +44,83 @@ func New(cfg Config) *Pipeline {
 
 // Publish applies b or says why nothing was changed.
 func (p *Pipeline) Publish(b capability.Batch) error {
-	before := p.cfg.Catalog.Snapshot()
-	after, changed, err := p.cfg.Catalog.Apply(b)
+	change, changed, err := p.cfg.Catalog.Replace(b)
 	if err != nil || !changed {
 		return err
 	}
-	p.record(before, after, b.Source)
+	p.record(change, b)
 	if p.cfg.Changed != nil {
-		p.cfg.Changed(after)
+		p.cfg.Changed(change.After)
 	}
 	return nil
 }
 
-// Run runs the sources until ctx ends. A source that fails is logged and started
-// again after a pause that doubles to a minute; one broken source never stops
-// another.
+// Run runs the sources until ctx ends. A source that stops earlier is logged and
+// started again after a pause that doubles to a minute; one broken source never
+// stops another.
 func (p *Pipeline) Run(ctx context.Context, sources ...capability.Source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range sources {
 		group.Go(func() error {
-			pause := time.Second
-			for ctx.Err() == nil {
-				err := s.Run(ctx, p.Publish)
-				if ctx.Err() != nil || err == nil || errors.Is(err, context.Canceled) {
+			pause := firstPause
+			for {
+				began := time.Now()
+				err := run(ctx, s, p.Publish)
+				if ctx.Err() != nil {
 					return nil
+				}
+				if time.Since(began) > lastPause { // it was well for a while
+					pause = firstPause
 				}
 				p.cfg.Logger.Error("source stopped; starting it again", "err", err, "in", pause)
 				select {
 				case <-ctx.Done():
 				case <-time.After(pause):
 				}
-				pause = min(2*pause, time.Minute)
+				pause = min(2*pause, lastPause)
 			}
-			return nil
 		})
 	}
 	return group.Wait()
 }
 
-// record writes what became of each module of the source.
-func (p *Pipeline) record(before, after *catalog.Snapshot, source string) {
-	old := make(map[string]*capability.Module, len(before.Modules))
-	for _, m := range before.Modules {
-		old[m.Extension] = m
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// run contains a panic of a source: it must not take the server with it.
+func run(ctx context.Context, s capability.Source, publish func(capability.Batch) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return s.Run(ctx, publish)
+}
+
+// record writes what became of each module of the batch's source.
+func (p *Pipeline) record(change catalog.Change, b capability.Batch) {
+	old := make(map[string]*capability.Module, len(change.Old.Modules))
+	for i := range change.Old.Modules {
+		old[change.Old.Modules[i].Extension] = &change.Old.Modules[i]
 	}
-	for _, m := range after.Modules {
+	for i := range b.Modules {
+		m := &b.Modules[i]
 		was, had := old[m.Extension]
 		delete(old, m.Extension)
 		switch {
 		case !had:
-			p.write(audit.ModuleLoaded, m, source)
+			p.write(audit.ModuleLoaded, m, b.Source)
 		case was.Digest != m.Digest:
-			p.write(audit.ModuleReloaded, m, source)
+			p.write(audit.ModuleReloaded, m, b.Source)
 		}
 	}
-	for _, m := range old {
-		p.write(audit.ModuleUnloaded, m, source)
+	for _, id := range slices.Sorted(maps.Keys(old)) {
+		p.write(audit.ModuleUnloaded, old[id], b.Source)
 	}
-	for _, c := range after.Conflicts {
-		if !hasConflict(before, c.Key) {
+	for _, c := range change.After.Conflicts {
+		if !hasConflict(change.Before, c.Key) {
 			p.append(audit.Record{
 				Event: audit.CapabilityConflictDetected, Logger: "intake",
 				Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "class", Value: c.Class}, {Key: "key", Value: c.Key}, {Key: "kept", Value: c.Kept}}},
@@ -108,12 +130,7 @@ func (p *Pipeline) record(before, after *catalog.Snapshot, source string) {
 }
 
 func hasConflict(s *catalog.Snapshot, key string) bool {
-	for _, c := range s.Conflicts {
-		if c.Key == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Conflicts, func(c catalog.Conflict) bool { return c.Key == key })
 }
 
 func (p *Pipeline) write(ev audit.Event, m *capability.Module, source string) {

@@ -5,6 +5,7 @@
 package jsonx
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -55,6 +56,42 @@ func Sorted(data []byte) ([]byte, error) {
 		return nil, explain(err)
 	}
 	return v, nil
+}
+
+// Cut takes the member name out of an object: value is its bytes, nil when it is
+// not there, and rest the object without it, every other byte as it was. data is
+// not changed.
+func Cut(data []byte, name string) (value, rest []byte, err error) {
+	if !bytes.Contains(data, []byte(name)) && !bytes.Contains(data, []byte(`\u`)) {
+		return nil, data, nil // the common case
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return nil, nil, &TypeError{Msg: "is not an object"}
+	}
+	for first := true; d.PeekKind() == '"'; first = false {
+		from := d.InputOffset()
+		member, err := d.ReadToken()
+		if err != nil {
+			return nil, nil, explain(err)
+		}
+		found := member.String() == name
+		v, err := d.ReadValue()
+		if err != nil {
+			return nil, nil, explain(err)
+		}
+		if !found {
+			continue
+		}
+		value = bytes.Clone(v)
+		head, tail := data[:from], data[d.InputOffset():]
+		if first { // the comma of the next member goes too
+			tail = bytes.TrimLeft(tail, " \t\r\n")
+			tail = bytes.TrimPrefix(tail, []byte(","))
+		}
+		return value, append(append(make([]byte, 0, len(head)+len(tail)), head...), tail...), nil
+	}
+	return nil, data, nil
 }
 
 // Valid reports whether data is exactly one JSON value.

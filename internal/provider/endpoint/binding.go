@@ -126,26 +126,13 @@ func needObject() error {
 	return capability.Errorf(capability.CodeInvalidInput, "endpoint", "the input must be a JSON object")
 }
 
-// actionParams takes $options out of the input only where the text holds it at
-// all, so that the common call stays a copy.
+// actionParams takes $options out of the input; all other bytes stay as they are.
 func (b *binding) actionParams(out *bytes.Buffer, input []byte) error {
-	content, options := input, []byte(nil)
-	if bytes.Contains(input, []byte(`"$options"`)) {
-		var all map[string]jsonx.Raw
-		if err := jsonx.Unmarshal(input, &all); err != nil {
-			return needObject()
-		}
-		if raw, ok := all["$options"]; ok {
-			options = raw
-			delete(all, "$options")
-			rest, err := jsonx.Marshal(all)
-			if err != nil {
-				return err
-			}
-			content = rest
-		}
+	if t := bytes.TrimSpace(input); len(t) == 0 || t[0] != '{' {
+		return needObject()
 	}
-	if t := bytes.TrimSpace(content); len(t) == 0 || t[0] != '{' {
+	options, content, err := jsonx.Cut(input, "$options")
+	if err != nil {
 		return needObject()
 	}
 	out.WriteString(`,"content":`)
@@ -161,29 +148,20 @@ func (b *binding) actionParams(out *bytes.Buffer, input []byte) error {
 // routePath is the declared path, or the concrete one the input names, which
 // must be an instance of it.
 func (b *binding) routePath(input []byte) (path string, rest []byte, err error) {
-	if !bytes.Contains(input, []byte(`"path"`)) {
-		if strings.Contains(b.path, "/:") {
-			return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "the route %s has parameters: name the concrete path in the input's member path", b.path)
-		}
-		return b.path, input, nil
-	}
-	var all map[string]jsonx.Raw
-	if err := jsonx.Unmarshal(input, &all); err != nil {
+	raw, rest, err := jsonx.Cut(input, "path")
+	switch {
+	case err != nil:
 		return "", nil, needObject()
-	}
-	raw, ok := all["path"]
-	if !ok {
+	case raw == nil && strings.Contains(b.path, "/:"):
+		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "the route %s has parameters: name the concrete path in the input's member path", b.path)
+	case raw == nil:
 		return b.path, input, nil
-	}
-	if err := jsonx.Unmarshal(raw, &path); err != nil {
+	case jsonx.Unmarshal(raw, &path) != nil || raw[0] != '"':
 		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "path must be a string")
-	}
-	if !router.MatchRoute(b.path, path) {
+	case !router.MatchRoute(b.path, path):
 		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "%q is not a path of the route %s", path, b.path)
 	}
-	delete(all, "path")
-	rest, err = jsonx.Marshal(all)
-	return path, rest, err
+	return path, rest, nil
 }
 
 func shortSum(s string) string {

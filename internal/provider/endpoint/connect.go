@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -54,14 +55,13 @@ func connectors() []string {
 
 // Connect asks the endpoint for what it offers, publishes it, and only then
 // keeps it. An endpoint of the same id or URL is replaced, the old one staying
-// until the new one is in. Whatever fails leaves everything as it was.
+// until the new one is in. Whatever fails leaves everything as it was. The
+// endpoint is asked without a lock: a silent one holds up nobody else.
 func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, error) {
-	publish, err := r.running()
-	if err != nil {
+	if _, err := r.running(); err != nil {
 		return Status{}, Synced{}, err
 	}
-	r.connecting.Lock()
-	defer r.connecting.Unlock()
+	anonymous := req.ID == ""
 	if err := r.normalise(&req); err != nil {
 		return Status{}, Synced{}, err
 	}
@@ -69,45 +69,77 @@ func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, er
 	if err != nil {
 		return Status{}, Synced{}, err
 	}
-	offer, err := ep.ask(ctx)
+	askCtx, cancel := context.WithTimeout(ctx, cmp.Or(req.Timeout, r.cfg.Timeout))
+	offer, err := ep.ask(askCtx)
+	cancel()
 	if err != nil {
 		return Status{}, Synced{}, connectFailed(ep, err)
 	}
-	old, sameURL := r.replaced(ep)
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	if anonymous { // somebody may have taken the id meanwhile
+		if id := r.freeID(req.Provider, req.BaseURL); id != req.ID {
+			req.ID = id
+			if ep, err = r.newEndpoint(req); err != nil {
+				return Status{}, Synced{}, err
+			}
+		}
+	}
+	synced, err := r.install(ctx, ep, offer, req)
+	if err != nil {
+		return Status{}, Synced{}, err
+	}
+	r.record(ctx, audit.EndpointConnected, ep.id, req.By, "")
+	r.recordTrust(ctx, req.By, synced.TrustDecisions)
+	return ep.status(), synced, nil
+}
+
+// install publishes and keeps ep in place of those with its id or URL. Caller
+// holds changing.
+func (r *Registry) install(ctx context.Context, ep *Endpoint, offer *offering, req Request) (Synced, error) {
+	publish, err := r.running()
+	if err != nil {
+		return Synced{}, err
+	}
+	old, moved := r.replaced(ep)
 	var before *offering
 	if old != nil {
 		before = old.offer.Load()
 	}
-	synced := ep.accept(offer, before)
-	if sameURL != nil && sameURL != old {
-		// The URL was known under another id: that one goes first, or its modules
-		// would collide with their own copies.
-		if err := publish(capability.Batch{Source: sameURL.source()}); err != nil {
-			return Status{}, Synced{}, err
+	restore := func() { // what was there was accepted once, and is again
+		back := capability.Batch{Source: ep.source()}
+		if old != nil {
+			back = old.batch()
+		}
+		_ = publish(back)
+		if moved != nil {
+			_ = publish(moved.batch())
 		}
 	}
+	synced := ep.accept(offer, before)
 	ep.markUp(r.cfg.Now())
-	if err := publish(ep.batch()); err != nil {
-		if sameURL != nil && sameURL != old {
-			_ = publish(sameURL.batch())
+	if moved != nil {
+		// It goes first, or its modules would collide with their own copies.
+		if err := publish(capability.Batch{Source: moved.source()}); err != nil {
+			return Synced{}, err
 		}
-		return Status{}, Synced{}, err
+	}
+	if err := publish(ep.batch()); err != nil {
+		restore()
+		return Synced{}, err
 	}
 	if req.Persist {
 		if err := r.save(ctx, ep, req); err != nil {
-			back := capability.Batch{Source: ep.source()}
-			if old != nil {
-				back = old.batch()
-			}
-			_ = publish(back)
-			if sameURL != nil && sameURL != old {
-				_ = publish(sameURL.batch())
-			}
-			return Status{}, Synced{}, err
+			restore()
+			return Synced{}, err
 		}
 	}
+	if !r.watch(ep) {
+		restore()
+		return Synced{}, errStopped()
+	}
 	r.mu.Lock()
-	for _, gone := range []*Endpoint{old, sameURL} {
+	for _, gone := range []*Endpoint{old, moved} {
 		if gone != nil {
 			delete(r.endpoints, gone.id)
 			gone.stop()
@@ -115,15 +147,15 @@ func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, er
 	}
 	r.endpoints[ep.id] = ep
 	r.mu.Unlock()
-	if sameURL != nil && sameURL != old && sameURL.saved && r.cfg.Store != nil {
-		_ = r.cfg.Store.DeleteEndpoint(ctx, sameURL.id)
+	for _, gone := range []*Endpoint{old, moved} {
+		// What is remembered of a replaced one must not come back at the next start.
+		if gone != nil && gone.saved && (gone.id != ep.id || !ep.saved) {
+			if err := r.forget(ctx, gone); err != nil {
+				r.cfg.Logger.Error("a replaced endpoint is still saved", "endpoint", gone.id, "err", err)
+			}
+		}
 	}
-	r.watch(ep)
-	r.record(ctx, audit.EndpointConnected, ep.id, req.By, "")
-	for _, d := range synced.TrustDecisions {
-		r.recordTrust(ctx, req.By, d)
-	}
-	return ep.status(), synced, nil
+	return synced, nil
 }
 
 func connectFailed(ep *Endpoint, err error) error {
@@ -132,7 +164,7 @@ func connectFailed(ep *Endpoint, err error) error {
 	out.Err = err
 	hint := "check that the URL is the endpoint's and that it is running"
 	switch {
-	case e.Code == capability.CodeUnauthenticated || strings.Contains(e.Message, "401"):
+	case e.Reason == reasonToken:
 		hint = "give the endpoint's own token with --endpoint-token-file"
 	case e.Hint != "":
 		hint = e.Hint
@@ -186,17 +218,17 @@ func (r *Registry) freeID(provider, url string) string {
 	}
 }
 
-// replaced finds the endpoint with ep's id and the one with its URL.
-func (r *Registry) replaced(ep *Endpoint) (byID, byURL *Endpoint) {
+// replaced finds the endpoint with ep's id, and another one with its URL.
+func (r *Registry) replaced(ep *Endpoint) (old, moved *Endpoint) {
 	for _, other := range r.all() {
-		if other.id == ep.id {
-			byID = other
-		}
-		if other.baseURL == ep.baseURL {
-			byURL = other
+		switch {
+		case other.id == ep.id:
+			old = other
+		case other.baseURL == ep.baseURL:
+			moved = other
 		}
 	}
-	return byID, byURL
+	return old, moved
 }
 
 func (r *Registry) save(ctx context.Context, ep *Endpoint, req Request) error {
@@ -217,7 +249,25 @@ func (r *Registry) save(ctx context.Context, ep *Endpoint, req Request) error {
 	return r.cfg.Store.SaveEndpoint(ctx, s)
 }
 
-func tokenName(id string) string { return "endpoint." + strings.ReplaceAll(id, ":", ".") + ".token" }
+// tokenName is injective: two endpoints must not share a secret. Ids may hold
+// ':', names of secrets may not; they have a length limit too.
+func tokenName(id string) string {
+	if strings.Contains(id, ":") || len(id) > 100 {
+		id = strings.ReplaceAll(id[:min(len(id), 80)], ":", ".") + "." + shortSum(id)
+	}
+	return "endpoint." + id + ".token"
+}
+
+// forget removes what is saved of ep.
+func (r *Registry) forget(ctx context.Context, ep *Endpoint) error {
+	if err := r.cfg.Store.DeleteEndpoint(ctx, ep.id); err != nil {
+		return err
+	}
+	if ep.hasToken {
+		return r.cfg.Secrets.Remove(tokenName(ep.id))
+	}
+	return nil
+}
 
 // Disconnect withdraws everything the endpoint offers and forgets it.
 func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id string) error {
@@ -225,17 +275,16 @@ func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id s
 	if err != nil {
 		return err
 	}
-	r.connecting.Lock()
-	defer r.connecting.Unlock()
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	ep, ok := r.get(id)
 	if !ok {
 		return noEndpoint(id)
 	}
-	if ep.saved && r.cfg.Store != nil {
-		if err := r.cfg.Store.DeleteEndpoint(ctx, id); err != nil {
+	if ep.saved {
+		if err := r.forget(ctx, ep); err != nil {
 			return err
 		}
-		_ = r.cfg.Secrets.Remove(tokenName(id)) // absent when the endpoint has no token
 	}
 	ep.stop()
 	r.mu.Lock()
@@ -275,6 +324,8 @@ func (r *Registry) Sync(ctx context.Context, by capability.Principal, id string)
 	for i, ep := range targets {
 		wg.Go(func() {
 			reports[i].ID = ep.id
+			ctx, cancel := context.WithTimeout(ctx, ep.timeout)
+			defer cancel()
 			synced, err := r.refresh(ctx, ep)
 			if err != nil {
 				reports[i].Error = capability.AsError(err)
@@ -282,9 +333,7 @@ func (r *Registry) Sync(ctx context.Context, by capability.Principal, id string)
 			}
 			reports[i].Sync = &synced
 			r.record(ctx, audit.EndpointSynced, ep.id, by, "")
-			for _, d := range synced.TrustDecisions {
-				r.recordTrust(ctx, by, d)
-			}
+			r.recordTrust(ctx, by, synced.TrustDecisions)
 		})
 	}
 	wg.Wait()
@@ -298,12 +347,14 @@ func (r *Registry) record(ctx context.Context, ev audit.Event, id string, by cap
 	r.append(ctx, rec)
 }
 
-func (r *Registry) recordTrust(ctx context.Context, by capability.Principal, d TrustDecision) {
-	r.append(ctx, audit.Record{
-		Logger: "endpoint", Event: audit.TrustDecided, Runner: "endpoint", User: by.ID, Success: audit.OutcomeOf(d.Trusted),
-		Extension: extensionID(d.ModuleID),
-		Metadata:  audit.Metadata{Attrs: []audit.Attr{{Key: "endpoint", Value: d.EndpointID}, {Key: "trust_reason", Value: d.Reason}}},
-	})
+func (r *Registry) recordTrust(ctx context.Context, by capability.Principal, decisions []TrustDecision) {
+	for _, d := range decisions {
+		r.append(ctx, audit.Record{
+			Logger: "endpoint", Event: audit.TrustDecided, Runner: "endpoint", User: by.ID, Success: audit.OutcomeOf(d.Trusted),
+			Extension: extensionID(d.ModuleID),
+			Metadata:  audit.Metadata{Attrs: []audit.Attr{{Key: "endpoint", Value: d.EndpointID}, {Key: "trust_reason", Value: d.Reason}}},
+		})
+	}
 }
 
 func (r *Registry) append(ctx context.Context, rec audit.Record) {

@@ -23,6 +23,7 @@ type Endpoint struct {
 	id, baseURL, provider string
 	client                *router.Client
 	hasToken, primary     bool
+	timeout, ownTimeout   time.Duration // of one call; what the request said, 0: nothing
 	allowed               []string
 	saved                 bool
 	registry              *Registry
@@ -35,7 +36,7 @@ type Endpoint struct {
 	state  capability.Availability
 	synced time.Time
 	cancel context.CancelFunc
-	kick   chan chan error // asks the watcher to probe now
+	kick   chan chan error // asks the watcher to look now
 	dead   chan struct{}   // closed when the watcher has ended
 }
 
@@ -57,7 +58,7 @@ func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 	ep := &Endpoint{
 		id: req.ID, baseURL: client.BaseURL(), provider: req.Provider, client: client, hasToken: !req.Token.Empty(),
 		primary: req.ID == r.cfg.Primary, allowed: req.AllowedModules, registry: r,
-		kick: make(chan chan error), dead: make(chan struct{}),
+		timeout: timeout, ownTimeout: req.Timeout, kick: make(chan chan error, 1), dead: make(chan struct{}),
 		providers: make(map[string]*providerOf),
 	}
 	for _, domain := range domains() {
@@ -97,11 +98,21 @@ func (ep *Endpoint) ask(ctx context.Context) (*offering, error) {
 	return o, nil
 }
 
+// reasonToken marks an endpoint that refused our token.
+const reasonToken = "invalid_credentials"
+
+// asCapability is the failure in our words. That an endpoint did not accept our
+// token is its failure and not the caller's, who is who it says.
 func asCapability(err error, op string) error {
-	if e, ok := errors.AsType[*router.Error](err); ok {
-		return e.ToCapability(op)
+	e, ok := errors.AsType[*router.Error](err)
+	if !ok {
+		return err
 	}
-	return err
+	out := e.ToCapability(op)
+	if out.Code == capability.CodeUnauthenticated {
+		out.Code, out.Reason, out.Hint = capability.CodeFailed, reasonToken, "connect the endpoint again with its own token"
+	}
+	return out
 }
 
 // accept keeps of o what the allow-list lets in, makes it the endpoint's, and
@@ -120,6 +131,7 @@ func (ep *Endpoint) accept(o, before *offering) Synced {
 		s.TrustDecisions = append(s.TrustDecisions, d)
 		if !d.Trusted {
 			s.Skipped = append(s.Skipped, m.Name)
+			delete(o.digests, m.ID) // so that it is new when it is let in later
 			continue
 		}
 		kept = append(kept, m)
@@ -152,23 +164,26 @@ func (ep *Endpoint) accept(o, before *offering) Synced {
 func (r *Registry) refresh(ctx context.Context, ep *Endpoint) (Synced, error) {
 	o, err := ep.ask(ctx)
 	if err != nil {
-		r.down(ep, err)
+		// Somebody who stopped asking says nothing about the endpoint.
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			r.down(ep, err)
+		}
 		return Synced{}, err
 	}
-	publish, err := r.running()
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	publish, err := r.current(ep)
 	if err != nil {
 		return Synced{}, err
-	}
-	r.connecting.Lock()
-	defer r.connecting.Unlock()
-	if current, ok := r.get(ep.id); !ok || current != ep {
-		return Synced{}, noEndpoint(ep.id) // disconnected meanwhile: do not bring it back
 	}
 	before := ep.offer.Load()
 	synced := ep.accept(o, before)
 	was := ep.markUp(r.cfg.Now())
 	if err := publish(ep.batch()); err != nil {
+		// It is there, but offers what cannot be taken in: what it had stays.
 		ep.offer.Store(before)
+		ep.mark(capability.StateDegraded, capability.AsError(err).Message, r.cfg.Now())
+		_ = publish(ep.batch())
 		return Synced{}, err
 	}
 	if was == capability.StateUnavailable {
@@ -177,21 +192,28 @@ func (r *Registry) refresh(ctx context.Context, ep *Endpoint) (Synced, error) {
 	return synced, nil
 }
 
+// current returns where ep's batches go, unless it was disconnected or replaced
+// meanwhile: nobody may bring it back. Caller holds changing.
+func (r *Registry) current(ep *Endpoint) (func(capability.Batch) error, error) {
+	if now, ok := r.get(ep.id); !ok || now != ep {
+		return nil, noEndpoint(ep.id)
+	}
+	return r.running()
+}
+
 // down marks the endpoint unavailable and tells the catalog, once per outage.
 func (r *Registry) down(ep *Endpoint, cause error) {
-	if !ep.markDown(capability.AsError(cause).Message, r.cfg.Now()) {
+	reason := capability.AsError(cause).Message
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	publish, err := r.current(ep)
+	if err != nil || !ep.mark(capability.StateUnavailable, reason, r.cfg.Now()) {
 		return
 	}
 	r.cfg.Logger.Warn("endpoint is down", "endpoint", ep.id, "err", cause)
-	r.record(context.Background(), audit.EndpointDown, ep.id, capability.Principal{}, capability.AsError(cause).Message)
-	publish, err := r.running()
-	if err != nil {
-		return
-	}
-	if current, ok := r.get(ep.id); ok && current == ep {
-		if err := publish(ep.batch()); err != nil {
-			r.cfg.Logger.Error("endpoint state not published", "endpoint", ep.id, "err", err)
-		}
+	r.record(context.Background(), audit.EndpointDown, ep.id, capability.Principal{}, reason)
+	if err := publish(ep.batch()); err != nil {
+		r.cfg.Logger.Error("endpoint state not published", "endpoint", ep.id, "err", err)
 	}
 }
 
@@ -206,13 +228,13 @@ func (ep *Endpoint) markUp(now time.Time) (was capability.State) {
 	return was
 }
 
-func (ep *Endpoint) markDown(reason string, now time.Time) (changed bool) {
+func (ep *Endpoint) mark(state capability.State, reason string, now time.Time) (changed bool) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state.State == capability.StateUnavailable {
+	if ep.state.State == state {
 		return false
 	}
-	ep.state = capability.Availability{State: capability.StateUnavailable, Reason: reason, Since: now}
+	ep.state = capability.Availability{State: state, Reason: reason, Since: now}
 	return true
 }
 
@@ -271,15 +293,37 @@ func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.
 	if err := b.params(buf, c.Input); err != nil {
 		return capability.Result{}, err
 	}
+	if b.method == "pty.command.run" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, runTime(c.Input))
+		defer cancel()
+	}
 	result, err := p.ep.send(ctx, b.method, buf.Bytes())
 	if c.Idempotent && ctx.Err() == nil && lost(err) {
 		result, err = p.ep.send(ctx, b.method, buf.Bytes())
 	}
 	if ctx.Err() == nil && lost(err) {
-		p.ep.registry.down(p.ep, err)
-		p.ep.wake()
+		p.ep.wake() // one broken call need not be the endpoint's end: let the watcher look
 	}
 	return capability.Result{Value: result}, err
+}
+
+// ptyMost is how long pty.command.run may take when its input says so, ptyUsual
+// when it does not (decision R49); ptyMargin is for the way there and back.
+const (
+	ptyMost   = 30 * time.Minute
+	ptyUsual  = 5 * time.Minute
+	ptyMargin = 5 * time.Second
+)
+
+func runTime(input []byte) time.Duration {
+	var in struct {
+		TimeoutMS *float64 `json:"timeoutMs"`
+	}
+	if jsonx.Unmarshal(input, &in) == nil && in.TimeoutMS != nil && *in.TimeoutMS >= 0 {
+		return time.Duration(min(*in.TimeoutMS, float64(ptyMost.Milliseconds())))*time.Millisecond + ptyMargin
+	}
+	return ptyUsual + ptyMargin
 }
 
 func (ep *Endpoint) send(ctx context.Context, method string, params []byte) ([]byte, error) {
@@ -309,6 +353,8 @@ func (p *providerOf) Probe(ctx context.Context) error {
 	select {
 	case err := <-answer:
 		return err
+	case <-p.ep.dead:
+		return noEndpoint(p.ep.id)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -77,14 +77,21 @@ func (m *materialiser) primitives(has router.Capabilities) capability.Module {
 		}
 		member := capability.Member{Module: ext, Kind: "function", Name: method.Name}
 		m.bindings[member] = binding{method: method.Name, head: []byte("{"), shape: spread}
+		timeout := m.ep.ownTimeout
+		if method.Name == "pty.command.run" {
+			timeout = ptyMost + ptyMargin // the call itself has a nearer end
+		}
 		mod.Contributions = append(mod.Contributions, capability.Contribution{
 			ID: method.Name, Kind: method.Kind, Action: capability.Action(method.Name), Member: member, Effect: method.Effect,
-			Provider: m.ep.providers[string(method.Family)].key, Rank: rank, Availability: m.state,
+			Provider: m.ep.providers[string(method.Family)].key, Rank: rank, Availability: m.state, Timeout: timeout,
 			Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.ep.id)},
 		})
 	}
 	return mod
 }
+
+// maxRank bounds what a manifest may say of itself.
+const maxRank = 1_000_000
 
 func cutTag(s string) string {
 	if len(s) > 64 {
@@ -112,7 +119,7 @@ func (m *materialiser) module(in *router.Module, digest string) capability.Modul
 		mod.Contributions = append(mod.Contributions, capability.Contribution{
 			ID: escapeID(it.method.Surface+"."+it.name, 111), Kind: kind, Tool: it.tool, Title: it.title, Description: it.description,
 			Member: member, Provider: m.ep.providers["ext"].key, Effect: effect, InputSchema: it.schema, Rank: it.rank,
-			Availability: m.state, Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.ep.id)},
+			Availability: m.state, Timeout: m.ep.ownTimeout, Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.ep.id)},
 		})
 	}
 	return mod
@@ -169,7 +176,7 @@ func items(in *router.Module) []item {
 	for _, model := range in.Models {
 		it := item{target: model.ModelType, name: model.ModelType}
 		if model.Priority != nil {
-			it.rank = int(*model.Priority)
+			it.rank = int(max(-maxRank, min(*model.Priority, maxRank)))
 		}
 		add("model", it)
 	}

@@ -66,11 +66,13 @@ type Config struct {
 type Registry struct {
 	cfg Config
 
-	connecting sync.Mutex // one connect, disconnect or sync of a batch at a time
+	// changing makes a change of the endpoints and its publication one step; it is
+	// taken before mu, and never while an endpoint is asked.
+	changing sync.Mutex
 
 	mu        sync.Mutex
 	endpoints map[string]*Endpoint
-	publish   func(capability.Batch) error // nil until Run
+	publish   func(capability.Batch) error // nil unless Run runs
 	ctx       context.Context
 	group     *errgroup.Group
 }
@@ -102,21 +104,22 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	r.mu.Lock()
 	r.publish, r.ctx, r.group = publish, ctx, group
 	r.mu.Unlock()
-	var err error
 	if r.cfg.Store != nil {
-		err = r.restore(ctx)
+		if err := r.restore(ctx); err != nil {
+			r.cfg.Logger.Error("saved endpoints could not be read", "err", err)
+		}
 	}
 	group.Go(func() error { // keeps the group open for endpoints that connect later
 		<-ctx.Done()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.publish = nil
 		return nil
 	})
-	if err != nil {
-		r.cfg.Logger.Error("saved endpoints could not be read", "err", err)
+	err := group.Wait()
+	if t, ok := r.cfg.Transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
 	}
-	err = group.Wait()
-	r.mu.Lock()
-	r.publish = nil
-	r.mu.Unlock()
 	return err
 }
 
@@ -139,7 +142,7 @@ func (r *Registry) restore(ctx context.Context) error {
 			continue
 		}
 		ep.saved = true
-		ep.markDown("not asked yet since the start", r.cfg.Now())
+		ep.state = capability.Availability{State: capability.StateStarting, Reason: "not asked yet since the start", Since: r.cfg.Now()}
 		r.mu.Lock()
 		r.endpoints[ep.id] = ep
 		r.mu.Unlock()
@@ -148,14 +151,18 @@ func (r *Registry) restore(ctx context.Context) error {
 	return nil
 }
 
-// Ready is closed over the state: it fails while Run has not begun or has ended.
+// running returns where batches go; it fails while Run has not begun or has ended.
 func (r *Registry) running() (func(capability.Batch) error, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.publish == nil {
-		return nil, capability.Errorf(capability.CodeUnavailable, "endpoints", "the server is starting or stopping").With("service_unavailable", "try again in a moment")
+		return nil, errStopped()
 	}
 	return r.publish, nil
+}
+
+func errStopped() error {
+	return capability.Errorf(capability.CodeUnavailable, "endpoints", "the server is starting or stopping").With("service_unavailable", "try again in a moment")
 }
 
 func (r *Registry) get(id string) (*Endpoint, bool) {

@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"time"
 )
 
 // SQLStore is Store on the server's database; its table is made by the store's
 // migrations.
 type SQLStore struct{ db *sql.DB }
+
+// sortable is a time whose text sorts as the time does: every digit is written.
+const sortable = "2006-01-02T15:04:05.000000000Z07:00"
 
 // NewSQLStore uses db, which stays the caller's.
 func NewSQLStore(db *sql.DB) *SQLStore { return &SQLStore{db} }
@@ -23,7 +25,7 @@ func (s *SQLStore) SaveEndpoint(ctx context.Context, e Saved) error {
 	}
 	_, err = s.db.ExecContext(ctx, `INSERT INTO endpoints (id, doc, connected) VALUES (?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET doc = excluded.doc, connected = excluded.connected`,
-		e.ID, string(doc), e.Connected.UTC().Format(time.RFC3339Nano))
+		e.ID, string(doc), e.Connected.UTC().Format(sortable))
 	if err != nil {
 		return fmt.Errorf("save endpoint %s: %w", e.ID, err)
 	}

@@ -16,21 +16,26 @@ const (
 	probeTime = 5 * time.Second
 )
 
-// watch starts the endpoint's watcher; it ends with the registry or the endpoint.
-func (r *Registry) watch(ep *Endpoint) {
+// watch starts the endpoint's watcher, which ends with the registry or the
+// endpoint; false when the registry has ended.
+func (r *Registry) watch(ep *Endpoint) bool {
 	r.mu.Lock()
-	parent, group := r.ctx, r.group
-	r.mu.Unlock()
-	ctx, cancel := context.WithCancel(parent)
+	defer r.mu.Unlock()
+	if r.publish == nil {
+		close(ep.dead)
+		return false
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
 	ep.mu.Lock()
 	ep.cancel = cancel
 	ep.mu.Unlock()
-	group.Go(func() error {
+	r.group.Go(func() error {
 		defer close(ep.dead)
 		defer cancel()
 		r.watching(ctx, ep)
 		return nil
 	})
+	return true
 }
 
 // watching reads the manifest again every SyncInterval while the endpoint is up,
@@ -40,11 +45,10 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 	pause := firstPause
 	for {
 		wait := r.cfg.SyncInterval
-		if !up(ep) {
-			wait = time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) // keeps many watchers apart
-			pause = min(2*pause, lastPause)
-		} else {
+		if ep.availability().State == capability.StateReady {
 			pause = firstPause
+		} else {
+			wait = time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) // keeps many watchers apart
 		}
 		timer := time.NewTimer(wait)
 		var waiting []chan error
@@ -55,11 +59,15 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 		case answer := <-ep.kick:
 			waiting = append(waiting, answer)
 		case <-timer.C:
+			pause = min(2*pause, lastPause) // callers who ask do not make it slower
 		}
 		timer.Stop()
 		askCtx, cancel := context.WithTimeout(ctx, probeTime)
-		_, err := r.refresh(askCtx, ep)
+		synced, err := r.refresh(askCtx, ep)
 		cancel()
+		if len(synced.Registered)+len(synced.Reloaded) > 0 {
+			r.recordTrust(ctx, capability.Principal{}, synced.TrustDecisions)
+		}
 		for more := true; more; {
 			select {
 			case answer := <-ep.kick:
@@ -74,12 +82,10 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 	}
 }
 
-func up(ep *Endpoint) bool { return ep.availability().State == capability.StateReady }
-
 // wake asks the watcher to look without waiting for it.
 func (ep *Endpoint) wake() {
 	select {
 	case ep.kick <- make(chan error, 1):
-	default: // it is looking already
+	default: // somebody has asked already
 	}
 }
