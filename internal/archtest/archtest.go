@@ -21,7 +21,7 @@ func layer(pkg string) int {
 		return 1
 	case strings.HasPrefix(pkg, "internal/surface/"), strings.HasPrefix(pkg, "internal/provider/"),
 		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task"), pkg == "internal/intake",
-		pkg == "internal/reference", pkg == "conformance":
+		pkg == "internal/reference", pkg == "conformance", strings.HasPrefix(pkg, "conformance/"):
 		return 3
 	case pkg == "internal/server", pkg == "internal/config":
 		return 4
