@@ -43,11 +43,14 @@ func engineAlone() error {
 	}
 	defer db.Close()
 	defer log.Close()
-	running := make(chan error, 1)
-	go func() { running <- log.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = log.Run(ctx) // ends with ctx
+	}()
 	defer func() {
 		cancel()
-		_ = <-running // ended by us
+		<-ended
 	}()
 	fmt.Println("### The engine alone (no network): policy, selection, audit on disk")
 	fmt.Println()

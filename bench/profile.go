@@ -37,13 +37,14 @@ func profile(file string, calls int) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ready, stopped := make(chan server.ReadyLine, 1), make(chan error, 1)
+	ready, ended := make(chan server.ReadyLine, 1), make(chan struct{})
 	go func() {
-		stopped <- s.Run(ctx, func(line server.ReadyLine) error { ready <- line; return nil })
+		defer close(ended)
+		_ = s.Run(ctx, func(line server.ReadyLine) error { ready <- line; return nil }) // ends with ctx
 	}()
 	defer func() {
 		cancel()
-		_ = <-stopped // ended by us
+		<-ended
 	}()
 	line := <-ready
 	raw, err := os.ReadFile(line.TokenFile)

@@ -92,7 +92,7 @@ func readLines(segs Segments, info SegmentInfo, at int64, last bool, buf *bufio.
 		yield(line{segment: info.ID, offset: at}, fmt.Errorf("open segment %d: %w", info.ID, err))
 		return false
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	buf.Reset(io.LimitReader(f, info.Size-at))
 	for {
 		data, err := buf.ReadSlice('\n')

@@ -115,7 +115,7 @@ func (l *Log) readAt(segment uint64, offset int64, n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	data := make([]byte, n)
 	_, err = io.ReadFull(f, data)
 	return data, err

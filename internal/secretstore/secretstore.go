@@ -115,7 +115,7 @@ func (s *Store) Get(name string) (secret.Value, error) {
 	if err != nil {
 		return secret.Value{}, missing("secrets.get", name, err)
 	}
-	defer file.Close() //nolint:errcheck // read only
+	defer file.Close()
 	return read("secrets.get", "the secret "+name, file)
 }
 
@@ -125,7 +125,7 @@ func (s *Store) List() ([]Info, error) {
 	if err != nil {
 		return nil, wrap("secrets.list", "the secrets directory cannot be read", err)
 	}
-	defer dir.Close() //nolint:errcheck // read only
+	defer dir.Close()
 	entries, err := dir.ReadDir(-1)
 	if err != nil {
 		return nil, wrap("secrets.list", "the secrets directory cannot be read", err)
@@ -169,7 +169,7 @@ func ReadFile(path string) (value secret.Value, warning string, err error) {
 	case err != nil:
 		return secret.Value{}, "", wrap(op, "the secret file cannot be read", err)
 	}
-	defer file.Close() //nolint:errcheck // read only
+	defer file.Close()
 	value, err = read(op, "the secret file", file)
 	if err != nil {
 		return secret.Value{}, "", err
