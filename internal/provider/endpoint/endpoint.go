@@ -228,6 +228,7 @@ func (ep *Endpoint) markUp(now time.Time) (was capability.State) {
 	return was
 }
 
+// mark notes that the endpoint is not well, and has the watcher look again soon.
 func (ep *Endpoint) mark(state capability.State, reason string, now time.Time) (changed bool) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -235,6 +236,7 @@ func (ep *Endpoint) mark(state capability.State, reason string, now time.Time) (
 		return false
 	}
 	ep.state = capability.Availability{State: state, Reason: reason, Since: now}
+	ep.wake()
 	return true
 }
 
