@@ -231,7 +231,7 @@ func TestAnEndpointThatForgetsOurTokenDoesNotDiscreditTheCaller(t *testing.T) {
 	h.stop()
 	h.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	h.start()
-	_, err := r.call("device-tools:action:DEVICE_PING", `{}`)
+	_, err := r.call("device-tools:provider:DEVICE_STATUS", `{}`)
 	fails(t, err, capability.CodeFailed, "invalid_credentials")
 }
 
