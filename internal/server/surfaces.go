@@ -30,9 +30,7 @@ func (s *Server) handler() (http.Handler, error) {
 	})
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path"))
-	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { consoleserve.Unrouted(mux, w, r) })
 	return s.guardHost(mux), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -104,9 +105,31 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/events", operator(s.events))
 	mux.Handle("GET /api/v1/status", any(s.status))
 	mux.Handle("GET /api/v1/doctor", operator(s.doctor))
-	mux.Handle("/api/v1/", any(func(http.ResponseWriter, *http.Request, capability.Principal) error {
-		return capability.Errorf(capability.CodeNotFound, "route", "there is no such path or method under /api/v1")
+	mux.Handle("/api/v1/", any(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+		Unrouted(mux, w, r)
+		return nil
 	}))
+}
+
+// Unrouted answers a request that no route of mux takes: 405 with the methods
+// the path has, or 404. It is for a catch-all pattern that ends in a slash,
+// which hides http.ServeMux's own 405.
+func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	var allow []string
+	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost, http.MethodPut} {
+		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := mux.Handler(probe); strings.Contains(pattern, " ") { // "GET /path": a route, no catch-all
+			allow = append(allow, method)
+		}
+	}
+	if len(allow) == 0 {
+		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path"))
+		return
+	}
+	methods := strings.Join(allow, ", ")
+	w.Header().Set("Allow", methods)
+	e := capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).With("method_not_allowed", "use "+methods)
+	door.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }
 
 // audienceFor is which catalog a principal invokes from here: people see all of
