@@ -13,6 +13,7 @@ package stdiobridge
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -188,13 +189,9 @@ func readLine(in *bufio.Reader) line {
 		case err != nil:
 			l.err = err
 		}
-		l.data = trim(l.data)
+		l.data = bytes.Trim(l.data, " \t\r\n")
 		return l
 	}
-}
-
-func trim(data []byte) []byte {
-	return []byte(strings.Trim(string(data), " \t\r\n"))
 }
 
 // settle waits for the requests that run, subscriptions apart, which would never

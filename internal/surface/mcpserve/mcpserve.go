@@ -79,6 +79,9 @@ type Surface struct {
 	// request, but not Run.
 	base   context.Context
 	cancel context.CancelFunc
+	// open ends when streams must.
+	open         context.Context
+	closeStreams context.CancelFunc
 
 	epoch   atomic.Uint64 // counts CatalogChanged
 	changed chan struct{} // capacity 1: a change is waiting for delivery
@@ -113,6 +116,7 @@ func New(cfg Config) *Surface {
 	}
 	s.info, _ = jsonx.Marshal(map[string]string{"name": serverName, "title": serverName, "version": cfg.Version})
 	s.base, s.cancel = context.WithCancel(context.Background())
+	s.open, s.closeStreams = context.WithCancel(s.base)
 	s.legacy = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
 		JSONResponse: true, MaxRequestBodyBytes: cfg.MaxBody,
 	})

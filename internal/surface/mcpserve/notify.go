@@ -3,7 +3,6 @@ package mcpserve
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -89,11 +88,8 @@ func (s *Surface) announce() {
 // shut ends everything that lives longer than a request.
 func (s *Surface) shut() {
 	s.cancel()
+	s.Drain()
 	s.mu.Lock()
-	var live []*mcp.ServerSession
-	for _, v := range s.viewers {
-		live = slices.AppendSeq(live, v.server.Sessions())
-	}
 	gone := make([]*session, 0, len(s.sessions))
 	for id, sess := range s.sessions {
 		gone = append(gone, sess)
@@ -103,8 +99,5 @@ func (s *Surface) shut() {
 	for _, sess := range gone {
 		sess.cancel(nil)
 		sess.release()
-	}
-	if err := closeAll(live); err != nil {
-		s.cfg.Logger.Warn("mcp stop", "err", err)
 	}
 }

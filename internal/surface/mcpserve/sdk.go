@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -78,13 +77,14 @@ func (s *Surface) newServer(v *viewer) *mcp.Server {
 				c.TTLMs, c.CacheScope = 5000, "private"
 			},
 		})
-	server.AddReceivingMiddleware(s.inBatch(v))
+	server.AddReceivingMiddleware(s.inside(v))
 	return server
 }
 
-// inBatch answers the tool methods that reach the SDK all the same, which are
-// those inside a JSON-RPC batch, exactly as the raw path does.
-func (s *Surface) inBatch(v *viewer) mcp.Middleware {
+// inside stands before the SDK's own methods. It answers the tool methods that
+// come this far, which are those inside a JSON-RPC batch, exactly as the raw path
+// does, and ends subscriptions when the surface drains.
+func (s *Surface) inside(v *viewer) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			c := v.caller
@@ -96,6 +96,13 @@ func (s *Surface) inBatch(v *viewer) mcp.Middleware {
 				defer context.AfterFunc(sess.ctx, cancel)()
 			}
 			switch method {
+			case "subscriptions/listen":
+				// Ended from within, the SDK still sends the completion; ended by closing
+				// the session it would not.
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				defer context.AfterFunc(s.open, cancel)()
+				return next(ctx, method, req)
 			case "tools/list":
 				var cursor json.RawMessage
 				if p, ok := req.GetParams().(*mcp.ListToolsParams); ok && p != nil && p.Cursor != "" {
@@ -172,7 +179,7 @@ func (v *viewer) liveSession(id string) *mcp.ServerSession {
 const closeWithin = 2 * time.Second
 
 // closeAll ends the SDK's sessions and returns when they have ended or the bound
-// is reached. A subscription that is open gets its completion.
+// is reached.
 func closeAll(live []*mcp.ServerSession) error {
 	done := make(chan struct{}, len(live))
 	for _, l := range live {
@@ -193,14 +200,19 @@ func closeAll(live []*mcp.ServerSession) error {
 	return nil
 }
 
-// Drain ends the open streams, those of sessions and of subscriptions, so that
-// an HTTP server can shut down; calls that are running go on. It takes two
-// seconds at most and may be called again.
+// Drain ends the open streams, those of sessions and of subscriptions, which get
+// their completion, so that an HTTP server can shut down; calls that are running
+// go on. It takes two seconds at most and may be called again.
 func (s *Surface) Drain() {
-	s.mu.Lock()
+	s.closeStreams()
 	var live []*mcp.ServerSession
+	s.mu.Lock()
 	for _, v := range s.viewers {
-		live = slices.AppendSeq(live, v.server.Sessions())
+		for l := range v.server.Sessions() {
+			if l.ID() != "" { // those without end with their one request
+				live = append(live, l)
+			}
+		}
 	}
 	s.mu.Unlock()
 	if err := closeAll(live); err != nil {
