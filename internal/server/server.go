@@ -69,6 +69,8 @@ type Server struct {
 
 	listener net.Listener
 	ready    atomic.Bool
+	stopping chan struct{} // closed when Run begins to stop
+	posts    atomic.Int64  // requests under way that may hold a call: all but GET
 }
 
 // Options are what is not configuration.
@@ -79,7 +81,7 @@ type Options struct {
 
 // New opens the home of cfg and everything in it. On failure nothing stays open.
 func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) {
-	s := &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now()}
+	s := &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now(), stopping: make(chan struct{})}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
@@ -293,7 +295,9 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	}
 	parts, partsCtx := errgroup.WithContext(callCtx)
 	parts.Go(func() error { return s.log.Run(partsCtx) })
-	parts.Go(func() error { return s.mcp.Run(partsCtx) })
+	mcpCtx, endMCP := context.WithCancel(partsCtx)
+	defer endMCP()
+	parts.Go(func() error { return s.mcp.Run(mcpCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -313,9 +317,16 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	case <-partsCtx.Done(): // something essential failed
 	}
 	s.ready.Store(false)
+	close(s.stopping)
 	s.bus.Close()
 	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancelStop()
+	// Agents listen for as long as they live, so their sessions are ended as soon
+	// as no call runs; else every stop would take the whole drain.
+	go func() {
+		s.awaitCalls(stop)
+		endMCP()
+	}()
 	if err := web.Shutdown(stop); err != nil {
 		cancelCalls()
 		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

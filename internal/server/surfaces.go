@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
@@ -22,7 +23,7 @@ func (s *Server) handler() (http.Handler, error) {
 	}).Routes(mux)
 	consoleserve.New(consoleserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
-		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, MaxInput: int64(s.cfg.Limits.RequestBody),
+		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -31,7 +32,31 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { consoleserve.Unrouted(mux, w, r) })
-	return s.guardHost(mux), nil
+	return s.guardHost(s.counted(mux)), nil
+}
+
+// counted keeps posts. Streams that are opened with GET are no calls.
+func (s *Server) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			s.posts.Add(1)
+			defer s.posts.Add(-1)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// awaitCalls returns when no call runs, or when ctx ends.
+func (s *Server) awaitCalls(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for s.posts.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // readyz says whether requests are answered, with reasons when not.

@@ -138,8 +138,17 @@ func (s *Surface) auditTail(w http.ResponseWriter, r *http.Request, _ capability
 		}
 		from = n
 	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-s.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	out := door.NewStream(w, r)
-	for rec, err := range s.Log.Tail(r.Context(), from) {
+	for rec, err := range s.Log.Tail(ctx, from) {
 		if err != nil || out.Send("", "record", rec) != nil {
 			return nil
 		}

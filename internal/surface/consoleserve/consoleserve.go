@@ -59,6 +59,9 @@ type Config struct {
 	// Events yields the events after the id, then follows until ctx ends.
 	Events func(ctx context.Context, after uint64) iter.Seq[Event]
 	Doctor func(ctx context.Context) []Check
+	// Stopping is closed when the server begins to stop: who follows the log has
+	// then seen the end of it. Calls that run may go on for a while.
+	Stopping <-chan struct{}
 	// Status is the body of GET /api/v1/status.
 	Status func() map[string]any
 	// MaxInput bounds the body of an invocation, in bytes.
