@@ -266,14 +266,12 @@ func (v *validator) provider(n node) {
 	evidence.at("provider").equals(provider)
 	evidence.at("agentRuntime").equals("github-actions")
 	evidence.at("connection").equals("url-backed-provider")
-	runtime := evidence.at("endpointRuntime").text()
+	evidence.at("endpointRuntime").text() // of a provider not named below: its own word
 	switch provider {
 	case "e2b":
 		evidence.at("endpointRuntime").equals("e2b-sandbox")
 	case "home-machine", "mobile-companion", "desktop-companion":
 		evidence.at("endpointRuntime").equals(provider)
-	default:
-		_ = runtime // another provider's runtime is its own word
 	}
 	if v.opts.RequireFileIdentity && v.stem != provider {
 		fail("provider", "%s belongs into %s.json, not %s.json", provider, provider, v.stem)
