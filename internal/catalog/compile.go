@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"hash"
 	"io"
 	"slices"
@@ -63,11 +64,12 @@ func compile(generation uint64, batches []capability.Batch) *Snapshot {
 }
 
 func compareContributions(a, b *capability.Contribution) int {
-	return cmp.Or(
-		cmp.Compare(a.ID, b.ID), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Action, b.Action), cmp.Compare(a.Kind, b.Kind),
-		cmp.Compare(a.Member.String(), b.Member.String()), cmp.Compare(a.Effect, b.Effect), cmp.Compare(a.Title, b.Title),
-		cmp.Compare(a.Description, b.Description), bytes.Compare(a.InputSchema, b.InputSchema),
-	)
+	if n := cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Action, b.Action)); n != 0 {
+		return n
+	}
+	one, _ := json.Marshal(a) // rare: it is a conflict
+	two, _ := json.Marshal(b)
+	return bytes.Compare(one, two)
 }
 
 // compareEntries is the deterministic order of selection's last step: extension

@@ -2,8 +2,11 @@ package catalog
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -89,17 +92,58 @@ func fault(k jsonschema.ErrorKind) string {
 	case *kind.Type:
 		return fmt.Sprintf("is %s where %s is needed", k.Got, strings.Join(k.Want, " or "))
 	case *kind.Enum:
-		return fmt.Sprintf("must be one of %v", k.Want)
+		return "must be one of " + asJSON(k.Want...)
+	case *kind.Const:
+		return "must be " + asJSON(k.Want)
 	case *kind.Minimum:
-		return fmt.Sprintf("must be at least %v", k.Want)
+		return "must be at least " + number(k.Want)
 	case *kind.Maximum:
-		return fmt.Sprintf("must be at most %v", k.Want)
+		return "must be at most " + number(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "must be more than " + number(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "must be less than " + number(k.Want)
+	case *kind.MultipleOf:
+		return "must be a multiple of " + number(k.Want)
 	case *kind.MinLength:
 		return fmt.Sprintf("must have at least %d characters", k.Want)
 	case *kind.MaxLength:
 		return fmt.Sprintf("must have at most %d characters", k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have at least %d items", k.Want)
+	case *kind.MaxItems:
+		return fmt.Sprintf("must have at most %d items", k.Want)
+	case *kind.UniqueItems:
+		return "must not repeat an item"
+	case *kind.MinProperties:
+		return fmt.Sprintf("must have at least %d members", k.Want)
 	case *kind.Pattern:
-		return fmt.Sprintf("must match %s", k.Want)
+		return "must match " + k.Want
+	case *kind.Format:
+		return "must be a " + k.Want
+	case *kind.FalseSchema:
+		return "is not allowed"
 	}
-	return fmt.Sprintf("does not satisfy %s", strings.Join(k.KeywordPath(), "/"))
+	return "does not satisfy " + strings.Join(k.KeywordPath(), "/")
+}
+
+// number writes a bound as people do: the library keeps it as a fraction.
+func number(r *big.Rat) string {
+	if r.IsInt() {
+		return r.RatString()
+	}
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+func asJSON(values ...any) string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		doc, err := json.Marshal(v) // numbers of the schema are json.Number
+		if err != nil {
+			doc = fmt.Append(nil, v)
+		}
+		out[i] = string(doc)
+	}
+	return strings.Join(out, ", ")
 }
