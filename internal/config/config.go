@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -106,26 +107,30 @@ type Size int64
 
 // UnmarshalText reads a size.
 func (s *Size) UnmarshalText(text []byte) error {
-	in := strings.TrimSpace(string(text))
-	mult := int64(1)
-	for suffix, m := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
-		if cut, ok := strings.CutSuffix(in, suffix); ok {
-			in, mult = strings.TrimSpace(cut), m
+	in, mult := strings.TrimSpace(string(text)), int64(1)
+	for _, u := range units() {
+		if cut, ok := strings.CutSuffix(in, u.name); ok {
+			in, mult = strings.TrimSpace(cut), u.n
+			break
 		}
 	}
-	var n int64
-	if _, err := fmt.Sscanf(in+"\n", "%d\n", &n); err != nil || n < 0 || n > (1<<62)/mult {
+	n, err := strconv.ParseInt(in, 10, 64)
+	if err != nil || n < 0 || n > (1<<62)/mult {
 		return fmt.Errorf("%q is not a size; write 4MiB, 512KiB or a number of bytes", text)
 	}
 	*s = Size(n * mult)
 	return nil
 }
 
+type unit struct {
+	n    int64
+	name string
+}
+
+func units() []unit { return []unit{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} }
+
 func (s Size) String() string {
-	for _, u := range []struct {
-		n    int64
-		name string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+	for _, u := range units() {
 		if int64(s) >= u.n && int64(s)%u.n == 0 {
 			return fmt.Sprintf("%d%s", int64(s)/u.n, u.name)
 		}
@@ -133,11 +138,14 @@ func (s Size) String() string {
 	return fmt.Sprint(int64(s))
 }
 
-// Validate reports every fault that a start would run into.
+// Validate reports the first fault that a start would run into.
 func (c *Config) Validate() error {
-	host, _, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %q is not host:port", c.Listen)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("listen: %q is not a port; use 0 to 65535", port)
 	}
 	if !c.InsecurePlainHTTP && !isLoopback(host) {
 		return fmt.Errorf("listen: %s is not a loopback address and there is no TLS; add --insecure-plain-http if something in front of it encrypts", c.Listen)
@@ -184,6 +192,9 @@ func (c *Config) Validate() error {
 		if d.v <= 0 {
 			return fmt.Errorf("%s: must be more than 0", d.key)
 		}
+	}
+	if c.Audit.Retention < 0 {
+		return fmt.Errorf("audit.retention: must not be negative")
 	}
 	for _, n := range []struct {
 		key string

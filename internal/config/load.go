@@ -1,13 +1,17 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/providers/confmap"
@@ -38,6 +42,13 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 	if err != nil {
 		return c, err
 	}
+	for path, t := range leaves() {
+		if text, ok := flags[path].(string); ok {
+			if err := checkText(t, text); err != nil {
+				return c, fmt.Errorf("%s: %w", path, err)
+			}
+		}
+	}
 	for _, m := range []map[string]any{layer, env, flags} {
 		if err := k.Load(confmap.Provider(m, "."), nil); err != nil {
 			return c, err
@@ -56,6 +67,35 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 		return c, fmt.Errorf("configuration: %w", err)
 	}
 	return c, c.Validate()
+}
+
+// leaves maps each key to its type.
+func leaves() map[string]reflect.Type {
+	out := make(map[string]reflect.Type)
+	walk(reflect.ValueOf(Default()), "", func(path string, f reflect.StructField, _ reflect.Value) { out[path] = f.Type })
+	return out
+}
+
+// checkText says what is wrong with a single value for a key of type t, before
+// the decoder would guess: to it, 5 is a duration of 5 ns.
+func checkText(t reflect.Type, text string) error {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		if _, err := time.ParseDuration(text); err != nil {
+			return fmt.Errorf("%q is not a duration; write 30s, 5m or 1h30m", text)
+		}
+	case t == reflect.TypeFor[Size]():
+		return new(Size).UnmarshalText([]byte(text))
+	case t.Kind() == reflect.Bool:
+		if text != "true" && text != "false" {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+	case t.Kind() == reflect.Int:
+		if _, err := strconv.Atoi(text); err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+	}
+	return nil
 }
 
 // Key is one line of the reference.
@@ -118,9 +158,10 @@ func envName(path string) string {
 }
 
 func readEnv(environ []string) (map[string]any, error) {
-	known := make(map[string]Key)
-	for _, k := range Keys() {
-		known[k.Env] = k
+	known := make(map[string]string) // name → path
+	types := leaves()
+	for path := range types {
+		known[envName(path)] = path
 	}
 	out := make(map[string]any)
 	for _, kv := range environ {
@@ -128,21 +169,24 @@ func readEnv(environ []string) (map[string]any, error) {
 		if !strings.HasPrefix(name, "JUNCTOR_") || slices.Contains(notSections(), name) {
 			continue
 		}
-		k, ok := known[name]
+		path, ok := known[name]
 		if !ok {
 			return nil, fmt.Errorf("environment: %s is not a known key; junctor config docs lists them", name)
 		}
-		switch k.Path {
-		case "fs.roots":
+		switch types[path] {
+		case reflect.TypeFor[[]Root]():
 			roots, err := parseRoots(value)
 			if err != nil {
 				return nil, fmt.Errorf("environment: %s: %w", name, err)
 			}
-			out[k.Path] = roots
-		case "mcp.allowed_origins":
-			out[k.Path] = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+			out[path] = roots
+		case reflect.TypeFor[[]string]():
+			out[path] = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 		default:
-			out[k.Path] = value
+			if err := checkText(types[path], value); err != nil {
+				return nil, fmt.Errorf("environment: %s: %w", name, err)
+			}
+			out[path] = value
 		}
 	}
 	return out, nil
@@ -166,33 +210,51 @@ func parseRoots(s string) ([]any, error) {
 }
 
 func readFile(name string, required bool) (map[string]any, error) {
-	info, err := os.Stat(name)
+	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !required {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d bytes", name, maxFile)
-	}
-	data, err := os.ReadFile(name)
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, err
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s: larger than %d bytes", name, maxFile)
 	}
-	if len(doc.Content) == 0 {
+	out, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s:%w", name, err)
+	}
+	return out, nil
+}
+
+// parse reads one YAML document; its errors begin with the line.
+func parse(data []byte) (map[string]any, error) {
+	var doc, more yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf(" %w", err)
+	}
+	if err := d.Decode(&more); err == nil {
+		return nil, fmt.Errorf("%d: a second document; there can be only one", more.Line)
+	} else if !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf(" %w", err)
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
 		return nil, nil
 	}
 	if err := checkNode(doc.Content[0], reflect.TypeFor[Config](), ""); err != nil {
-		return nil, fmt.Errorf("%s:%w", name, err)
+		return nil, err
 	}
 	var out map[string]any
 	if err := doc.Decode(&out); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf(" %w", err)
 	}
 	return out, nil
 }
@@ -200,6 +262,8 @@ func readFile(name string, required bool) (map[string]any, error) {
 // checkNode refuses unknown keys and wrong shapes with their line.
 func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 	switch {
+	case n.Tag == "!!null":
+		return fmt.Errorf("%d: %s has no value; leave the line out", n.Line, path)
 	case n.Kind == yaml.AliasNode:
 		return fmt.Errorf("%d: %s: aliases are not supported", n.Line, path)
 	case t.Kind() == reflect.Struct:
@@ -210,6 +274,9 @@ func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			at := strings.TrimPrefix(path+"."+key.Value, ".")
+			if key.Kind != yaml.ScalarNode {
+				return fmt.Errorf("%d: a key of %s must be a name", key.Line, orTop(path))
+			}
 			if seen[key.Value] {
 				return fmt.Errorf("%d: %s is given twice", key.Line, at)
 			}
@@ -233,6 +300,10 @@ func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 		}
 	case n.Kind != yaml.ScalarNode:
 		return fmt.Errorf("%d: %s must be a single value (%s)", n.Line, path, typeName(t))
+	default:
+		if err := checkText(t, n.Value); err != nil {
+			return fmt.Errorf("%d: %s: %w", n.Line, path, err)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,214 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/internal/config"
+)
+
+func load(t testing.TB, yaml string, env []string, flags map[string]any) (config.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load("home", file, true, env, flags)
+	if err != nil {
+		err = fmt.Errorf("%s", strings.ReplaceAll(err.Error(), file, "config.yaml"))
+	}
+	return c, err
+}
+
+func TestNoFileIsTheDefault(t *testing.T) {
+	t.Parallel()
+	want := config.Default()
+	want.Home = "home"
+	missing := filepath.Join(t.TempDir(), "none.yaml")
+	got, err := config.Load("home", missing, false, []string{"PATH=/bin", "JUNCTOR_HOME=x", "JUNCTOR_TOKEN=y", "JUNCTOR_URL=z", "JUNCTOR_GATEWAY=g"}, nil)
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("%v %s", err, d)
+	}
+	if _, err := config.Load("home", missing, true, nil, nil); err == nil {
+		t.Error("a file that was asked for may be missing")
+	}
+	for _, empty := range []string{"", "\n", "# nothing\n", "{}", "---\n"} {
+		if got, err = load(t, empty, nil, nil); err != nil || cmp.Diff(want, got) != "" {
+			t.Errorf("%q: %v", empty, err)
+		}
+	}
+}
+
+func TestLayersCoverEachOther(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := "listen: 127.0.0.1:1\naudit: {mode: strict, slow_after: 2s, retention: 720h}\nlimits:\n  result: 8MiB\n  per_provider: 3\n" +
+		"fs:\n  roots:\n    - {id: one, path: " + dir + "}\nmcp:\n  allowed_origins: [https://a.example]\npty: {enabled: true}\n"
+	got, err := load(t, file, []string{
+		"JUNCTOR_LISTEN=127.0.0.1:2", "JUNCTOR_AUDIT_SLOW_AFTER=3s", "JUNCTOR_LIMITS_RESULT=512 KiB", "JUNCTOR_PTY_ENABLED=false",
+		"JUNCTOR_FS_ROOTS=two=" + dir + ":ro, three=" + dir, "JUNCTOR_MCP_ALLOWED_ORIGINS=https://b.example,https://c.example",
+	}, map[string]any{"listen": "127.0.0.1:3", "limits.per_provider": "7", "log.level": "debug"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Home, want.Listen, want.Log.Level = "home", "127.0.0.1:3", "debug"
+	want.Audit.Mode, want.Audit.SlowAfter, want.Audit.Retention = "strict", 3*time.Second, 720*time.Hour
+	want.Limits.Result, want.Limits.PerProvider = 512<<10, 7
+	want.FS.Roots = []config.Root{{ID: "two", Path: dir, ReadOnly: true}, {ID: "three", Path: dir}}
+	want.MCP.AllowedOrigins = []string{"https://b.example", "https://c.example"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestFaultsNameTheirPlace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, tt := range []struct{ name, file, want string }{
+		{"unknown section", "log: {level: info}\nlgo: 1\n", "config.yaml:2: lgo is not a known key"},
+		{"unknown key", "log:\n  levle: info\n", "config.yaml:2: log.levle is not a known key"},
+		{"unknown key in a list", "fs:\n  roots:\n    - id: a\n      pth: /\n", "config.yaml:4: fs.roots[0].pth is not a known key"},
+		{"the home is no key", "home: /x\n", "config.yaml:1: home is not a known key"},
+		{"given twice", "listen: a:1\nlisten: b:2\n", "2: listen is given twice"},
+		{"a value where a section is", "log: info\n", "config.yaml:1: log must be a mapping"},
+		{"a section where a value is", "listen:\n  host: x\n", "config.yaml:2: listen must be a single value"},
+		{"no list", "fs:\n  roots: x\n", "config.yaml:2: fs.roots must be a list"},
+		{"no mapping at all", "- a\n", "config.yaml:1: the configuration must be a mapping"},
+		{"a duration without unit", "limits:\n  call_timeout: 5\n", `config.yaml:2: limits.call_timeout: "5" is not a duration`},
+		{"a duration in apples", "limits:\n  call_timeout: 5 apples\n", "config.yaml:2: limits.call_timeout"},
+		{"no number", "limits:\n  per_provider: many\n", `config.yaml:2: limits.per_provider: "many" is not a whole number`},
+		{"half a number", "limits:\n  per_provider: 1.5\n", "config.yaml:2: limits.per_provider"},
+		{"no size", "limits:\n  result: 4 megs\n", "config.yaml:2: limits.result"},
+		{"no bool", "pty:\n  enabled: perhaps\n", "config.yaml:2: pty.enabled"},
+		{"no value", "log:\n  level:\n", "config.yaml:2: log.level has no value"},
+		{"an alias", "log: &l {level: info}\npty: *l\n", "config.yaml:2: pty: aliases are not supported"},
+		{"two documents", "log: {level: info}\n---\nlisten: x\n", "a second document"},
+		{"not YAML", "log: [\n", "config.yaml: "},
+		{"a key that is no name", "? [a]\n: b\n", "must be a name"},
+		{"log level", "log: {level: loud}", "log.level"},
+		{"log format", "log: {format: xml}", "log.format"},
+		{"audit mode", "audit: {mode: lax}", "audit.mode"},
+		{"audit level", "audit: {level: trace}", "audit.level"},
+		{"retention", "audit: {retention: -1s}", "audit.retention"},
+		{"not loopback", `listen: 0.0.0.0:1`, "--insecure-plain-http"},
+		{"all addresses", `listen: ":1"`, "--insecure-plain-http"},
+		{"no port", `listen: 127.0.0.1`, "host:port"},
+		{"port too high", `listen: 127.0.0.1:70000`, "is not a port"},
+		{"no time", "limits: {max_timeout: 0s}", "limits.max_timeout"},
+		{"no room", "limits: {result: 0}", "limits.result"},
+		{"root without id", "fs: {roots: [{path: /}]}", "fs.roots[0].id"},
+		{"root with a bad id", "fs: {roots: [{id: a/b, path: /}]}", "fs.roots[0].id"},
+		{"two roots of one id", "fs: {roots: [{id: a, path: " + dir + "}, {id: a, path: " + dir + "}]}", "fs.roots[1].id"},
+		{"relative root", "fs: {roots: [{id: a, path: x}]}", "fs.roots[0].path"},
+		{"absent root", "fs: {roots: [{id: a, path: " + dir + "/none}]}", "fs.roots[0].path"},
+		{"huge", "# " + strings.Repeat("x", 1<<20), "larger than"},
+	} {
+		if _, err := load(t, tt.file, nil, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+		}
+	}
+	for env, want := range map[string]string{
+		"JUNCTOR_LGO_LEVEL=x": "JUNCTOR_LGO_LEVEL is not a known key", "JUNCTOR_LIMITS_CALL_TIMEOUT=5": "JUNCTOR_LIMITS_CALL_TIMEOUT", "JUNCTOR_PTY_ENABLED=1": "JUNCTOR_PTY_ENABLED",
+		"JUNCTOR_LIMITS_RESULT=-1": "JUNCTOR_LIMITS_RESULT", "JUNCTOR_MCP_PAGE_SIZE=x": "JUNCTOR_MCP_PAGE_SIZE", "JUNCTOR_FS_ROOTS=here": "JUNCTOR_FS_ROOTS",
+	} {
+		if _, err := load(t, "", []string{env}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", env, err)
+		}
+	}
+	for key, value := range map[string]any{"limits.call_timeout": "5", "no.such": "x", "mcp.page_size": "x"} {
+		if _, err := load(t, "", nil, map[string]any{key: value}); err == nil || !strings.Contains(err.Error(), strings.Split(key, ".")[0]) {
+			t.Errorf("--%s: %v", key, err)
+		}
+	}
+}
+
+func TestSizesReadAndWriteAlike(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]config.Size{"0": 0, "1": 1, " 12 ": 12, "4KiB": 4 << 10, "4 MiB": 4 << 20, "1GiB": 1 << 30, "1025": 1025} {
+		var s config.Size
+		if err := s.UnmarshalText([]byte(in)); err != nil || s != want {
+			t.Errorf("%q is %d, %v", in, s, err)
+		}
+		var again config.Size
+		if err := again.UnmarshalText([]byte(s.String())); err != nil || again != s {
+			t.Errorf("%d is written %s", s, s)
+		}
+	}
+	for _, in := range []string{"", "x", "-1", "4MB", "4 Mi B", "1.5MiB", "0x10", "1 2", "9999999999GiB", "9223372036854775808", "KiB"} {
+		if err := new(config.Size).UnmarshalText([]byte(in)); err == nil {
+			t.Errorf("%q is a size", in)
+		}
+	}
+}
+
+func TestEveryKeyIsDocumentedAndShown(t *testing.T) {
+	t.Parallel()
+	keys := config.Keys()
+	seen := make(map[string]bool)
+	values := config.Values(config.Default())
+	for _, k := range keys {
+		if k.Doc == "" || k.Type == "" || seen[k.Path] || k.Env != "JUNCTOR_"+strings.ToUpper(strings.ReplaceAll(k.Path, ".", "_")) {
+			t.Errorf("%+v", k)
+		}
+		seen[k.Path] = true
+		at := any(values)
+		for name := range strings.SplitSeq(k.Path, ".") {
+			at = at.(map[string]any)[name]
+		}
+		if at == nil {
+			t.Errorf("%s is not shown", k.Path)
+		}
+	}
+	if n := countLeaves(reflect.TypeFor[config.Config]()); n != len(keys)+1 { // Home is none
+		t.Errorf("%d fields, %d keys", n, len(keys))
+	}
+	// Every default is accepted when it is written out.
+	for _, k := range keys {
+		if strings.HasPrefix(k.Type, "list") {
+			continue
+		}
+		if _, err := load(t, "", []string{k.Env + "=" + k.Default}, nil); err != nil {
+			t.Errorf("%s=%s: %v", k.Env, k.Default, err)
+		}
+	}
+}
+
+func countLeaves(t reflect.Type) (n int) {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Type.Kind() == reflect.Struct {
+			n += countLeaves(f.Type)
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+func FuzzLoad(f *testing.F) {
+	for _, s := range []string{"listen: 127.0.0.1:1", "fs:\n  roots:\n  - {id: a, path: /}", "? x\n: y", "a: &a [*a]", "!!binary x", "<<: {listen: x}", "limits: {result: 1e9}", "\xff", "%YAML 1.1\n---\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, doc string) {
+		c, err := load(t, doc, nil, nil)
+		if err != nil {
+			if !strings.Contains(err.Error(), "config.yaml:") && !strings.Contains(err.Error(), ": ") {
+				t.Errorf("the fault has no place: %v", err)
+			}
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Errorf("loaded and not valid: %v", err)
+		}
+		if c.Limits.CallTimeout < time.Microsecond && !strings.Contains(doc, "ns") {
+			t.Errorf("a timeout of %s", c.Limits.CallTimeout)
+		}
+	})
+}
