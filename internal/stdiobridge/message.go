@@ -90,7 +90,7 @@ func (e errNotJSON) Error() string {
 // modernHeaders says in headers what the body says.
 func (m *message) modernHeaders(h http.Header) {
 	if m.version != "" {
-		h.Set("Mcp-Protocol-Version", m.version)
+		h.Set("Mcp-Protocol-Version", wrap(m.version))
 	}
 	h.Set("Mcp-Method", wrap(m.method))
 	if m.name != "" {
