@@ -4,10 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -135,5 +140,66 @@ func tryMCP(t *testing.T, config string) {
 	}
 	if !bytes.Contains(out, []byte(`"fs_readText"`)) {
 		t.Errorf("the agent sees no fs_readText:\n%s", out)
+	}
+}
+
+// status waits for the end of the process.
+func (p *process) status(t *testing.T) int {
+	t.Helper()
+	_, _ = io.Copy(io.Discard, p.stdout)
+	if _, ok := errors.AsType[*exec.ExitError](p.Wait()); !ok {
+		return 0
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// TestCtrlC: whatever a command is doing, Ctrl-C ends it with status 130.
+func TestCtrlC(t *testing.T) {
+	called := make(chan struct{}, 1)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		called <- struct{}{}
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	defer silent.Close()
+	p := start(t, "--server", silent.URL, "--token", "any", "--json", "invoke", "fs.list")
+	<-called
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	out := until(t, p.stdout, `"code":"cancelled"`)
+	if len(out) != 1 || !json.Valid([]byte(out[0])) {
+		t.Errorf("an interrupted call prints %q", out)
+	}
+	if code := p.status(t); code != 130 {
+		t.Errorf("an interrupted call ends with status %d", code)
+	}
+
+	home := t.TempDir()
+	server := start(t, "--home", home, "serve", "--listen", "127.0.0.1:0")
+	until(t, server.stdout, `"url"`)
+	for _, following := range [][]string{{"audit", "tail", "--json"}, {"events", "--json"}} {
+		p := start(t, append([]string{"--home", home}, following...)...)
+		seen := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { // until it follows, there is something to see
+			for {
+				_ = exec.CommandContext(t.Context(), "junctor", "--home", home, "audit", "verify").Run()
+				select {
+				case <-seen:
+					return
+				default:
+				}
+			}
+		})
+		until(t, p.stdout, "{")
+		close(seen)
+		wg.Wait()
+		if err := p.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.status(t); code != 130 {
+			t.Errorf("%q: interrupted, it ends with status %d", following, code)
+		}
 	}
 }

@@ -59,20 +59,25 @@ func behaviours(t *testing.T) map[string]http.HandlerFunc {
 		}
 	}
 	return map[string]http.HandlerFunc{
-		"no JSON":        reply(200, "<html>It works!</html>"),
-		"nothing":        reply(200, ""),
-		"half a JSON":    reply(200, `{"ok":true,"result":{"text`),
-		"another shape":  reply(200, `[1,2,3]`),
-		"null":           reply(200, `null`),
-		"not UTF-8":      reply(200, "{\"ok\":true,\"result\":\"\xff\xfe\"}"),
-		"deep":           reply(200, `{"ok":true,"result":`+strings.Repeat("[", 1<<20)),
-		"an HTML error":  reply(500, "<h1>oops</h1>"),
-		"teapot":         reply(418, `{}`),
-		"an odd error":   reply(200, `{"ok":false,"error":"nope"}`),
-		"redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, hits.URL, http.StatusTemporaryRedirect) },
-		"redirect loop":  func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) },
-		"hangs up":       hangUp,
-		"lies in length": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "1000"); _, _ = io.WriteString(w, "{") },
+		"no JSON":       reply(200, "<html>It works!</html>"),
+		"nothing":       reply(200, ""),
+		"half a JSON":   reply(200, `{"ok":true,"result":{"text`),
+		"another shape": reply(200, `[1,2,3]`),
+		"null":          reply(200, `null`),
+		"not UTF-8":     reply(200, "{\"ok\":true,\"result\":\"\xff\xfe\"}"),
+		"deep":          reply(200, `{"ok":true,"result":`+strings.Repeat("[", 1<<20)),
+		"an HTML error": reply(500, "<h1>oops</h1>"),
+		"teapot":        reply(418, `{}`),
+		"an odd error":  reply(200, `{"ok":false,"error":"nope"}`),
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, hits.URL, http.StatusTemporaryRedirect)
+		},
+		"redirect loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) },
+		"hangs up":      hangUp,
+		"lies in length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, "{")
+		},
 	}
 }
 

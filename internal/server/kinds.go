@@ -31,6 +31,21 @@ func (e endpoints) Connect(ctx context.Context, who capability.Principal, req ro
 
 func (e endpoints) List() any { return e.Registry.List() }
 
+func (e endpoints) Down() []routerserve.EndpointError {
+	var down []routerserve.EndpointError
+	for _, status := range e.Registry.List() {
+		if (capability.Availability{State: status.State}).Eligible() {
+			continue
+		}
+		code := capability.CodeUnavailable
+		if status.State == capability.StateUnauthorized {
+			code = capability.CodeUnauthenticated
+		}
+		down = append(down, routerserve.EndpointError{EndpointID: status.ID, Code: code, Message: status.Reason})
+	}
+	return down
+}
+
 func (e endpoints) Show(id string) (any, error) { return e.Registry.Show(id) }
 
 func (e endpoints) Sync(ctx context.Context, who capability.Principal, id string) (any, error) {

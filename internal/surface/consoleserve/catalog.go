@@ -1,7 +1,6 @@
 package consoleserve
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/junctor-run/junctor/capability"
@@ -143,7 +142,7 @@ func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.
 		}
 		body["contributions"] = contributions
 		if len(m.Manifest) > 0 {
-			body["manifest"] = json.RawMessage(m.Manifest)
+			body["manifest"] = m.Manifest
 		}
 		door.WriteJSON(w, http.StatusOK, body)
 		return nil

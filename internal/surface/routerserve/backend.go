@@ -10,11 +10,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/invoke"
-	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/protocol/router"
 )
@@ -29,10 +29,13 @@ type Config struct {
 }
 
 // Surface serves the router wire and the connect API.
-type Surface struct{ Config }
+type Surface struct {
+	Config
+	current atomic.Pointer[view]
+}
 
 // New returns the surface.
-func New(cfg Config) *Surface { return &Surface{cfg} }
+func New(cfg Config) *Surface { return &Surface{Config: cfg} }
 
 // Routes adds the surface's paths to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
@@ -102,7 +105,7 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 		return nil, err
 	}
 	inv := capability.Invocation{Surface: "router", Client: b.client, Principal: b.who, Audience: capability.AudienceInternal}
-	if endpoint := p.text("endpointId"); endpoint != "" && b.knows(endpoint) {
+	if endpoint := p.text("endpointId"); endpoint != "" && b.view().knows(endpoint) {
 		inv.Target.Select = selectorOf(endpoint)
 	}
 	if m.Family != router.FamilyPlugin {
@@ -128,18 +131,6 @@ func selectorOf(endpoint string) capability.Selector {
 		return capability.Selector{"node": "local"}
 	}
 	return capability.Selector{"endpoint": endpoint}
-}
-
-// knows reports whether the id names an endpoint or node of ours. Another one is
-// the routing key of whoever called us, and is dropped (router spec, 1.2).
-func (b *backend) knows(endpoint string) bool {
-	sel := selectorOf(endpoint)
-	for _, e := range b.Catalog.Snapshot().Entries {
-		if catalog.Matches(e, sel) {
-			return true
-		}
-	}
-	return false
 }
 
 // member addresses the item of a module and takes its input out of the
@@ -199,48 +190,4 @@ func (b *backend) route(module, verb, path string) string {
 		}
 	}
 	return exact
-}
-
-// modules lists the manifests this caller may use, each stamped with the
-// endpoint it came from. A module is listed when at least one of its entries is
-// permitted.
-func (b *backend) modules(raw json.RawMessage) (json.RawMessage, error) {
-	p, err := parseParams(raw)
-	if err != nil {
-		return nil, err
-	}
-	only := p.text("endpointId")
-	if only != "" && !b.knows(only) {
-		only = ""
-	}
-	seen := make(map[*capability.Module]bool)
-	list := []jsonx.Raw{}
-	for _, e := range b.Engine.List(b.who, capability.AudienceInternal) {
-		m := e.Module
-		if seen[m] || len(m.Manifest) == 0 || (only != "" && m.Endpoint != only) {
-			continue
-		}
-		seen[m] = true
-		manifest, err := stamp(m)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, manifest)
-	}
-	return jsonx.Marshal(map[string]any{"modules": list})
-}
-
-// stamp writes our name for the endpoint into the manifest, whatever the
-// endpoint said itself.
-func stamp(m *capability.Module) (jsonx.Raw, error) {
-	var members map[string]jsonx.Raw
-	if err := jsonx.Unmarshal(m.Manifest, &members); err != nil {
-		return nil, capability.Wrap(capability.CodeInternal, "modules.list", "a stored manifest cannot be read", err)
-	}
-	id, err := jsonx.Marshal(m.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	members["capabilityEndpointId"] = id
-	return jsonx.Marshal(members)
 }

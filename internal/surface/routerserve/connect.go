@@ -19,6 +19,8 @@ type Registry interface {
 	Disconnect(ctx context.Context, who capability.Principal, id string) error
 	List() any
 	Show(id string) (any, error)
+	// Down lists the endpoints that cannot be called now.
+	Down() []EndpointError
 	// Sync with id "" asks all endpoints in parallel.
 	Sync(ctx context.Context, who capability.Principal, id string) (any, error)
 }
