@@ -177,7 +177,9 @@ func annotations(title string, group []*catalog.Entry) []byte {
 		name  string
 		value bool
 	}{
-		{"readOnlyHint", reads}, {"destructiveHint", !reads}, {"idempotentHint", reads},
+		{"readOnlyHint", reads},
+		{"destructiveHint", !reads},
+		{"idempotentHint", reads},
 		{"openWorldHint", effect.AtLeast(capability.EffectExternal)},
 	} {
 		dst = append(dst, `,"`+h.name+`":`...)

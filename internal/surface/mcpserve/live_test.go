@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -217,11 +218,10 @@ func TestOfficialClientAndListChanged(t *testing.T) {
 		name := map[bool]string{true: "legacy", false: "modern"}[legacy]
 		t.Run(name, func(t *testing.T) {
 			st := newStack(t, stackOptions{})
-			changed, foreign := make(chan struct{}, 64), make(chan struct{}, 64)
-			notify := func(to chan struct{}) *mcp.ClientOptions {
-				return &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { to <- struct{}{} }}
-			}
-			session := st.client(st.agent, legacy, notify(changed))
+			changed := make(chan struct{}, 64)
+			session := st.client(st.agent, legacy, &mcp.ClientOptions{
+				ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
+			})
 			want := version20260728
 			if legacy {
 				want = version20251125
@@ -243,11 +243,7 @@ func TestOfficialClientAndListChanged(t *testing.T) {
 			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "nothing"}); err == nil {
 				t.Error("an unknown tool was called")
 			}
-			_ = foreign
-			// A tool that this principal cannot see changes nothing for it.
-			st.fake.extra = []capability.Contribution{{ID: "secret", Kind: "capability.agent-tool", Tool: "secret", Provider: "tool:test:one", Effect: capability.EffectAdmin}}
-			st.offer(st.fake.batch())
-			st.fake.extra = append(st.fake.extra, capability.Contribution{ID: "fresh", Kind: "capability.agent-tool", Tool: "fresh", Provider: "tool:test:one", Effect: capability.EffectRead})
+			st.fake.extra = []capability.Contribution{extraTool("fresh", capability.EffectRead)}
 			began := time.Now()
 			st.offer(st.fake.batch())
 			receive(t, changed)
@@ -276,9 +272,10 @@ func TestListen(t *testing.T) {
 	}
 	next := func() string {
 		for {
-			line, open := receive(t, lines), true
+			line := receive(t, lines)
 			if line == "" {
-				if line, open = <-lines; !open {
+				var more bool
+				if line, more = <-lines; !more {
 					return "the end"
 				}
 			}
@@ -291,7 +288,7 @@ func TestListen(t *testing.T) {
 		t.Errorf("first: %s", first)
 	}
 	for i, id := range []string{"x1", "x2"} {
-		st.fake.extra = append(st.fake.extra, capability.Contribution{ID: id, Kind: "capability.agent-tool", Tool: id, Provider: "tool:test:one", Effect: capability.EffectRead})
+		st.fake.extra = append(st.fake.extra, extraTool(id, capability.EffectRead))
 		st.offer(st.fake.batch())
 		if got := next(); !strings.Contains(got, "tools/list_changed") || !strings.Contains(got, `"io.modelcontextprotocol/subscriptionId":7`) {
 			t.Errorf("%d: %s", i, got)
@@ -300,5 +297,49 @@ func TestListen(t *testing.T) {
 	st.surface.Drain()
 	if got := next(); !strings.Contains(got, `"id":7`) || !strings.Contains(got, "result") {
 		t.Errorf("no completion: %s", got)
+	}
+}
+
+func extraTool(id string, effect capability.Effect) capability.Contribution {
+	return capability.Contribution{ID: id, Kind: "capability.agent-tool", Tool: id, Provider: "tool:test:one", Effect: effect}
+}
+
+func TestOnlyThoseConcernedAreTold(t *testing.T) {
+	st := newStack(t, stackOptions{})
+	v, done := st.surface.viewer(caller{who: st.principal(), key: viewerKey(st.principal())})
+	defer done()
+	offer := func(tools ...capability.Contribution) bool {
+		before := v.announced
+		st.fake.extra = tools
+		_, _, err := st.catalog.Apply(st.fake.batch())
+		ok(t, err)
+		st.policy.CatalogChanged()
+		st.surface.announce()
+		return v.announced != before
+	}
+	secret, fresh := extraTool("secret", capability.EffectAdmin), extraTool("fresh", capability.EffectRead)
+	if offer(secret) {
+		t.Error("told of a tool that it must not know")
+	}
+	if !offer(secret, fresh) || !offer() {
+		t.Error("not told of a tool that came or went")
+	}
+}
+
+func TestTheLongestIdleSessionMakesRoom(t *testing.T) {
+	st := newStack(t, stackOptions{})
+	c := caller{who: st.principal(), key: viewerKey(st.principal())}
+	clock := time.Now()
+	st.surface.mu.Lock()
+	st.surface.now = func() time.Time { clock = clock.Add(time.Millisecond); return clock }
+	st.surface.mu.Unlock()
+	name := func(i int) string { return fmt.Sprintf("s%d", i) }
+	for i := range maxSessionsPerViewer {
+		st.surface.bind(c, name(i), version20250618)
+	}
+	_, leave := st.surface.enter(c, name(0)) // in use: it stays
+	defer leave()
+	if !st.surface.bind(c, "new", version20250618) || st.surface.sessionOf(name(1)) != nil || st.surface.sessionOf(name(0)) == nil {
+		t.Error("the wrong session made room")
 	}
 }
