@@ -9,34 +9,48 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"hash/crc32"
+	"io"
 	"log/slog"
 	"strings"
 )
 
 const mask = "•••"
 
-// Value is a secret in memory. The zero Value is empty.
-type Value struct{ s string }
+// Value is a secret in memory. The zero Value is empty. The pointer is on
+// purpose: fmt prints unexported fields of other structs without asking the
+// methods below, and then shows an address. Compare with Equal, not with ==.
+type Value struct{ s *string }
 
 // New wraps s.
-func New(s string) Value { return Value{s} }
+func New(s string) Value {
+	if s == "" {
+		return Value{}
+	}
+	return Value{&s}
+}
 
 // Reveal returns the secret itself; call it only where it leaves for its use.
-func (v Value) Reveal() string { return v.s }
+func (v Value) Reveal() string {
+	if v.s == nil {
+		return ""
+	}
+	return *v.s
+}
 
 // Empty reports whether there is no secret.
-func (v Value) Empty() bool { return v.s == "" }
+func (v Value) Empty() bool { return v.s == nil }
 
 // Equal compares in constant time.
 func (v Value) Equal(other string) bool {
-	return subtle.ConstantTimeCompare([]byte(v.s), []byte(other)) == 1
+	return subtle.ConstantTimeCompare([]byte(v.Reveal()), []byte(other)) == 1
 }
 
 func (v Value) String() string { return mask }
 
-// GoString keeps %#v from printing the secret.
-func (v Value) GoString() string { return mask }
+// Format keeps every verb of fmt from printing the secret.
+func (v Value) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, mask) }
 
 // MarshalText keeps encoders from writing the secret.
 func (v Value) MarshalText() ([]byte, error) { return []byte(mask), nil }

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"reflect"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -135,7 +135,7 @@ func explain(err error) error {
 		case errors.Is(err, json.ErrUnknownName):
 			msg = "is not a known field"
 		case s.JSONKind != 0 && s.GoType != nil:
-			msg = fmt.Sprintf("is a JSON %s where %s is needed", kindName(s.JSONKind), goTypeName(s.GoType.String()))
+			msg = fmt.Sprintf("is a JSON %s where %s is needed", kindName(s.JSONKind), goTypeName(s.GoType))
 		case s.Err != nil:
 			msg = s.Err.Error()
 		}
@@ -165,16 +165,18 @@ func kindName(k jsontext.Kind) string {
 	return "value"
 }
 
-func goTypeName(t string) string {
-	switch {
-	case t == "string":
+func goTypeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return goTypeName(t.Elem())
+	case reflect.String:
 		return "a string"
-	case t == "bool":
+	case reflect.Bool:
 		return "a boolean"
-	case strings.HasPrefix(t, "int"), strings.HasPrefix(t, "uint"), strings.HasPrefix(t, "float"):
-		return "a number"
-	case strings.HasPrefix(t, "[]"):
+	case reflect.Slice, reflect.Array:
 		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
 	}
-	return "an object"
+	return "a number"
 }

@@ -6,7 +6,6 @@ package door
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -178,37 +177,40 @@ func NewStream(w http.ResponseWriter, r *http.Request) *Stream {
 // Send writes one item; data is one line of JSON. An error means the client is
 // gone.
 func (s *Stream) Send(id, event string, data []byte) error {
+	var head string
+	if !s.NDJSON {
+		if id != "" {
+			head = "id: " + id + "\n"
+		}
+		if event != "" {
+			head += "event: " + event + "\n"
+		}
+		head += "data: "
+	}
+	tail := "\n\n"
+	if s.NDJSON {
+		tail = "\n"
+	}
+	// data stays the caller's: nothing is appended to it.
+	return s.write([]byte(head), data, []byte(tail))
+}
+
+func (s *Stream) write(parts ...[]byte) error {
 	if err := s.rc.SetWriteDeadline(time.Now().Add(30 * time.Second)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
-	var err error
-	if s.NDJSON {
-		_, err = s.w.Write(append(data, '\n'))
-	} else {
-		if id != "" {
-			_, err = fmt.Fprintf(s.w, "id: %s\n", id)
+	for _, p := range parts {
+		if _, err := s.w.Write(p); err != nil {
+			return err
 		}
-		if err == nil && event != "" {
-			_, err = fmt.Fprintf(s.w, "event: %s\n", event)
-		}
-		if err == nil {
-			_, err = fmt.Fprintf(s.w, "data: %s\n\n", data)
-		}
-	}
-	if err != nil {
-		return err
 	}
 	return s.rc.Flush()
 }
 
 // Beat keeps a quiet stream open through proxies.
 func (s *Stream) Beat() error {
-	line := ": still here\n\n"
 	if s.NDJSON {
-		line = "\n"
+		return s.write([]byte("\n"))
 	}
-	if _, err := io.WriteString(s.w, line); err != nil {
-		return err
-	}
-	return s.rc.Flush()
+	return s.write([]byte(": still here\n\n"))
 }
