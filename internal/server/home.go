@@ -40,7 +40,14 @@ func FindHome(dir string) (string, error) {
 		}
 		dir = filepath.Join(user, ".local", "share", "junctor")
 	}
-	return filepath.Abs(dir)
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return "", capability.Errorf(capability.CodeInvalidInput, "home", "the home %s is not a directory", dir).With("", "name another one with --home")
+	}
+	return dir, nil
 }
 
 // OpenHome makes the layout and takes the lock. A home another server holds is a
@@ -48,7 +55,8 @@ func FindHome(dir string) (string, error) {
 func OpenHome(dir string) (*Home, error) {
 	for _, d := range []string{"", "run", "state", "audit", "logs", "policy", "secrets", "blobs", "cache"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
-			return nil, capability.Wrap(capability.CodeFailed, "home", "the home directory cannot be made", err)
+			return nil, capability.Wrap(capability.CodeFailed, "home", "the home "+dir+" cannot be made", err).
+				With("", "name a directory you may write to with --home")
 		}
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "run", "lock"), os.O_RDWR|os.O_CREATE, 0o600)

@@ -80,12 +80,29 @@ func (q invocation) invocation(who capability.Principal) (capability.Invocation,
 		Surface: "http", Principal: who, Audience: audienceFor(who), Session: q.Session, Target: target,
 		Input: json.RawMessage(q.Input), IdempotencyKey: q.IdempotencyKey,
 	}
+	if q.Session != "" && !validSession(q.Session) {
+		return inv, capability.Errorf(capability.CodeInvalidInput, "decode", "session: %q must be 1 to 128 letters, digits, '.', '_', ':', '@' or '-'", q.Session)
+	}
 	if q.Timeout != "" {
 		if inv.Timeout, err = time.ParseDuration(q.Timeout); err != nil || inv.Timeout <= 0 {
 			return inv, capability.Errorf(capability.CodeInvalidInput, "decode", "timeout: %q is not a duration above 0; write 30s or 5m", q.Timeout)
 		}
 	}
 	return inv, nil
+}
+
+// validSession is the grammar of spec/README, section 8.
+func validSession(s string) bool {
+	if len(s) > 128 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._:@-", rune(c)) {
+			return false
+		}
+	}
+	return true
 }
 
 // stream sends each progress chunk as it comes and the answer last.
