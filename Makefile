@@ -36,7 +36,7 @@ interop-deps:
 	else echo "SKIPPED: npm is not here, so the MCP clients from npm are not tried"; fi
 
 test: deps lint interop-deps
-	@if command -v npm >/dev/null; then export JUNCTOR_REQUIRE_INTEROP=1; fi; \
+	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	$(GO) test -race -timeout 20m ./...
 
 lint: bin/tools/golangci-lint bin/tools/gofumpt

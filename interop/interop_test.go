@@ -4,7 +4,7 @@
 //
 //	npm ci --prefix interop
 //
-// Without them the tests are skipped, unless JUNCTOR_REQUIRE_INTEROP is set; then
+// Without them the tests are skipped, unless INTEROP_REQUIRED is set; then
 // they fail.
 package interop
 
@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -37,10 +38,10 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	here, err := os.Getwd()
 	ok(t, err)
-	w := &world{t: t, node: filepath.Join(here, "node_modules", "node", "bin", "node")}
+	w := &world{t: t, node: filepath.Join(here, "node_modules", "node-linux-"+map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], "bin", "node")}
 	if _, err := os.Stat(w.node); err != nil {
 		text := "the clients are not installed; run: npm ci --prefix interop"
-		if os.Getenv("JUNCTOR_REQUIRE_INTEROP") != "" {
+		if os.Getenv("INTEROP_REQUIRED") != "" {
 			t.Fatal(text)
 		}
 		t.Skip(text)
