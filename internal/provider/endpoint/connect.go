@@ -129,7 +129,7 @@ func (r *Registry) install(ctx context.Context, ep *Endpoint, offer *offering, r
 		return Synced{}, err
 	}
 	if req.Persist {
-		if err := r.save(ctx, ep, req); err != nil {
+		if err := r.save(ctx, ep, old, req); err != nil {
 			restore()
 			return Synced{}, err
 		}
@@ -148,14 +148,25 @@ func (r *Registry) install(ctx context.Context, ep *Endpoint, offer *offering, r
 	r.endpoints[ep.id] = ep
 	r.mu.Unlock()
 	for _, gone := range []*Endpoint{old, moved} {
-		// What is remembered of a replaced one must not come back at the next start.
-		if gone != nil && gone.saved && (gone.id != ep.id || !ep.saved) {
-			if err := r.forget(ctx, gone); err != nil {
-				r.cfg.Logger.Error("a replaced endpoint is still saved", "endpoint", gone.id, "err", err)
-			}
+		if err := r.forgetReplaced(ctx, gone, ep); err != nil {
+			r.cfg.Logger.Error("something of a replaced endpoint is still saved", "endpoint", gone.id, "err", err)
 		}
 	}
 	return synced, nil
+}
+
+// forgetReplaced removes what must not come back at the next start: the replaced
+// endpoint, or, where ep is saved in its place, a token that ep does not have.
+func (r *Registry) forgetReplaced(ctx context.Context, gone, ep *Endpoint) error {
+	switch {
+	case gone == nil || !gone.saved:
+		return nil
+	case gone.id != ep.id || !ep.saved:
+		return r.forget(ctx, gone)
+	case gone.hasToken && (!ep.hasToken || gone.secret != ep.secret):
+		return r.removeToken(gone)
+	}
+	return nil
 }
 
 func connectFailed(ep *Endpoint, err error) error {
@@ -231,7 +242,9 @@ func (r *Registry) replaced(ep *Endpoint) (old, moved *Endpoint) {
 	return old, moved
 }
 
-func (r *Registry) save(ctx context.Context, ep *Endpoint, req Request) error {
+// save keeps ep for the next start. The token comes first: a saved endpoint
+// without its token would be of no use.
+func (r *Registry) save(ctx context.Context, ep, old *Endpoint, req Request) error {
 	if r.cfg.Store == nil {
 		return nil
 	}
@@ -239,23 +252,28 @@ func (r *Registry) save(ctx context.Context, ep *Endpoint, req Request) error {
 		ID: ep.id, BaseURL: ep.baseURL, Provider: req.Provider, AllowedModules: req.AllowedModules,
 		Timeout: req.Timeout, Connected: r.cfg.Now().UTC(),
 	}
-	if !req.Token.Empty() {
-		s.TokenName = tokenName(ep.id)
+	if ep.hasToken {
+		s.TokenName = ep.secret
 		if err := r.cfg.Secrets.Set(s.TokenName, []byte(req.Token.Reveal())); err != nil {
 			return err
 		}
 	}
+	if err := r.cfg.Store.SaveEndpoint(ctx, s); err != nil {
+		if ep.hasToken && (old == nil || !old.saved || old.secret != ep.secret) {
+			_ = r.removeToken(ep)
+		}
+		return err
+	}
 	ep.saved = true
-	return r.cfg.Store.SaveEndpoint(ctx, s)
+	return nil
 }
 
-// tokenName is injective: two endpoints must not share a secret. Ids may hold
-// ':', names of secrets may not; they have a length limit too.
-func tokenName(id string) string {
-	if strings.Contains(id, ":") || len(id) > 100 {
-		id = strings.ReplaceAll(id[:min(len(id), 80)], ":", ".") + "." + shortSum(id)
-	}
-	return "endpoint." + id + ".token"
+// tokenName names the secret of an endpoint. It holds id and URL, so that a token
+// given for one server is never sent to another, whatever fails between saving
+// the one and the other. Names of secrets are shorter than ids may be, and hold
+// no ':'.
+func tokenName(id, url string) string {
+	return "endpoint." + strings.ReplaceAll(id[:min(len(id), 80)], ":", ".") + "." + shortSum(id+" "+url) + ".token"
 }
 
 // forget removes what is saved of ep.
@@ -264,9 +282,17 @@ func (r *Registry) forget(ctx context.Context, ep *Endpoint) error {
 		return err
 	}
 	if ep.hasToken {
-		return r.cfg.Secrets.Remove(tokenName(ep.id))
+		return r.removeToken(ep)
 	}
 	return nil
+}
+
+func (r *Registry) removeToken(ep *Endpoint) error {
+	err := r.cfg.Secrets.Remove(ep.secret)
+	if capability.CodeOf(err) == capability.CodeNotFound {
+		return nil // somebody was faster
+	}
+	return err
 }
 
 // Disconnect withdraws everything the endpoint offers and forgets it.

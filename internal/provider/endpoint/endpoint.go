@@ -26,6 +26,7 @@ type Endpoint struct {
 	timeout, ownTimeout   time.Duration // of one call; what the request said, 0: nothing
 	allowed               []string
 	saved                 bool
+	secret                string // name of the saved token
 	registry              *Registry
 	providers             map[string]*providerOf // by domain; fixed, so that their identity is stable
 
@@ -64,6 +65,7 @@ func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 	for _, domain := range domains() {
 		ep.providers[domain] = &providerOf{ep: ep, key: capability.NewProviderKey(domain, "endpoint", ep.id)}
 	}
+	ep.secret = tokenName(ep.id, ep.baseURL)
 	ep.offer.Store(&offering{})
 	ep.bindings.Store(&map[capability.Member]binding{})
 	return ep, nil

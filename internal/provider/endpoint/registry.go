@@ -6,6 +6,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -142,6 +143,7 @@ func (r *Registry) restore(ctx context.Context) error {
 			continue
 		}
 		ep.saved = true
+		ep.secret = cmp.Or(s.TokenName, ep.secret)
 		ep.state = capability.Availability{State: capability.StateStarting, Reason: "not asked yet since the start", Since: r.cfg.Now()}
 		r.mu.Lock()
 		r.endpoints[ep.id] = ep
