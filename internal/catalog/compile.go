@@ -6,11 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"hash"
-	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
@@ -20,12 +17,19 @@ import (
 // compile builds the snapshot of the batches. It is a pure function: the same
 // batches in the same order give the same content and etag.
 func compile(generation uint64, batches []capability.Batch) *Snapshot {
+	n := 0
+	for i := range batches {
+		for j := range batches[i].Modules {
+			n += len(batches[i].Modules[j].Contributions)
+		}
+	}
 	s := &Snapshot{
 		Generation: generation,
-		byID:       make(map[capability.ID]*Entry),
-		byAction:   make(map[capability.Action][]*Entry),
-		byMember:   make(map[capability.Member][]*Entry),
-		byWire:     make(map[string][]*Entry),
+		Entries:    make([]*Entry, 0, n),
+		byID:       make(map[capability.ID]*Entry, n),
+		byAction:   make(map[capability.Action][]*Entry, n),
+		byMember:   make(map[capability.Member][]*Entry, 2*n),
+		byWire:     make(map[string][]*Entry, n),
 	}
 	for i := range batches {
 		providers := make(map[capability.ProviderKey]capability.Provider, len(batches[i].Providers))
@@ -123,24 +127,27 @@ func mintAction(extension, contribution string) capability.Action {
 
 func etag(s *Snapshot) string {
 	h := sha256.New()
+	var b []byte // of one entry, so that the hash is written to once for each
 	for _, e := range s.Entries {
 		c := e.Contribution
-		put(h, string(e.ID), e.WireName, c.Kind, c.Title, c.Description, string(e.Effect), string(c.Provider))
-		put(h, string(c.Availability.State), c.Availability.Reason, c.Member.String(), e.Module.Digest)
-		put(h, string(c.InputSchema), string(c.OutputSchema), strings.Join(c.Permissions, ","))
-		put(h, strconv.Itoa(c.Rank), e.Tool)
+		b = put(b[:0], string(e.ID), e.Tool, e.WireName, c.Kind, c.Title, c.Description, string(e.Effect), string(c.Provider))
+		b = put(b, string(c.Availability.State), c.Availability.Reason, c.Member.Module, c.Member.Kind, c.Member.Name, e.Module.Digest)
+		b = put(b, c.Permissions...)
+		b = append(append(append(append(b, c.InputSchema...), 0), c.OutputSchema...), 0)
+		b = append(strconv.AppendInt(b, int64(c.Rank), 10), 0)
+		_, _ = h.Write(b)
 	}
 	for _, m := range s.Modules {
-		put(h, m.Extension, m.ID, m.Name, m.Version, m.Endpoint, m.Digest)
+		_, _ = h.Write(put(b[:0], m.Extension, m.ID, m.Name, m.Version, m.Endpoint, m.Digest))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// put hashes each part with a terminator, so that no two lists of parts run
-// together into the same bytes.
-func put(h hash.Hash, parts ...string) {
+// put appends each part with a terminator, and their number, so that no two lists
+// of parts run together into the same bytes.
+func put(b []byte, parts ...string) []byte {
 	for _, p := range parts {
-		_, _ = io.WriteString(h, p)
-		_, _ = h.Write([]byte{0})
+		b = append(append(b, p...), 0)
 	}
+	return append(b, byte(len(parts)))
 }

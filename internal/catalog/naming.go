@@ -124,6 +124,7 @@ func labelledName(e *Entry, level int) string {
 // one '_', none at the ends (catalog spec, section 15.2).
 func fold(s string) string {
 	var b strings.Builder
+	b.Grow(len(s))
 	gap := false
 	for i := range len(s) {
 		c := s[i]
