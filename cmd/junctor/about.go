@@ -63,7 +63,7 @@ func (a *app) versionCommand() *cobra.Command {
 
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "What keeps this installation from working, each with its remedy; exit 1 if anything does", Args: cobra.NoArgs,
+		Use: "doctor", Short: "What keeps this installation from working, with remedies; exit 1 if anything does", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := a.localChecks()
 			if c, err := a.client(); err != nil {

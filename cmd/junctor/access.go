@@ -25,6 +25,8 @@ func (a *app) tokensCommand() *cobra.Command {
 	}
 	create := &cobra.Command{
 		Use: "create --role ROLE", Short: "Make a token; it is shown this once", Args: cobra.NoArgs,
+		Example: `  junctor tokens create --role agent --name helper --expires 720h
+  junctor tokens create --role operator --name alice --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodPost, "/api/v1/tokens", req, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -101,6 +103,9 @@ func (a *app) confirmationsCommand() *cobra.Command {
 	var decision string
 	approve := &cobra.Command{
 		Use: "approve ID", Short: "Say yes, to this call or to more", Args: cobra.ExactArgs(1),
+		Example: `  junctor confirmations list --state pending
+  junctor confirmations approve cnf_0123456789abcdef01234567
+  junctor confirmations approve cnf_0123456789abcdef01234567 --decision always`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.decide(cmd, args[0], decision) },
 	}
 	approve.Flags().StringVar(&decision, "decision", "once", "once (this very call, within 15 minutes), timed (15 minutes), session or always")
@@ -199,6 +204,8 @@ func (a *app) secretsCommand() *cobra.Command {
 	var file string
 	set := &cobra.Command{
 		Use: "set NAME", Short: "Keep a value that others refer to by name; read from a file or standard input", Args: cobra.ExactArgs(1),
+		Example: `  junctor secrets set forge-token --from-file token
+  printf %s "$TOKEN" | junctor secrets set forge-token`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			const limit = 64 << 10
 			in := a.stdin

@@ -92,7 +92,7 @@ func (a *app) report(cmd *cobra.Command, e *capability.Error, usage bool) {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "junctor",
+		Use:   "junctor COMMAND",
 		Short: "Join any agent to any capability over one governed path",
 		Long: `junctor joins any agent to any capability over one governed path:
 resolve, authorize, arbitrate, execute, audit.
@@ -107,7 +107,16 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	f.StringVar(&a.server, "server", "", "URL of the server (default $JUNCTOR_URL or the home's running server)")
 	f.StringVar(&a.token, "token", "", "token to use (default $JUNCTOR_TOKEN or the home's admin token)")
 	f.BoolVar(&a.json, "json", false, "print one JSON document (one line per item where the command streams)")
-	root.AddCommand(a.commands()...)
+	for _, g := range a.commands() {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
+		}
+	}
+	// A noun's own usage line says already that a command follows.
+	const twice = "{{if .HasAvailableSubCommands}}\n  {{.CommandPath}} [command]{{end}}"
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), twice, "", 1))
 	sayArguments(root)
 	return root
 }
@@ -139,19 +148,25 @@ func counted(n int, one, many string) string {
 	return many
 }
 
-// commands is the whole command line.
-func (a *app) commands() []*cobra.Command {
-	return []*cobra.Command{
-		a.serveCommand(), a.invokeCommand(), a.catalogCommand(), a.modulesCommand(),
-		a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.endpointCommand(),
-		a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.secretsCommand(),
-		a.auditCommand(), a.eventsCommand(), a.mcpCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
+// commands is the whole command line, as the help shows it.
+func (a *app) commands() []commandGroup {
+	return []commandGroup{
+		{"Run", []*cobra.Command{a.serveCommand(), a.endpointCommand(), a.mcpCommand()}},
+		{"Call", []*cobra.Command{a.invokeCommand(), a.catalogCommand(), a.modulesCommand()}},
+		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.secretsCommand()}},
+		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},
+		{"Look after it", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},
 	}
+}
+
+type commandGroup struct {
+	title    string
+	commands []*cobra.Command
 }
 
 // group is a noun: it has verbs and does nothing itself.
 func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: a.noVerb}
+	c := &cobra.Command{Use: use + " COMMAND", Short: short, Args: cobra.ArbitraryArgs, RunE: a.noVerb}
 	c.AddCommand(verbs...)
 	return c
 }

@@ -47,6 +47,8 @@ func (a *app) auditQueryCommand() *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Use: "query", Short: "Records that match, newest first", Args: cobra.NoArgs,
+		Example: `  junctor audit query --user agent:local-agent --since 1h
+  junctor audit query --event permission_denied --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := url.Values{"limit": {strconv.Itoa(limit)}}
 			for name, v := range values {

@@ -27,7 +27,12 @@ func (a *app) connectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "connect URL",
 		Short: "Connect a remote endpoint: all of it, or nothing",
-		Args:  cobra.ExactArgs(1),
+		Long: `Connect a remote endpoint of the capability-router protocol. Its manifest is read
+and checked, and either all of it is let in or nothing. It is remembered over
+restarts unless --no-persist is given.`,
+		Example: `  junctor connect http://127.0.0.1:31337 --id tools
+  junctor connect https://tools.example.org --endpoint-token-file token --allowed-module notes`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			endpoint := map[string]any{"baseUrl": args[0]}
 			if id != "" {
