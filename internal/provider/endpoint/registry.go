@@ -101,14 +101,19 @@ func NewRegistry(cfg Config) *Registry {
 // Run brings back the saved endpoints, each on its own and without waiting for
 // them, and watches all endpoints until ctx ends.
 func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error) error {
+	saved, err := r.restore(ctx)
+	if err != nil {
+		r.cfg.Logger.Error("saved endpoints could not be read", "err", err)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	r.mu.Lock()
 	r.publish, r.ctx, r.group = publish, ctx, group
+	for _, ep := range saved { // at once, so that nobody connects one of them in between
+		r.endpoints[ep.id] = ep
+	}
 	r.mu.Unlock()
-	if r.cfg.Store != nil {
-		if err := r.restore(ctx); err != nil {
-			r.cfg.Logger.Error("saved endpoints could not be read", "err", err)
-		}
+	for _, ep := range saved {
+		r.watch(ep)
 	}
 	group.Go(func() error { // keeps the group open for endpoints that connect later
 		<-ctx.Done()
@@ -117,21 +122,24 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 		r.publish = nil
 		return nil
 	})
-	err := group.Wait()
+	err = group.Wait()
 	if t, ok := r.cfg.Transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 	return err
 }
 
-func (r *Registry) restore(ctx context.Context) error {
-	saved, err := r.cfg.Store.Endpoints(ctx)
-	if err != nil {
-		return err
+// restore makes endpoints of those that were saved; one that cannot be made does
+// not keep the others away.
+func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
+	if r.cfg.Store == nil {
+		return nil, nil
 	}
+	saved, err := r.cfg.Store.Endpoints(ctx)
 	for _, s := range saved {
 		req := Request{ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout}
 		if s.TokenName != "" {
+			var err error
 			if req.Token, err = r.cfg.Secrets.Get(s.TokenName); err != nil {
 				r.cfg.Logger.Error("endpoint not restored: its token is missing", "endpoint", s.ID, "err", err)
 				continue
@@ -145,12 +153,9 @@ func (r *Registry) restore(ctx context.Context) error {
 		ep.saved = true
 		ep.secret = cmp.Or(s.TokenName, ep.secret)
 		ep.state = capability.Availability{State: capability.StateStarting, Reason: "not asked yet since the start", Since: r.cfg.Now()}
-		r.mu.Lock()
-		r.endpoints[ep.id] = ep
-		r.mu.Unlock()
-		r.watch(ep)
+		list = append(list, ep)
 	}
-	return nil
+	return list, err
 }
 
 // running returns where batches go; it fails while Run has not begun or has ended.
