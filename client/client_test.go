@@ -69,7 +69,7 @@ func TestFailures(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, `{"error":{"code":"denied","reason":"forbidden","message":"no","hint":"ask"}}`)
 		}, capability.CodeDenied},
-		"HTML":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", 502) }, capability.CodeFailed},
+		"HTML":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", http.StatusBadGateway) }, capability.CodeFailed},
 		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, capability.CodeFailed},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)

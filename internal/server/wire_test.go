@@ -37,15 +37,15 @@ func (n *node) modules(t *testing.T, role, params string) wireModules {
 // which endpoints are down.
 func TestModulesOfManyEndpoints(t *testing.T) {
 	n := serve(t, t.TempDir())
-	one, two := spawn(t, "endpoint", nil, "127.0.0.1:0", "first"), spawn(t, "endpoint", nil, "127.0.0.1:0", "second")
+	one, two := spawn(t, "endpoint", nil, "127.0.0.1:0", "zebra"), spawn(t, "endpoint", nil, "127.0.0.1:0", "ant")
 	n.connect(t, "one", one.first, false)
 	n.connect(t, "two", two.first, false)
 	for _, role := range []string{"admin", "agent"} {
 		got := n.modules(t, role, `{}`).Result
-		if len(got.Modules) != 2 || got.Modules[0].CapabilityEndpointID != "one" || got.Modules[1].ID != "second" || len(got.EndpointErrors) != 0 {
+		if len(got.Modules) != 2 || got.Modules[0].CapabilityEndpointID != "one" || got.Modules[1].ID != "ant" || len(got.EndpointErrors) != 0 {
 			t.Errorf("%s: %+v", role, got)
 		}
-		if got := n.modules(t, role, `{"endpointId":"two"}`).Result; len(got.Modules) != 1 || got.Modules[0].ID != "second" {
+		if got := n.modules(t, role, `{"endpointId":"two"}`).Result; len(got.Modules) != 1 || got.Modules[0].ID != "ant" {
 			t.Errorf("%s, of one endpoint: %+v", role, got)
 		}
 		if got := n.modules(t, role, `{"endpointId":"key-of-another-router"}`).Result; len(got.Modules) != 2 {

@@ -1,7 +1,10 @@
 package routerserve
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
@@ -95,7 +98,7 @@ func (b *backend) modules(raw json.RawMessage) (json.RawMessage, error) {
 	}
 	seen := make(map[*capability.Module]bool)
 	endpoints := make(map[string]bool)
-	list := []jsonx.Raw{}
+	var permitted []*capability.Module
 	for _, e := range b.Engine.List(b.who, capability.AudienceInternal) {
 		m := e.Module
 		if seen[m] {
@@ -106,11 +109,18 @@ func (b *backend) modules(raw json.RawMessage) (json.RawMessage, error) {
 		if len(m.Manifest) == 0 || (only != "" && m.Endpoint != only) {
 			continue
 		}
-		manifest, err := v.manifest(m)
-		if err != nil {
+		permitted = append(permitted, m)
+	}
+	// By endpoint (decision R37); the catalog does not keep the manifest's order
+	// within one, so there it is by id.
+	slices.SortFunc(permitted, func(a, b *capability.Module) int {
+		return cmp.Or(strings.Compare(a.Endpoint, b.Endpoint), strings.Compare(a.ID, b.ID))
+	})
+	list := make([]jsonx.Raw, len(permitted))
+	for i, m := range permitted {
+		if list[i], err = v.manifest(m); err != nil {
 			return nil, err
 		}
-		list = append(list, manifest)
 	}
 	out := map[string]any{"modules": list}
 	operator := b.who.Role == capability.RoleAdmin || b.who.Role == capability.RoleOperator
