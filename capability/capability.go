@@ -240,6 +240,15 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
+// Prompt is a Provider that returns within moments of its context's end, because
+// all it ever waits for is cut short by the context (a network call, not a
+// program or a file system). The engine runs it on the caller's goroutine; any
+// other provider gets one of its own, so that it can be left behind.
+type Prompt interface {
+	Provider
+	ReturnsPromptly()
+}
+
 // Source feeds the modules of one provider kind into the catalog. Run publishes
 // until ctx ends; a later batch of the same Batch.Source replaces the earlier.
 type Source interface {

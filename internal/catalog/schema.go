@@ -51,6 +51,9 @@ func (s *Schema) Check(input []byte) error {
 	if err != nil {
 		return capability.Wrap(capability.CodeInvalidInput, "validate", "the input is not one JSON value", err)
 	}
+	if err := boundNumbers(value); err != nil {
+		return err
+	}
 	err = s.compiled.Validate(value)
 	if err == nil {
 		return nil
@@ -67,6 +70,39 @@ func (s *Schema) Check(input []byte) error {
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "validate", "the input does not fit: %s", strings.Join(faults, "; ")).
 		With("invalid_args", "").Detail("faults", faults)
+}
+
+const (
+	maxNumberBytes = 400
+	maxExponent    = 400 // beyond every double
+)
+
+// boundNumbers refuses numbers whose exact value would be costly: the validator
+// computes with fractions of unbounded size, and 1e1000000 alone takes it
+// milliseconds.
+func boundNumbers(value any) error {
+	switch x := value.(type) {
+	case json.Number:
+		mantissa, exponent, scaled := strings.Cut(strings.ToLower(string(x)), "e")
+		n, err := strconv.Atoi(exponent)
+		if len(mantissa) > maxNumberBytes || scaled && (err != nil || n > maxExponent || n < -maxExponent) {
+			return capability.Errorf(capability.CodeInvalidInput, "validate", "the input holds a number of more than %d digits or with an exponent beyond %d", maxNumberBytes, maxExponent).
+				With("invalid_args", "send such a number as a string")
+		}
+	case []any:
+		for _, item := range x {
+			if err := boundNumbers(item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, item := range x {
+			if err := boundNumbers(item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func collect(e *jsonschema.ValidationError, out *[]string) {

@@ -80,52 +80,63 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 		Principal: r.inv.Principal, Session: r.inv.Session, Input: r.inv.Input, Progress: progress.send,
 		Idempotent: !r.entry.Effect.Mutates(),
 	}
-	type answer struct {
-		result capability.Result
-		err    error
-	}
-	done := make(chan answer, 1)
 	began := e.cfg.Now()
 	r.started = true
-	provider := r.entry.Provider // r belongs to the caller's goroutine
-	go func() {
-		var a answer
-		defer e.places.free(key)
-		defer func() {
-			if p := recover(); p != nil {
-				a.err = r.panicked(p)
-			}
-			done <- a
-		}()
-		a.result, a.err = provider.Invoke(ctx, call)
-	}()
-	var a answer
-	select {
-	case a = <-done:
-	case <-ctx.Done():
-		a.err = ctx.Err()
-		timer := time.NewTimer(settle)
-		defer timer.Stop()
-		select {
-		case <-done: // it noticed; what it says comes too late
-		case <-timer.C:
-		}
-	}
+	result, err := r.carry(ctx, call)
 	r.providerTime += e.cfg.Now().Sub(began)
-	if a.err != nil {
+	if err != nil {
 		// A provider that gives up because the time is over may report it in its
 		// own words; the cause of the context is the truth.
 		if err := r.ended(ctx); err != nil {
 			return capability.Result{}, err
 		}
-		err := asFailure(a.err)
+		err := asFailure(err)
 		if err.Code == capability.CodeUnavailable {
 			r.started = false
 		}
 		return capability.Result{}, err
 	}
-	r.upstream = a.result.UpstreamCall
-	return a.result, nil
+	r.upstream = result.UpstreamCall
+	return result, nil
+}
+
+// carry runs the provider and gives its place back when it returns. One that is
+// not Prompt runs beside the caller and is left behind when its time is over.
+func (r *run) carry(ctx context.Context, call capability.Call) (capability.Result, error) {
+	provider, key := r.entry.Provider, r.entry.Key() // r belongs to the caller's goroutine
+	work := func() (result capability.Result, err error) {
+		defer r.engine.places.free(key)
+		defer func() {
+			if p := recover(); p != nil {
+				err = r.panicked(p)
+			}
+		}()
+		return provider.Invoke(ctx, call)
+	}
+	if _, ok := provider.(capability.Prompt); ok {
+		return work()
+	}
+	type answer struct {
+		result capability.Result
+		err    error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		result, err := work()
+		done <- answer{result, err}
+	}()
+	select {
+	case a := <-done:
+		return a.result, a.err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(settle)
+	defer timer.Stop()
+	select {
+	case <-done: // it noticed; what it says comes too late
+	case <-timer.C:
+	}
+	return capability.Result{}, ctx.Err()
 }
 
 // timeout is the nearer of what the caller and the capability name, else the

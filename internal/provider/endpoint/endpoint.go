@@ -285,6 +285,10 @@ type providerOf struct {
 
 func (p *providerOf) Key() capability.ProviderKey { return p.key }
 
+// ReturnsPromptly: what a call waits for is the network, and its requests end
+// with the context.
+func (p *providerOf) ReturnsPromptly() {}
+
 // Invoke sends the call. A read that was lost with its connection is sent once
 // more: after a restart of the endpoint the pool holds connections nobody
 // serves any longer.
