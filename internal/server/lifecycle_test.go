@@ -204,7 +204,7 @@ func TestTailEndsWithTheServer(t *testing.T) {
 func TestProbes(t *testing.T) {
 	home := t.TempDir()
 	n := serve(t, home)
-	if a := n.request(t, "GET", "/healthz", "", ""); a.status != 200 || a.body != `{"ok":true}` {
+	if a := n.request(t, "GET", "/healthz", "", ""); a.status != 200 || a.header.Get("X-Content-Type-Options") != "nosniff" || a.body != `{"ok":true}` {
 		t.Errorf("/healthz: %d %s", a.status, a.body)
 	}
 	if a := n.request(t, "GET", "/readyz", "", ""); a.status != 200 || a.body != `{"ready":true,"reasons":[]}` {

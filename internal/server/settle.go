@@ -10,12 +10,8 @@ import (
 	"github.com/junctor-run/junctor/internal/provider/local"
 )
 
-const (
-	// settleTime is how long a start waits at most for what was there before.
-	settleTime = 2 * time.Second
-	// notAsked is the reason a saved endpoint has until it was asked the first time.
-	notAsked = "not asked yet since the start"
-)
+// settleTime is how long a start waits at most for what was there before.
+const settleTime = 2 * time.Second
 
 // settle waits until what this server offered before it was stopped is back, so
 // that the first call after the ready line finds it. What does not come back in
@@ -35,7 +31,7 @@ func (s *Server) settle(ctx context.Context) {
 		}
 		for _, e := range saved {
 			status, err := s.registry.Show(e.ID)
-			if err != nil || (status.State != capability.StateReady && status.Reason == notAsked) {
+			if err != nil || status.State == capability.StateStarting {
 				return false
 			}
 		}

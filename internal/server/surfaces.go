@@ -35,9 +35,10 @@ func (s *Server) handler() (http.Handler, error) {
 	return s.guardHost(s.counted(mux)), nil
 }
 
-// counted keeps posts. Streams that are opened with GET are no calls.
+// counted keeps posts, for the stop. Streams that are opened with GET are no calls.
 func (s *Server) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff") // what endpoints answer is never a page of ours
 		if r.Method != http.MethodGet {
 			s.posts.Add(1)
 			defer s.posts.Add(-1)

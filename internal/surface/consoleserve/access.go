@@ -44,6 +44,7 @@ func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capabi
 	if err != nil {
 		return err
 	}
+	w.Header().Set("Cache-Control", "no-store")
 	door.WriteJSON(w, http.StatusCreated, struct {
 		policy.Token
 		Value string `json:"token"`
