@@ -94,8 +94,10 @@ func TestNames(t *testing.T) {
 		},
 		{
 			"canonical actions share one name",
-			[]capability.Module{module("a", capability.Contribution{ID: "x", Kind: "capability.agent-tool", Action: "fs.list", Provider: "fs:endpoint:a"}),
-				module("b", capability.Contribution{ID: "x", Kind: "capability.agent-tool", Action: "fs.list", Provider: "fs:endpoint:b"})},
+			[]capability.Module{
+				module("a", capability.Contribution{ID: "x", Kind: "capability.agent-tool", Action: "fs.list", Provider: "fs:endpoint:a"}),
+				module("b", capability.Contribution{ID: "x", Kind: "capability.agent-tool", Action: "fs.list", Provider: "fs:endpoint:b"}),
+			},
 			[]string{"a/x fs.list fs_list", "b/x fs.list fs_list"},
 		},
 		{

@@ -134,7 +134,9 @@ func TestSelectRefusesWhatItCannotKnow(t *testing.T) {
 		{"all are down", "fs.list", []offer{{name: "a", state: down}, {name: "b", state: down}}, nil, capability.CodeUnavailable, "provider_unavailable", []string{"connection refused"}},
 		{
 			"a write that is not ranked has several equal providers", "message.send",
-			[]offer{{name: "a", rank: 5}, {name: "b", rank: 5}, {name: "c"}}, nil, capability.CodeSelectionRequired, "selection_required", []string{"fs:endpoint:a, fs:endpoint:b"},
+			[]offer{{name: "a", rank: 5}, {name: "b", rank: 5}, {name: "c"}},
+			nil, capability.CodeSelectionRequired, "selection_required",
+			[]string{"fs:endpoint:a, fs:endpoint:b"},
 		},
 		{"nobody at all", "fs.list", nil, nil, capability.CodeUnknownCapability, "", []string{"fs.list"}},
 	}

@@ -151,7 +151,8 @@ func TestInvisibleAndUnknownCannotBeToldApartByAgents(t *testing.T) {
 		t.Errorf("told apart:\n%s\n%s", hidden, absent)
 	}
 	for _, target := range []capability.Target{
-		{Capability: "test.secret/work#ext.test.secret.work@secret"}, {Action: "ext.test.secret.work"},
+		{Capability: "test.secret/work#ext.test.secret.work@secret"},
+		{Action: "ext.test.secret.work"},
 		{Member: capability.Member{Module: "test.secret", Kind: "action", Name: "work"}},
 	} {
 		inv := on(agent(), "", `{}`)

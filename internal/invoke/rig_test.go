@@ -177,9 +177,11 @@ func (r *rig) publish(name string, c capability.Contribution, p capability.Provi
 func admin() capability.Principal {
 	return capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}
 }
+
 func operator() capability.Principal {
 	return capability.Principal{ID: "operator:olga", Role: capability.RoleOperator}
 }
+
 func agent() capability.Principal {
 	return capability.Principal{ID: "agent:claude", Role: capability.RoleAgent}
 }

@@ -125,7 +125,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
 		RecordReads: cfg.Audit.Level == "debug",
 	})
-	s.door = door.New(s.policy, s.log)
+	s.door = door.New(s.policy, s.log, s.logger)
 	s.registry = endpoint.NewRegistry(endpoint.Config{
 		Store: endpoint.NewSQLStore(s.db.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
 		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,14 +29,18 @@ const BodyLimit = 1 << 20
 type Door struct {
 	policy *policy.Policy
 	log    *audit.Log
+	logger *slog.Logger
 	// refused bounds how many failed logins are written, so that a stranger
 	// cannot fill the disk by guessing.
 	refused *rate.Limiter
 }
 
-// New returns a Door. log may be nil.
-func New(p *policy.Policy, log *audit.Log) *Door {
-	return &Door{policy: p, log: log, refused: rate.NewLimiter(5, 20)}
+// New returns a Door. log and logger may be nil.
+func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Door{policy: p, log: log, logger: logger, refused: rate.NewLimiter(5, 20)}
 }
 
 // Principal says who sent r, from its Authorization header alone. A failure is
@@ -144,9 +149,17 @@ func (d *Door) Guard(h Handler, roles ...capability.Role) http.Handler {
 			err = h(w, r, who)
 		}
 		if err != nil {
+			d.report(r, err)
 			WriteError(w, err)
 		}
 	})
+}
+
+// report tells operators what an internal error hides from the caller.
+func (d *Door) report(r *http.Request, err error) {
+	if e := capability.AsError(err); e.Code == capability.CodeInternal {
+		d.logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err, "cause", e.Err)
+	}
 }
 
 // Stream writes server-sent events or NDJSON lines, flushing each.

@@ -54,7 +54,7 @@ func newRig(t *testing.T) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig{Door: door.New(p, log), log: log}
+	r := rig{Door: door.New(p, log, nil), log: log}
 	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &r.admin, capability.RoleAgent: &r.agent} {
 		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:setup"}, policy.TokenRequest{Role: role, Name: string(role)})
 		if err != nil {

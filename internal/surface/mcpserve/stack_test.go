@@ -67,7 +67,7 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 	}
 	engine := invoke.New(invoke.Config{Catalog: st.catalog, Policy: pol, Log: log, Outcomes: db})
 	st.surface = New(Config{
-		Door: door.New(pol, log), Engine: engine, Catalog: st.catalog, Version: "test",
+		Door: door.New(pol, log, nil), Engine: engine, Catalog: st.catalog, Version: "test",
 		PageSize: opts.pageSize, MaxBody: opts.maxBody, CursorKey: []byte("a key of the test"),
 	})
 	st.offer(st.fake.batch())
