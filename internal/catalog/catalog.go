@@ -40,6 +40,15 @@ type Entry struct {
 // Key is the provider key of the entry.
 func (e *Entry) Key() capability.ProviderKey { return e.Contribution.Provider }
 
+// Name is what people and models know the entry by: its tool name where agents
+// see it, else its action.
+func (e *Entry) Name() string {
+	if e.Tool != "" {
+		return e.Tool
+	}
+	return string(e.Action)
+}
+
 // VisibleTo reports whether the audience's catalog holds the entry. The internal
 // audience sees everything.
 func (e *Entry) VisibleTo(a capability.Audience) bool {

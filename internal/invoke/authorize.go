@@ -87,7 +87,7 @@ func (r *run) summary() string {
 	if len(input) > most {
 		input = strings.ToValidUTF8(input[:most], "") + fmt.Sprintf("… (%d bytes in all)", len(r.inv.Input))
 	}
-	return fmt.Sprintf("%s asks for %s on %s with %s", r.inv.Principal.ID, r.entry.Action, r.entry.Key(), input)
+	return fmt.Sprintf("%s asks for %s on %s with %s", r.inv.Principal.ID, r.entry.Name(), r.entry.Key(), input)
 }
 
 // inputDigest binds an approval to the value, not to its spelling: key order and

@@ -68,7 +68,7 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		p.record(ctx, audit.ConfirmationRequested, a.Principal, true, audit.Synced,
 			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)}, audit.Attr{Key: "channel", Value: string(got.Channel)})
 	}
-	return Consent{}, capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Action, got.ID).
+	return Consent{}, capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
 		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor confirmations approve %s; then call again with the same arguments", got.ID)).
 		Detail("approval", got.ID).Detail("expires", got.Expires.Format(time.RFC3339)).Detail("channel", string(got.Channel))
 }
