@@ -1,25 +1,7 @@
-// Package host carries functions: things that can be called, registered,
-// replaced and withdrawn while calls are running. The server carries its own
-// files, terminals and git this way, in-process; a device that joins a gateway
-// carries its functions with the same code.
-//
-// A host decides nothing about who may call. It finds the function, contains a
-// panic, and sees to it that no progress is reported after the answer.
-//
-//	h := host.New(host.Config{})
-//	err := h.Register(host.Function{
-//		ID: "greet", Tool: "greet", Effect: capability.EffectRead,
-//		Handle: func(ctx context.Context, c capability.Call) (capability.Result, error) {
-//			return capability.Result{Value: json.RawMessage(`{"text":"hello"}`)}, nil
-//		},
-//	})
 package host
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -217,7 +199,7 @@ func (h *Host) Invoke(ctx context.Context, c capability.Call) (capability.Result
 	g := &gate{report: c.Progress}
 	c.Progress = g.pass
 	defer g.close()
-	return run(ctx, f, c)
+	return contained(f.Name(), func() (capability.Result, error) { return f.Handle(ctx, c) })
 }
 
 func (h *Host) find(c capability.Call) (Function, bool) {
@@ -235,36 +217,6 @@ func (h *Host) find(c capability.Call) (Function, bool) {
 	}
 	f, ok := h.functions[h.byAction[c.Action]]
 	return f, ok && c.Action != ""
-}
-
-// run contains a panic: one faulty function must not take the host down.
-func run(ctx context.Context, f Function, c capability.Call) (result capability.Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			e := capability.Wrap(capability.CodeInternal, opInvoke, fmt.Sprintf("%s broke while it was running", f.Name()),
-				fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-			e.Reason, e.Target = "panic", f.Name()
-			result, err = capability.Result{}, e
-		}
-	}()
-	result, err = f.Handle(ctx, c)
-	if err == nil {
-		return result, nil
-	}
-	e, coded := errors.AsType[*capability.Error](err)
-	switch {
-	case coded:
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		e = capability.AsError(err)
-	default:
-		e = capability.Wrap(capability.CodeFailed, opInvoke, f.Name()+" failed", err)
-	}
-	if e.Target == "" {
-		copied := *e // a handler may return one shared error value to many calls
-		copied.Target = f.Name()
-		e = &copied
-	}
-	return capability.Result{}, e
 }
 
 // gate passes progress on one at a time until the call has returned.

@@ -1,0 +1,40 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// ModuleOf offers the functions that h carries now as the actions of a module:
+// content is a function's input, and its result is the action's data, wrapped as
+// {"value": …} where it is no object. Functions registered later are not in it;
+// those replaced or withdrawn answer as h does.
+func ModuleOf(id, name string, h *Host) Module {
+	m := Module{ID: id, Name: name}
+	for _, f := range h.Functions() {
+		a := Action{Name: f.Name(), Description: f.Description, Parameters: f.InputSchema}
+		if a.Description == "" {
+			a.Description = f.Title
+		}
+		if a.Description == "" {
+			a.Description = f.Name() // a canonical action may have neither
+		}
+		a.Handle = func(ctx context.Context, content, _ json.RawMessage) (ActionResult, error) {
+			result, err := h.Invoke(ctx, capability.Call{Member: capability.Member{Module: id, Kind: "action", Name: f.ID}, Input: content})
+			if err != nil {
+				return ActionResult{}, err
+			}
+			if isObject(result.Value) {
+				return ActionResult{Data: result.Value}, nil
+			}
+			if len(result.Value) == 0 {
+				return ActionResult{}, nil
+			}
+			return ActionResult{Data: map[string]any{"value": result.Value}}, nil
+		}
+		m.Actions = append(m.Actions, a)
+	}
+	return m
+}
