@@ -138,7 +138,8 @@ func (w *writer) metadata(r *Record, gateway string, truncated bool) {
 	w.opt("gateway", gateway)
 	if s := &m.Selection; *s != (Selection{}) {
 		w.open("selection")
-		w.first("step", s.Step)
+		w.b = append(w.b, `"step": `...)
+		w.b = strconv.AppendInt(w.b, int64(s.Step), 10)
 		w.null("decided_by", s.DecidedBy)
 		w.bool("fallback", s.Fallback)
 		w.null("explanation_id", s.ExplanationID)

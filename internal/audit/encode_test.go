@@ -93,7 +93,7 @@ func TestALineIsOneValidJSONLineOfBoundedLength(t *testing.T) {
 		&r.Metadata.Principal.OnBehalfOf, &r.Metadata.View, &r.Metadata.Client, &r.Metadata.TraceID, &r.Metadata.Parent, &r.Metadata.Task,
 		&r.Metadata.Gateway, &r.Metadata.Pin, &r.Metadata.UpstreamCallID, &r.Metadata.Reason, &r.Metadata.Node.ID, &r.Metadata.Node.Function,
 		&r.Metadata.Node.Skill, &r.Metadata.Node.PayloadDigest, &r.Metadata.Node.ModuleDigest, &r.Metadata.Decision.Effect,
-		&r.Metadata.Decision.Grant, &r.Metadata.Decision.Approval, &r.Metadata.Selection.Step, &r.Metadata.Selection.DecidedBy, &r.Metadata.Selection.ExplanationID,
+		&r.Metadata.Decision.Grant, &r.Metadata.Decision.Approval, &r.Metadata.Selection.DecidedBy, &r.Metadata.Selection.ExplanationID,
 	} {
 		*f = long
 	}

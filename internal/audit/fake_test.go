@@ -266,7 +266,7 @@ func sample() Record {
 			State:       "completed", CapabilityID: "tools.postman/read#fs.readText@cloud", CanonicalAction: "fs.readText",
 			Provider: "fs:endpoint:cloud", Surface: "mcp", Principal: Principal{ID: "agent:claude", Role: capability.RoleAgent},
 			Effect: capability.EffectRead, Client: "claude-code/2.1", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
-			Selection: Selection{Step: "provider", DecidedBy: "config", ExplanationID: "exp_1"},
+			Selection: Selection{Step: 6, DecidedBy: "config", ExplanationID: "exp_1"},
 			BytesIn:   120, BytesOut: 4096, UpstreamCallID: "up-7",
 			Timings: Timings{Queue: 10 * time.Microsecond, Provider: 1400 * time.Microsecond},
 		},

@@ -109,7 +109,7 @@ type Principal struct {
 
 // Selection says why this provider was chosen.
 type Selection struct {
-	Step          string
+	Step          int
 	DecidedBy     string
 	Fallback      bool
 	ExplanationID string

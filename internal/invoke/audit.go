@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -159,7 +158,7 @@ func (r *run) record() audit.Record {
 		m.Decision.Effect = "forbid"
 	}
 	if r.selection.DecidedBy != "" {
-		m.Selection = audit.Selection{Step: strconv.Itoa(r.selection.Step), DecidedBy: r.selection.DecidedBy, Fallback: r.selection.Fallback}
+		m.Selection = audit.Selection{Step: r.selection.Step, DecidedBy: r.selection.DecidedBy, Fallback: r.selection.Fallback}
 	}
 	return rec
 }
@@ -193,7 +192,8 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 	rec.Metadata.Code, rec.Metadata.Reason = failure.Code, failure.Reason
 	rec.Error = failure.Error()
 	if failure.Err != nil && !errors.Is(failure.Err, context.Canceled) {
-		rec.Error += ": " + failure.Err.Error()
+		// A cause may quote what the caller sent, and arguments are never recorded.
+		r.engine.cfg.Logger.Debug("cause of a failed call", "inv", r.inv.ID, "cap", rec.Metadata.CapabilityID, "err", failure.Err)
 	}
 }
 

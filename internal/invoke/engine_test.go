@@ -1,9 +1,11 @@
 package invoke_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -275,14 +277,18 @@ func (panickingObserver) Finished(invoke.Ended) { panic("secret") }
 
 func TestForeignErrorsKeepTheirTextInside(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{})
+	var told bytes.Buffer
+	r := newRig(t, options{tune: func(c *invoke.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}})
 	r.offer("bad", capability.Contribution{Effect: capability.EffectRead}, func(context.Context, capability.Call) (capability.Result, error) {
 		return capability.Result{}, errors.New("open the inner file")
 	})
 	reply, err := r.engine.Invoke(t.Context(), on(admin(), "bad", `{}`))
 	e := fails(t, err, capability.CodeFailed, "execution_failed")
-	if strings.Contains(e.Message, "inner") || !strings.Contains(r.records(reply.Invocation)[0]["error"].(string), "inner file") {
-		t.Errorf("told the caller %q and the operator %q", e.Message, r.records(reply.Invocation)[0]["error"])
+	recorded := r.records(reply.Invocation)[0]["error"].(string)
+	if strings.Contains(e.Message, "inner") || strings.Contains(recorded, "inner") || !strings.Contains(told.String(), "inner file") {
+		t.Errorf("told the caller %q, the record %q and the operator's log %q", e.Message, recorded, told.String())
 	}
 }
 

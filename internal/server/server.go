@@ -70,7 +70,6 @@ type Server struct {
 	listener net.Listener
 	ready    atomic.Bool
 	stopping chan struct{} // closed when Run begins to stop
-	posts    atomic.Int64  // requests under way that may hold a call: all but GET
 }
 
 // Options are what is not configuration.
@@ -295,9 +294,10 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	}
 	parts, partsCtx := errgroup.WithContext(callCtx)
 	parts.Go(func() error { return s.log.Run(partsCtx) })
-	mcpCtx, endMCP := context.WithCancel(partsCtx)
-	defer endMCP()
-	parts.Go(func() error { return s.mcp.Run(mcpCtx) })
+	parts.Go(func() error { return s.mcp.Run(partsCtx) })
+	// Agents listen for as long as they live: their streams end with the
+	// listener, or every stop would take the whole drain.
+	web.RegisterOnShutdown(s.mcp.Drain)
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -321,12 +321,6 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	s.bus.Close()
 	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancelStop()
-	// Agents listen for as long as they live, so their sessions are ended as soon
-	// as no call runs; else every stop would take the whole drain.
-	go func() {
-		s.awaitCalls(stop)
-		endMCP()
-	}()
 	if err := web.Shutdown(stop); err != nil {
 		cancelCalls()
 		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

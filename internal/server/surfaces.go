@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"iter"
 	"net"
 	"net/http"
@@ -32,32 +33,37 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { consoleserve.Unrouted(mux, w, r) })
-	return s.guardHost(s.counted(mux)), nil
+	return s.guardHost(bounded(mux)), nil
 }
 
-// counted keeps posts, for the stop. Streams that are opened with GET are no calls.
-func (s *Server) counted(h http.Handler) http.Handler {
+// bodyTime is how long a request may take to send its body.
+const bodyTime = time.Minute
+
+// bounded gives every body a deadline and every answer nosniff. The deadline is
+// taken back when the body has been read, or it would end long calls.
+func bounded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff") // what endpoints answer is never a page of ours
-		if r.Method != http.MethodGet {
-			s.posts.Add(1)
-			defer s.posts.Add(-1)
+		if r.ContentLength != 0 {
+			body := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
+			_ = body.rc.SetReadDeadline(time.Now().Add(bodyTime)) // unsupported only in tests without a connection
+			r.Body = body
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// awaitCalls returns when no call runs, or when ctx ends.
-func (s *Server) awaitCalls(ctx context.Context) {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for s.posts.Load() > 0 {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+type timedBody struct {
+	io.ReadCloser
+	rc *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.rc.SetReadDeadline(time.Time{})
 	}
+	return n, err
 }
 
 // readyz says whether requests are answered, with reasons when not.
