@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReadmeTour pastes the tour of the README into a shell, as its first line
+// invites to, and looks for what it promises.
+func TestReadmeTour(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: builds the program")
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tour, found := strings.Cut(string(readme), "## A tour of five minutes")
+	tour, _, ended := strings.Cut(tour, "## Where to read on")
+	if !found || !ended {
+		t.Fatal("the README has no tour")
+	}
+	var script strings.Builder
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(tour, -1) {
+		script.WriteString(block[1])
+	}
+	script.WriteString("kill %1 %2; wait\n")
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "junctor"), ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// The program is built already, and $PWD is a folder of ours.
+	text := strings.Replace(script.String(), "make build && ", "", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-m", "-c", text)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"connected demo", "hello from the endpoint", "pong: hello", "needs an operator's approval", "is approved", `"bytesWritten": 2`,
+		"permission_denied", "the chain holds", `"event": "capability_executed"`, "claude mcp add junctor",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the tour does not show %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+}
