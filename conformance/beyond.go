@@ -1,15 +1,14 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 
 	"github.com/junctor-run/junctor/protocol/router"
 )
@@ -19,31 +18,44 @@ import (
 func (r *run) beyond(ctx context.Context) {
 	r.credentials(ctx)
 	r.envelopes(ctx)
+	r.bounds(ctx)
 	r.assets(ctx)
 	r.together(ctx)
 }
 
-// exchange sends one raw request; body "" is a GET.
-func (r *run) exchange(ctx context.Context, path, body, token string) (int, []byte, http.Header, error) {
-	method := http.MethodGet
-	var reader io.Reader
-	if body != "" {
-		method, reader = http.MethodPost, strings.NewReader(body)
+// answer is one raw answer.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// exchange sends one raw request; a body "" is a GET.
+func (r *run) exchange(ctx context.Context, path, body, token string) (answer, error) {
+	if body == "" {
+		return r.send(ctx, http.MethodGet, path, nil, 0, token)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, r.client.BaseURL()+path, reader)
+	return r.send(ctx, http.MethodPost, path, strings.NewReader(body), int64(len(body)), token)
+}
+
+func (r *run) send(ctx context.Context, method, path string, body io.Reader, size int64, token string) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, r.client.BaseURL()+path, body)
 	if err != nil {
-		return 0, nil, nil, err
+		return answer{}, err
 	}
+	req.ContentLength = size
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := r.opts.Transport.RoundTrip(req)
 	if err != nil {
-		return 0, nil, nil, err
+		return answer{}, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, router.DefaultMaxResponse))
-	return resp.StatusCode, data, resp.Header, err
+	return answer{resp.StatusCode, resp.Header, data}, err
 }
 
 // credentials: with a token set, every path refuses a missing and a wrong one.
@@ -51,39 +63,64 @@ func (r *run) credentials(ctx context.Context) {
 	if r.opts.Token.Empty() {
 		return
 	}
-	for _, path := range []string{router.PathAvailability, router.PathInvoke, router.PathAssets + "x/y.js"} {
+	token := r.opts.Token.Reveal()
+	asset := router.PathAssets + "x/y.js"
+	for i := range r.modules {
+		if view := viewOf(&r.modules[i]); view.BundlePath != "" {
+			asset = assetPath(&r.modules[i], view)
+		}
+	}
+	for _, path := range []string{router.PathAvailability, router.PathInvoke, asset, "/v1/no-such-path"} {
 		body := ""
 		if path == router.PathInvoke {
 			body = `{"method":"plugin.modules.list","params":{}}`
 		}
-		for name, token := range map[string]string{"no": "", "a wrong": "not-" + r.opts.Token.Reveal()} {
-			status, answer, _, err := r.exchange(ctx, path, body, token)
+		for _, given := range []struct{ name, token string }{
+			{"no", ""}, {"a wrong", "not-" + token}, {"a longer", token + "x"}, {"a shortened", token[:len(token)-1]},
+		} {
+			got, err := r.exchange(ctx, path, body, given.token)
 			switch {
 			case err != nil:
-				r.fail("auth", "%s with %s token: %v", path, name, err)
-			case status != http.StatusUnauthorized:
-				r.fail("auth", "%s with %s token answers %d, not 401", path, name, status)
-			case envelopeCode(answer) == "":
-				r.fail("auth", "%s with %s token answers without the error envelope", path, name)
+				r.fail("auth", "%s with %s token: %v", path, given.name, err)
+			case got.status != http.StatusUnauthorized:
+				r.fail("auth", "%s with %s token answers %d, not 401", path, given.name, got.status)
+			default:
+				if _, wrong := failure(got.body); wrong != "" {
+					r.fail("auth", "%s with %s token: %s", path, given.name, wrong)
+				}
 			}
 		}
 	}
 }
 
-// envelopeCode is the code of a failure envelope, "" when it is none.
-func envelopeCode(answer []byte) string {
+func assetPath(m *router.Module, view router.View) string {
+	return router.PathAssets + m.ID + "/" + strings.TrimLeft(view.BundlePath, "/")
+}
+
+// failure reads a failure envelope: its code, or what is wrong with it.
+func failure(body []byte) (code, wrong string) {
 	var e struct {
 		OK    *bool
-		Error struct{ Code, Message string }
+		Error map[string]json.RawMessage
 	}
-	if json.Unmarshal(answer, &e) != nil || e.OK == nil || *e.OK || e.Error.Message == "" {
-		return ""
+	if err := json.Unmarshal(body, &e); err != nil || e.OK == nil || *e.OK || e.Error == nil {
+		return "", fmt.Sprintf("no error envelope: %.200s", body)
 	}
-	switch e.Error.Code {
-	case router.CodeUnavailable, router.CodeDecodeFailed, router.CodeRequestFailed:
-		return e.Error.Code
+	if code = text(e.Error["code"]); code == "" {
+		return "", "the error envelope has no code"
 	}
-	return ""
+	if !slices.Contains([]string{router.CodeUnavailable, router.CodeDecodeFailed, router.CodeRequestFailed}, code) {
+		return "", fmt.Sprintf("the error envelope has the unknown code %q", code)
+	}
+	if strings.TrimSpace(text(e.Error["message"])) == "" {
+		return "", "the error envelope has no message"
+	}
+	for _, name := range []string{"capability", "method"} {
+		if raw, given := e.Error[name]; given && (len(raw) == 0 || raw[0] != '"') {
+			return "", fmt.Sprintf("the error envelope's %s is %s, not a text", name, raw)
+		}
+	}
+	return code, ""
 }
 
 // envelopes: refusals come as envelopes with the right code.
@@ -99,99 +136,88 @@ func (r *run) envelopes(ctx context.Context) {
 		{"unknown action", fmt.Sprintf(`{"method":"plugin.action.invoke","params":{"moduleId":%q,"action":"no-such-action-here"}}`, module), router.CodeUnavailable, 0},
 		{"missing parameter", fmt.Sprintf(`{"method":"plugin.action.invoke","params":{"moduleId":%q}}`, module), router.CodeDecodeFailed, 0},
 		{"null for an optional object", fmt.Sprintf(`{"method":"plugin.action.invoke","params":{"moduleId":%q,"action":"X","content":null}}`, module), router.CodeDecodeFailed, 0},
+		{"malformed module id", `{"method":"plugin.action.invoke","params":{"moduleId":"a b","action":"X"}}`, router.CodeDecodeFailed, 0},
 		{"malformed JSON", `{"method":`, router.CodeDecodeFailed, http.StatusBadRequest},
 		{"array for a body", `[]`, router.CodeDecodeFailed, http.StatusBadRequest},
 		{"method is no text", `{"method":7,"params":{}}`, router.CodeDecodeFailed, http.StatusBadRequest},
 	} {
-		status, answer, _, err := r.exchange(ctx, router.PathInvoke, c.body, token)
-		want := c.status
-		if want == 0 {
-			want = http.StatusOK
-		}
-		switch code := envelopeCode(answer); {
-		case err != nil:
+		got, err := r.exchange(ctx, router.PathInvoke, c.body, token)
+		if err != nil {
 			r.fail(c.where, "%v", err)
-		case code == "":
-			r.fail(c.where, "status %d and no error envelope: %.200s", status, answer)
-		case code != c.code:
-			r.fail(c.where, "code %s, not %s", code, c.code)
-		case status != want:
-			r.fail(c.where, "status %d, not %d", status, want)
+			continue
+		}
+		r.mustRefuse(c.where, got, c.code, c.status)
+	}
+	for where, method := range map[string]string{"unknown path": http.MethodGet, "wrong verb": http.MethodDelete} {
+		path := "/v1/no-such-path"
+		if where == "wrong verb" {
+			path = router.PathInvoke
+		}
+		got, err := r.send(ctx, method, path, nil, 0, token)
+		if _, wrong := failure(got.body); err != nil || got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed || wrong != "" {
+			r.fail(where, "%s %s must answer 404 with the error envelope, not %d: %s", method, path, got.status, wrong)
 		}
 	}
-	status, answer, _, err := r.exchange(ctx, "/v1/no-such-path", "", token)
-	if err != nil || status != http.StatusNotFound || envelopeCode(answer) == "" {
-		r.fail("unknown path", "must answer 404 with the error envelope, not %d", status)
-	}
-	big := `{"method":"plugin.modules.list","params":{"x":"` + strings.Repeat("x", 64<<20) + `"}}`
-	status, _, _, err = r.exchange(ctx, router.PathInvoke, big, token)
-	// A server may also close the connection on a body it will not read.
-	if err == nil && status != http.StatusRequestEntityTooLarge {
-		r.fail("oversized body", "64 MiB are answered with %d, not 413", status)
-	}
-	if _, err := r.client.Availability(ctx); err != nil {
-		r.fail("oversized body", "the endpoint does not answer afterwards: %v", err)
-	}
-	result, err := r.client.Invoke(ctx, "plugin.modules.list", json.RawMessage(`{"endpointId":"somebody-elses","traceSessionId":"t"}`))
+	result, err := r.invoke(ctx, "plugin.modules.list", json.RawMessage(`{"endpointId":"somebody-elses","traceSessionId":"t"}`))
 	if err != nil || len(result) == 0 {
 		r.fail("foreign endpointId", "an unknown endpointId must be ignored: %v", err)
 	}
-}
-
-// assets: the two ways to an asset agree, and neither leads out.
-func (r *run) assets(ctx context.Context) {
-	token := r.opts.Token.Reveal()
-	for i := range r.modules {
-		m := &r.modules[i]
-		view := viewOf(m)
-		if view.BundlePath == "" {
-			continue
-		}
-		asset, err := r.client.Asset(ctx, m.ID, view.BundlePath)
-		if err != nil {
-			r.fail("plugin.asset.get", "%v", err)
-			continue
-		}
-		status, body, _, err := r.exchange(ctx, router.PathAssets+m.ID+"/"+strings.TrimLeft(view.BundlePath, "/"), "", token)
-		if err != nil || status != http.StatusOK || !bytes.Equal(body, asset.Body) {
-			r.fail("HTTP asset", "%s over HTTP is not the asset the RPC gives (status %d)", view.BundlePath, status)
-		}
-		status, body, _, err = r.exchange(ctx, router.PathAssets+m.ID+"/%2e%2e/%2e%2e/etc/passwd", "", token)
-		if err == nil && status == http.StatusOK {
-			r.fail("asset traversal", "a path out of the assets is answered with 200 and %d bytes", len(body))
-		}
-		params, _ := json.Marshal(map[string]string{"moduleId": m.ID, "path": "/../../etc/passwd"})
-		_, answer, _, err := r.exchange(ctx, router.PathInvoke, fmt.Sprintf(`{"method":"plugin.asset.get","params":%s}`, params), token)
-		if err == nil && envelopeCode(answer) == "" {
-			r.fail("asset traversal", "plugin.asset.get of a path out of the assets does not fail")
+	for _, c := range []struct{ path, body string }{
+		{router.PathAvailability + "?query=ignored", ""},
+		{router.PathInvoke, `{"method":"plugin.modules.list","params":{},"unknown":null}`},
+		{router.PathInvoke, `{"method":"plugin.modules.list"}`},
+	} {
+		got, err := r.exchange(ctx, c.path, c.body, token)
+		switch kind, _, _ := mime.ParseMediaType(got.header.Get("Content-Type")); {
+		case err != nil:
+			r.fail("lenience", "%s %s: %v", c.path, c.body, err)
+		case got.status != http.StatusOK:
+			r.fail("lenience", "%s %s must be answered, not refused with %d", c.path, c.body, got.status)
+		case kind != "application/json":
+			r.fail("content type", "%s answers with the content type %q, not application/json", c.path, got.header.Get("Content-Type"))
 		}
 	}
 }
 
-// together: calls at the same time are answered, each with its own answer, and a
-// repeat of a read is answered the same way.
-func (r *run) together(ctx context.Context) {
-	const callers = 16
-	errs := make([]error, callers)
-	ids := make([]string, callers)
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
-			modules, err := r.client.Modules(ctx)
-			errs[i] = err
-			for _, m := range modules {
-				ids[i] += m.ID + " "
-			}
-		})
+func (r *run) mustRefuse(where string, got answer, wantCode string, wantStatus int) {
+	if wantStatus == 0 {
+		wantStatus = http.StatusOK
 	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		r.fail("concurrency", "%v", err)
+	switch code, wrong := failure(got.body); {
+	case wrong != "":
+		r.fail(where, "status %d, %s", got.status, wrong)
+	case code != wantCode:
+		r.fail(where, "code %s, not %s", code, wantCode)
+	case got.status != wantStatus:
+		r.fail(where, "status %d, not %d", got.status, wantStatus)
 	}
-	for _, got := range ids {
-		if got != strings.Join(r.report.ModuleIDs, " ")+" " {
-			r.fail("repeat", "plugin.modules.list answers differently when asked again")
-			break
-		}
+}
+
+// giant is the size of a body that nobody has to read.
+const giant = 64 << 20
+
+// bounds: a body that is too large is refused, and the endpoint lives on.
+func (r *run) bounds(ctx context.Context) {
+	const head, tail = `{"method":"plugin.modules.list","params":{"x":"`, `"}}`
+	body := io.MultiReader(strings.NewReader(head), io.LimitReader(filler{}, giant), strings.NewReader(tail))
+	got, err := r.send(ctx, http.MethodPost, router.PathInvoke, body, int64(len(head)+giant+len(tail)), r.opts.Token.Reveal())
+	// A server may also close the connection on a body it will not read.
+	if err == nil && got.status != http.StatusRequestEntityTooLarge {
+		r.fail("oversized body", "%d MiB are answered with %d, not 413", giant>>20, got.status)
 	}
+	after, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	if _, err := r.client.Availability(after); err != nil {
+		r.fail("oversized body", "the endpoint does not answer afterwards: %v", err)
+	}
+}
+
+// filler is text without an end.
+type filler struct{}
+
+func (filler) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
 }

@@ -3,7 +3,8 @@
 // surfaces as the original's harness does (router spec, section 12), spread over
 // the endpoint's modules, keeps a ledger of every call, and adds what the
 // original never tried: credentials, error envelopes, bad parameters, assets out
-// of bounds, equality of the two ways to an asset, concurrency.
+// of bounds, equality of the two ways to an asset, concurrency, and what each
+// generation of routers makes of the manifests.
 //
 //	report, err := conformance.Run(ctx, conformance.Options{BaseURL: url, Token: token})
 //
@@ -36,6 +37,9 @@ type Options struct {
 	Required []string
 	// ActionContent and RouteBody replace the inputs of those surfaces.
 	ActionContent, RouteBody json.RawMessage
+	// Dialect is the generation of routers the manifests are judged for; "" is
+	// the union.
+	Dialect Dialect
 	// OnlyOriginal leaves out the checks that the original never made.
 	OnlyOriginal bool
 }
@@ -90,6 +94,9 @@ type Report struct {
 	ResponseHandlerFieldEvaluatorResult map[string]json.RawMessage `json:"responseHandlerFieldEvaluatorResult,omitempty"`
 	// Failures are the places that do not hold; empty when the endpoint conforms.
 	Failures []Fault `json:"failures,omitempty"`
+	// Warnings are what some generation of routers refuses or understands
+	// otherwise than meant.
+	Warnings []Fault `json:"warnings,omitempty"`
 }
 
 // Fault names one place that does not hold.
@@ -148,6 +155,7 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 		defer transport.CloseIdleConnections()
 		opts.Transport = transport
 	}
+	opts.Required = slices.Clone(opts.Required)
 	for i, s := range opts.Required {
 		name, err := ParseSurface(s)
 		if err != nil {
@@ -158,6 +166,13 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 	if opts.Required == nil {
 		opts.Required = Surfaces()
 	}
+	var err error
+	if opts.Dialect, err = ParseDialect(string(opts.Dialect)); err != nil {
+		return Report{}, err
+	}
+	if opts.Timeout <= 0 {
+		opts.Timeout = router.DefaultTimeout
+	}
 	client, err := router.NewClient(router.ClientConfig{
 		ID: opts.EndpointID, BaseURL: opts.BaseURL, Token: opts.Token, Transport: opts.Transport, Timeout: opts.Timeout,
 	})
@@ -167,6 +182,7 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 	r := &run{opts: opts, client: client, uses: make(map[string]int)}
 	r.report = Report{EndpointID: opts.EndpointID, Exercised: map[string]string{}, ModuleIDs: []string{}, ModuleExercises: []Exercise{}, RPCCalls: []RPC{}}
 	if r.discover(ctx) {
+		r.dialect()
 		r.surfaces(ctx)
 		r.everyModule(ctx)
 		if !opts.OnlyOriginal {
@@ -187,6 +203,8 @@ func (r *run) fail(where, format string, args ...any) {
 // be tried.
 func (r *run) discover(ctx context.Context) bool {
 	var err error
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
 	if r.report.Availability, err = r.client.Availability(ctx); err != nil {
 		r.fail("availability", "%v", err)
 		return false
@@ -280,12 +298,25 @@ func (d *drive) call(ctx context.Context, method string, params map[string]any) 
 		d.fail(method, "%v", err)
 		return nil, false
 	}
-	result, err := d.client.Invoke(ctx, method, raw)
+	result, err := d.invoke(ctx, method, raw)
 	if err != nil {
 		d.fail(method, "%s: %v", d.target, err)
 		return nil, false
 	}
 	return result, true
+}
+
+// invoke makes one call within the time that one may take, whatever ctx allows.
+func (r *run) invoke(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	return r.client.Invoke(ctx, method, params)
+}
+
+func (r *run) asset(ctx context.Context, module, path string) (router.Asset, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	return r.client.Asset(ctx, module, path)
 }
 
 // must reports unless ok.

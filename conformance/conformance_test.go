@@ -28,9 +28,13 @@ func TestReferenceEndpointConforms(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"", "a-token"} {
 		server := endpoint(t, token)
-		report, err := conformance.Run(t.Context(), conformance.Options{BaseURL: server.URL, Token: secret.New(token)})
-		if err != nil {
-			t.Fatalf("token %q:\n%v", token, err)
+		var report conformance.Report
+		for _, dialect := range dialects {
+			var err error
+			report, err = conformance.Run(t.Context(), conformance.Options{BaseURL: server.URL, Token: secret.New(token), Dialect: dialect})
+			if err != nil || len(report.Warnings) > 0 {
+				t.Fatalf("token %q, dialect %s:\n%v\n%v", token, dialect, err, report.Warnings)
+			}
 		}
 		var driven []string
 		for surface := range report.Exercised {

@@ -3,43 +3,100 @@ package conformance_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/junctor-run/junctor/conformance"
 	"github.com/junctor-run/junctor/secret"
 )
 
+// program is how one example is started.
+type program struct {
+	name string
+	args []string
+}
+
+// examples builds what has to be built; one whose language is not on this machine
+// is left out with a word.
+func examples(t *testing.T) map[string]program {
+	t.Helper()
+	out := map[string]program{"go": {name: buildExample(t)}}
+	for language, p := range map[string]program{
+		"node":   {"node", []string{"../examples/endpoint-node/server.mjs"}},
+		"python": {"python3", []string{"../examples/endpoint-python/endpoint.py"}},
+	} {
+		if _, err := exec.LookPath(p.name); err != nil {
+			t.Logf("SKIPPED: %s is not on this machine", p.name)
+			continue
+		}
+		out[language] = p
+	}
+	return out
+}
+
+// buildExample compiles the Go example in its own module, as its reader would.
+func buildExample(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "endpoint-go")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	build.Dir = "../examples/endpoint-go"
+	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("the Go example does not build (its go.mod may lag behind ours): %v\n%s", err, out)
+	}
+	return binary
+}
+
 // TestExampleEndpointsConform starts each example as its own process, as its
-// first lines say, with and without a token.
+// first lines say, with and without a token, and judges it for every generation
+// of routers.
 func TestExampleEndpointsConform(t *testing.T) {
 	t.Parallel()
-	for _, example := range []struct{ name, program, file string }{
-		{"node", "node", "../examples/endpoint-node/server.mjs"},
-		{"python", "python3", "../examples/endpoint-python/endpoint.py"},
-	} {
+	for name, example := range examples(t) {
 		for _, token := range []string{"", "an-example-token"} {
-			t.Run(example.name+"/token="+token, func(t *testing.T) {
+			t.Run(name+"/token="+token, func(t *testing.T) {
 				t.Parallel()
-				program, err := exec.LookPath(example.program)
-				if err != nil {
-					t.Skipf("SKIPPED: %s is not on this machine", example.program)
-				}
-				args := []string{example.file}
+				args := example.args
 				if token != "" {
 					file := filepath.Join(t.TempDir(), "token")
 					if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 						t.Fatal(err)
 					}
-					args = append(args, "--token-file", file)
+					args = append(slices.Clip(args), "--token-file", file)
 				}
-				_, err = conformance.Run(t.Context(), conformance.Options{BaseURL: startExample(t, program, args), Token: secret.New(token)})
-				if err != nil {
-					t.Fatalf("\n%v", err)
+				url := startExample(t, example.name, args)
+				for _, dialect := range dialects {
+					report, err := conformance.Run(t.Context(), conformance.Options{BaseURL: url, Token: secret.New(token), Dialect: dialect})
+					if err != nil {
+						t.Fatalf("dialect %s:\n%v", dialect, err)
+					}
+					for _, w := range report.Warnings {
+						t.Errorf("dialect %s: %s: %s", dialect, w.Where, w.Message)
+					}
 				}
 			})
+		}
+	}
+}
+
+var dialects = []conformance.Dialect{conformance.DialectUnion, conformance.DialectS, conformance.DialectT, conformance.DialectN}
+
+// TestAnEmptyTokenFileOpensNothing: a file that should hold the token and does
+// not must not let everybody in.
+func TestAnEmptyTokenFileOpensNothing(t *testing.T) {
+	t.Parallel()
+	empty := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, example := range examples(t) {
+		out, err := exec.CommandContext(t.Context(), example.name, append(slices.Clip(example.args), "--token-file", empty)...).Output()
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() == 0 || len(out) > 0 {
+			t.Errorf("%s: %v, %s", name, err, out)
 		}
 	}
 }

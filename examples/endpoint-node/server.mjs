@@ -275,7 +275,9 @@ export function endpoint({ token = "" } = {}) {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const option = (name, fallback) => (process.argv.includes(name) ? process.argv[process.argv.indexOf(name) + 1] : fallback);
   const file = option("--token-file");
-  const server = endpoint({ token: file ? readFileSync(file, "utf8").trim() : "" });
+  const token = file ? readFileSync(file, "utf8").trim() : "";
+  if (file && !token) throw new Error("the token file is empty: it would let everybody in");
+  const server = endpoint({ token });
   server.listen(Number(option("--port", "0")), "127.0.0.1", () => {
     const url = `http://127.0.0.1:${server.address().port}`;
     console.log(JSON.stringify({ url, baseUrl: url, moduleIds: [manifest.id], bundlePath: BUNDLE_PATH }));

@@ -309,7 +309,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
     def fail(self, err, method=None):
         error = {"code": err.code, "message": err.message, "capability": "plugin"}
@@ -345,6 +346,17 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         self.handle_one(self.post)
 
+    # What has no method here is answered by the base class: in HTML, and to
+    # strangers too.
+    def do_other(self):
+        self.handle_one(self.nothing)
+
+    do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = do_other
+
+    def nothing(self, path):
+        self.close_connection = True  # a body may be on its way
+        raise unavailable("nothing is at this path", 404)
+
     def get(self, path):
         if path == "/v1/capabilities":
             flags = {"fs": False, "pty": False, "git": False, "model": False, "plugin": True}
@@ -370,6 +382,8 @@ class Handler(BaseHTTPRequestHandler):
             length = int(self.headers.get("Content-Length", "0"))
         except ValueError:
             raise decode_error("malformed Content-Length", 400) from None
+        if length < 0:
+            raise decode_error("malformed Content-Length", 400)
         if length > MAX_BODY:
             raise decode_error(f"the body is larger than {MAX_BODY} bytes", 413)
         try:
@@ -393,6 +407,8 @@ def main():
     options = parser.parse_args()
     if options.token_file:
         Handler.token = pathlib.Path(options.token_file).read_text().strip()
+        if not Handler.token:
+            sys.exit("the token file is empty: it would let everybody in")
     server = ThreadingHTTPServer(("127.0.0.1", options.port), Handler)
     server.daemon_threads = True
     url = f"http://127.0.0.1:{server.server_address[1]}"
