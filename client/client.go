@@ -195,10 +195,23 @@ func (c *Client) unreachable(err error) error {
 
 func failure(status int, data []byte) error {
 	var wire struct {
-		Error *capability.Error `json:"error"`
+		Error json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(data, &wire) == nil && wire.Error != nil && wire.Error.Code != "" {
-		return wire.Error
+	if json.Unmarshal(data, &wire) == nil && len(wire.Error) > 0 {
+		var e capability.Error
+		inner := []byte(wire.Error)
+		// The connect API keeps the original's form: the message alone is the error,
+		// and what we add stands beside it.
+		if json.Unmarshal(wire.Error, &e.Message) == nil {
+			inner = data
+		}
+		message := e.Message
+		if json.Unmarshal(inner, &e) == nil && e.Code != "" {
+			if e.Message == "" {
+				e.Message = message
+			}
+			return &e
+		}
 	}
 	return capability.Errorf(capability.CodeFailed, "client", "the server answered %d and nothing that can be read", status)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) connectCommand() *cobra.Command {
-	var id, provider, token, tokenFile string
+	var id, provider, token, tokenFile, policyFile string
 	var allowed []string
 	var noPersist bool
 	var timeoutMS int64
@@ -64,15 +64,21 @@ restarts unless --no-persist is given.`,
 			if cmd.Flags().Changed("allowed-module") {
 				body["allowedModuleIds"] = allowed
 			}
+			if policyFile != "" {
+				policy, err := os.ReadFile(policyFile)
+				if err != nil {
+					return capability.Wrap(capability.CodeNotFound, "", "the trust policy "+policyFile+" cannot be read", err)
+				}
+				if !json.Valid(policy) {
+					return capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", policyFile)
+				}
+				body["trustPolicy"] = json.RawMessage(policy)
+			}
 			return a.call(cmd.Context(), http.MethodPost, "/api/capability-router/connect", body, func(raw json.RawMessage) error {
 				out, err := decode[struct {
-					Endpoint struct {
-						ID       string
-						BaseURL  string
-						Families []string
-						Modules  []string
-					}
-					Sync struct {
+					Endpoint struct{ ID, BaseURL string }
+					Warnings []string
+					Sync     struct {
 						Registered, Reloaded, Unloaded, Skipped []string
 					}
 				}](raw)
@@ -80,8 +86,19 @@ restarts unless --no-persist is given.`,
 					return err
 				}
 				a.printf("connected %s at %s\n", plainText(out.Endpoint.ID), plainText(out.Endpoint.BaseURL))
-				a.printf("  families %s\n", dash(plainText(strings.Join(out.Endpoint.Families, ", "))))
-				a.printf("  modules  %s\n", dash(plainText(strings.Join(out.Endpoint.Modules, ", "))))
+				c, err := a.client()
+				if err != nil {
+					return err
+				}
+				var now endpointRow // what it offers is not in the answer, whose form is the original's
+				if err := c.Do(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(out.Endpoint.ID), nil, &now); err != nil {
+					return err
+				}
+				a.printf("  families %s\n", dash(plainText(strings.Join(now.Families, ", "))))
+				a.printf("  modules  %s\n", dash(plainText(strings.Join(now.Modules, ", "))))
+				for _, w := range out.Warnings {
+					a.printf("  warning  %s\n", plainText(w))
+				}
 				if len(out.Sync.Skipped) > 0 {
 					a.printf("  skipped  %s\n", plainText(strings.Join(out.Sync.Skipped, ", ")))
 				}
@@ -95,6 +112,7 @@ restarts unless --no-persist is given.`,
 	f.StringVar(&token, "endpoint-token", "", "the endpoint's own token (seen by other processes; prefer the file)")
 	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the endpoint's own token")
 	f.StringSliceVar(&allowed, "allowed-module", nil, "let in only this module (repeatable)")
+	f.StringVar(&policyFile, "trust-policy", "", "JSON file with the endpoint's trust policy: signatures, issuers, keys, names")
 	f.BoolVar(&noPersist, "no-persist", false, "forget the endpoint when the server stops")
 	f.Int64Var(&timeoutMS, "request-timeout-ms", 0, "deadline of one call to it")
 	return c
@@ -118,6 +136,8 @@ type endpointRow struct {
 	Modules, Families                    []string
 	Primary, HasToken, Persisted         bool
 	Since, Synced                        time.Time
+	AllowedModuleIDs                     []string
+	TrustDecisions                       []router.TrustDecision
 }
 
 func (a *app) endpointsCommand() *cobra.Command {
@@ -145,7 +165,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return table(a.stdout, []string{"FIELD", "VALUE"}, [][]string{
+				rows := [][]string{
 					{"id", e.ID},
 					{"url", e.BaseURL},
 					{"provider", e.Provider},
@@ -158,7 +178,12 @@ func (a *app) endpointsCommand() *cobra.Command {
 					{"primary", fmt.Sprint(e.Primary)},
 					{"has token", fmt.Sprint(e.HasToken)},
 					{"persisted", fmt.Sprint(e.Persisted)},
-				})
+					{"allowed modules", dash(strings.Join(e.AllowedModuleIDs, ", "))},
+				}
+				for _, d := range e.TrustDecisions {
+					rows = append(rows, []string{"trust " + d.ModuleID, strings.TrimSpace(d.Reason + " " + d.Detail)})
+				}
+				return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
 			})
 		},
 	}

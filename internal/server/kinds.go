@@ -12,21 +12,54 @@ import (
 // sources are the provider kinds: everything that feeds the catalog. A new kind
 // is one line here.
 func (s *Server) sources() []capability.Source {
+	s.registry.Prepare(s.localModules, nil)
 	return []capability.Source{
 		local.New(s.local),
 		s.registry,
 	}
 }
 
+// localModules are those of this machine, whose names no endpoint may take.
+func (s *Server) localModules() (list []capability.Module) {
+	for _, m := range s.catalog.Snapshot().Modules {
+		if m.Origin == "local" {
+			list = append(list, *m)
+		}
+	}
+	return list
+}
+
 // endpoints adapts the registry to what the router surface asks for: a surface
 // never imports a provider.
 type endpoints struct{ *endpoint.Registry }
 
-func (e endpoints) Connect(ctx context.Context, who capability.Principal, req routerserve.ConnectRequest) (status, synced any, err error) {
-	return e.Registry.Connect(ctx, endpoint.Request{
-		ID: req.ID, BaseURL: req.BaseURL, Provider: req.Provider, Token: req.Token,
-		AllowedModules: req.AllowedModules, Timeout: req.Timeout, Persist: req.Persist, By: who,
-	})
+// Connect reads the trust options, which surfaces pass on as they came.
+func (e endpoints) Connect(ctx context.Context, who capability.Principal, in routerserve.ConnectRequest) (out routerserve.Connected, err error) {
+	req := endpoint.Request{
+		ID: in.ID, BaseURL: in.BaseURL, Provider: in.Provider, Token: in.Token, Timeout: in.Timeout, Persist: in.Persist, By: who,
+	}
+	if in.AllowedModuleIDs != nil {
+		if req.AllowedModules, err = endpoint.ParseNames("allowedModuleIds", in.AllowedModuleIDs); err != nil {
+			return out, err
+		}
+	}
+	if in.TrustPolicy != nil {
+		if req.TrustPolicy, out.Warnings, err = endpoint.ParseTrustPolicy(in.TrustPolicy); err != nil {
+			return out, err
+		}
+	}
+	var status endpoint.Status
+	if c := in.Cloud; c != nil {
+		var made endpoint.Provisioned
+		status, out.Sync, made, err = e.ConnectCloud(ctx, endpoint.CloudRequest{
+			APIBase: c.APIBase, AuthToken: c.AuthToken, Name: c.Name, Bio: c.Bio, Token: in.Token, Timeout: c.Timeout, PollInterval: c.PollInterval,
+		}, req)
+		out.AgentID, out.JobID = made.AgentID, made.JobID
+	} else {
+		status, out.Sync, err = e.Registry.Connect(ctx, req)
+	}
+	out.ID, out.BaseURL, out.HasToken = status.ID, status.BaseURL, status.HasToken
+	return out, err
 }
 
 func (e endpoints) List() any { return e.Registry.List() }

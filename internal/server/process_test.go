@@ -66,7 +66,7 @@ func serverMain(home string) error {
 }
 
 // trialManifest is the module of the endpoint below.
-const trialManifest = `{"modules":[{"id":%q,"name":"trial","version":"1.0.0","actions":[
+const trialManifest = `{"modules":[{"id":%[1]q,"name":%[1]q,"version":"1.0.0","actions":[
 	{"name":"PING","description":"Answers at once."},
 	{"name":"HANG","description":"Says that it was called, and never answers."}]}]}`
 

@@ -22,29 +22,24 @@ type Request struct {
 	BaseURL        string
 	Provider       string // connector: "direct" and its equals (router spec, section 10.1)
 	Token          secret.Value
-	AllowedModules []string      // nil: all; an empty list is refused
-	Timeout        time.Duration // of one call; 0: the registry's
+	AllowedModules []string            // nil: all; an empty list is refused
+	TrustPolicy    *router.TrustPolicy // nil: the allow-list alone decides
+	Timeout        time.Duration       // of one call; 0: the registry's
 	Persist        bool
 	By             capability.Principal
 }
 
-// TrustDecision is why a module was let in or not (router spec, section 9).
-type TrustDecision struct {
-	ModuleID   string `json:"moduleId"`
-	PluginName string `json:"pluginName"`
-	EndpointID string `json:"endpointId"`
-	Trusted    bool   `json:"trusted"`
-	Reason     string `json:"reason"`
-}
-
 // Synced is what a connect or sync did; the lists hold module names.
 type Synced struct {
-	Registered     []string        `json:"registered"`
-	Reloaded       []string        `json:"reloaded"`
-	Unloaded       []string        `json:"unloaded"`
-	Skipped        []string        `json:"skipped"`
-	TrustDecisions []TrustDecision `json:"trustDecisions"`
+	Registered     []string               `json:"registered"`
+	Reloaded       []string               `json:"reloaded"`
+	Unloaded       []string               `json:"unloaded"`
+	Skipped        []string               `json:"skipped"`
+	TrustDecisions []router.TrustDecision `json:"trustDecisions"`
 }
+
+// changed reports whether the endpoint offers something else than before.
+func (s *Synced) changed() bool { return len(s.Registered)+len(s.Reloaded)+len(s.Unloaded) > 0 }
 
 var endpointID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`)
 
@@ -52,6 +47,9 @@ var endpointID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`)
 func connectors() []string {
 	return []string{"direct", "e2b", "home-machine", "mobile-companion", "desktop-companion"}
 }
+
+// cloudProvider is what an endpoint made by ConnectCloud says it came from.
+const cloudProvider = "cloud"
 
 // Connect asks the endpoint for what it offers, publishes it, and only then
 // keeps it. An endpoint of the same id or URL is replaced, the old one staying
@@ -117,6 +115,13 @@ func (r *Registry) install(ctx context.Context, ep *Endpoint, offer *offering, r
 		}
 	}
 	synced := ep.accept(offer, before)
+	if err := refused(synced.TrustDecisions); err != nil {
+		r.recordTrust(ctx, req.By, synced.TrustDecisions)
+		return Synced{}, err
+	}
+	if err := r.collides(ep, old, moved); err != nil {
+		return Synced{}, err
+	}
 	ep.markUp(r.cfg.Now())
 	if moved != nil {
 		// It goes first, or its modules would collide with their own copies.
@@ -155,20 +160,6 @@ func (r *Registry) install(ctx context.Context, ep *Endpoint, offer *offering, r
 	return synced, nil
 }
 
-// forgetReplaced removes what must not come back at the next start: the replaced
-// endpoint, or, where ep is saved in its place, a token that ep does not have.
-func (r *Registry) forgetReplaced(ctx context.Context, gone, ep *Endpoint) error {
-	switch {
-	case gone == nil || !gone.saved:
-		return nil
-	case gone.id != ep.id || !ep.saved:
-		return r.forget(ctx, gone)
-	case gone.hasToken && (!ep.hasToken || gone.secret != ep.secret):
-		return r.removeToken(gone)
-	}
-	return nil
-}
-
 func connectFailed(ep *Endpoint, err error) error {
 	e := capability.AsError(err)
 	out := capability.Errorf(e.Code, "endpoints.connect", "endpoint %s at %s: %s", ep.id, ep.baseURL, e.Message)
@@ -188,11 +179,14 @@ func (r *Registry) normalise(req *Request) error {
 	if req.Provider == "" {
 		req.Provider = "direct"
 	}
-	if !slices.Contains(connectors(), req.Provider) {
+	if req.Provider != cloudProvider && !slices.Contains(connectors(), req.Provider) {
 		return capability.Errorf(capability.CodeInvalidInput, op, "%q is not a provider; use %s", req.Provider, strings.Join(connectors(), ", "))
 	}
 	if req.AllowedModules != nil && len(req.AllowedModules) == 0 {
 		return capability.Errorf(capability.CodeInvalidInput, op, "an empty list of allowed modules would connect nothing; leave it out to allow all")
+	}
+	if req.AllowedModules != nil && req.TrustPolicy != nil && req.TrustPolicy.AllowedModuleIDs != nil {
+		return capability.Errorf(capability.CodeInvalidInput, op, "allowedModuleIds is given twice: beside the trust policy and inside it")
 	}
 	if req.Timeout < 0 {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the timeout %s is negative", req.Timeout)
@@ -215,8 +209,11 @@ func (r *Registry) normalise(req *Request) error {
 // numbers it when another URL has it.
 func (r *Registry) freeID(provider, url string) string {
 	base := provider
-	if provider == "direct" {
+	switch provider {
+	case "direct":
 		base = "default"
+	case cloudProvider:
+		base = "cloud-capability"
 	}
 	for n := 1; ; n++ {
 		id := base
@@ -240,59 +237,6 @@ func (r *Registry) replaced(ep *Endpoint) (old, moved *Endpoint) {
 		}
 	}
 	return old, moved
-}
-
-// save keeps ep for the next start. The token comes first: a saved endpoint
-// without its token would be of no use.
-func (r *Registry) save(ctx context.Context, ep, old *Endpoint, req Request) error {
-	if r.cfg.Store == nil {
-		return nil
-	}
-	s := Saved{
-		ID: ep.id, BaseURL: ep.baseURL, Provider: req.Provider, AllowedModules: req.AllowedModules,
-		Timeout: req.Timeout, Connected: r.cfg.Now().UTC(),
-	}
-	if ep.hasToken {
-		s.TokenName = ep.secret
-		if err := r.cfg.Secrets.Set(s.TokenName, []byte(req.Token.Reveal())); err != nil {
-			return err
-		}
-	}
-	if err := r.cfg.Store.SaveEndpoint(ctx, s); err != nil {
-		if ep.hasToken && (old == nil || !old.saved || old.secret != ep.secret) {
-			_ = r.removeToken(ep)
-		}
-		return err
-	}
-	ep.saved = true
-	return nil
-}
-
-// tokenName names the secret of an endpoint. It holds id and URL, so that a token
-// given for one server is never sent to another, whatever fails between saving
-// the one and the other. Names of secrets are shorter than ids may be, and hold
-// no ':'.
-func tokenName(id, url string) string {
-	return "endpoint." + strings.ReplaceAll(id[:min(len(id), 80)], ":", ".") + "." + shortSum(id+" "+url) + ".token"
-}
-
-// forget removes what is saved of ep.
-func (r *Registry) forget(ctx context.Context, ep *Endpoint) error {
-	if err := r.cfg.Store.DeleteEndpoint(ctx, ep.id); err != nil {
-		return err
-	}
-	if ep.hasToken {
-		return r.removeToken(ep)
-	}
-	return nil
-}
-
-func (r *Registry) removeToken(ep *Endpoint) error {
-	err := r.cfg.Secrets.Remove(ep.secret)
-	if capability.CodeOf(err) == capability.CodeNotFound {
-		return nil // somebody was faster
-	}
-	return err
 }
 
 // Disconnect withdraws everything the endpoint offers and forgets it.
@@ -364,30 +308,4 @@ func (r *Registry) Sync(ctx context.Context, by capability.Principal, id string)
 	}
 	wg.Wait()
 	return reports, nil
-}
-
-func (r *Registry) record(ctx context.Context, ev audit.Event, id string, by capability.Principal, reason string) {
-	rec := audit.Record{Logger: "endpoint", Event: ev, Runner: "endpoint", User: by.ID, Error: reason}
-	rec.Metadata.Principal = audit.Principal{ID: by.ID, Role: by.Role}
-	rec.Metadata.Attrs = []audit.Attr{{Key: "endpoint", Value: id}}
-	r.append(ctx, rec)
-}
-
-func (r *Registry) recordTrust(ctx context.Context, by capability.Principal, decisions []TrustDecision) {
-	for _, d := range decisions {
-		r.append(ctx, audit.Record{
-			Logger: "endpoint", Event: audit.TrustDecided, Runner: "endpoint", User: by.ID, Success: audit.OutcomeOf(d.Trusted),
-			Extension: extensionID(d.ModuleID),
-			Metadata:  audit.Metadata{Attrs: []audit.Attr{{Key: "endpoint", Value: d.EndpointID}, {Key: "trust_reason", Value: d.Reason}}},
-		})
-	}
-}
-
-func (r *Registry) append(ctx context.Context, rec audit.Record) {
-	if r.cfg.Log == nil {
-		return
-	}
-	if _, err := r.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Written); err != nil {
-		r.cfg.Logger.Error("audit record not written", "event", string(rec.Event), "err", err)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
+	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -119,9 +120,9 @@ func TestAModuleOfAnotherEndpointIsNotTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := endpoint.Synced{Registered: []string{"more"}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{"tools"}, TrustDecisions: []endpoint.TrustDecision{
-		{ModuleID: "tools", PluginName: "tools", EndpointID: "two", Reason: "module-not-allowed"},
+	want := endpoint.Synced{Registered: []string{"more"}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{"tools"}, TrustDecisions: []router.TrustDecision{
 		{ModuleID: "more", PluginName: "more", EndpointID: "two", Trusted: true, Reason: "allowed"},
+		{ModuleID: "tools", PluginName: "tools", EndpointID: "two", Reason: "module-not-allowed"},
 	}}
 	if d := cmp.Diff(want, synced); d != "" {
 		t.Error(d)

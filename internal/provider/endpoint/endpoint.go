@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,9 +22,11 @@ type Endpoint struct {
 	id, baseURL, provider string
 	client                *router.Client
 	hasToken, primary     bool
-	timeout, ownTimeout   time.Duration // of one call; what the request said, 0: nothing
-	allowed               []string
+	timeout, ownTimeout   time.Duration       // of one call; what the request said, 0: nothing
+	policy                *router.TrustPolicy // never nil: the endpoint's own, with its allow-list
+	distrust              string              // why the saved policy cannot be read: nothing is let in
 	saved                 bool
+	record                Saved  // what is saved of it; changed under Registry.changing
 	secret                string // name of the saved token
 	registry              *Registry
 	providers             map[string]*providerOf // by domain; fixed, so that their identity is stable
@@ -46,6 +47,7 @@ type offering struct {
 	availability router.Availability
 	modules      []router.Module
 	digests      map[string]string // module id → digest
+	decisions    []router.TrustDecision
 }
 
 func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
@@ -58,7 +60,7 @@ func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 	}
 	ep := &Endpoint{
 		id: req.ID, baseURL: client.BaseURL(), provider: req.Provider, client: client, hasToken: !req.Token.Empty(),
-		primary: req.ID == r.cfg.Primary, allowed: req.AllowedModules, registry: r,
+		primary: req.ID == r.cfg.Primary || req.ID == "primary", policy: effectivePolicy(req), registry: r,
 		timeout: timeout, ownTimeout: req.Timeout, kick: make(chan chan error, 1), dead: make(chan struct{}),
 		providers: make(map[string]*providerOf),
 	}
@@ -89,15 +91,23 @@ func (ep *Endpoint) ask(ctx context.Context) (*offering, error) {
 	if o.modules, err = ep.client.Modules(ctx); err != nil {
 		return nil, asCapability(err, "endpoints.ask")
 	}
+	if err := o.digest(); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// digest computes what tells a changed manifest from an unchanged one.
+func (o *offering) digest() error {
 	for _, m := range o.modules {
 		canonical, err := jsonx.Canonical(m.Raw)
 		if err != nil {
-			return nil, capability.Wrap(capability.CodeFailed, "endpoints.ask", "the manifest of module "+m.ID+" has no canonical form", err)
+			return capability.Wrap(capability.CodeFailed, "endpoints.ask", "the manifest of module "+m.ID+" has no canonical form", err)
 		}
 		sum := sha256.Sum256(canonical)
 		o.digests[m.ID] = "sha256:" + hex.EncodeToString(sum[:])
 	}
-	return o, nil
+	return nil
 }
 
 // reasonToken marks an endpoint that refused our token.
@@ -115,51 +125,6 @@ func asCapability(err error, op string) error {
 		out.Code, out.Reason, out.Hint = capability.CodeFailed, reasonToken, "connect the endpoint again with its own token"
 	}
 	return out
-}
-
-// accept keeps of o what the allow-list lets in, makes it the endpoint's, and
-// tells what changed against before.
-func (ep *Endpoint) accept(o, before *offering) Synced {
-	s := Synced{Registered: []string{}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{}, TrustDecisions: []TrustDecision{}}
-	kept := o.modules[:0:0]
-	for _, m := range o.modules {
-		d := TrustDecision{ModuleID: m.ID, PluginName: m.Name, EndpointID: ep.id, Trusted: true, Reason: "no-policy"}
-		if ep.allowed != nil {
-			d.Reason = "allowed"
-			if !slices.Contains(ep.allowed, m.ID) {
-				d.Trusted, d.Reason = false, "module-not-allowed"
-			}
-		}
-		s.TrustDecisions = append(s.TrustDecisions, d)
-		if !d.Trusted {
-			s.Skipped = append(s.Skipped, m.Name)
-			delete(o.digests, m.ID) // so that it is new when it is let in later
-			continue
-		}
-		kept = append(kept, m)
-		was := ""
-		if before != nil {
-			was = before.digests[m.ID]
-		}
-		switch was {
-		case "":
-			s.Registered = append(s.Registered, m.Name)
-		case o.digests[m.ID]:
-			s.Skipped = append(s.Skipped, m.Name)
-		default:
-			s.Reloaded = append(s.Reloaded, m.Name)
-		}
-	}
-	if before != nil {
-		for _, old := range before.modules {
-			if !slices.ContainsFunc(kept, func(m router.Module) bool { return m.ID == old.ID }) {
-				s.Unloaded = append(s.Unloaded, old.Name)
-			}
-		}
-	}
-	o.modules = kept
-	ep.offer.Store(o)
-	return s
 }
 
 // refresh asks again and publishes what changed.
@@ -181,12 +146,22 @@ func (r *Registry) refresh(ctx context.Context, ep *Endpoint) (Synced, error) {
 	before := ep.offer.Load()
 	synced := ep.accept(o, before)
 	was := ep.markUp(r.cfg.Now())
-	if err := publish(ep.batch()); err != nil {
+	err = r.collides(ep)
+	if err == nil {
+		err = publish(ep.batch())
+	}
+	if err != nil {
 		// It is there, but offers what cannot be taken in: what it had stays.
 		ep.offer.Store(before)
 		ep.mark(capability.StateDegraded, capability.AsError(err).Message, r.cfg.Now())
 		_ = publish(ep.batch())
 		return Synced{}, err
+	}
+	if ep.saved && ep.distrust == "" && synced.changed() {
+		// Only what is shown of it while it is down depends on this.
+		if err := r.saveOffer(ctx, ep); err != nil {
+			r.cfg.Logger.Error("the manifest of an endpoint could not be saved", "endpoint", ep.id, "err", err)
+		}
 	}
 	if was == capability.StateUnavailable {
 		r.record(ctx, audit.EndpointUp, ep.id, capability.Principal{}, "")
@@ -224,7 +199,10 @@ func (ep *Endpoint) markUp(now time.Time) (was capability.State) {
 	defer ep.mu.Unlock()
 	was = ep.state.State
 	ep.synced = now
-	if was != capability.StateReady {
+	switch {
+	case ep.distrust != "" && was != capability.StateUnconfigured:
+		ep.state = capability.Availability{State: capability.StateUnconfigured, Reason: ep.distrust, Since: now}
+	case ep.distrust == "" && was != capability.StateReady:
 		ep.state = capability.Availability{State: capability.StateReady, Since: now}
 	}
 	return was
@@ -262,6 +240,7 @@ func (ep *Endpoint) status() Status {
 	s := Status{
 		ID: ep.id, BaseURL: ep.baseURL, Provider: ep.provider, HasToken: ep.hasToken, Primary: ep.primary,
 		State: a.State, Reason: a.Reason, Since: a.Since, Modules: []string{}, Families: []string{}, Persisted: ep.saved,
+		AllowedModules: ep.policy.AllowedModuleIDs, TrustPolicy: ep.policy, TrustDecisions: append([]router.TrustDecision{}, o.decisions...),
 	}
 	ep.mu.Lock()
 	s.Synced = ep.synced

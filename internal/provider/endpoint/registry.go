@@ -6,7 +6,6 @@
 package endpoint
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -20,33 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/protocol/router"
-	"github.com/junctor-run/junctor/secret"
 )
-
-// Store keeps what must survive a restart. Tokens are in it as names of secrets.
-type Store interface {
-	SaveEndpoint(ctx context.Context, s Saved) error
-	Endpoints(ctx context.Context) ([]Saved, error)
-	DeleteEndpoint(ctx context.Context, id string) error
-}
-
-// Secrets keeps endpoint tokens.
-type Secrets interface {
-	Set(name string, value []byte) error
-	Get(name string) (secret.Value, error)
-	Remove(name string) error
-}
-
-// Saved is one endpoint at rest.
-type Saved struct {
-	ID             string        `json:"id"`
-	BaseURL        string        `json:"base_url"`
-	Provider       string        `json:"provider"`
-	TokenName      string        `json:"token_name,omitempty"` // in Secrets
-	AllowedModules []string      `json:"allowed_modules,omitempty"`
-	Timeout        time.Duration `json:"timeout,omitempty"`
-	Connected      time.Time     `json:"connected"`
-}
 
 // Config is what a Registry needs. Transport, limits and intervals have defaults.
 type Config struct {
@@ -59,7 +32,10 @@ type Config struct {
 	Timeout      time.Duration     // of one call when nobody says; 0: 60 s
 	SyncInterval time.Duration     // 0: 5 min
 	Primary      string            // id of the primary endpoint (decision R11)
-	Now          func() time.Time
+	// Local lists this machine's own modules, whose names no endpoint may take;
+	// nil: there are none.
+	Local func() []capability.Module
+	Now   func() time.Time
 }
 
 // Registry holds the endpoints. It is a capability.Source: nothing is reachable
@@ -76,6 +52,8 @@ type Registry struct {
 	publish   func(capability.Batch) error // nil unless Run runs
 	ctx       context.Context
 	group     *errgroup.Group
+
+	configured []Configured // set before Run
 }
 
 // NewRegistry returns an empty registry.
@@ -105,6 +83,7 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	if err != nil {
 		r.cfg.Logger.Error("saved endpoints could not be read", "err", err)
 	}
+	saved = append(saved, r.fromConfig(saved)...)
 	group, ctx := errgroup.WithContext(ctx)
 	r.mu.Lock()
 	r.publish, r.ctx, r.group = publish, ctx, group
@@ -113,6 +92,7 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	}
 	r.mu.Unlock()
 	for _, ep := range saved {
+		r.comeBack(ep, publish)
 		r.watch(ep)
 	}
 	group.Go(func() error { // keeps the group open for endpoints that connect later
@@ -127,35 +107,6 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 		t.CloseIdleConnections()
 	}
 	return err
-}
-
-// restore makes endpoints of those that were saved; one that cannot be made does
-// not keep the others away.
-func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
-	if r.cfg.Store == nil {
-		return nil, nil
-	}
-	saved, err := r.cfg.Store.Endpoints(ctx)
-	for _, s := range saved {
-		req := Request{ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout}
-		if s.TokenName != "" {
-			var err error
-			if req.Token, err = r.cfg.Secrets.Get(s.TokenName); err != nil {
-				r.cfg.Logger.Error("endpoint not restored: its token is missing", "endpoint", s.ID, "err", err)
-				continue
-			}
-		}
-		ep, err := r.newEndpoint(req)
-		if err != nil {
-			r.cfg.Logger.Error("endpoint not restored", "endpoint", s.ID, "err", err)
-			continue
-		}
-		ep.saved = true
-		ep.secret = cmp.Or(s.TokenName, ep.secret)
-		ep.state = capability.Availability{State: capability.StateStarting, Reason: "not asked yet since the start", Since: r.cfg.Now()}
-		list = append(list, ep)
-	}
-	return list, err
 }
 
 // running returns where batches go; it fails while Run has not begun or has ended.
@@ -204,6 +155,11 @@ type Status struct {
 	Families  []string         `json:"families"`
 	Synced    time.Time        `json:"synced,omitzero"`
 	Persisted bool             `json:"persisted"`
+	// AllowedModules and TrustPolicy are what decides, TrustDecisions what was
+	// decided of the last manifest.
+	AllowedModules []string               `json:"allowedModuleIds,omitempty"`
+	TrustPolicy    *router.TrustPolicy    `json:"trustPolicy,omitempty"`
+	TrustDecisions []router.TrustDecision `json:"trustDecisions"`
 }
 
 // List returns every endpoint, ordered by id.

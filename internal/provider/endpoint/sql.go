@@ -34,24 +34,38 @@ func (s *SQLStore) SaveEndpoint(ctx context.Context, e Saved) error {
 
 // Endpoints returns all, in the order they were connected.
 func (s *SQLStore) Endpoints(ctx context.Context) ([]Saved, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT doc FROM endpoints ORDER BY connected, id`)
+	rows, err := s.db.QueryContext(ctx, `SELECT id, doc FROM endpoints ORDER BY connected, id`)
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints: %w", err)
 	}
 	defer rows.Close()
 	var out []Saved
 	for rows.Next() {
-		var doc string
-		var e Saved
-		if err := rows.Scan(&doc); err != nil {
+		var id, doc string
+		if err := rows.Scan(&id, &doc); err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal([]byte(doc), &e); err != nil {
-			return nil, fmt.Errorf("a saved endpoint cannot be read: %w", err)
-		}
-		out = append(out, e)
+		out = append(out, readSaved(id, []byte(doc)))
 	}
 	return out, rows.Err()
+}
+
+// readSaved reads one record. Of a damaged one it takes what is needed to list
+// the endpoint; neither may it hide the others, nor its own restrictions be
+// taken for absent.
+func readSaved(id string, doc []byte) Saved {
+	var e Saved
+	err := json.Unmarshal(doc, &e)
+	if err == nil {
+		return e
+	}
+	var rest struct {
+		BaseURL   string `json:"base_url"`
+		Provider  string `json:"provider"`
+		TokenName string `json:"token_name"`
+	}
+	_ = json.Unmarshal(doc, &rest) // what is left of it
+	return Saved{ID: id, BaseURL: rest.BaseURL, Provider: rest.Provider, TokenName: rest.TokenName, Damaged: err.Error()}
 }
 
 // DeleteEndpoint forgets one; an absent one is no error.

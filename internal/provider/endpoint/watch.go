@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -63,9 +64,10 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 		}
 		timer.Stop()
 		askCtx, cancel := context.WithTimeout(ctx, probeTime)
+		before := ep.offer.Load().decisions
 		synced, err := r.refresh(askCtx, ep)
 		cancel()
-		if len(synced.Registered)+len(synced.Reloaded) > 0 {
+		if err == nil && (synced.changed() || !slices.Equal(before, synced.TrustDecisions)) {
 			r.recordTrust(ctx, capability.Principal{}, synced.TrustDecisions)
 		}
 		for more := true; more; {
