@@ -36,8 +36,13 @@ func (s *Server) handler() (http.Handler, error) {
 	return s.guardHost(bounded(mux)), nil
 }
 
-// bodyTime is how long a request may take to send its body.
-const bodyTime = time.Minute
+const (
+	bodyTime = time.Minute // a request may take to send its body
+	// What is left of a refused body is read up to here before the answer goes
+	// out: a peer that is still writing would see a broken pipe instead of it.
+	restSize = 8 << 20
+	restTime = 2 * time.Second
+)
 
 // bounded gives every body a deadline and every answer nosniff. The deadline is
 // taken back when the body has been read, or it would end long calls.
@@ -48,6 +53,7 @@ func bounded(h http.Handler) http.Handler {
 			body := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
 			_ = body.rc.SetReadDeadline(time.Now().Add(bodyTime)) // unsupported only in tests without a connection
 			r.Body = body
+			defer body.discard()
 		}
 		h.ServeHTTP(w, r)
 	})
@@ -55,12 +61,20 @@ func bounded(h http.Handler) http.Handler {
 
 type timedBody struct {
 	io.ReadCloser
-	rc *http.ResponseController
+	rc   *http.ResponseController
+	done bool
+}
+
+func (b *timedBody) discard() {
+	if !b.done && b.rc.SetReadDeadline(time.Now().Add(restTime)) == nil {
+		_, _ = io.CopyN(io.Discard, b.ReadCloser, restSize)
+	}
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
+		b.done = true
 		_ = b.rc.SetReadDeadline(time.Time{})
 	}
 	return n, err
