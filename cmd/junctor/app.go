@@ -153,7 +153,7 @@ func (a *app) commands() []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{a.serveCommand(), a.endpointCommand(), a.mcpCommand()}},
 		{"Call", []*cobra.Command{a.invokeCommand(), a.catalogCommand(), a.modulesCommand()}},
-		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.secretsCommand()}},
+		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
 		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},
 		{"Look after it", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},
 	}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/conformance"
+	"github.com/junctor-run/junctor/conformance/livereport"
+	"github.com/junctor-run/junctor/secret"
+)
+
+func (a *app) conformanceCommand() *cobra.Command {
+	var token, tokenFile, report, dialect, id string
+	var require []string
+	var timeoutMS int64
+	c := &cobra.Command{
+		Use:   "conformance URL",
+		Short: "Exercise an endpoint through every surface and name each place that does not hold",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts := conformance.Options{
+				EndpointID: id, BaseURL: args[0], Token: secret.New(token), Required: require, Dialect: conformance.Dialect(dialect),
+				Timeout: time.Duration(timeoutMS) * time.Millisecond,
+			}
+			if tokenFile != "" {
+				value, err := a.readSecretFile(tokenFile)
+				if err != nil {
+					return err
+				}
+				opts.Token = value
+			}
+			return a.conform(cmd.Context(), opts, report)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&id, "id", "", "name of the endpoint in the report")
+	f.StringVar(&token, "endpoint-token", "", "the endpoint's token (seen by other processes; prefer the file)")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the endpoint's token")
+	f.StringSliceVar(&require, "require", nil, "surface that must be offered (repeatable; default all)")
+	f.StringVar(&dialect, "dialect", "", "generation of routers it is judged for: s, t, n or union (default)")
+	f.StringVar(&report, "report", "", "write the report to this file")
+	f.Int64Var(&timeoutMS, "request-timeout-ms", 0, "deadline of one call")
+	return c
+}
+
+func (a *app) conform(ctx context.Context, opts conformance.Options, file string) error {
+	report, err := conformance.Run(ctx, opts)
+	failure, failed := errors.AsType[*conformance.Failure](err)
+	if err != nil && !failed {
+		return err
+	}
+	data, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		if err := replaceFile(file, append(data, '\n')); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.json:
+		if err := a.printJSON(data); err != nil {
+			return err
+		}
+	default:
+		for _, w := range report.Warnings {
+			a.printf("warn  %s: %s\n", plainText(w.Where), plainText(w.Message))
+		}
+	}
+	switch {
+	case a.json:
+	case failed:
+		for _, f := range failure.Faults {
+			a.printf("FAIL  %s: %s\n", plainText(f.Where), plainText(f.Message))
+		}
+	default:
+		a.printf("conforms: %d modules, %d surfaces, %d calls\n", report.ModuleCount, len(report.Exercised), len(report.RPCCalls))
+	}
+	if failed {
+		return exitStatus(capability.CodeFailed.Row().Exit)
+	}
+	return nil
+}
+
+func (a *app) reportCommand() *cobra.Command {
+	return a.group("report", "Live reports", a.reportValidateCommand())
+}
+
+func (a *app) reportValidateCommand() *cobra.Command {
+	var opts livereport.Options
+	var set livereport.Set
+	var count, allowed, required string
+	var maxAge, maxFuture float64
+	var matchGitHub bool
+	c := &cobra.Command{
+		Use:   "validate FILE|DIR…",
+		Short: "Check that every number of a report follows from another part of it",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var err error
+			if set.MinCount, set.MaxCount, err = parseCount(count); err != nil {
+				return err
+			}
+			opts.MaxAge, opts.MaxFuture = minutes(maxAge), minutes(maxFuture)
+			set.AllowedProviders, set.RequiredProviders = names(allowed), names(required)
+			if matchGitHub {
+				opts.GitHub = make(map[string]string)
+				for _, kv := range a.environ {
+					if k, v, _ := strings.Cut(kv, "="); strings.HasPrefix(k, "GITHUB_") {
+						opts.GitHub[k] = v
+					}
+				}
+			}
+			n, problems := livereport.Files(args, opts, set)
+			for _, p := range problems {
+				fmt.Fprintln(a.stderr, plainText(p.String()))
+			}
+			if len(problems) > 0 {
+				return exitStatus(1)
+			}
+			if a.json {
+				return a.printJSON(json.RawMessage(fmt.Sprintf(`{"ok":true,"reports":%d}`, n)))
+			}
+			a.printf("%d reports are sound\n", n)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&opts.Kind, "kind", "", "cloud or provider")
+	f.StringVar(&count, "expect-count", "", "number of reports, or MIN..MAX")
+	f.Float64Var(&maxAge, "max-age-minutes", 0, "oldest report that counts")
+	f.Float64Var(&maxFuture, "max-future-minutes", 0, "how far ahead a report's clock may be")
+	f.StringVar(&allowed, "allowed-providers", "", "the only providers, comma-separated")
+	f.StringVar(&required, "require-providers", "", "providers that must be there, comma-separated")
+	f.BoolVar(&opts.RequireCI, "require-ci", false, "the CI block must be there")
+	f.BoolVar(&opts.RequireFileIdentity, "require-file-identity", false, "the file must be named after its provider")
+	f.BoolVar(&matchGitHub, "match-github-env", false, "the CI block must equal the GITHUB_ variables")
+	f.BoolVar(&opts.AllowSkipped, "allow-skipped", false, "accept modules that were observed but not registered")
+	return c
+}
+
+func minutes(m float64) time.Duration { return time.Duration(m * float64(time.Minute)) }
+
+func names(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// parseCount reads N or MIN..MAX.
+func parseCount(s string) (least, most int, err error) {
+	if s == "" {
+		return 0, 0, nil
+	}
+	from, to, isRange := strings.Cut(s, "..")
+	if !isRange {
+		to = from
+	}
+	least, err1 := strconv.Atoi(from)
+	most, err2 := strconv.Atoi(to)
+	if err1 != nil || err2 != nil || least < 0 || most < least {
+		return 0, 0, capability.Errorf(capability.CodeInvalidInput, "", "--expect-count %q is neither a number nor MIN..MAX", s)
+	}
+	return least, most, nil
+}
