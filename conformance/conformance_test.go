@@ -3,15 +3,20 @@ package conformance_test
 import (
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/conformance"
 	"github.com/junctor-run/junctor/internal/reference"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func endpoint(t *testing.T, token string) *httptest.Server {
 	t.Helper()
@@ -49,6 +54,54 @@ func TestReferenceEndpointConforms(t *testing.T) {
 		if report.ModuleCount != 2 || len(report.RPCCalls) < 18 {
 			t.Errorf("modules %d, calls %d", report.ModuleCount, len(report.RPCCalls))
 		}
+	}
+}
+
+func TestWrongOptionsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]conformance.Options{
+		"surface": {BaseURL: "http://127.0.0.1:1", Required: []string{"views"}}, "dialect": {BaseURL: "http://127.0.0.1:1", Dialect: "x"}, "URL": {BaseURL: "ftp://x"},
+	} {
+		if _, err := conformance.Run(t.Context(), opts); capability.CodeOf(err) != capability.CodeInvalidInput {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestUnionWarnsOfWhatOthersRefuse: what one generation refuses is no fault for
+// our own router, but it is said.
+func TestUnionWarnsOfWhatOthersRefuse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		how   breakage
+		where string
+		says  string
+	}{
+		{"public route without a reason", item("routes", "public", true), "dialect n", "routes[0].publicReason"},
+		{"old slot", item("widgets", "slot", "wallet"), "dialect n", "widgets[0].slot"},
+		{"xr view", item("views", "viewType", "xr"), "dialect s", "views[0].viewType"},
+		{"developers in the new spelling only", item("widgets", "viewKind", "developer"), "dialect s", "widgets[0].viewKind"},
+		{"developers in the new spelling only, of an app", item("app", "viewKind", "developer"), "dialect s", "app.viewKind"},
+		{"a tab for developers in the old spelling only", item("app", "navTabs", []any{object{"id": "a", "label": "a", "path": "/a", "developerOnly": true}}), "dialect n", "app.navTabs[0].developerOnly"},
+		{"signed", item("", "provenance", object{"issuer": "i", "subject": "s", "digestSha256": strings.Repeat("0", 64), "signatureAlgorithm": "ed25519", "signature": "x"}), "dialect s", "provenance"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			ep, err := reference.New(reference.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewServer(tt.how(router.Handler(router.RequireToken(secret.Value{}, ep), router.HandlerOptions{})))
+			defer server.Close()
+			report, err := conformance.Run(t.Context(), conformance.Options{BaseURL: server.URL, OnlyOriginal: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(report.Warnings, func(f conformance.Fault) bool { return f.Where == tt.where && strings.Contains(f.Message, tt.says) }) {
+				t.Errorf("no warning of %s: %v", tt.says, report.Warnings)
+			}
+		})
 	}
 }
 
