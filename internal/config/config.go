@@ -7,6 +7,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 type Config struct {
 	Listen            string `koanf:"listen" doc:"Address of the one HTTP listener; port 0 picks a free port."`
 	InsecurePlainHTTP bool   `koanf:"insecure_plain_http" doc:"Allow a listen address that is not loopback without TLS."`
-	PublicURL         string `koanf:"public_url" doc:"URL under which clients reach this server, if not the listen address."`
+	PublicURL         string `koanf:"public_url" doc:"URL under which a proxy in front offers this server; its host is accepted besides local names."`
 
 	Log    Log    `koanf:"log"`
 	Audit  Audit  `koanf:"audit"`
@@ -149,6 +150,12 @@ func (c *Config) Validate() error {
 	}
 	if !c.InsecurePlainHTTP && !isLoopback(host) {
 		return fmt.Errorf("listen: %s is not a loopback address and there is no TLS; add --insecure-plain-http if something in front of it encrypts", c.Listen)
+	}
+	if c.PublicURL != "" {
+		u, err := url.Parse(c.PublicURL)
+		if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
+			return fmt.Errorf("public_url: %q is not an http or https URL without credentials", c.PublicURL)
+		}
 	}
 	if err := oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"); err != nil {
 		return err

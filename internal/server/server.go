@@ -166,7 +166,7 @@ func (s *Server) openStores(ctx context.Context) error {
 	user, _ := os.UserHomeDir()
 	s.log, err = audit.Open(ctx, audit.Config{
 		Segments: segments, Mirror: mirror, Index: s.db.Audit(), Gateway: gatewayName(), Mode: audit.Mode(s.cfg.Audit.Mode),
-		Key: key, Home: user, Logger: s.logger,
+		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention,
 	})
 	return err
 }

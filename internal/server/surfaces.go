@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -127,9 +128,13 @@ func (s *Server) guardHost(h http.Handler) http.Handler {
 	inner := crossOrigin.Handler(h)
 	listenHost, _, _ := net.SplitHostPort(s.listener.Addr().String())
 	loopback := net.ParseIP(listenHost).IsLoopback()
+	var public string // host of a proxy in front of us
+	if u, err := url.Parse(s.cfg.PublicURL); err == nil {
+		public = u.Host
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if loopback && !localHost(r.Host) {
-			door.WriteError(w, capability.Errorf(capability.CodeDenied, "host", "this server answers to local names only").With("host_not_allowed", "use 127.0.0.1 or localhost in the URL"))
+		if loopback && !localHost(r.Host) && (public == "" || !strings.EqualFold(r.Host, public)) {
+			door.WriteError(w, capability.Errorf(capability.CodeDenied, "host", "this server answers to local names only").With("host_not_allowed", "use 127.0.0.1 or localhost in the URL, or set public_url to the address of the proxy in front"))
 			return
 		}
 		inner.ServeHTTP(w, r)
