@@ -79,7 +79,7 @@ func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Req
 	if err != nil {
 		return Status{}, Synced{}, made, err
 	}
-	req.Provider = cloudProvider
+	req.Provider, req.made = cloudProvider, true
 	status, synced, err := r.Connect(ctx, req)
 	ok = err == nil
 	return status, synced, made, err

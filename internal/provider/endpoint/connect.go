@@ -27,6 +27,8 @@ type Request struct {
 	Timeout        time.Duration       // of one call; 0: the registry's
 	Persist        bool
 	By             capability.Principal
+
+	made bool // by ConnectCloud
 }
 
 // Synced is what a connect or sync did; the lists hold module names.
@@ -179,7 +181,7 @@ func (r *Registry) normalise(req *Request) error {
 	if req.Provider == "" {
 		req.Provider = "direct"
 	}
-	if req.Provider != cloudProvider && !slices.Contains(connectors(), req.Provider) {
+	if !req.made && !slices.Contains(connectors(), req.Provider) {
 		return capability.Errorf(capability.CodeInvalidInput, op, "%q is not a provider; use %s", req.Provider, strings.Join(connectors(), ", "))
 	}
 	if req.AllowedModules != nil && len(req.AllowedModules) == 0 {

@@ -27,13 +27,13 @@ func (r *Registry) Prepare(local func() []capability.Module, configured []Config
 	if local != nil {
 		r.cfg.Local = local
 	}
-	r.configured = configured
+	r.cfg.Configured = append(r.cfg.Configured, configured...)
 }
 
 // fromConfig makes the configured endpoints that nothing saved stands for. One
 // whose policy cannot be read is there with all of it denied.
 func (r *Registry) fromConfig(saved []*Endpoint) (list []*Endpoint) {
-	for _, c := range r.configured {
+	for _, c := range r.cfg.Configured {
 		req := Request{ID: c.ID, BaseURL: c.BaseURL, Provider: "direct", Token: c.Token, AllowedModules: c.AllowedModules, Timeout: c.Timeout}
 		distrust := ""
 		if len(c.TrustPolicy) > 0 {

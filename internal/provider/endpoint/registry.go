@@ -35,7 +35,9 @@ type Config struct {
 	// Local lists this machine's own modules, whose names no endpoint may take;
 	// nil: there are none.
 	Local func() []capability.Module
-	Now   func() time.Time
+	// Configured are the endpoints that the configuration names.
+	Configured []Configured
+	Now        func() time.Time
 }
 
 // Registry holds the endpoints. It is a capability.Source: nothing is reachable
@@ -52,8 +54,6 @@ type Registry struct {
 	publish   func(capability.Batch) error // nil unless Run runs
 	ctx       context.Context
 	group     *errgroup.Group
-
-	configured []Configured // set before Run
 }
 
 // NewRegistry returns an empty registry.

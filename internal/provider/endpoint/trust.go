@@ -87,7 +87,7 @@ func parseKeys(raw []byte) (map[string]string, error) {
 		if issuer == "" || key == nil || strings.TrimSpace(*key) == "" {
 			return nil, badPolicy("trustPolicy.trustedProvenancePublicKeys: the key of %q must be a PEM public key", issuer)
 		}
-		out[issuer] = strings.TrimSpace(*key)
+		out[issuer] = *key
 	}
 	return out, nil
 }
