@@ -105,13 +105,24 @@ func startExample(t *testing.T, program string, args []string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // an example needs nothing of ours
+	url, err := start(t, cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// start runs an endpoint until the test ends and returns the URL of its ready
+// line. The error is of the start itself: the system did not allow it.
+func start(t *testing.T, cmd *exec.Cmd) (string, error) {
+	t.Helper()
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -119,7 +130,7 @@ func startExample(t *testing.T, program string, args []string) string {
 	})
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {
-		t.Fatalf("%s did not become ready: %v", program, err)
+		t.Fatalf("%s did not become ready: %v", cmd.Path, err)
 	}
 	var ready struct {
 		URL string `json:"url"`
@@ -127,5 +138,5 @@ func startExample(t *testing.T, program string, args []string) string {
 	if err := json.Unmarshal(line, &ready); err != nil {
 		t.Fatal(err)
 	}
-	return ready.URL
+	return ready.URL, nil
 }
