@@ -51,6 +51,20 @@ func buildExample(t *testing.T) string {
 	return binary
 }
 
+// TestTheGoExampleHoldsItsOwnTests: a module of its own is not among ./... of
+// ours.
+func TestTheGoExampleHoldsItsOwnTests(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"vet", "./..."}, {"test", "./..."}} {
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir = "../examples/endpoint-go"
+		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("go %s: %v\n%s", args[0], err, out)
+		}
+	}
+}
+
 // TestExampleEndpointsConform starts each example as its own process, as its
 // first lines say, with and without a token, and judges it for every generation
 // of routers.

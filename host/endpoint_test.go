@@ -12,11 +12,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const objectSchema = `{"type":"object"}`
 
