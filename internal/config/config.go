@@ -30,6 +30,8 @@ type Config struct {
 	Router Router `koanf:"router"`
 	MCP    MCP    `koanf:"mcp"`
 
+	// Eliza comes from the variables of an elizaOS agent, never from the file.
+	Eliza Eliza `koanf:"-"`
 	// Home is found before the file is read, so it is no key of it.
 	Home string `koanf:"-"`
 }
@@ -100,6 +102,7 @@ func Default() Config {
 		},
 		Router: Router{SyncInterval: 5 * time.Minute},
 		MCP:    MCP{PageSize: 100},
+		Eliza:  Eliza{Environment: "server"},
 	}
 }
 

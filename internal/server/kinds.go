@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/provider/local"
 	"github.com/junctor-run/junctor/internal/surface/routerserve"
@@ -12,11 +13,19 @@ import (
 // sources are the provider kinds: everything that feeds the catalog. A new kind
 // is one line here.
 func (s *Server) sources() []capability.Source {
-	s.registry.Prepare(s.localModules, nil)
+	s.registry.Prepare(s.localModules, configured(s.cfg.Eliza))
 	return []capability.Source{
 		local.New(s.local),
 		s.registry,
 	}
+}
+
+// configured are the endpoints of the environment.
+func configured(eliza config.Eliza) (list []endpoint.Configured) {
+	for _, e := range eliza.Endpoints {
+		list = append(list, endpoint.Configured(e))
+	}
+	return list
 }
 
 // localModules are those of this machine, whose names no endpoint may take.

@@ -35,7 +35,8 @@ func (s *Server) settle(ctx context.Context) {
 				return false
 			}
 		}
-		return true
+		// Those of the configuration are in no store.
+		return !slices.ContainsFunc(s.registry.List(), func(e endpoint.Status) bool { return e.State == capability.StateStarting })
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

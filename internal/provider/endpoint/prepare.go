@@ -14,9 +14,9 @@ import (
 type Configured struct {
 	ID, BaseURL    string
 	Token          secret.Value
-	AllowedModules []string
-	TrustPolicy    []byte // JSON; empty: none
-	Timeout        time.Duration
+	Timeout        time.Duration // 0: the registry's
+	AllowedModules []string      // nil: all
+	TrustPolicy    []byte        // JSON; empty: none
 }
 
 // Prepare tells the registry, before Run, which modules this machine has itself,

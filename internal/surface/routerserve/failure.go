@@ -12,24 +12,27 @@ import (
 // guard is the door's guard for the connect API, whose failures have the form of
 // the original: the message is "error", what we add stands beside it.
 func (s *Surface) guard(h door.Handler) http.Handler {
+	return s.guardAs(h, capability.RoleAdmin, capability.RoleOperator)
+}
+
+// guardAs is guard for the given roles; without any, for every token.
+func (s *Surface) guardAs(h door.Handler, roles ...capability.Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		admitted := false
-		refusal := new(recorder)
+		failure, status := new(recorder), 0
 		s.Door.Guard(func(_ http.ResponseWriter, r *http.Request, who capability.Principal) error {
-			admitted = true
-			if err := h(w, r, who); err != nil {
-				record := new(recorder)
-				door.WriteError(record, err)
-				if status, ok := err.(statusError); ok { //nolint:errorlint // made by the handler itself
-					record.status = status.status
-				}
-				record.replay(w)
+			err := h(w, r, who)
+			if own, ok := err.(statusError); ok { //nolint:errorlint // made by the handler itself
+				status = own.status
 			}
-			return nil
-		}, capability.RoleAdmin, capability.RoleOperator).ServeHTTP(refusal, r)
-		if !admitted {
-			refusal.replay(w)
+			return err
+		}, roles...).ServeHTTP(failure, r)
+		if failure.status == 0 {
+			return // the handler has answered
 		}
+		if status != 0 {
+			failure.status = status
+		}
+		failure.replay(w)
 	})
 }
 

@@ -1,0 +1,333 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Eliza is what the variables of an elizaOS agent say of capability endpoints
+// (router spec, section 5.1). They rank below JUNCTOR_* (decision R3).
+type Eliza struct {
+	Environment string // of the six, "server" when nothing is said
+	Endpoints   []ElizaEndpoint
+}
+
+// ElizaEndpoint is one endpoint of Eliza. AllowedModules nil lets all in;
+// TrustPolicy is JSON, nil when there is none.
+type ElizaEndpoint struct {
+	ID, BaseURL    string
+	Token          secret.Value
+	Timeout        time.Duration
+	AllowedModules []string
+	TrustPolicy    []byte
+}
+
+// Alias is a variable of another product that we read; Fallback is its older
+// name, "" when there is none.
+type Alias struct{ Name, Fallback, Doc string }
+
+const elizaPrefix = "ELIZA_CAPABILITY_ROUTER_"
+
+// Aliases lists them.
+func Aliases() []Alias {
+	return []Alias{
+		{elizaPrefix + "URL", "ELIZA_REMOTE_CAPABILITY_URL", "URL of the primary endpoint, which takes low-level calls first."},
+		{elizaPrefix + "TOKEN", "ELIZA_REMOTE_CAPABILITY_TOKEN", "Token of the primary endpoint and of those in the list without one; under its older name of the primary alone."},
+		{elizaPrefix + "URLS", "", "More endpoints: a JSON list of URLs or {id, baseUrl, token}, or URLs with commas between."},
+		{elizaPrefix + "ENABLED", "ELIZA_REMOTE_CAPABILITY_ENABLED", "1, true, yes, on or 0, false, no, off: whether these endpoints are used at all."},
+		{elizaPrefix + "ENVIRONMENT", "", "desktop, node, server, browser, mobile or unknown."},
+		{elizaPrefix + "TIMEOUT_MS", "", "Deadline of one call to them, in milliseconds."},
+		{elizaPrefix + "ALLOWED_MODULES", "", "JSON: a list of module ids for all of them, or an object of endpoint id and list."},
+		{elizaPrefix + "TRUST_POLICY", "", "JSON: trust policy options for all of them, or an object of endpoint id and options."},
+	}
+}
+
+// ReadEliza reads the variables. Where the original takes something unreadable
+// for absent, and so drops a restriction, this is an error naming the variable.
+func ReadEliza(environ []string) (Eliza, error) {
+	vars := make(map[string]string)
+	for _, kv := range environ {
+		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "ELIZA_") {
+			vars[name] = strings.TrimSpace(value)
+		}
+	}
+	get := func(short string) string { return vars[elizaPrefix+short] }
+	older := func(short string) string { return vars["ELIZA_REMOTE_CAPABILITY_"+short] }
+	out := Eliza{Environment: "server"}
+	enabled, known := elizaFlag(get("ENABLED"))
+	if !known {
+		enabled, known = elizaFlag(older("ENABLED"))
+	}
+	if known && !enabled {
+		return out, nil
+	}
+	if env := get("ENVIRONMENT"); env != "" {
+		if !slices.Contains([]string{"desktop", "node", "server", "browser", "mobile", "unknown"}, env) {
+			return out, elizaError("ENVIRONMENT", "%q must be one of desktop, node, server, browser, mobile, unknown", env)
+		}
+		out.Environment = env
+	}
+	var timeout time.Duration
+	if text := get("TIMEOUT_MS"); text != "" {
+		ms, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || ms <= 0 {
+			return out, elizaError("TIMEOUT_MS", "%q is not a positive whole number", text)
+		}
+		timeout = time.Duration(ms) * time.Millisecond
+	}
+	if text := firstOf(get("URL"), older("URL")); text != "" {
+		out.Endpoints = append(out.Endpoints, ElizaEndpoint{ID: "primary", BaseURL: text, Token: secret.New(firstOf(get("TOKEN"), older("TOKEN")))})
+	}
+	list, err := elizaList(get("URLS"), get("TOKEN"))
+	if err != nil {
+		return out, err
+	}
+	out.Endpoints = append(out.Endpoints, list...)
+	for i := range out.Endpoints {
+		out.Endpoints[i].Timeout = timeout
+	}
+	if err := out.check(); err != nil {
+		return out, err
+	}
+	if err := out.allow(get("ALLOWED_MODULES")); err != nil {
+		return out, err
+	}
+	return out, out.trust(get("TRUST_POLICY"))
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func elizaFlag(text string) (on, known bool) {
+	switch strings.ToLower(text) {
+	case "1", "true", "yes", "on":
+		return true, true
+	case "0", "false", "no", "off":
+		return false, true
+	}
+	return false, false
+}
+
+func elizaError(short, format string, args ...any) error {
+	return fmt.Errorf("environment: %s%s: %w", elizaPrefix, short, fmt.Errorf(format, args...))
+}
+
+// elizaList reads URLS: what begins with [ is JSON, all of it or none.
+func elizaList(text, token string) (list []ElizaEndpoint, err error) {
+	add := func(id, url, own string) {
+		list = append(list, ElizaEndpoint{ID: firstOf(id, fmt.Sprintf("remote-%d", len(list)+1)), BaseURL: url, Token: secret.New(firstOf(own, token))})
+	}
+	if !strings.HasPrefix(text, "[") {
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				add("", part, "")
+			}
+		}
+		return list, nil
+	}
+	var items []jsonx.Raw
+	if err := jsonx.Unmarshal([]byte(text), &items); err != nil {
+		return nil, elizaError("URLS", "it begins like a JSON list but is none: %w", err)
+	}
+	for i, raw := range items {
+		var item struct {
+			ID      string  `json:"id"`
+			BaseURL *string `json:"baseUrl"`
+			Token   string  `json:"token"`
+		}
+		if raw.Kind() == '"' {
+			item.BaseURL = new(string)
+			err = jsonx.Unmarshal(raw, item.BaseURL)
+		} else {
+			err = jsonx.Unmarshal(raw, &item)
+		}
+		if err != nil || item.BaseURL == nil || strings.TrimSpace(*item.BaseURL) == "" {
+			return nil, elizaError("URLS", "item %d must be a URL or an object with baseUrl, and id and token as texts", i+1)
+		}
+		add(strings.TrimSpace(item.ID), strings.TrimSpace(*item.BaseURL), strings.TrimSpace(item.Token))
+	}
+	return list, nil
+}
+
+// check normalises the URLs and refuses what is there twice.
+func (e *Eliza) check() error {
+	grammar := regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`)
+	for i := range e.Endpoints {
+		ep := &e.Endpoints[i]
+		short := "URLS"
+		if ep.ID == "primary" && i == 0 {
+			short = "URL"
+		}
+		if !grammar.MatchString(ep.ID) || strings.HasPrefix(ep.ID, "node:") {
+			return elizaError(short, "the id %q must be letters, digits, '.', '_', ':' or '-', and not begin with node:", ep.ID)
+		}
+		u, err := url.Parse(ep.BaseURL)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return elizaError(short, "the URL of %s must be an absolute http or https one", ep.ID)
+		}
+		if u.User != nil {
+			return elizaError(short, "the URL of %s must not hold credentials; give a token", ep.ID)
+		}
+		u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = "", false, "", ""
+		ep.BaseURL = strings.TrimRight(u.String(), "/")
+		for _, other := range e.Endpoints[:i] {
+			if other.ID == ep.ID || other.BaseURL == ep.BaseURL {
+				return elizaError(short, "%s is there twice, by its id or its URL", ep.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// perEndpoint splits an object of endpoint id and value; an id that nobody has is
+// an error, for a misspelt one would drop a restriction.
+func (e *Eliza) perEndpoint(short string, members map[string]jsonx.Raw, set func(ep *ElizaEndpoint, value jsonx.Raw) error) error {
+	for id, value := range members {
+		i := slices.IndexFunc(e.Endpoints, func(ep ElizaEndpoint) bool { return ep.ID == id })
+		if i < 0 {
+			return elizaError(short, "there is no endpoint %q", id)
+		}
+		if err := set(&e.Endpoints[i], value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Eliza) allow(text string) error {
+	const short = "ALLOWED_MODULES"
+	if text == "" {
+		return nil
+	}
+	read := func(raw jsonx.Raw) (names []string, err error) {
+		if jsonx.Unmarshal(raw, &names) != nil || len(names) == 0 || slices.Contains(names, "") { // null reads as ""
+			return nil, elizaError(short, "a list of module ids is needed, and not an empty one")
+		}
+		return names, nil
+	}
+	if strings.HasPrefix(text, "[") {
+		names, err := read(jsonx.Raw(text))
+		for i := range e.Endpoints {
+			e.Endpoints[i].AllowedModules = names
+		}
+		return err
+	}
+	var members map[string]jsonx.Raw
+	if err := jsonx.Unmarshal([]byte(text), &members); err != nil || members == nil {
+		return elizaError(short, "it must be a JSON list, or an object of endpoint id and list")
+	}
+	return e.perEndpoint(short, members, func(ep *ElizaEndpoint, value jsonx.Raw) (err error) {
+		ep.AllowedModules, err = read(value)
+		return err
+	})
+}
+
+// policyFields are those whose presence at the top means options for all.
+func policyFields() []string {
+	return []string{
+		"allowedEndpointIds", "allowedModuleIds", "allowedProvenanceIssuers", "trustedProvenancePublicKeys", "requireEndpointId",
+		"requireSignedProvenance", "requireVerifiedProvenance", "requireProvenanceDigestMatch", "allowSharedModelTypes", "strictNames",
+	}
+}
+
+func (e *Eliza) trust(text string) error {
+	const short = "TRUST_POLICY"
+	if text == "" {
+		return nil
+	}
+	var members map[string]jsonx.Raw
+	if err := jsonx.Unmarshal([]byte(text), &members); err != nil || members == nil {
+		return elizaError(short, "it must be a JSON object of options, or of endpoint id and options")
+	}
+	common := make(map[string]jsonx.Raw)
+	for _, name := range policyFields() {
+		if value, ok := members[name]; ok {
+			common[name] = value
+			delete(members, name)
+		}
+	}
+	own := make(map[string]map[string]jsonx.Raw)
+	err := e.perEndpoint(short, members, func(ep *ElizaEndpoint, value jsonx.Raw) error {
+		var options map[string]jsonx.Raw
+		if err := jsonx.Unmarshal(value, &options); err != nil || options == nil {
+			return elizaError(short, "the options of %s must be an object", ep.ID)
+		}
+		own[ep.ID] = options
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range e.Endpoints {
+		ep := &e.Endpoints[i]
+		if len(common) == 0 && own[ep.ID] == nil {
+			continue
+		}
+		merged, err := merge(common, own[ep.ID])
+		if err != nil {
+			return elizaError(short, "the options of %s: %w", ep.ID, err)
+		}
+		if ep.TrustPolicy, err = jsonx.Marshal(merged); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merge adds own options to the common ones: lists and keys are united, a flag
+// that is set in one is set.
+func merge(common, own map[string]jsonx.Raw) (map[string]jsonx.Raw, error) {
+	out := make(map[string]jsonx.Raw)
+	for name, value := range common {
+		out[name] = value
+	}
+	for name, value := range own {
+		was, both := out[name]
+		switch {
+		case !both || string(was) == "false":
+			out[name] = value
+		case was.Kind() != value.Kind() && string(value) != "false":
+			return nil, fmt.Errorf("%s has two types", name)
+		case value.Kind() == '[' || value.Kind() == '{':
+			joined, err := joinJSON(was, value)
+			if err != nil {
+				return nil, err
+			}
+			out[name] = joined
+		}
+	}
+	return out, nil
+}
+
+func joinJSON(a, b jsonx.Raw) (jsonx.Raw, error) {
+	if a.Kind() == '[' {
+		var x, y []json.RawMessage
+		if err := jsonx.Unmarshal(a, &x); err != nil {
+			return nil, err
+		}
+		if err := jsonx.Unmarshal(b, &y); err != nil {
+			return nil, err
+		}
+		return jsonx.Marshal(append(x, y...))
+	}
+	x := make(map[string]json.RawMessage)
+	for _, doc := range []jsonx.Raw{a, b} {
+		if err := jsonx.Unmarshal(doc, &x); err != nil {
+			return nil, err
+		}
+	}
+	return jsonx.Marshal(x)
+}

@@ -1,0 +1,129 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/internal/config"
+)
+
+// said is an endpoint with its token in the open.
+type said struct {
+	ID, URL, Token string
+	Allowed        []string
+	Policy         string
+}
+
+func TestElizaVariablesNameEndpoints(t *testing.T) {
+	t.Parallel()
+	const p = "ELIZA_CAPABILITY_ROUTER_"
+	const old = "ELIZA_REMOTE_CAPABILITY_"
+	for name, c := range map[string]struct {
+		env  []string
+		want []said
+	}{
+		"nothing":       {[]string{p + "URL= ", "ELIZA_STATE_DIR=/x", p + "ENABLED=true"}, nil},
+		"a primary":     {[]string{p + "URL= https://h/tenant/7/?q=1#x ", p + "TOKEN=t"}, []said{{"primary", "https://h/tenant/7", "t", nil, ""}}},
+		"older names":   {[]string{old + "URL=http://h", old + "TOKEN=o", p + "URLS=http://a"}, []said{{"primary", "http://h", "o", nil, ""}, {"remote-1", "http://a", "", nil, ""}}},
+		"newer first":   {[]string{old + "URL=http://old", p + "URL=http://new", old + "TOKEN=o", p + "TOKEN=n"}, []said{{"primary", "http://new", "n", nil, ""}}},
+		"with commas":   {[]string{p + "URLS=http://a/, ,http://b", p + "TOKEN=t"}, []said{{"remote-1", "http://a", "t", nil, ""}, {"remote-2", "http://b", "t", nil, ""}}},
+		"a JSON list":   {[]string{p + `URLS=["http://a",{"id":"x","baseUrl":"http://b","token":"own","colour":1}]`, p + "TOKEN=t"}, []said{{"remote-1", "http://a", "t", nil, ""}, {"x", "http://b", "own", nil, ""}}},
+		"switched off":  {[]string{p + "URL=http://h", p + "ENABLED=Off"}, nil},
+		"off, older":    {[]string{p + "URL=http://h", old + "ENABLED=0"}, nil},
+		"no clear word": {[]string{p + "URL=http://h", p + "ENABLED=maybe"}, []said{{"primary", "http://h", "", nil, ""}}},
+		"on beats off":  {[]string{p + "URL=http://h", p + "ENABLED=YES", old + "ENABLED=0"}, []said{{"primary", "http://h", "", nil, ""}}},
+		"allowed, all":  {[]string{p + "URL=http://h", p + "URLS=http://a", p + `ALLOWED_MODULES=["m"]`}, []said{{"primary", "http://h", "", []string{"m"}, ""}, {"remote-1", "http://a", "", []string{"m"}, ""}}},
+		"allowed, each": {[]string{p + "URL=http://h", p + "URLS=http://a", p + `ALLOWED_MODULES={"primary":["m","n"]}`}, []said{{"primary", "http://h", "", []string{"m", "n"}, ""}, {"remote-1", "http://a", "", nil, ""}}},
+		"policy, all":   {[]string{p + "URL=http://h", p + `TRUST_POLICY={"requireSignedProvenance":true}`}, []said{{"primary", "http://h", "", nil, `{"requireSignedProvenance":true}`}}},
+		"policy, each": {
+			[]string{p + "URL=http://h", p + "URLS=http://a", p + `TRUST_POLICY={"remote-1":{"strictNames":true}}`},
+			[]said{{"primary", "http://h", "", nil, ""}, {"remote-1", "http://a", "", nil, `{"strictNames":true}`}},
+		},
+		"policy, both": {
+			[]string{
+				p + "URL=http://h",
+				p + `TRUST_POLICY={"allowedProvenanceIssuers":["a"],"strictNames":true,"requireEndpointId":false,"trustedProvenancePublicKeys":{"a":"A"},"primary":{"allowedProvenanceIssuers":["b"],"strictNames":false,"requireEndpointId":true,"trustedProvenancePublicKeys":{"b":"B\n"}}}`,
+			},
+			[]said{{"primary", "http://h", "", nil, `{"allowedProvenanceIssuers":["a","b"],"requireEndpointId":true,"strictNames":true,"trustedProvenancePublicKeys":{"a":"A","b":"B\n"}}`}},
+		},
+	} {
+		got, err := config.ReadEliza(append([]string{p + "TIMEOUT_MS=1500", p + "ENVIRONMENT=mobile"}, c.env...))
+		var list []said
+		for _, e := range got.Endpoints {
+			if e.Timeout != 1500*time.Millisecond {
+				t.Errorf("%s: timeout %s", name, e.Timeout)
+			}
+			list = append(list, said{e.ID, e.BaseURL, e.Token.Reveal(), e.AllowedModules, string(e.TrustPolicy)})
+		}
+		if d := cmp.Diff(c.want, list); err != nil || d != "" {
+			t.Errorf("%s: %v %s", name, err, d)
+		}
+	}
+}
+
+func TestElizaVariablesThatCannotBeReadAreErrors(t *testing.T) {
+	t.Parallel()
+	const url = "URL=http://h"
+	for _, c := range []struct {
+		env  []string
+		says string
+	}{
+		{[]string{`URLS=["http://a",7]`}, "URLS: item 2"},
+		{[]string{`URLS=["http://a",""]`}, "URLS: item 2"},
+		{[]string{`URLS=[{"id":"x"}]`}, "URLS: item 1"},
+		{[]string{`URLS=[{"baseUrl":"http://a","token":7}]`}, "URLS: item 1"},
+		{[]string{`URLS=[null]`}, "URLS: item 1"},
+		{[]string{`URLS=["http://a"`}, "URLS: it begins like a JSON list"},
+		{[]string{`URLS={"baseUrl":"http://a"}`}, "URLS: the URL of remote-1"},
+		{[]string{`URLS=[{"id":"a/b","baseUrl":"http://a"}]`}, `URLS: the id "a/b"`},
+		{[]string{`URLS=[{"id":"x","baseUrl":"http://a"},{"id":"x","baseUrl":"http://b"}]`}, "x is there twice"},
+		{[]string{`URLS=http://a,http://a/`}, "remote-2 is there twice"},
+		{[]string{url, `URLS=[{"id":"primary","baseUrl":"http://a"}]`}, "primary is there twice"},
+		{[]string{`URL=ftp://h`}, "URL: the URL of primary"},
+		{[]string{`URL=http://a:b@h`}, "credentials"},
+		{[]string{url, `TIMEOUT_MS=12abc`}, `TIMEOUT_MS: "12abc"`},
+		{[]string{url, `TIMEOUT_MS=0`}, "TIMEOUT_MS"},
+		{[]string{url, `ENVIRONMENT=moon`}, `ENVIRONMENT: "moon"`},
+		{[]string{url, `ALLOWED_MODULES=m`}, "ALLOWED_MODULES: it must be"},
+		{[]string{url, `ALLOWED_MODULES=null`}, "ALLOWED_MODULES: it must be"},
+		{[]string{url, `ALLOWED_MODULES=[]`}, "ALLOWED_MODULES: a list"},
+		{[]string{url, `ALLOWED_MODULES=[null]`}, "ALLOWED_MODULES: a list"},
+		{[]string{url, `ALLOWED_MODULES={"primary":"m"}`}, "ALLOWED_MODULES: a list"},
+		{[]string{url, `ALLOWED_MODULES={"primry":["m"]}`}, `there is no endpoint "primry"`},
+		{[]string{url, `TRUST_POLICY=` + "{\"x\""}, "TRUST_POLICY: it must be"},
+		{[]string{url, `TRUST_POLICY=[]`}, "TRUST_POLICY: it must be"},
+		{[]string{url, `TRUST_POLICY={"requireSigned":true}`}, `there is no endpoint "requireSigned"`},
+		{[]string{url, `TRUST_POLICY={"primary":true}`}, "options of primary must be an object"},
+		{[]string{url, `TRUST_POLICY={"allowedProvenanceIssuers":["a"],"primary":{"allowedProvenanceIssuers":"b"}}`}, "two types"},
+	} {
+		for i := range c.env {
+			c.env[i] = "ELIZA_CAPABILITY_ROUTER_" + c.env[i]
+		}
+		_, err := config.Load(t.TempDir(), "none.yaml", false, append(c.env, "ELIZA_CAPABILITY_ROUTER_TOKEN=s3cret"), nil)
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "ELIZA_CAPABILITY_ROUTER_") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, want %q", c.env, err, c.says)
+		}
+	}
+}
+
+func TestEveryAliasIsRead(t *testing.T) {
+	t.Parallel()
+	bad := map[string]string{"URL": "x", "URLS": "[", "TIMEOUT_MS": "x", "ENVIRONMENT": "x", "ALLOWED_MODULES": "x", "TRUST_POLICY": "x"}
+	for _, a := range config.Aliases() {
+		if a.Doc == "" {
+			t.Errorf("%s is not explained", a.Name)
+		}
+		for _, name := range []string{a.Name, a.Fallback} {
+			value, ok := bad[strings.TrimPrefix(a.Name, "ELIZA_CAPABILITY_ROUTER_")]
+			if !ok || name == "" {
+				continue // tokens and flags take any text
+			}
+			if _, err := config.ReadEliza([]string{name + "=" + value}); err == nil {
+				t.Errorf("%s is not read", name)
+			}
+		}
+	}
+}
