@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/junctor-run/junctor/protocol/router"
 )
@@ -15,6 +16,10 @@ const (
 	token = "a-token"
 	// callers ask at the same time, after so many listings that were answered.
 	callers, listsBefore = 16, 4
+	// neverEnds is the breakage that a call has to be given up on; the others are
+	// answered long before patience is at an end.
+	neverEnds = "answer that never ends"
+	patience  = 20 * time.Second
 )
 
 // trusting lets in whoever asks for the selected paths.
@@ -70,7 +75,7 @@ func brokenTransport() []broken {
 		{"truncated JSON", body(invoked(action), func(was []byte) []byte { return was[:len(was)-2] }), action, "not JSON"},
 		{"bytes after the JSON", body(invoked(action), func(was []byte) []byte { return append(slices.Clone(was), '}') }), action, "not JSON"},
 		{"connection cut in the answer", body(invoked("plugin.model.invoke"), func([]byte) []byte { panic(http.ErrAbortHandler) }), "plugin.model.invoke", "broke before"},
-		{"answer that never ends", func(next http.Handler) http.Handler {
+		{neverEnds, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				method, answer := recorded(next, r)
 				if method != "plugin.provider.get" {
