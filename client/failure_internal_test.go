@@ -1,0 +1,27 @@
+package client
+
+import (
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// The connect API's errors are a message with the rest beside it, all others an
+// object.
+func TestBothFormsOfAFailureAreRead(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]capability.Error{
+		`{"error":{"code":"denied","reason":"r","message":"m","hint":"h"}}`: {Code: capability.CodeDenied, Reason: "r", Message: "m", Hint: "h"},
+		`{"error":"m","code":"denied","reason":"r","hint":"h"}`:             {Code: capability.CodeDenied, Reason: "r", Message: "m", Hint: "h"},
+		`{"error":"m"}`:  {Code: capability.CodeFailed},
+		`{"error":null}`: {Code: capability.CodeFailed},
+		`{"error":7}`:    {Code: capability.CodeFailed},
+		`{}`:             {Code: capability.CodeFailed},
+		`<html>`:         {Code: capability.CodeFailed},
+	} {
+		got := capability.AsError(failure(400, []byte(body)))
+		if got.Code != want.Code || got.Reason != want.Reason || got.Hint != want.Hint || (want.Message != "" && got.Message != want.Message) {
+			t.Errorf("%s: %#v", body, got)
+		}
+	}
+}
