@@ -30,7 +30,7 @@ func newModuleShape() *shape {
 		opt("lifecycle", record).of(shapeOf(need("hooks", texts).among(LifecycleHooks()...).filled())),
 		opt("routes", records).of(shapeOf(need("method", text).among("GET", "POST", "PUT", "PATCH", "DELETE", "STATIC"),
 			need("path", text).where(CheckLocalPath), opt("name", text), opt("public", boolean), opt("description", text),
-			opt("publicReason", text), opt("publicWrite", boolean))),
+			opt("publicReason", text), opt("publicWrite", text))),
 		opt("views", records).of(viewShape()),
 		opt("provenance", record).of(shapeOf(fields(needs2(notBlank, "issuer", "subject"),
 			need("digestSha256", text).where(sha256Hex).as(asciiLower), needs2(notBlank, "signatureAlgorithm", "signature"))...)),

@@ -177,7 +177,7 @@ type Route struct {
 	Public       bool   `json:"public"`
 	Description  string `json:"description"`
 	PublicReason string `json:"publicReason"`
-	PublicWrite  bool   `json:"publicWrite"`
+	PublicWrite  string `json:"publicWrite"`
 }
 
 // View is an item of views.
