@@ -1,8 +1,8 @@
 // Package routerserve makes the server an endpoint of the capability-router
 // protocol: what it offers itself and, re-exported, everything it reaches. Each
 // wire method becomes an invocation of the one path, addressed by module and
-// member, with the parameters' bytes passed on as they came. The connect API of
-// the agent side is here too.
+// member, with the parameters' bytes passed on as they came. The agent side's
+// HTTP is here too: the connect API, the files of views, and module routes.
 package routerserve
 
 import (
@@ -46,6 +46,23 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("/v1/capabilities", wire)
 	mux.Handle("/v1/", wire) // the wire's own envelope for paths it does not have
 	s.connectRoutes(mux)
+}
+
+// Uncleaned takes the requests for assets and module routes past next. A
+// http.ServeMux would answer an empty or dot segment in them with a redirect to
+// another path, where they must be refused.
+func (s *Surface) Uncleaned(next http.Handler) http.Handler {
+	assets, routes := s.guardAs(s.asset), s.Door.Guard(s.dispatch)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.EscapedPath(); {
+		case strings.HasPrefix(path, assetBase):
+			assets.ServeHTTP(w, r)
+		case strings.HasPrefix(path, routeBase):
+			routes.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // backend is one authenticated caller's view.
@@ -161,7 +178,7 @@ func (b *backend) member(inv *capability.Invocation, m router.Method, p params) 
 		t.Name = "asset"
 		inv.Input = p.without("moduleId", "endpointId", "traceSessionId")
 	case "plugin.route.call":
-		t.Name = b.route(t.Module, p.text("method"), p.text("path"))
+		t.Name = b.view().route(t.Module, p.text("method"), p.text("path"))
 		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", "method")
 	default: // the evaluators: one member for each of their phases
 		t.Name += "." + operation
@@ -169,25 +186,4 @@ func (b *backend) member(inv *capability.Invocation, m router.Method, p params) 
 	}
 	inv.Target.Member = t
 	return nil
-}
-
-// route finds the declared route that the concrete path is an instance of; the
-// literal one first. Without any, the concrete path itself names what is unknown.
-func (b *backend) route(module, verb, path string) string {
-	exact := verb + " " + path
-	snap := b.Catalog.Snapshot()
-	if len(snap.Member(capability.Member{Module: module, Kind: "route", Name: exact})) > 0 {
-		return exact
-	}
-	for _, e := range snap.Entries {
-		m := e.Contribution.Member
-		if m.Kind != "route" || (m.Module != module && e.Module.Extension != module) {
-			continue
-		}
-		declared, pattern, _ := strings.Cut(m.Name, " ")
-		if declared == verb && router.MatchRoute(pattern, path) {
-			return m.Name
-		}
-	}
-	return exact
 }

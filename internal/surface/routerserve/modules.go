@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/protocol/router"
 )
 
 // view is what the surface works out of one catalog snapshot, once: callers ask
@@ -19,8 +20,13 @@ type view struct {
 	// reach holds the kind and instance of every provider there is.
 	reach map[[2]string]bool
 
+	// routes holds the names ("GET /notes/:id") of the routes of each module, by
+	// its id and by its extension.
+	routes map[string][]string
+
 	mu      sync.Mutex
-	stamped map[*capability.Module]jsonx.Raw
+	stamped map[*capability.Module]stamp
+	rules   map[*capability.Module]*assetRules
 }
 
 // view is that of the snapshot now in force.
@@ -29,10 +35,19 @@ func (s *Surface) view() *view {
 	if v := s.current.Load(); v != nil && v.snap == snap {
 		return v
 	}
-	v := &view{snap: snap, reach: make(map[[2]string]bool), stamped: make(map[*capability.Module]jsonx.Raw)}
+	v := &view{
+		snap: snap, reach: make(map[[2]string]bool), routes: make(map[string][]string),
+		stamped: make(map[*capability.Module]stamp), rules: make(map[*capability.Module]*assetRules),
+	}
 	for _, e := range snap.Entries {
 		_, kind, instance := e.Key().Parts()
 		v.reach[[2]string{kind, instance}] = true
+		if m := e.Contribution.Member; m.Kind == "route" {
+			v.routes[m.Module] = append(v.routes[m.Module], m.Name)
+			if e.Module.Extension != m.Module {
+				v.routes[e.Module.Extension] = append(v.routes[e.Module.Extension], m.Name)
+			}
+		}
 	}
 	s.current.Store(v) // of two that are made at once either will do
 	return v
@@ -50,9 +65,26 @@ func (v *view) knows(endpoint string) bool {
 	return false
 }
 
+// stamp is a manifest as it is listed, and what is wrong with its views.
+type stamp struct {
+	manifest jsonx.Raw
+	faults   []ViewError
+}
+
+// ViewError says why a view is listed without its bundleUrl. Like EndpointError
+// it is an addition to the wire.
+type ViewError struct {
+	EndpointID string          `json:"endpointId"`
+	ModuleID   string          `json:"moduleId"`
+	ViewID     string          `json:"viewId"`
+	Code       capability.Code `json:"code"`
+	Message    string          `json:"message"`
+}
+
 // manifest is the module's, with our name for the endpoint it came from written
-// over whatever the endpoint said itself.
-func (v *view) manifest(m *capability.Module) (jsonx.Raw, error) {
+// over whatever the endpoint said itself, and without the bundle URLs no client
+// could use: one of them makes the original refuse the whole list.
+func (v *view) manifest(m *capability.Module) (stamp, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if done, ok := v.stamped[m]; ok {
@@ -60,19 +92,53 @@ func (v *view) manifest(m *capability.Module) (jsonx.Raw, error) {
 	}
 	var members map[string]jsonx.Raw
 	if err := jsonx.Unmarshal(m.Manifest, &members); err != nil {
-		return nil, capability.Wrap(capability.CodeInternal, "modules.list", "a stored manifest cannot be read", err)
+		return stamp{}, capability.Wrap(capability.CodeInternal, "modules.list", "a stored manifest cannot be read", err)
 	}
 	id, err := jsonx.Marshal(m.Endpoint)
 	if err != nil {
-		return nil, err
+		return stamp{}, err
 	}
 	members["capabilityEndpointId"] = id
-	done, err := jsonx.Marshal(members)
-	if err != nil {
-		return nil, err
+	var done stamp
+	if views, ok := members["views"]; ok {
+		if members["views"], done.faults, err = soundViews(m, views); err != nil {
+			return stamp{}, err
+		}
+	}
+	if done.manifest, err = jsonx.Marshal(members); err != nil {
+		return stamp{}, err
 	}
 	v.stamped[m] = done
 	return done, nil
+}
+
+// soundViews takes the bundle URLs out that are not absolute http(s) URLs
+// without credentials (router spec, section 5.4). A bundlePath is left to whoever
+// lists: the URL it leads to is on the origin that the browser knows, not on ours.
+func soundViews(m *capability.Module, raw jsonx.Raw) (jsonx.Raw, []ViewError, error) {
+	var views []map[string]jsonx.Raw
+	if err := jsonx.Unmarshal(raw, &views); err != nil {
+		return nil, nil, capability.Wrap(capability.CodeInternal, "modules.list", "the views of a stored manifest cannot be read", err)
+	}
+	var faults []ViewError
+	for _, declared := range views {
+		for _, name := range []string{"bundleUrl", "frameUrl"} {
+			var id, address string
+			if jsonx.Unmarshal(declared[name], &address) != nil || address == "" || router.CheckBrowserURL(address) == nil {
+				continue
+			}
+			_ = jsonx.Unmarshal(declared["id"], &id) // the decoder has seen to it that it is there
+			delete(declared, name)
+			faults = append(faults, ViewError{
+				m.Endpoint, m.ID, id, capability.CodeInvalidInput, name + " must be an absolute http or https URL without credentials; it is left out",
+			})
+		}
+	}
+	if len(faults) == 0 {
+		return raw, nil, nil // the bytes as they are: signatures are over them
+	}
+	out, err := jsonx.Marshal(views)
+	return out, faults, err
 }
 
 // EndpointError says why the modules of an endpoint may be out of date or
@@ -117,12 +183,18 @@ func (b *backend) modules(raw json.RawMessage) (json.RawMessage, error) {
 		return cmp.Or(strings.Compare(a.Endpoint, b.Endpoint), strings.Compare(a.ID, b.ID))
 	})
 	list := make([]jsonx.Raw, len(permitted))
+	var faults []ViewError
 	for i, m := range permitted {
-		if list[i], err = v.manifest(m); err != nil {
+		one, err := v.manifest(m)
+		if err != nil {
 			return nil, err
 		}
+		list[i], faults = one.manifest, append(faults, one.faults...)
 	}
 	out := map[string]any{"modules": list}
+	if len(faults) > 0 {
+		out["viewErrors"] = faults
+	}
 	operator := b.who.Role == capability.RoleAdmin || b.who.Role == capability.RoleOperator
 	var down []EndpointError
 	for _, e := range b.Registry.Down() {
