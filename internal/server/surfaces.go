@@ -20,12 +20,14 @@ import (
 // handler is every door on the one listener. A new surface is one line here.
 func (s *Server) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
-	routerserve.New(routerserve.Config{
+	wire := routerserve.New(routerserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Registry: endpoints{s.registry}, MaxBody: int64(s.cfg.Limits.RequestBody),
-	}).Routes(mux)
+	})
+	wire.Routes(mux)
 	consoleserve.New(consoleserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
+		AssetURL: routerserve.AssetURL,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -34,7 +36,7 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { consoleserve.Unrouted(mux, w, r) })
-	return s.guardHost(bounded(mux)), nil
+	return s.guardHost(bounded(wire.Uncleaned(mux))), nil
 }
 
 const (

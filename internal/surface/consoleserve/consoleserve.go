@@ -66,6 +66,8 @@ type Config struct {
 	Status func() map[string]any
 	// MaxInput bounds the body of an invocation, in bytes.
 	MaxInput int64
+	// AssetURL is where a browser finds a module's asset; "" when nowhere.
+	AssetURL func(endpoint, module, path string) string
 }
 
 // Surface serves /api/v1.
@@ -89,6 +91,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/catalog/conflicts", operator(s.conflicts))
 	mux.Handle("GET /api/v1/modules", operator(s.modules))
 	mux.Handle("GET /api/v1/modules/{id}", operator(s.module))
+	s.listingRoutes(mux)
 
 	mux.Handle("GET /api/v1/tokens", admin(s.tokens))
 	mux.Handle("POST /api/v1/tokens", admin(s.createToken))
@@ -106,6 +109,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/audit/verify", operator(s.auditVerify))
 	mux.Handle("GET /api/v1/audit/tail", operator(s.auditTail))
 	mux.Handle("GET /api/v1/events", operator(s.events))
+	mux.Handle("POST /api/v1/events/publish", operator(s.publishEvent))
 	mux.Handle("GET /api/v1/status", any(s.status))
 	mux.Handle("GET /api/v1/doctor", operator(s.doctor))
 	mux.Handle("/api/v1/", any(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
