@@ -85,6 +85,7 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	}
 	saved = append(saved, r.fromConfig(saved)...)
 	group, ctx := errgroup.WithContext(ctx)
+	r.changing.Lock() // no answer is taken in before what was known is shown
 	r.mu.Lock()
 	r.publish, r.ctx, r.group = publish, ctx, group
 	for _, ep := range saved { // at once, so that nobody connects one of them in between
@@ -93,6 +94,9 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	r.mu.Unlock()
 	for _, ep := range saved {
 		r.comeBack(ep, publish)
+	}
+	r.changing.Unlock()
+	for _, ep := range saved {
 		r.watch(ep)
 	}
 	group.Go(func() error { // keeps the group open for endpoints that connect later

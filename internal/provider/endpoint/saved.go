@@ -119,9 +119,8 @@ func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
 
 // comeBack shows what a saved endpoint offered before the stop, as not ready
 // yet, once more judged by its policy. What cannot be shown waits for its answer.
+// Caller holds changing.
 func (r *Registry) comeBack(ep *Endpoint, publish func(capability.Batch) error) {
-	r.changing.Lock()
-	defer r.changing.Unlock()
 	if now, ok := r.get(ep.id); !ok || now != ep || ep.record.Seen == nil {
 		return
 	}
