@@ -200,3 +200,29 @@ func TestTheAppBridgeServesWhatNoRouteDoes(t *testing.T) {
 	rg.do(http.MethodGet, "/api/modules/shop/own", rg.agent, "").want(t, "a declared route goes first", 200, "route")
 	rg.do(http.MethodGet, "/api/modules/shop/other", rg.agent, "").want(t, "an agent needs consent for the bridge", 403, "consent_required")
 }
+
+// TestWhoMayNotCallLearnsNothing: what is there and forbidden answers as what is
+// not there, on every door of a module.
+func TestWhoMayNotCallLearnsNothing(t *testing.T) {
+	rg := newStack(t, bundleView+","+shopRoutes)
+	rg.say("plugin.asset.get", assetResult("/assets/main.js", "text/javascript", script, ""))
+	rg.say("plugin.route.call", `{"status":200}`)
+	for _, test := range []struct{ method, path, absent string }{
+		{"GET", base + "far/shop/assets/main.js", base + "far/shed/assets/main.js"},
+		{"GET", base + "far/shop/undeclared/x.js", base + "far/shed/undeclared/x.js"},
+		{"GET", "/api/modules/shop/items/1", "/api/modules/shed/items/1"},
+		{"POST", "/api/modules/shop/items/1", "/api/modules/shed/items/1"}, // 405 for who may
+	} {
+		there, absent := rg.do(test.method, test.path, rg.node, ""), rg.do(test.method, test.absent, rg.node, "")
+		neutral := strings.NewReplacer("shed", "shop", "/items/:id", "/items/1")
+		if there.status != absent.status || neutral.Replace(there.body) != neutral.Replace(absent.body) || !strings.Contains(there.body, "unknown_capability") {
+			t.Errorf("%s %s: %d %s, but of what is not there %d %s", test.method, test.path, there.status, there.body, absent.status, absent.body)
+		}
+		if there.header.Get("Allow") != "" {
+			t.Errorf("%s tells of its methods", test.path)
+		}
+	}
+	if n := rg.calls(); n != 0 {
+		t.Errorf("the remote was asked %d times", n)
+	}
+}

@@ -74,9 +74,9 @@ func routeVerbs() []string {
 // mount is how a module's own paths begin under our router.
 func mount(module string) string { return routeBase + url.PathEscape(module) }
 
-// withheldFromRemotes reports whether a request header stays here, besides what
-// the router protocol's own list keeps: what proxies say of the caller, and the
-// tokens of our own pages.
+// withheldFromRemotes names the request headers that stay here, besides those of
+// the router protocol's own list: what proxies say of the caller, and the tokens
+// of our own pages.
 func withheldFromRemotes(h http.Header) []string {
 	out := []string{"forwarded", "x-csrf-token", "x-real-ip", "accept-encoding", "expect"}
 	for name := range h {

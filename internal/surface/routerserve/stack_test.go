@@ -85,9 +85,9 @@ func (e *remote) calls() int {
 type stack struct {
 	*testing.T
 	*remote
-	url                    string
-	log                    *audit.Log
-	admin, agent, operator string
+	url                string
+	log                *audit.Log
+	admin, agent, node string // tokens; a node may call nothing
 }
 
 // none is a registry of which the tests need nothing.
@@ -112,7 +112,7 @@ func newStack(t *testing.T, members string) *stack {
 	ok(t, err)
 	rg := &stack{T: t, log: log, remote: &remote{manifest: manifestHead + members + "}", answer: make(map[string]string)}}
 	root := capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}
-	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &rg.admin, capability.RoleAgent: &rg.agent, capability.RoleOperator: &rg.operator} {
+	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &rg.admin, capability.RoleAgent: &rg.agent, capability.RoleNode: &rg.node} {
 		_, value, err := pol.CreateToken(t.Context(), root, policy.TokenRequest{Role: role, Name: string(role)})
 		ok(t, err)
 		*to = value.Reveal()

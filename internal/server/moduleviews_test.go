@@ -1,0 +1,74 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/reference"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// TestWhatModulesShowIsReachable goes the way of a front end: from the list of
+// views to the file, to a route, to the app bridge, and to an event.
+func TestWhatModulesShowIsReachable(t *testing.T) {
+	device, err := reference.New(reference.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = device.Close() })
+	far := httptest.NewServer(router.Handler(router.RequireToken(secret.Value{}, device), router.HandlerOptions{}))
+	t.Cleanup(far.Close)
+	n := serve(t, t.TempDir())
+	n.connect(t, "far", far.URL, false)
+	admin, agent := n.token(t, "admin"), n.token(t, "agent")
+
+	var views struct {
+		Views []struct{ ID, Module, Endpoint, BundleURL string }
+	}
+	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/views", nil, &views); err != nil || len(views.Views) != 1 {
+		t.Fatalf("%v %+v", err, views)
+	}
+	if v := views.Views[0]; v.Module != "field-notes" || v.Endpoint != "far" || v.BundleURL == "" {
+		t.Errorf("%+v", v)
+	}
+	file := n.request(t, "GET", views.Views[0].BundleURL, agent, "")
+	if file.status != 200 || !strings.HasPrefix(file.header.Get("Content-Type"), "text/javascript") || !router.MatchesIntegrity([]byte(file.body), file.header.Get(router.HeaderIntegrity)) {
+		t.Errorf("the bundle: %d %v", file.status, file.header)
+	}
+	for _, path := range []string{"far/field-notes//x.js", "far/field-notes/../x.js", "far/field-notes/%2e%2e/x.js"} {
+		if a := n.request(t, "GET", "/api/capability-router/assets/"+path, agent, ""); a.status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	for path, want := range map[string]int{"widgets": 2, "nav": 1, "apps": 1} {
+		var out map[string][]json.RawMessage
+		if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/"+path, nil, &out); err != nil || len(out[path]) != want {
+			t.Errorf("%s: %v, %d of %d", path, err, len(out[path]), want)
+		}
+	}
+
+	jsonBody := func(r *http.Request) { r.Header.Set("Content-Type", "application/json") }
+	if a := n.request(t, "POST", "/api/modules/field-notes/notes", admin, `{"text":"buy rope"}`, jsonBody); a.status != http.StatusCreated {
+		t.Errorf("adding a note: %d %s", a.status, a.body)
+	}
+	if a := n.request(t, "GET", "/api/modules/field-notes/notes?q=rope", agent, ""); a.status != 200 || !strings.Contains(a.body, `"total":1`) || a.header.Get("Content-Security-Policy") != "sandbox" {
+		t.Errorf("finding it: %d %s %v", a.status, a.body, a.header)
+	}
+	if a := n.request(t, "POST", "/api/modules/device-tools/echo", admin, `{"a":[1]}`, jsonBody); a.status != 200 || a.body != `{"a":[1]}` {
+		t.Errorf("the bridge: %d %s", a.status, a.body)
+	}
+	if a := n.request(t, "GET", "/api/modules/device-tools/nothing", admin, ""); a.status != http.StatusNotFound {
+		t.Errorf("what the bridge does not serve: %d %s", a.status, a.body)
+	}
+	if a := n.request(t, "GET", "/api/modules/field-notes/notes", "", ""); a.status != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", a.status)
+	}
+	if a := n.request(t, "POST", "/api/v1/events/publish", admin, `{"event":"DEVICE_NOTICE","payload":{"text":"low battery"}}`); a.status != 200 || !strings.Contains(a.body, `"delivered":1`) {
+		t.Errorf("an event: %d %s", a.status, a.body)
+	}
+	n.terminate(t, killGrace)
+}
