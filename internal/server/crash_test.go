@@ -81,10 +81,15 @@ type answered struct {
 // TestKilledServerLosesNothingAnswered kills the server under a thousand calls
 // at once, ten times over on one home.
 func TestKilledServerLosesNothingAnswered(t *testing.T) {
-	rounds, calls := 10, 1000
+	rounds := 10
 	if testing.Short() {
 		rounds = 2
 	}
+	killAgainAndAgain(t, rounds, 1000)
+}
+
+func killAgainAndAgain(t *testing.T, rounds, calls int) {
+	t.Helper()
 	home := t.TempDir()
 	ep := spawn(t, "endpoint", nil, "127.0.0.1:0", "trial")
 	n := serve(t, home)
