@@ -199,6 +199,10 @@ func (a *app) configCommand() *cobra.Command {
 			for _, k := range config.Keys() {
 				a.printf("%s (%s, default %s)\n    %s\n    variable: %s\n", k.Path, k.Type, dash(k.Default), k.Doc, k.Env)
 			}
+			a.printf("\nVariables of an elizaOS agent that are read too:\n")
+			for _, alias := range config.Aliases() {
+				a.printf("%s\n    %s\n", alias.Name, alias.Doc)
+			}
 			return nil
 		},
 	}

@@ -22,6 +22,7 @@ func (s *Server) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	wire := routerserve.New(routerserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Registry: endpoints{s.registry}, MaxBody: int64(s.cfg.Limits.RequestBody),
+		Environment: s.cfg.Eliza.Environment,
 	})
 	wire.Routes(mux)
 	consoleserve.New(consoleserve.Config{

@@ -6,6 +6,7 @@
 package routerserve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -26,6 +27,8 @@ type Config struct {
 	Catalog  *catalog.Catalog
 	Registry Registry
 	MaxBody  int64
+	// Environment is what the availability answer says we run in; "" is server.
+	Environment string
 }
 
 // Surface serves the router wire and the connect API.
@@ -82,7 +85,7 @@ type backend struct {
 
 // Availability says which families this caller can reach now.
 func (b *backend) Availability(context.Context) (router.Availability, error) {
-	a := router.Availability{Environment: "server"}
+	a := router.Availability{Environment: cmp.Or(b.Environment, "server")}
 	for _, e := range b.Engine.List(b.who, capability.AudienceInternal) {
 		if !e.Contribution.Availability.Eligible() {
 			continue
