@@ -144,7 +144,17 @@ func noneEligible(target capability.Target, left []*Entry) error {
 		}
 	}
 	return capability.Errorf(capability.CodeUnavailable, "arbitrate", "%s is not available: %s", target, reason).
-		With("provider_unavailable", "see what is down with: junctor endpoints list").Detail("candidates", keys(left))
+		With("provider_unavailable", remedy(left)).Detail("candidates", keys(left))
+}
+
+// remedy tells what was never set up from what is down.
+func remedy(left []*Entry) string {
+	for _, e := range left {
+		if e.Contribution.Availability.State != capability.StateUnconfigured {
+			return "see what is down with: junctor endpoints list"
+		}
+	}
+	return "it is off until it is configured: see junctor config docs"
 }
 
 func keys(entries []*Entry) []string {
