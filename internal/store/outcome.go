@@ -76,7 +76,7 @@ func (d *DB) FinishOutcome(ctx context.Context, o invoke.Outcome) error {
 		WHERE principal = ?1 AND key = ?2 AND terminal = 0`,
 		o.Principal, o.Key, o.State, o.State.Terminal(), o.Provider, o.Capability, failure, []byte(o.Result)))
 	if err == nil && !ok {
-		err = notFound("unfinished call with the idempotency key", o.Key)
+		err = notFound("unfinished call with the idempotency key", o.Key, "")
 	}
 	return err
 }

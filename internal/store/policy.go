@@ -45,7 +45,7 @@ func (d *DB) RevokeToken(ctx context.Context, idOrName string, at time.Time) (po
 			ORDER BY id = ?1 DESC, created DESC LIMIT 1)
 		RETURNING `+tokenColumns, idOrName, nanos(at)))
 	if errors.Is(err, sql.ErrNoRows) {
-		err = notFound("live token", idOrName)
+		err = notFound("live token", idOrName, "tokens list")
 	}
 	return t, err
 }
@@ -94,7 +94,7 @@ func (d *DB) AskApproval(ctx context.Context, a policy.Approval) (got policy.App
 func (d *DB) Approval(ctx context.Context, id string) (policy.Approval, error) {
 	a, err := scanApproval(d.sql.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE id = ?`, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		err = notFound("approval", id)
+		err = notFound("approval", id, "confirmations list")
 	}
 	return a, err
 }
@@ -201,7 +201,7 @@ func (d *DB) RevokeGrant(ctx context.Context, id string, at time.Time) (policy.G
 	err = d.sql.QueryRowContext(ctx, `SELECT state FROM grants WHERE id = ?`, id).Scan(&state)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		err = notFound("grant", id)
+		err = notFound("grant", id, "grants list")
 	case err == nil:
 		err = conflict("the grant %s is %s", id, state)
 	}

@@ -167,8 +167,13 @@ func (w wordList) Scan(v any) error {
 	return jsonx.Unmarshal([]byte(s), w.list)
 }
 
-func notFound(noun, id string) error {
-	return capability.Errorf(capability.CodeNotFound, "store", "there is no %s %q", noun, id)
+// notFound names the command that lists what there is, "" where there is none.
+func notFound(noun, id, list string) error {
+	err := capability.Errorf(capability.CodeNotFound, "store", "there is no %s %q", noun, id)
+	if list == "" {
+		return err
+	}
+	return err.With(strings.ReplaceAll(noun, " ", "_")+"_not_found", "list them with: junctor "+list)
 }
 
 func conflict(format string, args ...any) error {
