@@ -28,15 +28,17 @@ func UnmarshalStrict(data []byte, v any) error {
 	return explain(json.Unmarshal(data, v, json.RejectUnknownMembers(true)))
 }
 
-// Read decodes the whole of r; see [Unmarshal]. The caller bounds r.
-func Read(r io.Reader, v any) error { return explain(json.UnmarshalRead(r, v)) }
-
-// Marshal encodes v deterministically.
-func Marshal(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) }
+// Marshal encodes v deterministically. A Raw inside v is written as the bytes it
+// is, whatever a stranger put into its strings.
+func Marshal(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true), rawAsItIs()) }
 
 // MarshalIndent encodes v for people.
 func MarshalIndent(v any) ([]byte, error) {
-	return json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
+	return json.Marshal(v, json.Deterministic(true), rawAsItIs(), jsontext.WithIndent("  "))
+}
+
+func rawAsItIs() json.Options {
+	return json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), jsontext.PreserveRawStrings(true))
 }
 
 // Canonical returns the RFC 8785 form of one JSON value. data is not changed.

@@ -62,7 +62,7 @@ func TestFaultsNameWhereTheyAre(t *testing.T) {
 			if s.Offset != tt.offset {
 				t.Errorf("%s: offset %d, want %d", tt.in, s.Offset, tt.offset)
 			}
-			if err := jsonx.Read(strings.NewReader(tt.in), &d); err == nil {
+			if err := jsonx.Unmarshal([]byte(tt.in), &d); err == nil {
 				t.Errorf("%s was read", tt.in)
 			}
 			continue

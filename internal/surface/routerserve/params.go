@@ -20,7 +20,8 @@ type params struct {
 
 func parseParams(raw json.RawMessage) (params, error) {
 	p := params{whole: raw}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
+	// What stands inside a value was the codec's to judge; a lone surrogate passes.
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
 		return p, capability.Errorf(capability.CodeInvalidInput, "decode", "params must be an object")
 	}
