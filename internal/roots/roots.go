@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -177,12 +176,6 @@ func (p Place) Directory() (dir, root string, err error) {
 		return "", "", Escape()
 	}
 	return dir, p.real, nil
-}
-
-// Join returns the place of a name beneath this one.
-func (p Place) Join(name string) Place {
-	p.Rel = path.Join(p.Rel, name)
-	return p
 }
 
 // Escape is the one answer for a path that leads out of its root. It does not

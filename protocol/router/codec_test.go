@@ -115,23 +115,6 @@ func TestManifestLimitsHold(t *testing.T) {
 	}
 }
 
-func TestSchemasComeFromTheTable(t *testing.T) {
-	for _, m := range Methods() {
-		if !json.Valid(m.ParamsSchema()) || !json.Valid(m.ResultSchema()) {
-			t.Errorf("%s has no schema", m.Name)
-		}
-	}
-	read, _ := Lookup("fs.readText")
-	const want = `{"properties":{"maxBytes":{"type":"number"},"path":{"type":"string"}},"required":["path"],"type":"object"}`
-	if got := string(read.ParamsSchema()); got != want {
-		t.Errorf("%s", got)
-	}
-	pty, _ := Lookup("pty.command.run")
-	if got := string(pty.ResultSchema()); !strings.Contains(got, `"exitCode":{"type":["number","null"]}`) {
-		t.Errorf("%s", got)
-	}
-}
-
 func TestHeadersThatCross(t *testing.T) {
 	got := RequestHeaders(http.Header{
 		"Accept": {"a", "b"}, "Cookie": {"c"}, "Connection": {"X-Hop, close"}, "X-Hop": {"1"}, "Content-Length": {"3"},
