@@ -3,17 +3,20 @@
 # make lint   gofumpt and golangci-lint (their versions: tools/go.mod)
 # make bench  the figures of docs/performance.md, measured on this machine
 # make soak   the long tests
+# make fuzz   every fuzz target below FUZZIN (.) for FUZZTIME (30s), one after the other
 # make vuln   known vulnerabilities, where the database can be reached
 
 SHELL    := /bin/bash
 GO       ?= go
 TOOLS    := bin/tools
 VERSION  ?= 0.1.0-dev
+FUZZTIME ?= 30s
+FUZZIN   ?= .
 COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS  := -s -w -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT)
 SOURCES  := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
-.PHONY: run build test lint bench soak vuln deps interop-deps clean
+.PHONY: run build test lint bench soak fuzz vuln deps interop-deps clean
 .DEFAULT_GOAL := build
 
 build:
@@ -58,6 +61,14 @@ bench: build
 
 soak:
 	$(GO) test -tags soak -timeout 60m -run Soak ./...
+
+# go test takes one fuzz target of one package at a time.
+fuzz:
+	@grep -rnoE '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' $(FUZZIN) | sed -E 's|^(\./)?(.*)/[^/]*:[0-9]+:func (.*)$$|\2 \3|' | sort -u | \
+	while read -r dir name; do \
+	  echo "== $$dir $$name"; \
+	  $(GO) test "./$$dir" -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -parallel 1 </dev/null || exit 1; \
+	done
 
 clean:
 	rm -rf bin

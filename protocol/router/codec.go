@@ -153,8 +153,8 @@ func paramRaw(raw []byte, name string) []byte {
 	var found []byte
 	sc := newScanner(raw, maxNesting)
 	sc.space()
-	if err := sc.object(func(n []byte, _ bool, v []byte) error {
-		if string(n) == name {
+	if err := sc.object(func(n []byte, escaped bool, v []byte) error {
+		if string(unescapeIf(n, escaped)) == name {
 			found = v
 		}
 		return nil

@@ -124,3 +124,22 @@ func TestHeadersThatCross(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// A name may be written with escapes: what was checked under it is what is read
+// from it.
+func TestEscapedNamesAreReadAsTheyAreChecked(t *testing.T) {
+	a, err := DecodeAsset(json.RawMessage(`{"p\u0061th":"/a.js","content\u0054ype":"text/javascript","bodyB\u0061se64":"YQ=="}`))
+	if err != nil || a.Path != "/a.js" || a.ContentType != "text/javascript" || string(a.Body) != "a" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if m, err := DecodeModules(json.RawMessage(`{"m\u006fdules":[{"\u0069d":"m","name":"n"}]}`), Limits{}); err != nil || len(m) != 1 || m[0].ID != "m" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	route, _ := Lookup("plugin.route.call")
+	if route.EffectOf(json.RawMessage(`{"m\u0065thod":"GET"}`)) != capability.EffectRead {
+		t.Error("the verb is not read")
+	}
+	if _, err := readEnvelope(200, []byte(`{"\u006fk":false,"err\u006fr":{"code":"CAPABILITY_UNAVAILABLE","message":"m"}}`), "/"); err == nil || wireOf(t, err).Code != CodeUnavailable {
+		t.Errorf("a failure is taken for a result: %v", err)
+	}
+}

@@ -53,8 +53,8 @@ func readEnvelope(status int, body []byte, path string) (json.RawMessage, error)
 
 func scanAnswer(sc *scanner) (answer, error) {
 	var a answer
-	err := sc.object(func(name []byte, _ bool, value []byte) error {
-		switch string(name) {
+	err := sc.object(func(name []byte, escaped bool, value []byte) error {
+		switch string(unescapeIf(name, escaped)) {
 		case "ok":
 			a.ok = value
 		case "result":
