@@ -186,6 +186,7 @@ type Invocation struct {
 	Principal      Principal
 	Session        string
 	Target         Target
+	Context        *Context        // nil: no conversation, the principal's own workspace
 	Input          json.RawMessage // one JSON value, or nil for {}
 	Timeout        time.Duration   // 0: capability's, then provider's default
 	IdempotencyKey string
@@ -297,6 +298,7 @@ type Module struct {
 	Label         string          `json:"label,omitempty"`
 	Version       string          `json:"version,omitempty"`
 	Origin        string          `json:"origin"` // "endpoint", "node", "local", "mcp", "a2a", "extension"
+	Stage         string          `json:"stage,omitempty"`
 	Endpoint      string          `json:"endpoint,omitempty"`
 	Digest        string          `json:"digest,omitempty"` // "sha256:<hex>" over the canonical manifest
 	Manifest      json.RawMessage `json:"manifest,omitempty"`
@@ -322,6 +324,18 @@ type Contribution struct {
 	Timeout      time.Duration     `json:"timeout,omitempty"`
 	Tags         []string          `json:"tags,omitempty"`
 	Telemetry    map[string]string `json:"telemetry,omitempty"`
+
+	// What only some declare (catalog spec, section 4.1).
+	Visibility  Visibility   `json:"visibility,omitempty"`
+	Exact       bool         `json:"exact,omitempty"`       // insists on Tool as it is
+	Unsupported bool         `json:"unsupported,omitempty"` // the provider's account cannot do this action
+	Approval    bool         `json:"approval,omitempty"`    // asks for an approval of each call, whatever the rules say
+	Aliases     []string     `json:"aliases,omitempty"`     // other names a call may use; never listed
+	Scope       *Scope       `json:"scope,omitempty"`
+	Arbitration *Arbitration `json:"arbitration,omitempty"`
+	Depends     *Depends     `json:"dependsOn,omitempty"`
+	Backend     *Backend     `json:"backend,omitempty"`
+	Augment     *Augment     `json:"augment,omitempty"`
 }
 
 // UnknownCapability is the one answer for a target that is absent or invisible:

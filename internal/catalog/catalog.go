@@ -1,214 +1,78 @@
-// Package catalog compiles what all providers offer into one immutable snapshot
-// and chooses among the providers of an action. Readers load the snapshot from
-// an atomic pointer and never wait; writers replace one source's batch at a time
-// and compile the next snapshot. The package decides names, visibility per
-// audience and selection; who may call is decided by package policy, what is
-// done by package invoke. It does no I/O.
+// Package catalog compiles what all providers offer into one immutable snapshot.
+// Readers load the snapshot from an atomic pointer and never wait; writers
+// replace one source's batch at a time, and what they do not touch is shared
+// with the snapshot before. The package decides what contributions are
+// admitted, what they mean, which of several claims holds, who holds a slot and
+// which backend runs; it is a pure function of contributions and settings, so
+// neither order of arrival nor history can be seen in a snapshot.
 //
-// The canonical actions live in the sub-package actions, one reviewed directory.
+// What a context is shown is sub-package compile's part, the choice among
+// providers arbitration's, names naming's; who may call is decided by package
+// policy, what is done by package invoke. It does no I/O. The canonical actions
+// live in the sub-package actions, one reviewed directory.
 package catalog
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"maps"
+	"encoding/json"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/catalog/actions"
+	"github.com/junctor-run/junctor/internal/catalog/rules"
 )
-
-// Entry is one capability of one provider instance. It is immutable.
-type Entry struct {
-	ID           capability.ID
-	Action       capability.Action // canonical, or minted "ext.<extension>.<contribution>"
-	Row          *actions.Row      // nil for a minted action
-	Contribution *capability.Contribution
-	Module       *capability.Module
-	Provider     capability.Provider // nil: the source published no such provider
-	Effect       capability.Effect
-	Tool         string // planner name; "" when agents never see it
-	WireName     string // Tool in the strict64 dialect (decision R12)
-	audience     audienceSet
-	schema       func() (*Schema, error)
-}
-
-// Key is the provider key of the entry.
-func (e *Entry) Key() capability.ProviderKey { return e.Contribution.Provider }
-
-// Name is what people and models know the entry by: its tool name where agents
-// see it, else its action.
-func (e *Entry) Name() string {
-	if e.Tool != "" {
-		return e.Tool
-	}
-	return string(e.Action)
-}
-
-// VisibleTo reports whether the audience's catalog holds the entry. The internal
-// audience sees everything.
-func (e *Entry) VisibleTo(a capability.Audience) bool {
-	return e.audience.has(a)
-}
-
-// Schema returns the compiled input schema, or nil when the contribution has
-// none (decision R59). It is compiled at first use and kept.
-func (e *Entry) Schema() (*Schema, error) {
-	if e.schema == nil {
-		return nil, nil
-	}
-	return e.schema()
-}
-
-// InputSchema is the schema document as published, "" when there is none.
-func (e *Entry) InputSchema() []byte {
-	if len(e.Contribution.InputSchema) > 0 {
-		return e.Contribution.InputSchema
-	}
-	if e.Row != nil {
-		return e.Row.InputSchema
-	}
-	return nil
-}
-
-// ContentHash is what approvals and grants bind to: the module's digest, or,
-// where a source has none, the contribution's own text.
-func (e *Entry) ContentHash() string {
-	if e.Module.Digest != "" {
-		return e.Module.Digest
-	}
-	c := e.Contribution
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n%s", e.ID, c.Effect, c.Description, c.InputSchema, strings.Join(c.Permissions, ",")))
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-type audienceSet uint8
-
-const (
-	toAgent audienceSet = 1 << iota
-	toOperator
-	toInternal
-)
-
-func (s audienceSet) has(a capability.Audience) bool {
-	switch a {
-	case capability.AudienceAgent:
-		return s&toAgent != 0
-	case capability.AudienceOperator:
-		return s&toOperator != 0
-	case capability.AudienceInternal:
-		return s&toInternal != 0
-	}
-	return false
-}
-
-// audienceOf is the ceiling of a contribution kind (catalog spec, section 5)
-// narrowed by the action's own visibility.
-func audienceOf(kind string, row *actions.Row) audienceSet {
-	var s audienceSet
-	switch {
-	case kind == "capability.agent-tool", kind == "adapter.runtime", kind == "capability.memory":
-		s = toAgent | toOperator | toInternal
-	case kind == "capability.control-command", kind == "capability.provider-integration",
-		strings.HasPrefix(kind, "surface."):
-		s = toOperator | toInternal // internal: code calls routes and fetches assets
-	default:
-		s = toInternal
-	}
-	if row != nil {
-		switch row.Visibility {
-		case "operator":
-			s &^= toAgent
-		case "internal":
-			s &^= toAgent | toOperator
-		}
-	}
-	return s
-}
-
-// Snapshot is one compiled state of the catalog. It is immutable and shared;
-// its slices must not be changed.
-type Snapshot struct {
-	Generation uint64 // strictly increasing in this process
-	Etag       string // of the content; equal content has an equal etag
-	Entries    []*Entry
-	Modules    []*capability.Module
-	Conflicts  []Conflict
-
-	byID     map[capability.ID]*Entry
-	byAction map[capability.Action][]*Entry
-	byMember map[capability.Member][]*Entry
-	byWire   map[string][]*Entry
-}
-
-// Conflict is something two contributions both claimed; neither ran over the
-// other silently.
-type Conflict struct {
-	Class   string   `json:"class"` // runtime_id, registration
-	Key     string   `json:"key"`
-	Members []string `json:"members"`
-	Kept    string   `json:"kept,omitempty"`
-}
-
-// Capability returns the entry of that id.
-func (s *Snapshot) Capability(id capability.ID) (*Entry, bool) {
-	e, ok := s.byID[id]
-	return e, ok
-}
-
-// Action returns the entries offering a, in deterministic order.
-func (s *Snapshot) Action(a capability.Action) []*Entry { return s.byAction[a] }
-
-// Member returns the entries of module:kind:name; the module may be named by its
-// own id or by its extension id. More than one is possible only where two
-// endpoints carry a module of the same id.
-func (s *Snapshot) Member(m capability.Member) []*Entry { return s.byMember[m] }
-
-// Tool returns the entries behind a wire name.
-func (s *Snapshot) Tool(wire string) []*Entry { return s.byWire[wire] }
-
-// Resolve returns the entries a target names, visible or not.
-func (s *Snapshot) Resolve(t capability.Target) []*Entry {
-	switch {
-	case t.Capability != "":
-		if e, ok := s.byID[t.Capability]; ok {
-			return []*Entry{e}
-		}
-		return nil
-	case t.Action != "":
-		if es := s.byAction[t.Action]; es != nil {
-			return es
-		}
-		return s.byAction[aliasOf(t.Action)]
-	}
-	return s.byMember[t.Member]
-}
-
-// aliasOf maps a registry alias to its action.
-func aliasOf(a capability.Action) capability.Action {
-	if row, ok := actions.Lookup(a); ok {
-		return row.ID
-	}
-	return ""
-}
 
 // Catalog holds the batches of all sources and the snapshot compiled from them.
 // The zero value is not usable; call New.
 type Catalog struct {
 	current atomic.Pointer[Snapshot]
-	mu      sync.Mutex // serializes Apply and guards batches
-	batches map[string]capability.Batch
+
+	mu       sync.Mutex // serializes writers and guards what follows
+	settings *Settings
+	rules    *rules.Set
+	units    map[string]*unit
+	special  map[string]*module // by extension id: those with a say in the ruling
+	owner    map[string]string  // lower-case extension id → source
+	doubled  map[capability.Action][]double
+	joined   map[string]capability.Action
+	touched  ring
 }
 
-// New returns an empty catalog.
-func New() *Catalog {
-	c := &Catalog{batches: make(map[string]capability.Batch)}
-	c.current.Store(compile(0, nil))
-	return c
+// New returns an empty catalog under the settings, or says what is wrong with
+// them. Generations go on from the one given.
+func New(settings Settings, from uint64) (*Catalog, error) {
+	c := &Catalog{
+		units: make(map[string]*unit), special: make(map[string]*module), owner: make(map[string]string),
+		doubled: make(map[capability.Action][]double), joined: make(map[string]capability.Action),
+	}
+	if err := c.adopt(settings); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Generation: from, settings: c.settings, rules: c.rules}
+	s.ruling, s.mentioned = rule(c.settings, nil, func(string) bool { return false }, nil), c.mentions()
+	s.seal()
+	c.current.Store(s)
+	return c, nil
+}
+
+func (c *Catalog) adopt(settings Settings) error {
+	if err := settings.check(); err != nil {
+		return err
+	}
+	set, err := rules.Compile(settings.Policy)
+	if err != nil {
+		return err
+	}
+	doc, err := json.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	settings.sum = sha256.Sum256(doc)
+	c.settings, c.rules = &settings, set
+	return nil
 }
 
 // Snapshot returns the current state; it never blocks.
@@ -217,19 +81,15 @@ func (c *Catalog) Snapshot() *Snapshot { return c.current.Load() }
 // Change is what one batch did to the catalog.
 type Change struct {
 	Before, After *Snapshot
-	Old           capability.Batch // what the source offered before
+	Old           capability.Batch    // what the source offered before
+	Touched       []capability.Action // the actions whose entries changed in any way, sorted
+	Conflicts     []Conflict          // records that are new or different
 }
 
-// Apply replaces everything b.Source offered with b, as a whole, or changes
+// Replace replaces everything b.Source offered with b, as a whole, or changes
 // nothing and says why. An empty batch withdraws the source. changed is false
 // when the compiled content stays the same (availability counts as content).
 // Providers are compared, so they must be pointers or other comparable values.
-func (c *Catalog) Apply(b capability.Batch) (snap *Snapshot, changed bool, err error) {
-	change, changed, err := c.Replace(b)
-	return change.After, changed, err
-}
-
-// Replace is Apply for who needs to know what was there before.
 func (c *Catalog) Replace(b capability.Batch) (_ Change, changed bool, err error) {
 	if b.Source == "" {
 		return Change{}, false, capability.Errorf(capability.CodeInternal, "catalog.apply", "a batch needs the name of its source")
@@ -239,94 +99,110 @@ func (c *Catalog) Replace(b capability.Batch) (_ Change, changed bool, err error
 	if err := c.admit(b); err != nil {
 		return Change{}, false, err
 	}
-	old := c.batches[b.Source]
-	if len(b.Modules) == 0 && len(b.Providers) == 0 {
-		delete(c.batches, b.Source)
-	} else {
-		c.batches[b.Source] = b
-	}
-	prev := c.current.Load()
-	// The snapshot must not depend on the order of arrival.
-	batches := make([]capability.Batch, 0, len(c.batches))
-	for _, name := range slices.Sorted(maps.Keys(c.batches)) {
-		batches = append(batches, c.batches[name])
-	}
-	snap := compile(prev.Generation+1, batches)
-	if snap.Etag == prev.Etag && sameProviders(old.Providers, b.Providers) {
-		return Change{Before: prev, After: prev, Old: old}, false, nil
-	}
-	c.current.Store(snap)
-	return Change{Before: prev, After: snap, Old: old}, true, nil
+	return c.build(func(t *transaction) error {
+		if len(b.Modules) == 0 && len(b.Providers) == 0 {
+			return t.replace(b.Source, nil)
+		}
+		return t.replace(b.Source, &b)
+	}, c.settings, c.rules)
 }
 
-func sameProviders(a, b []capability.Provider) bool {
-	return slices.EqualFunc(a, b, func(x, y capability.Provider) bool { return x == y })
+// Configure puts other settings in force: everything is built anew.
+func (c *Catalog) Configure(settings Settings) (_ Change, changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := &Catalog{}
+	if err := next.adopt(settings); err != nil {
+		return Change{}, false, err
+	}
+	return c.build(func(t *transaction) error {
+		for _, source := range sortedKeys(c.units) {
+			b := c.units[source].batch
+			if err := t.replace(source, &b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, next.settings, next.rules)
 }
 
 // admit refuses a batch that claims an extension id another source holds
 // (conflict class 1: ids are never taken over) or holds one twice itself.
 func (c *Catalog) admit(b capability.Batch) error {
 	seen := make(map[string]bool, len(b.Modules))
-	for _, m := range b.Modules {
+	for i := range b.Modules {
+		m := &b.Modules[i]
 		key := strings.ToLower(m.Extension)
 		if seen[key] {
 			return capability.Errorf(capability.CodeConflict, "catalog.apply", "%s offers module %s twice", b.Source, m.ID).
 				With("registration_conflict", "give the modules different ids")
 		}
 		seen[key] = true
-		for source, other := range c.batches {
-			if source == b.Source {
-				continue
-			}
-			for _, o := range other.Modules {
-				if strings.EqualFold(o.Extension, m.Extension) {
-					return capability.Errorf(capability.CodeConflict, "catalog.apply", "module %s of %s is already offered by %s", m.ID, b.Source, source).
-						With("registration_conflict", "disconnect one of the two, or rename the module at its source")
-				}
-			}
+		if source, taken := c.owner[key]; taken && source != b.Source {
+			return capability.Errorf(capability.CodeConflict, "catalog.apply", "module %s of %s is already offered by %s", m.ID, b.Source, source).
+				With("registration_conflict", "disconnect one of the two, or rename the module at its source")
 		}
 	}
 	return nil
 }
 
-// DisplayName is the human label: the registry's title with the provider, or the
-// contribution's own title (catalog spec, section 4.2).
-func (e *Entry) DisplayName() string {
-	_, kind, instance := e.Key().Parts()
-	title := e.Contribution.Title
-	if e.Row != nil {
-		title = e.Row.Title + " (" + kind + "/" + instance + ")"
-	}
-	if title == "" {
-		title = e.Contribution.ID
-	}
-	return title
+// Touched returns the actions to look at again for who knew the snapshot of
+// generation since and now knows that of now; ok is false when everything must
+// be looked at.
+func (c *Catalog) Touched(since, now uint64) (touched []capability.Action, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.touched.between(since, now)
 }
 
-// Description comes from the registry for a canonical action, never from the
-// provider.
-func (e *Entry) Description() string {
-	if e.Row != nil {
-		return e.Row.Description
-	}
-	return e.Contribution.Description
+// ring remembers what the last changes touched.
+type ring struct {
+	marks []mark
+	held  int // actions in all marks
 }
 
-// OutputSchema is the result's schema document, nil when none is declared.
-func (e *Entry) OutputSchema() []byte {
-	if e.Row != nil && len(e.Row.OutputSchema) > 0 {
-		return e.Row.OutputSchema
-	}
-	return e.Contribution.OutputSchema
+type mark struct {
+	generation uint64
+	touched    []capability.Action
+	all        bool
 }
 
-// TelemetryTags always holds extension, contribution, source and origin.
-func (e *Entry) TelemetryTags() map[string]string {
-	tags := map[string]string{
-		"extension": e.Module.Extension, "contribution": e.Contribution.ID, "source": e.Module.Origin, "origin": e.Module.Origin,
+const (
+	ringMarks   = 1024
+	ringActions = 200_000 // in all marks; beyond, looking at everything is cheaper
+)
+
+func (r *ring) put(generation uint64, touched []capability.Action, all bool) {
+	if len(touched) > ringActions/4 {
+		touched, all = nil, true
 	}
-	for k, v := range e.Contribution.Telemetry {
-		tags[k] = v
+	r.marks = append(r.marks, mark{generation, touched, all})
+	r.held += len(touched)
+	drop := 0
+	for len(r.marks)-drop > ringMarks || r.held > ringActions {
+		r.held -= len(r.marks[drop].touched)
+		drop++
 	}
-	return tags
+	r.marks = slices.Delete(r.marks, 0, drop)
+}
+
+func (r *ring) between(since, now uint64) (out []capability.Action, ok bool) {
+	if since == now {
+		return nil, true
+	}
+	first := sort.Search(len(r.marks), func(i int) bool { return r.marks[i].generation > since })
+	if since > now || first == len(r.marks) || r.marks[first].generation != since+1 {
+		return nil, false
+	}
+	for _, m := range r.marks[first:] {
+		if m.generation > now {
+			break
+		}
+		if m.all || len(out)+len(m.touched) > ringActions {
+			return nil, false
+		}
+		out = append(out, m.touched...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), true
 }

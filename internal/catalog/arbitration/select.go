@@ -1,0 +1,653 @@
+package arbitration
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/actions"
+	"github.com/junctor-run/junctor/internal/catalog/rules"
+)
+
+// Caller says who asks: a model, which must not be guessed for, or code.
+type Caller string
+
+// The callers.
+const (
+	Planner Caller = "planner"
+	Runtime Caller = "runtime"
+)
+
+// Request is what is to be chosen for.
+type Request struct {
+	Action   capability.Action
+	Only     []*catalog.Entry // instead of Action: the entries a capability id or a member names
+	Selector capability.Selector
+	Caller   Caller              // "" is Planner
+	Audience capability.Audience // "" is agent
+	// Denied reports entries that the caller may not use for reasons outside the
+	// catalog (Cedar); they are no candidates. nil: none.
+	Denied func(*catalog.Entry) bool
+	// Awake reports whether an entry whose state says no may be tried all the same
+	// (its provider has just answered). nil: none.
+	Awake func(*catalog.Entry) bool
+}
+
+// Rejection is why and where an entry fell.
+type Rejection struct {
+	Entry  *catalog.Entry
+	Step   int
+	Reason string
+	Rule   string // id of the rule that denied it
+}
+
+// Selection is a choice, or, with an error, how far it came.
+type Selection struct {
+	Request   Request
+	Frame     *Frame
+	Entry     *catalog.Entry // nil when the choice failed
+	Composed  []*catalog.Entry
+	Step      int
+	DecidedBy string // explicit_selector, session_binding, route_binding, current_adapter, only_supported, policy_forced_default, slot_default, ranked_default, deterministic_fallback, composed
+	Fallback  bool
+	Reasons   []FallbackReason
+	Rest      []*catalog.Entry // eligible in this context, in order of preference; where a ranked call may go on
+	Rejected  []Rejection      // every other entry of the action, in order of steps
+	Would     *catalog.Entry   // what code would have got where a planner is asked to choose
+	Err       *capability.Error
+
+	marks [8]stepMark
+}
+
+// FallbackReason is why a choice was not the one that was promised or preferred.
+type FallbackReason struct {
+	Step     int                    `json:"step"`
+	Provider capability.ProviderKey `json:"providerKey,omitempty"`
+	Reason   string                 `json:"reason"`
+}
+
+// stepMark is what a step did.
+type stepMark struct {
+	seen     bool
+	outcome  string
+	in, out  int
+	evidence string
+}
+
+// choosing is a selection under way.
+type choosing struct {
+	*Selection
+	f        *Frame
+	family   *actions.Row
+	all      []*catalog.Entry
+	excluded []*catalog.Entry // by the explicit selector
+	left     []*catalog.Entry
+}
+
+// Select chooses. On failure the error says what to do, and the selection, which
+// is never nil, how far it came.
+func (f *Frame) Select(req Request) (*Selection, error) {
+	if req.Caller == "" {
+		req.Caller = Planner
+	}
+	if req.Audience == "" {
+		req.Audience = capability.AudienceAgent
+	}
+	c := &choosing{Selection: &Selection{Request: req, Frame: f}, f: f}
+	for _, step := range []func() bool{c.candidates, c.explicit, c.session, c.route, c.support, c.forced, c.ranked, c.last} {
+		if step() {
+			break
+		}
+	}
+	if c.Err != nil {
+		for _, e := range c.left {
+			c.reject(e, c.Step, "undecided")
+		}
+		return c.Selection, c.Err
+	}
+	return c.Selection, nil
+}
+
+func (s *Selection) reject(e *catalog.Entry, step int, reason string) {
+	s.Rejected = append(s.Rejected, Rejection{Entry: e, Step: step, Reason: reason})
+}
+
+func (s *Selection) mark(step int, outcome string, in, out int, evidence string) {
+	s.marks[step] = stepMark{true, outcome, in, out, evidence}
+}
+
+// choose ends the selection with e; the others that still stand are outranked.
+func (c *choosing) choose(e *catalog.Entry, step int, by string) bool {
+	c.mark(step, "selected", len(c.left), 1, "")
+	c.Entry, c.Step, c.DecidedBy = e, step, by
+	reason := "outranked"
+	if step == 7 {
+		reason = "tie_break"
+	}
+	for _, other := range c.left {
+		if other != e {
+			c.reject(other, step, reason)
+		}
+	}
+	if step >= 4 && c.family.Mode == actions.ModeRanked {
+		c.rest(e)
+	}
+	c.left = nil
+	return true
+}
+
+// rest lists where a ranked call may go when the chosen provider turns out not to
+// have started it.
+func (c *choosing) rest(chosen *catalog.Entry) {
+	for _, r := range c.Rejected {
+		if r.Entry != chosen && (r.Reason == "outranked" || r.Reason == "lower_rank" || r.Reason == "tie_break") {
+			c.Rest = append(c.Rest, r.Entry)
+		}
+	}
+	slices.SortStableFunc(c.Rest, func(a, b *catalog.Entry) int {
+		return cmp.Or(cmp.Compare(c.f.Snapshot.RankOf(b), c.f.Snapshot.RankOf(a)), compare(a, b))
+	})
+}
+
+// compare is the order of the last step.
+func compare(a, b *catalog.Entry) int {
+	return cmp.Or(
+		cmp.Compare(a.Module.Extension, b.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),
+	)
+}
+
+// fail ends the selection with an error of a step; candidates are whom the caller
+// may name instead.
+func (c *choosing) fail(step int, code capability.Code, reason string, candidates []*catalog.Entry, format string, args ...any) bool {
+	c.Step = step
+	c.mark(step, reason, len(c.left), 0, "")
+	keys := Keys(candidates)
+	c.Err = capability.Errorf(code, "arbitrate", format, args...).With(reason, "").Detail("candidates", keys).Detail("step", step)
+	if len(keys) > 0 {
+		c.Err.Hint = "name one with a selector: " + strings.Join(keys, ", ")
+	}
+	return true
+}
+
+// Keys are the provider keys of entries, sorted, each once.
+func Keys(entries []*catalog.Entry) []string {
+	out := make([]string, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, string(e.Key()))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (c *choosing) target() string {
+	if c.Request.Action != "" {
+		return string(c.Request.Action)
+	}
+	if len(c.all) > 0 {
+		return c.all[0].Name()
+	}
+	return "this"
+}
+
+// candidates is step 0.
+func (c *choosing) candidates() bool {
+	c.all = c.Request.Only
+	if c.all == nil {
+		c.all = c.f.Snapshot.Action(c.Request.Action)
+	}
+	if len(c.all) == 0 {
+		return c.fail(0, capability.CodeUnavailable, "no_provider", nil, "nobody provides %s", c.target())
+	}
+	c.family = c.all[0].Family
+	for _, e := range c.all {
+		reason, rule := c.f.Candidate(e, c.Request.Audience)
+		if reason == "" && c.Request.Denied != nil && c.Request.Denied(e) {
+			reason = ReasonDenied
+		}
+		if reason != "" {
+			c.Rejected = append(c.Rejected, Rejection{e, 0, reason, rule})
+			continue
+		}
+		if c.left == nil && len(c.all) > 1 {
+			c.left = make([]*catalog.Entry, 0, len(c.all))
+		}
+		c.left = append(c.left, e)
+	}
+	c.mark(0, outcome(len(c.all), len(c.left)), len(c.all), len(c.left), "")
+	if bad := checkSelector(c.Request.Selector); bad != nil {
+		c.Step, c.Err = 1, bad.Detail("step", 1)
+		c.mark(1, "invalid_selector", len(c.left), 0, "")
+		return true
+	}
+	if c.family.Address == actions.AddressCurrent && c.f.Context.Route == nil && len(c.Request.Selector) == 0 && c.Request.Only == nil {
+		return c.fail(3, capability.CodeUnavailable, "no_current_conversation", nil, "%s acts on the current conversation, and there is none", c.target())
+	}
+	if len(c.left) == 0 {
+		return c.noCandidates()
+	}
+	if c.family.Mode == actions.ModeComposed && c.Request.Only == nil {
+		c.compose()
+		return true
+	}
+	return false
+}
+
+func (c *choosing) noCandidates() bool {
+	c.fail(0, capability.CodeUnavailable, "no_provider", nil, "no provider of %s can be used here", c.target())
+	if slot := c.all[0].SlotOf(); slot != "" {
+		choice := c.f.Snapshot.Slot(slot, c.f.Context.Workspace, c.f.Context.Agent)
+		if choice.Err != nil {
+			c.Err.Err, c.Err.Message, c.Err.Hint = choice.Err, c.Err.Message+": "+choice.Err.Error(), choice.Err.Remediation
+			c.Err.Details["slot_error"] = choice.Err.Code
+		}
+	}
+	return true
+}
+
+func outcome(in, out int) string {
+	if in == out {
+		return "kept"
+	}
+	return "narrowed"
+}
+
+func (c *choosing) compose() {
+	for _, e := range c.left {
+		if reason := eligibility(e, c.Request.Awake); reason != "" {
+			c.reject(e, 0, reason)
+			continue
+		}
+		c.Composed = append(c.Composed, e)
+	}
+	priority := func(e *catalog.Entry) int {
+		if a := e.Contribution.Arbitration; a != nil {
+			return a.ComposePriority
+		}
+		return 0
+	}
+	slices.SortStableFunc(c.Composed, func(a, b *catalog.Entry) int {
+		return cmp.Or(cmp.Compare(priority(b), priority(a)), compare(a, b))
+	})
+	c.DecidedBy, c.left = "composed", nil
+}
+
+// explicit is step 1: what the caller names.
+func (c *choosing) explicit() bool {
+	only := c.Request.Only != nil && len(c.all) == 1
+	if len(c.Request.Selector) == 0 && !only {
+		c.mark(1, "skipped", len(c.left), len(c.left), "")
+		return false
+	}
+	before := c.left
+	kept := make([]*catalog.Entry, 0, len(before))
+	for _, e := range before {
+		if Matches(e, c.Request.Selector) {
+			kept = append(kept, e)
+		} else {
+			c.excluded = append(c.excluded, e)
+			c.reject(e, 1, "selector_mismatch")
+		}
+	}
+	c.left = kept
+	switch len(kept) {
+	case 0:
+		return c.noMatch(before)
+	case 1:
+		e := kept[0]
+		switch eligibility(e, c.Request.Awake) {
+		case "":
+			return c.choose(e, 1, "explicit_selector")
+		case ReasonUnsupported:
+			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", others(c.eligible(before), e), "%s cannot do %s", e.Key(), c.target())
+		}
+		return c.unavailable(e)
+	}
+	c.mark(1, outcome(len(before), len(kept)), len(before), len(kept), Format(c.Request.Selector))
+	return false
+}
+
+func (c *choosing) unavailable(e *catalog.Entry) bool {
+	c.fail(1, capability.CodeUnavailable, "provider_unavailable", nil, "%s is not available: %s", e.Key(), stateOf(e))
+	c.Err.Hint = remedy(e)
+	c.Err.Details["candidates"] = []string{string(e.Key())}
+	return true
+}
+
+// stateOf says in words why an entry takes no calls.
+func stateOf(e *catalog.Entry) string {
+	if r := e.Contribution.Availability.Reason; r != "" {
+		return r
+	}
+	return "it is " + string(e.Contribution.Availability.State)
+}
+
+// remedy tells what was never set up from what is down.
+func remedy(e *catalog.Entry) string {
+	switch e.Contribution.Availability.State {
+	case capability.StateUnconfigured:
+		return "it is off until it is configured: see junctor config docs"
+	case capability.StateUnauthorized:
+		return "sign in to it again"
+	}
+	return "see what is down with: junctor endpoints list"
+}
+
+func (c *choosing) noMatch(before []*catalog.Entry) bool {
+	want := Format(c.Request.Selector)
+	for _, r := range c.Rejected {
+		if r.Step == 0 && Matches(r.Entry, c.Request.Selector) {
+			return c.fail(1, capability.CodeDenied, "provider_denied", before, "what %s names may not be used for %s here", want, c.target())
+		}
+	}
+	for e := range c.f.Snapshot.Entries() {
+		if e.Family.Domain == c.family.Domain && e.Action != c.all[0].Action && Matches(e, c.Request.Selector) {
+			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", before, "what %s names cannot do %s", want, c.target())
+		}
+	}
+	return c.fail(1, capability.CodeNotFound, "unknown_provider", before, "no provider of %s matches the selector %s", c.target(), want)
+}
+
+func (c *choosing) eligible(list []*catalog.Entry) []*catalog.Entry {
+	var out []*catalog.Entry
+	for _, e := range list {
+		if eligibility(e, c.Request.Awake) == "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func others(list []*catalog.Entry, but *catalog.Entry) []*catalog.Entry {
+	return slices.DeleteFunc(list, func(e *catalog.Entry) bool { return e == but })
+}
+
+// Format writes a selector for people.
+func Format(s capability.Selector) string {
+	parts := make([]string, 0, len(s))
+	for k, v := range s {
+		parts = append(parts, k+"="+v)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// session is step 2, route step 3: promises of the session and the conversation.
+func (c *choosing) session() bool {
+	if len(c.f.Context.Bindings) == 0 {
+		c.mark(2, "skipped", len(c.left), len(c.left), "")
+		return false
+	}
+	return c.pin(2, c.f.binding(c.all[0].Action), "session_binding", "binding_unsatisfied", "the session is bound to")
+}
+
+func (c *choosing) route() bool {
+	return c.pin(3, c.f.RouteKey(c.family), "route_binding", "route_unsatisfied", "the conversation belongs to")
+}
+
+// pin evaluates a promise (the table of catalog spec, section 14.1).
+func (c *choosing) pin(step int, key capability.ProviderKey, by, unsatisfied, because string) bool {
+	if key == "" {
+		c.mark(step, "skipped", len(c.left), len(c.left), "")
+		return false
+	}
+	strict := c.family.Pin == actions.PinStrict
+	current := c.family.Address == actions.AddressCurrent
+	carryOn := func(flag bool, reason string) bool {
+		if flag {
+			c.flag(step, key, reason)
+		}
+		c.mark(step, "passed", len(c.left), len(c.left), string(key)+": "+reason)
+		return false
+	}
+	refuse := func(state string) bool {
+		return c.fail(step, capability.CodeUnavailable, unsatisfied, nil, "%s %s, which %s", because, key, state)
+	}
+	ask := func(state string) bool {
+		rest := slices.DeleteFunc(c.eligible(c.left), func(e *catalog.Entry) bool { return e.Key() == key })
+		if len(rest) == 0 || current {
+			return refuse(state)
+		}
+		return c.fail(step, capability.CodeSelectionRequired, "selection_required", rest, "%s %s, which %s; say which provider to use", because, key, state)
+	}
+	has := func(list []*catalog.Entry) *catalog.Entry {
+		for _, e := range list {
+			if e.Key() == key {
+				return e
+			}
+		}
+		return nil
+	}
+	if e := has(c.left); e != nil {
+		switch reason := eligibility(e, c.Request.Awake); {
+		case reason == "":
+			c.choose(e, step, by)
+			c.marks[step].evidence = string(key)
+			return true
+		case !strict:
+			return carryOn(true, reason)
+		case reason == ReasonUnsupported:
+			return ask("cannot do " + c.target())
+		default:
+			return refuse("is not available: " + stateOf(e))
+		}
+	}
+	if has(c.excluded) != nil {
+		return carryOn(false, "the selector says otherwise")
+	}
+	for _, r := range c.Rejected {
+		if r.Step == 0 && r.Entry.Key() == key {
+			if strict {
+				return refuse("may not be used here (" + r.Reason + ")")
+			}
+			return carryOn(true, r.Reason)
+		}
+	}
+	if c.knows(key) {
+		if strict {
+			return ask("does not offer " + c.target())
+		}
+		return carryOn(false, "it does not offer the action")
+	}
+	switch {
+	case step == 2 && strict:
+		return refuse("is not known")
+	case step == 2:
+		return carryOn(true, "unknown_provider")
+	case current:
+		return c.fail(step, capability.CodeUnavailable, "no_current_conversation", nil, "%s acts on the current conversation, and %s does not have one", c.target(), key)
+	}
+	return carryOn(false, "no provider of this kind is known")
+}
+
+// knows reports whether the domain has a provider of that key.
+func (c *choosing) knows(key capability.ProviderKey) bool {
+	domain, _, _ := key.Parts()
+	for _, row := range actions.Rows() {
+		if row.Domain != domain {
+			continue
+		}
+		if slices.ContainsFunc(c.f.Snapshot.Action(row.ID), func(e *catalog.Entry) bool { return e.Key() == key }) {
+			return true
+		}
+	}
+	if domain != c.family.Domain || c.all[0].Row == nil {
+		for e := range c.f.Snapshot.Entries() {
+			if e.Key() == key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *choosing) flag(step int, key capability.ProviderKey, reason string) {
+	c.Fallback = true
+	c.Reasons = append(c.Reasons, FallbackReason{step, key, reason})
+}
+
+// slotBacked reports whether the family is held by a slot.
+func (c *choosing) slotBacked() bool { return c.family.Slot != "" }
+
+// support is step 4: who can do it at all, and the adapter at hand.
+func (c *choosing) support() bool {
+	in := len(c.left)
+	kept := c.left[:0:0]
+	for _, e := range c.left {
+		if reason := eligibility(e, c.Request.Awake); reason != "" {
+			c.reject(e, 4, reason)
+			continue
+		}
+		kept = append(kept, e)
+	}
+	dropped := c.left
+	c.left = kept
+	bySlot := c.slotBacked() && len(c.Request.Selector) == 0
+	if len(kept) == 0 && !bySlot {
+		c.fail(4, capability.CodeUnavailable, "no_eligible_provider", nil, "%s is not available: %s", c.target(), whyNone(dropped))
+		c.Err.Hint, c.Err.Details["candidates"] = remedy(dropped[0]), Keys(dropped)
+		return true
+	}
+	if bySlot {
+		c.mark(4, outcome(in, len(kept)), in, len(kept), "")
+		return false
+	}
+	if through := c.f.Context.Through(); through != nil {
+		var near []*catalog.Entry
+		for _, e := range kept {
+			_, kind, instance := e.Key().Parts()
+			if kind == segment(through.Kind) && (through.Account == "" || instance == segment(through.Account)) {
+				near = append(near, e)
+			}
+		}
+		switch {
+		case len(near) == 1:
+			return c.choose(near[0], 4, "current_adapter")
+		case len(near) > 1:
+			for _, e := range kept {
+				if !slices.Contains(near, e) {
+					c.reject(e, 4, "not_current_adapter")
+				}
+			}
+			c.left = near
+		}
+	}
+	if len(c.left) == 1 {
+		return c.choose(c.left[0], 4, "only_supported")
+	}
+	c.mark(4, outcome(in, len(c.left)), in, len(c.left), "")
+	return false
+}
+
+func whyNone(list []*catalog.Entry) string {
+	for _, e := range list {
+		if !e.Contribution.Unsupported {
+			return stateOf(e)
+		}
+	}
+	return "no account that is connected can do it"
+}
+
+// forced is step 5: the operator's default, most specific first.
+func (c *choosing) forced() bool {
+	var best *catalog.ForcedDefault
+	score := func(f *catalog.ForcedDefault) int {
+		n := len(f.Action)
+		if f.Agent != "" || f.Workspace != "" {
+			n += 1 << 20
+		}
+		return n
+	}
+	list := c.f.Snapshot.Settings().ForcedDefaults
+	for i := range list {
+		f := &list[i]
+		if f.Agent != "" && f.Agent != c.f.Context.Agent || f.Workspace != "" && f.Workspace != c.f.Context.Workspace || !rules.Glob(f.Action, string(c.all[0].Action)) {
+			continue
+		}
+		if best == nil || score(f) > score(best) {
+			best = f
+		}
+	}
+	if best == nil {
+		c.mark(5, "skipped", len(c.left), len(c.left), "")
+		return false
+	}
+	for _, e := range c.left {
+		if e.Key() == best.Provider {
+			return c.choose(e, 5, "policy_forced_default")
+		}
+	}
+	if slices.ContainsFunc(c.all, func(e *catalog.Entry) bool { return e.Key() == best.Provider }) {
+		c.flag(5, best.Provider, "forced default cannot serve")
+	}
+	c.mark(5, "passed", len(c.left), len(c.left), string(best.Provider))
+	return false
+}
+
+// ranked is step 6: the slot's holder, or the best rank.
+func (c *choosing) ranked() bool {
+	if c.slotBacked() {
+		choice := c.f.Snapshot.Slot(c.family.Slot, c.f.Context.Workspace, c.f.Context.Agent)
+		for _, e := range c.left {
+			if e.Runtime == choice.Winner {
+				return c.choose(e, 6, "slot_default")
+			}
+		}
+		if len(c.Request.Selector) == 0 {
+			return c.noSlot(choice)
+		}
+	}
+	best, n := 0, 0
+	for i, e := range c.left {
+		switch rank := c.f.Snapshot.RankOf(e); {
+		case i == 0 || rank > best:
+			best, n = rank, 1
+		case rank == best:
+			n++
+		}
+	}
+	kept := make([]*catalog.Entry, 0, n)
+	in := len(c.left)
+	for _, e := range c.left {
+		if c.f.Snapshot.RankOf(e) == best {
+			kept = append(kept, e)
+		} else {
+			c.reject(e, 6, "lower_rank")
+		}
+	}
+	c.left = kept
+	if len(kept) == 1 {
+		return c.choose(kept[0], 6, "ranked_default")
+	}
+	c.mark(6, outcome(in, len(kept)), in, len(kept), fmt.Sprintf("rank %d", best))
+	return false
+}
+
+func (c *choosing) noSlot(choice catalog.SlotChoice) bool {
+	code, reason, hint := capability.CodeUnavailable, "slot_provider_unavailable", "name another store with a selector, or choose another default for the slot"
+	var cause error
+	if choice.Err != nil {
+		reason, hint, cause = choice.Err.Code, choice.Err.Remediation, choice.Err
+		code = capability.CodeOf(choice.Err)
+	}
+	c.fail(6, code, reason, c.left, "%s goes to the holder of slot %s, %q, which cannot serve", c.target(), choice.Slot, choice.Requested)
+	c.Err.Hint, c.Err.Err = hint, cause
+	return true
+}
+
+// last is step 7: a fixed order, which a planner's outside action never relies on
+// (decision D2).
+func (c *choosing) last() bool {
+	first := slices.MinFunc(c.left, compare)
+	changes := slices.ContainsFunc(c.left, func(e *catalog.Entry) bool { return e.Effect != capability.EffectRead })
+	if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {
+		c.Would = first
+		c.fail(7, capability.CodeSelectionRequired, "selection_required", c.left, "several providers could carry out %s and nothing tells which", c.target())
+		c.Err.Details["would_select"] = string(first.Key())
+		return true
+	}
+	c.flag(7, first.Key(), "nothing but the order of ids decided")
+	return c.choose(first, 7, "deterministic_fallback")
+}

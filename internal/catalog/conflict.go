@@ -1,0 +1,231 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Conflict is something several contributions claimed (catalog spec, section 9).
+// Nothing in it depends on who came first.
+type Conflict struct {
+	Class       string   `json:"class"` // runtime_id, canonical_overlap, planner_name, singleton_slot, route_surface, backend_selector
+	Key         string   `json:"key"`
+	Members     []string `json:"members"` // runtime ids, sorted
+	Resolution  string   `json:"resolution"`
+	Winner      string   `json:"winner,omitempty"`
+	Remediation string   `json:"remediation,omitempty"`
+}
+
+// The conflict classes.
+const (
+	ClassRuntimeID       = "runtime_id"
+	ClassOverlap         = "canonical_overlap"
+	ClassPlannerName     = "planner_name"
+	ClassSlot            = "singleton_slot"
+	ClassRouteSurface    = "route_surface"
+	ClassBackendSelector = "backend_selector"
+)
+
+// SortConflicts orders records by class and key.
+func SortConflicts(list []Conflict) {
+	slices.SortFunc(list, func(a, b Conflict) int {
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Key, b.Key))
+	})
+}
+
+// Ladder decides a contested key of class 5 or 6 (catalog spec, section 9.3):
+// the operator's pin, else the one member that supersedes all others and is
+// superseded by none, else nobody. Rank and order of arrival do not count.
+func Ladder(class, key string, members []string, owners map[string]string, supersedes func(a, b string) bool) Conflict {
+	slices.Sort(members)
+	members = slices.Compact(members)
+	c := Conflict{Class: class, Key: key, Members: members, Resolution: "unresolved"}
+	if pin := owners[key]; slices.Contains(members, pin) {
+		c.Resolution, c.Winner = "operator_pin", pin
+		return c
+	}
+	var winners []string
+	for _, a := range members {
+		over := 0
+		under := false
+		for _, b := range members {
+			if a == b {
+				continue
+			}
+			if supersedes(a, b) {
+				over++
+			}
+			under = under || supersedes(b, a)
+		}
+		if over == len(members)-1 && !under {
+			winners = append(winners, a)
+		}
+	}
+	if len(winners) == 1 {
+		c.Resolution, c.Winner = "supersedes", winners[0]
+		return c
+	}
+	c.Remediation = fmt.Sprintf("set catalog.owners.%q to one of: %s", key, strings.Join(members, ", "))
+	return c
+}
+
+// claim is what a conflict takes from a contribution: one provider key of it, or
+// all of it when the key is "".
+type claim struct {
+	runtime string
+	key     capability.ProviderKey
+}
+
+// ruling is what the catalog as a whole decides about contributions: everything
+// that cannot be seen in one of them alone. It is immutable.
+type ruling struct {
+	withheld  map[claim]string // → reason
+	conflicts []Conflict       // without overlaps and names
+	slots     map[string][]slotClaim
+	dormant   []slotClaim // of modules that are not active
+	backends  []*Entry
+	contested map[string]map[string]bool // "<class>:<selector>" → runtime ids that lost it
+	augments  map[string]map[string]bool // target → route augmenters that lost it
+	odd       map[string]string
+}
+
+// rule judges all modules that declare something special, and the actions that
+// several contributions offer with one provider key.
+func rule(settings *Settings, special []*module, exists func(runtime string) bool, doubled map[capability.Action][]double) *ruling {
+	r := &ruling{
+		withheld: make(map[claim]string), slots: make(map[string][]slotClaim),
+		contested: make(map[string]map[string]bool), augments: make(map[string]map[string]bool),
+	}
+	relations := make(map[string]*capability.Depends)
+	var augmenters []*Entry
+	for _, m := range special {
+		r.claims(m)
+		for _, e := range m.entries {
+			if d := e.Contribution.Depends; d != nil {
+				relations[e.Runtime] = d
+			}
+			if e.Contribution.Backend != nil {
+				r.backends = append(r.backends, e)
+			}
+			if a := e.Contribution.Augment; a != nil && a.Exclusive {
+				augmenters = append(augmenters, e)
+			}
+		}
+	}
+	supersedes := func(a, b string) bool {
+		d := relations[a]
+		return d != nil && slices.Contains(d.Supersedes, b)
+	}
+	r.providerKeys(settings, doubled, supersedes)
+	r.selectors(settings, supersedes)
+	r.targets(settings, augmenters, supersedes)
+	r.depend(settings, relations, exists)
+	r.singletons(settings)
+	SortConflicts(r.conflicts)
+	return r
+}
+
+// double is a provider key that several contributions use for one action.
+type double struct {
+	key      capability.ProviderKey
+	runtimes []string
+}
+
+// providerKeys finds claims on one target: only entries with that provider key
+// are withheld (catalog spec, section 9.2).
+func (r *ruling) providerKeys(settings *Settings, doubled map[capability.Action][]double, supersedes func(a, b string) bool) {
+	members := make(map[capability.ProviderKey][]string)
+	for _, list := range doubled {
+		for _, d := range list {
+			members[d.key] = append(members[d.key], d.runtimes...)
+		}
+	}
+	for key, runtimes := range members {
+		c := Ladder(ClassRouteSurface, string(key), runtimes, settings.Owners, supersedes)
+		r.conflicts = append(r.conflicts, c)
+		for _, m := range c.Members {
+			if m != c.Winner {
+				r.withheld[claim{m, key}] = "route_surface_conflict"
+			}
+		}
+	}
+}
+
+// targets finds route augmenters that want a target for themselves.
+func (r *ruling) targets(settings *Settings, augmenters []*Entry, supersedes func(a, b string) bool) {
+	wanted := make(map[string][]string)
+	for _, e := range augmenters {
+		for _, target := range e.Contribution.Augment.Targets {
+			wanted[target] = append(wanted[target], e.Runtime)
+		}
+	}
+	for target, members := range wanted {
+		if len(members) < 2 {
+			continue
+		}
+		c := Ladder(ClassRouteSurface, "augment:"+target, members, settings.Owners, supersedes)
+		r.conflicts = append(r.conflicts, c)
+		lost := make(map[string]bool)
+		for _, m := range c.Members {
+			if m != c.Winner {
+				lost[m] = true
+			}
+		}
+		r.augments[target] = lost
+	}
+}
+
+// depend withholds what requires something that is not there, transitively and
+// with whole cycles, and what says it conflicts with something that is.
+func (r *ruling) depend(settings *Settings, relations map[string]*capability.Depends, exists func(string) bool) {
+	// Everything starts as missing; what needs nothing more becomes good and may
+	// make others good. What is never reached stands on a gap or in a cycle.
+	waiting := make(map[string]int)
+	needed := make(map[string][]string)
+	var good []string
+	for id, d := range relations {
+		for _, need := range d.Requires {
+			if relations[need] == nil && exists(need) {
+				continue
+			}
+			waiting[id]++
+			needed[need] = append(needed[need], id)
+		}
+		if waiting[id] == 0 {
+			good = append(good, id)
+		}
+	}
+	for len(good) > 0 {
+		id := good[len(good)-1]
+		good = good[:len(good)-1]
+		for _, other := range needed[id] {
+			if waiting[other]--; waiting[other] == 0 {
+				good = append(good, other)
+			}
+		}
+	}
+	for id, n := range waiting {
+		if n > 0 {
+			r.withheld[claim{runtime: id}] = "dependency_missing"
+		}
+	}
+	for id, d := range relations {
+		for _, other := range d.Conflicts {
+			if !exists(other) || settings.Owners["conflict:"+pair(id, other)] == id {
+				continue
+			}
+			r.withheld[claim{runtime: id}] = "dependency_conflict"
+		}
+	}
+}
+
+func pair(a, b string) string {
+	if a > b {
+		a, b = b, a
+	}
+	return a + "+" + b
+}

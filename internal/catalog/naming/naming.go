@@ -1,0 +1,412 @@
+// Package naming gives tools their public names (catalog spec, section 15). A
+// name stays bare while nobody else wants it; where names meet under [Fold], all
+// that meet get the smallest label that tells them apart, at the same level. The
+// outcome is a function of the tools alone: the order in which they came, and
+// what was there before, cannot be seen in it.
+package naming
+
+import (
+	"cmp"
+	"container/heap"
+	"maps"
+	"slices"
+)
+
+// Tool is one thing that wants a public name.
+type Tool struct {
+	ID           string // unique: its action, or action and alias
+	Capability   string // capability id, for the last label level
+	Declared     string // the name it wants
+	Label        string // short label of its provider
+	Extension    string
+	Contribution string
+	Exact        bool // insists on the name as it is
+}
+
+// Runtime is the tool's runtime id, <extension>/<contribution>.
+func (t *Tool) Runtime() string { return t.Extension + "/" + t.Contribution }
+
+// Resolution says what became of a contested name.
+type Resolution string
+
+// The resolutions of a contested name (conflict class 3).
+const (
+	Labelled  Resolution = "labelled"
+	ExactKept Resolution = "exact_kept"
+	Withheld  Resolution = "withheld"
+)
+
+// Contest is one contested name: who wanted it and what was done.
+type Contest struct {
+	Fold       string
+	Members    []string // runtime ids, sorted; with "core" where the name is reserved
+	Resolution Resolution
+	Winner     string // runtime id, for exact_kept
+}
+
+// Name is what a tool got. Public is "" for a tool that is withheld.
+type Name struct {
+	Public string
+	Level  int // 0 bare, 1 to 4 labelled
+}
+
+// Options are the operator's words on names.
+type Options struct {
+	Pins   map[string]string // fold of a name → runtime id that shall have it
+	Reject bool              // withhold all that meet instead of labelling them
+}
+
+// Table is the names of one set of tools, kept up to date as the set changes.
+// It is not safe for concurrent use.
+type Table struct {
+	opt      Options
+	reserved func(fold string) bool // never changes for one table
+	families map[string]int         // folds of unreviewed families, counted
+	groups   map[string]*group      // by fold of the declared name
+	tested   map[string]map[string]bool
+	given    map[string]string // fold of a labelled name → fold of its group
+	names    map[string]Name
+	dirty    map[string]bool
+	gone     map[string]bool // ids taken out since the last Settle
+	contests map[string]*Contest
+	fought   bool // a contest changed since it was last asked
+}
+
+type group struct {
+	fold    string
+	members []*Tool // sorted by extension, contribution, id
+	tested  []string
+	given   []string
+	contest *Contest
+}
+
+// NewTable returns an empty table. reserved reports whether a fold belongs to a
+// canonical action; it must be a constant function.
+func NewTable(opt Options, reserved func(fold string) bool) *Table {
+	return &Table{
+		opt: opt, reserved: reserved, families: make(map[string]int), groups: make(map[string]*group),
+		tested: make(map[string]map[string]bool), given: make(map[string]string), names: make(map[string]Name), dirty: make(map[string]bool), gone: make(map[string]bool),
+		contests: make(map[string]*Contest),
+	}
+}
+
+// Add puts a tool in; Remove, with an equal tool, takes it out. Neither changes a
+// name before Settle.
+func (t *Table) Add(tool *Tool) {
+	fold := Fold(tool.Declared)
+	delete(t.gone, tool.ID)
+	g := t.groups[fold]
+	if g == nil {
+		g = &group{fold: fold}
+		t.groups[fold] = g
+	}
+	if len(g.members) == 0 {
+		t.taint(fold) // the name counts as declared now
+	}
+	i, found := slices.BinarySearchFunc(g.members, tool, compareTools)
+	if found {
+		g.members[i] = tool
+	} else {
+		g.members = slices.Insert(g.members, i, tool)
+	}
+	t.dirty[fold] = true
+}
+
+// Remove takes a tool out.
+func (t *Table) Remove(tool *Tool) {
+	fold := Fold(tool.Declared)
+	g := t.groups[fold]
+	if g == nil {
+		return
+	}
+	i, found := slices.BinarySearchFunc(g.members, tool, compareTools)
+	if !found {
+		return
+	}
+	t.gone[tool.ID] = true
+	if g.members = slices.Delete(g.members, i, i+1); len(g.members) == 0 {
+		t.taint(fold)
+	}
+	t.dirty[fold] = true
+}
+
+// Reserve counts one more (n 1) or one less (n -1) unreviewed family of that id;
+// its name is its own and nobody else's.
+func (t *Table) Reserve(id string, n int) {
+	fold := Fold(id)
+	before := t.families[fold]
+	t.families[fold] += n
+	if t.families[fold] == 0 {
+		delete(t.families, fold)
+	}
+	if (before == 0) != (before+n == 0) {
+		t.dirty[fold] = true
+		t.taint(fold)
+	}
+}
+
+// taint marks the groups that asked whether fold is free.
+func (t *Table) taint(fold string) {
+	for g := range t.tested[fold] {
+		t.dirty[g] = true
+	}
+}
+
+func compareTools(a, b *Tool) int {
+	return cmp.Or(cmp.Compare(a.Extension, b.Extension), cmp.Compare(a.Contribution, b.Contribution), cmp.Compare(a.ID, b.ID))
+}
+
+// Name is what the tool of that id is called.
+func (t *Table) Name(id string) Name { return t.names[id] }
+
+// Contests returns every contested name, sorted by fold, and whether any changed
+// since the last call.
+func (t *Table) Contests() (list []Contest, changed bool) {
+	list = make([]Contest, 0, len(t.contests))
+	for _, fold := range slices.Sorted(maps.Keys(t.contests)) {
+		list = append(list, *t.contests[fold])
+	}
+	changed, t.fought = t.fought, false
+	return list, changed
+}
+
+// Contested reports whether a contest changed since Contests was last called.
+func (t *Table) Contested() bool { return t.fought }
+
+// Settle names what changed and returns the ids of the tools whose name is no
+// longer what it was; those of tools that were taken out are among them.
+func (t *Table) Settle() (changed []string) {
+	queue := folds(slices.Sorted(maps.Keys(t.dirty)))
+	heap.Init(&queue)
+	for queue.Len() > 0 {
+		fold := heap.Pop(&queue).(string)
+		if !t.dirty[fold] {
+			continue
+		}
+		delete(t.dirty, fold)
+		g := t.groups[fold]
+		if g == nil {
+			continue
+		}
+		before := g.given
+		changed = t.settle(g, changed)
+		// Later groups may have wanted a name this one took, or now may have one.
+		for _, name := range difference(before, g.given) {
+			for later := range t.tested[name] {
+				if later > fold && !t.dirty[later] {
+					t.dirty[later] = true
+					heap.Push(&queue, later)
+				}
+			}
+		}
+	}
+	for id := range t.gone {
+		delete(t.names, id)
+		changed = append(changed, id)
+	}
+	clear(t.gone)
+	return changed
+}
+
+// settle names the members of one group.
+func (t *Table) settle(g *group, changed []string) []string {
+	for _, name := range g.tested {
+		if delete(t.tested[name], g.fold); len(t.tested[name]) == 0 {
+			delete(t.tested, name)
+		}
+	}
+	for _, name := range g.given {
+		if t.given[name] == g.fold {
+			delete(t.given, name)
+		}
+	}
+	before := g.contest
+	g.tested, g.given, g.contest = nil, nil, nil
+	got := t.allocate(g)
+	if delete(t.contests, g.fold); g.contest != nil {
+		t.contests[g.fold] = g.contest
+	}
+	t.fought = t.fought || before != nil || g.contest != nil
+	for _, name := range g.tested {
+		if t.tested[name] == nil {
+			t.tested[name] = make(map[string]bool)
+		}
+		t.tested[name][g.fold] = true
+	}
+	for id, name := range got {
+		if old, had := t.names[id]; !had || old != name {
+			changed = append(changed, id)
+		}
+		t.names[id] = name
+	}
+	if len(g.members) == 0 {
+		delete(t.groups, g.fold)
+	}
+	return changed
+}
+
+// taken reports whether a label of group g may not have that fold.
+func (t *Table) taken(g *group, fold string) bool {
+	if t.reserved(fold) || t.families[fold] > 0 {
+		return true
+	}
+	if other := t.groups[fold]; other != nil && len(other.members) > 0 {
+		return true
+	}
+	by, given := t.given[fold]
+	return given && by < g.fold
+}
+
+// allocate decides the names of a group's members (catalog spec, section 15.3).
+func (t *Table) allocate(g *group) map[string]Name {
+	got := make(map[string]Name, len(g.members))
+	core := t.reserved(g.fold) || t.families[g.fold] > 0
+	if len(g.members) == 1 && !core {
+		got[g.members[0].ID] = Name{Public: Plain(g.members[0].Declared)}
+		return got
+	}
+	if len(g.members) == 0 {
+		return got
+	}
+	g.contest = &Contest{Fold: g.fold, Resolution: Labelled}
+	for _, m := range g.members {
+		g.contest.Members = append(g.contest.Members, m.Runtime())
+	}
+	if core {
+		g.contest.Members = append(g.contest.Members, "core")
+	}
+	slices.Sort(g.contest.Members)
+	g.contest.Members = slices.Compact(g.contest.Members)
+	if t.opt.Reject {
+		g.contest.Resolution = Withheld
+		for _, m := range g.members {
+			got[m.ID] = Name{}
+		}
+		return got
+	}
+	keep, insisting := t.keeper(g, core)
+	var free []*Tool
+	for _, m := range g.members {
+		switch {
+		case m == keep:
+			got[m.ID] = Name{Public: Plain(m.Declared)}
+			g.contest.Resolution, g.contest.Winner = ExactKept, m.Runtime()
+		case m.Exact:
+			got[m.ID] = Name{}
+		default:
+			free = append(free, m)
+		}
+	}
+	if keep == nil && insisting > 0 {
+		g.contest.Resolution = Withheld
+	}
+	t.label(g, free, got)
+	return got
+}
+
+// keeper is the member that keeps the bare name, and how many insist on it: the
+// only one that insists, or the one of several that the operator pinned.
+func (t *Table) keeper(g *group, core bool) (keep *Tool, insisting int) {
+	var pinned *Tool
+	for _, m := range g.members {
+		if !m.Exact {
+			continue
+		}
+		insisting++
+		keep = m
+		if t.opt.Pins[g.fold] == m.Runtime() {
+			pinned = m
+		}
+	}
+	switch {
+	case core:
+		return nil, insisting
+	case insisting > 1:
+		return pinned, insisting
+	}
+	return keep, insisting
+}
+
+// label gives the free members the names of the smallest level at which all
+// differ and none is taken.
+func (t *Table) label(g *group, free []*Tool, got map[string]Name) {
+	if len(free) == 0 {
+		return
+	}
+	names, folded := make([]string, len(free)), make([]string, len(free))
+	for level := 1; ; level++ {
+		seen := make(map[string]bool, len(free))
+		ok := true
+		for i, m := range free {
+			names[i] = labelled(m, level)
+			folded[i] = Fold(names[i])
+			if seen[folded[i]] || t.taken(g, folded[i]) {
+				ok = false
+			}
+			seen[folded[i]] = true
+		}
+		g.tested = append(g.tested, folded...)
+		if ok || level > lastLevel {
+			for i, m := range free {
+				got[m.ID] = Name{Public: names[i], Level: min(level, hashLevel)}
+				if _, given := t.given[folded[i]]; !given || t.given[folded[i]] > g.fold {
+					t.given[folded[i]] = g.fold
+				}
+			}
+			g.given = slices.Clone(folded)
+			return
+		}
+	}
+}
+
+const (
+	hashLevel = 4
+	lastLevel = hashLevel + 14 // the whole digest
+)
+
+// labelled is the name of a tool at a level; from level 4 on the digest grows by
+// four digits a level.
+func labelled(m *Tool, level int) string {
+	switch level {
+	case 1:
+		return plainLabel(m.Label) + "__" + Plain(m.Declared)
+	case 2:
+		return plainLabel(m.Extension) + "__" + Plain(m.Declared)
+	}
+	full := plainLabel(m.Extension+"."+m.Contribution) + "__" + Plain(m.Declared)
+	if level == 3 {
+		return full
+	}
+	return full + "_" + hash(m.Capability, 8+4*(level-hashLevel))
+}
+
+// difference is what is in one of two lists of names only.
+func difference(a, b []string) (out []string) {
+	count := make(map[string]int, len(a)+len(b))
+	for _, name := range a {
+		count[name] |= 1
+	}
+	for _, name := range b {
+		count[name] |= 2
+	}
+	for name, in := range count {
+		if in != 3 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// folds is a heap of folds in byte order.
+type folds []string
+
+func (f folds) Len() int           { return len(f) }
+func (f folds) Less(i, j int) bool { return f[i] < f[j] }
+func (f folds) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+func (f *folds) Push(x any)        { *f = append(*f, x.(string)) }
+func (f *folds) Pop() any {
+	old := *f
+	x := old[len(old)-1]
+	*f = old[:len(old)-1]
+	return x
+}

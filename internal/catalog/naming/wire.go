@@ -1,0 +1,117 @@
+package naming
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// Dialect is an alphabet that tool names may use at a door.
+type Dialect string
+
+// The dialects (catalog spec, section 15.5).
+const (
+	Dotted   Dialect = "dotted"   // names as they are
+	MCP      Dialect = "mcp"      // [A-Za-z0-9_./-]
+	Strict64 Dialect = "strict64" // [A-Za-z0-9_-]
+)
+
+// hashCut is what '_' and eight hex digits take from the limit.
+const hashCut = 9
+
+// Wire encodes a public name for a dialect: bytes outside its alphabet become
+// '_', and a name longer than limit keeps its first limit-9 bytes and gets '_'
+// and 8 hex of the whole name's SHA-256. limit 0 is 64; Dotted has none. Routing
+// never takes a wire name apart (see [Table]).
+func Wire(name string, d Dialect, limit int) string {
+	extra := "_-"
+	switch d {
+	case Dotted:
+		return name
+	case MCP:
+		extra = "_./-"
+	}
+	if limit <= 0 {
+		limit = 64
+	}
+	w := replaceOutside(name, extra)
+	if len(w) <= limit {
+		return w
+	}
+	return w[:limit-hashCut] + "_" + hash(name, 8)
+}
+
+// Distinct is Wire for one of several names whose wire names are equal: the hash
+// of its capability id tells it from the others.
+func Distinct(wire string, limit int, capabilityID string) string {
+	if limit <= 0 {
+		limit = 64
+	}
+	if len(wire) > limit-hashCut {
+		wire = wire[:limit-hashCut]
+	}
+	return wire + "_" + hash(capabilityID, 8)
+}
+
+func hash(s string, digits int) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])[:digits]
+}
+
+// Fold maps a name to what must be unique: ASCII lower case, each run of bytes
+// outside [a-z0-9] one '_', none at the ends (catalog spec, section 15.2).
+func Fold(s string) string {
+	clean := true
+	for i := range len(s) {
+		if c := s[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9') {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	gap := false
+	for i := range len(s) {
+		c := s[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' {
+			if gap && len(b) > 0 {
+				b = append(b, '_')
+			}
+			gap = false
+			b = append(b, c)
+			continue
+		}
+		gap = true
+	}
+	return string(b)
+}
+
+// Plain is a declared name as a public one: bytes outside [A-Za-z0-9_.-] become '_'.
+func Plain(s string) string { return replaceOutside(s, "_.-") }
+
+func plainLabel(s string) string { return replaceOutside(s, "-") }
+
+// replaceOutside makes '_' of every byte that is no letter, digit or one of extra.
+func replaceOutside(s, extra string) string {
+	var out []byte
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(extra, c) >= 0:
+			continue
+		}
+		if out == nil {
+			out = []byte(s)
+		}
+		out[i] = '_'
+	}
+	if out == nil {
+		return s
+	}
+	return string(out)
+}

@@ -1,0 +1,280 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/actions"
+	"github.com/junctor-run/junctor/internal/catalog/rules"
+)
+
+// transaction is a build on a private copy.
+type transaction struct {
+	c        *Catalog
+	builder  *builder
+	units    map[string]*unit // what changes; nil: withdrawn
+	removed  []*Entry
+	added    []*Entry
+	gone     []*module
+	come     []*module
+	settings *Settings
+}
+
+// build runs a change and swaps the snapshot in only if it went through; a panic
+// is contained and leaves everything as it was.
+func (c *Catalog) build(change func(*transaction) error, settings *Settings, set *rules.Set) (out Change, changed bool, err error) {
+	t := &transaction{c: c, units: make(map[string]*unit), settings: settings}
+	t.builder = &builder{settings: settings, families: make(map[string]*actions.Row), joined: func(id string) (capability.Action, bool) {
+		a, ok := c.joined[id]
+		return a, ok
+	}}
+	saved := c.joined
+	defer func() {
+		if p := recover(); p != nil {
+			err = capability.Wrap(capability.CodeUnavailable, "catalog.apply", "the catalog could not be built; the one before stays in force", fmt.Errorf("panic: %v\n%s", p, debug.Stack())).With("build_failed", "")
+		}
+		if err != nil {
+			c.joined = saved
+		}
+	}()
+	if err := change(t); err != nil {
+		return Change{}, false, err
+	}
+	odd, err := t.join()
+	if err != nil {
+		return Change{}, false, err
+	}
+	return t.finish(set, odd)
+}
+
+// replace builds what the source offers from now on.
+func (t *transaction) replace(source string, batch *capability.Batch) error {
+	var next *unit
+	if batch != nil {
+		next = t.builder.unit(*batch)
+		if err := unique(next); err != nil {
+			return err
+		}
+	}
+	t.units[source] = next
+	return nil
+}
+
+func (t *transaction) current(source string) *unit {
+	if u, ok := t.units[source]; ok {
+		return u
+	}
+	return t.c.units[source]
+}
+
+// unique refuses two contributions with one id (conflict class 1).
+func unique(u *unit) error {
+	for _, m := range u.modules {
+		for i := 1; i < len(m.entries); i++ {
+			if m.entries[i].ID == m.entries[i-1].ID {
+				return capability.Errorf(capability.CodeConflict, "catalog.apply", "module %s declares %s twice", m.ID, m.entries[i].ID).
+					With("registration_conflict", "give the contributions different ids")
+			}
+		}
+	}
+	return nil
+}
+
+// diff notes which entries and modules came and went. An entry that stays what it
+// was is kept as the same object, with what it has compiled.
+func (t *transaction) diff(old, next *unit) {
+	kept := make(map[capability.ID]*Entry)
+	if old != nil {
+		t.gone = append(t.gone, old.modules...)
+		for _, m := range old.modules {
+			for _, e := range m.entries {
+				kept[e.ID] = e
+			}
+		}
+	}
+	if next != nil {
+		t.come = append(t.come, next.modules...)
+		for _, m := range next.modules {
+			for i, e := range m.entries {
+				was := kept[e.ID]
+				if was != nil && was.sum == e.sum && was.Provider == e.Provider && was.Module.Digest == e.Module.Digest && compareEntries(was, e) == 0 {
+					e.schema = was.schema
+					if was.Contribution.Timeout == e.Contribution.Timeout && was.ceiling == e.ceiling && was.Family == e.Family {
+						m.entries[i] = was
+						delete(kept, e.ID)
+						continue
+					}
+				}
+				if was != nil {
+					t.removed = append(t.removed, was)
+					delete(kept, e.ID)
+				}
+				t.added = append(t.added, e)
+			}
+		}
+	}
+	for _, e := range kept {
+		t.removed = append(t.removed, e)
+	}
+}
+
+// join settles which look-alike tools form families, and builds the sources anew
+// whose tools changed sides.
+func (t *transaction) join() (odd map[string]string, err error) {
+	for range 2 { // the second round finds nothing new: joining changes no schema
+		var with []*module
+		sources := make(map[string]bool)
+		for source, u := range t.all() {
+			for _, m := range u.modules {
+				if len(m.mappable) > 0 {
+					with = append(with, m)
+					sources[source] = true
+				}
+			}
+		}
+		joined, mismatched := joins(with)
+		odd = mismatched
+		before := t.c.joined
+		t.c.joined = joined
+		again := false
+		for source := range sources {
+			u := t.current(source)
+			moved := false
+			for _, m := range u.modules {
+				for _, p := range m.mappable {
+					moved = moved || before[p.runtime] != joined[p.runtime]
+				}
+			}
+			if moved {
+				b := u.batch
+				if err := t.replace(source, &b); err != nil {
+					return nil, err
+				}
+				again = true
+			}
+		}
+		if !again {
+			break
+		}
+	}
+	return odd, nil
+}
+
+// all yields every unit as it will be.
+func (t *transaction) all() map[string]*unit {
+	out := make(map[string]*unit)
+	if len(t.c.units)+len(t.units) == 0 {
+		return out
+	}
+	for source, u := range t.c.units {
+		if slices.ContainsFunc(u.modules, func(m *module) bool { return m.special }) {
+			out[source] = u
+		}
+	}
+	for source, u := range t.units {
+		if u == nil {
+			delete(out, source)
+			continue
+		}
+		out[source] = u
+	}
+	return out
+}
+
+// finish builds the snapshot, checks it, and puts it in force.
+func (t *transaction) finish(set *rules.Set, odd map[string]string) (Change, bool, error) {
+	c := t.c
+	prev := c.current.Load()
+	next := &Snapshot{Generation: prev.Generation + 1, settings: t.settings, rules: set}
+	for _, source := range slices.Sorted(maps.Keys(t.units)) {
+		t.diff(c.units[source], t.units[source])
+	}
+	remove, add := t.removed, t.added
+	slices.SortFunc(remove, compareEntries)
+	slices.SortFunc(add, compareEntries)
+	slices.SortFunc(t.gone, byExtension().Compare)
+	slices.SortFunc(t.come, byExtension().Compare)
+	next.modules = byExtension().Update(prev.modules, t.gone, t.come)
+	slices.SortFunc(t.gone, byModuleID().Compare)
+	slices.SortFunc(t.come, byModuleID().Compare)
+	next.byID = byModuleID().Update(prev.byID, t.gone, t.come)
+	next.entries = entryOrder().Update(prev.entries, remove, add)
+
+	doubled, special := t.doubles(next, remove, add), t.specials()
+	next.ruling = rule(t.settings, special, func(runtime string) bool { return exists(next, runtime) }, doubled)
+	next.ruling.odd = odd
+	next.mentioned = prev.mentioned
+	touched := t.touch(prev, next, remove, add)
+
+	// From here on nothing fails.
+	old := capability.Batch{}
+	for source, u := range t.units {
+		if was := c.units[source]; was != nil {
+			old = was.batch
+			for _, m := range was.modules {
+				delete(c.owner, strings.ToLower(m.Extension))
+				delete(c.special, m.Extension)
+			}
+			delete(c.units, source)
+		}
+		if u == nil {
+			continue
+		}
+		c.units[source] = u
+		for _, m := range u.modules {
+			c.owner[strings.ToLower(m.Extension)] = source
+			if m.special {
+				c.special[m.Extension] = m
+			}
+		}
+	}
+	c.doubled, c.settings, c.rules = doubled, t.settings, set
+	if scoped(remove) || scoped(add) || prev.settings != t.settings {
+		next.mentioned = c.mentions()
+	}
+	next.seal()
+	if next.Etag == prev.Etag && len(remove) == 0 && len(add) == 0 && prev.settings == t.settings {
+		return Change{Before: prev, After: prev, Old: old}, false, nil
+	}
+	change := Change{Before: prev, After: next, Old: old, Touched: touched, Conflicts: t.records(prev, next, touched)}
+	c.touched.put(next.Generation, touched, prev.settings != t.settings)
+	c.current.Store(next)
+	return change, true, nil
+}
+
+func exists(s *Snapshot, runtime string) bool {
+	extension, contribution, _ := strings.Cut(runtime, "/")
+	m, ok := s.module(extension)
+	return ok && m.Active() && slices.ContainsFunc(m.Contributions, func(c capability.Contribution) bool {
+		_, rejected := m.rejected[runtime]
+		return c.ID == contribution && !rejected
+	})
+}
+
+// specials are the modules with a say in the ruling, ordered by extension id.
+func (t *transaction) specials() []*module {
+	list := maps.Clone(t.c.special)
+	for source, u := range t.units {
+		if was := t.c.units[source]; was != nil {
+			for _, m := range was.modules {
+				delete(list, m.Extension)
+			}
+		}
+		if u != nil {
+			for _, m := range u.modules {
+				if m.special {
+					list[m.Extension] = m
+				}
+			}
+		}
+	}
+	out := make([]*module, 0, len(list))
+	for _, id := range sortedKeys(list) {
+		out = append(out, list[id])
+	}
+	return out
+}

@@ -1,0 +1,59 @@
+package manifest
+
+import (
+	"cmp"
+	"slices"
+)
+
+// noOrder is where a channel without an order stands in the picker.
+const noOrder = 999
+
+// Channels returns the channels of all packages for the picker: of one id that of
+// the strongest origin, ordered by order, label and id, with the fallbacks of
+// catalog spec, section 18. diagnostics names the rows without a label, which are
+// dropped.
+func Channels(extensions []Extension) (list []Channel, diagnostics []string) {
+	type row struct {
+		Channel
+		strength int
+		ext      string
+	}
+	best := make(map[string]row)
+	for i := range extensions {
+		x := &extensions[i]
+		for _, ch := range x.Channels {
+			if ch.Label == "" {
+				diagnostics = append(diagnostics, "channel "+ch.ID+" of "+x.ID+" has no label")
+				continue
+			}
+			if ch.Install == nil {
+				ch.Install = x.Install
+			}
+			now := row{ch, originStrength(x.origin()), x.ID}
+			was, had := best[ch.ID]
+			if !had || now.strength > was.strength || now.strength == was.strength && now.ext < was.ext {
+				best[ch.ID] = now
+			}
+		}
+	}
+	for _, r := range best {
+		if r.SelectionLabel == "" {
+			r.SelectionLabel = r.Label
+		}
+		if r.DocsPath == "" {
+			r.DocsPath = "/channels/" + r.ID
+		}
+		list = append(list, r.Channel)
+	}
+	order := func(c Channel) int {
+		if c.Order == nil {
+			return noOrder
+		}
+		return *c.Order
+	}
+	slices.SortFunc(list, func(a, b Channel) int {
+		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.Label, b.Label), cmp.Compare(a.ID, b.ID))
+	})
+	slices.Sort(diagnostics)
+	return list, diagnostics
+}
