@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,9 @@ func TestElizaVariablesThatCannotBeReadAreErrors(t *testing.T) {
 		{[]string{url, `TRUST_POLICY={"requireSigned":true}`}, `there is no endpoint "requireSigned"`},
 		{[]string{url, `TRUST_POLICY={"primary":true}`}, "options of primary must be an object"},
 		{[]string{url, `TRUST_POLICY={"allowedProvenanceIssuers":["a"],"primary":{"allowedProvenanceIssuers":"b"}}`}, "two types"},
+		{[]string{url, `TRUST_AUDIT={}`}, "TRUST_AUDIT: it must be"},
+		{[]string{url, `TRUST_AUDIT=null`}, "TRUST_AUDIT: it must be"},
+		{[]string{url, `TRUST_AUDIT=[{},7]`}, "TRUST_AUDIT: record 2"},
 	} {
 		for i := range c.env {
 			c.env[i] = "ELIZA_CAPABILITY_ROUTER_" + c.env[i]
@@ -111,7 +115,7 @@ func TestElizaVariablesThatCannotBeReadAreErrors(t *testing.T) {
 
 func TestEveryAliasIsRead(t *testing.T) {
 	t.Parallel()
-	bad := map[string]string{"URL": "x", "URLS": "[", "TIMEOUT_MS": "x", "ENVIRONMENT": "x", "ALLOWED_MODULES": "x", "TRUST_POLICY": "x"}
+	bad := map[string]string{"URL": "x", "URLS": "[", "TIMEOUT_MS": "x", "ENVIRONMENT": "x", "ALLOWED_MODULES": "x", "TRUST_POLICY": "x", "TRUST_AUDIT": "x"}
 	for _, a := range config.Aliases() {
 		if a.Doc == "" {
 			t.Errorf("%s is not explained", a.Name)
@@ -125,5 +129,23 @@ func TestEveryAliasIsRead(t *testing.T) {
 				t.Errorf("%s is not read", name)
 			}
 		}
+	}
+}
+
+func TestTheTrustAuditKeepsItsLastFifty(t *testing.T) {
+	t.Parallel()
+	records := make([]string, 60)
+	for i := range records {
+		records[i] = `{"n":` + strconv.Itoa(i) + `}`
+	}
+	got, err := config.ElizaVars(map[string]string{
+		"ELIZA_CAPABILITY_ROUTER_URL":         "http://h",
+		"ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT": " [" + strings.Join(records, ",") + "]",
+	})
+	if err != nil || len(got.TrustAudit) != 50 || string(got.TrustAudit[0]) != `{"n":10}` || string(got.TrustAudit[49]) != `{"n":59}` {
+		t.Errorf("%v, %d records: %s", err, len(got.TrustAudit), got.TrustAudit)
+	}
+	if _, err := config.ElizaVars(map[string]string{"ELIZA_CAPABILITY_ROUTER_URL": "x"}); err == nil || strings.Contains(err.Error(), "environment") {
+		t.Errorf("what is not from the environment: %v", err)
 	}
 }
