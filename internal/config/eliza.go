@@ -201,9 +201,12 @@ func elizaList(text, token string) (list []ElizaEndpoint, err error) {
 	return list, nil
 }
 
+// endpointID is the grammar of an endpoint's id.
+func endpointID() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`) }
+
 // check normalises the URLs and refuses what is there twice.
 func (e *Eliza) check() error {
-	grammar := regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`)
+	grammar := endpointID()
 	for i := range e.Endpoints {
 		ep := &e.Endpoints[i]
 		short := "URLS"

@@ -62,6 +62,7 @@ func (s *Surface) connectRoutes(mux *http.ServeMux) {
 	mux.Handle("DELETE "+base+"endpoints/{id}", s.guard(s.disconnect))
 	mux.Handle("POST "+base+"sync", s.guard(s.sync))
 	mux.Handle("POST "+base+"endpoints/{id}/sync", s.guard(s.sync))
+	mux.Handle("GET "+base+"saved", s.guard(s.saved))
 }
 
 const opConnect = "endpoints.connect"
