@@ -28,6 +28,12 @@ func configured(eliza config.Eliza) (list []endpoint.Configured) {
 	return list
 }
 
+// callInner is the path for a call inside a call: the engine judges it by itself.
+func (s *Server) callInner(ctx context.Context, inv capability.Invocation) (capability.Result, error) {
+	reply, err := s.engine.Invoke(ctx, inv)
+	return capability.Result{Value: reply.Result, UpstreamCall: reply.Invocation}, err
+}
+
 // localModules are those of this machine, whose names no endpoint may take.
 func (s *Server) localModules() (list []capability.Module) {
 	for _, m := range s.catalog.Snapshot().Modules {

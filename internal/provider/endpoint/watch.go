@@ -50,6 +50,7 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 			pause = firstPause
 		} else {
 			wait = time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) // keeps many watchers apart
+			wait = max(wait, ep.shut(r.cfg.Now()))
 		}
 		timer := time.NewTimer(wait)
 		var waiting []chan error
@@ -63,10 +64,14 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 			pause = min(2*pause, lastPause) // callers who ask do not make it slower
 		}
 		timer.Stop()
-		askCtx, cancel := context.WithTimeout(ctx, probeTime)
+		if err := ep.circuit(); err != nil { // asking would close what is to stay open
+			for _, answer := range waiting {
+				answer <- err
+			}
+			continue
+		}
 		before := ep.offer.Load().decisions
-		synced, err := r.refresh(askCtx, ep)
-		cancel()
+		synced, err := r.refresh(ctx, ep, probeTime)
 		if err == nil && (synced.changed() || !slices.Equal(before, synced.TrustDecisions)) {
 			r.recordTrust(ctx, capability.Principal{}, synced.TrustDecisions)
 		}
