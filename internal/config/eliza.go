@@ -19,9 +19,9 @@ import (
 type Eliza struct {
 	Environment string // of the six, "server" when nothing is said
 	Endpoints   []ElizaEndpoint
-	// TrustAudit is the agent's own record of what it let in, oldest first: JSON
-	// objects, at most 50 (router spec, section 11).
-	TrustAudit []jsonx.Raw
+	// TrustAudit is the agent's own record of what it let in, oldest first: a JSON
+	// list of at most 50 objects, nil when there is none (router spec, section 11).
+	TrustAudit []byte
 }
 
 // ElizaEndpoint is one endpoint of Eliza. AllowedModules nil lets all in;
@@ -147,7 +147,7 @@ func elizaError(short, format string, args ...any) error {
 }
 
 // elizaAudit reads TRUST_AUDIT: objects, the last 50 of them.
-func elizaAudit(text string) ([]jsonx.Raw, error) {
+func elizaAudit(text string) ([]byte, error) {
 	const short, most = "TRUST_AUDIT", 50
 	if text == "" {
 		return nil, nil
@@ -161,7 +161,7 @@ func elizaAudit(text string) ([]jsonx.Raw, error) {
 			return nil, elizaError(short, "record %d must be a JSON object", i+1)
 		}
 	}
-	return list[max(0, len(list)-most):], nil
+	return jsonx.Marshal(list[max(0, len(list)-most):])
 }
 
 // elizaList reads URLS: what begins with [ is JSON, all of it or none.

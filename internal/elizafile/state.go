@@ -64,7 +64,7 @@ const (
 )
 
 // Put makes the files say exactly these endpoints and no others, and appends
-// records to their trust audit. The first endpoint is the one that the original
+// those records to their trust audit that are not in it yet. The first endpoint is the one that the original
 // asks first. Tokens go to config.env only. Nothing is written before Write.
 //
 // The variables of a single endpoint and of the default token go away: the
@@ -166,7 +166,17 @@ func (f *Files) audit(more []Record) (any, error) {
 			return nil, capability.Errorf(capability.CodeInvalidInput, "", "%sTRUST_AUDIT is not a JSON list", routerPrefix)
 		}
 	}
+	had := make(map[string]bool)
+	for _, raw := range list {
+		var r Record
+		if jsonx.Unmarshal(raw, &r) == nil {
+			had[r.RecordedAt+" "+r.Endpoint.ID] = true
+		}
+	}
 	for _, r := range more {
+		if had[r.RecordedAt+" "+r.Endpoint.ID] && r.RecordedAt != "" {
+			continue // from an export before this one
+		}
 		raw, err := jsonx.Marshal(r)
 		if err != nil {
 			return nil, err

@@ -27,6 +27,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Environment:         s.cfg.Eliza.Environment,
 		WithheldFromRemotes: s.cfg.Router.WithheldRequestHeaders, WithheldFromCallers: s.cfg.Router.WithheldAnswerHeaders,
 		Public: s.publicRoutes(), Saved: s.savedEndpoints,
+		Decisions: func() any { return s.registry.TrustAudit() },
 	})
 	wire.Routes(mux)
 	consoleserve.New(consoleserve.Config{

@@ -37,6 +37,9 @@ type Config struct {
 	Public []PublicRoute
 	// Saved lists the endpoints that are remembered.
 	Saved func(ctx context.Context) ([]SavedEndpoint, error)
+	// Decisions are the last attempts to take modules in, oldest first, as a value
+	// that marshals to the form of the trust audit (router spec, section 11).
+	Decisions func() any
 }
 
 // Surface serves the router wire and the connect API.

@@ -63,6 +63,7 @@ func (s *Surface) connectRoutes(mux *http.ServeMux) {
 	mux.Handle("POST "+base+"sync", s.guard(s.sync))
 	mux.Handle("POST "+base+"endpoints/{id}/sync", s.guard(s.sync))
 	mux.Handle("GET "+base+"saved", s.guard(s.saved))
+	mux.Handle("GET "+base+"decisions", s.guard(s.decisions))
 }
 
 const opConnect = "endpoints.connect"

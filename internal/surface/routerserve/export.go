@@ -34,3 +34,8 @@ func (s *Surface) saved(w http.ResponseWriter, r *http.Request, _ capability.Pri
 	door.WriteJSON(w, http.StatusOK, map[string]any{"endpoints": list})
 	return nil
 }
+
+func (s *Surface) decisions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, map[string]any{"decisions": s.Decisions()})
+	return nil
+}
