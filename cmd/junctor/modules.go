@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/protocol/router"
 )
 
 func (a *app) modulesCommand() *cobra.Command {
@@ -19,6 +21,7 @@ func (a *app) modulesCommand() *cobra.Command {
 					Modules []struct {
 						ID, Extension, Version, Origin, Endpoint string
 						Contributions                            int
+						Trust                                    *router.TrustDecision
 					}
 				}](raw)
 				if err != nil {
@@ -26,9 +29,9 @@ func (a *app) modulesCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, m := range out.Modules {
-					rows = append(rows, []string{m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions)})
+					rows = append(rows, []string{m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions), trustOf(m.Trust)})
 				}
-				return table(a.stdout, []string{"MODULE", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS"}, rows)
+				return table(a.stdout, []string{"MODULE", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows)
 			})
 		},
 	}
@@ -38,6 +41,7 @@ func (a *app) modulesCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
 					ID, Extension, Name, Version, Origin, Endpoint, Digest string
+					Trust                                                  *router.TrustDecision
 					Contributions                                          []struct {
 						Kind, Member, Description string
 						Policy                    struct{ Effect string }
@@ -47,7 +51,7 @@ func (a *app) modulesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.printf("%s (%s) %s from %s %s\n%s\n\n", plainText(out.Name), plainText(out.Extension), plainText(out.Version), out.Origin, plainText(out.Endpoint), out.Digest)
+				a.printf("%s (%s) %s from %s %s\n%s\ntrust: %s\n\n", plainText(out.Name), plainText(out.Extension), plainText(out.Version), out.Origin, plainText(out.Endpoint), out.Digest, plainText(trustOf(out.Trust)))
 				var rows [][]string
 				for _, c := range out.Contributions {
 					rows = append(rows, []string{c.Member, c.Kind, c.Policy.Effect, c.Availability.State})
@@ -57,6 +61,14 @@ func (a *app) modulesCommand() *cobra.Command {
 		},
 	}
 	return a.group("modules", "Every module of every kind", list, show, a.routeCommand())
+}
+
+// trustOf says what let a module in; what is built in needs no trust.
+func trustOf(d *router.TrustDecision) string {
+	if d == nil {
+		return "-"
+	}
+	return verdict(*d)
 }
 
 // showing is one of the lists of what all modules show in a front end.

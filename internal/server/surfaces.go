@@ -33,7 +33,7 @@ func (s *Server) handler() (http.Handler, error) {
 	consoleserve.New(consoleserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
-		AssetURL: routerserve.AssetURL,
+		AssetURL: routerserve.AssetURL, Trust: s.trustOf,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -51,6 +51,20 @@ func (s *Server) publicRoutes() (list []routerserve.PublicRoute) {
 		list = append(list, routerserve.PublicRoute(p))
 	}
 	return list
+}
+
+// trustOf is the decision that let a module in.
+func (s *Server) trustOf(endpoint, module string) any {
+	status, err := s.registry.Show(endpoint)
+	if err != nil {
+		return nil // it has just been disconnected
+	}
+	for _, d := range status.TrustDecisions {
+		if d.ModuleID == module {
+			return d
+		}
+	}
+	return nil
 }
 
 // savedEndpoints are those that come back after a restart, for an export.

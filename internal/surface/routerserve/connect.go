@@ -34,6 +34,7 @@ type ConnectRequest struct {
 	AllowedModuleIDs, TrustPolicy []byte
 	Timeout                       time.Duration
 	Persist                       bool
+	KeepMissing                   bool          // unloadMissing is false
 	Cloud                         *CloudRequest // then BaseURL and Token come from there
 }
 
@@ -165,9 +166,7 @@ func readConnect(body []byte) (req ConnectRequest, warnings []string, err error)
 			return req, nil, err
 		}
 	}
-	if string(in.UnloadMissing) == "false" {
-		warnings = append(warnings, "unloadMissing: what the endpoint no longer offers is always unloaded")
-	}
+	req.KeepMissing = string(in.UnloadMissing) == "false"
 	if unknown := unknownFields(body); unknown != "" {
 		warnings = append(warnings, unknown)
 	}
