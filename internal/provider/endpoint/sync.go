@@ -134,7 +134,7 @@ func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) err
 			r.cfg.Logger.Error("the manifest of an endpoint could not be saved", "endpoint", ep.id, "err", err)
 		}
 	}
-	if was == capability.StateUnavailable {
+	if was == capability.StateUnavailable && ep.availability().State != was {
 		r.record(ctx, audit.EndpointUp, ep.id, capability.Principal{}, "")
 	}
 	if len(s.synced.Failed) > 0 {
@@ -173,11 +173,14 @@ func (r *Registry) down(ep *Endpoint, cause error) {
 }
 
 // markUp notes that the endpoint answered: ready, or degraded by what failed.
+// That it answers does not close its breaker.
 func (ep *Endpoint) markUp(now time.Time, failed error) {
 	ep.mu.Lock()
 	ep.synced = now
+	open := now.Before(ep.breaker.open)
 	ep.mu.Unlock()
 	switch {
+	case open:
 	case ep.distrust != "":
 		ep.settle(capability.StateUnconfigured, ep.distrust, now)
 	case failed != nil:
