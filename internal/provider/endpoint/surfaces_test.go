@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
 )
 
 func TestModelsOfATypeAreStackedByPriority(t *testing.T) {
@@ -219,5 +220,50 @@ func TestWhatIsMissingStaysWhenAskedTo(t *testing.T) {
 	a.offer(manifest("stay", oneAction))
 	if s := connect(false); !cmp.Equal(s.Unloaded, []string{"extra"}) {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Only a configured primary takes low-level calls that name nobody (decision
+// R11); every call of a module goes to the endpoint that offers it.
+func TestLowLevelCallsGoToThePrimaryOrWhereTheyAreSent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *endpoint.Config) { c.Primary = "main" })
+	for id, module := range map[string]string{"main": "device-tools", "other": "field-notes"} {
+		_, _, err := r.Connect(t.Context(), endpoint.Request{ID: id, BaseURL: device(t).url(), Token: secret.New(token), AllowedModules: []string{module}, By: admin()})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(target capability.Target) string {
+		t.Helper()
+		reply, err := r.engine.Invoke(t.Context(), capability.Invocation{
+			Surface: "test", Principal: admin(), Audience: capability.AudienceInternal, Target: target, Input: json.RawMessage(`{}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(reply.Provider)
+	}
+	if got := ask(capability.Target{Action: "fs.list"}); got != "fs:endpoint:main" {
+		t.Error(got)
+	}
+	if got := ask(capability.Target{Action: "fs.list", Select: capability.Selector{"endpoint": "other"}}); got != "fs:endpoint:other" {
+		t.Error(got)
+	}
+	notes := capability.Target{Member: capability.Member{Module: "field-notes", Kind: "provider", Name: "NOTES_RECENT"}}
+	if got := ask(notes); got != "ext:endpoint:other" {
+		t.Error(got)
+	}
+	notes.Select = capability.Selector{"endpoint": "main"} // it does not have it
+	_, err := r.engine.Invoke(t.Context(), capability.Invocation{Surface: "test", Principal: admin(), Audience: capability.AudienceInternal, Target: notes})
+	fails(t, err, capability.CodeNotFound, "unknown_provider")
+	for _, e := range r.catalog.Snapshot().Action("fs.list") {
+		want := 0 // below this machine's own, which have 50
+		if e.Module.Endpoint == "main" {
+			want = 100
+		}
+		if e.Contribution.Rank != want {
+			t.Errorf("%s has rank %d", e.ID, e.Contribution.Rank)
+		}
 	}
 }
