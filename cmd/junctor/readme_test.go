@@ -40,7 +40,7 @@ func TestEndpointsPage(t *testing.T) {
 	paste(t, string(page),
 		"connected demo", `"success":true`, "refused, and what was there stays", "missing-provenance", "pong: hello", `"result": "hi"`,
 		"device-status", "handled", `"delivered":1`, "buy rope", `"total": 1`, "Content-Type: text/javascript", "would be connected",
-		"exported       demo", "disconnected demo",
+		"exported       demo", "disconnected demo", "conforms: 2 modules", "home-machine.json",
 	)
 }
 

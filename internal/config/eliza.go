@@ -52,6 +52,8 @@ func Aliases() []Alias {
 		{elizaPrefix + "ALLOWED_MODULES", "", "JSON: a list of module ids for all of them, or an object of endpoint id and list."},
 		{elizaPrefix + "TRUST_POLICY", "", "JSON: trust policy options for all of them, or an object of endpoint id and options."},
 		{elizaPrefix + "TRUST_AUDIT", "", "JSON list: what the agent recorded of its trust decisions; the last 50 are kept."},
+		{"ELIZA_STATE_DIR", "", "Directory of an agent's config.env and eliza.json; what they say of the variables above counts where the environment says nothing."},
+		{"ELIZA_CONFIG_PATH", "", "Path of the agent's eliza.json, when it is somewhere else."},
 	}
 }
 

@@ -66,6 +66,9 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 	if err != nil {
 		return c, fmt.Errorf("configuration: %w", err)
 	}
+	if environ, err = withElizaFiles(environ); err != nil {
+		return c, err
+	}
 	if c.Eliza, err = ReadEliza(environ); err != nil {
 		return c, err
 	}
