@@ -175,7 +175,15 @@ func (a *app) endpointsCommand() *cobra.Command {
 			return err
 		},
 	}
-	return a.group("endpoints", "Remote endpoints", list, show, sync, a.endpointsDecisionsCommand(), a.endpointsImportCommand(), a.endpointsExportCommand())
+	c := a.group("endpoints", "Remote endpoints; without a command, the list of them", list, show, sync, a.endpointsDecisionsCommand(), a.endpointsImportCommand(), a.endpointsExportCommand())
+	c.Use = "endpoints [COMMAND]"
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return list.RunE(cmd, args)
+		}
+		return a.noVerb(cmd, args)
+	}
+	return c
 }
 
 // endpointsDecisionsCommand shows what endpoints.show cannot: attempts that left

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/protocol/router"
 )
 
 // maxRouteAnswer is the largest answer of a module's route that is printed.
@@ -81,6 +82,10 @@ func (a *app) routeRequest(cmd *cobra.Command, args, query, headers []string) (*
 	if err != nil {
 		return nil, err
 	}
+	c, err := client.New(client.Config{URL: base, Token: token})
+	if err != nil {
+		return nil, err
+	}
 	values := make(url.Values)
 	for _, kv := range query {
 		name, value, ok := strings.Cut(kv, "=")
@@ -89,21 +94,21 @@ func (a *app) routeRequest(cmd *cobra.Command, args, query, headers []string) (*
 		}
 		values.Add(name, value)
 	}
-	target := strings.TrimRight(base, "/") + "/api/modules/" + url.PathEscape(args[0]) + (&url.URL{Path: path}).EscapedPath()
+	target := c.URL() + "/api/modules/" + url.PathEscape(args[0]) + (&url.URL{Path: path}).EscapedPath()
 	if len(values) > 0 {
 		target += "?" + values.Encode()
 	}
 	req, err := http.NewRequestWithContext(cmd.Context(), method, target, body)
-	if err != nil || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "client", "the server's URL must be an http or https one", err)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "client", "the request cannot be made", err)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	for _, kv := range headers {
 		name, value, ok := strings.Cut(kv, "=")
-		if !ok || name == "" {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "", "--header %q is not name=value", kv)
+		if !ok || router.CheckHeader(name, value) != nil {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "--header %q is not name=value of an HTTP header", kv)
 		}
 		req.Header.Add(name, value)
 	}
@@ -118,7 +123,7 @@ func (a *app) printRoute(resp *http.Response, body []byte) error {
 	if resp.Header.Get("Content-Security-Policy") == "" {
 		var refused struct{ Error *capability.Error }
 		if err := json.Unmarshal(body, &refused); err != nil || refused.Error == nil {
-			return capability.Wrap(capability.CodeFailed, "client", "the server's answer is not what was expected; is it a junctor server?", errors.Join(err))
+			return capability.Wrap(capability.CodeFailed, "client", "the server's answer is not what was expected; is it a junctor server?", err)
 		}
 		return refused.Error
 	}
@@ -145,10 +150,10 @@ func (a *app) printRoute(resp *http.Response, body []byte) error {
 	} else if len(body) > 0 {
 		a.printf("%s\n", strings.TrimRight(clean(indentJSON(resp, body)), "\n"))
 	}
+	if resp.StatusCode >= http.StatusMultipleChoices && !a.json {
+		a.warnf("the module answered with status %d %s", resp.StatusCode, plainText(resp.Header.Get("Location")))
+	}
 	if resp.StatusCode >= http.StatusBadRequest {
-		if !a.json {
-			a.warnf("the module answered with status %d", resp.StatusCode)
-		}
 		return exitStatus(capability.CodeFailed.Row().Exit)
 	}
 	return nil
