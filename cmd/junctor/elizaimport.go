@@ -40,6 +40,9 @@ A restriction that cannot be read ends the import before anything is connected.`
 			if err != nil {
 				return err
 			}
+			if len(said.Endpoints) == 0 {
+				a.warnf("the files name no endpoint that is switched on")
+			}
 			out := make([]imported, 0, len(said.Endpoints))
 			var c *client.Client
 			if !dryRun && len(said.Endpoints) > 0 {
