@@ -59,14 +59,17 @@ A restriction that cannot be read ends the import before anything is connected.`
 						one.OK, one.Error = false, capability.AsError(err)
 						failed++
 					}
-					if cmd.Context().Err() != nil {
-						return err
-					}
 				}
 				out = append(out, one)
+				if cmd.Context().Err() != nil {
+					break // what is in stays in, and is told
+				}
 			}
 			if err := a.printImported(out); err != nil {
 				return err
+			}
+			if cmd.Context().Err() != nil {
+				return exitStatus(130)
 			}
 			if failed > 0 {
 				return exitStatus(capability.CodeFailed.Row().Exit)

@@ -46,12 +46,13 @@ func (s *Surface) isPublic(r *http.Request) bool {
 	}
 	view := s.view()
 	name, _, ok := view.find(module, r.Method, path)
-	if !ok || !view.open[capability.Member{Module: module, Kind: "route", Name: name}] {
+	member := capability.Member{Module: module, Kind: "route", Name: name}
+	// Were there two of the name, the one that was opened need not be the one asked.
+	if !ok || !view.open[member] || len(view.snap.Member(member)) != 1 {
 		return false
 	}
 	plan := s.Engine.Plan(capability.Invocation{
-		Surface: "http", Principal: stranger(), Audience: capability.AudienceInternal,
-		Target: capability.Target{Member: capability.Member{Module: module, Kind: "route", Name: name}},
+		Surface: "http", Principal: stranger(), Audience: capability.AudienceInternal, Target: capability.Target{Member: member},
 	})
 	return plan.Err == nil && plan.Verdict.Permitted && plan.Verdict.Consent == ""
 }
