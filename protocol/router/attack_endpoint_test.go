@@ -83,7 +83,7 @@ func TestTheTimeForABodyEndsWithIt(t *testing.T) {
 		if !w.read.IsZero() || !w.write.IsZero() {
 			t.Errorf("during the call there are deadlines: %s and %s", w.read, w.write)
 		}
-		return json.RawMessage(`{"ok":true}`), nil
+		return json.RawMessage(`{"ok":true,"provider":"` + strings.Repeat("x", 64<<10) + `"}`), nil
 	})), HandlerOptions{})
 	r := httptest.NewRequest(http.MethodPost, PathInvoke, readFunc(func(p []byte) (int, error) {
 		if w.read.IsZero() {

@@ -46,7 +46,7 @@ type Backend interface {
 type HandlerOptions struct {
 	// MaxBody bounds a request body in bytes; 0 is DefaultMaxBody.
 	MaxBody int64
-	// BodyTimeout bounds how long a request's body may take to arrive, and an
+	// BodyTimeout bounds how long a request's body may take to arrive, and a large
 	// answer to be taken, with a second more for every 64 KiB; 0 is
 	// DefaultBodyTimeout. It works with net/http's server, whose own timeouts
 	// could not tell a slow caller from a long call.
@@ -119,6 +119,14 @@ const pace = 64 << 10
 // until sets a deadline for size bytes.
 func (h *handler) until(size int64, set func(time.Time) error) {
 	_ = set(time.Now().Add(h.opts.BodyTimeout + time.Duration(size/h.pace)*time.Second)) // not every ResponseWriter has deadlines
+}
+
+// untilTaken bounds how long an answer may take to leave. A small one fits into
+// the connection's buffers, and a timer for it would cost a call 4 µs.
+func (h *handler) untilTaken(w http.ResponseWriter, size int) {
+	if size > 32<<10 {
+		h.until(int64(size), http.NewResponseController(w).SetWriteDeadline)
+	}
 }
 
 // RequireToken is the resolve function of a simple endpoint: one token, one
@@ -230,7 +238,7 @@ func (h *handler) invoke(w http.ResponseWriter, r *http.Request, backend Backend
 		writeError(w, inMethod(err, method))
 		return
 	}
-	h.until(int64(len(result)), http.NewResponseController(w).SetWriteDeadline)
+	h.untilTaken(w, len(result))
 	head := w.Header()
 	head["Content-Type"] = jsonType
 	if result == nil {
