@@ -26,7 +26,7 @@ const stackRank = 50
 // modelStack is what was published of model.invoke; guarded by changing.
 type modelStack struct {
 	providers map[string]*modelProvider // by endpoint id, "" for all
-	shown     bool
+	shown     []capability.Contribution // nil: nothing is
 }
 
 // publishModels brings model.invoke in line with the models there are. A failure
@@ -54,7 +54,6 @@ func (r *Registry) publishModels(publish func(capability.Batch) error) {
 	}
 	for _, ep := range r.all() {
 		if !slices.ContainsFunc(ep.offer.Load().modules, func(m router.Module) bool { return len(m.Models) > 0 }) {
-			delete(r.stack.providers, ep.id)
 			continue
 		}
 		if len(m.Contributions) == 0 {
@@ -62,17 +61,22 @@ func (r *Registry) publishModels(publish func(capability.Batch) error) {
 		}
 		add("model.invoke.of."+escapeID(ep.id, 90), ep.id, ep.providers["ext"].key, 0, ep.availability())
 	}
-	if len(m.Contributions) == 0 && !r.stack.shown {
-		return
+	same := func(a, b capability.Contribution) bool {
+		return a.ID == b.ID && a.Provider == b.Provider && a.Availability == b.Availability
+	}
+	if slices.EqualFunc(m.Contributions, r.stack.shown, same) {
+		return // most changes are of other things, and a snapshot is not free
 	}
 	if len(m.Contributions) > 0 {
 		b.Modules = []capability.Module{m}
+	} else {
+		r.stack.providers = nil
 	}
 	if err := publish(b); err != nil {
 		r.cfg.Logger.Error("model.invoke not published", "err", err)
 		return
 	}
-	r.stack.shown = len(b.Modules) > 0
+	r.stack.shown = m.Contributions
 }
 
 // modelProvider carries out model.invoke with the models of one endpoint, or of
