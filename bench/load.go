@@ -12,36 +12,53 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// door is a way to the endpoint.
+// door is a way to the endpoint. open prepares it for one load: call is used by
+// many workers at once, each with its own number; end gives back what it holds.
 type door struct {
-	name, url, token string
-	hop              *process
+	name string
+	hop  *process
+	open func(req request, workers int) (call func(worker int) error, end func(), err error)
 }
 
-// request is one kind of call; body gets the number of the worker.
+// request is one kind of call; params gets the number of the worker.
 type request struct {
-	name string
-	body func(worker int) []byte
+	name, method string
+	params       func(worker int) []byte
 }
+
+func fixed(s string) func(int) []byte { return func(int) []byte { return []byte(s) } }
 
 func requests() []request {
-	fixed := func(s string) func(int) []byte { return func(int) []byte { return []byte(s) } }
 	return []request{
 		{
-			"Read, no input schema (plugin.provider.get)",
-			fixed(`{"method":"plugin.provider.get","params":{"moduleId":"device-tools","provider":"DEVICE_STATUS","state":{"values":{"room":"lab","count":3}}}}`),
+			"Read, no input schema (plugin.provider.get)", "plugin.provider.get",
+			fixed(`{"moduleId":"device-tools","provider":"DEVICE_STATUS","state":{"values":{"room":"lab","count":3}}}`),
 		},
 		{
-			"Read with an input schema (fs.readText)",
-			fixed(`{"method":"fs.readText","params":{"endpointId":"bench","path":"hello.txt"}}`),
+			"Read with an input schema (fs.readText)", "fs.readText",
+			fixed(`{"endpointId":"bench","path":"hello.txt"}`),
 		},
 		{
-			"Write (fs.writeText; the endpoint itself syncs the file)",
+			"Write (fs.writeText; the endpoint itself syncs the file)", "fs.writeText",
 			func(worker int) []byte {
-				return fmt.Appendf(nil, `{"method":"fs.writeText","params":{"endpointId":"bench","path":"bench-%d.txt","text":"a line of text\n"}}`, worker)
+				return fmt.Appendf(nil, `{"endpointId":"bench","path":"bench-%d.txt","text":"a line of text\n"}`, worker)
 			},
 		},
 	}
+}
+
+// plainDoor is the standard library's client, which looks at nothing.
+func plainDoor(name, url, token string, hop *process) door {
+	return door{name, hop, func(req request, workers int) (func(int) error, func(), error) {
+		transport := router.DefaultTransport()
+		client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+		bodies := make([][]byte, workers)
+		for i := range bodies {
+			bodies[i] = fmt.Appendf(nil, `{"method":%q,"params":%s}`, req.method, req.params(i))
+		}
+		call := func(worker int) error { return post(client, url, token, bodies[worker]) }
+		return call, transport.CloseIdleConnections, nil
+	}}
 }
 
 type result struct {
@@ -87,9 +104,11 @@ func measure(doors []door, req request, concurrency, calls, rounds int) ([]resul
 // load sends calls requests from concurrency workers and returns how long each
 // took and the overall rate.
 func load(d door, req request, concurrency, calls int) ([]time.Duration, float64, error) {
-	transport := router.DefaultTransport()
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	call, end, err := d.open(req, concurrency)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer end()
 	each := max(calls/concurrency, 20)
 	samples := make([][]time.Duration, concurrency)
 	errs := make([]error, concurrency)
@@ -97,10 +116,10 @@ func load(d door, req request, concurrency, calls int) ([]time.Duration, float64
 	var wg sync.WaitGroup
 	for worker := range concurrency {
 		wg.Go(func() {
-			body := req.body(worker)
+			samples[worker] = make([]time.Duration, 0, each)
 			for range each {
 				start := time.Now()
-				if err := post(client, d, body); err != nil {
+				if err := call(worker); err != nil {
 					errs[worker] = err
 					return
 				}
@@ -118,12 +137,12 @@ func load(d door, req request, concurrency, calls int) ([]time.Duration, float64
 	return slices.Concat(samples...), float64(each*concurrency) / elapsed.Seconds(), nil
 }
 
-func post(client *http.Client, d door, body []byte) error {
-	req, err := http.NewRequest(http.MethodPost, d.url+"/v1/capabilities/invoke", bytes.NewReader(body))
+func post(client *http.Client, url, token string, body []byte) error {
+	req, err := http.NewRequest(http.MethodPost, url+router.PathInvoke, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+d.token)
+	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {

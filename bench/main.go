@@ -2,7 +2,8 @@
 // run: the same request sent to an endpoint directly, through a bare
 // httputil.ReverseProxy, and through junctor with token check, policy, selection
 // and audit on. The three are interleaved, so that noise hits all alike, and
-// compared as ratios. Everything runs on loopback as real processes and ends by
+// compared as ratios. The two ends of the wire are measured by themselves against
+// a bare handler and a plain client. Everything runs on loopback as real processes and ends by
 // itself. It prints the tables of docs/performance.md.
 package main
 
@@ -21,8 +22,10 @@ import (
 
 func main() {
 	proxyFor := flag.String("proxy", "", "internal: be the reverse proxy for this URL")
+	wirePart := flag.String("wire-part", "", "internal: be the bare handler or the endpoint of -wire")
+	wireOnly := flag.Bool("wire", false, "measure the wire's two ends only")
 	loadAt := flag.String("load", "", "internal: be the load generator of -profile")
-	profileTo := flag.String("profile", "", "instead of measuring, write a CPU profile of the server under the read load to this file")
+	profileTo := flag.String("profile", "", "instead of measuring, write a CPU profile of the server under the read load (with -wire: of the router client) to this file")
 	calls := flag.Int("calls", 1200, "calls per door, request and round")
 	rounds := flag.Int("rounds", 7, "interleaved rounds")
 	flag.Parse()
@@ -32,6 +35,12 @@ func main() {
 	}
 	err := error(nil)
 	switch {
+	case *wirePart != "":
+		err = beWirePart(*wirePart)
+	case *wireOnly && *profileTo != "":
+		err = profileWire(*profileTo, 20**calls)
+	case *wireOnly:
+		err = wire(*calls, *rounds)
 	case *loadAt != "":
 		err = beLoad(*loadAt, *calls)
 	case *profileTo != "":
@@ -71,9 +80,9 @@ func run(calls, rounds int) error {
 	}
 	defer stage.close()
 	doors := []door{
-		{"direct", stage.endpoint.url, stage.endpointToken, stage.endpoint},
-		{"ReverseProxy", stage.proxy.url, stage.endpointToken, stage.proxy},
-		{"junctor", stage.server.url, stage.operatorToken, stage.server},
+		plainDoor("direct", stage.endpoint.url, stage.endpointToken, stage.endpoint),
+		plainDoor("ReverseProxy", stage.proxy.url, stage.endpointToken, stage.proxy),
+		plainDoor("junctor", stage.server.url, stage.operatorToken, stage.server),
 	}
 	for _, req := range requests() {
 		fmt.Printf("### %s\n\n", req.name)
@@ -94,6 +103,9 @@ func run(calls, rounds int) error {
 	}
 	fmt.Printf("Memory after the load: junctor %s, proxy %s\n\n", mib(stage.server.rss()), mib(stage.proxy.rss()))
 	stage.close()
+	if err := wire(calls, rounds); err != nil {
+		return err
+	}
 	if err := engineAlone(); err != nil {
 		return err
 	}

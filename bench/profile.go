@@ -84,7 +84,7 @@ func profile(file string, calls int) error {
 // beLoad is the load generator of profile: it prints a line when it is done.
 func beLoad(arg string, calls int) error {
 	url, token, _ := strings.Cut(arg, " ")
-	_, rate, err := load(door{url: url, token: token}, requests()[0], 16, calls)
+	_, rate, err := load(plainDoor("server", url, token, nil), requests()[0], 16, calls)
 	if err != nil {
 		return err
 	}

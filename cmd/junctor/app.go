@@ -153,6 +153,7 @@ func (a *app) commands() []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{a.serveCommand(), a.endpointCommand(), a.mcpCommand()}},
 		{"Call", []*cobra.Command{a.invokeCommand(), a.catalogCommand(), a.modulesCommand()}},
+		{"Show", a.showingCommands()},
 		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
 		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},
 		{"Look after it", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},
@@ -275,6 +276,11 @@ func (a *app) call(ctx context.Context, method, path string, body any, show func
 func (a *app) printJSON(raw json.RawMessage) error {
 	_, err := fmt.Fprintln(a.stdout, strings.TrimSpace(string(raw)))
 	return err
+}
+
+// warnf says something beside the result, on standard error.
+func (a *app) warnf(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "junctor: "+format+"\n", args...)
 }
 
 func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format, args...) }

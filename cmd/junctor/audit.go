@@ -210,26 +210,6 @@ func (a *app) auditTailCommand() *cobra.Command {
 	}
 }
 
-func (a *app) eventsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "events", Short: "Follow the live feed", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.follow(cmd, "/api/v1/events", func(line json.RawMessage) error {
-				ev, err := decode[struct {
-					Type string          `json:"type"`
-					At   string          `json:"at"`
-					Data json.RawMessage `json:"data"`
-				}](line)
-				if err != nil {
-					return err
-				}
-				a.printf("%s %s %s\n", ev.At, plainText(ev.Type), plainText(string(ev.Data)))
-				return nil
-			})
-		},
-	}
-}
-
 // follow prints a stream until it ends or the user has enough.
 func (a *app) follow(cmd *cobra.Command, path string, show func(json.RawMessage) error) error {
 	c, err := a.client()

@@ -92,7 +92,7 @@ func (a *app) conform(ctx context.Context, opts conformance.Options, file string
 }
 
 func (a *app) reportCommand() *cobra.Command {
-	return a.group("report", "Live reports", a.reportValidateCommand())
+	return a.group("report", "Live reports", a.reportWriteCommand(), a.reportValidateCommand())
 }
 
 func (a *app) reportValidateCommand() *cobra.Command {

@@ -2,133 +2,17 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/reference"
 	"github.com/junctor-run/junctor/protocol/router"
-	"github.com/junctor-run/junctor/secret"
 )
-
-func (a *app) connectCommand() *cobra.Command {
-	var id, provider, token, tokenFile, policyFile string
-	var allowed []string
-	var noPersist bool
-	var timeoutMS int64
-	c := &cobra.Command{
-		Use:   "connect URL",
-		Short: "Connect a remote endpoint: all of it, or nothing",
-		Long: `Connect a remote endpoint of the capability-router protocol. Its manifest is read
-and checked, and either all of it is let in or nothing. It is remembered over
-restarts unless --no-persist is given.`,
-		Example: `  junctor connect http://127.0.0.1:31337 --id tools
-  junctor connect https://tools.example.org --endpoint-token-file token --allowed-module notes`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			endpoint := map[string]any{"baseUrl": args[0]}
-			if id != "" {
-				endpoint["id"] = id
-			}
-			if tokenFile != "" {
-				if token != "" {
-					return capability.Errorf(capability.CodeInvalidInput, "", "give --endpoint-token or --endpoint-token-file, not both")
-				}
-				value, err := a.readSecretFile(tokenFile)
-				if err != nil {
-					return err
-				}
-				token = value.Reveal()
-			}
-			if token != "" {
-				endpoint["token"] = token
-			}
-			body := map[string]any{"endpoint": endpoint}
-			if provider != "" {
-				body["provider"] = provider
-			}
-			if noPersist {
-				body["persist"] = false
-			}
-			if timeoutMS != 0 {
-				body["requestTimeoutMs"] = timeoutMS
-			}
-			if cmd.Flags().Changed("allowed-module") {
-				body["allowedModuleIds"] = allowed
-			}
-			if policyFile != "" {
-				policy, err := os.ReadFile(policyFile)
-				if err != nil {
-					return capability.Wrap(capability.CodeNotFound, "", "the trust policy "+policyFile+" cannot be read", err)
-				}
-				if !json.Valid(policy) {
-					return capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", policyFile)
-				}
-				body["trustPolicy"] = json.RawMessage(policy)
-			}
-			return a.call(cmd.Context(), http.MethodPost, "/api/capability-router/connect", body, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Endpoint struct{ ID, BaseURL string }
-					Warnings []string
-					Sync     struct {
-						Registered, Reloaded, Unloaded, Skipped []string
-					}
-				}](raw)
-				if err != nil {
-					return err
-				}
-				a.printf("connected %s at %s\n", plainText(out.Endpoint.ID), plainText(out.Endpoint.BaseURL))
-				c, err := a.client()
-				if err != nil {
-					return err
-				}
-				var now endpointRow // what it offers is not in the answer, whose form is the original's
-				if err := c.Do(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(out.Endpoint.ID), nil, &now); err != nil {
-					return err
-				}
-				a.printf("  families %s\n", dash(plainText(strings.Join(now.Families, ", "))))
-				a.printf("  modules  %s\n", dash(plainText(strings.Join(now.Modules, ", "))))
-				for _, w := range out.Warnings {
-					a.printf("  warning  %s\n", plainText(w))
-				}
-				if len(out.Sync.Skipped) > 0 {
-					a.printf("  skipped  %s\n", plainText(strings.Join(out.Sync.Skipped, ", ")))
-				}
-				return nil
-			})
-		},
-	}
-	f := c.Flags()
-	f.StringVar(&id, "id", "", "name of the endpoint here (default \"default\", numbered when taken)")
-	f.StringVar(&provider, "provider", "", "kind of endpoint: direct, e2b, home-machine, mobile-companion or desktop-companion")
-	f.StringVar(&token, "endpoint-token", "", "the endpoint's own token (seen by other processes; prefer the file)")
-	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the endpoint's own token")
-	f.StringSliceVar(&allowed, "allowed-module", nil, "let in only this module (repeatable)")
-	f.StringVar(&policyFile, "trust-policy", "", "JSON file with the endpoint's trust policy: signatures, issuers, keys, names")
-	f.BoolVar(&noPersist, "no-persist", false, "forget the endpoint when the server stops")
-	f.Int64Var(&timeoutMS, "request-timeout-ms", 0, "deadline of one call to it")
-	return c
-}
-
-func (a *app) disconnectCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "disconnect ID", Short: "Withdraw an endpoint and everything it offers", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
-				a.printf("disconnected %s\n", args[0])
-				return nil
-			})
-		},
-	}
-}
 
 // endpointRow is one endpoint as the server lists it.
 type endpointRow struct {
@@ -138,6 +22,62 @@ type endpointRow struct {
 	Since, Synced                        time.Time
 	AllowedModuleIDs                     []string
 	TrustDecisions                       []router.TrustDecision
+	History                              []trustRow
+}
+
+// trustRow is one attempt to take modules in: what was accepted, what was not,
+// and why.
+type trustRow struct {
+	RecordedAt     time.Time
+	Mode, Provider string
+	Endpoint       struct {
+		ID, BaseURL string
+		HasToken    bool
+	}
+	AllowedModuleIDs                        []string
+	Registered, Reloaded, Skipped, Unloaded []string
+	TrustDecisions                          []router.TrustDecision
+	Collision                               *struct {
+		Kind, Key, Message string
+		Owners             []string
+	}
+	Error *capability.Error
+}
+
+// outcome says in a line what came of the attempt.
+func (r *trustRow) outcome() string {
+	switch {
+	case r.Collision != nil:
+		return "collision: " + r.Collision.Message
+	case r.Error != nil:
+		return "refused: " + r.Error.Message
+	}
+	var parts []string
+	for _, p := range []struct {
+		what  string
+		names []string
+	}{{"registered", r.Registered}, {"reloaded", r.Reloaded}, {"skipped", r.Skipped}, {"unloaded", r.Unloaded}} {
+		if len(p.names) > 0 {
+			parts = append(parts, p.what+" "+strings.Join(p.names, ", "))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing changed"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// verdict is one trust decision for people.
+func verdict(d router.TrustDecision) string {
+	word := "trusted"
+	if !d.Trusted {
+		word = "not trusted"
+	}
+	text := word + ": " + d.Reason
+	if d.Detail != "" {
+		text += " (" + d.Detail + ")"
+	}
+	return text
 }
 
 func (a *app) endpointsCommand() *cobra.Command {
@@ -158,7 +98,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 		},
 	}
 	show := &cobra.Command{
-		Use: "show ID", Short: "One endpoint", Args: cobra.ExactArgs(1),
+		Use: "show ID", Aliases: []string{"status"}, Short: "One endpoint: its state, what was let in, what was not and why", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				e, err := decode[endpointRow](raw)
@@ -181,7 +121,10 @@ func (a *app) endpointsCommand() *cobra.Command {
 					{"allowed modules", dash(strings.Join(e.AllowedModuleIDs, ", "))},
 				}
 				for _, d := range e.TrustDecisions {
-					rows = append(rows, []string{"trust " + d.ModuleID, strings.TrimSpace(d.Reason + " " + d.Detail)})
+					rows = append(rows, []string{"module " + d.ModuleID, verdict(d)})
+				}
+				for _, r := range e.History {
+					rows = append(rows, []string{"attempt " + when(r.RecordedAt), r.Mode + ": " + r.outcome()})
 				}
 				return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
 			})
@@ -232,100 +175,38 @@ func (a *app) endpointsCommand() *cobra.Command {
 			return err
 		},
 	}
-	return a.group("endpoints", "Remote endpoints", list, show, sync)
-}
-
-func (a *app) endpointCommand() *cobra.Command {
-	return a.group("endpoint", "Be an endpoint", a.endpointServeCommand())
-}
-
-// endpointServeCommand runs the reference endpoint: two modules that together
-// offer every surface of the protocol.
-func (a *app) endpointServeCommand() *cobra.Command {
-	var listen, token, tokenFile, bundle, readyFile, root string
-	c := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve the reference endpoint, which offers every surface of the router protocol",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if tokenFile != "" {
-				value, err := a.readSecretFile(tokenFile)
-				if err != nil {
-					return err
-				}
-				token = value.Reveal()
-			}
-			if token == "" && !loopbackAddress(listen) {
-				return capability.Errorf(capability.CodeInvalidInput, "", "%s is not a loopback address: an endpoint that others can reach needs --endpoint-token-file", listen)
-			}
-			if root == "" {
-				dir, err := os.MkdirTemp("", "junctor-endpoint-")
-				if err != nil {
-					return err
-				}
-				defer os.RemoveAll(dir)
-				root = dir
-			}
-			ep, err := reference.New(reference.Config{Root: root, BundleFile: bundle})
-			if err != nil {
-				return err
-			}
-			defer ep.Close()
-			listener, err := net.Listen("tcp", listen)
-			if err != nil {
-				return capability.Wrap(capability.CodeConflict, "", "the address "+listen+" cannot be listened on", err).With("address_in_use", "choose another one with --listen")
-			}
-			web := &http.Server{
-				Handler:           router.Handler(router.RequireToken(secret.New(token), ep), router.HandlerOptions{OpenAssets: token == ""}),
-				ReadHeaderTimeout: 10 * time.Second,
-			}
-			stopped := make(chan error, 1)
-			go func() { stopped <- web.Serve(listener) }()
-			if err := a.endpointReady(ep, "http://"+listener.Addr().String(), readyFile); err != nil {
-				web.Close()
-				return err
-			}
-			select {
-			case err := <-stopped:
-				return err
-			case <-cmd.Context().Done():
-			}
-			web.Close()
-			if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		},
+	c := a.group("endpoints", "Remote endpoints; without a command, the list of them", list, show, sync, a.endpointsDecisionsCommand(), a.endpointsImportCommand(), a.endpointsExportCommand())
+	c.Use = "endpoints [COMMAND]"
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return list.RunE(cmd, args)
+		}
+		return a.noVerb(cmd, args)
 	}
-	f := c.Flags()
-	f.StringVar(&listen, "listen", "127.0.0.1:0", "address to listen on; port 0 picks a free one")
-	f.StringVar(&token, "endpoint-token", "", "token callers must send (seen by other processes; prefer the file)")
-	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the token")
-	f.StringVar(&bundle, "bundle-file", "", "serve this file as the view bundle")
-	f.StringVar(&readyFile, "ready-file", "", "write the ready line to this file too")
-	f.StringVar(&root, "root", "", "directory its fs.* works under (default a temporary one)")
 	return c
 }
 
-func loopbackAddress(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || (ip != nil && ip.IsLoopback()))
-}
-
-// endpointReady prints the ready line of decision R7: both url and baseUrl, and
-// no token.
-func (a *app) endpointReady(ep *reference.Endpoint, url, file string) error {
-	data, err := json.Marshal(map[string]any{
-		"url": url, "baseUrl": url, "pid": os.Getpid(), "moduleIds": ep.ModuleIDs(), "bundlePath": reference.BundlePath,
-	})
-	if err != nil {
-		return err
+// endpointsDecisionsCommand shows what endpoints.show cannot: attempts that left
+// no endpoint behind are in it, too.
+func (a *app) endpointsDecisionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "decisions", Short: "The last attempts to take modules in, of all endpoints: what was trusted, refused or collided, and why", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/decisions", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Decisions []trustRow }](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, r := range out.Decisions {
+					at := when(r.RecordedAt)
+					rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, "-", r.outcome()})
+					for _, d := range r.TrustDecisions {
+						rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, d.ModuleID, verdict(d)})
+					}
+				}
+				return table(a.stdout, []string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows)
+			})
+		},
 	}
-	if file != "" {
-		if err := replaceFile(file, append(data, '\n')); err != nil {
-			return err
-		}
-	}
-	return a.printJSON(data)
 }

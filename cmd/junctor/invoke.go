@@ -71,7 +71,10 @@ to read one from standard input.`,
 // maxInput is the largest input the server takes by default.
 const maxInput = 4 << 20
 
-func (a *app) input(arg string) (json.RawMessage, error) {
+func (a *app) input(arg string) (json.RawMessage, error) { return a.jsonInput("INPUT", arg) }
+
+// jsonInput is one JSON value of the command line, or of standard input for -.
+func (a *app) jsonInput(name, arg string) (json.RawMessage, error) {
 	data := []byte(arg)
 	if arg == "-" {
 		var err error
@@ -84,7 +87,7 @@ func (a *app) input(arg string) (json.RawMessage, error) {
 	}
 	var probe json.RawMessage
 	if err := json.Unmarshal(data, &probe); err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "INPUT is not JSON: %s", err)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s is not JSON: %s", name, err)
 	}
 	return data, nil
 }
@@ -281,53 +284,4 @@ func (a *app) printExplanation(raw json.RawMessage) error {
 		a.printf("  not %s: step %d, %s\n", plainText(r.ProviderKey), r.Step, r.Reason)
 	}
 	return nil
-}
-
-func (a *app) modulesCommand() *cobra.Command {
-	list := &cobra.Command{
-		Use: "list", Short: "Every module", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules", nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Modules []struct {
-						ID, Extension, Version, Origin, Endpoint string
-						Contributions                            int
-					}
-				}](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, m := range out.Modules {
-					rows = append(rows, []string{m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions)})
-				}
-				return table(a.stdout, []string{"MODULE", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS"}, rows)
-			})
-		},
-	}
-	show := &cobra.Command{
-		Use: "show ID", Short: "One module with its contributions", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					ID, Extension, Name, Version, Origin, Endpoint, Digest string
-					Contributions                                          []struct {
-						Kind, Member, Description string
-						Policy                    struct{ Effect string }
-						Availability              struct{ State string }
-					}
-				}](raw)
-				if err != nil {
-					return err
-				}
-				a.printf("%s (%s) %s from %s %s\n%s\n\n", plainText(out.Name), plainText(out.Extension), plainText(out.Version), out.Origin, plainText(out.Endpoint), out.Digest)
-				var rows [][]string
-				for _, c := range out.Contributions {
-					rows = append(rows, []string{c.Member, c.Kind, c.Policy.Effect, c.Availability.State})
-				}
-				return table(a.stdout, []string{"TARGET", "KIND", "EFFECT", "STATE"}, rows)
-			})
-		},
-	}
-	return a.group("modules", "Every module of every kind", list, show)
 }

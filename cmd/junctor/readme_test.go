@@ -15,9 +15,6 @@ import (
 // invites to, and looks for what it promises.
 func TestReadmeTour(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("SKIPPED: builds the program")
-	}
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -27,8 +24,35 @@ func TestReadmeTour(t *testing.T) {
 	if !found || !ended {
 		t.Fatal("the README has no tour")
 	}
+	paste(t, tour,
+		"connected demo", "hello from the endpoint", "pong: hello", "needs an operator's approval", "is approved", `"bytesWritten": 2`,
+		"permission_denied", "the chain holds", `"event": "capability_executed"`, "claude mcp add junctor",
+	)
+}
+
+// TestEndpointsPage does the same with the page about endpoints.
+func TestEndpointsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/endpoints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paste(t, string(page),
+		"connected demo", `"success":true`, "refused, and what was there stays", "missing-provenance", "pong: hello", `"result": "hi"`,
+		"device-status", "handled", `"delivered":1`, "buy rope", `"total": 1`, "Content-Type: text/javascript", "would be connected",
+		"exported       demo", "disconnected demo", "conforms: 2 modules", "home-machine.json",
+	)
+}
+
+// paste runs the sh blocks of a text in one shell, in a folder of their own, and
+// looks for texts in what they print.
+func paste(t *testing.T, text string, wants ...string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: builds the program")
+	}
 	var script strings.Builder
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(tour, -1) {
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		script.WriteString(block[1])
 	}
 	script.WriteString("kill %1 %2; wait\n")
@@ -38,10 +62,10 @@ func TestReadmeTour(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	// The program is built already, and $PWD is a folder of ours.
-	text := strings.Replace(script.String(), "make build && ", "", 1)
+	shell := strings.Replace(script.String(), "make build && ", "", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-e", "-m", "-c", text)
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-m", "-c", shell)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
 	cmd.WaitDelay = 5 * time.Second
@@ -49,12 +73,9 @@ func TestReadmeTour(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{
-		"connected demo", "hello from the endpoint", "pong: hello", "needs an operator's approval", "is approved", `"bytesWritten": 2`,
-		"permission_denied", "the chain holds", `"event": "capability_executed"`, "claude mcp add junctor",
-	} {
+	for _, want := range wants {
 		if !strings.Contains(string(out), want) {
-			t.Errorf("the tour does not show %q", want)
+			t.Errorf("%q is not shown", want)
 		}
 	}
 	if t.Failed() {

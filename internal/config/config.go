@@ -82,6 +82,19 @@ type Limits struct {
 type Router struct {
 	SyncInterval time.Duration `koanf:"sync_interval" doc:"How often a connected endpoint's manifest is read again."`
 	Primary      string        `koanf:"primary" doc:"Id of the endpoint that takes low-level calls before this machine does."`
+
+	WithheldRequestHeaders []string      `koanf:"withheld_request_headers" doc:"Request headers that no module's route may see, besides credentials, framing and what proxies say; x-mine-* names all that begin so."`
+	WithheldAnswerHeaders  []string      `koanf:"withheld_answer_headers" doc:"Headers of a module's answer that no caller may see, besides cookies, framing and what governs our origin; x-mine-* names all that begin so."`
+	PublicRoutes           []PublicRoute `koanf:"public_routes" doc:"Routes that may be called without a token. The module must declare each as public, with its reason, and the policy must permit it to Principal::\"public\" without anybody's approval. As a variable: endpoint/module:METHOD:/path, comma-separated. Without one there are none."`
+}
+
+// PublicRoute is one route of one module of one endpoint (router spec, section
+// 7.4): what a remote calls public is so only where the operator says it, too.
+type PublicRoute struct {
+	Endpoint string `koanf:"endpoint" doc:"Id of the endpoint."`
+	Module   string `koanf:"module" doc:"Id of the module."`
+	Method   string `koanf:"method" doc:"GET, POST, PUT, PATCH or DELETE."`
+	Path     string `koanf:"path" doc:"Path as the module declares it, such as /notes/:id."`
 }
 
 // MCP is the MCP door.
@@ -205,6 +218,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Audit.Retention < 0 {
 		return fmt.Errorf("audit.retention: must not be negative")
+	}
+	if err := c.Router.validate(); err != nil {
+		return err
 	}
 	for _, n := range []struct {
 		key string

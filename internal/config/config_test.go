@@ -214,3 +214,33 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
+	t.Parallel()
+	const name = "JUNCTOR_ROUTER_PUBLIC_ROUTES="
+	cfg, err := config.Load(t.TempDir(), "none.yaml", false, []string{name + "a:b/shop:GET:/menu/:day, far/shop:POST:/x:y", "JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=X-A,x-b-*"}, nil)
+	want := []config.PublicRoute{{"a:b", "shop", "GET", "/menu/:day"}, {"far", "shop", "POST", "/x:y"}}
+	if d := cmp.Diff(want, cfg.Router.PublicRoutes); err != nil || d != "" {
+		t.Errorf("%v %s", err, d)
+	}
+	if d := cmp.Diff([]string{"X-A", "x-b-*"}, cfg.Router.WithheldRequestHeaders); d != "" {
+		t.Error(d)
+	}
+	for text, says := range map[string]string{
+		name + "shop:GET:/x": "is not endpoint/module:METHOD:/path", name + "far/shop:GET": "is not endpoint/module",
+		name + "far/shop:get:/x": "router.public_routes[0].method", name + "far/shop:GET:x": "router.public_routes[0].path",
+		name + "/shop:GET:/x": "router.public_routes[0].endpoint", name + "far/:GET:/x": "router.public_routes[0].module",
+		"JUNCTOR_ROUTER_WITHHELD_ANSWER_HEADERS=a:b": "router.withheld_answer_headers[0]", "JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=*": "router.withheld_request_headers[0]",
+	} {
+		if _, err := config.Load(t.TempDir(), "none.yaml", false, []string{text}, nil); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("router:\n  public_routes:\n    - {endpoint: far, module: shop, method: GET, path: /menu}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err = config.Load(t.TempDir(), file, true, nil, nil); err != nil || len(cfg.Router.PublicRoutes) != 1 || cfg.Router.PublicRoutes[0].Path != "/menu" {
+		t.Errorf("%v %+v", err, cfg.Router.PublicRoutes)
+	}
+}

@@ -19,6 +19,9 @@ import (
 type Eliza struct {
 	Environment string // of the six, "server" when nothing is said
 	Endpoints   []ElizaEndpoint
+	// TrustAudit is the agent's own record of what it let in, oldest first: a JSON
+	// list of at most 50 objects, nil when there is none (router spec, section 11).
+	TrustAudit []byte
 }
 
 // ElizaEndpoint is one endpoint of Eliza. AllowedModules nil lets all in;
@@ -48,6 +51,9 @@ func Aliases() []Alias {
 		{elizaPrefix + "TIMEOUT_MS", "", "Deadline of one call to them, in milliseconds."},
 		{elizaPrefix + "ALLOWED_MODULES", "", "JSON: a list of module ids for all of them, or an object of endpoint id and list."},
 		{elizaPrefix + "TRUST_POLICY", "", "JSON: trust policy options for all of them, or an object of endpoint id and options."},
+		{elizaPrefix + "TRUST_AUDIT", "", "JSON list: what the agent recorded of its trust decisions; the last 50 are kept."},
+		{"ELIZA_STATE_DIR", "", "Directory of an agent's config.env and eliza.json; what they say of the variables above counts where the environment says nothing."},
+		{"ELIZA_CONFIG_PATH", "", "Path of the agent's eliza.json, when it is somewhere else."},
 	}
 }
 
@@ -57,8 +63,22 @@ func ReadEliza(environ []string) (Eliza, error) {
 	vars := make(map[string]string)
 	for _, kv := range environ {
 		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "ELIZA_") {
-			vars[name] = strings.TrimSpace(value)
+			vars[name] = value
 		}
+	}
+	out, err := ElizaVars(vars)
+	if err != nil {
+		err = fmt.Errorf("environment: %w", err)
+	}
+	return out, err
+}
+
+// ElizaVars is ReadEliza for variables that stand somewhere else, such as in the
+// agent's own files.
+func ElizaVars(said map[string]string) (Eliza, error) {
+	vars := make(map[string]string, len(said))
+	for name, value := range said {
+		vars[name] = strings.TrimSpace(value)
 	}
 	get := func(short string) string { return vars[elizaPrefix+short] }
 	older := func(short string) string { return vars["ELIZA_REMOTE_CAPABILITY_"+short] }
@@ -101,6 +121,9 @@ func ReadEliza(environ []string) (Eliza, error) {
 	if err := out.allow(get("ALLOWED_MODULES")); err != nil {
 		return out, err
 	}
+	if out.TrustAudit, err = elizaAudit(get("TRUST_AUDIT")); err != nil {
+		return out, err
+	}
 	return out, out.trust(get("TRUST_POLICY"))
 }
 
@@ -122,7 +145,25 @@ func elizaFlag(text string) (on, known bool) {
 }
 
 func elizaError(short, format string, args ...any) error {
-	return fmt.Errorf("environment: %s%s: %w", elizaPrefix, short, fmt.Errorf(format, args...))
+	return fmt.Errorf("%s%s: %w", elizaPrefix, short, fmt.Errorf(format, args...))
+}
+
+// elizaAudit reads TRUST_AUDIT: objects, the last 50 of them.
+func elizaAudit(text string) ([]byte, error) {
+	const short, most = "TRUST_AUDIT", 50
+	if text == "" {
+		return nil, nil
+	}
+	var list []jsonx.Raw
+	if err := jsonx.Unmarshal([]byte(text), &list); err != nil || list == nil {
+		return nil, elizaError(short, "it must be a JSON list of records")
+	}
+	for i, record := range list {
+		if record.Kind() != '{' {
+			return nil, elizaError(short, "record %d must be a JSON object", i+1)
+		}
+	}
+	return jsonx.Marshal(list[max(0, len(list)-most):])
 }
 
 // elizaList reads URLS: what begins with [ is JSON, all of it or none.
@@ -162,9 +203,12 @@ func elizaList(text, token string) (list []ElizaEndpoint, err error) {
 	return list, nil
 }
 
+// endpointID is the grammar of an endpoint's id.
+func endpointID() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`) }
+
 // check normalises the URLs and refuses what is there twice.
 func (e *Eliza) check() error {
-	grammar := regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`)
+	grammar := endpointID()
 	for i := range e.Endpoints {
 		ep := &e.Endpoints[i]
 		short := "URLS"

@@ -1,6 +1,9 @@
 package config_test
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +101,9 @@ func TestElizaVariablesThatCannotBeReadAreErrors(t *testing.T) {
 		{[]string{url, `TRUST_POLICY={"requireSigned":true}`}, `there is no endpoint "requireSigned"`},
 		{[]string{url, `TRUST_POLICY={"primary":true}`}, "options of primary must be an object"},
 		{[]string{url, `TRUST_POLICY={"allowedProvenanceIssuers":["a"],"primary":{"allowedProvenanceIssuers":"b"}}`}, "two types"},
+		{[]string{url, `TRUST_AUDIT={}`}, "TRUST_AUDIT: it must be"},
+		{[]string{url, `TRUST_AUDIT=null`}, "TRUST_AUDIT: it must be"},
+		{[]string{url, `TRUST_AUDIT=[{},7]`}, "TRUST_AUDIT: record 2"},
 	} {
 		for i := range c.env {
 			c.env[i] = "ELIZA_CAPABILITY_ROUTER_" + c.env[i]
@@ -111,7 +117,7 @@ func TestElizaVariablesThatCannotBeReadAreErrors(t *testing.T) {
 
 func TestEveryAliasIsRead(t *testing.T) {
 	t.Parallel()
-	bad := map[string]string{"URL": "x", "URLS": "[", "TIMEOUT_MS": "x", "ENVIRONMENT": "x", "ALLOWED_MODULES": "x", "TRUST_POLICY": "x"}
+	bad := map[string]string{"URL": "x", "URLS": "[", "TIMEOUT_MS": "x", "ENVIRONMENT": "x", "ALLOWED_MODULES": "x", "TRUST_POLICY": "x", "TRUST_AUDIT": "x"}
 	for _, a := range config.Aliases() {
 		if a.Doc == "" {
 			t.Errorf("%s is not explained", a.Name)
@@ -125,5 +131,64 @@ func TestEveryAliasIsRead(t *testing.T) {
 				t.Errorf("%s is not read", name)
 			}
 		}
+	}
+}
+
+func TestTheTrustAuditKeepsItsLastFifty(t *testing.T) {
+	t.Parallel()
+	records := make([]string, 60)
+	for i := range records {
+		records[i] = `{"n":` + strconv.Itoa(i) + `}`
+	}
+	got, err := config.ElizaVars(map[string]string{
+		"ELIZA_CAPABILITY_ROUTER_URL":         "http://h",
+		"ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT": " [" + strings.Join(records, ",") + "]",
+	})
+	if want := "[" + strings.Join(records[10:], ",") + "]"; err != nil || string(got.TrustAudit) != want {
+		t.Errorf("%v: %s", err, got.TrustAudit)
+	}
+	if _, err := config.ElizaVars(map[string]string{"ELIZA_CAPABILITY_ROUTER_URL": "x"}); err == nil || strings.Contains(err.Error(), "environment") {
+		t.Errorf("what is not from the environment: %v", err)
+	}
+}
+
+// TestTheAgentsFilesAreTheLowestLayer: the environment over config.env over
+// eliza.json, and none of it unless the environment names the place.
+func TestTheAgentsFilesAreTheLowestLayer(t *testing.T) {
+	t.Parallel()
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	const p = "ELIZA_CAPABILITY_ROUTER_"
+	for name, text := range map[string]string{
+		filepath.Join(dir, "config.env"): p + `URLS='[{"id":"a","baseUrl":"http://a","token":"t"}]'` + "\n",
+		filepath.Join(dir, "eliza.json"): `{"env":{"vars":{"` + p + `URLS":"[{\"id\":\"a\",\"baseUrl\":\"http://a\"}]","` + p + `ALLOWED_MODULES":"{\"a\":[\"m\"]}","` + p + `TIMEOUT_MS":"7"}}}`,
+		filepath.Join(elsewhere, "e"):    `{"env":{"vars":{"` + p + `URL":"http://e"}}}`,
+		filepath.Join(elsewhere, "torn"): `{"env":`,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func(env ...string) (config.Eliza, error) {
+		cfg, err := config.Load(t.TempDir(), "none.yaml", false, env, nil)
+		return cfg.Eliza, err
+	}
+	got, err := load("ELIZA_STATE_DIR="+dir, p+"TIMEOUT_MS=9", p+"URLS= ")
+	if err != nil || len(got.Endpoints) != 1 {
+		t.Fatalf("%v %+v", err, got)
+	}
+	if e := got.Endpoints[0]; e.Token.Reveal() != "t" || e.Timeout != 9*time.Millisecond || len(e.AllowedModules) != 1 {
+		t.Errorf("%+v", e)
+	}
+	if got, err := load("ELIZA_CONFIG_PATH=" + filepath.Join(elsewhere, "e")); err != nil || len(got.Endpoints) != 1 || got.Endpoints[0].BaseURL != "http://e" {
+		t.Errorf("%v %+v", err, got)
+	}
+	if got, err := load("HOME=" + dir); err != nil || len(got.Endpoints) != 0 {
+		t.Errorf("nobody asked for them: %v %+v", err, got)
+	}
+	if got, err := load("ELIZA_STATE_DIR=" + elsewhere); err != nil || len(got.Endpoints) != 0 {
+		t.Errorf("no files: %v %+v", err, got)
+	}
+	if _, err := load("ELIZA_CONFIG_PATH=" + filepath.Join(elsewhere, "torn")); err == nil || !strings.Contains(err.Error(), "torn") {
+		t.Errorf("%v", err)
 	}
 }

@@ -66,6 +66,9 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 	if err != nil {
 		return c, fmt.Errorf("configuration: %w", err)
 	}
+	if environ, err = withElizaFiles(environ); err != nil {
+		return c, err
+	}
 	if c.Eliza, err = ReadEliza(environ); err != nil {
 		return c, err
 	}
@@ -146,6 +149,8 @@ func typeName(t reflect.Type) string {
 		return "size"
 	case "[]config.Root":
 		return "list of {id, path, read_only}"
+	case "[]config.PublicRoute":
+		return "list of {endpoint, module, method, path}"
 	case "[]string":
 		return "list of strings"
 	case "int":
@@ -183,6 +188,12 @@ func readEnv(environ []string) (map[string]any, error) {
 				return nil, fmt.Errorf("environment: %s: %w", name, err)
 			}
 			out[path] = roots
+		case reflect.TypeFor[[]PublicRoute]():
+			routes, err := parsePublicRoutes(value)
+			if err != nil {
+				return nil, fmt.Errorf("environment: %s: %w", name, err)
+			}
+			out[path] = routes
 		case reflect.TypeFor[[]string]():
 			out[path] = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 		default:
@@ -356,6 +367,12 @@ func plainValue(v reflect.Value) any {
 			roots = append(roots, map[string]any{"id": r.ID, "path": r.Path, "read_only": r.ReadOnly})
 		}
 		return roots
+	case []PublicRoute:
+		routes := []any{}
+		for _, r := range x {
+			routes = append(routes, map[string]any{"endpoint": r.Endpoint, "module": r.Module, "method": r.Method, "path": r.Path})
+		}
+		return routes
 	case []string:
 		return append([]string{}, x...)
 	}

@@ -28,6 +28,12 @@ func configured(eliza config.Eliza) (list []endpoint.Configured) {
 	return list
 }
 
+// callInner is the path for a call inside a call: the engine judges it by itself.
+func (s *Server) callInner(ctx context.Context, inv capability.Invocation) (capability.Result, error) {
+	reply, err := s.engine.Invoke(ctx, inv)
+	return capability.Result{Value: reply.Result, UpstreamCall: reply.Invocation}, err
+}
+
 // localModules are those of this machine, whose names no endpoint may take.
 func (s *Server) localModules() (list []capability.Module) {
 	for _, m := range s.catalog.Snapshot().Modules {
@@ -45,7 +51,7 @@ type endpoints struct{ *endpoint.Registry }
 // Connect reads the trust options, which surfaces pass on as they came.
 func (e endpoints) Connect(ctx context.Context, who capability.Principal, in routerserve.ConnectRequest) (out routerserve.Connected, err error) {
 	req := endpoint.Request{
-		ID: in.ID, BaseURL: in.BaseURL, Provider: in.Provider, Token: in.Token, Timeout: in.Timeout, Persist: in.Persist, By: who,
+		ID: in.ID, BaseURL: in.BaseURL, Provider: in.Provider, Token: in.Token, Timeout: in.Timeout, Persist: in.Persist, KeepMissing: in.KeepMissing, By: who,
 	}
 	if in.AllowedModuleIDs != nil {
 		if req.AllowedModules, err = endpoint.ParseNames("allowedModuleIds", in.AllowedModuleIDs); err != nil {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -69,6 +70,68 @@ func TestWhatModulesShowIsReachable(t *testing.T) {
 	}
 	if a := n.request(t, "POST", "/api/v1/events/publish", admin, `{"event":"DEVICE_NOTICE","payload":{"text":"low battery"}}`); a.status != 200 || !strings.Contains(a.body, `"delivered":1`) {
 		t.Errorf("an event: %d %s", a.status, a.body)
+	}
+	n.terminate(t, killGrace)
+}
+
+// publicShop is an endpoint whose one route wants to be public.
+type publicShop struct{}
+
+func (publicShop) Availability(context.Context) (router.Availability, error) {
+	return router.Availability{Environment: "server", Available: true, Capabilities: router.Capabilities{Plugin: true}}, nil
+}
+
+func (publicShop) Invoke(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if method == "plugin.modules.list" {
+		return json.RawMessage(`{"modules":[{"id":"shop","name":"shop","routes":[
+			{"method":"GET","path":"/menu","public":true,"publicReason":"to be read"},
+			{"method":"POST","path":"/orders","public":true,"publicReason":"a form","publicWrite":"anybody may order"}]}]}`), nil
+	}
+	var p struct{ Headers map[string]string }
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, err
+	}
+	seen, err := json.Marshal(p.Headers)
+	return json.RawMessage(`{"status":200,"headers":{"x-inside":"1"},"body":` + string(seen) + `}`), err
+}
+
+// TestTheConfigurationOpensRoutesAndWithholdsHeaders goes from the variables
+// through the real program: what is opened is a read for strangers and recorded
+// as theirs, and without a rule nothing else is.
+func TestTheConfigurationOpensRoutesAndWithholdsHeaders(t *testing.T) {
+	far := httptest.NewServer(router.Handler(router.RequireToken(secret.Value{}, publicShop{}), router.HandlerOptions{}))
+	t.Cleanup(far.Close)
+	const p = "JUNCTOR_ROUTER_"
+	n := serve(t, t.TempDir(), p+"PUBLIC_ROUTES=far/shop:GET:/menu,far/shop:POST:/orders",
+		p+"WITHHELD_REQUEST_HEADERS=x-tenant", p+"WITHHELD_ANSWER_HEADERS=X-Inside*")
+	n.connect(t, "far", far.URL, true)
+	header := func(r *http.Request) {
+		r.Header.Set("X-Tenant", "t")
+		r.Header.Set("X-Mine", "m")
+	}
+	a := n.request(t, "GET", "/api/modules/shop/menu", "", "", header)
+	if a.status != 200 || strings.Contains(a.body, "x-tenant") || !strings.Contains(a.body, `"x-mine":"m"`) || a.header.Get("X-Inside") != "" {
+		t.Errorf("a stranger: %d %s %v", a.status, a.body, a.header)
+	}
+	if a := n.request(t, "POST", "/api/modules/shop/orders", "", "{}"); a.status != http.StatusUnauthorized {
+		t.Errorf("a stranger's write: %d %s", a.status, a.body)
+	}
+	if a := n.request(t, "GET", "/api/v1/confirmations", n.token(t, "admin"), ""); strings.Contains(a.body, "cnf_") {
+		t.Errorf("a stranger asked for an approval: %s", a.body)
+	}
+	admin := n.token(t, "admin")
+	if a := n.request(t, "GET", "/api/v1/audit?event=capability_executed", admin, ""); !strings.Contains(a.body, `"public"`) {
+		t.Errorf("the record does not say who: %s", a.body)
+	}
+	for path, want := range map[string]string{
+		"saved": `"id":"far"`, "decisions": `"trustDecisions":[{"moduleId":"shop"`,
+	} {
+		if a := n.request(t, "GET", "/api/capability-router/"+path, admin, ""); a.status != 200 || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		if a := n.request(t, "GET", "/api/capability-router/"+path, n.token(t, "agent"), ""); a.status != http.StatusForbidden {
+			t.Errorf("%s for an agent: %d %s", path, a.status, a.body)
+		}
 	}
 	n.terminate(t, killGrace)
 }

@@ -128,7 +128,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.registry = endpoint.NewRegistry(endpoint.Config{
 		Store: endpoint.NewSQLStore(s.db.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
 		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
-		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary,
+		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary, TrustAudit: cfg.Eliza.TrustAudit, Call: s.callInner,
 	})
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {

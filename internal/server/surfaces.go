@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/routerserve"
@@ -22,13 +24,16 @@ func (s *Server) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	wire := routerserve.New(routerserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Registry: endpoints{s.registry}, MaxBody: int64(s.cfg.Limits.RequestBody),
-		Environment: s.cfg.Eliza.Environment,
+		Environment:         s.cfg.Eliza.Environment,
+		WithheldFromRemotes: s.cfg.Router.WithheldRequestHeaders, WithheldFromCallers: s.cfg.Router.WithheldAnswerHeaders,
+		Public: s.publicRoutes(), Saved: s.savedEndpoints,
+		Decisions: func() any { return s.registry.TrustAudit() },
 	})
 	wire.Routes(mux)
 	consoleserve.New(consoleserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
-		AssetURL: routerserve.AssetURL,
+		AssetURL: routerserve.AssetURL, Trust: s.trustOf,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -38,6 +43,40 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { consoleserve.Unrouted(mux, w, r) })
 	return s.guardHost(bounded(wire.Uncleaned(mux))), nil
+}
+
+// publicRoutes are the routes that the operator lets anybody call.
+func (s *Server) publicRoutes() (list []routerserve.PublicRoute) {
+	for _, p := range s.cfg.Router.PublicRoutes {
+		list = append(list, routerserve.PublicRoute(p))
+	}
+	return list
+}
+
+// trustOf is the decision that let a module in.
+func (s *Server) trustOf(endpoint, module string) any {
+	status, err := s.registry.Show(endpoint)
+	if err != nil {
+		return nil // it has just been disconnected
+	}
+	for _, d := range status.TrustDecisions {
+		if d.ModuleID == module {
+			return d
+		}
+	}
+	return nil
+}
+
+// savedEndpoints are those that come back after a restart, for an export.
+func (s *Server) savedEndpoints(ctx context.Context) (list []routerserve.SavedEndpoint, err error) {
+	saved, err := endpoint.NewSQLStore(s.db.SQL()).Endpoints(ctx)
+	for _, e := range saved {
+		list = append(list, routerserve.SavedEndpoint{
+			ID: e.ID, BaseURL: e.BaseURL, Provider: e.Provider, TokenSecret: e.TokenName, AllowedModuleIDs: e.AllowedModules,
+			TrustPolicy: jsonx.Raw(e.TrustPolicy), RequestTimeoutMS: e.Timeout.Milliseconds(), Damaged: e.Damaged,
+		})
+	}
+	return list, err
 }
 
 const (

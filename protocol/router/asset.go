@@ -180,6 +180,7 @@ func (h *handler) writeAsset(w http.ResponseWriter, r *http.Request, a Asset) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
+	h.untilTaken(w, len(a.Body))
 	head.Set("Content-Type", a.ContentType)
 	head.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	w.WriteHeader(http.StatusOK)

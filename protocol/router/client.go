@@ -119,6 +119,8 @@ func DefaultTransport() *http.Transport {
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 5 * time.Second,
 		DisableCompression:  true,
+		// The body has its limit; the standard library's for the rest is 10 MiB.
+		MaxResponseHeaderBytes: 256 << 10,
 	}
 }
 
@@ -272,6 +274,13 @@ func (c *Client) exchange(ctx context.Context, verb string, u *url.URL, body []b
 		return 0, nil, transportError(ctx, err, u.Path)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// The body would be the bare connection, which no context ends.
+		return 0, nil, &Error{
+			Code: CodeRequestFailed, Method: u.Path, Status: resp.StatusCode,
+			Message: "the endpoint answered with another protocol", Details: detailsOf(capability.CodeFailed, reasonDecode),
+		}
+	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return 0, nil, &Error{
 			Code: CodeRequestFailed, Method: u.Path, Status: resp.StatusCode,

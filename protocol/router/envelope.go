@@ -12,7 +12,7 @@ import (
 
 // answer is the outermost object of a response, as raw members.
 type answer struct {
-	ok, result, err, code, message []byte
+	ok, result, err json.RawMessage
 }
 
 // readEnvelope finds the result in an answer, or the failure, by the table of
@@ -56,15 +56,11 @@ func scanAnswer(sc *scanner) (answer, error) {
 	err := sc.object(func(name []byte, escaped bool, value []byte) error {
 		switch string(unescapeIf(name, escaped)) {
 		case "ok":
-			a.ok = value
+			return once(&a.ok, value, "ok")
 		case "result":
-			a.result = value
+			return once(&a.result, value, "result")
 		case "error":
-			a.err = value
-		case "code":
-			a.code = value
-		case "message":
-			a.message = value
+			return once(&a.err, value, "error")
 		}
 		return nil
 	})
@@ -96,15 +92,37 @@ func (a answer) failure(body []byte) *Error {
 	default:
 		return nil
 	}
-	e := &Error{Code: w.Code, Message: *w.Message, Details: w.Details}
+	e := &Error{Code: w.Code, Message: atMost(*w.Message, maxMessage), Details: w.Details}
+	if len(e.Details) > maxDetails {
+		e.Details = nil
+	}
 	// Not worth losing the code over.
 	if len(w.Capability) > 0 && w.Capability[0] == '"' {
-		e.Capability = unquote(w.Capability)
+		e.Capability = atMost(unquote(w.Capability), maxName)
 	}
 	if len(w.Method) > 0 && w.Method[0] == '"' {
-		e.Method = unquote(w.Method)
+		e.Method = atMost(unquote(w.Method), maxName)
 	}
 	return e
+}
+
+// What an endpoint says of its failure goes to callers and into logs, so it must
+// not be as large as an answer may be. Larger details are left out.
+const (
+	maxMessage = 8 << 10
+	maxName    = 512
+	maxDetails = 256 << 10
+)
+
+// atMost cuts s between two runes.
+func atMost(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
 }
 
 func notJSON(path string) *Error {

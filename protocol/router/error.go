@@ -72,6 +72,10 @@ type wireDetails struct {
 	RetryAfter int64           `json:"retry_after_ms"`
 }
 
+// maxRetryAfter is a day in milliseconds: a pause longer than that is none of an
+// endpoint's to ask for.
+const maxRetryAfter = 24 * 3600 * 1000
+
 func detailsOf(code capability.Code, reason string) json.RawMessage {
 	m := map[string]any{"code": code}
 	if reason != "" {
@@ -150,7 +154,7 @@ func (e *Error) ToCapability(op string) *capability.Error {
 	}
 	if jsonx.Unmarshal(e.Details, &known) == nil && known.Code.Row().Code == known.Code {
 		out.Code, out.Reason, out.Hint = known.Code, known.Reason, known.Hint
-		out.RetryAfter = time.Duration(max(known.RetryAfter, 0)) * time.Millisecond
+		out.RetryAfter = time.Duration(min(max(known.RetryAfter, 0), maxRetryAfter)) * time.Millisecond
 		for _, k := range []string{"code", "reason", "hint", "retry_after_ms"} {
 			delete(all, k)
 		}

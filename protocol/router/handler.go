@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/secret"
@@ -24,6 +26,9 @@ const (
 
 // DefaultMaxBody bounds the body of a request (spec/README section 10).
 const DefaultMaxBody = 4 << 20
+
+// DefaultBodyTimeout bounds the arrival of a request's body.
+const DefaultBodyTimeout = 30 * time.Second
 
 // Backend carries out the calls of one authenticated caller.
 //
@@ -41,6 +46,11 @@ type Backend interface {
 type HandlerOptions struct {
 	// MaxBody bounds a request body in bytes; 0 is DefaultMaxBody.
 	MaxBody int64
+	// BodyTimeout bounds how long a request's body may take to arrive, and a large
+	// answer to be taken, with a second more for every 64 KiB; 0 is
+	// DefaultBodyTimeout. It works with net/http's server, whose own timeouts
+	// could not tell a slow caller from a long call.
+	BodyTimeout time.Duration
 	// OpenAssets lets browsers import assets from any origin. It is meant for
 	// development endpoints without a token only.
 	OpenAssets bool
@@ -58,16 +68,29 @@ func Handler(resolve func(*http.Request) (Backend, error), opts HandlerOptions) 
 	if opts.MaxBody <= 0 {
 		opts.MaxBody = DefaultMaxBody
 	}
-	return &handler{resolve: resolve, opts: opts}
+	if opts.BodyTimeout <= 0 {
+		opts.BodyTimeout = DefaultBodyTimeout
+	}
+	return &handler{resolve: resolve, opts: opts, pace: pace}
 }
 
 type handler struct {
 	resolve func(*http.Request) (Backend, error)
 	opts    HandlerOptions
 	bodies  buffers
+	pace    int64
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		// Also where the body is not read: the server itself waits for the rest of
+		// a short one.
+		size := r.ContentLength
+		if size < 0 || size > h.opts.MaxBody {
+			size = h.opts.MaxBody
+		}
+		h.until(size, http.NewResponseController(w).SetReadDeadline)
+	}
 	backend, err := h.resolve(r)
 	if err != nil {
 		h.refuse(w, r, err)
@@ -87,6 +110,22 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Message: "nothing is served at " + r.Method + " " + path,
 			Details: detailsOf(capability.CodeNotFound, ""),
 		})
+	}
+}
+
+// pace is what a caller must manage: bytes in a second.
+const pace = 64 << 10
+
+// until sets a deadline for size bytes.
+func (h *handler) until(size int64, set func(time.Time) error) {
+	_ = set(time.Now().Add(h.opts.BodyTimeout + time.Duration(size/h.pace)*time.Second)) // not every ResponseWriter has deadlines
+}
+
+// untilTaken bounds how long an answer may take to leave. A small one fits into
+// the connection's buffers, and a timer for it would cost a call 4 µs.
+func (h *handler) untilTaken(w http.ResponseWriter, size int) {
+	if size > 32<<10 {
+		h.until(int64(size), http.NewResponseController(w).SetWriteDeadline)
 	}
 }
 
@@ -177,6 +216,10 @@ func (h *handler) invoke(w http.ResponseWriter, r *http.Request, backend Backend
 		writeError(w, e)
 		return
 	}
+	if r.ContentLength != 0 {
+		// The deadline is the body's; the server now watches for the caller's leaving.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not every ResponseWriter has deadlines
+	}
 	method, params, e := parseInvoke(buf.Bytes(), r.URL.Path)
 	if e != nil {
 		writeError(w, e)
@@ -195,6 +238,7 @@ func (h *handler) invoke(w http.ResponseWriter, r *http.Request, backend Backend
 		writeError(w, inMethod(err, method))
 		return
 	}
+	h.untilTaken(w, len(result))
 	head := w.Header()
 	head["Content-Type"] = jsonType
 	if result == nil {
@@ -229,7 +273,9 @@ func (h *handler) readBody(buf *bytes.Buffer, r *http.Request) *Error {
 		return bodyTooLarge(limit, r.URL.Path)
 	}
 	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+		// The declared length is believed up to a point: a caller must not make us
+		// allocate what it never sends.
+		buf.Grow(int(min(r.ContentLength, 1<<16)) + bytes.MinRead)
 	}
 	n, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
 	switch {
@@ -265,9 +311,9 @@ func parseInvoke(body []byte, path string) (method string, params json.RawMessag
 			err = sc.object(func(key []byte, escaped bool, value []byte) error {
 				switch string(unescapeIf(key, escaped)) {
 				case "method":
-					name = value
+					return once((*json.RawMessage)(&name), value, "method")
 				case "params":
-					params = value
+					return once(&params, value, "params")
 				}
 				return nil
 			})
@@ -293,6 +339,16 @@ func parseInvoke(body []byte, path string) (method string, params json.RawMessag
 		return "", nil, bad(`the request needs a string "method"`, detailsOf(capability.CodeInvalidInput, ""))
 	}
 	return unquote(name), params, nil
+}
+
+// once keeps a member. A second one of the name is refused: what stands between
+// caller and us may have looked at the other.
+func once(kept *json.RawMessage, value []byte, name string) error {
+	if *kept != nil {
+		return fmt.Errorf("%q is given twice", name)
+	}
+	*kept = value
+	return nil
 }
 
 func writeError(w http.ResponseWriter, e *Error) {

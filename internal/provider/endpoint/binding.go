@@ -35,11 +35,15 @@ type binding struct {
 	head   []byte
 	shape  shape
 	path   string // declared path of a route
+	// undeclared is the flag that the manifest does not set for this phase of an
+	// evaluator: calling it is an error that never reaches the wire.
+	undeclared string
+	softFails  bool // parse of a field evaluator: softFail is a value of null
 }
 
 // bind builds the head once, so that a call only joins bytes.
 func bind(module string, it item) binding {
-	b := binding{method: it.method.Name}
+	b := binding{method: it.method.Name, undeclared: it.undeclared()}
 	var head bytes.Buffer
 	head.WriteString(`{"moduleId":`)
 	writeString(&head, module)
@@ -64,6 +68,8 @@ func bind(module string, it item) binding {
 	case "plugin.appBridge.call":
 		b.shape = whole
 		head.WriteString(`,"context":`)
+	case "plugin.responseHandlerFieldEvaluator.parse":
+		b.softFails = true
 	case "plugin.service.call":
 		head.WriteString(`,"method":`)
 		writeString(&head, it.verb)
@@ -167,4 +173,15 @@ func (b *binding) routePath(input []byte) (path string, rest []byte, err error) 
 func shortSum(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:4])
+}
+
+// softFailed gives the answer of parse the value that a soft failure stands for,
+// null (router spec, section 7); every other answer stays as it came.
+func softFailed(result []byte) ([]byte, error) {
+	var answer map[string]jsonx.Raw
+	if err := jsonx.Unmarshal(result, &answer); err != nil || string(answer["softFail"]) != "true" || string(answer["value"]) == "null" {
+		return result, nil //nolint:nilerr // the codec has judged its form
+	}
+	answer["value"] = jsonx.Raw("null")
+	return jsonx.Marshal(answer)
 }

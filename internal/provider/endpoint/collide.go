@@ -180,9 +180,9 @@ func (ep *Endpoint) claimants(modules []router.Module) []claimant {
 	return out
 }
 
-// collides checks what ep offers against all other endpoints, less those it
-// replaces, and this machine's own modules.
-func (r *Registry) collides(ep *Endpoint, replaced ...*Endpoint) error {
+// collides checks the modules that ep is about to offer against all other
+// endpoints, less those it replaces, and this machine's own modules.
+func (r *Registry) collides(ep *Endpoint, modules []router.Module, replaced ...*Endpoint) error {
 	var existing []claimant
 	for _, other := range r.all() {
 		if other.id != ep.id && !slices.Contains(replaced, other) {
@@ -194,7 +194,7 @@ func (r *Registry) collides(ep *Endpoint, replaced ...*Endpoint) error {
 			existing = append(existing, localClaimant(&m))
 		}
 	}
-	return collide(ep.claimants(ep.offer.Load().modules), existing)
+	return collide(ep.claimants(modules), existing)
 }
 
 // localClaimant is a module of this machine: by its manifest when it has one,

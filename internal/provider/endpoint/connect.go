@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -26,7 +25,12 @@ type Request struct {
 	TrustPolicy    *router.TrustPolicy // nil: the allow-list alone decides
 	Timeout        time.Duration       // of one call; 0: the registry's
 	Persist        bool
-	By             capability.Principal
+	// KeepMissing leaves modules loaded that the endpoint no longer lists, now
+	// and at later syncs, until the endpoint is disconnected or connected again
+	// without it: unloadMissing:false of router spec section 10. What the trust
+	// policy no longer lets in goes all the same.
+	KeepMissing bool
+	By          capability.Principal
 
 	made bool // by ConnectCloud
 }
@@ -38,6 +42,9 @@ type Synced struct {
 	Unloaded       []string               `json:"unloaded"`
 	Skipped        []string               `json:"skipped"`
 	TrustDecisions []router.TrustDecision `json:"trustDecisions"`
+	// Failed are modules that a sync left out because they could not be started;
+	// a connect has none, it fails as a whole.
+	Failed []HookFailure `json:"failed,omitempty"`
 }
 
 // changed reports whether the endpoint offers something else than before.
@@ -52,115 +59,6 @@ func connectors() []string {
 
 // cloudProvider is what an endpoint made by ConnectCloud says it came from.
 const cloudProvider = "cloud"
-
-// Connect asks the endpoint for what it offers, publishes it, and only then
-// keeps it. An endpoint of the same id or URL is replaced, the old one staying
-// until the new one is in. Whatever fails leaves everything as it was. The
-// endpoint is asked without a lock: a silent one holds up nobody else.
-func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, error) {
-	if _, err := r.running(); err != nil {
-		return Status{}, Synced{}, err
-	}
-	anonymous := req.ID == ""
-	if err := r.normalise(&req); err != nil {
-		return Status{}, Synced{}, err
-	}
-	ep, err := r.newEndpoint(req)
-	if err != nil {
-		return Status{}, Synced{}, err
-	}
-	askCtx, cancel := context.WithTimeout(ctx, cmp.Or(req.Timeout, r.cfg.Timeout))
-	offer, err := ep.ask(askCtx)
-	cancel()
-	if err != nil {
-		return Status{}, Synced{}, connectFailed(ep, err)
-	}
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	if anonymous { // somebody may have taken the id meanwhile
-		if id := r.freeID(req.Provider, req.BaseURL); id != req.ID {
-			req.ID = id
-			if ep, err = r.newEndpoint(req); err != nil {
-				return Status{}, Synced{}, err
-			}
-		}
-	}
-	synced, err := r.install(ctx, ep, offer, req)
-	if err != nil {
-		return Status{}, Synced{}, err
-	}
-	r.record(ctx, audit.EndpointConnected, ep.id, req.By, "")
-	r.recordTrust(ctx, req.By, synced.TrustDecisions)
-	return ep.status(), synced, nil
-}
-
-// install publishes and keeps ep in place of those with its id or URL. Caller
-// holds changing.
-func (r *Registry) install(ctx context.Context, ep *Endpoint, offer *offering, req Request) (Synced, error) {
-	publish, err := r.running()
-	if err != nil {
-		return Synced{}, err
-	}
-	old, moved := r.replaced(ep)
-	var before *offering
-	if old != nil {
-		before = old.offer.Load()
-	}
-	restore := func() { // what was there was accepted once, and is again
-		back := capability.Batch{Source: ep.source()}
-		if old != nil {
-			back = old.batch()
-		}
-		_ = publish(back)
-		if moved != nil {
-			_ = publish(moved.batch())
-		}
-	}
-	synced := ep.accept(offer, before)
-	if err := refused(synced.TrustDecisions); err != nil {
-		r.recordTrust(ctx, req.By, synced.TrustDecisions)
-		return Synced{}, err
-	}
-	if err := r.collides(ep, old, moved); err != nil {
-		return Synced{}, err
-	}
-	ep.markUp(r.cfg.Now())
-	if moved != nil {
-		// It goes first, or its modules would collide with their own copies.
-		if err := publish(capability.Batch{Source: moved.source()}); err != nil {
-			return Synced{}, err
-		}
-	}
-	if err := publish(ep.batch()); err != nil {
-		restore()
-		return Synced{}, err
-	}
-	if req.Persist {
-		if err := r.save(ctx, ep, old, req); err != nil {
-			restore()
-			return Synced{}, err
-		}
-	}
-	if !r.watch(ep) {
-		restore()
-		return Synced{}, errStopped()
-	}
-	r.mu.Lock()
-	for _, gone := range []*Endpoint{old, moved} {
-		if gone != nil {
-			delete(r.endpoints, gone.id)
-			gone.stop()
-		}
-	}
-	r.endpoints[ep.id] = ep
-	r.mu.Unlock()
-	for _, gone := range []*Endpoint{old, moved} {
-		if err := r.forgetReplaced(ctx, gone, ep); err != nil {
-			r.cfg.Logger.Error("something of a replaced endpoint is still saved", "endpoint", gone.id, "err", err)
-		}
-	}
-	return synced, nil
-}
 
 func connectFailed(ep *Endpoint, err error) error {
 	e := capability.AsError(err)
@@ -189,6 +87,9 @@ func (r *Registry) normalise(req *Request) error {
 	}
 	if req.AllowedModules != nil && req.TrustPolicy != nil && req.TrustPolicy.AllowedModuleIDs != nil {
 		return capability.Errorf(capability.CodeInvalidInput, op, "allowedModuleIds is given twice: beside the trust policy and inside it")
+	}
+	if err := checkPolicy(req.TrustPolicy); err != nil {
+		return err
 	}
 	if req.Timeout < 0 {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the timeout %s is negative", req.Timeout)
@@ -241,36 +142,9 @@ func (r *Registry) replaced(ep *Endpoint) (old, moved *Endpoint) {
 	return old, moved
 }
 
-// Disconnect withdraws everything the endpoint offers and forgets it.
-func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id string) error {
-	publish, err := r.running()
-	if err != nil {
-		return err
-	}
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	ep, ok := r.get(id)
-	if !ok {
-		return noEndpoint(id)
-	}
-	if ep.saved {
-		if err := r.forget(ctx, ep); err != nil {
-			return err
-		}
-	}
-	ep.stop()
-	r.mu.Lock()
-	delete(r.endpoints, id)
-	r.mu.Unlock()
-	if err := publish(capability.Batch{Source: ep.source()}); err != nil {
-		return err
-	}
-	r.record(ctx, audit.EndpointDisconnected, id, by, "")
-	return nil
-}
-
 // SyncReport is the outcome for one endpoint; Error is set when it did not
-// answer, and says nothing about the others.
+// answer or offers what cannot be taken in, and says nothing about the others.
+// Modules that could not be started are in Sync.Failed.
 type SyncReport struct {
 	ID    string            `json:"id"`
 	Sync  *Synced           `json:"sync,omitempty"`
@@ -296,9 +170,7 @@ func (r *Registry) Sync(ctx context.Context, by capability.Principal, id string)
 	for i, ep := range targets {
 		wg.Go(func() {
 			reports[i].ID = ep.id
-			ctx, cancel := context.WithTimeout(ctx, ep.timeout)
-			defer cancel()
-			synced, err := r.refresh(ctx, ep)
+			synced, err := r.refresh(ctx, ep, ep.timeout)
 			if err != nil {
 				reports[i].Error = capability.AsError(err)
 				return

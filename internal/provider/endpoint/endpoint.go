@@ -7,12 +7,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/protocol/router"
 )
@@ -25,21 +25,26 @@ type Endpoint struct {
 	timeout, ownTimeout   time.Duration       // of one call; what the request said, 0: nothing
 	policy                *router.TrustPolicy // never nil: the endpoint's own, with its allow-list
 	distrust              string              // why the saved policy cannot be read: nothing is let in
-	saved                 bool
-	record                Saved  // what is saved of it; changed under Registry.changing
-	secret                string // name of the saved token
+	keepMissing           bool                // what it no longer lists stays (router spec, section 10)
+	saved, unsaved        bool                // unsaved: its offer was, but could not be
+	record                Saved               // what is saved of it; changed under Registry.changing
+	secret                string              // name of the saved token
 	registry              *Registry
 	providers             map[string]*providerOf // by domain; fixed, so that their identity is stable
 
 	offer    atomic.Pointer[offering]
 	bindings atomic.Pointer[map[capability.Member]binding]
 
-	mu     sync.Mutex
-	state  capability.Availability
-	synced time.Time
-	cancel context.CancelFunc
-	kick   chan chan error // asks the watcher to look now
-	dead   chan struct{}   // closed when the watcher has ended
+	mu       sync.Mutex
+	state    capability.Availability
+	synced   time.Time
+	live     []live          // what was started there; changed under the URL's gate
+	draining map[string]bool // modules that are being reloaded, by id
+	hooks    []HookOutcome   // the last ones
+	breaker  breaker
+	cancel   context.CancelFunc
+	kick     chan chan error // asks the watcher to look now
+	dead     chan struct{}   // closed when the watcher has ended
 }
 
 // offering is what an endpoint said it has, after the trust check.
@@ -60,7 +65,7 @@ func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 	}
 	ep := &Endpoint{
 		id: req.ID, baseURL: client.BaseURL(), provider: req.Provider, client: client, hasToken: !req.Token.Empty(),
-		primary: req.ID == r.cfg.Primary || req.ID == "primary", policy: effectivePolicy(req), registry: r,
+		primary: req.ID == r.cfg.Primary || req.ID == "primary", policy: effectivePolicy(req), registry: r, keepMissing: req.KeepMissing,
 		timeout: timeout, ownTimeout: req.Timeout, kick: make(chan chan error, 1), dead: make(chan struct{}),
 		providers: make(map[string]*providerOf),
 	}
@@ -127,99 +132,6 @@ func asCapability(err error, op string) error {
 	return out
 }
 
-// refresh asks again and publishes what changed.
-func (r *Registry) refresh(ctx context.Context, ep *Endpoint) (Synced, error) {
-	o, err := ep.ask(ctx)
-	if err != nil {
-		// Somebody who stopped asking says nothing about the endpoint.
-		if !errors.Is(ctx.Err(), context.Canceled) {
-			r.down(ep, err)
-		}
-		return Synced{}, err
-	}
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	publish, err := r.current(ep)
-	if err != nil {
-		return Synced{}, err
-	}
-	before := ep.offer.Load()
-	synced := ep.accept(o, before)
-	was := ep.markUp(r.cfg.Now())
-	err = r.collides(ep)
-	if err == nil {
-		err = publish(ep.batch())
-	}
-	if err != nil {
-		// It is there, but offers what cannot be taken in: what it had stays.
-		ep.offer.Store(before)
-		ep.mark(capability.StateDegraded, capability.AsError(err).Message, r.cfg.Now())
-		_ = publish(ep.batch())
-		return Synced{}, err
-	}
-	if ep.saved && ep.distrust == "" && synced.changed() {
-		// Only what is shown of it while it is down depends on this.
-		if err := r.saveOffer(ctx, ep); err != nil {
-			r.cfg.Logger.Error("the manifest of an endpoint could not be saved", "endpoint", ep.id, "err", err)
-		}
-	}
-	if was == capability.StateUnavailable {
-		r.record(ctx, audit.EndpointUp, ep.id, capability.Principal{}, "")
-	}
-	return synced, nil
-}
-
-// current returns where ep's batches go, unless it was disconnected or replaced
-// meanwhile: nobody may bring it back. Caller holds changing.
-func (r *Registry) current(ep *Endpoint) (func(capability.Batch) error, error) {
-	if now, ok := r.get(ep.id); !ok || now != ep {
-		return nil, noEndpoint(ep.id)
-	}
-	return r.running()
-}
-
-// down marks the endpoint unavailable and tells the catalog, once per outage.
-func (r *Registry) down(ep *Endpoint, cause error) {
-	reason := capability.AsError(cause).Message
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	publish, err := r.current(ep)
-	if err != nil || !ep.mark(capability.StateUnavailable, reason, r.cfg.Now()) {
-		return
-	}
-	r.cfg.Logger.Warn("endpoint is down", "endpoint", ep.id, "err", cause)
-	r.record(context.Background(), audit.EndpointDown, ep.id, capability.Principal{}, reason)
-	if err := publish(ep.batch()); err != nil {
-		r.cfg.Logger.Error("endpoint state not published", "endpoint", ep.id, "err", err)
-	}
-}
-
-func (ep *Endpoint) markUp(now time.Time) (was capability.State) {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	was = ep.state.State
-	ep.synced = now
-	switch {
-	case ep.distrust != "" && was != capability.StateUnconfigured:
-		ep.state = capability.Availability{State: capability.StateUnconfigured, Reason: ep.distrust, Since: now}
-	case ep.distrust == "" && was != capability.StateReady:
-		ep.state = capability.Availability{State: capability.StateReady, Since: now}
-	}
-	return was
-}
-
-// mark notes that the endpoint is not well, and has the watcher look again soon.
-func (ep *Endpoint) mark(state capability.State, reason string, now time.Time) (changed bool) {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if ep.state.State == state {
-		return false
-	}
-	ep.state = capability.Availability{State: state, Reason: reason, Since: now}
-	ep.wake()
-	return true
-}
-
 func (ep *Endpoint) availability() capability.Availability {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -240,11 +152,13 @@ func (ep *Endpoint) status() Status {
 	s := Status{
 		ID: ep.id, BaseURL: ep.baseURL, Provider: ep.provider, HasToken: ep.hasToken, Primary: ep.primary,
 		State: a.State, Reason: a.Reason, Since: a.Since, Modules: []string{}, Families: []string{}, Persisted: ep.saved,
-		AllowedModules: ep.policy.AllowedModuleIDs, TrustPolicy: ep.policy, TrustDecisions: append([]router.TrustDecision{}, o.decisions...),
+		KeepMissing: ep.keepMissing, AllowedModules: ep.policy.AllowedModuleIDs, TrustPolicy: ep.policy, TrustDecisions: append([]router.TrustDecision{}, o.decisions...),
 	}
 	ep.mu.Lock()
 	s.Synced = ep.synced
+	s.Lifecycle = slices.Clone(ep.hooks)
 	ep.mu.Unlock()
+	s.History = ep.registry.trust.of(ep.id, statusRecords)
 	for _, m := range o.modules {
 		s.Modules = append(s.Modules, m.ID)
 	}
@@ -276,6 +190,13 @@ func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.
 	if !ok {
 		return capability.Result{}, capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s no longer offers %s", p.ep.id, c.Member).With("capability_retracted", "list what it offers now")
 	}
+	if b.undeclared != "" {
+		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "endpoint", "%s is not there: the manifest of module %s does not declare %s", c.Member, c.Member.Module, b.undeclared).
+			With("phase_not_declared", "call the phases that it declares")
+	}
+	if err := p.ep.circuit(); err != nil {
+		return capability.Result{}, err
+	}
 	buf := bytes.NewBuffer(make([]byte, 0, len(b.head)+len(c.Input)+64))
 	if err := b.params(buf, c.Input); err != nil {
 		return capability.Result{}, err
@@ -291,6 +212,10 @@ func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.
 	}
 	if ctx.Err() == nil && lost(err) {
 		p.ep.wake() // one broken call need not be the endpoint's end: let the watcher look
+	}
+	p.ep.heard(ctx, err)
+	if err == nil && b.softFails {
+		result, err = softFailed(result)
 	}
 	return capability.Result{Value: result}, err
 }
@@ -327,8 +252,12 @@ func lost(err error) bool {
 	return err != nil && capability.AsError(err).Reason == "connection_failed"
 }
 
-// Probe asks the endpoint now; concurrent callers share one attempt.
+// Probe asks the endpoint now; concurrent callers share one attempt. One whose
+// breaker is open is not asked.
 func (p *providerOf) Probe(ctx context.Context) error {
+	if err := p.ep.circuit(); err != nil {
+		return err
+	}
 	answer := make(chan error, 1)
 	select {
 	case p.ep.kick <- answer:

@@ -17,7 +17,7 @@ import (
 // beside it and swapped in first, so that no published entry lacks one.
 func (ep *Endpoint) batch() capability.Batch {
 	o := ep.offer.Load()
-	m := materialiser{ep: ep, state: ep.availability(), bindings: make(map[capability.Member]binding)}
+	m := materialiser{ep: ep, state: ep.availability(), draining: ep.drains(), bindings: make(map[capability.Member]binding)}
 	b := capability.Batch{Source: ep.source()}
 	for _, domain := range domains() {
 		b.Providers = append(b.Providers, ep.providers[domain])
@@ -58,6 +58,7 @@ func escapeID(s string, most int) string {
 type materialiser struct {
 	ep       *Endpoint
 	state    capability.Availability
+	draining map[string]bool
 	bindings map[capability.Member]binding
 }
 
@@ -105,6 +106,10 @@ func (m *materialiser) module(in *router.Module, digest string) capability.Modul
 		Extension: extensionID(in.ID), ID: in.ID, Name: in.Name, Label: in.ID, Version: in.Version,
 		Origin: "endpoint", Endpoint: m.ep.id, Digest: digest, Manifest: in.Raw,
 	}
+	state := m.state
+	if m.draining[in.ID] && state.Eligible() {
+		state = capability.Availability{State: capability.StateDraining, Reason: "the module is being reloaded", Since: state.Since}
+	}
 	for _, it := range items(in) {
 		member := capability.Member{Module: in.ID, Kind: it.method.Surface, Name: it.name}
 		m.bindings[member] = bind(in.ID, it)
@@ -119,7 +124,7 @@ func (m *materialiser) module(in *router.Module, digest string) capability.Modul
 		mod.Contributions = append(mod.Contributions, capability.Contribution{
 			ID: escapeID(it.method.Surface+"."+it.name, 111), Kind: kind, Tool: it.tool, Title: it.title, Description: it.description,
 			Member: member, Provider: m.ep.providers["ext"].key, Effect: effect, InputSchema: it.schema, Rank: it.rank,
-			Availability: m.state, Timeout: m.ep.ownTimeout, Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.ep.id)},
+			Availability: state, Timeout: m.ep.ownTimeout, Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.ep.id)},
 		})
 	}
 	return mod
@@ -136,6 +141,24 @@ type item struct {
 	description string
 	schema      json.RawMessage
 	rank        int
+	// phases are the optional operations of an evaluator (router spec, section 7).
+	phases map[string]phase
+}
+
+// phase is an optional operation of an evaluator.
+type phase struct {
+	flag string
+	has  bool
+}
+
+// undeclared is the flag that would declare the item's operation and is not set;
+// "" when it may be called.
+func (it *item) undeclared() string {
+	operation := it.method.Name[strings.LastIndexByte(it.method.Name, '.')+1:]
+	if p, optional := it.phases[operation]; optional && !p.has {
+		return p.flag
+	}
+	return ""
 }
 
 // items lists everything callable of a module. A surface with several methods
@@ -162,23 +185,25 @@ func items(in *router.Module) []item {
 		add("provider", item{target: p.Name, name: p.Name, description: p.Description})
 	}
 	for _, e := range in.Evaluators {
-		add("evaluator", item{target: e.Name, name: e.Name, description: e.Description})
+		add("evaluator", item{
+			target: e.Name, name: e.Name, description: e.Description, rank: rankOf(e.Priority, in.Priority),
+			phases: map[string]phase{"prepare": {"hasPrepare", e.HasPrepare}, "process": {"hasProcessor", e.HasProcessor}},
+		})
 	}
 	for _, e := range in.ResponseHandlerEvaluators {
-		add("responseHandlerEvaluator", item{target: e.Name, name: e.Name, description: e.Description})
+		add("responseHandlerEvaluator", item{target: e.Name, name: e.Name, description: e.Description, rank: rankOf(e.Priority, in.Priority)})
 	}
 	for _, f := range in.ResponseHandlerFieldEvaluators {
-		add("responseHandlerFieldEvaluator", item{target: f.Name, name: f.Name, description: f.Description})
+		add("responseHandlerFieldEvaluator", item{
+			target: f.Name, name: f.Name, description: f.Description, rank: rankOf(f.Priority, in.Priority),
+			phases: map[string]phase{"parse": {"hasParse", f.HasParse}, "handle": {"hasHandle", f.HasHandle}},
+		})
 	}
 	for _, e := range in.Events {
 		add("event", item{target: e.EventName, name: e.EventName})
 	}
 	for _, model := range in.Models {
-		it := item{target: model.ModelType, name: model.ModelType}
-		if model.Priority != nil {
-			it.rank = int(max(-maxRank, min(*model.Priority, maxRank)))
-		}
-		add("model", it)
+		add("model", item{target: model.ModelType, name: model.ModelType, rank: rankOf(model.Priority, in.Priority)})
 	}
 	for _, s := range in.Services {
 		for _, method := range s.Methods {
@@ -201,7 +226,7 @@ func items(in *router.Module) []item {
 		}
 	}
 	for _, v := range in.Views {
-		if v.BundlePath != "" {
+		if v.BundlePath != "" || v.FramePath != "" {
 			// One entry serves all files of a module's views; the input names the path.
 			add("view", item{name: "asset"})
 			break

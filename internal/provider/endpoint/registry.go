@@ -37,13 +37,27 @@ type Config struct {
 	Local func() []capability.Module
 	// Configured are the endpoints that the configuration names.
 	Configured []Configured
-	Now        func() time.Time
+	// TrustAudit is the history of trust decisions that an elizaOS agent kept in
+	// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT, a JSON list (router spec, section 11);
+	// empty: none. It is where [Registry.TrustAudit] begins. Unlike a policy it
+	// restricts nothing, so what cannot be read of it is logged and left out.
+	TrustAudit []byte
+	// Call runs an invocation on the engine's path for a principal; it is how
+	// model.invoke reaches the model it chose (decision R17: authorized as the
+	// inner action). nil: model.invoke is not offered.
+	Call func(context.Context, capability.Invocation) (capability.Result, error)
+	Now  func() time.Time
 }
 
 // Registry holds the endpoints. It is a capability.Source: nothing is reachable
 // before Run and after its end.
 type Registry struct {
 	cfg Config
+
+	// gates are taken before changing, and held while modules are started.
+	gates gates
+	trust trustAudit
+	stack modelStack
 
 	// changing makes a change of the endpoints and its publication one step; it is
 	// taken before mu, and never while an endpoint is asked.
@@ -73,7 +87,9 @@ func NewRegistry(cfg Config) *Registry {
 	if cfg.SyncInterval == 0 {
 		cfg.SyncInterval = 5 * time.Minute
 	}
-	return &Registry{cfg: cfg, endpoints: make(map[string]*Endpoint)}
+	r := &Registry{cfg: cfg, endpoints: make(map[string]*Endpoint)}
+	r.trust.seed(cfg.TrustAudit, cfg.Logger)
+	return r
 }
 
 // Run brings back the saved endpoints, each on its own and without waiting for
@@ -95,6 +111,7 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	for _, ep := range saved {
 		r.comeBack(ep, publish)
 	}
+	r.publishModels(publish)
 	r.changing.Unlock()
 	for _, ep := range saved {
 		r.watch(ep)
@@ -164,6 +181,12 @@ type Status struct {
 	AllowedModules []string               `json:"allowedModuleIds,omitempty"`
 	TrustPolicy    *router.TrustPolicy    `json:"trustPolicy,omitempty"`
 	TrustDecisions []router.TrustDecision `json:"trustDecisions"`
+	// KeepMissing: modules it no longer lists stay (unloadMissing: false).
+	KeepMissing bool `json:"keepMissing,omitempty"`
+	// Lifecycle are the last hooks called, History the last attempts to take its
+	// modules in, with what was accepted, rejected or collided, oldest first.
+	Lifecycle []HookOutcome `json:"lifecycle,omitempty"`
+	History   []TrustRecord `json:"history,omitempty"`
 }
 
 // List returns every endpoint, ordered by id.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,11 +135,17 @@ func scripted(t testing.TB, modules ...string) (*host, *answers) {
 type vault struct {
 	mu sync.Mutex
 	m  map[string]string
+	// full keeps it from taking anything; refuse has the catalog of a rig on it
+	// refuse everything from the start.
+	full, refuse atomic.Bool
 }
 
 func (v *vault) Set(name string, value []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.full.Load() {
+		return errors.New("no space for secrets")
+	}
 	v.m[name] = string(value)
 	return nil
 }
@@ -175,6 +182,7 @@ type rig struct {
 	db      *store.DB
 	vault   *vault
 	halt    func()
+	broken  atomic.Bool // the catalog refuses what is published
 }
 
 func newRig(t testing.TB, tune func(*endpoint.Config)) *rig {
@@ -190,6 +198,7 @@ func newRig(t testing.TB, tune func(*endpoint.Config)) *rig {
 func newRigOn(t testing.TB, db *store.DB, v *vault, tune func(*endpoint.Config)) *rig {
 	t.Helper()
 	r := &rig{TB: t, catalog: catalog.New(), db: db, vault: v}
+	r.broken.Store(v.refuse.Load())
 	files, err := segment.Open(t.TempDir(), segment.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +214,13 @@ func newRigOn(t testing.TB, db *store.DB, v *vault, tune func(*endpoint.Config))
 		t.Fatal(err)
 	}
 	r.engine = invoke.New(invoke.Config{Catalog: r.catalog, Policy: rules, Log: r.log})
-	cfg := endpoint.Config{Store: endpoint.NewSQLStore(db.SQL()), Secrets: v, Log: r.log, SyncInterval: time.Hour}
+	cfg := endpoint.Config{
+		Store: endpoint.NewSQLStore(db.SQL()), Secrets: v, Log: r.log, SyncInterval: time.Hour,
+		Call: func(ctx context.Context, inv capability.Invocation) (capability.Result, error) {
+			reply, err := r.engine.Invoke(ctx, inv)
+			return capability.Result{Value: reply.Result}, err
+		},
+	}
 	if tune != nil {
 		tune(&cfg)
 	}
@@ -213,7 +228,7 @@ func newRigOn(t testing.TB, db *store.DB, v *vault, tune func(*endpoint.Config))
 	pipeline := intake.New(intake.Config{Catalog: r.catalog, Log: r.log})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- pipeline.Run(ctx, r.Registry) }()
+	go func() { ended <- pipeline.Run(ctx, refusing{r}) }()
 	r.halt = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -226,6 +241,18 @@ func newRigOn(t testing.TB, db *store.DB, v *vault, tune func(*endpoint.Config))
 		return err == nil
 	})
 	return r
+}
+
+// refusing is the registry before a catalog that takes nothing while it is broken.
+type refusing struct{ *rig }
+
+func (s refusing) Run(ctx context.Context, publish func(capability.Batch) error) error {
+	return s.Registry.Run(ctx, func(b capability.Batch) error {
+		if s.broken.Load() {
+			return errors.New("the catalog takes nothing")
+		}
+		return publish(b)
+	})
 }
 
 // eventually waits for what another goroutine does.

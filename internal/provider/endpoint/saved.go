@@ -35,6 +35,7 @@ type Saved struct {
 	AllowedModules []string        `json:"allowed_modules,omitempty"`
 	TrustPolicy    json.RawMessage `json:"trust_policy,omitempty"`
 	Timeout        time.Duration   `json:"timeout,omitempty"`
+	KeepMissing    bool            `json:"keep_missing,omitempty"`
 	Connected      time.Time       `json:"connected"`
 	// Seen is what it offered last, so that it can be listed while it is down.
 	Seen *SavedOffer `json:"seen,omitempty"`
@@ -82,7 +83,7 @@ func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
 	}
 	saved, err := r.cfg.Store.Endpoints(ctx)
 	for _, s := range saved {
-		req := Request{ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout}
+		req := Request{ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout, KeepMissing: s.KeepMissing}
 		distrust := s.Damaged
 		if len(s.TrustPolicy) > 0 {
 			var unknown []string
@@ -139,8 +140,9 @@ func (r *Registry) comeBack(ep *Endpoint, publish func(capability.Batch) error) 
 	}
 	err := o.digest()
 	if err == nil {
-		ep.accept(o, nil)
-		if err = r.collides(ep); err == nil {
+		ep.judge(o, nil, false)
+		if err = r.collides(ep, o.modules); err == nil {
+			ep.offer.Store(o)
 			err = publish(ep.batch())
 		}
 	}
@@ -172,7 +174,7 @@ func (r *Registry) save(ctx context.Context, ep, old *Endpoint, req Request) err
 	}
 	s := Saved{
 		ID: ep.id, BaseURL: ep.baseURL, Provider: req.Provider, AllowedModules: req.AllowedModules,
-		Timeout: req.Timeout, Connected: r.cfg.Now().UTC(), Seen: ep.seen(),
+		Timeout: req.Timeout, KeepMissing: req.KeepMissing, Connected: r.cfg.Now().UTC(), Seen: ep.seen(),
 	}
 	if req.TrustPolicy != nil {
 		var err error

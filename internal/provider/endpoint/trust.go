@@ -1,7 +1,13 @@
 package endpoint
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,9 +93,46 @@ func parseKeys(raw []byte) (map[string]string, error) {
 		if issuer == "" || key == nil || strings.TrimSpace(*key) == "" {
 			return nil, badPolicy("trustPolicy.trustedProvenancePublicKeys: the key of %q must be a PEM public key", issuer)
 		}
+		if err := checkKey(*key); err != nil {
+			return nil, badPolicy("trustPolicy.trustedProvenancePublicKeys: the key of %q cannot be used: %w", issuer, err)
+		}
 		out[issuer] = *key
 	}
 	return out, nil
+}
+
+// checkKey reports why a PEM text is not one Ed25519 public key. A key that can
+// verify nothing is refused where the policy is given, not discovered when the
+// first module is judged by it.
+func checkKey(text string) error {
+	block, rest := pem.Decode([]byte(strings.TrimSpace(text)))
+	switch {
+	case block == nil:
+		return errors.New("it is not a PEM block")
+	case len(bytes.TrimSpace(rest)) > 0:
+		return errors.New("there is more in it than one PEM block")
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return errors.New("it is not a SubjectPublicKeyInfo")
+	}
+	if _, ok := key.(ed25519.PublicKey); !ok {
+		return fmt.Errorf("it is a %T, not an Ed25519 public key", key)
+	}
+	return nil
+}
+
+// checkPolicy refuses a policy whose keys cannot be used.
+func checkPolicy(p *router.TrustPolicy) error {
+	if p == nil {
+		return nil
+	}
+	for _, issuer := range slices.Sorted(maps.Keys(p.TrustedProvenancePublicKeys)) {
+		if err := checkKey(p.TrustedProvenancePublicKeys[issuer]); err != nil {
+			return badPolicy("trustPolicy.trustedProvenancePublicKeys: the key of %q cannot be used: %w", issuer, err)
+		}
+	}
+	return nil
 }
 
 func badPolicy(format string, args ...any) error {
@@ -139,11 +182,23 @@ func refused(decisions []router.TrustDecision) error {
 	return nil
 }
 
-// accept keeps of o what the endpoint's policy lets in, makes it the endpoint's,
-// and tells what changed against before. Decisions are listed as the original
-// does: the accepted modules first.
-func (ep *Endpoint) accept(o, before *offering) Synced {
+// judge keeps of o what the endpoint's policy lets in and tells what changes
+// against before, nil for nothing. With keep, what the endpoint no longer lists
+// stays as it was, as long as the policy still lets it in. Decisions are listed
+// as the original does: the accepted modules first. Nothing is in force yet.
+func (ep *Endpoint) judge(o, before *offering, keep bool) Synced {
 	s := Synced{Registered: []string{}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{}, TrustDecisions: []router.TrustDecision{}}
+	if before == nil {
+		before = &offering{}
+	}
+	if keep {
+		for _, old := range before.modules {
+			if !slices.ContainsFunc(o.modules, func(m router.Module) bool { return m.ID == old.ID }) {
+				o.modules = append(o.modules, old)
+				o.digests[old.ID] = before.digests[old.ID]
+			}
+		}
+	}
 	var rejected []router.TrustDecision
 	kept := o.modules[:0:0]
 	for _, m := range o.modules {
@@ -155,11 +210,7 @@ func (ep *Endpoint) accept(o, before *offering) Synced {
 		}
 		s.TrustDecisions = append(s.TrustDecisions, d)
 		kept = append(kept, m)
-		was := ""
-		if before != nil {
-			was = before.digests[m.ID]
-		}
-		switch was {
+		switch before.digests[m.ID] {
 		case "":
 			s.Registered = append(s.Registered, m.Name)
 		case o.digests[m.ID]:
@@ -168,11 +219,9 @@ func (ep *Endpoint) accept(o, before *offering) Synced {
 			s.Reloaded = append(s.Reloaded, m.Name)
 		}
 	}
-	if before != nil {
-		for _, old := range before.modules {
-			if !slices.ContainsFunc(kept, func(m router.Module) bool { return m.ID == old.ID }) {
-				s.Unloaded = append(s.Unloaded, old.Name)
-			}
+	for _, old := range before.modules {
+		if !slices.ContainsFunc(kept, func(m router.Module) bool { return m.ID == old.ID }) {
+			s.Unloaded = append(s.Unloaded, old.Name)
 		}
 	}
 	for _, d := range rejected {
@@ -185,6 +234,5 @@ func (ep *Endpoint) accept(o, before *offering) Synced {
 	if ep.distrust != "" {
 		o.availability.Capabilities = router.Capabilities{} // its own families are denied too
 	}
-	ep.offer.Store(o)
 	return s
 }

@@ -40,46 +40,66 @@ func (r *Registry) watch(ep *Endpoint) bool {
 }
 
 // watching reads the manifest again every SyncInterval while the endpoint is up,
-// and asks with growing pauses while it is down. A kick makes it ask at once;
-// whoever kicked meanwhile gets the same answer.
+// and asks with growing pauses while it is down. A kick makes it ask at once.
+// That the endpoint is there is news to everybody who waits; that it is not, only
+// to those who waited when the question was put: the others get one of their own.
 func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 	pause := firstPause
+	var waiting []chan error
 	for {
-		wait := r.cfg.SyncInterval
-		if ep.availability().State == capability.StateReady {
-			pause = firstPause
-		} else {
-			wait = time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) // keeps many watchers apart
-		}
-		timer := time.NewTimer(wait)
-		var waiting []chan error
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case answer := <-ep.kick:
-			waiting = append(waiting, answer)
-		case <-timer.C:
-			pause = min(2*pause, lastPause) // callers who ask do not make it slower
-		}
-		timer.Stop()
-		askCtx, cancel := context.WithTimeout(ctx, probeTime)
-		before := ep.offer.Load().decisions
-		synced, err := r.refresh(askCtx, ep)
-		cancel()
-		if err == nil && (synced.changed() || !slices.Equal(before, synced.TrustDecisions)) {
-			r.recordTrust(ctx, capability.Principal{}, synced.TrustDecisions)
-		}
-		for more := true; more; {
+		if len(waiting) == 0 {
+			wait := r.cfg.SyncInterval
+			if ep.availability().State == capability.StateReady {
+				pause = firstPause
+			} else {
+				wait = time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) // keeps many watchers apart
+				wait = max(wait, ep.shut(r.cfg.Now()))
+			}
+			timer := time.NewTimer(wait)
 			select {
+			case <-ctx.Done():
 			case answer := <-ep.kick:
 				waiting = append(waiting, answer)
-			default:
-				more = false
+			case <-timer.C:
+				pause = min(2*pause, lastPause) // callers who ask do not make it slower
+			}
+			timer.Stop()
+		}
+		if ctx.Err() != nil {
+			return // whoever waits sees that it is dead
+		}
+		waiting = append(waiting, ep.kicks()...)
+		err := ep.circuit() // asking would close what is to stay open
+		if err == nil {
+			before := ep.offer.Load().decisions
+			var synced Synced
+			synced, err = r.refresh(ctx, ep, probeTime)
+			if err == nil && (synced.changed() || !slices.Equal(before, synced.TrustDecisions)) {
+				r.recordTrust(ctx, capability.Principal{}, synced.TrustDecisions)
 			}
 		}
+		late := ep.kicks()
+		if err == nil {
+			waiting, late = append(waiting, late...), nil
+		}
 		for _, answer := range waiting {
-			answer <- err // buffered by the one who asked
+			if answer != nil {
+				answer <- err // buffered by the one who asked
+			}
+		}
+		// What woke the watcher meanwhile is most often its own failure.
+		waiting = slices.DeleteFunc(late, func(answer chan error) bool { return answer == nil })
+	}
+}
+
+// kicks are those that are there now; nil for a wake, which nobody waits for.
+func (ep *Endpoint) kicks() (list []chan error) {
+	for {
+		select {
+		case answer := <-ep.kick:
+			list = append(list, answer)
+		default:
+			return list
 		}
 	}
 }
@@ -87,7 +107,7 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 // wake asks the watcher to look without waiting for it.
 func (ep *Endpoint) wake() {
 	select {
-	case ep.kick <- make(chan error, 1):
+	case ep.kick <- nil:
 	default: // somebody has asked already
 	}
 }

@@ -113,17 +113,23 @@ func (s *Surface) conflicts(w http.ResponseWriter, _ *http.Request, _ capability
 func (s *Surface) modules(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
 	list := []map[string]any{}
 	for _, m := range s.Catalog.Snapshot().Modules {
-		list = append(list, moduleHead(m))
+		list = append(list, s.moduleHead(m))
 	}
 	door.WriteJSON(w, http.StatusOK, map[string]any{"modules": list})
 	return nil
 }
 
-func moduleHead(m *capability.Module) map[string]any {
-	return map[string]any{
+func (s *Surface) moduleHead(m *capability.Module) map[string]any {
+	head := map[string]any{
 		"id": m.ID, "extension": m.Extension, "name": m.Name, "version": m.Version, "origin": m.Origin,
 		"endpoint": m.Endpoint, "digest": m.Digest, "contributions": len(m.Contributions),
 	}
+	if m.Endpoint != "" && s.Trust != nil {
+		if decision := s.Trust(m.Endpoint, m.ID); decision != nil {
+			head["trust"] = decision
+		}
+	}
+	return head
 }
 
 func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -133,7 +139,7 @@ func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.
 		if m.ID != id && m.Extension != id {
 			continue
 		}
-		body := moduleHead(m)
+		body := s.moduleHead(m)
 		contributions := []entry{}
 		for _, e := range snap.Entries {
 			if e.Module == m {

@@ -68,6 +68,9 @@ type Config struct {
 	MaxInput int64
 	// AssetURL is where a browser finds a module's asset; "" when nowhere.
 	AssetURL func(endpoint, module, path string) string
+	// Trust is the decision that let a module of an endpoint in, as a value that
+	// marshals to the form of router spec section 9; nil when there is none.
+	Trust func(endpoint, module string) any
 }
 
 // Surface serves /api/v1.

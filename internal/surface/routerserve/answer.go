@@ -66,12 +66,12 @@ func readHandled(raw jsonx.Raw) (out answer, handled bool, err error) {
 
 // write sends the answer as one that comes from a stranger: no page of it may
 // run as ours, and its length is counted here.
-func (a answer) write(w http.ResponseWriter, r *http.Request, module string) error {
+func (s *Surface) write(w http.ResponseWriter, r *http.Request, module string, a answer) error {
 	if a.Status < 200 || a.Status > 599 {
 		return badAnswer("the module answers with status "+strconv.Itoa(a.Status)+", which is not one from 200 to 599", nil)
 	}
 	head := w.Header()
-	for _, h := range answerable(r, module, a.Headers) {
+	for _, h := range s.answerable(r, module, a.Headers) {
 		head.Set(h[0], h[1])
 	}
 	head.Set("Content-Security-Policy", "sandbox")

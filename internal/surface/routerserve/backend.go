@@ -20,7 +20,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// Config is what the surface needs; all are required.
+// Config is what the surface needs; what has no other default is required.
 type Config struct {
 	Door     *door.Door
 	Engine   *invoke.Engine
@@ -29,6 +29,17 @@ type Config struct {
 	MaxBody  int64
 	// Environment is what the availability answer says we run in; "" is server.
 	Environment string
+	// WithheldFromRemotes and WithheldFromCallers name headers that routes do not
+	// pass on, besides those that never are; one that ends in * names all that
+	// begin so.
+	WithheldFromRemotes, WithheldFromCallers []string
+	// Public are the routes that may be called without a token. nil: none.
+	Public []PublicRoute
+	// Saved lists the endpoints that are remembered.
+	Saved func(ctx context.Context) ([]SavedEndpoint, error)
+	// Decisions are the last attempts to take modules in, oldest first, as a value
+	// that marshals to the form of the trust audit (router spec, section 11).
+	Decisions func() any
 }
 
 // Surface serves the router wire and the connect API.
@@ -55,11 +66,13 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 // http.ServeMux would answer an empty or dot segment in them with a redirect to
 // another path, where they must be refused.
 func (s *Surface) Uncleaned(next http.Handler) http.Handler {
-	assets, routes := s.guardAs(s.asset), s.Door.Guard(s.dispatch)
+	assets, routes, public := s.guardAs(s.asset), s.Door.Guard(s.dispatch), s.withoutToken()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.EscapedPath(); {
 		case strings.HasPrefix(path, assetBase):
 			assets.ServeHTTP(w, r)
+		case strings.HasPrefix(path, routeBase) && s.isPublic(r):
+			public.ServeHTTP(w, r)
 		case strings.HasPrefix(path, routeBase):
 			routes.ServeHTTP(w, r)
 		default:

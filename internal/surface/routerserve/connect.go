@@ -34,6 +34,7 @@ type ConnectRequest struct {
 	AllowedModuleIDs, TrustPolicy []byte
 	Timeout                       time.Duration
 	Persist                       bool
+	KeepMissing                   bool          // unloadMissing is false
 	Cloud                         *CloudRequest // then BaseURL and Token come from there
 }
 
@@ -62,6 +63,8 @@ func (s *Surface) connectRoutes(mux *http.ServeMux) {
 	mux.Handle("DELETE "+base+"endpoints/{id}", s.guard(s.disconnect))
 	mux.Handle("POST "+base+"sync", s.guard(s.sync))
 	mux.Handle("POST "+base+"endpoints/{id}/sync", s.guard(s.sync))
+	mux.Handle("GET "+base+"saved", s.guard(s.saved))
+	mux.Handle("GET "+base+"decisions", s.guard(s.decisions))
 }
 
 const opConnect = "endpoints.connect"
@@ -163,9 +166,7 @@ func readConnect(body []byte) (req ConnectRequest, warnings []string, err error)
 			return req, nil, err
 		}
 	}
-	if string(in.UnloadMissing) == "false" {
-		warnings = append(warnings, "unloadMissing: what the endpoint no longer offers is always unloaded")
-	}
+	req.KeepMissing = string(in.UnloadMissing) == "false"
 	if unknown := unknownFields(body); unknown != "" {
 		warnings = append(warnings, unknown)
 	}

@@ -38,6 +38,18 @@ func (r *registry) Show(id string) (any, error) {
 	return nil, capability.Errorf(capability.CodeNotFound, "endpoints", "no endpoint %q", id).With("endpoint_not_found", "list them")
 }
 
+// TestUnloadMissingIsPassedOn: only what is literally false keeps modules that an
+// endpoint no longer lists.
+func TestUnloadMissingIsPassedOn(t *testing.T) {
+	r := newRig(t)
+	for text, keep := range map[string]bool{`false`: true, `true`: false, `"false"`: false, `null`: false} {
+		status, out := r.ask("POST", "/api/capability-router/connect", r.admin, `{"endpoint":{"baseUrl":"http://h"},"unloadMissing":`+text+`}`)
+		if status != 200 || r.got.KeepMissing != keep || out["warnings"] != nil {
+			t.Errorf("%s: %d %v, keeps: %t", text, status, out, r.got.KeepMissing)
+		}
+	}
+}
+
 func (r *registry) List() any { return []string{} }
 
 type rig struct {

@@ -32,31 +32,25 @@ type request struct {
 
 // dispatch answers with a declared route of the module, or with the app bridge's
 // handleAppRoutes when no route fits. Every caller has a token, also on routes
-// that the module calls public: that is not a remote's decision.
+// that the module calls public, unless the operator has said so, too.
 func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	if !slices.Contains(routeVerbs(), r.Method) {
 		refuseMethod(w, r, routeVerbs())
 		return nil
 	}
-	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), routeBase), "/")
-	module, err := url.PathUnescape(first)
-	if err != nil || router.CheckModuleID(module) != nil {
+	module, path, ok := splitRoute(r)
+	if !ok {
 		return capability.Errorf(capability.CodeInvalidInput, opRoute, "the path does not name a module").
 			With("", "the form is "+routeBase+"MODULE/PATH")
 	}
-	in, err := s.read(w, r, "/"+rest)
+	in, err := s.read(w, r, path)
 	if err != nil {
 		return err
 	}
 	inv := capability.Invocation{Surface: "http", Client: r.UserAgent(), Principal: who, Audience: capability.AudienceInternal}
 	view := s.view()
-	name, declared := view.declared(module, in.method, in.path)
-	if plain, err := url.PathUnescape(in.path); err == nil && !declared && router.CheckLocalPath(plain) == nil {
-		// A literal segment may stand unescaped in the manifest.
-		if name, declared = view.declared(module, in.method, plain); declared {
-			in.path = plain
-		}
-	}
+	name, path, declared := view.find(module, in.method, in.path)
+	in.path = path
 	if bridge := (capability.Member{Module: module, Kind: "appBridge", Name: "handleAppRoutes"}); !declared && len(view.snap.Member(bridge)) > 0 {
 		inv.Target.Member = bridge
 		return s.bridge(w, r, inv, in)
@@ -80,7 +74,7 @@ func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capabilit
 	if err := jsonx.Unmarshal(result, &out); err != nil {
 		return badAnswer("the module's answer is not one of a route", err)
 	}
-	return out.write(w, r, module)
+	return s.write(w, r, module, out)
 }
 
 func badAnswer(message string, cause error) error {
@@ -143,7 +137,7 @@ func (s *Surface) bridge(w http.ResponseWriter, r *http.Request, inv capability.
 	if !handled {
 		return capability.Errorf(capability.CodeNotFound, opRoute, "module %s serves nothing at %s %s", inv.Target.Member.Module, in.method, in.path)
 	}
-	return done.write(w, r, inv.Target.Member.Module)
+	return s.write(w, r, inv.Target.Member.Module, done)
 }
 
 // read takes the request apart, without anything of it that is not the module's
@@ -152,7 +146,7 @@ func (s *Surface) read(w http.ResponseWriter, r *http.Request, path string) (in 
 	if err := router.CheckLocalPath(path); err != nil {
 		return in, capability.Errorf(capability.CodeInvalidInput, opRoute, "the path of the route %s", err.Error())
 	}
-	in = request{method: r.Method, path: path, headers: router.RequestHeaders(r.Header, withheldFromRemotes(r.Header)...)}
+	in = request{method: r.Method, path: path, headers: router.RequestHeaders(r.Header, s.withheld(r.Header)...)}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return in, capability.Errorf(capability.CodeInvalidInput, opRoute, "the query cannot be read: %s", err.Error())

@@ -39,6 +39,27 @@ func (v *view) declared(module, verb, path string) (name string, ok bool) {
 	return name, best != ""
 }
 
+// find is declared for a path as it came in a URL: a literal segment may stand
+// unescaped in the manifest. The path returned is the one that fits.
+func (v *view) find(module, verb, path string) (name, fits string, ok bool) {
+	if name, ok = v.declared(module, verb, path); ok {
+		return name, path, true
+	}
+	if plain, err := url.PathUnescape(path); err == nil && router.CheckLocalPath(plain) == nil {
+		if name, ok = v.declared(module, verb, plain); ok {
+			return name, plain, true
+		}
+	}
+	return "", path, false
+}
+
+// splitRoute takes the URL of a module's route apart.
+func splitRoute(r *http.Request) (module, path string, ok bool) {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), routeBase), "/")
+	module, err := url.PathUnescape(first)
+	return module, "/" + rest, err == nil && router.CheckModuleID(module) == nil
+}
+
 // specificity orders patterns that match one path: segment by segment a literal
 // ("2") goes before a parameter ("1"), and that before the rest ("0").
 func specificity(pattern string) string {
@@ -74,26 +95,36 @@ func routeVerbs() []string {
 // mount is how a module's own paths begin under our router.
 func mount(module string) string { return routeBase + url.PathEscape(module) }
 
-// withheldFromRemotes names the request headers that stay here, besides those of
-// the router protocol's own list: what proxies say of the caller, and the tokens
-// of our own pages.
-func withheldFromRemotes(h http.Header) []string {
+// withheld names the request headers that stay here, besides those of the router
+// protocol's own list: what proxies say of the caller, the tokens of our own
+// pages, and what the operator says.
+func (s *Surface) withheld(h http.Header) []string {
 	out := []string{"forwarded", "x-csrf-token", "x-real-ip", "accept-encoding", "expect"}
 	for name := range h {
-		if strings.HasPrefix(strings.ToLower(name), "x-forwarded-") {
+		if strings.HasPrefix(strings.ToLower(name), "x-forwarded-") || named(s.WithheldFromRemotes, name) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
+// named reports whether a list holds the header; an item that ends in * holds all
+// that begin so.
+func named(list []string, header string) bool {
+	return slices.ContainsFunc(list, func(item string) bool {
+		begin, all := strings.CutSuffix(item, "*")
+		return strings.EqualFold(item, header) || all && len(header) >= len(begin) && strings.EqualFold(header[:len(begin)], begin)
+	})
+}
+
 // answerable are the headers of a remote's answer that may be sent on, in a fixed
 // order. What governs our own origin in a browser is ours to say.
-func answerable(r *http.Request, module string, headers map[string]string) [][2]string {
+func (s *Surface) answerable(r *http.Request, module string, headers map[string]string) [][2]string {
 	var out [][2]string
 	for name, value := range router.FilterHeaders(headers) {
 		switch lower := strings.ToLower(name); {
-		case strings.HasPrefix(lower, "access-control-"), strings.HasPrefix(lower, "content-security-policy"), strings.HasPrefix(lower, "x-junctor-"):
+		case strings.HasPrefix(lower, "access-control-"), strings.HasPrefix(lower, "content-security-policy"), strings.HasPrefix(lower, "x-junctor-"),
+			named(s.WithheldFromCallers, name):
 			continue
 		case slices.Contains([]string{
 			"x-content-type-options", "strict-transport-security", "clear-site-data", "service-worker-allowed", "www-authenticate",

@@ -24,6 +24,9 @@ type view struct {
 	// its id and by its extension.
 	routes map[string][]string
 
+	// open holds the routes that need no token.
+	open map[capability.Member]bool
+
 	mu      sync.Mutex
 	stamped map[*capability.Module]stamp
 	rules   map[*capability.Module]*assetRules
@@ -49,6 +52,7 @@ func (s *Surface) view() *view {
 			}
 		}
 	}
+	v.open = s.openRoutes(snap.Modules)
 	s.current.Store(v) // of two that are made at once either will do
 	return v
 }

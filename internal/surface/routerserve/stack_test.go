@@ -95,9 +95,14 @@ type none struct{ routerserve.Registry }
 
 func (none) Down() []routerserve.EndpointError { return nil }
 
+// publicRule lets strangers call what writes in one module, where it is opened.
+const publicRule = `
+@id("strangers-order")
+permit (principal == Principal::"public", action, resource in Module::"remote.shop");`
+
 const manifestHead = `{"id":"shop","name":"@acme/shop","version":"1","description":"d",`
 
-func newStack(t *testing.T, members string) *stack {
+func newStack(t *testing.T, members string, options ...func(*routerserve.Config)) *stack {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), filepath.Join(dir, "junctor.db"))
@@ -107,7 +112,7 @@ func newStack(t *testing.T, members string) *stack {
 	log, err := audit.Open(t.Context(), audit.Config{Segments: files, Key: make([]byte, 32)})
 	ok(t, err)
 	pol, err := policy.New(t.Context(), policy.Config{
-		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}}, Store: db, Log: log,
+		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules() + publicRule)}}, Store: db, Log: log,
 	})
 	ok(t, err)
 	rg := &stack{T: t, log: log, remote: &remote{manifest: manifestHead + members + "}", answer: make(map[string]string)}}
@@ -126,7 +131,11 @@ func newStack(t *testing.T, members string) *stack {
 	go func() { ended <- pipeline.Run(runCtx, registry) }()
 
 	far := httptest.NewServer(router.Handler(router.RequireToken(secret.New("far"), rg.remote), router.HandlerOptions{}))
-	surface := routerserve.New(routerserve.Config{Door: door.New(pol, log, nil), Engine: engine, Catalog: cat, Registry: none{}, MaxBody: 1 << 20})
+	cfg := routerserve.Config{Door: door.New(pol, log, nil), Engine: engine, Catalog: cat, Registry: none{}, MaxBody: 1 << 20}
+	for _, option := range options {
+		option(&cfg)
+	}
+	surface := routerserve.New(cfg)
 	mux := http.NewServeMux()
 	surface.Routes(mux)
 	near := httptest.NewServer(surface.Uncleaned(mux))

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// connectFlags are those of connect.
+type connectFlags struct {
+	id, provider, token, tokenFile, policyFile string
+	allowed                                    []string
+	noPersist, keepMissing                     bool
+	timeoutMS                                  int64
+
+	cloud                                               bool
+	cloudBase, cloudName, cloudAuthToken, cloudAuthFile string
+	cloudBio                                            []string
+	cloudTimeoutMS, cloudPollMS                         int64
+}
+
+func (a *app) connectCommand() *cobra.Command {
+	var o connectFlags
+	c := &cobra.Command{
+		Use:   "connect [URL]",
+		Short: "Connect a remote endpoint: all of it, or nothing",
+		Long: `Connect a remote endpoint of the capability-router protocol. Its manifest is read
+and checked, and either all of it is let in or nothing. It is remembered over
+restarts unless --no-persist is given.
+
+With --cloud and no URL a cloud is asked to make the endpoint; what was made is
+taken away again when it cannot be connected.`,
+		Example: `  junctor connect http://127.0.0.1:31337 --id tools
+  junctor connect https://tools.example.org --endpoint-token-file token --allowed-module notes
+  junctor connect --cloud --cloud-name helper --cloud-auth-token-file cloud.key`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body, err := a.connectBody(cmd, args, &o)
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), http.MethodPost, "/api/capability-router/connect", body, func(raw json.RawMessage) error {
+				return a.printConnected(cmd, raw)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.id, "id", "", "name of the endpoint here (default \"default\", numbered when taken)")
+	f.StringVar(&o.provider, "provider", "", "kind of endpoint: direct, e2b, home-machine, mobile-companion or desktop-companion")
+	f.StringVar(&o.token, "endpoint-token", "", "the endpoint's own token (seen by other processes; prefer the file)")
+	f.StringVar(&o.tokenFile, "endpoint-token-file", "", "file that holds the endpoint's own token")
+	f.StringSliceVar(&o.allowed, "allowed-module", nil, "let in only this module (repeatable)")
+	f.StringVar(&o.policyFile, "trust-policy", "", "JSON file with the endpoint's trust policy: signatures, issuers, keys, names")
+	f.BoolVar(&o.noPersist, "no-persist", false, "forget the endpoint when the server stops")
+	f.BoolVar(&o.keepMissing, "keep-missing", false, "keep modules that the endpoint no longer lists")
+	f.Int64Var(&o.timeoutMS, "request-timeout-ms", 0, "deadline of one call to it")
+	f.BoolVar(&o.cloud, "cloud", false, "have a cloud make the endpoint")
+	f.StringVar(&o.cloudName, "cloud-name", "", "name of the agent the cloud makes")
+	f.StringVar(&o.cloudBase, "cloud-api-base", "", "URL of the cloud's API (default $ELIZAOS_CLOUD_BASE_URL or "+cloudAPIBase+")")
+	f.StringVar(&o.cloudAuthToken, "cloud-auth-token", "", "your token at the cloud (default $ELIZAOS_CLOUD_API_KEY; seen by other processes, prefer the file)")
+	f.StringVar(&o.cloudAuthFile, "cloud-auth-token-file", "", "file that holds your token at the cloud")
+	f.StringArrayVar(&o.cloudBio, "cloud-bio", nil, "line of the agent's description (repeatable)")
+	f.Int64Var(&o.cloudTimeoutMS, "cloud-timeout-ms", 0, "how long the cloud may take (default 120000)")
+	f.Int64Var(&o.cloudPollMS, "cloud-poll-interval-ms", 0, "how often it is asked whether it is done (default 2000)")
+	return c
+}
+
+// cloudAPIBase is the original's default.
+const cloudAPIBase = "https://api.elizacloud.ai"
+
+// connectBody is the body of router spec section 10.
+func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (map[string]any, error) {
+	switch {
+	case len(args) == 0 && !o.cloud:
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s needs the URL of an endpoint, or --cloud to have one made", cmd.CommandPath())
+	case len(args) == 1 && o.cloud:
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "give a URL or --cloud, not both")
+	case o.cloud && o.provider != "":
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "--provider belongs to a URL, not to --cloud")
+	}
+	token, err := a.secretFlag("--endpoint-token", o.token, o.tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	body := make(map[string]any)
+	if o.cloud {
+		if body["cloud"], err = a.cloudBody(o, token); err != nil {
+			return nil, err
+		}
+	} else {
+		for _, name := range []string{"cloud-name", "cloud-api-base", "cloud-auth-token", "cloud-auth-token-file", "cloud-bio", "cloud-timeout-ms", "cloud-poll-interval-ms"} {
+			if cmd.Flags().Changed(name) {
+				return nil, capability.Errorf(capability.CodeInvalidInput, "", "--%s is of use with --cloud only", name)
+			}
+		}
+		endpoint := map[string]any{"baseUrl": args[0]}
+		setText(endpoint, "id", o.id)
+		setText(endpoint, "token", token)
+		body["endpoint"] = endpoint
+		setText(body, "provider", o.provider)
+	}
+	if o.noPersist {
+		body["persist"] = false
+	}
+	if o.keepMissing {
+		body["unloadMissing"] = false
+	}
+	if o.timeoutMS != 0 {
+		body["requestTimeoutMs"] = o.timeoutMS
+	}
+	if cmd.Flags().Changed("allowed-module") {
+		body["allowedModuleIds"] = o.allowed
+	}
+	if o.policyFile != "" {
+		policy, err := os.ReadFile(o.policyFile)
+		if err != nil {
+			return nil, capability.Wrap(capability.CodeNotFound, "", "the trust policy "+o.policyFile+" cannot be read", err)
+		}
+		if !json.Valid(policy) {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", o.policyFile)
+		}
+		body["trustPolicy"] = json.RawMessage(policy)
+	}
+	return body, nil
+}
+
+// cloudBody is the member cloud of it (router spec, section 10.2).
+func (a *app) cloudBody(o *connectFlags, token string) (map[string]any, error) {
+	auth, err := a.secretFlag("--cloud-auth-token", o.cloudAuthToken, o.cloudAuthFile)
+	if err != nil {
+		return nil, err
+	}
+	if auth == "" {
+		auth = a.env("ELIZAOS_CLOUD_API_KEY")
+	}
+	base := o.cloudBase
+	if base == "" {
+		// The variable may name the API's version; the connect API adds that itself.
+		base = strings.TrimSuffix(strings.TrimRight(a.env("ELIZAOS_CLOUD_BASE_URL"), "/"), "/api/v1")
+	}
+	if base == "" {
+		base = cloudAPIBase
+	}
+	switch {
+	case auth == "":
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "--cloud needs your token at the cloud: give --cloud-auth-token-file or set ELIZAOS_CLOUD_API_KEY")
+	case o.cloudName == "":
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "--cloud needs --cloud-name, the name of the agent to make")
+	}
+	out := map[string]any{"cloudApiBase": base, "authToken": auth, "name": o.cloudName}
+	setText(out, "endpointId", o.id)
+	setText(out, "token", token)
+	if len(o.cloudBio) > 0 {
+		out["bio"] = o.cloudBio
+	}
+	if o.cloudTimeoutMS != 0 {
+		out["timeoutMs"] = o.cloudTimeoutMS
+	}
+	if o.cloudPollMS != 0 {
+		out["pollIntervalMs"] = o.cloudPollMS
+	}
+	return out, nil
+}
+
+func setText(to map[string]any, name, text string) {
+	if text != "" {
+		to[name] = text
+	}
+}
+
+// secretFlag is a secret that is given in the open or by its file.
+func (a *app) secretFlag(flag, open, file string) (string, error) {
+	if file == "" {
+		return open, nil
+	}
+	if open != "" {
+		return "", capability.Errorf(capability.CodeInvalidInput, "", "give %s or %s-file, not both", flag, flag)
+	}
+	value, err := a.readSecretFile(file)
+	return value.Reveal(), err
+}
+
+func (a *app) printConnected(cmd *cobra.Command, raw json.RawMessage) error {
+	out, err := decode[struct {
+		Endpoint struct{ ID, BaseURL string }
+		Warnings []string
+		Sync     struct {
+			Registered, Reloaded, Unloaded, Skipped []string
+		}
+	}](raw)
+	if err != nil {
+		return err
+	}
+	a.printf("connected %s at %s\n", plainText(out.Endpoint.ID), plainText(out.Endpoint.BaseURL))
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var now endpointRow // what it offers is not in the answer, whose form is the original's
+	if err := c.Do(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(out.Endpoint.ID), nil, &now); err != nil {
+		return err
+	}
+	a.printf("  families %s\n", dash(plainText(strings.Join(now.Families, ", "))))
+	a.printf("  modules  %s\n", dash(plainText(strings.Join(now.Modules, ", "))))
+	for _, w := range out.Warnings {
+		a.printf("  warning  %s\n", plainText(w))
+	}
+	if len(out.Sync.Skipped) > 0 {
+		a.printf("  skipped  %s\n", plainText(strings.Join(out.Sync.Skipped, ", ")))
+	}
+	return nil
+}
+
+func (a *app) disconnectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "disconnect ID", Short: "Withdraw an endpoint and everything it offers", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodDelete, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
+				a.printf("disconnected %s\n", args[0])
+				return nil
+			})
+		},
+	}
+}

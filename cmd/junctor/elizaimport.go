@@ -1,0 +1,176 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/elizafile"
+)
+
+// imported is what became of one endpoint of the files.
+type imported struct {
+	ID      string            `json:"id"`
+	BaseURL string            `json:"baseUrl"`
+	OK      bool              `json:"ok"`
+	DryRun  bool              `json:"dryRun,omitempty"`
+	Answer  json.RawMessage   `json:"answer,omitempty"` // of the connect
+	Error   *capability.Error `json:"error,omitempty"`
+}
+
+// endpointsImportCommand connects what an elizaOS agent has in its own files
+// (router spec, section 11; decision R45).
+func (a *app) endpointsImportCommand() *cobra.Command {
+	var from string
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "import", Short: "Connect the endpoints that an elizaOS agent keeps in config.env and eliza.json", Args: cobra.NoArgs,
+		Long: `Connect the endpoints that an elizaOS agent keeps in config.env and eliza.json, with
+their tokens, allow-lists and trust policies. Each goes the way of "junctor connect":
+all of it is let in or nothing, and one that fails takes nothing from the others.
+A restriction that cannot be read ends the import before anything is connected.`,
+		Example: "  junctor endpoints import --from ~/.eliza --dry-run",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			said, err := a.readAgent(from)
+			if err != nil {
+				return err
+			}
+			if len(said.Endpoints) == 0 {
+				a.warnf("the files name no endpoint that is switched on")
+			}
+			out := make([]imported, 0, len(said.Endpoints))
+			var c *client.Client
+			if !dryRun && len(said.Endpoints) > 0 {
+				if c, err = a.client(); err != nil {
+					return err
+				}
+			}
+			failed := 0
+			for _, e := range said.Endpoints {
+				one := imported{ID: e.ID, BaseURL: e.BaseURL, OK: true, DryRun: dryRun}
+				if !dryRun {
+					err := c.Do(cmd.Context(), http.MethodPost, "/api/capability-router/connect", connectBodyOf(e, providersOf(said.TrustAudit)), &one.Answer)
+					if err != nil {
+						one.OK, one.Error = false, capability.AsError(err)
+						failed++
+					}
+				}
+				out = append(out, one)
+				if cmd.Context().Err() != nil {
+					break // what is in stays in, and is told
+				}
+			}
+			if err := a.printImported(out); err != nil {
+				return err
+			}
+			if cmd.Context().Err() != nil {
+				return exitStatus(130)
+			}
+			if failed > 0 {
+				return exitStatus(capability.CodeFailed.Row().Exit)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&from, "from", "", "directory of the two files (default $ELIZA_STATE_DIR or ~/.eliza)")
+	f.BoolVar(&dryRun, "dry-run", false, "read the files and say what would be connected; connect nothing")
+	return c
+}
+
+// agentPlaces are those of a directory, or with "" the agent's own.
+func (a *app) agentPlaces(dir string) (elizafile.Places, error) {
+	if dir == "" {
+		return elizafile.Find(a.env)
+	}
+	return elizafile.In(dir), nil
+}
+
+func (a *app) readAgent(dir string) (config.Eliza, error) {
+	places, err := a.agentPlaces(dir)
+	if err != nil {
+		return config.Eliza{}, err
+	}
+	files, err := elizafile.Read(places)
+	if err != nil {
+		return config.Eliza{}, err
+	}
+	if files.Absent() {
+		return config.Eliza{}, capability.Errorf(capability.CodeNotFound, "", "there is neither %s nor %s", places.Env, places.Config).
+			With("", "name the directory that holds them with --from")
+	}
+	vars, err := files.Vars()
+	if err != nil {
+		return config.Eliza{}, err
+	}
+	said, err := config.ElizaVars(vars)
+	if err != nil {
+		return said, capability.Errorf(capability.CodeInvalidInput, "", "in %s and %s: %w", places.Env, places.Config, err).
+			With("", "nothing was connected; mend the variable there, since a restriction that is not understood must not be dropped")
+	}
+	return said, nil
+}
+
+// connectBodyOf is the body of POST /api/capability-router/connect.
+func connectBodyOf(e config.ElizaEndpoint, providers map[string]string) map[string]any {
+	endpoint := map[string]any{"id": e.ID, "baseUrl": e.BaseURL}
+	if !e.Token.Empty() {
+		endpoint["token"] = e.Token.Reveal()
+	}
+	body := map[string]any{"endpoint": endpoint}
+	if provider := providers[e.ID+" "+e.BaseURL]; provider != "" {
+		body["provider"] = provider
+	}
+	if e.Timeout > 0 {
+		body["requestTimeoutMs"] = e.Timeout.Milliseconds()
+	}
+	if e.AllowedModules != nil {
+		body["allowedModuleIds"] = e.AllowedModules
+	}
+	if e.TrustPolicy != nil {
+		body["trustPolicy"] = json.RawMessage(e.TrustPolicy)
+	}
+	return body
+}
+
+// providersOf reads out of the trust audit which family an endpoint was connected
+// as, by its id and URL: the other variables do not say it.
+func providersOf(audit []byte) map[string]string {
+	var records []json.RawMessage
+	_ = json.Unmarshal(audit, &records) // its form was checked where it was read
+	out := make(map[string]string)
+	for _, raw := range records {
+		var r elizafile.Record
+		if json.Unmarshal(raw, &r) == nil && slices.Contains([]string{"e2b", "home-machine", "mobile-companion", "desktop-companion"}, r.Provider) {
+			out[r.Endpoint.ID+" "+r.Endpoint.BaseURL] = r.Provider
+		}
+	}
+	return out
+}
+
+func (a *app) printImported(list []imported) error {
+	if a.json {
+		data, err := json.Marshal(map[string]any{"endpoints": list})
+		if err != nil {
+			return err
+		}
+		return a.printJSON(data)
+	}
+	rows := make([][]string, 0, len(list))
+	for _, e := range list {
+		what := "connected"
+		switch {
+		case e.DryRun:
+			what = "would be connected"
+		case e.Error != nil:
+			what = "failed: " + e.Error.Message
+		}
+		rows = append(rows, []string{e.ID, e.BaseURL, what})
+	}
+	return table(a.stdout, []string{"ENDPOINT", "URL", "RESULT"}, rows)
+}

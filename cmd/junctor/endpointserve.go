@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/reference"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
+)
+
+func (a *app) endpointCommand() *cobra.Command {
+	return a.group("endpoint", "Be an endpoint", a.endpointServeCommand())
+}
+
+// endpointServeCommand runs the reference endpoint: two modules that together
+// offer every surface of the protocol.
+func (a *app) endpointServeCommand() *cobra.Command {
+	var listen, token, tokenFile, bundle, readyFile, root string
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the reference endpoint, which offers every surface of the router protocol",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if tokenFile != "" {
+				value, err := a.readSecretFile(tokenFile)
+				if err != nil {
+					return err
+				}
+				token = value.Reveal()
+			}
+			if token == "" && !loopbackAddress(listen) {
+				return capability.Errorf(capability.CodeInvalidInput, "", "%s is not a loopback address: an endpoint that others can reach needs --endpoint-token-file", listen)
+			}
+			if root == "" {
+				dir, err := os.MkdirTemp("", "junctor-endpoint-")
+				if err != nil {
+					return err
+				}
+				defer os.RemoveAll(dir)
+				root = dir
+			}
+			ep, err := reference.New(reference.Config{Root: root, BundleFile: bundle})
+			if err != nil {
+				return err
+			}
+			defer ep.Close()
+			listener, err := net.Listen("tcp", listen)
+			if err != nil {
+				return capability.Wrap(capability.CodeConflict, "", "the address "+listen+" cannot be listened on", err).With("address_in_use", "choose another one with --listen")
+			}
+			web := &http.Server{
+				Handler:           router.Handler(router.RequireToken(secret.New(token), ep), router.HandlerOptions{OpenAssets: token == ""}),
+				ReadHeaderTimeout: 10 * time.Second,
+			}
+			stopped := make(chan error, 1)
+			go func() { stopped <- web.Serve(listener) }()
+			if err := a.endpointReady(ep, "http://"+listener.Addr().String(), readyFile); err != nil {
+				web.Close()
+				return err
+			}
+			select {
+			case err := <-stopped:
+				return err
+			case <-cmd.Context().Done():
+			}
+			web.Close()
+			if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "address to listen on; port 0 picks a free one")
+	f.StringVar(&token, "endpoint-token", "", "token callers must send (seen by other processes; prefer the file)")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the token")
+	f.StringVar(&bundle, "bundle-file", "", "serve this file as the view bundle")
+	f.StringVar(&readyFile, "ready-file", "", "write the ready line to this file too")
+	f.StringVar(&root, "root", "", "directory its fs.* works under (default a temporary one)")
+	return c
+}
+
+func loopbackAddress(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || (ip != nil && ip.IsLoopback()))
+}
+
+// endpointReady prints the ready line of decision R7: both url and baseUrl, and
+// no token.
+func (a *app) endpointReady(ep *reference.Endpoint, url, file string) error {
+	data, err := json.Marshal(map[string]any{
+		"url": url, "baseUrl": url, "pid": os.Getpid(), "moduleIds": ep.ModuleIDs(), "bundlePath": reference.BundlePath,
+	})
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		if err := replaceFile(file, append(data, '\n')); err != nil {
+			return err
+		}
+	}
+	return a.printJSON(data)
+}

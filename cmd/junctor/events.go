@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+func (a *app) eventsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "events", Short: "Follow the live feed, or publish an event to modules", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.follow(cmd, "/api/v1/events", func(line json.RawMessage) error {
+				ev, err := decode[struct {
+					Type string          `json:"type"`
+					At   string          `json:"at"`
+					Data json.RawMessage `json:"data"`
+				}](line)
+				if err != nil {
+					return err
+				}
+				a.printf("%s %s %s\n", ev.At, plainText(ev.Type), plainText(string(ev.Data)))
+				return nil
+			})
+		},
+	}
+	c.AddCommand(a.publishCommand())
+	return c
+}
+
+// publishCommand tells an event to the modules that declare it.
+func (a *app) publishCommand() *cobra.Command {
+	var payload string
+	c := &cobra.Command{
+		Use: "publish NAME", Short: "Tell an event to every module that declares it; exit 1 if one could not be told",
+		Long: `Tell an event to every module that declares it. Each delivery is a call of its own
+on the governed path, so that one module that fails takes nothing from the others.`,
+		Example: `  junctor events publish DEVICE_NOTICE --payload '{"text":"low battery"}'`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{"event": args[0]}
+			if cmd.Flags().Changed("payload") {
+				input, err := a.jsonInput("--payload", payload)
+				if err != nil {
+					return err
+				}
+				body["payload"] = input
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			var raw json.RawMessage
+			if err := c.Do(cmd.Context(), http.MethodPost, "/api/v1/events/publish", body, &raw); err != nil {
+				return err
+			}
+			out, err := decode[struct {
+				Delivered int
+				Results   []struct {
+					Module, Endpoint, Invocation string
+					OK, Handled                  bool
+					Error                        *capability.Error
+				}
+			}](raw)
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, r := range out.Results {
+				what := "not handled"
+				switch {
+				case r.Error != nil:
+					what = r.Error.Message
+				case r.Handled:
+					what = "handled"
+				}
+				rows = append(rows, []string{r.Module, dash(r.Endpoint), what, r.Invocation})
+			}
+			switch {
+			case a.json:
+				err = a.printJSON(raw)
+			case len(rows) == 0:
+				a.printf("no module declares the event %s\n", plainText(args[0]))
+			default:
+				err = table(a.stdout, []string{"MODULE", "ENDPOINT", "RESULT", "INVOCATION"}, rows)
+			}
+			if err == nil && out.Delivered < len(out.Results) {
+				return exitStatus(capability.CodeFailed.Row().Exit)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&payload, "payload", "", "JSON object to send with it, or - to read one from standard input")
+	return c
+}

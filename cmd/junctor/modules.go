@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+func (a *app) modulesCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "Every module", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Modules []struct {
+						ID, Extension, Version, Origin, Endpoint string
+						Contributions                            int
+						Trust                                    *router.TrustDecision
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, m := range out.Modules {
+					rows = append(rows, []string{m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions), trustOf(m.Trust)})
+				}
+				return table(a.stdout, []string{"MODULE", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows)
+			})
+		},
+	}
+	show := &cobra.Command{
+		Use: "show ID", Short: "One module with its contributions", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					ID, Extension, Name, Version, Origin, Endpoint, Digest string
+					Trust                                                  *router.TrustDecision
+					Contributions                                          []struct {
+						Kind, Member, Description string
+						Policy                    struct{ Effect string }
+						Availability              struct{ State string }
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				a.printf("%s (%s) %s from %s %s\n%s\ntrust: %s\n\n", plainText(out.Name), plainText(out.Extension), plainText(out.Version), out.Origin, plainText(out.Endpoint), out.Digest, plainText(trustOf(out.Trust)))
+				var rows [][]string
+				for _, c := range out.Contributions {
+					rows = append(rows, []string{c.Member, c.Kind, c.Policy.Effect, c.Availability.State})
+				}
+				return table(a.stdout, []string{"TARGET", "KIND", "EFFECT", "STATE"}, rows)
+			})
+		},
+	}
+	return a.group("modules", "Every module of every kind", list, show, a.routeCommand())
+}
+
+// trustOf says what let a module in; what is built in needs no trust.
+func trustOf(d *router.TrustDecision) string {
+	if d == nil {
+		return "-"
+	}
+	return verdict(*d)
+}
+
+// showing is one of the lists of what all modules show in a front end.
+type showing struct{ noun, short, first, name string }
+
+// showings have one command each: views, widgets, nav, apps.
+func (a *app) showingCommands() []*cobra.Command {
+	var out []*cobra.Command
+	for _, s := range []showing{
+		{"views", "Views of all modules, with the URL each is served under", "VIEW", "bundleUrl"},
+		{"widgets", "Widgets of all modules, and the slot each belongs in", "WIDGET", "slot"},
+		{"nav", "Tabs that modules add to a front end's navigation", "TAB", "path"},
+		{"apps", "Apps of all modules", "APP", "launchUrl"},
+	} {
+		out = append(out, &cobra.Command{
+			Use: s.noun, Short: s.short, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return a.call(cmd.Context(), http.MethodGet, "/api/v1/"+s.noun, nil, func(raw json.RawMessage) error {
+					return a.printShowing(s, raw)
+				})
+			},
+		})
+	}
+	return out
+}
+
+func (a *app) printShowing(s showing, raw json.RawMessage) error {
+	out, err := decode[map[string][]map[string]json.RawMessage](raw)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, item := range out[s.noun] {
+		var available struct{ State, Reason string }
+		_ = json.Unmarshal(item["availability"], &available) // absent reads as unknown
+		label := textOf(item, "label")
+		if label == "" {
+			label = textOf(item, "displayName")
+		}
+		state := available.State
+		if fault := textOf(item, "fault"); fault != "" {
+			state += ": " + fault
+		}
+		rows = append(rows, []string{textOf(item, "id"), dash(label), textOf(item, "module"), dash(textOf(item, "endpoint")), dash(textOf(item, s.name)), dash(state)})
+	}
+	return table(a.stdout, []string{s.first, "LABEL", "MODULE", "ENDPOINT", strings.ToUpper(s.name), "STATE"}, rows)
+}
+
+// textOf is a member that is a text, "" for any other.
+func textOf(item map[string]json.RawMessage, name string) string {
+	var text string
+	if json.Unmarshal(item[name], &text) != nil {
+		return ""
+	}
+	return text
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/conformance"
+	"github.com/junctor-run/junctor/conformance/livereport"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// liveTarget is the endpoint of a live report: what the variables
+// ELIZA_REMOTE_CAPABILITY_<PROVIDER>_URL, _ENDPOINT_ID, _TOKEN and _MODULES say
+// (router spec, section 15), or the flags over them.
+type liveTarget struct {
+	provider, id, url string
+	token             secret.Value
+	modules           []string
+}
+
+func (a *app) reportWriteCommand() *cobra.Command {
+	var dir, address, id, token, tokenFile string
+	var allowed []string
+	c := &cobra.Command{
+		Use: "write PROVIDER", Short: "Connect an endpoint, exercise all of it, and write a live report of what was found",
+		Long: `Connect an endpoint to the running server, exercise every surface of it, and write a
+live report of what was found and what was let in. PROVIDER is e2b, home-machine,
+mobile-companion or desktop-companion; the endpoint is that of the variables
+ELIZA_REMOTE_CAPABILITY_<PROVIDER>_URL, _ENDPOINT_ID, _TOKEN and _MODULES (E2B,
+HOME_MACHINE, …) unless flags say otherwise. It is connected for the run only, and a
+report is written whole and sound or not at all.`,
+		Example: "  junctor report write home-machine --url http://127.0.0.1:31337 --dir reports",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, err := a.liveTarget(args[0])
+			if err != nil {
+				return err
+			}
+			given, err := a.secretFlag("--endpoint-token", token, tokenFile)
+			if err != nil {
+				return err
+			}
+			if given != "" {
+				target.token = secret.New(given)
+			}
+			if address != "" {
+				target.url = address
+			}
+			if id != "" {
+				target.id = id
+			}
+			if cmd.Flags().Changed("allowed-module") {
+				target.modules = allowed
+			}
+			if dir == "" {
+				dir = a.env(livereport.DirVariable)
+			}
+			switch {
+			case dir == "":
+				return capability.Errorf(capability.CodeInvalidInput, "", "--dir must name the folder of the report, or %s", livereport.DirVariable)
+			case target.url == "":
+				return capability.Errorf(capability.CodeInvalidInput, "", "--url must be the URL of the endpoint, or %sURL", liveVariable(target.provider))
+			}
+			path, err := a.writeReport(cmd.Context(), dir, target)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				data, err := json.Marshal(map[string]string{"report": path})
+				if err != nil {
+					return err
+				}
+				return a.printJSON(data)
+			}
+			a.printf("wrote %s\n", path)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&dir, "dir", "", "folder to write <provider>.json to (default $"+livereport.DirVariable+")")
+	f.StringVar(&address, "url", "", "URL of the endpoint")
+	f.StringVar(&id, "id", "", "id of the endpoint (default PROVIDER-live-capability)")
+	f.StringVar(&token, "endpoint-token", "", "the endpoint's token (seen by other processes; prefer the file)")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the endpoint's token")
+	f.StringSliceVar(&allowed, "allowed-module", nil, "let in only this module (repeatable)")
+	return c
+}
+
+// liveVariable is how the names of a provider's variables begin.
+func liveVariable(provider string) string {
+	return "ELIZA_REMOTE_CAPABILITY_" + strings.ToUpper(strings.ReplaceAll(provider, "-", "_")) + "_"
+}
+
+func (a *app) liveTarget(provider string) (liveTarget, error) {
+	families := []string{"e2b", "home-machine", "mobile-companion", "desktop-companion"}
+	if !slices.Contains(families, provider) {
+		return liveTarget{}, capability.Errorf(capability.CodeInvalidInput, "", "%q is not a provider of live reports; use %s", provider, strings.Join(families, ", "))
+	}
+	get := func(short string) string { return strings.TrimSpace(a.env(liveVariable(provider) + short)) }
+	out := liveTarget{provider: provider, id: get("ENDPOINT_ID"), url: get("URL"), token: secret.New(get("TOKEN"))}
+	if out.id == "" {
+		out.id = provider + "-live-capability"
+	}
+	for part := range strings.SplitSeq(get("MODULES"), ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out.modules = append(out.modules, part)
+		}
+	}
+	return out, nil
+}
+
+// writeReport connects the endpoint for as long as it is exercised. An endpoint
+// that was there already under the same id stays, and is not touched.
+func (a *app) writeReport(ctx context.Context, dir string, t liveTarget) (path string, err error) {
+	c, err := a.client()
+	if err != nil {
+		return "", err
+	}
+	at := "/api/capability-router/endpoints/" + url.PathEscape(t.id)
+	if err := c.Do(ctx, http.MethodGet, at, nil, nil); err == nil {
+		return "", capability.Errorf(capability.CodeConflict, "", "an endpoint %s is connected already, and a report must not change it", t.id).
+			With("", "give the run another id with --id")
+	} else if capability.CodeOf(err) != capability.CodeNotFound {
+		return "", err
+	}
+	endpoint := map[string]any{"id": t.id, "baseUrl": t.url}
+	setText(endpoint, "token", t.token.Reveal())
+	body := map[string]any{"endpoint": endpoint, "provider": t.provider, "persist": false}
+	if len(t.modules) > 0 {
+		body["allowedModuleIds"] = t.modules
+	}
+	var connected struct {
+		Sync struct {
+			Unloaded, Skipped []string
+			TrustDecisions    []router.TrustDecision
+		}
+	}
+	observed := time.Now()
+	if err := c.Do(ctx, http.MethodPost, "/api/capability-router/connect", body, &connected); err != nil {
+		return "", err
+	}
+	defer func() {
+		err = errors.Join(err, c.Do(context.WithoutCancel(ctx), http.MethodDelete, at, nil, nil))
+	}()
+	remote, err := router.NewClient(router.ClientConfig{ID: t.id, BaseURL: t.url, Token: t.token})
+	if err != nil {
+		return "", capability.Errorf(capability.CodeInvalidInput, "", "%w", err)
+	}
+	defer remote.CloseIdle()
+	modules, err := remote.Modules(ctx)
+	if err != nil {
+		return "", capability.Wrap(capability.CodeUnavailable, "", "the modules of "+t.id+" cannot be read", err)
+	}
+	found, err := conformance.Run(ctx, conformance.Options{EndpointID: t.id, BaseURL: t.url, Token: t.token})
+	if err != nil {
+		return "", capability.Wrap(capability.CodeFailed, "", "the endpoint does not conform: "+err.Error(), err).
+			With("", "see all of it with: junctor conformance "+t.url)
+	}
+	return livereport.Write(dir, livereport.Report{
+		Kind: "provider", EndpointID: t.id, ObservedAt: observed, Provider: t.provider, EndpointURL: t.url,
+		Conformance: found, Modules: modules, Decisions: connected.Sync.TrustDecisions,
+		Unloaded: connected.Sync.Unloaded, Skipped: connected.Sync.Skipped, CI: livereport.CIFrom(a.env),
+	})
+}
