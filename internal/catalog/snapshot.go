@@ -63,6 +63,18 @@ func (s *Snapshot) Modules() iter.Seq[*capability.Module] {
 	}
 }
 
+// ModuleCount is the number of modules, dormant ones included.
+func (s *Snapshot) ModuleCount() int { return s.modules.Len() }
+
+// ModuleEntries returns the entries of a module, in the catalog's order.
+func (s *Snapshot) ModuleEntries(extension string) []*Entry {
+	m, ok := s.module(extension)
+	if !ok {
+		return nil
+	}
+	return slices.Clone(m.entries)
+}
+
 // Module returns the module of an extension id.
 func (s *Snapshot) Module(extension string) (*capability.Module, bool) {
 	m, ok := s.module(extension)

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -84,41 +85,55 @@ func unique(u *unit) error {
 	return nil
 }
 
-// diff notes which entries and modules came and went. An entry that stays what it
-// was is kept as the same object, with what it has compiled.
+// diff notes which entries and modules came and went. A module that stays what it
+// was is kept as the same object; of one that changed all entries are new, so that
+// entries, module and snapshot always speak of one state.
 func (t *transaction) diff(old, next *unit) {
-	kept := make(map[capability.ID]*Entry)
+	before := make(map[string]*module)
 	if old != nil {
-		t.gone = append(t.gone, old.modules...)
 		for _, m := range old.modules {
-			for _, e := range m.entries {
-				kept[e.ID] = e
-			}
+			before[m.Extension] = m
 		}
 	}
 	if next != nil {
-		t.come = append(t.come, next.modules...)
-		for _, m := range next.modules {
-			for i, e := range m.entries {
-				was := kept[e.ID]
-				if was != nil && was.sum == e.sum && was.Provider == e.Provider && was.Module.Digest == e.Module.Digest && compareEntries(was, e) == 0 {
-					e.schema = was.schema
-					if was.Contribution.Timeout == e.Contribution.Timeout && was.ceiling == e.ceiling && was.Family == e.Family {
-						m.entries[i] = was
-						delete(kept, e.ID)
-						continue
-					}
-				}
-				if was != nil {
-					t.removed = append(t.removed, was)
-					delete(kept, e.ID)
-				}
-				t.added = append(t.added, e)
+		for i, m := range next.modules {
+			was := before[m.Extension]
+			if was != nil && was.same(m) {
+				next.modules[i] = was
+				delete(before, m.Extension)
+				continue
 			}
+			if was != nil {
+				m.inherit(was)
+			}
+			t.come = append(t.come, m)
+			t.added = append(t.added, m.entries...)
 		}
 	}
-	for _, e := range kept {
-		t.removed = append(t.removed, e)
+	for _, m := range before {
+		t.gone = append(t.gone, m)
+		t.removed = append(t.removed, m.entries...)
+	}
+}
+
+// same reports whether nothing anybody could see differs.
+func (m *module) same(o *module) bool {
+	return m.sum == o.sum && m.special == o.special && bytes.Equal(m.Manifest, o.Manifest) && len(m.Contributions) == len(o.Contributions) &&
+		maps.Equal(m.rejected, o.rejected) && slices.EqualFunc(m.entries, o.entries, func(a, b *Entry) bool {
+		return a.sum == b.sum && a.Provider == b.Provider && a.Contribution.Timeout == b.Contribution.Timeout && a.ceiling == b.ceiling && a.Row == b.Row && a.Family.Domain == b.Family.Domain
+	})
+}
+
+// inherit takes over the schemas that were compiled already.
+func (m *module) inherit(was *module) {
+	had := make(map[capability.ID]*Entry, len(was.entries))
+	for _, e := range was.entries {
+		had[e.ID] = e
+	}
+	for _, e := range m.entries {
+		if old := had[e.ID]; old != nil && bytes.Equal(old.InputSchema(), e.InputSchema()) {
+			e.schema = old.schema
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ type Config struct {
 	Log     *audit.Log
 	// Changed is called after each new snapshot, with no lock held. Where sources
 	// race, calls may come out of order; the snapshot's Generation tells.
-	Changed func(*catalog.Snapshot)
+	Changed func(catalog.Change)
 	Logger  *slog.Logger
 }
 
@@ -50,7 +50,7 @@ func (p *Pipeline) Publish(b capability.Batch) error {
 	}
 	p.record(change, b)
 	if p.cfg.Changed != nil {
-		p.cfg.Changed(change.After)
+		p.cfg.Changed(change)
 	}
 	return nil
 }
@@ -119,18 +119,15 @@ func (p *Pipeline) record(change catalog.Change, b capability.Batch) {
 	for _, id := range slices.Sorted(maps.Keys(old)) {
 		p.write(audit.ModuleUnloaded, old[id], b.Source)
 	}
-	for _, c := range change.After.Conflicts {
-		if !hasConflict(change.Before, c.Key) {
-			p.append(audit.Record{
-				Event: audit.CapabilityConflictDetected, Logger: "intake",
-				Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "class", Value: c.Class}, {Key: "key", Value: c.Key}, {Key: "kept", Value: c.Kept}}},
-			})
+	for _, c := range change.Conflicts {
+		if c.Class == catalog.ClassOverlap {
+			continue // what a family is for
 		}
+		p.append(audit.Record{
+			Event: audit.CapabilityConflictDetected, Logger: "intake",
+			Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "class", Value: c.Class}, {Key: "key", Value: c.Key}, {Key: "resolution", Value: c.Resolution}, {Key: "winner", Value: c.Winner}}},
+		})
 	}
-}
-
-func hasConflict(s *catalog.Snapshot, key string) bool {
-	return slices.ContainsFunc(s.Conflicts, func(c catalog.Conflict) bool { return c.Key == key })
 }
 
 func (p *Pipeline) write(ev audit.Event, m *capability.Module, source string) {

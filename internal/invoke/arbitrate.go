@@ -2,10 +2,13 @@ package invoke
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/policy"
 )
 
@@ -15,16 +18,15 @@ const probeWithin = time.Second
 // arbitrate chooses one of the permitted candidates and checks the input against
 // its schema. rest holds the ones a fallback may go to.
 func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest []*catalog.Entry, err error) {
-	wake := func(e *catalog.Entry) bool {
-		prober, ok := e.Provider.(capability.Prober)
-		if !ok {
-			return false
+	req := request(&r.inv, candidates)
+	sel, err := r.agent.Select(req)
+	if capability.CodeOf(err) == capability.CodeUnavailable {
+		if woken := wake(ctx, candidates); woken != nil {
+			req.Awake = func(e *catalog.Entry) bool { return e == woken }
+			sel, err = r.agent.Select(req)
 		}
-		ctx, cancel := context.WithTimeout(ctx, probeWithin)
-		defer cancel()
-		return prober.Probe(ctx) == nil
 	}
-	sel, err := catalog.Select(r.inv.Target, candidates, wake)
+	r.explain(sel)
 	if err != nil {
 		r.choose(candidates[0]) // for the record
 		if ended := r.ended(ctx); ended != nil {
@@ -32,8 +34,16 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 		}
 		return nil, err
 	}
+	if sel.Entry == nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "arbitrate", "%s is a chain of %d members that runs as a whole; name one of them", r.inv.Target, len(sel.Composed)).
+			With("composed", "call one by its capability id")
+	}
 	r.choose(sel.Entry)
-	r.selection = Selection{Step: sel.Step, DecidedBy: sel.DecidedBy, Fallback: sel.Fallback}
+	r.selection.Step, r.selection.DecidedBy, r.selection.Fallback = sel.Step, sel.DecidedBy, sel.Fallback
+	if sel.Entry.Provider == nil {
+		return nil, capability.Errorf(capability.CodeUnavailable, "arbitrate", "%s is declared, but its source offers nobody to carry it out", sel.Entry.Key()).
+			With("provider_unavailable", "see junctor doctor")
+	}
 	if !r.verdict.Permitted { // the rules were replaced since authorize
 		_, err := r.authorize([]*catalog.Entry{sel.Entry})
 		return nil, err
@@ -44,9 +54,57 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 	return sel.Rest, nil
 }
 
+// request is the question to arbitration: an action among those permitted, or
+// the entries that a capability id or a member names.
+func request(inv *capability.Invocation, permitted []*catalog.Entry) arbitration.Request {
+	req := arbitration.Request{Selector: inv.Target.Select, Audience: inv.Audience}
+	if inv.Target.Action == "" {
+		req.Only = permitted
+		return req
+	}
+	req.Action = permitted[0].Action
+	req.Denied = func(e *catalog.Entry) bool { return !slices.Contains(permitted, e) }
+	return req
+}
+
+// wake asks the providers that are marked unavailable whether they are back, one
+// after the other, and returns the first that is.
+func wake(ctx context.Context, candidates []*catalog.Entry) *catalog.Entry {
+	for _, e := range candidates {
+		prober, ok := e.Provider.(capability.Prober)
+		if !ok || e.Eligible() || e.Contribution.Unsupported {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, probeWithin)
+		err := prober.Probe(ctx)
+		cancel()
+		if err == nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// choose makes e the entry of the call. A rule of the catalog or the source may
+// demand an approval where the principal's rules do not; people who may approve
+// are not asked (spec/README section 5).
 func (r *run) choose(e *catalog.Entry) {
 	r.entry = e
 	r.verdict = r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
+	if r.verdict.Permitted && r.verdict.Consent == "" && !human(r.inv.Principal) && r.agent.Frame.Approval(e) {
+		r.verdict.Consent = policy.ChannelOperator
+	}
+}
+
+func human(p capability.Principal) bool {
+	return p.Role == capability.RoleAdmin || p.Role == capability.RoleOperator
+}
+
+// explain tells who listens of the choice.
+func (r *run) explain(sel *arbitration.Selection) {
+	if r.engine.cfg.Explain != nil {
+		r.selection.ExplanationID = r.engine.cfg.Explain(&r.inv, r.agent, sel)
+	}
 }
 
 func checkSchema(e *catalog.Entry, input []byte) error {
@@ -70,49 +128,66 @@ func (r *run) mayFallBack(err error) bool {
 // Plan is what would happen to an invocation: the path without consent, execute
 // and audit. It changes nothing.
 type Plan struct {
-	Entry      *catalog.Entry // nil when Err is set before the choice
-	Candidates []*catalog.Entry
-	Denied     []*catalog.Entry // empty for principals who must not know of them
-	Selection  catalog.Selection
-	Verdict    policy.Verdict
-	Err        error
+	Entry     *catalog.Entry         // nil when Err is set before the choice
+	Denied    []*catalog.Entry       // empty for principals who must not know of them
+	Selection *arbitration.Selection // nil when nothing was there to choose from
+	Agent     *compile.Agent
+	Verdict   policy.Verdict
+	Err       error
 }
 
 // Plan answers --dry-run and catalog explain.
 func (e *Engine) Plan(inv capability.Invocation) Plan {
-	var p Plan
-	all, err := visible(e.cfg.Catalog.Snapshot(), inv.Target, inv.Audience)
+	r := run{engine: e, inv: inv}
+	all, err := r.resolve()
+	p := Plan{Agent: r.agent, Err: err}
 	if err != nil {
-		p.Err = err
 		return p
 	}
-	p.Candidates, _ = e.permitted(inv.Principal, all)
-	if inv.Principal.Role == capability.RoleAdmin || inv.Principal.Role == capability.RoleOperator {
+	permitted, _ := e.permitted(inv.Principal, all)
+	if human(inv.Principal) {
 		for _, entry := range all {
 			if !e.cfg.Policy.Authorize(inv.Principal, entry).Permitted {
 				p.Denied = append(p.Denied, entry)
 			}
 		}
 	}
-	if p.Selection, p.Err = catalog.Select(inv.Target, p.Candidates, nil); p.Err != nil {
+	if len(permitted) == 0 {
+		p.Err = capability.UnknownCapability(inv.Target)
 		return p
 	}
-	p.Entry = p.Selection.Entry
-	p.Verdict = e.cfg.Policy.Authorize(inv.Principal, p.Entry)
+	if p.Selection, p.Err = r.agent.Select(request(&inv, permitted)); p.Err != nil || p.Selection.Entry == nil {
+		return p
+	}
+	r.choose(p.Selection.Entry)
+	p.Entry, p.Verdict = r.entry, r.verdict
 	if len(inv.Input) > 0 {
 		p.Err = checkSchema(p.Entry, inv.Input)
 	}
 	return p
 }
 
-// List is the catalog as this principal may see it in the audience: what the
-// rules deny is not there, what is not ready is.
+// List is everything this principal may reach in the audience, ready or not: what
+// the rules deny is not there.
 func (e *Engine) List(who capability.Principal, audience capability.Audience) []*catalog.Entry {
 	var out []*catalog.Entry
-	for _, entry := range e.cfg.Catalog.Snapshot().Entries {
+	for entry := range e.cfg.Catalog.Snapshot().Entries() {
 		if entry.VisibleTo(audience) && e.cfg.Policy.Authorize(who, entry).Permitted {
 			out = append(out, entry)
 		}
 	}
 	return out
+}
+
+// Agent is the agent catalog of an invocation's context, and which entries its
+// principal may call.
+func (e *Engine) Agent(inv capability.Invocation) (agent *compile.Agent, permitted func(*catalog.Entry) bool, err error) {
+	if inv.Context != nil {
+		if err := inv.Context.Check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return e.cfg.Compiler.Compile(ContextOf(&inv)), func(entry *catalog.Entry) bool {
+		return e.cfg.Policy.Authorize(inv.Principal, entry).Permitted
+	}, nil
 }

@@ -158,7 +158,7 @@ func (r *run) record() audit.Record {
 		m.Decision.Effect = "forbid"
 	}
 	if r.selection.DecidedBy != "" {
-		m.Selection = audit.Selection{Step: r.selection.Step, DecidedBy: r.selection.DecidedBy, Fallback: r.selection.Fallback}
+		m.Selection = audit.Selection(r.selection)
 	}
 	return rec
 }
@@ -208,7 +208,7 @@ func (r *run) recordSlow(ctx context.Context) {
 
 // finishReplay gives out a remembered outcome, on the record.
 func (r *run) finishReplay(ctx context.Context, reply Reply, err error) (Reply, error) {
-	if e, ok := r.snap.Capability(reply.Capability); ok { // it may be gone by now
+	if e, ok := r.agent.Snapshot().Capability(reply.Capability); ok { // it may be gone by now
 		r.choose(e)
 		reply.Action = e.Action
 	}

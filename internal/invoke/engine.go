@@ -20,19 +20,25 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/policy"
 )
 
-// Config is what an Engine needs. Catalog, Policy and Log are required; zero
+// Config is what an Engine needs. Catalog, Compiler, Policy and Log are required; zero
 // limits take the defaults of spec/README section 10.
 type Config struct {
 	Catalog  *catalog.Catalog
+	Compiler *compile.Compiler // of Catalog
 	Policy   *policy.Policy
 	Log      *audit.Log
 	Outcomes OutcomeStore // nil: idempotency keys are refused
 	Observer Observer     // nil: nobody counts
 	Logger   *slog.Logger
 	Now      func() time.Time
+	// Explain is told of every choice, also a failed one, and returns the id under
+	// which it can be looked up; nil: nobody asks. It must not block.
+	Explain func(*capability.Invocation, *compile.Agent, *arbitration.Selection) (id string)
 
 	DefaultTimeout  time.Duration            // 300 s
 	ProviderTimeout map[string]time.Duration // by provider kind; endpoint 60 s
@@ -115,6 +121,8 @@ type Selection struct {
 	Step      int    `json:"step"`
 	DecidedBy string `json:"decided_by"`
 	Fallback  bool   `json:"fallback"`
+	// ExplanationID finds the whole story of the choice, for as long as it is kept.
+	ExplanationID string `json:"explanation_id,omitempty"`
 }
 
 // run is one invocation on its way.
@@ -124,7 +132,7 @@ type run struct {
 	machine machine
 	began   time.Time
 
-	snap      *catalog.Snapshot
+	agent     *compile.Agent
 	entry     *catalog.Entry
 	verdict   policy.Verdict
 	consent   policy.Consent

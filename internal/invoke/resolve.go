@@ -1,6 +1,8 @@
 package invoke
 
 import (
+	"strings"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 )
@@ -8,8 +10,35 @@ import (
 // resolve names the candidates of the target in the surface's catalog. A target
 // that does not exist and one this audience does not see get the same answer.
 func (r *run) resolve() ([]*catalog.Entry, error) {
-	r.snap = r.engine.cfg.Catalog.Snapshot()
-	return visible(r.snap, r.inv.Target, r.inv.Audience)
+	if r.inv.Context != nil {
+		if err := r.inv.Context.Check(); err != nil {
+			return nil, err
+		}
+	}
+	r.agent = r.engine.cfg.Compiler.Compile(ContextOf(&r.inv))
+	return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+}
+
+// defaultWorkspace is where everybody works who names no other.
+const defaultWorkspace = "default"
+
+// ContextOf is the context an invocation is judged in: its own, with what the
+// credential says filled in where it says nothing.
+func ContextOf(inv *capability.Invocation) *capability.Context {
+	var c capability.Context
+	if inv.Context != nil {
+		c = *inv.Context
+	}
+	if c.Workspace == "" {
+		c.Workspace = defaultWorkspace
+	}
+	if c.Agent == "" {
+		_, c.Agent, _ = strings.Cut(inv.Principal.ID, ":")
+	}
+	if c.Session == "" {
+		c.Session = inv.Session
+	}
+	return &c
 }
 
 func visible(snap *catalog.Snapshot, target capability.Target, audience capability.Audience) ([]*catalog.Entry, error) {

@@ -109,7 +109,7 @@ func (s *Server) status() map[string]any {
 	h := s.log.Health()
 	return map[string]any{
 		"version": s.version, "go": runtime.Version(), "url": s.Address(), "started": s.began.UTC().Format(time.RFC3339),
-		"catalog": map[string]any{"generation": snap.Generation, "etag": snap.Etag, "entries": len(snap.Entries), "modules": len(snap.Modules)},
+		"catalog": map[string]any{"generation": snap.Generation, "etag": snap.Etag, "entries": snap.Len(), "modules": snap.ModuleCount()},
 		"audit":   map[string]any{"seq": h.Seq, "broken": h.Broken, "waiting": h.Waiting, "lost": h.Lost},
 	}
 }

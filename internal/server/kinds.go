@@ -36,7 +36,7 @@ func (s *Server) callInner(ctx context.Context, inv capability.Invocation) (capa
 
 // localModules are those of this machine, whose names no endpoint may take.
 func (s *Server) localModules() (list []capability.Module) {
-	for _, m := range s.catalog.Snapshot().Modules {
+	for m := range s.catalog.Snapshot().Modules() {
 		if m.Origin == "local" {
 			list = append(list, *m)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/bus"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/gitcmd"
 	"github.com/junctor-run/junctor/internal/intake"
@@ -56,6 +57,7 @@ type Server struct {
 	secrets  *secretstore.Store
 	policy   *policy.Policy
 	catalog  *catalog.Catalog
+	compiler *compile.Compiler
 	engine   *invoke.Engine
 	intake   *intake.Pipeline
 	bus      *bus.Bus
@@ -110,14 +112,17 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.bus = bus.New(bus.Config{})
-	s.catalog = catalog.New()
+	if s.catalog, err = catalog.New(cfg.Catalog, 0); err != nil {
+		return err
+	}
+	s.compiler = compile.New(s.catalog)
 	if s.local, err = s.openHost(); err != nil {
 		return err
 	}
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
 	s.engine = invoke.New(invoke.Config{
-		Catalog: s.catalog, Policy: s.policy, Log: s.log, Outcomes: s.db, Observer: s.metrics, Logger: s.logger,
+		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.db, Observer: s.metrics, Logger: s.logger,
 		DefaultTimeout: cfg.Limits.CallTimeout, MaxTimeout: cfg.Limits.MaxTimeout,
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
@@ -247,14 +252,14 @@ func readPolicies(dir string) ([]policy.Document, error) {
 	return docs, nil
 }
 
-func (s *Server) catalogChanged(snap *catalog.Snapshot) {
+func (s *Server) catalogChanged(change catalog.Change) {
 	s.policy.CatalogChanged()
 	s.mcp.CatalogChanged()
-	s.publish("catalog.changed", map[string]any{"generation": snap.Generation, "etag": snap.Etag})
+	s.publish("catalog.changed", map[string]any{"generation": change.After.Generation, "etag": change.After.Etag})
 }
 
 func (s *Server) gauges() {
-	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(len(s.catalog.Snapshot().Entries)) })
+	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(s.catalog.Snapshot().Len()) })
 	s.metrics.Gauge("audit_records", "Number of the last audit record.", func() float64 { return float64(s.log.Health().Seq) })
 	s.metrics.Gauge("audit_broken", "1 while the audit log cannot be written.", func() float64 {
 		if s.log.Health().Broken {

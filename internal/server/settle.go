@@ -26,7 +26,7 @@ func (s *Server) settle(ctx context.Context) {
 	}
 	back := func() bool {
 		isLocal := func(m *capability.Module) bool { return m.Extension == local.Extension }
-		if !s.registry.Running() || !slices.ContainsFunc(s.catalog.Snapshot().Modules, isLocal) {
+		if !s.registry.Running() || !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), isLocal) {
 			return false
 		}
 		for _, e := range saved {

@@ -169,10 +169,50 @@ func Benchmark100000(b *testing.B) {
 			b.Fatal("not found")
 		}
 	})
-	timed("full rebuild", func(i int) { // slow: run it with a small -benchtime
+}
+
+// BenchmarkRebuild100000 is what a change of the settings costs: every entry, name
+// and listing anew. A few rounds are enough: run it with -benchtime 3x.
+func BenchmarkRebuild100000(b *testing.B) {
+	c, _ := big(b)
+	comp := compile.New(c)
+	var times []time.Duration
+	i := 0
+	for b.Loop() {
+		i++
+		began := time.Now()
 		if _, _, err := c.Configure(catalog.Settings{Exposure: catalog.Exposure{MaxDirect: 40 + i}}); err != nil {
 			b.Fatal(err)
 		}
 		comp.Compile(&capability.Context{})
-	})
+		times = append(times, time.Since(began))
+	}
+	spread(b, times)
+}
+
+// BenchmarkSelect64 holds the budget of a selection among 64 candidates.
+func BenchmarkSelect64(b *testing.B) {
+	c, err := catalog.New(catalog.Settings{}, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := capability.Module{Extension: "chat", ID: "chat", Origin: "bundled"}
+	for i := range 64 {
+		m.Contributions = append(m.Contributions, capability.Contribution{
+			ID: "adapter", Kind: "adapter.runtime", Action: "message.send", Provider: capability.NewProviderKey("messaging", "chat", fmt.Sprint("acc", i)),
+		})
+	}
+	if _, _, err := c.Replace(capability.Batch{Source: "chat", Modules: []capability.Module{m}}); err != nil {
+		b.Fatal(err)
+	}
+	frame := arbitration.NewFrame(c.Snapshot(), &capability.Context{})
+	var times []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if _, err := frame.Select(arbitration.Request{Action: "message.send", Caller: arbitration.Runtime}); err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(began))
+	}
+	spread(b, times)
 }

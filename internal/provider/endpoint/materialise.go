@@ -121,8 +121,13 @@ func (m *materialiser) module(in *router.Module, digest string) capability.Modul
 		if it.method.Name == "plugin.route.call" {
 			effect = it.method.EffectOf([]byte(`{"method":"` + it.verb + `"}`))
 		}
+		var backend *capability.Backend
+		if it.method.Surface == "model" {
+			backend = &capability.Backend{Class: "model." + it.target, ID: m.ep.id + "." + in.ID}
+		}
 		mod.Contributions = append(mod.Contributions, capability.Contribution{
-			ID: escapeID(it.method.Surface+"."+it.name, 111), Kind: kind, Tool: it.tool, Title: it.title, Description: it.description,
+			Backend: backend,
+			ID:      escapeID(it.method.Surface+"."+it.name, 111), Kind: kind, Tool: it.tool, Title: it.title, Description: it.description,
 			Member: member, Provider: m.ep.providers["ext"].key, Effect: effect, InputSchema: it.schema, Rank: it.rank,
 			Availability: state, Timeout: m.ep.ownTimeout, Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.ep.id)},
 		})
