@@ -84,8 +84,8 @@ const (
 	kindEvent    = "capability.event-handler"
 	kindBackend  = "capability.runtime-backend"
 	kindRPC      = "capability.rpc"
-	kindRoute    = "surface.http-route"
-	kindStatus   = "surface.status"
+	kindRoute    = kindRPC // what a route and an asset call are to the catalog: code calls them,
+	kindStatus   = kindRPC // no planner does; their surfaces are rows that intake keeps
 	surfaceAsset = "view"
 )
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"iter"
 	"strconv"
 	"strings"
@@ -201,4 +202,17 @@ const maxTried = 100_000
 func etagOf(list ordered.List[*Action]) string {
 	d := list.Digest()
 	return hex.EncodeToString(d[:])
+}
+
+// NameConflicts are the contested names as conflict records.
+func (a *Agent) NameConflicts() []catalog.Conflict {
+	out := make([]catalog.Conflict, 0, len(a.Contests))
+	for _, n := range a.Contests {
+		c := catalog.Conflict{Class: catalog.ClassPlannerName, Key: n.Fold, Members: n.Members, Resolution: string(n.Resolution), Winner: n.Winner}
+		if n.Resolution == naming.Withheld {
+			c.Remediation = fmt.Sprintf("set catalog.naming.pins.%q to one of: %s", n.Fold, strings.Join(n.Members, ", "))
+		}
+		out = append(out, c)
+	}
+	return out
 }

@@ -31,6 +31,9 @@ func (a *Action) InputSchema() (json.RawMessage, error) {
 			return nil, capability.Wrap(capability.CodeFailed, "schema", "the properties of "+a.Name+" are not an object", err)
 		}
 	}
+	if _, own := properties["selector"]; own {
+		return base, nil // an argument of that name is the tool's
+	}
 	selector, err := jsonx.Marshal(a.selector())
 	if err != nil {
 		return nil, err

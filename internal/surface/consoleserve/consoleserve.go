@@ -89,7 +89,9 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 
 	mux.Handle("POST /api/v1/invocations", any(s.invoke))
 	mux.Handle("DELETE /api/v1/invocations/{id}", operator(s.cancel))
-	mux.Handle("GET /api/v1/catalog/{audience}", any(s.catalog))
+	mux.Handle("GET /api/v1/catalog/agent", any(s.agentCatalog))
+	mux.Handle("POST /api/v1/catalog/agent", any(s.agentCatalog))
+	mux.Handle("GET /api/v1/catalog/internal", operator(s.internalCatalog))
 	mux.Handle("GET /api/v1/catalog/explain", any(s.explain))
 	mux.Handle("GET /api/v1/catalog/conflicts", operator(s.conflicts))
 	mux.Handle("GET /api/v1/modules", operator(s.modules))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
@@ -17,14 +17,15 @@ import (
 // invocation is the body of POST /api/v1/invocations. Target has the form of the
 // command line's TARGET.
 type invocation struct {
-	Target         string            `json:"target"`
-	Input          jsonx.Raw         `json:"input,omitempty"`
-	Select         map[string]string `json:"select,omitempty"`
-	Session        string            `json:"session,omitempty"`
-	Timeout        string            `json:"timeout,omitempty"` // a duration: "30s"
-	IdempotencyKey string            `json:"idempotency_key,omitempty"`
-	DryRun         bool              `json:"dry_run,omitempty"`
-	Stream         bool              `json:"stream,omitempty"`
+	Target         string              `json:"target"`
+	Input          jsonx.Raw           `json:"input,omitempty"`
+	Select         map[string]string   `json:"select,omitempty"`
+	Session        string              `json:"session,omitempty"`
+	Context        *capability.Context `json:"context,omitempty"`
+	Timeout        string              `json:"timeout,omitempty"` // a duration: "30s"
+	IdempotencyKey string              `json:"idempotency_key,omitempty"`
+	DryRun         bool                `json:"dry_run,omitempty"`
+	Stream         bool                `json:"stream,omitempty"`
 }
 
 func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -77,7 +78,7 @@ func (q invocation) invocation(who capability.Principal) (capability.Invocation,
 	}
 	target.Select = q.Select
 	inv := capability.Invocation{
-		Surface: "http", Principal: who, Audience: audienceFor(who), Session: q.Session, Target: target,
+		Surface: "http", Principal: who, Audience: audienceFor(who), Session: q.Session, Context: q.Context, Target: target,
 		Input: json.RawMessage(q.Input), IdempotencyKey: q.IdempotencyKey,
 	}
 	if q.Session != "" && !validSession(q.Session) {
@@ -157,13 +158,25 @@ func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability
 		}
 		target.Select[k] = v
 	}
-	inv := capability.Invocation{Principal: who, Audience: audienceFor(who), Target: target}
+	context, err := contextOf(w, r)
+	if err != nil {
+		return err
+	}
+	inv := capability.Invocation{Principal: who, Audience: audienceFor(who), Context: context, Target: target}
 	plan := s.Engine.Plan(inv)
 	if capability.CodeOf(plan.Err) == capability.CodeUnknownCapability {
 		return plan.Err
 	}
 	door.WriteJSON(w, http.StatusOK, explanation(inv, plan))
 	return nil
+}
+
+// rejection is why a provider was not taken.
+type rejection struct {
+	Capability capability.ID          `json:"capabilityId"`
+	Provider   capability.ProviderKey `json:"providerKey"`
+	Step       int                    `json:"step"`
+	Reason     string                 `json:"reason"`
 }
 
 // explanation is the answer of explain and --dry-run: who was chosen and why,
@@ -182,12 +195,16 @@ func explanation(inv capability.Invocation, p invoke.Plan) map[string]any {
 		out["selection"] = map[string]any{"step": p.Selection.Step, "decided_by": p.Selection.DecidedBy}
 		out["decision"] = verdict
 	}
-	rejected := p.Selection.Rejected
-	for _, e := range p.Denied {
-		rejected = append(rejected, catalog.Rejection{Capability: e.ID, Provider: e.Key(), Reason: "policy_denied"})
+	rejected := []rejection{}
+	if p.Selection != nil {
+		for _, r := range p.Selection.Rejected {
+			if r.Reason != arbitration.ReasonDenied { // of those the caller may know: below
+				rejected = append(rejected, rejection{r.Entry.ID, r.Entry.Key(), r.Step, r.Reason})
+			}
+		}
 	}
-	if rejected == nil {
-		rejected = []catalog.Rejection{}
+	for _, e := range p.Denied {
+		rejected = append(rejected, rejection{Capability: e.ID, Provider: e.Key(), Reason: arbitration.ReasonDenied})
 	}
 	out["rejected"] = rejected
 	return out

@@ -62,7 +62,7 @@ func (l *listings) list(who capability.Principal, part func(listed) []item) []ma
 	}
 	snap := l.Catalog.Snapshot()
 	if audienceFor(who) == capability.AudienceInternal {
-		for _, m := range snap.Modules {
+		for m := range snap.Modules() {
 			if len(m.Contributions) == 0 {
 				modules = append(modules, m)
 			}

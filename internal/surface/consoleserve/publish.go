@@ -74,7 +74,7 @@ func (s *Surface) publishEvent(w http.ResponseWriter, r *http.Request, who capab
 func (s *Surface) listeners(event string) ([]delivery, []capability.Target) {
 	results, targets := []delivery{}, []capability.Target{}
 	seen := make(map[delivery]bool)
-	for _, e := range s.Catalog.Snapshot().Entries {
+	for e := range s.Catalog.Snapshot().Entries() {
 		m := e.Contribution.Member
 		if m.Kind != "event" || m.Name != event {
 			continue

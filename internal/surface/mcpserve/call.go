@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
@@ -39,30 +39,33 @@ func (s *Surface) call(ctx context.Context, c caller, p *params, e era, progress
 		}
 		p.arguments = nil
 	}
-	entries := s.cfg.Catalog.Snapshot().Tool(p.name)
-	if len(entries) == 0 {
-		return outcome{fault: unknownTool(p.name)}
-	}
-	arguments, selector, err := cutSelector(entries[0], p.arguments)
+	inv := c.invocation()
+	agent, _, err := s.cfg.Engine.Agent(inv)
 	if err != nil {
 		return s.failed(ctx, p, e, invoke.Reply{}, err)
 	}
-	reply, err := s.cfg.Engine.Invoke(ctx, capability.Invocation{
-		Surface: "mcp", Client: c.client, Principal: c.who, Session: c.session, Audience: capability.AudienceAgent,
-		Target: target(entries[0], selector), Input: arguments, Progress: progress,
-	})
+	action, ok := agent.ByWire(p.name, naming.Strict64, wireLimit)
+	if !ok {
+		return outcome{fault: unknownTool(p.name)}
+	}
+	arguments, selector, err := cutSelector(action, p.arguments)
+	if err != nil {
+		return s.failed(ctx, p, e, invoke.Reply{}, err)
+	}
+	inv.Target = capability.Target{Action: action.Canonical, Select: selector}
+	inv.Input, inv.Progress = arguments, progress
+	reply, err := s.cfg.Engine.Invoke(ctx, inv)
 	if err != nil {
 		return s.failed(ctx, p, e, reply, err)
 	}
 	return s.succeeded(ctx, c, p, e, reply)
 }
 
-// target names all providers of a canonical action, or the one single tool.
-func target(e *catalog.Entry, selector capability.Selector) capability.Target {
-	if e.Row == nil {
-		return capability.Target{Capability: e.ID}
+// invocation is a call of this caller, without its target.
+func (c caller) invocation() capability.Invocation {
+	return capability.Invocation{
+		Surface: "mcp", Client: c.client, Principal: c.who, Session: c.session, Audience: capability.AudienceAgent,
 	}
-	return capability.Target{Action: e.Action, Select: selector}
 }
 
 // unknownTool is the one answer for a tool that is absent or invisible.

@@ -10,6 +10,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
@@ -36,81 +39,111 @@ func (s *Surface) listOf(c caller) *rendered {
 			return l
 		}
 	}
-	l := render(s.cfg.Engine.List(c.who, capability.AudienceAgent))
+	l := render(s.tools(c))
 	l.generation, l.epoch = generation, epoch
 	s.lists.Store(c.key, l)
 	return l
 }
 
-// render turns the entries a principal may see into tools, ordered by name. An
-// entry that could not be called now is left out; all providers of an action
-// share one tool.
-func render(entries []*catalog.Entry) *rendered {
-	groups := make(map[string][]*catalog.Entry)
-	for _, e := range entries {
-		if e.WireName != "" && e.Provider != nil && e.Contribution.Availability.Eligible() {
-			groups[e.WireName] = append(groups[e.WireName], e)
+// wireLimit is the longest tool name we hand out: clients prepend mcp__<server>__
+// and model APIs stop at 64 bytes (decision R12).
+const wireLimit = 48
+
+// tool is one action as this principal may use it.
+type tool struct {
+	*compile.Action
+	wire string
+}
+
+// tools are the actions of the caller's context without the providers that its
+// rules deny.
+func (s *Surface) tools(c caller) []tool {
+	agent, permitted, err := s.cfg.Engine.Agent(c.invocation())
+	if err != nil {
+		return nil // a context of ours is always one
+	}
+	var out []tool
+	for a := range agent.Actions() {
+		if a = narrow(agent, a, permitted); a != nil {
+			out = append(out, tool{a, agent.Wire(a, naming.Strict64, wireLimit)})
 		}
 	}
-	l := &rendered{output: make(map[string]bool)}
-	for name := range groups {
-		l.names = append(l.names, name)
+	slices.SortFunc(out, func(a, b tool) int { return strings.Compare(a.wire, b.wire) })
+	return out
+}
+
+// narrow is the action without the entries the principal may not use; nil when
+// none is left.
+func narrow(agent *compile.Agent, a *compile.Action, permitted func(*catalog.Entry) bool) *compile.Action {
+	usable := func(e *catalog.Entry) bool { return e.Provider != nil && permitted(e) }
+	if !slices.ContainsFunc(a.Entries, func(e *catalog.Entry) bool { return !usable(e) }) {
+		return a
 	}
-	slices.Sort(l.names)
-	kept := l.names[:0]
-	for _, name := range l.names {
-		tool, output, ok := renderTool(name, groups[name])
+	n := *a
+	n.Entries = slices.DeleteFunc(slices.Clone(a.Entries), func(e *catalog.Entry) bool { return !usable(e) })
+	if len(n.Entries) == 0 {
+		return nil
+	}
+	_, err := agent.Select(arbitration.Request{Action: a.Canonical, Denied: func(e *catalog.Entry) bool { return !usable(e) }})
+	n.RequiresSelection = err != nil
+	return &n
+}
+
+// render writes the tools out, in order of their names.
+func render(tools []tool) *rendered {
+	l := &rendered{output: make(map[string]bool)}
+	for _, t := range tools {
+		text, output, ok := renderTool(t)
 		if !ok {
 			continue
 		}
 		if len(l.joined) > 0 {
 			l.joined = append(l.joined, ',')
 		}
-		l.joined = append(l.joined, tool...)
+		l.joined = append(l.joined, text...)
 		l.ends = append(l.ends, len(l.joined))
-		kept = append(kept, name)
+		l.names = append(l.names, t.wire)
 		if output {
-			l.output[name] = true
+			l.output[t.wire] = true
 		}
 	}
-	l.names = kept
 	l.hash = sha256.Sum256(l.joined)
 	return l
 }
 
 // renderTool is one tool definition. ok is false for one whose input is not an
 // object: a client would refuse the whole list because of it.
-func renderTool(name string, group []*catalog.Entry) (tool []byte, output, ok bool) {
-	e := group[0]
-	input, ok := objectSchema(e.InputSchema())
+func renderTool(t tool) (text []byte, output, ok bool) {
+	schema, err := t.InputSchema()
+	if err != nil {
+		return nil, false, false
+	}
+	input, ok := objectSchema(schema)
 	if !ok {
 		return nil, false, false
 	}
-	if e.Row != nil {
-		input = withSelector(input, group)
+	title := t.Title
+	if title == "" || len(t.Entries) == 1 {
+		title = t.Entries[0].DisplayName()
 	}
-	title := e.DisplayName()
-	if len(group) > 1 && e.Row != nil {
-		title = e.Row.Title
-	}
-	tool = append(tool, `{"name":`...)
-	tool = appendString(tool, name)
-	tool = append(tool, `,"title":`...)
-	tool = appendString(tool, title)
-	tool = append(tool, `,"description":`...)
-	tool = appendString(tool, e.Description())
-	tool = append(tool, `,"inputSchema":`...)
-	tool = append(tool, input...)
-	if out := e.OutputSchema(); publishable(out) {
+	text = append(text, `{"name":`...)
+	text = appendString(text, t.wire)
+	text = append(text, `,"title":`...)
+	text = appendString(text, title)
+	text = append(text, `,"description":`...)
+	text = appendString(text, t.Description)
+	text = append(text, `,"inputSchema":`...)
+	text = append(text, input...)
+	if out := t.OutputSchema(); publishable(out) {
 		output = true
-		tool = append(tool, `,"outputSchema":`...)
-		tool = append(tool, out...)
+		text = append(text, `,"outputSchema":`...)
+		text = append(text, out...)
 	}
-	tool = append(tool, `,"annotations":`...)
-	tool = append(tool, annotations(title, group)...)
-	tool = append(tool, `,"_meta":`...)
-	tool = append(tool, toolMeta(group)...)
-	return append(tool, '}'), output, true
+	text = append(text, `,"annotations":`...)
+	text = append(text, annotations(title, t.Entries)...)
+	text = append(text, `,"_meta":`...)
+	text = append(text, toolMeta(t.Entries)...)
+	return append(text, '}'), output, true
 }
 
 // objectSchema is the document as it is, or the least one that says "an object"

@@ -42,7 +42,7 @@ func (s *Surface) view() *view {
 		snap: snap, reach: make(map[[2]string]bool), routes: make(map[string][]string),
 		stamped: make(map[*capability.Module]stamp), rules: make(map[*capability.Module]*assetRules),
 	}
-	for _, e := range snap.Entries {
+	for e := range snap.Entries() {
 		_, kind, instance := e.Key().Parts()
 		v.reach[[2]string{kind, instance}] = true
 		if m := e.Contribution.Member; m.Kind == "route" {
@@ -52,7 +52,7 @@ func (s *Surface) view() *view {
 			}
 		}
 	}
-	v.open = s.openRoutes(snap.Modules)
+	v.open = s.openRoutes(slices.Collect(snap.Modules()))
 	s.current.Store(v) // of two that are made at once either will do
 	return v
 }
