@@ -105,7 +105,10 @@ func newEngine(ctx context.Context, dir string) (*invoke.Engine, *audit.Log, *st
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	cat := catalog.New()
+	cat, err := catalog.New(catalog.Settings{}, 0)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	for rank, instance := range []string{"near", "far"} {
 		key := capability.NewProviderKey("bench", "node", instance)
 		var list []capability.Contribution
@@ -115,7 +118,7 @@ func newEngine(ctx context.Context, dir string) (*invoke.Engine, *audit.Log, *st
 				Provider: key, Rank: rank, Effect: effect,
 			})
 		}
-		_, _, err := cat.Apply(capability.Batch{
+		_, _, err := cat.Replace(capability.Batch{
 			Source: instance, Providers: []capability.Provider{instant{key}},
 			Modules: []capability.Module{{Extension: "bench." + instance, ID: instance, Origin: "node", Contributions: list}},
 		})

@@ -48,7 +48,7 @@ func packages(t *testing.T) []goPackage {
 }
 
 func tree(pkg string) string {
-	for _, root := range []string{"internal/surface/", "internal/provider/", "internal/exec/", "internal/task/"} {
+	for _, root := range []string{"internal/surface/", "internal/provider/", "internal/exec/", "internal/task/", "internal/intake/"} {
 		if strings.HasPrefix(pkg, root) {
 			return root
 		}

@@ -20,7 +20,7 @@ func layer(pkg string) int {
 		strings.HasPrefix(pkg, "internal/audit/"), pkg == "internal/policy", pkg == "internal/command", pkg == "internal/invoke":
 		return 1
 	case strings.HasPrefix(pkg, "internal/surface/"), strings.HasPrefix(pkg, "internal/provider/"),
-		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task"), pkg == "internal/intake",
+		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task"), pkg == "internal/intake", strings.HasPrefix(pkg, "internal/intake/"),
 		pkg == "internal/reference", pkg == "conformance", strings.HasPrefix(pkg, "conformance/"):
 		return 3
 	case pkg == "internal/server", pkg == "internal/config":
@@ -37,13 +37,18 @@ func beside(from, to string) bool {
 	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
 		return true // a package and its own sub-packages
 	}
+	for _, root := range []string{"internal/catalog/", "internal/intake/"} { // parts of one whole, split for their size
+		if strings.HasPrefix(from, root) && strings.HasPrefix(to, root) {
+			return true
+		}
+	}
 	allowed := map[string][]string{
 		"capability":         {"secret", "internal/jsonx"},
 		"protocol/router":    {"capability", "secret", "internal/jsonx"},
 		"internal/session":   {"internal/catalog"},
 		"internal/audit":     {"internal/catalog"},
 		"internal/policy":    {"internal/catalog", "internal/catalog/actions", "internal/session", "internal/audit"},
-		"internal/invoke":    {"internal/catalog", "internal/catalog/actions", "internal/session", "internal/audit", "internal/policy"},
+		"internal/invoke":    {"internal/catalog", "internal/catalog/actions", "internal/catalog/arbitration", "internal/catalog/compile", "internal/session", "internal/audit", "internal/policy"},
 		"internal/gitcmd":    {"internal/sandbox"},
 		"host":               {"internal/sandbox"},
 		"internal/term":      {"internal/sandbox"},

@@ -24,6 +24,9 @@ func joins(modules []*module) (joined map[string]capability.Action, odd map[stri
 			groups[p.action] = append(groups[p.action], p)
 		}
 	}
+	if len(groups) == 0 {
+		return nil, nil
+	}
 	joined, odd = make(map[string]capability.Action), make(map[string]string)
 	for action, list := range groups {
 		function := strings.HasPrefix(string(action), "fn.")

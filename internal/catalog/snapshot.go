@@ -301,10 +301,19 @@ func (s *Snapshot) seal() {
 	entries, modules := s.entries.Digest(), s.modules.Digest()
 	_, _ = h.Write(entries[:])
 	_, _ = h.Write(modules[:])
-	doc, _ := json.Marshal([]any{s.ruling.conflicts, s.ruling.odd}) // strings and numbers only
+	doc, _ := json.Marshal([]any{append([]Conflict{}, s.ruling.conflicts...), sortedPairs(s.ruling.odd)}) // strings and numbers only
 	_, _ = h.Write(doc)
 	_, _ = h.Write(s.settings.sum[:])
 	s.Etag = hex.EncodeToString(h.Sum(nil))
+}
+
+// sortedPairs is a map as a list, the same for nil and empty.
+func sortedPairs(m map[string]string) [][2]string {
+	out := make([][2]string, 0, len(m))
+	for _, k := range sortedKeys(m) {
+		out = append(out, [2]string{k, m[k]})
+	}
+	return out
 }
 
 // mentioned is which values scopes, rules, slots and defaults name. Contexts that

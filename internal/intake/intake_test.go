@@ -16,13 +16,14 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/intake"
 	"github.com/junctor-run/junctor/internal/segment"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func pipeline(t *testing.T, changed func(*catalog.Snapshot)) (*intake.Pipeline, *catalog.Catalog, *audit.Log) {
+func pipeline(t *testing.T, changed func(catalog.Change)) (*intake.Pipeline, *catalog.Catalog, *audit.Log) {
 	t.Helper()
 	files, err := segment.Open(t.TempDir(), segment.Config{})
 	if err != nil {
@@ -33,7 +34,7 @@ func pipeline(t *testing.T, changed func(*catalog.Snapshot)) (*intake.Pipeline, 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	c := catalog.New()
+	c := catalogtest.New(t)
 	return intake.New(intake.Config{Catalog: c, Log: log, Changed: changed}), c, log
 }
 
@@ -74,7 +75,7 @@ func events(t *testing.T, log *audit.Log) (out []string) {
 func TestWhatBecameOfEachModuleIsRecorded(t *testing.T) {
 	t.Parallel()
 	generations := []uint64{}
-	p, c, log := pipeline(t, func(s *catalog.Snapshot) { generations = append(generations, s.Generation) })
+	p, c, log := pipeline(t, func(c catalog.Change) { generations = append(generations, c.After.Generation) })
 	for _, b := range []capability.Batch{batch("one", "a", "b"), batch("two", "c"), batch("one", "a", "b"), batch("one", "a2"), batch("two"), batch("never")} {
 		if err := p.Publish(b); err != nil {
 			t.Fatal(err)
@@ -93,7 +94,7 @@ func TestWhatBecameOfEachModuleIsRecorded(t *testing.T) {
 	if d := cmp.Diff([]uint64{1, 2, 3, 4}, generations); d != "" {
 		t.Error(d)
 	}
-	if n := len(c.Snapshot().Modules); n != 1 {
+	if n := c.Snapshot().ModuleCount(); n != 1 {
 		t.Errorf("%d modules", n)
 	}
 }
@@ -132,7 +133,7 @@ func (s source) Run(ctx context.Context, publish func(capability.Batch) error) e
 
 func TestASourceThatStopsIsStartedAgainAndStopsNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := intake.New(intake.Config{Catalog: catalog.New()})
+		p := intake.New(intake.Config{Catalog: catalogtest.New(t)})
 		began := time.Now()
 		var starts []time.Duration
 		steady := 0

@@ -25,11 +25,11 @@ import (
 	"github.com/junctor-run/junctor/internal/policy"
 )
 
-// Config is what an Engine needs. Catalog, Compiler, Policy and Log are required; zero
+// Config is what an Engine needs. Catalog, Policy and Log are required; zero
 // limits take the defaults of spec/README section 10.
 type Config struct {
 	Catalog  *catalog.Catalog
-	Compiler *compile.Compiler // of Catalog
+	Compiler *compile.Compiler // of Catalog; nil: one of its own
 	Policy   *policy.Policy
 	Log      *audit.Log
 	Outcomes OutcomeStore // nil: idempotency keys are refused
@@ -74,6 +74,9 @@ type Engine struct {
 
 // New checks nothing but fills in defaults; the parts report their own faults.
 func New(cfg Config) *Engine {
+	if cfg.Compiler == nil {
+		cfg.Compiler = compile.New(cfg.Catalog)
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

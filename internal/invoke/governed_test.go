@@ -319,7 +319,7 @@ func TestPlanAndListShowWhatWouldHappenAndChangeNothing(t *testing.T) {
 	all := r.fetchers(nil, map[string]int{"a": 2, "b": 1, "d": 3}, func(string) error { return nil })
 	inv := capability.Invocation{Principal: operator(), Target: capability.Target{Action: "web.fetch"}}
 	p := r.engine.Plan(inv)
-	if p.Err != nil || p.Entry.Key() != "ext:node:a" || p.Selection.DecidedBy != "ranked_default" || len(p.Denied) != 1 || len(p.Candidates) != 2 {
+	if p.Err != nil || p.Entry.Key() != "ext:node:a" || p.Selection.DecidedBy != "ranked_default" || len(p.Denied) != 1 || len(p.Selection.Rejected) != 2 {
 		t.Errorf("%+v", p)
 	}
 	inv.Principal = agent()

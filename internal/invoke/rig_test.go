@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/segment"
@@ -127,7 +128,7 @@ func newRig(t testing.TB, o options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.catalog = catalog.New()
+	r.catalog = catalogtest.New(t)
 	cfg := invoke.Config{Catalog: r.catalog, Policy: r.policy, Log: r.log, Outcomes: r.db, Observer: r.counts, Now: o.now}
 	if o.tune != nil {
 		o.tune(&cfg)
@@ -165,7 +166,7 @@ func (r *rig) publish(name string, c capability.Contribution, p capability.Provi
 	r.Helper()
 	c.ID, c.Kind, c.Provider = "work", "capability.agent-tool", p.Key()
 	c.Member = capability.Member{Module: name, Kind: "action", Name: "work"}
-	_, _, err := r.catalog.Apply(capability.Batch{
+	_, _, err := r.catalog.Replace(capability.Batch{
 		Source: name, Providers: []capability.Provider{p},
 		Modules: []capability.Module{{Extension: "test." + name, ID: name, Origin: "node", Contributions: []capability.Contribution{c}}},
 	})

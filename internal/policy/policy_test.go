@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/segment"
 	"github.com/junctor-run/junctor/internal/store"
@@ -69,13 +71,13 @@ func who(role capability.Role) capability.Principal {
 func entry(t *testing.T, c capability.Contribution) *catalog.Entry {
 	t.Helper()
 	c.ID, c.Kind, c.Provider = "tool", "capability.agent-tool", "ext:endpoint:cloud"
-	snap, _, err := catalog.New().Apply(capability.Batch{Source: "s", Modules: []capability.Module{{
+	change, _, err := catalogtest.New(t).Replace(capability.Batch{Source: "s", Modules: []capability.Module{{
 		Extension: "remote.tools", ID: "tools", Origin: "endpoint", Contributions: []capability.Contribution{c},
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return snap.Entries[0]
+	return slices.Collect(change.After.Entries())[0]
 }
 
 func TestDefaultRulesByRoleAndEffect(t *testing.T) {

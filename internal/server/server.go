@@ -112,7 +112,12 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.bus = bus.New(bus.Config{})
-	if s.catalog, err = catalog.New(cfg.Catalog, 0); err != nil {
+	var settings catalog.Settings
+	if err = config.ReadCatalog(s.home.Path("catalog.yaml"), &settings); err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "catalog", "catalog.yaml cannot be used: "+err.Error(), err).
+			With("invalid_settings", "correct the file in the home, or remove it")
+	}
+	if s.catalog, err = catalog.New(settings, 0); err != nil {
 		return err
 	}
 	s.compiler = compile.New(s.catalog)

@@ -50,7 +50,7 @@ func TestEverySurfaceWorksThroughTheEngine(t *testing.T) {
 		}
 	}
 	seen := make(map[string]bool)
-	for _, e := range r.catalog.Snapshot().Entries {
+	for e := range r.catalog.Snapshot().Entries() {
 		seen[e.Contribution.Member.Kind] = true
 		if e.Provider == nil || e.Contribution.Availability.State != capability.StateReady {
 			t.Errorf("%s cannot be called", e.ID)
@@ -285,7 +285,7 @@ func TestRacingChangesLeaveACatalogThatMatches(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(r.catalog.Snapshot().Modules); n != 0 || len(r.List()) != 0 {
+	if n := r.catalog.Snapshot().ModuleCount(); n != 0 || len(r.List()) != 0 {
 		t.Errorf("%d modules and %d endpoints are left", n, len(r.List()))
 	}
 }

@@ -147,7 +147,7 @@ func (s *stage) world(states bool) world {
 	if states {
 		w.Etag = snap.Etag
 	}
-	for _, e := range snap.Entries {
+	for e := range snap.Entries() {
 		w.Entries = append(w.Entries, string(e.ID)+" "+e.Module.Digest)
 	}
 	for _, st := range s.List() {
@@ -338,7 +338,7 @@ func TestARestartThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:par
 			for _, module := range []string{"first", "middle", "last"} {
 				// Each has an action; two have hooks besides. All of it, or nothing.
 				n := 0
-				for _, e := range s.catalog.Snapshot().Entries {
+				for e := range s.catalog.Snapshot().Entries() {
 					if e.Module.ID == module {
 						n++
 					}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 )
 
@@ -23,7 +24,7 @@ func TestModulesAreStartedAndStopped(t *testing.T) {
 	one, two := withHooks("one", config, "init", "dispose"), withHooks("two", "", "init", "dispose")
 	h, a, hk := living(t, one, two, manifest("plain", oneAction))
 	hk.meanwhile(func(call string) {
-		if call == "init one" && len(r.catalog.Snapshot().Entries) != 0 {
+		if call == "init one" && r.catalog.Snapshot().Len() != 0 {
 			t.Error("it is listed before it is started")
 		}
 	})
@@ -63,7 +64,7 @@ func TestModulesAreStartedAndStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	hk.want(t, "dispose two", "dispose one")
-	if len(r.catalog.Snapshot().Entries) != 0 {
+	if r.catalog.Snapshot().Len() != 0 {
 		t.Error("something is left")
 	}
 	lines, err := r.log.Query(t.Context(), audit.Query{Event: audit.CapabilityFailed, Limit: 10})
@@ -121,18 +122,18 @@ func TestChangedConfigurationIsApplied(t *testing.T) {
 		t.Error(hk.config)
 	}
 	// One that does not take it stays as it was, and is tried again.
-	digest := r.catalog.Snapshot().Modules[0].Digest
+	digest := catalogtest.Modules(r.catalog)[0].Digest
 	hk.set("applyConfig m", "not ok")
 	a.offer(with("3", ""))
 	if s := sync(); len(s.Sync.Failed) != 1 || s.Sync.Failed[0].Hook != "applyConfig" || len(s.Sync.Reloaded)+len(s.Sync.Unloaded) != 0 {
 		t.Errorf("%+v", s.Sync)
 	}
-	if r.catalog.Snapshot().Modules[0].Digest != digest {
+	if catalogtest.Modules(r.catalog)[0].Digest != digest {
 		t.Error("the new manifest is listed")
 	}
 	r.must("m:action:GO", `{}`)
 	hk.set("applyConfig m", "")
-	r.eventually("it is applied", func() bool { return r.catalog.Snapshot().Modules[0].Digest != digest })
+	r.eventually("it is applied", func() bool { return catalogtest.Modules(r.catalog)[0].Digest != digest })
 	hk.took()
 	// Under another id of ours it is the same module with another reserved key.
 	r.connect("f", h)
@@ -204,7 +205,7 @@ func TestAConnectUndoesWhatItStarted(t *testing.T) {
 		t.Error(e.Details)
 	}
 	hk.want(t, "init a", "init b", "init c", "dispose c", "dispose b", "dispose a")
-	if len(r.List()) != 0 || len(r.catalog.Snapshot().Modules) != 0 {
+	if len(r.List()) != 0 || r.catalog.Snapshot().ModuleCount() != 0 {
 		t.Error("something is left")
 	}
 	hk.set("init c", "")

@@ -98,7 +98,7 @@ func TestAnEndpointThatIsDisconnectedWhileItsModulesStart(t *testing.T) {
 	if err := <-gone; err != nil {
 		t.Fatal(err)
 	}
-	if hk.started()["m"] || len(r.catalog.Snapshot().Entries) != 0 {
+	if hk.started()["m"] || r.catalog.Snapshot().Len() != 0 {
 		t.Error("something is left")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/intake"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
@@ -197,7 +198,7 @@ func newRig(t testing.TB, tune func(*endpoint.Config)) *rig {
 
 func newRigOn(t testing.TB, db *store.DB, v *vault, tune func(*endpoint.Config)) *rig {
 	t.Helper()
-	r := &rig{TB: t, catalog: catalog.New(), db: db, vault: v}
+	r := &rig{TB: t, catalog: catalogtest.New(t), db: db, vault: v}
 	r.broken.Store(v.refuse.Load())
 	files, err := segment.Open(t.TempDir(), segment.Config{})
 	if err != nil {

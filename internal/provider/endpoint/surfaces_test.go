@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
@@ -85,7 +86,7 @@ func TestModelsOfATypeAreStackedByPriority(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(r.catalog.Snapshot().Entries); n != 0 {
+	if n := r.catalog.Snapshot().Len(); n != 0 {
 		t.Errorf("%d entries are left", n)
 	}
 }
@@ -164,7 +165,7 @@ func TestEverythingAManifestSaysIsKept(t *testing.T) {
 	h, _ := scripted(t, manifest("m", members))
 	r.connect("e", h)
 	var got, want map[string]any
-	if err := json.Unmarshal(r.catalog.Snapshot().Modules[0].Manifest, &got); err != nil {
+	if err := json.Unmarshal(catalogtest.Modules(r.catalog)[0].Manifest, &got); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(manifest("m", members)), &want); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/segment"
@@ -53,7 +54,7 @@ func newStack(t *testing.T, rules string) *stack {
 		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules() + rules)}}, Store: db, Log: log,
 	})
 	ok(t, err)
-	st := &stack{T: t, catalog: catalog.New(), policy: pol, log: log, tokens: map[capability.Role]string{"": ""}, told: make(map[string]string)}
+	st := &stack{T: t, catalog: catalogtest.New(t), policy: pol, log: log, tokens: map[capability.Role]string{"": ""}, told: make(map[string]string)}
 	root := capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}
 	for _, role := range []capability.Role{capability.RoleAdmin, capability.RoleOperator, capability.RoleAgent, capability.RoleNode} {
 		_, value, err := pol.CreateToken(t.Context(), root, policy.TokenRequest{Role: role, Name: string(role)})
@@ -98,13 +99,13 @@ func (st *stack) offer(endpoint, module, members string, state capability.State,
 		Extension: "remote." + module, ID: module, Name: "@acme/" + module, Origin: "endpoint", Endpoint: endpoint,
 		Manifest: json.RawMessage(`{"id":"` + module + `","name":"@acme/` + module + `","version":"1","description":"d"` + members + `}`),
 		Contributions: []capability.Contribution{
-			contribution("view.asset", "surface.status", capability.EffectRead, capability.Member{Module: module, Kind: "view", Name: "asset"}),
+			contribution("view.asset", "capability.rpc", capability.EffectRead, capability.Member{Module: module, Kind: "view", Name: "asset"}),
 		},
 	}
 	for _, name := range events {
 		m.Contributions = append(m.Contributions, contribution("event."+name, "capability.event-handler", capability.EffectExternal, capability.Member{Module: module, Kind: "event", Name: name}))
 	}
-	_, _, err := st.catalog.Apply(capability.Batch{Source: "endpoint/" + endpoint, Modules: []capability.Module{m}, Providers: []capability.Provider{teller{st, key}}})
+	_, _, err := st.catalog.Replace(capability.Batch{Source: "endpoint/" + endpoint, Modules: []capability.Module{m}, Providers: []capability.Provider{teller{st, key}}})
 	ok(st, err)
 	st.policy.CatalogChanged()
 }

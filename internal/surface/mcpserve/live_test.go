@@ -311,7 +311,7 @@ func TestOnlyThoseConcernedAreTold(t *testing.T) {
 	offer := func(tools ...capability.Contribution) bool {
 		before := v.announced
 		st.fake.extra = tools
-		_, _, err := st.catalog.Apply(st.fake.batch())
+		_, _, err := st.catalog.Replace(st.fake.batch())
 		ok(t, err)
 		st.policy.CatalogChanged()
 		st.surface.announce()

@@ -39,19 +39,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestInsert(t *testing.T) {
-	for doc, want := range map[string]string{
-		`{}`:                                  `{"properties":{"s":1}}`,
-		`{"type":"object"}`:                   `{"properties":{"s":1},"type":"object"}`,
-		`{"properties":{}}`:                   `{"properties":{"s":1}}`,
-		`{"a":1,"properties" : { "b" : 2 } }`: `{"a":1,"properties" : {"s":1, "b" : 2 } }`,
-	} {
-		if got := string(insert([]byte(doc), "properties", '{', `"s":1`, "{", "}")); got != want {
-			t.Errorf("%s: %s", doc, got)
-		}
-	}
-}
-
 func BenchmarkCall(b *testing.B) {
 	st := newStack(b, stackOptions{})
 	id := st.open(st.agent, version20250618)

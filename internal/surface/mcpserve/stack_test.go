@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/segment"
@@ -59,7 +60,7 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}}, Store: db, Log: log,
 	})
 	ok(t, err)
-	st := &stack{t: t, policy: pol, catalog: catalog.New(), fake: newFake(), admin: capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}}
+	st := &stack{t: t, policy: pol, catalog: catalogtest.New(t), fake: newFake(), admin: capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}}
 	for name, to := range map[string]*string{"one": &st.agent, "two": &st.agent2} {
 		_, value, err := pol.CreateToken(ctx, st.admin, policy.TokenRequest{Role: capability.RoleAgent, Name: name})
 		ok(t, err)
@@ -93,7 +94,7 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 
 func (st *stack) offer(b capability.Batch) {
 	st.t.Helper()
-	_, _, err := st.catalog.Apply(b)
+	_, _, err := st.catalog.Replace(b)
 	ok(st.t, err)
 	st.policy.CatalogChanged()
 	st.surface.CatalogChanged()

@@ -143,6 +143,11 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 	}
 	if m.Family != router.FamilyPlugin {
 		inv.Target.Action = capability.Action(m.Name)
+		if len(inv.Target.Select) == 0 {
+			if inv.Target.Select, err = b.unrouted(inv.Target.Action); err != nil {
+				return nil, err
+			}
+		}
 		inv.Input = p.without("endpointId", "traceSessionId")
 	} else if err := b.member(&inv, m, p); err != nil {
 		return nil, err
@@ -152,6 +157,32 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 		return nil, err
 	}
 	return reply.Result, nil
+}
+
+// primaryRank is what an endpoint that was configured as the primary offers its
+// low-level calls with (decision R11).
+const primaryRank = 100
+
+// unrouted says where a low-level call without an endpointId goes: to the
+// configured primary, else to this machine. No other endpoint takes one, even if
+// it is the only one there is: connecting it must not redirect anything.
+func (b *backend) unrouted(action capability.Action) (capability.Selector, error) {
+	var local capability.Selector
+	entries := b.Catalog.Snapshot().Action(action)
+	for _, e := range entries {
+		_, kind, instance := e.Key().Parts()
+		switch {
+		case kind == "endpoint" && e.Contribution.Rank >= primaryRank:
+			return capability.Selector{"provider": string(e.Key())}, nil
+		case kind == "node" && instance == "local":
+			local = capability.Selector{"node": "local"}
+		}
+	}
+	if local == nil && len(entries) > 0 {
+		return nil, capability.Errorf(capability.CodeUnavailable, "route", "%s names no endpoint, none is configured as the primary, and this machine does not offer it", action).
+			With("no_primary", "give an endpointId, or set router.primary")
+	}
+	return local, nil
 }
 
 // selectorOf reads the wire's endpointId; nodes answer to "node:<id>" and

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/intake"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
@@ -122,10 +123,10 @@ func newStack(t *testing.T, members string, options ...func(*routerserve.Config)
 		ok(t, err)
 		*to = value.Reveal()
 	}
-	cat := catalog.New()
+	cat := catalogtest.New(t)
 	engine := invoke.New(invoke.Config{Catalog: cat, Policy: pol, Log: log, Outcomes: db})
 	registry := endpoint.NewRegistry(endpoint.Config{Log: log, SyncInterval: time.Hour})
-	pipeline := intake.New(intake.Config{Catalog: cat, Log: log, Changed: func(*catalog.Snapshot) { pol.CatalogChanged() }})
+	pipeline := intake.New(intake.Config{Catalog: cat, Log: log, Changed: func(catalog.Change) { pol.CatalogChanged() }})
 	runCtx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- pipeline.Run(runCtx, registry) }()
