@@ -150,39 +150,39 @@ func (x *Explanation) explicit(st *ExplainedStep) string {
 	case st.Outcome == "skipped":
 		return "The call names no provider."
 	case st.Outcome == "selected":
-		return fmt.Sprintf("The call asks for %s, and that is %s%s.", asked, x.selected(), tail(but(st.Rejected, "selector_mismatch")))
+		return fmt.Sprintf("The call asks for %s, and that is %s: %s.", asked, x.selected(), chosen(st))
 	case st.Outcome == "failed" && x.Error.Code == "invalid_selector":
-		return fmt.Sprintf("The call asks for %s, which cannot be understood.", asked)
+		return fmt.Sprintf("The call asks for %s, which cannot be understood%s.", asked, untried(st))
 	case st.Outcome == "failed":
-		return fmt.Sprintf("The call asks for %s, and that cannot be had.", asked)
+		return fmt.Sprintf("The call asks for %s, and that cannot be had%s.", asked, untried(st))
 	}
-	return fmt.Sprintf("The call asks for %s, which fits %s%s.", asked, number(st.Out), tail(but(st.Rejected, "selector_mismatch")))
+	return fmt.Sprintf("The call asks for %s, which fits %s%s.", asked, number(st.Out), tail(st.Rejected))
 }
 
 // bound tells steps 2 and 3: a promise, kept or not.
 func (x *Explanation) bound(st *ExplainedStep, because, key, none string) string {
 	switch {
 	case key == "" && st.Outcome == "failed":
-		return "The action works on the current conversation, and there is none that it could mean."
+		return "The action works on the current conversation, and there is none that it could mean" + untried(st) + "."
 	case st.Outcome == "skipped" || key == "":
 		return none
 	case st.Outcome == "selected":
-		return because + key + ": chosen" + tail(but(st.Rejected, "outranked")) + "."
+		return because + key + ": " + chosen(st) + "."
 	case st.Outcome == "failed":
-		return because + key + ", which cannot serve, and another would not be what was promised."
+		return because + key + "; that cannot serve, and no other may take its place unless the call names it" + untried(st) + "."
 	}
 	return because + key + ", but " + word(st.Evidence["note"]) + ": others are considered."
 }
 
 func (x *Explanation) support(st *ExplainedStep) string {
-	fallen := tail(but(but(st.Rejected, "outranked"), "undecided"))
+	fallen := tail(st.Rejected)
 	switch {
 	case st.Outcome == "failed":
 		return "None of them can do it now" + fallen + "."
 	case st.Outcome == "selected" && x.DecidedBy == "current_adapter":
-		return fmt.Sprintf("The call comes in through %s, and %s is the provider there: chosen%s.", st.Evidence["adapter"], x.selected(), fallen)
+		return fmt.Sprintf("The call comes in through %s, and %s is the provider there: %s.", st.Evidence["adapter"], x.selected(), chosen(st))
 	case st.Outcome == "selected":
-		return fmt.Sprintf("Only %s can do it now: chosen%s.", x.selected(), fallen)
+		return fmt.Sprintf("Only %s can do it now: %s.", x.selected(), chosen(st))
 	case st.In != nil && st.Out != nil && *st.Out == 0:
 		return "None of them can do it now" + fallen + "."
 	case st.Outcome == "kept":
@@ -195,7 +195,7 @@ func (x *Explanation) forced(st *ExplainedStep) string {
 	key := st.Evidence["forcedDefault"]
 	switch {
 	case st.Outcome == "selected":
-		return "The operator's default is " + key + ": chosen."
+		return "The operator's default is " + key + ": " + chosen(st) + "."
 	case key != "":
 		return "The operator's default is " + key + ", which is not among those left: others are considered."
 	}
@@ -204,32 +204,55 @@ func (x *Explanation) forced(st *ExplainedStep) string {
 
 func (x *Explanation) rank(st *ExplainedStep) string {
 	holder := fmt.Sprintf("%q holds the slot %s", st.Evidence["holder"], st.Evidence["slot"])
-	fallen := tail(but(but(st.Rejected, "outranked"), "undecided"))
 	switch {
 	case st.Outcome == "failed" && st.Evidence["slot"] == "":
-		return "The slot that decides this has no provider."
+		return "The slot that decides this has no provider" + untried(st) + "."
 	case st.Outcome == "failed":
-		return holder + ", and it cannot serve; another never takes its place."
+		return holder + ", and it cannot serve; another never takes its place" + untried(st) + "."
 	case st.Evidence["slot"] != "" && st.Outcome == "selected":
-		return holder + ": " + x.selected() + " is chosen" + fallen + "."
+		return holder + ", and that is " + x.selected() + ": " + chosen(st) + "."
 	case st.Outcome == "selected":
-		return fmt.Sprintf("%s has the highest rank, %s: chosen%s.", x.selected(), st.Evidence["rank"], fallen)
+		return fmt.Sprintf("%s has the highest rank, %s: %s.", x.selected(), st.Evidence["rank"], chosen(st))
 	}
-	return fmt.Sprintf("%s share the highest rank, %s%s.", capital(number(st.Out)), st.Evidence["rank"], fallen)
+	return fmt.Sprintf("%s share the highest rank, %s%s.", capital(number(st.Out)), st.Evidence["rank"], tail(st.Rejected))
 }
 
 func number(n *int) string {
-	if n == nil {
+	switch {
+	case n == nil:
 		return "some"
+	case *n == 1:
+		return "one of them"
 	}
 	return fmt.Sprintf("%d of them", *n)
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// but leaves out those whose reason the sentence has told already.
-func but(rejected []RejectedEntry, reason string) []RejectedEntry {
+// only and without are the rejected of one reason, and all others.
+func only(rejected []RejectedEntry, reason string) []RejectedEntry {
+	return slices.DeleteFunc(slices.Clone(rejected), func(r RejectedEntry) bool { return r.Reason != reason })
+}
+
+func without(rejected []RejectedEntry, reason string) []RejectedEntry {
 	return slices.DeleteFunc(slices.Clone(rejected), func(r RejectedEntry) bool { return r.Reason == reason })
+}
+
+// chosen says that the step decided, and over whom.
+func chosen(st *ExplainedStep) string {
+	s := "chosen"
+	if over := only(st.Rejected, "outranked"); len(over) > 0 {
+		s += " before " + list(over)
+	}
+	return s + tail(without(st.Rejected, "outranked"))
+}
+
+// untried names whom a failure left standing.
+func untried(st *ExplainedStep) string {
+	if left := only(st.Rejected, "undecided"); len(left) > 0 {
+		return "; not tried: " + list(left)
+	}
+	return tail(without(st.Rejected, "undecided"))
 }
 
 // tail names the rejected with their reasons, those of one reason together.
@@ -299,7 +322,6 @@ func words() map[string]string {
 		"dependency_missing":        "something it requires is not there",
 		"dependency_conflict":       "it cannot stand beside another that is there",
 		"selector_mismatch":         "does not fit",
-		"outranked":                 "not needed",
 		"not_current_adapter":       "not the adapter of the call",
 		"lower_rank":                "lower rank",
 		"tie_break":                 "later in the order",
