@@ -15,9 +15,9 @@ func (t *transaction) doubles(next *Snapshot, lists ...[]*Entry) map[capability.
 	changed := actionsOf(lists...)
 	out := t.c.doubled
 	copied := false
-	for _, a := range changed {
+	for a, entries := range next.Families(changed, false) {
 		var found []double
-		if entries := next.Action(a); len(entries) > 1 {
+		if len(entries) > 1 {
 			found = doublesOf(entries)
 		}
 		if len(found) == 0 && len(out[a]) == 0 {

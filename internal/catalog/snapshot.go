@@ -103,6 +103,61 @@ func (s *Snapshot) Action(a capability.Action) []*Entry {
 	return s.entries.Range(nil, func(e *Entry) int { return cmp.Compare(e.Action, a) })
 }
 
+// Families yields the actions with their entries; for an action that nobody
+// offers there are none. The list must be sorted, free of repetitions and without
+// aliases; all stands for the list of every action there is. A yielded slice is
+// overwritten by the next.
+func (s *Snapshot) Families(list []capability.Action, all bool) iter.Seq2[capability.Action, []*Entry] {
+	return func(yield func(capability.Action, []*Entry) bool) {
+		var run []*Entry
+		if !all && len(list) < s.entries.Len()/64 { // a search for each is cheaper than looking at every entry
+			for _, a := range list {
+				run = s.entries.Range(run[:0], func(e *Entry) int { return cmp.Compare(e.Action, a) })
+				if !yield(a, run) {
+					return
+				}
+			}
+			return
+		}
+		flush := func() bool {
+			if len(run) == 0 {
+				return true
+			}
+			a := run[0].Action
+			for !all && len(list) > 0 && list[0] < a {
+				if !yield(list[0], nil) {
+					return false
+				}
+				list = list[1:]
+			}
+			if !all && (len(list) == 0 || list[0] != a) {
+				return true
+			}
+			if !all {
+				list = list[1:]
+			}
+			return yield(a, run)
+		}
+		for e := range s.entries.All() {
+			if len(run) > 0 && run[0].Action != e.Action {
+				if !flush() {
+					return
+				}
+				run = run[:0]
+			}
+			run = append(run, e)
+		}
+		if !flush() {
+			return
+		}
+		for _, a := range list {
+			if !yield(a, nil) {
+				return
+			}
+		}
+	}
+}
+
 // Capability returns the entry of that id.
 func (s *Snapshot) Capability(id capability.ID) (*Entry, bool) {
 	extension, contribution, action, ok := splitID(string(id))

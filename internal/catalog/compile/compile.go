@@ -175,9 +175,9 @@ func (v *view) specialise(f *arbitration.Frame) ordered.List[*Action] {
 	if through != nil {
 		_, kind, _ = capability.NewProviderKey("x", through.Kind, "x").Parts()
 	}
-	for a, fam := range v.special {
-		if fam.dynamic || through != nil && slices.Contains(fam.kinds, kind) {
-			again[a] = fam
+	for a, x := range v.special {
+		if x.dynamic || through != nil && slices.Contains(x.kinds, kind) {
+			again[a] = x.family
 		}
 	}
 	var globs []string
@@ -195,7 +195,7 @@ func (v *view) specialise(f *arbitration.Frame) ordered.List[*Action] {
 	}
 	var remove, add []*Action
 	for _, fam := range again {
-		now := v.list1(f, fam)
+		now := list(f, fam)
 		if !slices.EqualFunc(now, fam.listed, func(a, b *Action) bool { return a.sum == b.sum }) {
 			remove, add = append(remove, fam.listed...), append(add, now...)
 		}

@@ -23,7 +23,7 @@ type view struct {
 	settings         *catalog.Settings
 	table            *naming.Table
 	families         map[capability.Action]*family
-	special          map[capability.Action]*family // whose listing may depend on more than the view
+	special          map[capability.Action]*special
 	list, folds      ordered.List[*Action]
 	unnamed          map[capability.Action]bool // copied on write
 	contests         []naming.Contest
@@ -31,53 +31,46 @@ type view struct {
 	used             uint64
 }
 
-// family is one action's state in a view.
+// family is one action's state in a view. There is one for every tool of the
+// catalog, so it holds no more than it must.
 type family struct {
-	action  capability.Action
-	row     *actions.Row
 	entries []*catalog.Entry // standing
-	tools   []*naming.Tool   // its claims on names
-	names   []string         // public names; one but for exposed aliases
-	// dynamic families are looked at in every context with a conversation or an
-	// adapter; those with several providers only where the adapter is of a kind
-	// they have.
+	tools   []*naming.Tool   // its claims on names: a minted tool's own, and exposed aliases
+	named   []*Action        // one for each public name, with all entries, listed or not
+	listed  []*Action        // what of it the neutral context is shown
+}
+
+func (f *family) action() capability.Action { return f.entries[0].Action }
+func (f *family) row() *actions.Row         { return f.entries[0].Family }
+
+// special is a family whose listing may depend on more than the view. Dynamic
+// ones are looked at in every context with a conversation or an adapter; those
+// with several providers only where the adapter is of a kind they have.
+type special struct {
+	*family
 	dynamic bool
 	kinds   []string
-	listed  []*Action // in the neutral context, one for each name
-	named   []*Action // one for each name, with all entries, listed or not
 }
 
 func newView(workspace, agent string) *view {
 	return &view{workspace: workspace, agent: agent}
 }
 
+// before is what a family was before an update.
+type before map[capability.Action]*family
+
 // update brings the view to the snapshot. touched are the actions to look at
-// again; all says that everything must be.
+// again, sorted; all says that everything must be.
 func (v *view) update(s *catalog.Snapshot, touched []capability.Action, all bool) {
 	v.frame = arbitration.NewFrame(s, &capability.Context{Workspace: v.workspace, Agent: v.agent})
 	if all {
-		set := s.Settings()
-		v.settings = set
-		pins := make(map[string]string, len(set.Naming.Pins))
-		for name, runtime := range set.Naming.Pins {
-			pins[naming.Fold(name)] = runtime
-		}
-		v.table = naming.NewTable(naming.Options{Pins: pins, Reject: set.Naming.OnCollision == "reject"}, catalog.Reserved)
-		v.families, v.special = make(map[capability.Action]*family), make(map[capability.Action]*family)
-		v.list, v.folds, v.unnamed, v.contests = ordered.List[*Action]{}, ordered.List[*Action]{}, nil, nil
+		v.reset(s)
 		touched = nil
-		var last capability.Action
-		for e := range s.Entries() {
-			if e.Action != last {
-				touched = append(touched, e.Action)
-				last = e.Action
-			}
-		}
 	}
-	again := make(map[capability.Action]*family, len(touched)) // → the state before
-	for _, a := range touched {
+	again := make(before, len(touched))
+	for a, entries := range s.Families(touched, all) {
 		again[a] = v.families[a]
-		v.regroup(s, a)
+		v.regroup(a, entries)
 	}
 	for _, id := range v.table.Settle() {
 		action, _, _ := strings.Cut(id, "\x00")
@@ -92,12 +85,24 @@ func (v *view) update(s *catalog.Snapshot, touched []capability.Action, all bool
 	v.generation = s.Generation
 }
 
-// regroup rebuilds the family of an action from the snapshot and tells the names
-// table what changed.
-func (v *view) regroup(s *catalog.Snapshot, a capability.Action) {
+func (v *view) reset(s *catalog.Snapshot) {
+	set := s.Settings()
+	v.settings = set
+	pins := make(map[string]string, len(set.Naming.Pins))
+	for name, runtime := range set.Naming.Pins {
+		pins[naming.Fold(name)] = runtime
+	}
+	v.table = naming.NewTable(naming.Options{Pins: pins, Reject: set.Naming.OnCollision == "reject", Size: s.Len()}, catalog.Reserved)
+	v.families, v.special = make(map[capability.Action]*family, s.Len()), make(map[capability.Action]*special)
+	v.list, v.folds, v.unnamed, v.contests = ordered.List[*Action]{}, ordered.List[*Action]{}, nil, nil
+}
+
+// regroup rebuilds the family of an action and tells the names table what
+// changed.
+func (v *view) regroup(a capability.Action, entries []*catalog.Entry) {
 	old := v.families[a]
-	fam := v.familyOf(s.Action(a))
-	reserves := func(f *family) bool { return f != nil && len(f.tools) == 0 && f.row.ID == "" }
+	fam := v.familyOf(entries)
+	reserves := func(f *family) bool { return f != nil && len(f.tools) == 0 && f.row().ID == "" }
 	if reserves(old) != reserves(fam) {
 		if reserves(fam) {
 			v.table.Reserve(string(a), 1)
@@ -107,56 +112,38 @@ func (v *view) regroup(s *catalog.Snapshot, a capability.Action) {
 	}
 	if old != nil {
 		for _, t := range old.tools {
-			if fam == nil || !slices.ContainsFunc(fam.tools, func(n *naming.Tool) bool { return *n == *t }) {
+			if fam == nil || !slices.ContainsFunc(fam.tools, t.Equal) {
 				v.table.Remove(t)
 			}
 		}
 	}
-	if fam == nil {
+	if delete(v.special, a); fam == nil {
 		delete(v.families, a)
-		delete(v.special, a)
 		return
 	}
 	for _, t := range fam.tools {
-		if old == nil || !slices.ContainsFunc(old.tools, func(o *naming.Tool) bool { return *o == *t }) {
+		if old == nil || !slices.ContainsFunc(old.tools, t.Equal) {
 			v.table.Add(t)
 		}
 	}
 	v.families[a] = fam
-	if fam.dynamic || len(fam.entries) > 1 {
-		v.special[a] = fam
-	} else {
-		delete(v.special, a)
+	if s := specialOf(fam); s != nil {
+		v.special[a] = s
 	}
 }
 
 func (v *view) familyOf(entries []*catalog.Entry) *family {
-	var fam *family
+	standing := make([]*catalog.Entry, 0, len(entries))
 	for _, e := range entries {
-		if reason, _ := v.frame.Standing(e, capability.AudienceAgent); reason != "" {
-			continue
-		}
-		if fam == nil {
-			fam = &family{action: e.Action, row: e.Family, entries: make([]*catalog.Entry, 0, len(entries))}
-			fam.dynamic = e.Family.RouteAware || e.Family.Address == actions.AddressCurrent
-		}
-		fam.entries = append(fam.entries, e)
-		if s := e.Contribution.Scope; s != nil && len(s.Session)+len(s.Account)+len(s.Channel)+len(s.Conversation)+len(s.ConversationKind)+len(s.Provider) > 0 {
-			fam.dynamic = true
+		if reason, _ := v.frame.Standing(e, capability.AudienceAgent); reason == "" {
+			standing = append(standing, e)
 		}
 	}
-	if fam == nil {
+	if len(standing) == 0 {
 		return nil
 	}
-	if len(fam.entries) > 1 {
-		for _, e := range fam.entries {
-			_, kind, _ := e.Key().Parts()
-			fam.kinds = append(fam.kinds, kind)
-		}
-		slices.Sort(fam.kinds)
-		fam.kinds = slices.Compact(fam.kinds)
-	}
-	first := fam.entries[0]
+	fam := &family{entries: standing}
+	first := standing[0]
 	claim := func(id, name string, exact bool) {
 		fam.tools = append(fam.tools, &naming.Tool{
 			ID: id, Capability: string(first.ID), Declared: name, Label: first.Label(),
@@ -164,18 +151,36 @@ func (v *view) familyOf(entries []*catalog.Entry) *family {
 		})
 	}
 	if first.Minted() {
-		claim(string(fam.action), first.Declared(), first.Contribution.Exact)
+		claim(string(first.Action), first.Declared(), first.Contribution.Exact)
 	}
 	for _, alias := range v.settings.Naming.ExposeAliases {
-		if slices.ContainsFunc(fam.entries, func(e *catalog.Entry) bool { return slices.Contains(e.Contribution.Aliases, alias) }) {
-			claim(string(fam.action)+"\x00"+alias, alias, false)
+		if slices.ContainsFunc(standing, func(e *catalog.Entry) bool { return slices.Contains(e.Contribution.Aliases, alias) }) {
+			claim(string(first.Action)+"\x00"+alias, alias, false)
 		}
 	}
 	return fam
 }
 
+// specialOf returns nil for a family that is listed alike everywhere.
+func specialOf(fam *family) *special {
+	s := &special{family: fam, dynamic: fam.row().RouteAware || fam.row().Address == actions.AddressCurrent}
+	for _, e := range fam.entries {
+		_, kind, _ := e.Key().Parts()
+		s.kinds = append(s.kinds, kind)
+		if x := e.Contribution.Scope; x != nil && len(x.Session)+len(x.Account)+len(x.Channel)+len(x.Conversation)+len(x.ConversationKind)+len(x.Provider) > 0 {
+			s.dynamic = true
+		}
+	}
+	if !s.dynamic && len(fam.entries) == 1 {
+		return nil
+	}
+	slices.Sort(s.kinds)
+	s.kinds = slices.Compact(s.kinds)
+	return s
+}
+
 // publish puts what changed into the lists.
-func (v *view) publish(again map[capability.Action]*family) {
+func (v *view) publish(again before) {
 	var remove, add, forget, learn []*Action
 	copied := false
 	for a, old := range again {
@@ -185,14 +190,10 @@ func (v *view) publish(again map[capability.Action]*family) {
 		fam := v.families[a]
 		hidden := false
 		if fam != nil {
-			fam.names = v.namesOf(fam)
-			fam.listed = v.list1(v.frame, fam)
-			fam.named = nil
-			for _, name := range fam.names {
-				fam.named = append(fam.named, (&Action{Name: name, Canonical: a, Family: fam.row, Entries: fam.entries}).seal())
-			}
+			fam.named = v.name(fam)
+			fam.listed = list(v.frame, fam)
 			add, learn = append(add, fam.listed...), append(learn, fam.named...)
-			hidden = len(fam.names) == 0
+			hidden = len(fam.named) == 0
 		}
 		if hidden == v.unnamed[a] {
 			continue
@@ -213,40 +214,53 @@ func (v *view) publish(again map[capability.Action]*family) {
 		unnamed := v.unnamed
 		v.frame.Unnamed = func(a capability.Action) bool { return unnamed[a] }
 	}
-	names, folds := byName(), byFold()
-	v.list = update(names, v.list, remove, add)
-	v.folds = update(folds, v.folds, forget, learn)
+	v.list = update(byName(), v.list, remove, add)
+	v.folds = update(byFold(), v.folds, forget, learn)
 }
 
-// update sorts what comes and goes; a name that only changes hands is in both.
+// update sorts what comes and goes, in place; a name that only changes hands is
+// in both.
 func update(o ordered.Order[*Action], l ordered.List[*Action], remove, add []*Action) ordered.List[*Action] {
-	remove, add = slices.Clone(remove), slices.Clone(add)
 	slices.SortFunc(remove, o.Compare)
 	slices.SortFunc(add, o.Compare)
 	return o.Update(l, remove, add)
 }
 
-// namesOf are the public names of a family: its id, or what the table gave its
-// tools; none when all are withheld.
-func (v *view) namesOf(fam *family) []string {
-	var names []string
-	if !fam.entries[0].Minted() {
-		names = append(names, string(fam.action))
+// name makes one action for each public name of a family: its id, or what the
+// table gave its tools; none when all are withheld.
+func (v *view) name(fam *family) []*Action {
+	first := fam.entries[0]
+	title, description := first.Contribution.Title, first.Contribution.Description
+	if first.Row != nil {
+		title, description = first.Row.Title, first.Row.Description
 	}
-	for _, t := range fam.tools {
-		if name := v.table.Name(t.ID).Public; name != "" {
-			names = append(names, name)
+	out := make([]*Action, 0, 1)
+	add := func(name string, alias bool) {
+		if name == "" {
+			return
 		}
+		a := &Action{
+			Name: name, Canonical: first.Action, Alias: alias, Title: title, Description: description, Family: first.Family, Entries: fam.entries,
+		}
+		out = append(out, a.seal())
 	}
-	return names
+	minted := first.Minted()
+	if !minted {
+		add(string(first.Action), false)
+	}
+	for i, t := range fam.tools {
+		add(v.table.Name(t).Public, i > 0 || !minted)
+	}
+	return out
 }
 
-// list1 is what a family is listed as in a frame: nothing where no entry may
+// list is what a family is listed as in a frame: nothing where no entry may
 // serve, else one action for each of its names.
-func (v *view) list1(f *arbitration.Frame, fam *family) []*Action {
-	if len(fam.names) == 0 {
+func list(f *arbitration.Frame, fam *family) []*Action {
+	if len(fam.named) == 0 {
 		return nil
 	}
+	row := fam.row()
 	open := fam.entries
 	for i, e := range fam.entries {
 		if usable(f, e) {
@@ -260,28 +274,27 @@ func (v *view) list1(f *arbitration.Frame, fam *family) []*Action {
 		}
 		break
 	}
-	if fam.row.Address == actions.AddressCurrent {
-		route := f.RouteKey(fam.row)
+	if row.Address == actions.AddressCurrent {
+		route := f.RouteKey(row)
 		open = slices.DeleteFunc(slices.Clone(open), func(e *catalog.Entry) bool { return e.Key() != route })
 	}
 	if len(open) == 0 {
 		return nil
 	}
 	requires := false
-	if len(fam.entries) > 1 || fam.row.Slot != "" || fam.row.RouteAware || len(f.Context.Bindings) > 0 {
-		_, err := f.Select(arbitration.Request{Action: fam.action})
+	if len(fam.entries) > 1 || row.Slot != "" || row.RouteAware || len(f.Context.Bindings) > 0 {
+		_, err := f.Select(arbitration.Request{Action: fam.action()})
 		requires = err != nil
 	}
-	first := open[0]
-	title, description := first.Contribution.Title, first.Contribution.Description
-	if first.Row != nil {
-		title, description = first.Row.Title, first.Row.Description
+	if !requires && len(open) == len(fam.entries) {
+		return fam.named
 	}
-	out := make([]*Action, 0, len(fam.names))
-	for i, name := range fam.names {
-		a := &Action{
-			Name: name, Canonical: fam.action, Alias: i > 0, Title: title, Description: description,
-			Family: fam.row, Entries: open, RequiresSelection: requires,
+	out := make([]*Action, 0, len(fam.named))
+	for _, named := range fam.named {
+		a := *named
+		a.Entries, a.RequiresSelection = open, requires
+		if first := open[0]; first.Row == nil {
+			a.Title, a.Description = first.Contribution.Title, first.Contribution.Description
 		}
 		out = append(out, a.seal())
 	}

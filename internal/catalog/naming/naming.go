@@ -21,10 +21,17 @@ type Tool struct {
 	Extension    string
 	Contribution string
 	Exact        bool // insists on the name as it is
+
+	name Name // what its table gave it
 }
 
 // Runtime is the tool's runtime id, <extension>/<contribution>.
 func (t *Tool) Runtime() string { return t.Extension + "/" + t.Contribution }
+
+// Equal reports whether both say the same of themselves, whatever they are called.
+func (t *Tool) Equal(o *Tool) bool {
+	return t.ID == o.ID && t.Capability == o.Capability && t.Declared == o.Declared && t.Label == o.Label && compareTools(t, o) == 0 && t.Exact == o.Exact
+}
 
 // Resolution says what became of a contested name.
 type Resolution string
@@ -54,22 +61,25 @@ type Name struct {
 type Options struct {
 	Pins   map[string]string // fold of a name → runtime id that shall have it
 	Reject bool              // withhold all that meet instead of labelling them
+	Size   int               // how many tools are to come, as a hint
 }
 
-// Table is the names of one set of tools, kept up to date as the set changes.
-// It is not safe for concurrent use.
+// Table is the names of one set of tools, kept up to date as the set changes. It
+// owns the tools that are in it. It is not safe for concurrent use.
+//
+// Nearly all names are wanted by one tool and by nothing else; those are in lone
+// and cost nothing more. A group is a name that needs a decision.
 type Table struct {
 	opt      Options
 	reserved func(fold string) bool // never changes for one table
 	families map[string]int         // folds of unreviewed families, counted
-	groups   map[string]*group      // by fold of the declared name
+	lone     map[string]*Tool       // by fold of the declared name
+	groups   map[string]*group      // likewise; a fold is in one of the two at most
 	tested   map[string]map[string]bool
 	given    map[string]string // fold of a labelled name → fold of its group
-	names    map[string]Name
 	dirty    map[string]bool
-	gone     map[string]bool // ids taken out since the last Settle
-	contests map[string]*Contest
-	fought   bool // a contest changed since it was last asked
+	changed  []string // ids of tools named or taken out since the last Settle
+	fought   bool     // a contest changed since it was last asked
 }
 
 type group struct {
@@ -84,24 +94,33 @@ type group struct {
 // canonical action; it must be a constant function.
 func NewTable(opt Options, reserved func(fold string) bool) *Table {
 	return &Table{
-		opt: opt, reserved: reserved, families: make(map[string]int), groups: make(map[string]*group),
-		tested: make(map[string]map[string]bool), given: make(map[string]string), names: make(map[string]Name), dirty: make(map[string]bool), gone: make(map[string]bool),
-		contests: make(map[string]*Contest),
+		opt: opt, reserved: reserved, families: make(map[string]int), lone: make(map[string]*Tool, opt.Size), groups: make(map[string]*group),
+		tested: make(map[string]map[string]bool), given: make(map[string]string), dirty: make(map[string]bool),
 	}
 }
 
-// Add puts a tool in; Remove, with an equal tool, takes it out. Neither changes a
-// name before Settle.
+// core reports whether a fold belongs to a canonical action or an unreviewed
+// family, which nobody else can have.
+func (t *Table) core(fold string) bool { return t.reserved(fold) || t.families[fold] > 0 }
+
+// Add puts a tool in; Remove, with an equal tool, takes it out. Neither changes
+// the name of another tool before Settle.
 func (t *Table) Add(tool *Tool) {
 	fold := Fold(tool.Declared)
-	delete(t.gone, tool.ID)
-	g := t.groups[fold]
-	if g == nil {
-		g = &group{fold: fold}
-		t.groups[fold] = g
-	}
-	if len(g.members) == 0 {
+	g, other := t.groups[fold], t.lone[fold]
+	switch {
+	case other != nil && compareTools(other, tool) != 0:
+		g = t.fight(fold)
+	case g == nil && other == nil:
 		t.taint(fold) // the name counts as declared now
+		if t.core(fold) {
+			g = &group{fold: fold}
+			t.groups[fold] = g
+		}
+	}
+	if g == nil {
+		t.alone(fold, tool)
+		return
 	}
 	i, found := slices.BinarySearchFunc(g.members, tool, compareTools)
 	if found {
@@ -112,9 +131,37 @@ func (t *Table) Add(tool *Tool) {
 	t.dirty[fold] = true
 }
 
+// alone gives a tool the name that nobody else wants.
+func (t *Table) alone(fold string, tool *Tool) {
+	t.lone[fold] = tool
+	t.rename(tool, Name{Public: Plain(tool.Declared)})
+}
+
+// fight makes a group of the one who had the name for himself.
+func (t *Table) fight(fold string) *group {
+	g := &group{fold: fold, members: []*Tool{t.lone[fold]}}
+	delete(t.lone, fold)
+	t.groups[fold] = g
+	t.dirty[fold] = true
+	return g
+}
+
+func (t *Table) rename(tool *Tool, name Name) {
+	if tool.name != name {
+		tool.name = name
+		t.changed = append(t.changed, tool.ID)
+	}
+}
+
 // Remove takes a tool out.
 func (t *Table) Remove(tool *Tool) {
 	fold := Fold(tool.Declared)
+	if other := t.lone[fold]; other != nil && compareTools(other, tool) == 0 {
+		delete(t.lone, fold)
+		t.changed = append(t.changed, tool.ID)
+		t.taint(fold)
+		return
+	}
 	g := t.groups[fold]
 	if g == nil {
 		return
@@ -123,7 +170,7 @@ func (t *Table) Remove(tool *Tool) {
 	if !found {
 		return
 	}
-	t.gone[tool.ID] = true
+	t.changed = append(t.changed, tool.ID)
 	if g.members = slices.Delete(g.members, i, i+1); len(g.members) == 0 {
 		t.taint(fold)
 	}
@@ -139,10 +186,14 @@ func (t *Table) Reserve(id string, n int) {
 	if t.families[fold] == 0 {
 		delete(t.families, fold)
 	}
-	if (before == 0) != (before+n == 0) {
-		t.dirty[fold] = true
-		t.taint(fold)
+	if (before == 0) == (before+n == 0) {
+		return
 	}
+	if t.lone[fold] != nil {
+		t.fight(fold)
+	}
+	t.dirty[fold] = true
+	t.taint(fold)
 }
 
 // taint marks the groups that asked whether fold is free.
@@ -156,15 +207,29 @@ func compareTools(a, b *Tool) int {
 	return cmp.Or(cmp.Compare(a.Extension, b.Extension), cmp.Compare(a.Contribution, b.Contribution), cmp.Compare(a.ID, b.ID))
 }
 
-// Name is what the tool of that id is called.
-func (t *Table) Name(id string) Name { return t.names[id] }
+// Name is what a tool that is in the table is called; it is named by its id and
+// declared name.
+func (t *Table) Name(tool *Tool) Name {
+	fold := Fold(tool.Declared)
+	if other := t.lone[fold]; other != nil && compareTools(other, tool) == 0 {
+		return other.name
+	}
+	if g := t.groups[fold]; g != nil {
+		if i, found := slices.BinarySearchFunc(g.members, tool, compareTools); found {
+			return g.members[i].name
+		}
+	}
+	return Name{}
+}
 
 // Contests returns every contested name, sorted by fold, and whether any changed
 // since the last call.
 func (t *Table) Contests() (list []Contest, changed bool) {
-	list = make([]Contest, 0, len(t.contests))
-	for _, fold := range slices.Sorted(maps.Keys(t.contests)) {
-		list = append(list, *t.contests[fold])
+	list = make([]Contest, 0, len(t.groups))
+	for _, fold := range slices.Sorted(maps.Keys(t.groups)) {
+		if c := t.groups[fold].contest; c != nil {
+			list = append(list, *c)
+		}
 	}
 	changed, t.fought = t.fought, false
 	return list, changed
@@ -173,9 +238,9 @@ func (t *Table) Contests() (list []Contest, changed bool) {
 // Contested reports whether a contest changed since Contests was last called.
 func (t *Table) Contested() bool { return t.fought }
 
-// Settle names what changed and returns the ids of the tools whose name is no
-// longer what it was; those of tools that were taken out are among them.
-func (t *Table) Settle() (changed []string) {
+// Settle decides the contested names and returns the ids of the tools whose name
+// is no longer what it was; those of tools that came or went are among them.
+func (t *Table) Settle() []string {
 	queue := folds(slices.Sorted(maps.Keys(t.dirty)))
 	heap.Init(&queue)
 	for queue.Len() > 0 {
@@ -189,7 +254,7 @@ func (t *Table) Settle() (changed []string) {
 			continue
 		}
 		before := g.given
-		changed = t.settle(g, changed)
+		t.settle(g)
 		// Later groups may have wanted a name this one took, or now may have one.
 		for _, name := range difference(before, g.given) {
 			for later := range t.tested[name] {
@@ -200,16 +265,13 @@ func (t *Table) Settle() (changed []string) {
 			}
 		}
 	}
-	for id := range t.gone {
-		delete(t.names, id)
-		changed = append(changed, id)
-	}
-	clear(t.gone)
+	changed := t.changed
+	t.changed = nil
 	return changed
 }
 
 // settle names the members of one group.
-func (t *Table) settle(g *group, changed []string) []string {
+func (t *Table) settle(g *group) {
 	for _, name := range g.tested {
 		if delete(t.tested[name], g.fold); len(t.tested[name]) == 0 {
 			delete(t.tested, name)
@@ -220,34 +282,28 @@ func (t *Table) settle(g *group, changed []string) []string {
 			delete(t.given, name)
 		}
 	}
-	before := g.contest
+	t.fought = t.fought || g.contest != nil
 	g.tested, g.given, g.contest = nil, nil, nil
-	got := t.allocate(g)
-	if delete(t.contests, g.fold); g.contest != nil {
-		t.contests[g.fold] = g.contest
+	if len(g.members) == 0 || len(g.members) == 1 && !t.core(g.fold) {
+		delete(t.groups, g.fold)
+		if len(g.members) == 1 {
+			t.alone(g.fold, g.members[0])
+		}
+		return
 	}
-	t.fought = t.fought || before != nil || g.contest != nil
+	t.fought = true
+	t.allocate(g)
 	for _, name := range g.tested {
 		if t.tested[name] == nil {
 			t.tested[name] = make(map[string]bool)
 		}
 		t.tested[name][g.fold] = true
 	}
-	for id, name := range got {
-		if old, had := t.names[id]; !had || old != name {
-			changed = append(changed, id)
-		}
-		t.names[id] = name
-	}
-	if len(g.members) == 0 {
-		delete(t.groups, g.fold)
-	}
-	return changed
 }
 
 // taken reports whether a label of group g may not have that fold.
 func (t *Table) taken(g *group, fold string) bool {
-	if t.reserved(fold) || t.families[fold] > 0 {
+	if t.core(fold) || t.lone[fold] != nil {
 		return true
 	}
 	if other := t.groups[fold]; other != nil && len(other.members) > 0 {
@@ -258,16 +314,8 @@ func (t *Table) taken(g *group, fold string) bool {
 }
 
 // allocate decides the names of a group's members (catalog spec, section 15.3).
-func (t *Table) allocate(g *group) map[string]Name {
-	got := make(map[string]Name, len(g.members))
-	core := t.reserved(g.fold) || t.families[g.fold] > 0
-	if len(g.members) == 1 && !core {
-		got[g.members[0].ID] = Name{Public: Plain(g.members[0].Declared)}
-		return got
-	}
-	if len(g.members) == 0 {
-		return got
-	}
+func (t *Table) allocate(g *group) {
+	core := t.core(g.fold)
 	g.contest = &Contest{Fold: g.fold, Resolution: Labelled}
 	for _, m := range g.members {
 		g.contest.Members = append(g.contest.Members, m.Runtime())
@@ -280,19 +328,19 @@ func (t *Table) allocate(g *group) map[string]Name {
 	if t.opt.Reject {
 		g.contest.Resolution = Withheld
 		for _, m := range g.members {
-			got[m.ID] = Name{}
+			t.rename(m, Name{})
 		}
-		return got
+		return
 	}
 	keep, insisting := t.keeper(g, core)
 	var free []*Tool
 	for _, m := range g.members {
 		switch {
 		case m == keep:
-			got[m.ID] = Name{Public: Plain(m.Declared)}
+			t.rename(m, Name{Public: Plain(m.Declared)})
 			g.contest.Resolution, g.contest.Winner = ExactKept, m.Runtime()
 		case m.Exact:
-			got[m.ID] = Name{}
+			t.rename(m, Name{})
 		default:
 			free = append(free, m)
 		}
@@ -300,8 +348,7 @@ func (t *Table) allocate(g *group) map[string]Name {
 	if keep == nil && insisting > 0 {
 		g.contest.Resolution = Withheld
 	}
-	t.label(g, free, got)
-	return got
+	t.label(g, free)
 }
 
 // keeper is the member that keeps the bare name, and how many insist on it: the
@@ -329,7 +376,7 @@ func (t *Table) keeper(g *group, core bool) (keep *Tool, insisting int) {
 
 // label gives the free members the names of the smallest level at which all
 // differ and none is taken.
-func (t *Table) label(g *group, free []*Tool, got map[string]Name) {
+func (t *Table) label(g *group, free []*Tool) {
 	if len(free) == 0 {
 		return
 	}
@@ -348,7 +395,7 @@ func (t *Table) label(g *group, free []*Tool, got map[string]Name) {
 		g.tested = append(g.tested, folded...)
 		if ok || level > lastLevel {
 			for i, m := range free {
-				got[m.ID] = Name{Public: names[i], Level: min(level, hashLevel)}
+				t.rename(m, Name{Public: names[i], Level: min(level, hashLevel)})
 				if _, given := t.given[folded[i]]; !given || t.given[folded[i]] > g.fold {
 					t.given[folded[i]] = g.fold
 				}

@@ -61,14 +61,7 @@ func hash(s string, digits int) string {
 // Fold maps a name to what must be unique: ASCII lower case, each run of bytes
 // outside [a-z0-9] one '_', none at the ends (catalog spec, section 15.2).
 func Fold(s string) string {
-	clean := true
-	for i := range len(s) {
-		if c := s[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9') {
-			clean = false
-			break
-		}
-	}
-	if clean {
+	if folded(s) {
 		return s
 	}
 	b := make([]byte, 0, len(s))
@@ -89,6 +82,22 @@ func Fold(s string) string {
 		gap = true
 	}
 	return string(b)
+}
+
+// folded reports whether Fold would leave s as it is; most names are like that.
+func folded(s string) bool {
+	gap := true // a '_' at the beginning, or after another one
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+			gap = false
+		case c != '_' || gap:
+			return false
+		default:
+			gap = true
+		}
+	}
+	return !gap || s == ""
 }
 
 // Plain is a declared name as a public one: bytes outside [A-Za-z0-9_.-] become '_'.

@@ -7,12 +7,10 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
@@ -20,16 +18,23 @@ import (
 
 // Extension is one extension as declared.
 type Extension struct {
-	ID            string         `json:"id"`
-	Name          string         `json:"name,omitempty"`
-	Version       string         `json:"version,omitempty"`
-	Label         string         `json:"label,omitempty"`
-	Origin        string         `json:"origin,omitempty"` // config, workspace, global, bundled (default), remote, catalog-file
-	Stage         string         `json:"stage,omitempty"`  // default activated
-	Enabled       *bool          `json:"enabled,omitempty"`
-	Install       *Install       `json:"install,omitempty"`
-	Channels      []Channel      `json:"channels,omitempty"`
-	Contributions []Contribution `json:"contributions,omitempty"`
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	Label   string `json:"label,omitempty"`
+	Origin  string `json:"origin,omitempty"` // config, workspace, global, bundled (default), remote, catalog-file
+	Stage   string `json:"stage,omitempty"`  // default activated
+	Enabled *bool  `json:"enabled,omitempty"`
+	// DisabledReason is why the host refused to activate the package, kept so that
+	// a restart refuses it again (catalog spec, section 9.1).
+	DisabledReason string `json:"disabledReason,omitempty"`
+	// Entries names the files that hold the code. They are listed for installers;
+	// nothing in intake opens them.
+	Entries       []string          `json:"entries,omitempty"`
+	Provenance    map[string]string `json:"provenance,omitempty"` // where the package came from, as recorded at install
+	Install       *Install          `json:"install,omitempty"`
+	Channels      []Channel         `json:"channels,omitempty"`
+	Contributions []Contribution    `json:"contributions,omitempty"`
 }
 
 // Install says where an extension can be had.
@@ -64,7 +69,7 @@ type Contribution struct {
 	Backend        *Backend              `json:"backend,omitempty"`
 	Command        *Command              `json:"command,omitempty"`
 	Auth           *Auth                 `json:"auth,omitempty"`
-	Adapter        json.RawMessage       `json:"adapter,omitempty"`
+	Adapter        *Adapter              `json:"adapter,omitempty"`
 	Routes         []Route               `json:"routes,omitempty"`
 	Augment        *Augment              `json:"augment,omitempty"`
 	CLI            *CLI                  `json:"cli,omitempty"`
@@ -149,75 +154,6 @@ func (a Availability) MarshalJSON() ([]byte, error) { return json.Marshal(a.Avai
 // IsZero reports whether nothing is said.
 func (a Availability) IsZero() bool { return a.State == "" && a.Reason == "" }
 
-// Limits of one extension.
-const (
-	maxBytes         = 4 << 20
-	maxContributions = 4096
-	maxInstances     = 256
-	maxTitle         = 120
-	maxDescription   = 1024
-	maxTags          = 16
-)
-
-// Parse reads one extension of at most 4 MiB. diagnostics names the fields that
-// are not known.
-func Parse(data []byte) (ext Extension, diagnostics []string, err error) {
-	if len(data) > maxBytes {
-		return ext, nil, capability.Errorf(capability.CodeTooLarge, "manifest", "the manifest has %d bytes; the limit is %d", len(data), maxBytes)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&ext); err != nil {
-		if !strings.Contains(err.Error(), "unknown field") {
-			return Extension{}, nil, capability.Errorf(capability.CodeInvalidInput, "manifest", "the manifest does not fit: %s", err).With("invalid_manifest", "")
-		}
-		diagnostics = append(diagnostics, strings.TrimPrefix(err.Error(), "json: "))
-		ext = Extension{}
-		if err := json.Unmarshal(data, &ext); err != nil {
-			return Extension{}, nil, capability.Errorf(capability.CodeInvalidInput, "manifest", "the manifest does not fit: %s", err).With("invalid_manifest", "")
-		}
-	}
-	return ext, diagnostics, ext.Check()
-}
-
-// Check holds the grammar of ids and the limits.
-func (x *Extension) Check() error {
-	bad := func(format string, args ...any) error {
-		return capability.Errorf(capability.CodeInvalidInput, "manifest", format, args...).With("invalid_manifest", "")
-	}
-	if !validID(x.ID) {
-		return bad("%q is not an extension id: letters, digits, '.', '_' and '-', at most 128, the first a letter or digit", x.ID)
-	}
-	if len(x.Contributions) > maxContributions {
-		return bad("extension %s makes %d contributions; the limit is %d", x.ID, len(x.Contributions), maxContributions)
-	}
-	switch x.Stage {
-	case "", capability.StageDeclared, capability.StageApproved, capability.StageActivated, capability.StageDisabled, capability.StageFailed,
-		"validated", "dependency-resolved", "policy-approved":
-	default:
-		return bad("extension %s: %q is not a stage", x.ID, x.Stage)
-	}
-	if x.Origin != "" && originStrength(x.Origin) == 0 {
-		return bad("extension %s: %q is not an origin", x.ID, x.Origin)
-	}
-	for i := range x.Contributions {
-		c := &x.Contributions[i]
-		switch {
-		case !validID(c.ID):
-			return bad("extension %s: %q is not a contribution id", x.ID, c.ID)
-		case c.Kind == "":
-			return bad("%s/%s has no kind", x.ID, c.ID)
-		case len([]rune(c.Title)) > maxTitle:
-			return bad("%s/%s: the title is longer than %d characters", x.ID, c.ID, maxTitle)
-		case len(c.Tags) > maxTags || len(c.TelemetryTags) > maxTags:
-			return bad("%s/%s has more than %d tags", x.ID, c.ID, maxTags)
-		case c.Provider != nil && len(c.Provider.Instances) > maxInstances:
-			return bad("%s/%s has more than %d instances", x.ID, c.ID, maxInstances)
-		}
-	}
-	return nil
-}
-
 func validID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
@@ -232,23 +168,9 @@ func validID(id string) bool {
 	return true
 }
 
-// clean removes control characters and cuts to the limit.
-func clean(s string, most int) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, s)
-	if runes := []rune(s); len(runes) > most {
-		s = string(runes[:most])
-	}
-	return s
-}
-
 // stage is the stage that counts: an extension that is switched off is disabled.
 func (x *Extension) stage() string {
-	if x.Enabled != nil && !*x.Enabled {
+	if x.Enabled != nil && !*x.Enabled || x.DisabledReason != "" {
 		return capability.StageDisabled
 	}
 	return x.Stage
@@ -258,7 +180,7 @@ func (x *Extension) stage() string {
 // each action of each instance.
 func (x *Extension) Module() capability.Module {
 	m := capability.Module{
-		Extension: x.ID, ID: x.ID, Name: x.Name, Label: x.Label, Version: x.Version, Origin: x.origin(), Stage: x.stage(),
+		Extension: x.ID, ID: x.ID, Name: clean(x.Name, maxTitle), Label: clean(x.Label, maxTitle), Version: x.Version, Origin: x.origin(), Stage: x.stage(),
 	}
 	for i := range x.Contributions {
 		m.Contributions = append(m.Contributions, x.Contributions[i].flatten(x)...)
@@ -269,7 +191,7 @@ func (x *Extension) Module() capability.Module {
 func (c *Contribution) flatten(x *Extension) []capability.Contribution {
 	base := capability.Contribution{
 		ID: c.ID, Kind: c.Kind, Title: clean(c.Title, maxTitle), Description: clean(c.Description, maxDescription), Permissions: c.Permissions,
-		Tags: c.Tags, Telemetry: c.TelemetryTags, Visibility: c.Visibility, Scope: c.Scope, Depends: c.depends(), Availability: c.Availability.Availability,
+		Tags: c.Tags, Telemetry: c.TelemetryTags, Visibility: c.Visibility, Scope: normal(c.Scope), Depends: c.depends(), Availability: c.Availability.Availability,
 	}
 	if c.Global {
 		base.Scope = nil
@@ -286,7 +208,7 @@ func (c *Contribution) flatten(x *Extension) []capability.Contribution {
 	if a := c.Augment; a != nil {
 		base.Augment = &capability.Augment{Effect: a.Effect, Targets: a.Targets, Exclusive: a.Ownership == "exclusive", Priority: a.Priority, FailureMode: a.FailureMode}
 	}
-	list := c.Actions
+	list, tools := c.families()
 	if t := c.Tool; t != nil {
 		base.Tool, base.Exact, base.Aliases, base.Effect, base.Approval = t.Name, t.Exact, t.Aliases, t.Effect, t.Approval
 		base.InputSchema, base.OutputSchema = t.InputSchema, t.OutputSchema
@@ -294,7 +216,7 @@ func (c *Contribution) flatten(x *Extension) []capability.Contribution {
 			list = append(slices.Clip(list), t.Action)
 		}
 	}
-	if len(list) == 0 {
+	if len(list) == 0 && len(tools) == 0 {
 		list = []capability.Action{""}
 	}
 	var out []capability.Contribution
@@ -305,13 +227,16 @@ func (c *Contribution) flatten(x *Extension) []capability.Contribution {
 		if action != "" {
 			one.Member.Name += "." + string(action)
 		}
-		out = append(out, c.instances(x, one)...)
+		out = append(out, c.instances(x, one, "")...)
+	}
+	for _, name := range tools {
+		out = append(out, c.instances(x, c.loose(x, base, name), name)...)
 	}
 	return out
 }
 
 // instances gives a contribution its provider keys.
-func (c *Contribution) instances(x *Extension, one capability.Contribution) []capability.Contribution {
+func (c *Contribution) instances(x *Extension, one capability.Contribution, word string) []capability.Contribution {
 	p := c.Provider
 	if p == nil || p.Kind == "" && len(p.Instances) == 0 {
 		return []capability.Contribution{one} // the catalog knows the default key
@@ -340,7 +265,7 @@ func (c *Contribution) instances(x *Extension, one capability.Contribution) []ca
 		if !in.Availability.IsZero() {
 			of.Availability = in.Availability.Availability
 		}
-		of.Unsupported = in.Actions != nil && one.Action != "" && !slices.Contains(in.Actions, one.Action)
+		of.Unsupported = !in.supports(one.Action, word)
 		out = append(out, of)
 	}
 	return out

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -14,6 +13,7 @@ type Resolved struct {
 	Extensions []*Extension       // that are kept, ordered by id; failed ones without contributions
 	Failed     map[string]string  // extension id → failure class
 	Shadowed   []*Extension       // packages of a weaker origin with an id that is taken
+	Refused    []*Extension       // packages whose activation was refused while another ran, and stays refused
 	Conflicts  []catalog.Conflict // of runtime ids and HTTP surfaces
 	routes     map[string]bool    // "<runtime>#<n>" of routes that are withheld
 }
@@ -29,6 +29,7 @@ func Resolve(extensions []Extension, owners map[string]string) *Resolved {
 		byID[id] = append(byID[id], &extensions[i])
 	}
 	for _, list := range byID {
+		list = r.standing(list)
 		strongest := 0
 		for _, x := range list {
 			strongest = max(strongest, originStrength(x.origin()))
@@ -52,17 +53,80 @@ func Resolve(extensions []Extension, owners map[string]string) *Resolved {
 		}
 		for _, x := range kept {
 			c.Members = append(c.Members, x.ID)
-			r.Failed[x.ID] = "registration-conflict"
+			r.Failed[x.ID] = ReasonConflict
 		}
 		c.Members = slices.Compact(c.Members)
 		r.Conflicts = append(r.Conflicts, c)
 		r.Extensions = append(r.Extensions, failed(kept[0]))
 	}
 	slices.SortFunc(r.Extensions, func(a, b *Extension) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(r.Refused, func(a, b *Extension) int { return strings.Compare(a.String(), b.String()) })
 	slices.SortFunc(r.Shadowed, func(a, b *Extension) int { return strings.Compare(a.String(), b.String()) })
 	r.surfaces(owners)
 	catalog.SortConflicts(r.Conflicts)
 	return r
+}
+
+// standing leaves out the packages that the host refused before, unless they are
+// all there is: a restart must not turn a refusal into a draw that takes the
+// running package down too.
+func (r *Resolved) standing(list []*Extension) []*Extension {
+	refused := func(x *Extension) bool { return x.DisabledReason != "" }
+	rest := slices.DeleteFunc(slices.Clone(list), refused)
+	if len(rest) == 0 {
+		return list
+	}
+	for _, x := range list {
+		if refused(x) {
+			r.Refused = append(r.Refused, x)
+		}
+	}
+	return rest
+}
+
+// Standing is how a package relates to those that run.
+type Standing string
+
+// The standings.
+const (
+	StandingNew      Standing = "new"      // nobody has its id
+	StandingReplaces Standing = "replaces" // its origin is stronger than that of the one that runs
+	StandingShadowed Standing = "shadowed" // it is recorded, and the stronger one goes on
+)
+
+// ReasonConflict is the failure class of packages that claim one id, and the
+// DisabledReason to keep for one that Admit refused for it.
+const ReasonConflict = "registration-conflict"
+
+// Admit decides whether a package may be activated beside those that run. Where
+// one of equal origin has its id, or it declares a contribution twice, it is
+// refused (conflict, reason registration_conflict) and what runs is untouched;
+// the caller keeps [ReasonConflict] as its DisabledReason so that [Resolve] says
+// the same after a restart (catalog spec, sections 9.1 and 25.2, R13).
+func Admit(running []Extension, x *Extension) (Standing, error) {
+	refuse := func(format string, args ...any) error {
+		return capability.Errorf(capability.CodeConflict, "manifest.admit", format, args...).
+			With("registration_conflict", "remove one of the two, or give it another id")
+	}
+	if (&Resolved{Failed: make(map[string]string)}).duplicates(x).Stage == capability.StageFailed && x.Stage != capability.StageFailed {
+		return "", refuse("extension %s declares a contribution twice", x.ID)
+	}
+	standing := StandingNew
+	for i := range running {
+		other := &running[i]
+		if !strings.EqualFold(other.ID, x.ID) || other.DisabledReason != "" {
+			continue
+		}
+		switch mine, theirs := originStrength(x.origin()), originStrength(other.origin()); {
+		case mine == theirs:
+			return "", refuse("extension %s is already there, from an equal origin (%s)", x.ID, other.origin())
+		case mine < theirs:
+			standing = StandingShadowed
+		case standing == StandingNew:
+			standing = StandingReplaces
+		}
+	}
+	return standing, nil
 }
 
 func failed(x *Extension) *Extension {
@@ -92,107 +156,9 @@ func (r *Resolved) duplicates(x *Extension) *Extension {
 	if !fatal {
 		return x
 	}
-	r.Failed[x.ID] = "registration-conflict"
+	r.Failed[x.ID] = ReasonConflict
 	return failed(x)
 }
-
-// surface is one HTTP route of one contribution.
-type surface struct {
-	runtime string
-	at      int
-	route   *Route
-	depends *capability.Depends
-}
-
-// surfaces finds HTTP surfaces that overlap.
-func (r *Resolved) surfaces(owners map[string]string) {
-	r.routes = make(map[string]bool)
-	var all []surface
-	for _, x := range r.Extensions {
-		if !x.active() {
-			continue
-		}
-		for i := range x.Contributions {
-			c := &x.Contributions[i]
-			for j := range c.Routes {
-				all = append(all, surface{x.ID + "/" + c.ID, j, &c.Routes[j], c.depends()})
-			}
-		}
-	}
-	type clash struct {
-		members  []surface
-		mismatch bool
-		equal    bool
-	}
-	clashes := make(map[string]*clash)
-	for i := range all {
-		for j := range all[:i] {
-			a, b := all[j], all[i]
-			if a.runtime == b.runtime || !strings.EqualFold(a.route.Method, b.route.Method) || !overlap(a.route, b.route) {
-				continue
-			}
-			key := "http:" + min(a.route.Path, b.route.Path)
-			c := clashes[key]
-			if c == nil {
-				c = &clash{}
-				clashes[key] = c
-			}
-			c.members = append(c.members, a, b)
-			c.mismatch = c.mismatch || a.route.auth() != b.route.auth()
-			c.equal = c.equal || a.route.Path == b.route.Path
-		}
-	}
-	for key, c := range clashes {
-		var ids []string
-		for _, m := range c.members {
-			ids = append(ids, m.runtime)
-		}
-		slices.Sort(ids)
-		ids = slices.Compact(ids)
-		record := catalog.Conflict{Class: catalog.ClassRouteSurface, Key: key, Members: ids, Resolution: "longest_prefix"}
-		switch {
-		case c.mismatch:
-			record.Resolution, record.Remediation = "fatal_auth_mismatch", "let all of them demand the same auth, or move one to another path"
-		case c.equal:
-			record = catalog.Ladder(catalog.ClassRouteSurface, key, ids, owners, func(a, b string) bool {
-				return slices.ContainsFunc(c.members, func(m surface) bool {
-					return m.runtime == a && m.depends != nil && slices.Contains(m.depends.Supersedes, b)
-				})
-			})
-		}
-		r.Conflicts = append(r.Conflicts, record)
-		if record.Resolution == "longest_prefix" {
-			continue
-		}
-		for _, m := range c.members {
-			if m.runtime != record.Winner {
-				r.routes[routeKey(m.runtime, m.at)] = true
-			}
-		}
-	}
-}
-
-func routeKey(runtime string, n int) string { return runtime + "#" + strconv.Itoa(n) }
-
-func (r *Route) auth() string {
-	if r.Auth == "" {
-		return "gateway"
-	}
-	return r.Auth
-}
-
-// overlap reports whether two routes answer one path: the same one, or one inside
-// the other's prefix at a segment border.
-func overlap(a, b *Route) bool {
-	inside := func(prefix, path string) bool {
-		return path == prefix || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/")
-	}
-	return a.Path == b.Path || a.Match == "prefix" && inside(a.Path, b.Path) || b.Match == "prefix" && inside(b.Path, a.Path)
-}
-
-// Served reports whether the n-th route of a contribution is served: nobody else
-// has a better claim on its path.
-func (r *Resolved) Served(runtime string, n int) bool { return !r.routes[routeKey(runtime, n)] }
 
 func (x *Extension) active() bool {
 	m := capability.Module{Stage: x.stage()}

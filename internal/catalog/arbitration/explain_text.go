@@ -1,0 +1,330 @@
+package arbitration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxListed is how many providers a sentence names before it counts the rest.
+const maxListed = 8
+
+// Text tells the record to people: what was asked, one sentence for each step,
+// and the outcome. It needs nothing but the record, so that a client can tell
+// what a server explained.
+func (x *Explanation) Text() string {
+	var b strings.Builder
+	who := "A model asks"
+	if x.Caller == Runtime {
+		who = "Code asks"
+	}
+	fmt.Fprintf(&b, "%s for %s.\n", who, x.Action)
+	for i := range x.Steps {
+		st := &x.Steps[i]
+		fmt.Fprintf(&b, "  %d  %s\n", st.Step, x.sentence(st))
+	}
+	b.WriteString(x.result())
+	return b.String()
+}
+
+func (x *Explanation) result() string {
+	switch {
+	case x.Error != nil:
+		s := "Nothing is called: " + x.Error.Message + " (" + x.Error.Code + ").\n"
+		if x.Error.WouldSelect != "" {
+			s += "Code would have got " + x.Error.WouldSelect + ".\n"
+		}
+		if x.Error.Remediation != "" {
+			s += "What to do: " + x.Error.Remediation + ".\n"
+		}
+		return s
+	case x.DecidedBy == "composed":
+		list := make([]string, 0, len(x.Composed))
+		for _, n := range x.Composed {
+			list = append(list, string(n.Provider))
+		}
+		return "All of them run, in this order: " + strings.Join(list, ", ") + ".\n"
+	case x.Selected == nil:
+		return ""
+	}
+	s := "The call goes to " + string(x.Selected.Provider)
+	if x.Selected.Capability != "" {
+		s += ", as " + string(x.Selected.Capability)
+	}
+	s += ".\n"
+	if x.Fallback {
+		for _, r := range x.Reasons {
+			s += "This is a fallback: " + x.fallback(r) + ".\n"
+		}
+	}
+	return s
+}
+
+func (x *Explanation) fallback(r FallbackReason) string {
+	key := string(r.Provider)
+	if key == "" {
+		key = "the provider it should have been"
+	}
+	switch r.Step {
+	case 2:
+		return "the session is bound to " + key + ", but " + word(r.Reason)
+	case 3:
+		return "the conversation belongs to " + key + ", but " + word(r.Reason)
+	case 5:
+		return "the operator's default is " + key + ", which cannot serve now"
+	}
+	return "nothing but the alphabetical order of ids told the providers apart"
+}
+
+// sentence tells one step.
+func (x *Explanation) sentence(st *ExplainedStep) string {
+	failed := st.Outcome == "failed"
+	switch st.Step {
+	case 0:
+		return x.candidates(st)
+	case 1:
+		return x.explicit(st)
+	case 2:
+		return x.bound(st, "The session is bound to ", st.Evidence["binding"], "The session is bound to no provider for this.")
+	case 3:
+		none := "There is no current conversation."
+		if route := st.Evidence["route"]; route != "" {
+			none = "The call comes from " + route + ", which has no say in this."
+		}
+		return x.bound(st, "The call comes from "+st.Evidence["route"]+", which belongs to ", st.Evidence["provider"], none)
+	case 4:
+		return x.support(st)
+	case 5:
+		return x.forced(st)
+	case 6:
+		return x.rank(st)
+	}
+	if failed {
+		return fmt.Sprintf("Only the order of ids is left to tell %s apart, and a model must not be guessed for.", list(st.Rejected))
+	}
+	return fmt.Sprintf("Nothing else tells them apart, so the first in the order of ids is taken: %s before %s.", x.selected(), list(st.Rejected))
+}
+
+func (x *Explanation) selected() string {
+	if x.Selected == nil {
+		return "nobody"
+	}
+	return string(x.Selected.Provider)
+}
+
+func (x *Explanation) candidates(st *ExplainedStep) string {
+	in, out := 0, 0
+	if st.In != nil && st.Out != nil {
+		in, out = *st.In, *st.Out
+	}
+	var fallen []RejectedEntry
+	for _, r := range st.Rejected {
+		if r.Reason != "undecided" {
+			fallen = append(fallen, r)
+		}
+	}
+	var s string
+	switch {
+	case in == 0:
+		return "Nobody offers it."
+	case in == out && in == 1:
+		s = "One provider offers it and may be used here"
+	case in == out:
+		s = fmt.Sprintf("%d providers offer it and all may be used here", in)
+	case out == 0 && in == 1:
+		s = "One provider offers it, and it may not be used here"
+	case out == 0:
+		s = fmt.Sprintf("%d providers offer it, and none may be used here", in)
+	default:
+		s = fmt.Sprintf("%d providers offer it, %d of them may be used here", in, out)
+	}
+	return s + tail(fallen) + "."
+}
+
+func (x *Explanation) explicit(st *ExplainedStep) string {
+	asked := st.Evidence["selector"]
+	if asked == "" {
+		asked = st.Evidence["capability"]
+	}
+	switch {
+	case st.Outcome == "skipped":
+		return "The call names no provider."
+	case st.Outcome == "selected":
+		return fmt.Sprintf("The call asks for %s, and that is %s: %s.", asked, x.selected(), chosen(st))
+	case st.Outcome == "failed" && x.Error.Code == "invalid_selector":
+		return fmt.Sprintf("The call asks for %s, which cannot be understood%s.", asked, untried(st))
+	case st.Outcome == "failed":
+		return fmt.Sprintf("The call asks for %s, and that cannot be had%s.", asked, untried(st))
+	}
+	return fmt.Sprintf("The call asks for %s, which fits %s%s.", asked, number(st.Out), tail(st.Rejected))
+}
+
+// bound tells steps 2 and 3: a promise, kept or not.
+func (x *Explanation) bound(st *ExplainedStep, because, key, none string) string {
+	switch {
+	case key == "" && st.Outcome == "failed":
+		return "The action works on the current conversation, and there is none that it could mean" + untried(st) + "."
+	case st.Outcome == "skipped" || key == "":
+		return none
+	case st.Outcome == "selected":
+		return because + key + ": " + chosen(st) + "."
+	case st.Outcome == "failed":
+		return because + key + "; that cannot serve, and no other may take its place unless the call names it" + untried(st) + "."
+	}
+	return because + key + ", but " + word(st.Evidence["note"]) + ": others are considered."
+}
+
+func (x *Explanation) support(st *ExplainedStep) string {
+	fallen := tail(st.Rejected)
+	switch {
+	case st.Outcome == "failed":
+		return "None of them can do it now" + fallen + "."
+	case st.Outcome == "selected" && x.DecidedBy == "current_adapter":
+		return fmt.Sprintf("The call comes in through %s, and %s is the provider there: %s.", st.Evidence["adapter"], x.selected(), chosen(st))
+	case st.Outcome == "selected":
+		return fmt.Sprintf("Only %s can do it now: %s.", x.selected(), chosen(st))
+	case st.In != nil && st.Out != nil && *st.Out == 0:
+		return "None of them can do it now" + fallen + "."
+	case st.Outcome == "kept":
+		return "All of them can do it now" + fallen + "."
+	}
+	return fmt.Sprintf("%s can do it now%s.", capital(number(st.Out)), fallen)
+}
+
+func (x *Explanation) forced(st *ExplainedStep) string {
+	key := st.Evidence["forcedDefault"]
+	switch {
+	case st.Outcome == "selected":
+		return "The operator's default is " + key + ": " + chosen(st) + "."
+	case key != "":
+		return "The operator's default is " + key + ", which is not among those left: others are considered."
+	}
+	return "The operator has set no default."
+}
+
+func (x *Explanation) rank(st *ExplainedStep) string {
+	holder := fmt.Sprintf("%q holds the slot %s", st.Evidence["holder"], st.Evidence["slot"])
+	switch {
+	case st.Outcome == "failed" && st.Evidence["slot"] == "":
+		return "The slot that decides this has no provider" + untried(st) + "."
+	case st.Outcome == "failed":
+		return holder + ", and it cannot serve; another never takes its place" + untried(st) + "."
+	case st.Evidence["slot"] != "" && st.Outcome == "selected":
+		return holder + ", and that is " + x.selected() + ": " + chosen(st) + "."
+	case st.Outcome == "selected":
+		return fmt.Sprintf("%s has the highest rank, %s: %s.", x.selected(), st.Evidence["rank"], chosen(st))
+	}
+	return fmt.Sprintf("%s share the highest rank, %s%s.", capital(number(st.Out)), st.Evidence["rank"], tail(st.Rejected))
+}
+
+func number(n *int) string {
+	switch {
+	case n == nil:
+		return "some"
+	case *n == 1:
+		return "one of them"
+	}
+	return fmt.Sprintf("%d of them", *n)
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// only and without are the rejected of one reason, and all others.
+func only(rejected []RejectedEntry, reason string) []RejectedEntry {
+	return slices.DeleteFunc(slices.Clone(rejected), func(r RejectedEntry) bool { return r.Reason != reason })
+}
+
+func without(rejected []RejectedEntry, reason string) []RejectedEntry {
+	return slices.DeleteFunc(slices.Clone(rejected), func(r RejectedEntry) bool { return r.Reason == reason })
+}
+
+// chosen says that the step decided, and over whom.
+func chosen(st *ExplainedStep) string {
+	s := "chosen"
+	if over := only(st.Rejected, "outranked"); len(over) > 0 {
+		s += " before " + list(over)
+	}
+	return s + tail(without(st.Rejected, "outranked"))
+}
+
+// untried names whom a failure left standing.
+func untried(st *ExplainedStep) string {
+	if left := only(st.Rejected, "undecided"); len(left) > 0 {
+		return "; not tried: " + list(left)
+	}
+	return tail(without(st.Rejected, "undecided"))
+}
+
+// tail names the rejected with their reasons, those of one reason together.
+func tail(rejected []RejectedEntry) string {
+	if len(rejected) == 0 {
+		return ""
+	}
+	type group struct {
+		why  string
+		list []RejectedEntry
+	}
+	var groups []group
+	for _, r := range rejected {
+		why := word(r.Reason)
+		if r.Rule != "" {
+			why = "rule " + r.Rule + " of the catalog policy denies it"
+		}
+		i := slices.IndexFunc(groups, func(g group) bool { return g.why == why })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, group{why: why})
+		}
+		groups[i].list = append(groups[i].list, r)
+	}
+	parts := make([]string, 0, len(groups))
+	for _, g := range groups {
+		parts = append(parts, list(g.list)+" ("+g.why+")")
+	}
+	return "; not " + strings.Join(parts, ", nor ")
+}
+
+// list names the first of the rejected and counts the rest.
+func list(rejected []RejectedEntry) string {
+	keys := make([]string, 0, len(rejected))
+	for _, r := range rejected {
+		keys = append(keys, string(r.Provider))
+	}
+	more := ""
+	if len(keys) > maxListed {
+		more = fmt.Sprintf(" and %d more", len(keys)-maxListed)
+		keys = keys[:maxListed]
+	}
+	return strings.Join(keys, ", ") + more
+}
+
+// word is a reason in words; what has none is told as it is.
+func word(reason string) string {
+	if w, ok := words()[reason]; ok {
+		return w
+	}
+	return strings.ReplaceAll(reason, "_", " ")
+}
+
+func words() map[string]string {
+	return map[string]string{
+		ReasonSlot:                  "another provider holds the slot",
+		ReasonName:                  "its tool has no name of its own: several insist on the same",
+		ReasonNotVisible:            "it is not meant for agents",
+		ReasonOutOfScope:            "it is declared for other places than this",
+		ReasonDenied:                "it is denied to this caller",
+		ReasonBlocked:               "blocked for this conversation",
+		ReasonCrossContext:          "it belongs to another channel or account than the conversation, and the operator keeps them apart",
+		ReasonUnsupported:           "its account cannot do this",
+		ReasonUnavailable:           "it is not available",
+		"route_surface_conflict":    "another extension claims the same provider, and nobody said whose it is",
+		"backend_selector_conflict": "another backend claims the same selector",
+		"dependency_missing":        "something it requires is not there",
+		"dependency_conflict":       "it cannot stand beside another that is there",
+		"selector_mismatch":         "does not fit",
+		"not_current_adapter":       "not the adapter of the call",
+		"lower_rank":                "lower rank",
+		"tie_break":                 "later in the order",
+		"unknown_provider":          "nobody knows it",
+	}
+}

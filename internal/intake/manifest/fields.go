@@ -1,0 +1,86 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxDiagnostics bounds how many unknown fields are named.
+const maxDiagnostics = 100
+
+// unknown names every member of a document that a Go type has no field for, by
+// its RFC 6901 path, sorted. What follows a type's own reading (raw JSON, free
+// values) is not looked into.
+func unknown(data []byte, t reflect.Type) []string {
+	w := walker{}
+	w.walk(data, t, "")
+	slices.Sort(w.found)
+	return w.found
+}
+
+type walker struct{ found []string }
+
+func (w *walker) walk(data []byte, t reflect.Type, path string) {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 || len(w.found) >= maxDiagnostics {
+		return
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == reflect.TypeFor[json.RawMessage]():
+	case t.Kind() == reflect.Struct && data[0] == '{':
+		w.object(data, t, path)
+	case t.Kind() == reflect.Slice && data[0] == '[':
+		var items []json.RawMessage
+		if plain(t.Elem()) || json.Unmarshal(data, &items) != nil {
+			return
+		}
+		for i, item := range items {
+			w.walk(item, t.Elem(), path+"/"+strconv.Itoa(i))
+		}
+	}
+}
+
+func (w *walker) object(data []byte, t reflect.Type, path string) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return
+	}
+	fields := make(map[string]reflect.Type)
+	fieldsOf(t, fields)
+	if len(fields) == 0 {
+		return // such as a time: it reads itself
+	}
+	for name, value := range members {
+		at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(clean(name, 64))
+		if of, ok := fields[name]; ok {
+			w.walk(value, of, at)
+		} else if len(w.found) < maxDiagnostics {
+			w.found = append(w.found, at)
+		}
+	}
+}
+
+func fieldsOf(t reflect.Type, out map[string]reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			fieldsOf(f.Type, out)
+		case f.IsExported() && name != "" && name != "-":
+			out[name] = f.Type
+		}
+	}
+}
+
+// plain types have no members.
+func plain(t reflect.Type) bool {
+	return t.Kind() != reflect.Struct && t.Kind() != reflect.Pointer && t.Kind() != reflect.Slice
+}
