@@ -66,14 +66,15 @@ func (c *Client) URL() string { return c.base.String() }
 // Invocation is the body of an invoke; Target is an action, a capability id or
 // module:kind:name.
 type Invocation struct {
-	Target         string            `json:"target"`
-	Input          json.RawMessage   `json:"input,omitempty"`
-	Select         map[string]string `json:"select,omitempty"`
-	Session        string            `json:"session,omitempty"`
-	Timeout        string            `json:"timeout,omitempty"`
-	IdempotencyKey string            `json:"idempotency_key,omitempty"`
-	DryRun         bool              `json:"dry_run,omitempty"`
-	Stream         bool              `json:"stream,omitempty"`
+	Target         string              `json:"target"`
+	Input          json.RawMessage     `json:"input,omitempty"`
+	Select         map[string]string   `json:"select,omitempty"`
+	Session        string              `json:"session,omitempty"`
+	Context        *capability.Context `json:"context,omitempty"`
+	Timeout        string              `json:"timeout,omitempty"`
+	IdempotencyKey string              `json:"idempotency_key,omitempty"`
+	DryRun         bool                `json:"dry_run,omitempty"`
+	Stream         bool                `json:"stream,omitempty"`
 }
 
 // Invoked is a completed invocation.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +15,7 @@ import (
 
 func (a *app) invokeCommand() *cobra.Command {
 	var inv client.Invocation
-	var selects []string
+	var selects, contexts []string
 	var yes bool
 	c := &cobra.Command{
 		Use:   "invoke TARGET [INPUT|-]",
@@ -43,6 +42,9 @@ to read one from standard input.`,
 			if inv.Select, err = pairs("select", selects); err != nil {
 				return err
 			}
+			if inv.Context, err = contextFlag(contexts); err != nil {
+				return err
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -58,6 +60,7 @@ to read one from standard input.`,
 		},
 	}
 	f := c.Flags()
+	f.StringArrayVar(&contexts, "context", nil, contextHelp)
 	f.StringArrayVar(&selects, "select", nil, "choose the provider by key=value (provider, endpoint, node, …)")
 	f.StringVar(&inv.Session, "session", "", "session the call belongs to")
 	f.StringVar(&inv.Timeout, "timeout", "", "deadline of the call, such as 30s")
@@ -161,82 +164,6 @@ func (a *app) streamInvoke(cmd *cobra.Command, c *client.Client, inv client.Invo
 		}
 	}
 	return nil
-}
-
-func (a *app) catalogCommand() *cobra.Command {
-	var etag string
-	show := func(audience string) *cobra.Command {
-		c := &cobra.Command{
-			Use: audience, Short: "The catalog as the " + audience + " audience sees it", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				path := "/api/v1/catalog/" + audience
-				if etag != "" {
-					path += "?etag=" + url.QueryEscape(etag)
-				}
-				return a.call(cmd.Context(), http.MethodGet, path, nil, a.printCatalog)
-			},
-		}
-		c.Flags().StringVar(&etag, "etag", "", "print only \"unchanged\" if the catalog still has this etag")
-		return c
-	}
-	var selects []string
-	explain := &cobra.Command{
-		Use: "explain ACTION", Short: "Why this provider, and what was rejected at which step", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q := url.Values{"action": args, "select": selects}
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/explain?"+q.Encode(), nil, a.printExplanation)
-		},
-	}
-	explain.Flags().StringArrayVar(&selects, "select", nil, "choose the provider by key=value")
-	conflicts := &cobra.Command{
-		Use: "conflicts", Short: "What two contributions both claimed", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/conflicts", nil, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Conflicts []struct {
-						Class, Key, Kept string
-						Members          []string
-					}
-				}](raw)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for _, c := range out.Conflicts {
-					rows = append(rows, []string{c.Class, c.Key, fmt.Sprint(c.Members), dash(c.Kept)})
-				}
-				return table(a.stdout, []string{"CLASS", "KEY", "MEMBERS", "KEPT"}, rows)
-			})
-		},
-	}
-	return a.group("catalog", "What can be called, and why it is chosen", show("agent"), show("operator"), show("internal"), explain, conflicts)
-}
-
-func (a *app) printCatalog(raw json.RawMessage) error {
-	out, err := decode[struct {
-		Unchanged bool
-		Entries   []struct {
-			CanonicalAction, ProviderKey, Tool, Member string
-			Availability                               struct{ State string }
-			Policy                                     struct{ Effect, Approval string }
-		}
-	}](raw)
-	if err != nil {
-		return err
-	}
-	if out.Unchanged {
-		a.printf("unchanged\n")
-		return nil
-	}
-	var rows [][]string
-	for _, e := range out.Entries {
-		target := e.CanonicalAction
-		if e.Tool == "" && e.Member != "" {
-			target = e.Member
-		}
-		rows = append(rows, []string{target, e.ProviderKey, e.Policy.Effect, e.Policy.Approval, e.Availability.State, dash(e.Tool)})
-	}
-	return table(a.stdout, []string{"TARGET", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "TOOL"}, rows)
 }
 
 func (a *app) printExplanation(raw json.RawMessage) error {

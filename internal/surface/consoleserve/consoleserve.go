@@ -71,6 +71,10 @@ type Config struct {
 	// Trust is the decision that let a module of an endpoint in, as a value that
 	// marshals to the form of router spec section 9; nil when there is none.
 	Trust func(endpoint, module string) any
+	// Operator are the rows of the operator catalog on a snapshot; Static those of a
+	// static catalog, and false for a name that is none.
+	Operator func(*catalog.Snapshot) any
+	Static   func(ctx context.Context, name string) (rows any, ok bool, err error)
 }
 
 // Surface serves /api/v1.
@@ -94,6 +98,12 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/catalog/internal", operator(s.internalCatalog))
 	mux.Handle("GET /api/v1/catalog/explain", any(s.explain))
 	mux.Handle("GET /api/v1/catalog/conflicts", operator(s.conflicts))
+	mux.Handle("GET /api/v1/catalog/slots", operator(s.slots))
+	mux.Handle("GET /api/v1/catalog/backends", operator(s.backends))
+	mux.Handle("GET /api/v1/catalog/actions", operator(s.actions))
+	mux.Handle("GET /api/v1/catalog/lint", operator(s.lint))
+	mux.Handle("GET /api/v1/catalog/operator", operator(s.operatorCatalog))
+	mux.Handle("GET /api/v1/catalog/static/{name}", operator(s.staticCatalog))
 	mux.Handle("GET /api/v1/modules", operator(s.modules))
 	mux.Handle("GET /api/v1/modules/{id}", operator(s.module))
 	s.listingRoutes(mux)

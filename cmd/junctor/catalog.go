@@ -1,0 +1,386 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/intake/eval"
+)
+
+const contextHelp = "where it happens, as key=value: workspace, agent, session, route (kind:account:conversation), adapter (kind:account), bind (actions=provider)"
+
+// contextFlag reads --context.
+func contextFlag(list []string) (*capability.Context, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	c := new(capability.Context)
+	for _, kv := range list {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "--context %q is not key=value", kv)
+		}
+		if err := c.Set(k, v); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.Check()
+}
+
+func (a *app) catalogCommand() *cobra.Command {
+	return a.group("catalog", "What can be called, and why it is chosen",
+		a.catalogList("agent", "What an agent can do in a context", a.printAgent),
+		a.catalogList("operator", "Commands, ways to sign in and surfaces, for operators only", a.printOperator),
+		a.catalogList("internal", "Everything there is, reachable or not", a.printInternal),
+		a.catalogStatic(), a.catalogExplain(), a.catalogConflicts(), a.catalogSlots(), a.catalogLint(), a.catalogEval(),
+	)
+}
+
+// listPath is a path of the catalog with the context and etag of its flags.
+func listPath(name, etag string, contexts []string) string {
+	q := url.Values{}
+	if etag != "" {
+		q.Set("etag", etag)
+	}
+	for _, kv := range contexts {
+		q.Add("context", kv)
+	}
+	path := "/api/v1/catalog/" + name
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	return path
+}
+
+func (a *app) catalogList(name, short string, show func(json.RawMessage) error) *cobra.Command {
+	var etag string
+	var contexts []string
+	c := &cobra.Command{
+		Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := contextFlag(contexts); err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), http.MethodGet, listPath(name, etag, contexts), nil, unlessUnchanged(a, show))
+		},
+	}
+	c.Flags().StringVar(&etag, "etag", "", "print only \"unchanged\" if the catalog still has this etag")
+	if name == "agent" {
+		c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
+	}
+	return c
+}
+
+func unlessUnchanged(a *app, show func(json.RawMessage) error) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		out, err := decode[struct{ Unchanged bool }](raw)
+		if err != nil {
+			return err
+		}
+		if out.Unchanged {
+			a.printf("unchanged\n")
+			return nil
+		}
+		return show(raw)
+	}
+}
+
+type shownEntry struct {
+	CapabilityID, Kind, CanonicalAction, ProviderKey, Member, Withheld string
+	Availability                                                       struct{ State string }
+	Policy                                                             struct{ Effect, Approval string }
+}
+
+func (a *app) printAgent(raw json.RawMessage) error {
+	out, err := decode[struct {
+		Actions []struct {
+			Name              string
+			Entries           []string
+			RequiresSelection bool
+		}
+		Entries []shownEntry
+	}](raw)
+	if err != nil {
+		return err
+	}
+	byID := make(map[string]shownEntry, len(out.Entries))
+	for _, e := range out.Entries {
+		byID[e.CapabilityID] = e
+	}
+	var rows [][]string
+	for _, action := range out.Actions {
+		choose := "-"
+		if action.RequiresSelection {
+			choose = "needed"
+		}
+		for _, id := range action.Entries {
+			e := byID[id]
+			rows = append(rows, []string{action.Name, e.ProviderKey, e.Policy.Effect, e.Policy.Approval, e.Availability.State, choose})
+		}
+	}
+	return table(a.stdout, []string{"NAME", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "SELECTOR"}, rows)
+}
+
+func (a *app) printInternal(raw json.RawMessage) error {
+	out, err := decode[struct{ Entries []shownEntry }](raw)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, e := range out.Entries {
+		target := e.CanonicalAction
+		if e.Member != "" {
+			target = e.Member
+		}
+		rows = append(rows, []string{target, e.ProviderKey, e.Policy.Effect, strings.TrimPrefix(e.Kind, "capability."), e.Availability.State, dash(e.Withheld)})
+	}
+	return table(a.stdout, []string{"TARGET", "PROVIDER", "EFFECT", "KIND", "STATE", "WITHHELD"}, rows)
+}
+
+func (a *app) printOperator(raw json.RawMessage) error {
+	out, err := decode[struct {
+		Rows []struct{ Row, RuntimeID, Title, Description, Availability string }
+	}](raw)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, r := range out.Rows {
+		rows = append(rows, []string{r.Row, r.Title, dash(r.RuntimeID), r.Availability, r.Description})
+	}
+	return table(a.stdout, []string{"ROW", "TITLE", "FROM", "STATE", "DESCRIPTION"}, rows)
+}
+
+func (a *app) catalogStatic() *cobra.Command {
+	var etag string
+	c := &cobra.Command{
+		Use: "static install|onboarding|channels|cli", Short: "What packages declare, without starting any of them",
+		Args: cobra.ExactArgs(1), ValidArgs: []string{"install", "onboarding", "channels", "cli"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, listPath("static/"+url.PathEscape(args[0]), etag, nil), nil, unlessUnchanged(a, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Rows []map[string]any }](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, r := range out.Rows {
+					name := first(r, "id", "flowId", "path", "extensionId")
+					rows = append(rows, []string{name, first(r, "selectionLabel", "label", "name", "target", "mode"), first(r, "blurb", "description", "selectionHint", "version")})
+				}
+				return table(a.stdout, []string{"ID", "LABEL", "ABOUT"}, rows)
+			}))
+		},
+	}
+	c.Flags().StringVar(&etag, "etag", "", "print only \"unchanged\" if the catalog still has this etag")
+	return c
+}
+
+// first is the first of the members that is a text.
+func first(m map[string]any, names ...string) string {
+	for _, name := range names {
+		if s, ok := m[name].(string); ok && s != "" {
+			return s
+		}
+	}
+	return "-"
+}
+
+func (a *app) catalogExplain() *cobra.Command {
+	var selects, contexts []string
+	c := &cobra.Command{
+		Use: "explain ACTION", Short: "Why this provider, and what was rejected at which step", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := contextFlag(contexts); err != nil {
+				return err
+			}
+			q := url.Values{"action": args, "select": selects, "context": contexts}
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/explain?"+q.Encode(), nil, a.printExplanation)
+		},
+	}
+	c.Flags().StringArrayVar(&selects, "select", nil, "choose the provider by key=value")
+	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
+	return c
+}
+
+func (a *app) catalogConflicts() *cobra.Command {
+	var all bool
+	var contexts []string
+	c := &cobra.Command{
+		Use: "conflicts", Short: "What several contributions claimed, and the setting that decides it", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path := listPath("conflicts", "", contexts)
+			if all {
+				path += map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")] + "all"
+			}
+			return a.call(cmd.Context(), http.MethodGet, path, nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Conflicts []struct {
+						Class, Key, Resolution, Winner, Remediation string
+						Members                                     []string
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, c := range out.Conflicts {
+					rows = append(rows, []string{c.Class, c.Key, strings.Join(c.Members, " "), c.Resolution, dash(c.Winner), dash(c.Remediation)})
+				}
+				return table(a.stdout, []string{"CLASS", "KEY", "CLAIMED BY", "RESOLUTION", "WINNER", "TO DECIDE IT"}, rows)
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "also actions that several provide, which is what they are for")
+	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
+	return c
+}
+
+func (a *app) catalogSlots() *cobra.Command {
+	var contexts []string
+	c := &cobra.Command{
+		Use: "slots", Short: "Who holds the slots, and which backends there are", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, listPath("slots", "", contexts), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Slots []struct {
+						Slot, Requested, Source, Mode, Winner string
+						Available                             []string
+						Error                                 *struct{ Code, Remediation string }
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, s := range out.Slots {
+					state := "held"
+					if s.Error != nil {
+						state = s.Error.Code + ": " + s.Error.Remediation
+					}
+					rows = append(rows, []string{s.Slot, s.Requested, s.Source, s.Mode, dash(s.Winner), dash(strings.Join(s.Available, " ")), state})
+				}
+				return table(a.stdout, []string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows)
+			})
+		},
+	}
+	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
+	return c
+}
+
+func (a *app) catalogLint() *cobra.Command {
+	var contexts []string
+	c := &cobra.Command{
+		Use: "lint", Short: "What in the catalog and its settings an operator should look at", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, listPath("lint", "", contexts), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Findings []struct{ Code, Subject, Message string }
+				}](raw)
+				if err != nil {
+					return err
+				}
+				if len(out.Findings) == 0 {
+					a.printf("nothing to look at\n")
+				}
+				for _, f := range out.Findings {
+					a.printf("%s: %s\n", f.Code, plainText(f.Message))
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
+	return c
+}
+
+// catalogEval needs no server: it is the evaluator alone.
+func (a *app) catalogEval() *cobra.Command {
+	var fixtures string
+	c := &cobra.Command{
+		Use: "eval FILE...", Short: "Run scenario files against the catalog, without a server",
+		Long: `Run scenario files against the catalog, without a server, network or clock.
+
+Each question is asked under three orders of extensions and prints one JSON line:
+{"id","index","order","ok","got"}. The exit status is 1 if any answer differs from
+what the scenario expects.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var shared eval.Fixtures
+			if fixtures != "" {
+				data, err := readBounded(fixtures)
+				if err != nil {
+					return err
+				}
+				if shared, err = eval.ParseFixtures(data); err != nil {
+					return err
+				}
+			}
+			ok := true
+			for _, name := range args {
+				data, err := readBounded(name)
+				if err != nil {
+					return err
+				}
+				good, err := a.evaluate(shared, data)
+				if err != nil {
+					return err
+				}
+				ok = ok && good
+			}
+			if !ok {
+				return exitStatus(1)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&fixtures, "fixtures", "", "file with the extensions and contexts that scenarios name")
+	return c
+}
+
+func (a *app) evaluate(fixtures eval.Fixtures, data []byte) (ok bool, err error) {
+	scenarios, err := eval.Parse(data)
+	if err != nil {
+		return false, err
+	}
+	ok = true
+	out := json.NewEncoder(a.stdout)
+	out.SetEscapeHTML(false)
+	for _, s := range scenarios {
+		var written error
+		err := eval.Run(fixtures, s, func(o eval.Outcome) {
+			ok = ok && o.OK
+			written = errors.Join(written, out.Encode(o))
+		})
+		if err := errors.Join(err, written); err != nil {
+			return false, err
+		}
+	}
+	return ok, nil
+}
+
+// maxScenarioFile bounds a scenario file, in bytes.
+const maxScenarioFile = 64 << 20
+
+func readBounded(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s cannot be read", name)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxScenarioFile+1))
+	if err != nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s cannot be read", name)
+	}
+	if len(data) > maxScenarioFile {
+		return nil, capability.Errorf(capability.CodeTooLarge, "", "%s is larger than %d bytes", name, maxScenarioFile)
+	}
+	return data, nil
+}
