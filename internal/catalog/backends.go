@@ -58,7 +58,9 @@ func (r *ruling) selectors(settings *Settings, supersedes func(a, b string) bool
 			if claims[key] == nil {
 				claims[key] = &wanted{}
 			}
-			claims[key].members = append(claims[key].members, e.Runtime)
+			if list := claims[key].members; len(list) == 0 || list[len(list)-1] != e.Runtime { // one may name a selector twice
+				claims[key].members = append(list, e.Runtime)
+			}
 			claims[key].exclusive = claims[key].exclusive || b.Exclusive
 		}
 	}
@@ -100,6 +102,11 @@ func (s *Snapshot) Backend(req BackendRequest) (BackendChoice, error) {
 	id := req.ID
 	if id == "" {
 		id = s.settings.Backends[req.Class].Selected
+	}
+	if id == "" && s.settings.Backends[req.Class].Exclusive && slices.ContainsFunc(r.backends, func(e *Entry) bool {
+		return e.Contribution.Backend.Class == req.Class && e.Contribution.Backend.ID == defaultSelector
+	}) {
+		id = defaultSelector // rank decides nothing in an exclusive class
 	}
 	var found []*Entry
 	withheld := false

@@ -37,7 +37,8 @@ type Catalog struct {
 	special  map[string]*module // by extension id: those with a say in the ruling
 	owner    map[string]string  // lower-case extension id → source
 	doubled  map[capability.Action][]double
-	joined   map[string]capability.Action
+	joins    joinings
+	schemas  documents
 	touched  ring
 }
 
@@ -46,13 +47,15 @@ type Catalog struct {
 func New(settings Settings, from uint64) (*Catalog, error) {
 	c := &Catalog{
 		units: make(map[string]*unit), special: make(map[string]*module), owner: make(map[string]string),
-		doubled: make(map[capability.Action][]double), joined: make(map[string]capability.Action),
+		doubled: make(map[capability.Action][]double), schemas: make(documents),
+		joins: joinings{}.without(nil),
 	}
 	if err := c.adopt(settings); err != nil {
 		return nil, err
 	}
 	s := &Snapshot{Generation: from, settings: c.settings, rules: c.rules}
 	s.ruling, s.mentioned = rule(c.settings, nil, func(string) bool { return false }, nil), c.mentions()
+	s.ruling.odd = c.joins.odd
 	s.seal()
 	c.current.Store(s)
 	return c, nil
@@ -132,6 +135,10 @@ func (c *Catalog) admit(b capability.Batch) error {
 	seen := make(map[string]bool, len(b.Modules))
 	for i := range b.Modules {
 		m := &b.Modules[i]
+		if m.Extension == "" || strings.ContainsAny(m.Extension, "/#@") {
+			return capability.Errorf(capability.CodeInvalidInput, "catalog.apply", "%s offers module %s as extension %q, which is no id", b.Source, m.ID, m.Extension).
+				With("invalid_id", "")
+		}
 		key := strings.ToLower(m.Extension)
 		if seen[key] {
 			return capability.Errorf(capability.CodeConflict, "catalog.apply", "%s offers module %s twice", b.Source, m.ID).

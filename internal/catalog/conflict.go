@@ -33,7 +33,7 @@ const (
 // SortConflicts orders records by class and key.
 func SortConflicts(list []Conflict) {
 	slices.SortFunc(list, func(a, b Conflict) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Key, b.Key), slices.Compare(a.Members, b.Members))
 	})
 }
 
@@ -48,25 +48,18 @@ func Ladder(class, key string, members []string, owners map[string]string, super
 		c.Resolution, c.Winner = "operator_pin", pin
 		return c
 	}
-	var winners []string
-	for _, a := range members {
-		over := 0
-		under := false
-		for _, b := range members {
-			if a == b {
-				continue
-			}
-			if supersedes(a, b) {
-				over++
-			}
-			under = under || supersedes(b, a)
-		}
-		if over == len(members)-1 && !under {
-			winners = append(winners, a)
+	// Whoever does not supersede the next one cannot win, and neither can those
+	// that the candidate superseded: one is left in the end.
+	winner := members[0]
+	for _, m := range members[1:] {
+		if !supersedes(winner, m) {
+			winner = m
 		}
 	}
-	if len(winners) == 1 {
-		c.Resolution, c.Winner = "supersedes", winners[0]
+	if !slices.ContainsFunc(members, func(m string) bool {
+		return m != winner && (!supersedes(winner, m) || supersedes(m, winner))
+	}) {
+		c.Resolution, c.Winner = "supersedes", winner
 		return c
 	}
 	c.Remediation = fmt.Sprintf("set catalog.owners.%q to one of: %s", key, strings.Join(members, ", "))
@@ -116,22 +109,35 @@ func rule(settings *Settings, special []*module, exists func(runtime string) boo
 			}
 		}
 	}
+	over := make(map[string]map[string]bool) // built where it is asked for: lists may be long
 	supersedes := func(a, b string) bool {
 		d := relations[a]
-		return d != nil && slices.Contains(d.Supersedes, b)
+		if d == nil || len(d.Supersedes) == 0 {
+			return false
+		}
+		if over[a] == nil {
+			over[a] = make(map[string]bool, len(d.Supersedes))
+			for _, id := range d.Supersedes {
+				over[a][id] = true
+			}
+		}
+		return over[a][b]
 	}
 	r.providerKeys(settings, doubled, supersedes)
 	r.selectors(settings, supersedes)
 	r.targets(settings, augmenters, supersedes)
 	r.depend(settings, relations, exists)
+	r.admitClaims()
 	r.singletons(settings)
 	SortConflicts(r.conflicts)
 	return r
 }
 
-// double is a provider key that several contributions use for one action.
+// double is a provider key that several contributions use for one action, or a
+// minted action that several contributions have.
 type double struct {
 	key      capability.ProviderKey
+	action   capability.Action
 	runtimes []string
 }
 
@@ -141,16 +147,24 @@ func (r *ruling) providerKeys(settings *Settings, doubled map[capability.Action]
 	members := make(map[capability.ProviderKey][]string)
 	for _, list := range doubled {
 		for _, d := range list {
-			members[d.key] = append(members[d.key], d.runtimes...)
+			if d.key != "" {
+				members[d.key] = append(members[d.key], d.runtimes...)
+				continue
+			}
+			r.contest(Ladder(ClassRouteSurface, string(d.action), d.runtimes, settings.Owners, supersedes), "")
 		}
 	}
 	for key, runtimes := range members {
-		c := Ladder(ClassRouteSurface, string(key), runtimes, settings.Owners, supersedes)
-		r.conflicts = append(r.conflicts, c)
-		for _, m := range c.Members {
-			if m != c.Winner {
-				r.withheld[claim{m, key}] = "route_surface_conflict"
-			}
+		r.contest(Ladder(ClassRouteSurface, string(key), runtimes, settings.Owners, supersedes), key)
+	}
+}
+
+// contest records a conflict and takes the key from all who did not win it.
+func (r *ruling) contest(c Conflict, key capability.ProviderKey) {
+	r.conflicts = append(r.conflicts, c)
+	for _, m := range c.Members {
+		if m != c.Winner {
+			r.withheld[claim{m, key}] = "route_surface_conflict"
 		}
 	}
 }
@@ -164,7 +178,7 @@ func (r *ruling) targets(settings *Settings, augmenters []*Entry, supersedes fun
 		}
 	}
 	for target, members := range wanted {
-		if len(members) < 2 {
+		if slices.Sort(members); len(slices.Compact(members)) < 2 { // one may name a target twice
 			continue
 		}
 		c := Ladder(ClassRouteSurface, "augment:"+target, members, settings.Owners, supersedes)
@@ -182,20 +196,29 @@ func (r *ruling) targets(settings *Settings, augmenters []*Entry, supersedes fun
 // depend withholds what requires something that is not there, transitively and
 // with whole cycles, and what says it conflicts with something that is.
 func (r *ruling) depend(settings *Settings, relations map[string]*capability.Depends, exists func(string) bool) {
+	for id, d := range relations {
+		for _, other := range d.Conflicts {
+			if exists(other) && settings.Owners["conflict:"+pair(id, other)] != id {
+				r.withheld[claim{runtime: id}] = "dependency_conflict"
+				break
+			}
+		}
+	}
 	// Everything starts as missing; what needs nothing more becomes good and may
-	// make others good. What is never reached stands on a gap or in a cycle.
+	// make others good. What is never reached stands on a gap, on something that
+	// is withheld, or in a cycle.
 	waiting := make(map[string]int)
 	needed := make(map[string][]string)
 	var good []string
 	for id, d := range relations {
 		for _, need := range d.Requires {
-			if relations[need] == nil && exists(need) {
+			if relations[need] == nil && exists(need) && r.withheld[claim{runtime: need}] == "" {
 				continue
 			}
 			waiting[id]++
 			needed[need] = append(needed[need], id)
 		}
-		if waiting[id] == 0 {
+		if waiting[id] == 0 && r.withheld[claim{runtime: id}] == "" {
 			good = append(good, id)
 		}
 	}
@@ -203,22 +226,14 @@ func (r *ruling) depend(settings *Settings, relations map[string]*capability.Dep
 		id := good[len(good)-1]
 		good = good[:len(good)-1]
 		for _, other := range needed[id] {
-			if waiting[other]--; waiting[other] == 0 {
+			if waiting[other]--; waiting[other] == 0 && r.withheld[claim{runtime: other}] == "" {
 				good = append(good, other)
 			}
 		}
 	}
 	for id, n := range waiting {
-		if n > 0 {
+		if n > 0 && r.withheld[claim{runtime: id}] == "" {
 			r.withheld[claim{runtime: id}] = "dependency_missing"
-		}
-	}
-	for id, d := range relations {
-		for _, other := range d.Conflicts {
-			if !exists(other) || settings.Owners["conflict:"+pair(id, other)] == id {
-				continue
-			}
-			r.withheld[claim{runtime: id}] = "dependency_conflict"
 		}
 	}
 }

@@ -34,17 +34,30 @@ func (t *transaction) doubles(next *Snapshot, lists ...[]*Entry) map[capability.
 	return out
 }
 
+// doublesOf expects the entries of one action in the catalog's order, so that
+// those of one contribution stand together.
 func doublesOf(entries []*Entry) (found []double) {
 	users := make(map[capability.ProviderKey][]string)
+	var tools []string
 	for _, e := range entries {
 		kind, _, _ := kernelKind(e.Contribution.Kind)
-		if kind&toAgent != 0 && !slices.Contains(users[e.key], e.Runtime) {
-			users[e.key] = append(users[e.key], e.Runtime)
+		if kind&toAgent == 0 {
+			continue
 		}
+		if list := users[e.key]; len(list) == 0 || list[len(list)-1] != e.Runtime {
+			users[e.key] = append(list, e.Runtime)
+		}
+		if len(tools) == 0 || tools[len(tools)-1] != e.Runtime {
+			tools = append(tools, e.Runtime)
+		}
+	}
+	// A minted action is one tool's; ids with dots can be cut in two ways.
+	if action := entries[0].Action; strings.HasPrefix(string(action), "ext.") && len(tools) > 1 {
+		return []double{{action: action, runtimes: tools}}
 	}
 	for key, runtimes := range users {
 		if len(runtimes) > 1 {
-			found = append(found, double{key, runtimes})
+			found = append(found, double{key: key, runtimes: runtimes})
 		}
 	}
 	return found

@@ -30,7 +30,7 @@ type Entry struct {
 	key          capability.ProviderKey
 	ceiling      audienceSet
 	sum          ordered.Sum
-	schema       func() (*Schema, error)
+	schema       *document
 }
 
 // Key is the provider key of the entry.
@@ -99,12 +99,17 @@ func (e *Entry) Facts() rules.Facts {
 func (e *Entry) Sum() ordered.Sum { return e.sum }
 
 // Schema returns the compiled input schema, or nil when the contribution has
-// none (decision R59). It is compiled at first use and kept.
+// none (decision R59). It is compiled at first use and kept; entries with equal
+// documents share it.
 func (e *Entry) Schema() (*Schema, error) {
 	if e.schema == nil {
 		return nil, nil
 	}
-	return e.schema()
+	schema, err := e.schema.compile()
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "schema", fmt.Sprintf("the input schema of %s cannot be used: %s", e.ID, err), err)
+	}
+	return schema, nil
 }
 
 // InputSchema is the schema document as published, "" when there is none.
@@ -299,10 +304,9 @@ func unreviewed(domain string) *actions.Row {
 	}
 }
 
-// sumOf digests what is published of an entry.
-func sumOf(e *Entry) ordered.Sum {
+// appendContent appends what is published of an entry.
+func appendContent(b []byte, e *Entry) []byte {
 	c := e.Contribution
-	b := make([]byte, 0, 512)
 	b = put(b, string(e.ID), string(e.key), c.Kind, c.Tool, c.Title, c.Description, string(e.Effect), string(c.Availability.State),
 		c.Availability.Reason, c.Member.Module, c.Member.Kind, c.Member.Name, e.Module.Digest, e.Module.Label, string(c.Visibility))
 	b = put(b, c.Permissions...)
@@ -314,7 +318,7 @@ func sumOf(e *Entry) ordered.Sum {
 		more, _ := json.Marshal([]any{c.Scope, c.Arbitration, c.Depends, c.Backend, c.Augment, c.Telemetry}) // strings and numbers only
 		b = append(b, more...)
 	}
-	return sha256.Sum256(b)
+	return b
 }
 
 func flag(on bool) byte {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,22 +13,31 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
-// joins decides which mappable tools form a family: those that the operator's
+// joinings is which mappable tools, by runtime id, are part of a family, and why
+// others are not.
+type joinings struct {
+	joined map[string]capability.Action
+	odd    map[string]string
+}
+
+// without returns a copy that knows nothing of the tools.
+func (j joinings) without(tools []mappable) joinings {
+	out := joinings{make(map[string]capability.Action, len(j.joined)), make(map[string]string, len(j.odd))}
+	maps.Copy(out.joined, j.joined)
+	maps.Copy(out.odd, j.odd)
+	for _, p := range tools {
+		delete(out.joined, p.runtime)
+		delete(out.odd, p.runtime)
+	}
+	return out
+}
+
+// settle decides which mappable tools form a family: those that the operator's
 // canonical map names, and functions of the same name on several nodes (catalog
 // spec, sections 6 and 6.2). Tools of one family must have equal input schemas.
 // Of mapped tools the odd ones stay apart, rejected mapping_schema_mismatch;
 // functions of nodes join only if all agree.
-func joins(modules []*module) (joined map[string]capability.Action, odd map[string]string) {
-	groups := make(map[capability.Action][]mappable)
-	for _, m := range modules {
-		for _, p := range m.mappable {
-			groups[p.action] = append(groups[p.action], p)
-		}
-	}
-	if len(groups) == 0 {
-		return nil, nil
-	}
-	joined, odd = make(map[string]capability.Action), make(map[string]string)
+func (j *joinings) settle(groups map[capability.Action][]mappable) {
 	for action, list := range groups {
 		function := strings.HasPrefix(string(action), "fn.")
 		schema := common(list)
@@ -35,13 +45,12 @@ func joins(modules []*module) (joined map[string]capability.Action, odd map[stri
 		for _, p := range list {
 			switch {
 			case function && agree, !function && p.schema == schema && p.base:
-				joined[p.runtime] = action
+				j.joined[p.runtime] = action
 			case !function:
-				odd[p.runtime] = "mapping_schema_mismatch"
+				j.odd[p.runtime] = "mapping_schema_mismatch"
 			}
 		}
 	}
-	return joined, odd
 }
 
 // common is the schema most of the list have; of equally common ones, that of the

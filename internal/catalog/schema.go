@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -21,25 +22,65 @@ const maxSchemaBytes = 256 << 10
 // Schema checks inputs against one JSON Schema document.
 type Schema struct{ compiled *jsonschema.Schema }
 
-// compileSchema never fetches a remote reference: the loader knows no scheme.
-func compileSchema(id capability.ID, doc []byte) (*Schema, error) {
-	if len(doc) > maxSchemaBytes {
-		return nil, capability.Errorf(capability.CodeFailed, "schema", "the input schema of %s is larger than %d bytes", id, maxSchemaBytes)
+// document is one schema document, compiled at first use. All entries with that
+// document have the same one.
+type document struct {
+	doc      []byte
+	entries  int // that have it now; guarded by the catalog's lock
+	once     sync.Once
+	compiled *Schema
+	err      error
+}
+
+func (d *document) compile() (*Schema, error) {
+	d.once.Do(func() { d.compiled, d.err = compileSchema(d.doc) })
+	return d.compiled, d.err
+}
+
+// documents are the input schemas in use, by their text.
+type documents map[string]*document
+
+// share gives the entry the document of its input schema.
+func (ds documents) share(e *Entry) {
+	doc := e.InputSchema()
+	if len(doc) == 0 {
+		return
 	}
+	d := ds[string(doc)]
+	if d == nil {
+		d = &document{doc: doc}
+		ds[string(doc)] = d
+	}
+	d.entries++
+	e.schema = d
+}
+
+// release forgets a document that no entry has any more.
+func (ds documents) release(e *Entry) {
+	if e.schema == nil {
+		return
+	}
+	if e.schema.entries--; e.schema.entries == 0 {
+		delete(ds, string(e.schema.doc))
+	}
+}
+
+// compileSchema never fetches a remote reference: the loader knows no scheme.
+func compileSchema(doc []byte) (*Schema, error) {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeFailed, "schema", fmt.Sprintf("the input schema of %s is not JSON", id), err)
+		return nil, fmt.Errorf("it is not JSON: %w", err)
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.UseLoader(jsonschema.SchemeURLLoader{})
 	const url = "junctor:input"
 	if err := compiler.AddResource(url, value); err != nil {
-		return nil, capability.Wrap(capability.CodeFailed, "schema", fmt.Sprintf("the input schema of %s cannot be read", id), err)
+		return nil, fmt.Errorf("it cannot be read: %w", err)
 	}
 	compiled, err := compiler.Compile(url)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeFailed, "schema", fmt.Sprintf("the input schema of %s is not a valid JSON Schema", id), err)
+		return nil, fmt.Errorf("it is not a valid JSON Schema: %w", err)
 	}
 	return &Schema{compiled}, nil
 }

@@ -130,7 +130,11 @@ func (s *Settings) check() error {
 		if m.Ext == "" || m.Tool == "" {
 			return bad("a canonical mapping needs ext, tool and action")
 		}
-		if reason := checkAction(m.Action); reason != "" {
+		reason := checkAction(m.Action)
+		if root, _, _ := strings.Cut(string(m.Action), "."); root == "ext" || root == "fn" {
+			reason = "invalid_canonical_action" // the host's own
+		}
+		if reason != "" {
 			return bad("a canonical mapping to %q: %s", m.Action, strings.ReplaceAll(reason, "_", " ")).With(reason, "")
 		}
 	}
@@ -146,7 +150,7 @@ func (s *Settings) check() error {
 // action: bad grammar, or an unregistered id under a reserved root (catalog spec,
 // sections 3 and 7.4).
 func checkAction(id capability.Action) string {
-	if _, ok := actions.Lookup(id); ok {
+	if registryRow(id) != nil {
 		return ""
 	}
 	s := string(id)

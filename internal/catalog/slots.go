@@ -21,7 +21,7 @@ type slotClaim struct {
 }
 
 // claims collects the module's claims on slots. Several entries of one
-// contribution are one claim, which is eligible if any of them is.
+// contribution are one claim.
 func (r *ruling) claims(m *module) {
 	if !m.Active() {
 		for i := range m.Contributions {
@@ -46,9 +46,20 @@ func (r *ruling) claims(m *module) {
 			i = len(list)
 			list = append(list, slotClaim{slot: a.Slot, runtime: e.Runtime, extension: m.Extension, selector: a.SelectorID})
 		}
-		list[i].eligible = list[i].eligible || e.Eligible()
 		list[i].entries = append(list[i].entries, e)
 		r.slots[a.Slot] = list
+	}
+}
+
+// admitClaims takes into account what is withheld: a claim whose entries nobody
+// gets cannot hold a slot.
+func (r *ruling) admitClaims() {
+	for _, claims := range r.slots {
+		for i := range claims {
+			claims[i].eligible = slices.ContainsFunc(claims[i].entries, func(e *Entry) bool {
+				return e.Eligible() && r.withheld[claim{runtime: e.Runtime}] == "" && r.withheld[claim{e.Runtime, e.key}] == ""
+			})
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type Snapshot struct {
 	settings  *Settings
 	rules     *rules.Set
 	entries   ordered.List[*Entry]
+	byKey     ordered.List[*Entry]
 	modules   ordered.List[*module] // by extension id
 	byID      ordered.List[*module] // by module id
 	ruling    *ruling
@@ -43,6 +44,25 @@ func byModuleID() ordered.Order[*module] {
 		Compare: func(a, b *module) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Extension, b.Extension)) },
 		Sum:     func(m *module) ordered.Sum { return m.sum },
 	}
+}
+
+func keyOrder() ordered.Order[*Entry] {
+	return ordered.Order[*Entry]{
+		Compare: func(a, b *Entry) int { return cmp.Or(cmp.Compare(a.key, b.key), compareEntries(a, b)) },
+		Sum:     func(e *Entry) ordered.Sum { return e.sum },
+	}
+}
+
+func sortedByKey(list []*Entry) []*Entry {
+	list = slices.Clone(list)
+	slices.SortFunc(list, keyOrder().Compare)
+	return list
+}
+
+// Knows reports whether any entry is of that provider.
+func (s *Snapshot) Knows(key capability.ProviderKey) bool {
+	_, ok := s.byKey.Find(func(e *Entry) int { return cmp.Compare(e.key, key) })
+	return ok
 }
 
 // Len is the number of entries.

@@ -29,27 +29,27 @@ type transaction struct {
 // is contained and leaves everything as it was.
 func (c *Catalog) build(change func(*transaction) error, settings *Settings, set *rules.Set) (out Change, changed bool, err error) {
 	t := &transaction{c: c, units: make(map[string]*unit), settings: settings}
-	t.builder = &builder{settings: settings, families: make(map[string]*actions.Row), joined: func(id string) (capability.Action, bool) {
-		a, ok := c.joined[id]
-		return a, ok
-	}}
-	saved := c.joined
+	t.builder = &builder{
+		settings: settings, families: make(map[string]*actions.Row),
+		joined: func(id string) (capability.Action, bool) { a, ok := c.joins.joined[id]; return a, ok },
+		known:  func(doc []byte) bool { return c.schemas[string(doc)] != nil },
+	}
+	saved := c.joins
 	defer func() {
 		if p := recover(); p != nil {
 			err = capability.Wrap(capability.CodeUnavailable, "catalog.apply", "the catalog could not be built; the one before stays in force", fmt.Errorf("panic: %v\n%s", p, debug.Stack())).With("build_failed", "")
 		}
 		if err != nil {
-			c.joined = saved
+			c.joins = saved
 		}
 	}()
 	if err := change(t); err != nil {
 		return Change{}, false, err
 	}
-	odd, err := t.join()
-	if err != nil {
+	if err := t.join(); err != nil {
 		return Change{}, false, err
 	}
-	return t.finish(set, odd)
+	return t.finish(set)
 }
 
 // replace builds what the source offers from now on.
@@ -63,13 +63,6 @@ func (t *transaction) replace(source string, batch *capability.Batch) error {
 	}
 	t.units[source] = next
 	return nil
-}
-
-func (t *transaction) current(source string) *unit {
-	if u, ok := t.units[source]; ok {
-		return u
-	}
-	return t.c.units[source]
 }
 
 // unique refuses two contributions with one id (conflict class 1).
@@ -138,70 +131,79 @@ func (m *module) inherit(was *module) {
 }
 
 // join settles which look-alike tools form families, and builds the sources anew
-// whose tools changed sides.
-func (t *transaction) join() (odd map[string]string, err error) {
-	for range 2 { // the second round finds nothing new: joining changes no schema
-		var with []*module
-		sources := make(map[string]bool)
-		for source, u := range t.all() {
-			for _, m := range u.modules {
-				if len(m.mappable) > 0 {
-					with = append(with, m)
-					sources[source] = true
-				}
-			}
-		}
-		joined, mismatched := joins(with)
-		odd = mismatched
-		before := t.c.joined
-		t.c.joined = joined
-		again := false
-		for source := range sources {
-			u := t.current(source)
-			moved := false
-			for _, m := range u.modules {
-				for _, p := range m.mappable {
-					moved = moved || before[p.runtime] != joined[p.runtime]
-				}
-			}
-			if moved {
-				b := u.batch
-				if err := t.replace(source, &b); err != nil {
-					return nil, err
-				}
-				again = true
-			}
-		}
-		if !again {
-			break
+// whose tools changed sides. Only actions that this change speaks of are looked
+// at.
+func (t *transaction) join() error {
+	affected := make(map[capability.Action]bool)
+	var gone []mappable
+	for source, u := range t.units {
+		gone = append(gone, mappables(t.c.units[source])...)
+		for _, p := range mappables(u) {
+			affected[p.action] = true
 		}
 	}
-	return odd, nil
-}
-
-// all yields every unit as it will be.
-func (t *transaction) all() map[string]*unit {
-	out := make(map[string]*unit)
-	if len(t.c.units)+len(t.units) == 0 {
-		return out
+	for _, p := range gone {
+		affected[p.action] = true
+	}
+	if len(affected) == 0 {
+		return nil
+	}
+	groups := make(map[capability.Action][]mappable)
+	sources := make(map[string]string) // by runtime id
+	collect := func(source string, u *unit) {
+		for _, p := range mappables(u) {
+			if affected[p.action] {
+				groups[p.action] = append(groups[p.action], p)
+				sources[p.runtime] = source
+			}
+		}
 	}
 	for source, u := range t.c.units {
-		if slices.ContainsFunc(u.modules, func(m *module) bool { return m.special }) {
-			out[source] = u
+		if _, changes := t.units[source]; !changes {
+			collect(source, u)
 		}
 	}
 	for source, u := range t.units {
-		if u == nil {
-			delete(out, source)
-			continue
+		collect(source, u)
+	}
+	before := t.c.joins
+	for _, list := range groups {
+		gone = append(gone, list...)
+	}
+	after := before.without(gone)
+	after.settle(groups)
+	t.c.joins = after
+	moved := make(map[string]bool)
+	for runtime, source := range sources {
+		if before.joined[runtime] != after.joined[runtime] {
+			moved[source] = true
 		}
-		out[source] = u
+	}
+	for _, source := range sortedKeys(moved) {
+		u := t.units[source]
+		if u == nil {
+			u = t.c.units[source]
+		}
+		batch := u.batch
+		if err := t.replace(source, &batch); err != nil { // joining changes no schema: once is enough
+			return err
+		}
+	}
+	return nil
+}
+
+func mappables(u *unit) (out []mappable) {
+	if u == nil {
+		return nil
+	}
+	for _, m := range u.modules {
+		out = append(out, m.mappable...)
 	}
 	return out
 }
 
 // finish builds the snapshot, checks it, and puts it in force.
-func (t *transaction) finish(set *rules.Set, odd map[string]string) (Change, bool, error) {
+func (t *transaction) finish(set *rules.Set) (Change, bool, error) {
 	c := t.c
 	prev := c.current.Load()
 	next := &Snapshot{Generation: prev.Generation + 1, settings: t.settings, rules: set}
@@ -218,14 +220,21 @@ func (t *transaction) finish(set *rules.Set, odd map[string]string) (Change, boo
 	slices.SortFunc(t.come, byModuleID().Compare)
 	next.byID = byModuleID().Update(prev.byID, t.gone, t.come)
 	next.entries = entryOrder().Update(prev.entries, remove, add)
+	next.byKey = keyOrder().Update(prev.byKey, sortedByKey(remove), sortedByKey(add))
 
 	doubled, special := t.doubles(next, remove, add), t.specials()
 	next.ruling = rule(t.settings, special, func(runtime string) bool { return exists(next, runtime) }, doubled)
-	next.ruling.odd = odd
+	next.ruling.odd = c.joins.odd
 	next.mentioned = prev.mentioned
 	touched := t.touch(prev, next, remove, add)
 
 	// From here on nothing fails.
+	for _, e := range remove {
+		c.schemas.release(e)
+	}
+	for _, e := range add {
+		c.schemas.share(e)
+	}
 	old := capability.Batch{}
 	for source, u := range t.units {
 		if was := c.units[source]; was != nil {
@@ -262,12 +271,9 @@ func (t *transaction) finish(set *rules.Set, odd map[string]string) (Change, boo
 }
 
 func exists(s *Snapshot, runtime string) bool {
-	extension, contribution, _ := strings.Cut(runtime, "/")
+	extension, _, _ := strings.Cut(runtime, "/")
 	m, ok := s.module(extension)
-	return ok && m.Active() && slices.ContainsFunc(m.Contributions, func(c capability.Contribution) bool {
-		_, rejected := m.rejected[runtime]
-		return c.ID == contribution && !rejected
-	})
+	return ok && m.Active() && m.declares()[runtime]
 }
 
 // specials are the modules with a say in the ruling, ordered by extension id.

@@ -1,8 +1,10 @@
 package catalog
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +29,8 @@ type module struct {
 	special  bool // has what the catalog as a whole must rule on
 	mappable []mappable
 	sum      ordered.Sum
-	members  func() []*Entry // ordered by member
+	members  func() []*Entry        // ordered by member
+	declares func() map[string]bool // runtime ids that are not rejected
 }
 
 // mappable is a tool that may join a family with its look-alikes.
@@ -57,7 +60,9 @@ func entryOrder() ordered.Order[*Entry] {
 type builder struct {
 	settings *Settings
 	joined   func(runtime string) (capability.Action, bool) // the family a mappable tool joined
+	known    func(schema []byte) bool                       // an entry has this very schema, so it was looked at
 	families map[string]*actions.Row                        // of unreviewed actions, by domain
+	scratch  []byte
 }
 
 func (b *builder) unit(batch capability.Batch) *unit {
@@ -76,6 +81,7 @@ func (b *builder) module(in *capability.Module, providers map[capability.Provide
 	m := &module{Module: in}
 	sum := put(nil, in.Extension, in.ID, in.Name, in.Version, in.Endpoint, in.Digest, in.Stage, in.Origin, in.Label)
 	m.sum = sha256.Sum256(sum)
+	m.entries = make([]*Entry, 0, len(in.Contributions))
 	for i := range in.Contributions {
 		c := &in.Contributions[i]
 		if c.Arbitration != nil && c.Arbitration.Slot != "" || c.Depends != nil || c.Backend != nil || c.Augment != nil {
@@ -96,7 +102,19 @@ func (b *builder) module(in *capability.Module, providers map[capability.Provide
 			m.entries = append(m.entries, e)
 		}
 	}
+	if m.rejected != nil { // a contribution with one action that cannot be is rejected with all of them
+		m.entries = slices.DeleteFunc(m.entries, func(e *Entry) bool { return m.rejected[e.Runtime] != "" })
+		m.mappable = slices.DeleteFunc(m.mappable, func(p mappable) bool { return m.rejected[p.runtime] != "" })
+	}
 	slices.SortFunc(m.entries, compareEntries)
+	m.declares = sync.OnceValue(func() map[string]bool {
+		ids := make(map[string]bool, len(in.Contributions))
+		for i := range in.Contributions {
+			id := in.Extension + "/" + in.Contributions[i].ID
+			ids[id] = m.rejected[id] == ""
+		}
+		return ids
+	})
 	m.members = sync.OnceValue(func() []*Entry {
 		list := slices.Clone(m.entries)
 		slices.SortStableFunc(list, compareMembers)
@@ -120,7 +138,16 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 	case !kernel:
 		return nil, ""
 	}
+	if c.ID == "" || strings.ContainsAny(c.ID, "#@") {
+		return nil, "invalid_id"
+	}
+	if !b.readable(c.InputSchema) || !b.readable(c.OutputSchema) {
+		return nil, "invalid_schema"
+	}
 	e := &Entry{Action: c.Action, Contribution: c, Module: m.Module, Provider: providers[c.Provider], Effect: c.Effect, Runtime: m.Extension + "/" + c.ID}
+	if strings.HasPrefix(string(c.Action), "ext.") && c.Action != mintedAction(m, c) {
+		return nil, "unknown_canonical_action" // of another tool: nobody joins it by naming it
+	}
 	mapped := b.resolveAction(m, e)
 	if reason := b.family(e); reason != "" {
 		return nil, reason
@@ -138,14 +165,33 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 	}
 	e.key = keyOf(m, c, e.Family, mapped)
 	_, _, instance := e.key.Parts()
-	e.ID = capability.ID(e.Runtime + "#" + string(e.Action) + "@" + instance)
-	e.ceiling = ceilingOf(ceiling, c, e.Family)
-	if doc := e.InputSchema(); len(doc) > 0 {
-		id := e.ID
-		e.schema = sync.OnceValues(func() (*Schema, error) { return compileSchema(id, doc) })
+	id := e.Runtime + "#" + string(e.Action) + "@" + instance
+	e.ID, e.Runtime = capability.ID(id), id[:len(e.Runtime)] // one string in memory serves three fields
+	if e.Row == nil {
+		e.Action = capability.Action(id[len(e.Runtime)+1:][:len(e.Action)])
 	}
-	e.sum = sumOf(e)
+	e.ceiling = ceilingOf(ceiling, c, e.Family)
+	b.scratch = appendContent(b.scratch[:0], e)
+	e.sum = sha256.Sum256(b.scratch)
 	return e, ""
+}
+
+// readable reports whether a schema document is absent or an object whose parts a
+// selector can be added to. What it means is found out when it is first used.
+func (b *builder) readable(doc []byte) bool {
+	if len(doc) == 0 || b.known(doc) {
+		return true
+	}
+	var parts struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	return len(doc) <= maxSchemaBytes && bytes.TrimLeft(doc, " \t\r\n")[0] == '{' && json.Unmarshal(doc, &parts) == nil
+}
+
+// mintedAction is the id of a tool that has no reviewed one (decision D12).
+func mintedAction(m *module, c *capability.Contribution) capability.Action {
+	return capability.Action("ext." + m.Extension + "." + c.ID)
 }
 
 // resolveAction fills in the action of a contribution that names none, and says
@@ -165,9 +211,8 @@ func (b *builder) resolveAction(m *module, e *Entry) (mapped bool) {
 			}
 		}
 	}
-	minted := capability.Action("ext." + m.Extension + "." + c.ID)
 	if wanted == "" {
-		e.Action = minted
+		e.Action = mintedAction(m, c)
 		return false
 	}
 	if c.Action != "" && !strings.HasPrefix(string(c.Action), "fn.") {
@@ -183,7 +228,7 @@ func (b *builder) resolveAction(m *module, e *Entry) (mapped bool) {
 		e.Action = action
 		return true
 	}
-	e.Action = minted
+	e.Action = mintedAction(m, c)
 	return false
 }
 

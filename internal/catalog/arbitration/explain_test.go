@@ -46,12 +46,12 @@ func adapters(t *testing.T, settings catalog.Settings, specs ...string) *catalog
 				ID: "adapter", Kind: "adapter.runtime", Action: capability.Action(action), Unsupported: unsupported,
 				Provider: capability.NewProviderKey(domain, kind, account),
 			}
-			switch {
-			case domain == "memory":
+			switch domain {
+			case "memory":
 				con.Kind, con.Arbitration = "capability.memory", &capability.Arbitration{Slot: "memory", SelectorID: kind}
-			case domain == "fs":
+			case "fs":
 				con.Kind = "capability.agent-tool"
-			case domain == "context":
+			case "context":
 				con.Kind, con.ID = "capability.context-augmenter", account
 			}
 			for _, word := range parts[2:] {

@@ -180,8 +180,8 @@ func segment(v string) string {
 	return s
 }
 
-// pinned is the provider the session or the conversation promises, with the step
-// that would choose it.
+// binding is the provider the session promises for an action, "" for none: that of
+// the longest glob that matches.
 func (f *Frame) binding(a capability.Action) capability.ProviderKey {
 	best := -1
 	for i := range f.Context.Bindings {
@@ -213,30 +213,60 @@ func SelectorFields() []string {
 
 // Matches reports whether an entry fits every field of a selector.
 func Matches(e *catalog.Entry, s capability.Selector) bool {
-	_, kind, instance := e.Key().Parts()
+	w := wantOf(s)
+	return w.matches(e)
+}
+
+// want is a selector read once for many entries: what the parts of a provider key
+// must be, "" for anything.
+type want struct {
+	key, kind, instance, extension string
+	never                          bool // two fields contradict each other, or one is not a field
+}
+
+func wantOf(s capability.Selector) want {
+	var w want
+	need := func(part *string, v string) {
+		w.never = w.never || *part != "" && *part != v
+		*part = v
+	}
 	for k, v := range s {
 		v = strings.TrimSpace(v)
-		var ok bool
 		switch k {
 		case "provider":
-			ok = string(e.Key()) == v
+			need(&w.key, v)
 		case "channel", "kind", "store":
-			ok = kind == segment(v)
+			need(&w.kind, segment(v))
 		case "account", "instance":
-			ok = instance == segment(v)
+			need(&w.instance, segment(v))
 		case "endpoint", "node":
-			ok = kind == k && instance == segment(v)
+			need(&w.kind, k)
+			need(&w.instance, segment(v))
 		case "extension":
-			ok = strings.EqualFold(e.Module.Extension, v)
+			need(&w.extension, v)
 		case "conversation":
 			parts := strings.SplitN(v, ":", 3)
-			ok = len(parts) == 3 && kind == segment(parts[0]) && instance == segment(parts[1])
+			if len(parts) < 3 {
+				return want{never: true}
+			}
+			need(&w.kind, segment(parts[0]))
+			need(&w.instance, segment(parts[1]))
+		default:
+			return want{never: true}
 		}
-		if !ok {
-			return false
+		if v == "" {
+			return want{never: true}
 		}
 	}
-	return true
+	return w
+}
+
+func (w *want) matches(e *catalog.Entry) bool {
+	if w.never || w.key != "" && string(e.Key()) != w.key || w.extension != "" && !strings.EqualFold(e.Module.Extension, w.extension) {
+		return false
+	}
+	_, kind, instance := e.Key().Parts()
+	return (w.kind == "" || kind == w.kind) && (w.instance == "" || instance == w.instance)
 }
 
 func checkSelector(s capability.Selector) *capability.Error {
@@ -253,5 +283,6 @@ func checkSelector(s capability.Selector) *capability.Error {
 	return nil
 }
 
-// DynamicRules reports whether rules of the account or the session apply.
-func (f *Frame) DynamicRules() bool { return !f.dynamic.Empty() }
+// DynamicGlobs are the actions, as globs, that rules of the account or the
+// session may hide.
+func (f *Frame) DynamicGlobs() []string { return f.dynamic.Hides() }

@@ -283,8 +283,9 @@ func (c *choosing) explicit() bool {
 	}
 	before := c.left
 	kept := make([]*catalog.Entry, 0, len(before))
+	want := wantOf(c.Request.Selector)
 	for _, e := range before {
-		if Matches(e, c.Request.Selector) {
+		if want.matches(e) {
 			kept = append(kept, e)
 		} else {
 			c.excluded = append(c.excluded, e)
@@ -336,18 +337,18 @@ func remedy(e *catalog.Entry) string {
 }
 
 func (c *choosing) noMatch(before []*catalog.Entry) bool {
-	want := Format(c.Request.Selector)
+	named, want := Format(c.Request.Selector), wantOf(c.Request.Selector)
 	for _, r := range c.Rejected {
-		if r.Step == 0 && Matches(r.Entry, c.Request.Selector) {
-			return c.fail(1, capability.CodeDenied, "provider_denied", before, "what %s names may not be used for %s here", want, c.target())
+		if r.Step == 0 && want.matches(r.Entry) {
+			return c.fail(1, capability.CodeDenied, "provider_denied", before, "what %s names may not be used for %s here", named, c.target())
 		}
 	}
 	for e := range c.f.Snapshot.Entries() {
-		if e.Family.Domain == c.family.Domain && e.Action != c.all[0].Action && Matches(e, c.Request.Selector) {
-			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", before, "what %s names cannot do %s", want, c.target())
+		if e.Family.Domain == c.family.Domain && e.Action != c.all[0].Action && want.matches(e) {
+			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", before, "what %s names cannot do %s", named, c.target())
 		}
 	}
-	return c.fail(1, capability.CodeNotFound, "unknown_provider", before, "no provider of %s matches the selector %s", c.target(), want)
+	return c.fail(1, capability.CodeNotFound, "unknown_provider", before, "no provider of %s matches the selector %s", c.target(), named)
 }
 
 func (c *choosing) eligible(list []*catalog.Entry) []*catalog.Entry {
@@ -445,7 +446,7 @@ func (c *choosing) pin(step int, key capability.ProviderKey, by, unsatisfied, be
 			return carryOn(true, r.Reason)
 		}
 	}
-	if c.knows(key) {
+	if c.f.Snapshot.Knows(key) {
 		if strict {
 			return ask("does not offer " + c.target())
 		}
@@ -460,27 +461,6 @@ func (c *choosing) pin(step int, key capability.ProviderKey, by, unsatisfied, be
 		return c.fail(step, capability.CodeUnavailable, "no_current_conversation", nil, "%s acts on the current conversation, and %s does not have one", c.target(), key)
 	}
 	return carryOn(false, "no provider of this kind is known")
-}
-
-// knows reports whether the domain has a provider of that key.
-func (c *choosing) knows(key capability.ProviderKey) bool {
-	domain, _, _ := key.Parts()
-	for _, row := range actions.Rows() {
-		if row.Domain != domain {
-			continue
-		}
-		if slices.ContainsFunc(c.f.Snapshot.Action(row.ID), func(e *catalog.Entry) bool { return e.Key() == key }) {
-			return true
-		}
-	}
-	if domain != c.family.Domain || c.all[0].Row == nil {
-		for e := range c.f.Snapshot.Entries() {
-			if e.Key() == key {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (c *choosing) flag(step int, key capability.ProviderKey, reason string) {

@@ -23,11 +23,12 @@ import (
 type Compiler struct {
 	catalog *catalog.Catalog
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows; never held while a view is at work
 	views map[[2]string]*view
 	clock uint64
 
 	cacheMu sync.RWMutex
+	cached  *catalog.Snapshot // what cache was compiled from
 	cache   map[cacheKey]*Agent
 }
 
@@ -100,24 +101,33 @@ func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 	}
 	a := c.compile(key, ctx)
 	c.cacheMu.Lock()
+	defer c.cacheMu.Unlock()
+	if now := a.Snapshot(); c.cached == nil || now.Generation > c.cached.Generation {
+		clear(c.cache) // or catalogs of contexts that never come back would keep old snapshots
+		c.cached = now
+	}
 	if len(c.cache) >= maxCache {
-		for k, old := range c.cache { // first those of snapshots gone by
-			if old.Snapshot() != s || len(c.cache) >= maxCache {
-				delete(c.cache, k)
-			}
+		for k := range c.cache {
+			delete(c.cache, k)
+			break
 		}
 	}
-	c.cache[key] = a
-	c.cacheMu.Unlock()
+	if a.Snapshot() == c.cached {
+		c.cache[key] = a
+	}
 	return a
 }
 
 func (c *Compiler) compile(key cacheKey, ctx *capability.Context) *Agent {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	v := c.view(key.workspace, key.agent)
-	s := v.frame.Snapshot
-	frame := arbitration.NewFrame(s, ctx)
+	v.mu.RLock()
+	if v.frame == nil || v.frame.Snapshot != c.catalog.Snapshot() {
+		v.mu.RUnlock()
+		c.refresh(v)
+		v.mu.RLock()
+	}
+	defer v.mu.RUnlock()
+	frame := arbitration.NewFrame(v.frame.Snapshot, ctx)
 	if v.unnamed != nil {
 		unnamed := v.unnamed
 		frame.Unnamed = func(a capability.Action) bool { return unnamed[a] }
@@ -129,8 +139,10 @@ func (c *Compiler) compile(key cacheKey, ctx *capability.Context) *Agent {
 	return &Agent{Frame: frame, Contests: v.contests, list: list, folds: v.folds, etag: etagOf(list)}
 }
 
-// view returns the view, brought up to the current snapshot.
+// view returns the view of a workspace and agent, as up to date as it may be.
 func (c *Compiler) view(workspace, agent string) *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	id := [2]string{workspace, agent}
 	v := c.views[id]
 	if v == nil {
@@ -148,9 +160,16 @@ func (c *Compiler) view(workspace, agent string) *view {
 	}
 	c.clock++
 	v.used = c.clock
+	return v
+}
+
+// refresh brings a view up to the current snapshot.
+func (c *Compiler) refresh(v *view) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	s := c.catalog.Snapshot()
 	if v.frame != nil && v.frame.Snapshot == s {
-		return v
+		return
 	}
 	all := v.frame == nil || v.settings != s.Settings()
 	var touched []capability.Action
@@ -158,13 +177,14 @@ func (c *Compiler) view(workspace, agent string) *view {
 		known, ok := c.catalog.Touched(v.generation, s.Generation)
 		touched, all = known, !ok
 	}
+	done := false
 	defer func() {
-		if v.frame == nil || v.frame.Snapshot != s || v.generation != s.Generation {
-			delete(c.views, id) // an update that did not end leaves nothing to build on
+		if !done {
+			v.frame = nil // an update that did not end leaves nothing to build on
 		}
 	}()
 	v.update(s, touched, all)
-	return v
+	done = true
 }
 
 // specialise is the view's list with what the context makes different.
@@ -187,8 +207,9 @@ func (v *view) specialise(f *arbitration.Frame) ordered.List[*Action] {
 	for _, b := range f.Context.Blocks {
 		globs = append(globs, b.Actions...)
 	}
-	if f.DynamicRules() {
-		globs = []string{"*"} // an allow-list hides whatever it does not name
+	globs = append(globs, f.DynamicGlobs()...)
+	if slices.Contains(globs, "*") {
+		globs = []string{"*"}
 	}
 	for _, glob := range globs {
 		v.matching(f.Snapshot, glob, again)

@@ -22,7 +22,7 @@ func (a *Action) InputSchema() (json.RawMessage, error) {
 		return base, nil
 	}
 	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(base, &doc); err != nil {
+	if err := json.Unmarshal(base, &doc); err != nil || doc == nil {
 		return nil, capability.Wrap(capability.CodeFailed, "schema", "the input schema of "+a.Name+" is not an object", err)
 	}
 	properties := make(map[string]json.RawMessage)
@@ -30,6 +30,9 @@ func (a *Action) InputSchema() (json.RawMessage, error) {
 		if err := json.Unmarshal(raw, &properties); err != nil {
 			return nil, capability.Wrap(capability.CodeFailed, "schema", "the properties of "+a.Name+" are not an object", err)
 		}
+	}
+	if properties == nil { // "properties": null
+		properties = make(map[string]json.RawMessage)
 	}
 	if _, own := properties["selector"]; own {
 		return base, nil // an argument of that name is the tool's

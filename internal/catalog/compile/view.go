@@ -3,6 +3,7 @@ package compile
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
@@ -19,16 +20,18 @@ import (
 // is persistent, so that catalogs compiled before are not disturbed.
 type view struct {
 	workspace, agent string
-	generation       uint64
-	settings         *catalog.Settings
-	table            *naming.Table
-	families         map[capability.Action]*family
-	special          map[capability.Action]*special
-	list, folds      ordered.List[*Action]
-	unnamed          map[capability.Action]bool // copied on write
-	contests         []naming.Contest
-	frame            *arbitration.Frame
-	used             uint64
+	used             uint64 // guarded by the compiler
+
+	mu          sync.RWMutex // guards what follows
+	generation  uint64
+	settings    *catalog.Settings
+	table       *naming.Table
+	families    map[capability.Action]*family
+	special     map[capability.Action]*special
+	list, folds ordered.List[*Action]
+	unnamed     map[capability.Action]bool // copied on write
+	contests    []naming.Contest
+	frame       *arbitration.Frame // nil: nothing to build on
 }
 
 // family is one action's state in a view. There is one for every tool of the

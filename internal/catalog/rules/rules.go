@@ -243,6 +243,24 @@ func (s *Set) Bind(c *capability.Context, part Part) Bound {
 	return b
 }
 
+// Hides are the actions, as globs, that the bound rules may hide: all of them
+// where a layer has an allow-list, or a rule looks at more than the action.
+func (b Bound) Hides() []string {
+	var globs []string
+	for _, r := range b.rules {
+		if r.Effect == "approve" {
+			continue
+		}
+		for _, m := range r.patterns {
+			if r.Effect == "allow" || m.field != "action" {
+				return []string{"*"}
+			}
+			globs = append(globs, m.glob)
+		}
+	}
+	return globs
+}
+
 // Judge says what the bound rules make of an entry: any deny denies; each layer
 // that has an allow must allow; approve asks for an approval and hides nothing.
 func (b Bound) Judge(f Facts) Verdict {
