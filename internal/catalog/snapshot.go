@@ -252,6 +252,10 @@ func (s *Snapshot) Withheld(e *Entry) string {
 	return s.ruling.withheld[claim{e.Runtime, e.key}]
 }
 
+// LostTarget reports whether a route augmenter wanted a target for itself and is
+// not the one that has it.
+func (s *Snapshot) LostTarget(target, runtime string) bool { return s.ruling.augments[target][runtime] }
+
 // Slot resolves a slot for a workspace and agent.
 func (s *Snapshot) Slot(slot, workspace, agent string) SlotChoice {
 	key := [3]string{slot, workspace, agent}

@@ -36,6 +36,8 @@ type Config struct {
 	Observer Observer     // nil: nobody counts
 	Logger   *slog.Logger
 	Now      func() time.Time
+	// Vetoed is told of calls that a route augmenter stopped; nil: nobody asks.
+	Vetoed func(inv *capability.Invocation, e *catalog.Entry, by, reason string)
 	// Explain is told of every choice, also a failed one, and returns the id under
 	// which it can be looked up; nil: nobody asks. It must not block.
 	Explain func(*capability.Invocation, *compile.Agent, *arbitration.Selection) (id string)
@@ -236,11 +238,18 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 			return capability.Result{}, replay, err
 		}
 	}
+	if r.asksAll(candidates) {
+		result, err := r.fanOut(ctx, candidates)
+		return result, nil, err
+	}
 	rest, err := r.arbitrate(ctx, candidates)
 	if err != nil {
 		return capability.Result{}, nil, err
 	}
 	if err := r.obtainConsent(ctx); err != nil {
+		return capability.Result{}, nil, err
+	}
+	if err := r.askAugmenters(ctx); err != nil {
 		return capability.Result{}, nil, err
 	}
 	result, err := r.execute(ctx, rest)
