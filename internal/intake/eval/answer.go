@@ -22,7 +22,7 @@ func (w *world) answer(f Fixtures, s Scenario, ask Ask) (any, error) {
 			c, ok = f.Contexts[ask.Ctx]
 		}
 		if !ok && ask.Ctx != "" {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.eval", "there is no context %q", ask.Ctx)
+			return nil, bad("there is no context %q", ask.Ctx)
 		}
 		return &c, c.Check()
 	}
@@ -109,7 +109,7 @@ func (w *world) answer(f Fixtures, s Scenario, ask Ask) (any, error) {
 	case "wire":
 		return naming.Wire(ask.Name, naming.Strict64, 0), nil
 	}
-	return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.eval", "%q is not an operation", ask.Op)
+	return nil, bad("%q is not an operation", ask.Op)
 }
 
 func reason(err error) string {

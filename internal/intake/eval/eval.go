@@ -7,12 +7,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 	"github.com/junctor-run/junctor/internal/intake/operator"
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 // Fixtures are extensions and contexts that scenarios name.
@@ -59,41 +62,130 @@ type Outcome struct {
 	Got   any    `json:"got"`
 }
 
-// Limits of a scenario file.
+// Limits of scenario files.
 const (
-	maxScenarios  = 10_000
-	maxExtensions = 10_000
+	maxBytes      = 16 << 20 // of one file
+	maxScenarios  = 10_000   // in one file
+	maxExtensions = 10_000   // in one scenario
+	maxAsks       = 10_000   // in one scenario
 )
 
-// ParseFixtures reads a fixture file.
+func bad(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeInvalidInput, "catalog.eval", format, args...).With("invalid_scenario", "")
+}
+
+// ParseFixtures reads a fixture file of at most 16 MiB. Fields that are not known
+// are errors.
 func ParseFixtures(data []byte) (Fixtures, error) {
 	var f Fixtures
-	if err := json.Unmarshal(data, &f); err != nil {
-		return Fixtures{}, capability.Errorf(capability.CodeInvalidInput, "catalog.eval", "the fixtures are not what they must be: %s", err)
+	if len(data) > maxBytes {
+		return Fixtures{}, capability.Errorf(capability.CodeTooLarge, "catalog.eval", "the fixtures have %d bytes; the limit is %d", len(data), maxBytes)
+	}
+	if err := jsonx.UnmarshalStrict(data, &f); err != nil {
+		return Fixtures{}, bad("the fixtures are not what they must be: %s", err)
 	}
 	return f, nil
 }
 
-// Parse reads a scenario file: a JSON array.
+// Parse reads a scenario file of at most 16 MiB: a JSON array. A field or an
+// operation that is not known is an error, because a misspelt question would
+// otherwise pass.
 func Parse(data []byte) ([]Scenario, error) {
 	var list []Scenario
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.eval", "the scenario file is not an array of scenarios: %s", err)
+	if len(data) > maxBytes {
+		return nil, capability.Errorf(capability.CodeTooLarge, "catalog.eval", "the file has %d bytes; the limit is %d", len(data), maxBytes)
+	}
+	if err := jsonx.UnmarshalStrict(data, &list); err != nil {
+		return nil, bad("it is not an array of scenarios: %s", err)
 	}
 	if len(list) > maxScenarios {
 		return nil, capability.Errorf(capability.CodeTooLarge, "catalog.eval", "the file has %d scenarios; the limit is %d", len(list), maxScenarios)
 	}
+	seen := make(map[string]bool, len(list))
+	for i := range list {
+		s := &list[i]
+		if s.ID == "" || seen[s.ID] {
+			return nil, bad("scenario %d: the id %q is empty or taken", i, s.ID)
+		}
+		seen[s.ID] = true
+		if err := s.check(); err != nil {
+			return nil, err
+		}
+	}
 	return list, nil
 }
 
+// operations are the questions of section 24.
+func operations() []string {
+	return strings.Fields("agentCatalog agentNames tool select slot backend boot conflicts rejected failed internal operator compose command " +
+		"commands nativeCommands auth channels wire")
+}
+
+func (s *Scenario) check() error {
+	if n := len(s.Use) + len(s.Extensions); n > maxExtensions {
+		return capability.Errorf(capability.CodeTooLarge, "catalog.eval", "scenario %s has %d extensions; the limit is %d", s.ID, n, maxExtensions)
+	}
+	if len(s.Ask) > maxAsks {
+		return capability.Errorf(capability.CodeTooLarge, "catalog.eval", "scenario %s asks %d questions; the limit is %d", s.ID, len(s.Ask), maxAsks)
+	}
+	for i, ask := range s.Ask {
+		switch {
+		case !slices.Contains(operations(), ask.Op):
+			return bad("scenario %s, question %d: %q is not an operation", s.ID, i, ask.Op)
+		case !slices.Contains([]string{"", string(arbitration.Planner), string(arbitration.Runtime)}, ask.Caller):
+			return bad("scenario %s, question %d: the caller %q is neither planner nor runtime", s.ID, i, ask.Caller)
+		}
+		if err := checkExpect(ask.Expect); err != nil {
+			return bad("scenario %s, question %d: %s", s.ID, i, err)
+		}
+	}
+	return nil
+}
+
+// checkExpect refuses comparisons that would compare nothing.
+func checkExpect(v any) error {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			_, list := value.([]any)
+			switch {
+			case !strings.HasPrefix(key, "$"):
+			case key != "$contains" && key != "$lacks":
+				return fmt.Errorf("%q is not a comparison", key)
+			case !list:
+				return fmt.Errorf("%s needs a list", key)
+			}
+			if err := checkExpect(value); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if err := checkExpect(item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Run evaluates a scenario under three orders of its extensions and reports each
-// answer.
+// answer. Core contributions take part only if the scenario lists them, and
+// nothing is deferred. An error names the scenario and the question.
 func Run(f Fixtures, s Scenario, report func(Outcome)) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	var extensions []manifest.Extension
 	add := func(doc json.RawMessage) error {
-		x, _, err := manifest.Parse(doc)
+		x, diagnostics, err := manifest.Parse(doc)
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", s.ID, err)
+		}
+		for _, d := range diagnostics {
+			if strings.HasSuffix(d, "is not a known field") {
+				return bad("scenario %s: extension %s: %s", s.ID, x.ID, d)
+			}
 		}
 		extensions = append(extensions, x)
 		return nil
@@ -101,7 +193,7 @@ func Run(f Fixtures, s Scenario, report func(Outcome)) error {
 	for _, name := range s.Use {
 		doc, ok := f.Extensions[name]
 		if !ok {
-			return capability.Errorf(capability.CodeInvalidInput, "catalog.eval", "scenario %s uses the fixture %q, which does not exist", s.ID, name)
+			return bad("scenario %s uses the fixture %q, which does not exist", s.ID, name)
 		}
 		if err := add(doc); err != nil {
 			return err
@@ -111,9 +203,6 @@ func Run(f Fixtures, s Scenario, report func(Outcome)) error {
 		if err := add(doc); err != nil {
 			return err
 		}
-	}
-	if len(extensions) > maxExtensions {
-		return capability.Errorf(capability.CodeTooLarge, "catalog.eval", "scenario %s has %d extensions; the limit is %d", s.ID, len(extensions), maxExtensions)
 	}
 	reversed := slices.Clone(extensions)
 	slices.Reverse(reversed)
@@ -132,7 +221,7 @@ func Run(f Fixtures, s Scenario, report func(Outcome)) error {
 		for i, ask := range s.Ask {
 			got, err := w.answer(f, s, ask)
 			if err != nil {
-				return fmt.Errorf("scenario %s, question %d: %w", s.ID, i, err)
+				return fmt.Errorf("scenario %s, question %d (%s): %w", s.ID, i, ask.Op, err)
 			}
 			plain := normal(got)
 			report(Outcome{ID: s.ID, Index: i, Order: order.name, OK: matches(ask.Expect, plain), Got: plain})
@@ -169,57 +258,4 @@ func build(extensions []manifest.Extension, settings catalog.Settings) (*world, 
 	}
 	w.compiler, w.operator = compile.New(w.catalog), operator.New(w.resolved)
 	return w, nil
-}
-
-// normal is a value as JSON reads it back.
-func normal(v any) any {
-	doc, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	var out any
-	if err := json.Unmarshal(doc, &out); err != nil {
-		return fmt.Sprint(v)
-	}
-	return out
-}
-
-// matches compares by the rules of section 24: objects are subsets, arrays match
-// in length and order, a missing key equals null, $contains and $lacks test
-// membership.
-func matches(want, got any) bool {
-	switch want := want.(type) {
-	case map[string]any:
-		if contains, ok := want["$contains"].([]any); ok || want["$lacks"] != nil {
-			list, isList := got.([]any)
-			if !isList {
-				return false
-			}
-			has := func(item any) bool { return slices.ContainsFunc(list, func(x any) bool { return matches(item, x) }) }
-			lacks, _ := want["$lacks"].([]any)
-			return !slices.ContainsFunc(contains, func(item any) bool { return !has(item) }) && !slices.ContainsFunc(lacks, has)
-		}
-		object, ok := got.(map[string]any)
-		if !ok {
-			return false
-		}
-		for key, value := range want {
-			if !matches(value, object[key]) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		list, ok := got.([]any)
-		if !ok || len(list) != len(want) {
-			return false
-		}
-		for i := range want {
-			if !matches(want[i], list[i]) {
-				return false
-			}
-		}
-		return true
-	}
-	return want == got
 }

@@ -12,18 +12,11 @@ import (
 // three orders of extensions.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	read := func(name string) []byte {
-		data, err := os.ReadFile("testdata/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	fixtures, err := eval.ParseFixtures(read("fixtures.json"))
+	fixtures, err := eval.ParseFixtures(read(t, "fixtures.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	scenarios, err := eval.Parse(read("scenarios.json"))
+	scenarios, err := eval.Parse(read(t, "scenarios.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,4 +40,13 @@ func TestScenarios(t *testing.T) {
 			}
 		})
 	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

@@ -1,11 +1,11 @@
 package operator
 
 import (
-	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
@@ -13,9 +13,12 @@ import (
 
 type command struct {
 	*manifest.Command
-	runtime string
-	ext     *manifest.Extension
-	name    string // registered
+	runtime      string
+	ext          *manifest.Extension
+	availability string
+	wanted       string // declared, in lower case
+	name         string // registered
+	level        int    // of detail in the name, where several wanted it
 }
 
 // reservedCommands cannot be taken by an extension (catalog spec, section 17.3).
@@ -39,8 +42,9 @@ func validCommand(name string) bool {
 }
 
 // register names the commands. Of several that want one name nobody gets it;
-// each is registered as <label>-<name>, or with the full extension id where
-// labels are equal (decision R18).
+// each is registered under a longer one (decision R18): <label>-<name>, with the
+// full extension id where that is not unique, then with the contribution's. No
+// outcome depends on the order of the list.
 func (c *Catalog) register(list []*command) {
 	wanted := make(map[string][]*command)
 	for _, cmd := range list {
@@ -51,9 +55,11 @@ func (c *Catalog) register(list []*command) {
 		case ReservedCommand(name):
 			c.rejected[cmd.runtime] = "reserved_command"
 		default:
+			cmd.wanted = name
 			wanted[name] = append(wanted[name], cmd)
 		}
 	}
+	var contested []*command
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		group := wanted[name]
 		if len(group) == 1 {
@@ -62,25 +68,52 @@ func (c *Catalog) register(list []*command) {
 			continue
 		}
 		record := catalog.Conflict{Class: "operator_command", Key: name, Resolution: "labelled", Remediation: "use one of the longer names, or /" + name + ":<extension id>"}
-		labels := make(map[string]int)
 		for _, cmd := range group {
-			labels[prefix(label(cmd.ext))]++
 			record.Members = append(record.Members, cmd.runtime)
 		}
 		slices.Sort(record.Members)
 		c.conflicts = append(c.conflicts, record)
-		for _, cmd := range group {
-			long := prefix(label(cmd.ext))
-			if labels[long] > 1 {
-				long = prefix(cmd.ext.ID)
+		contested = append(contested, group...)
+	}
+	for escalated := true; escalated; {
+		escalated = false
+		holders := make(map[string][]*command)
+		for _, cmd := range contested {
+			cmd.name = cmd.long()
+			holders[cmd.name] = append(holders[cmd.name], cmd)
+		}
+		for name, list := range holders {
+			if len(list) == 1 && len(wanted[name]) == 0 && !ReservedCommand(name) {
+				continue
 			}
-			cmd.name = long + "-" + name
-			if _, taken := c.commands[cmd.name]; taken || len(wanted[cmd.name]) > 0 {
-				cmd.name = prefix(strings.ReplaceAll(cmd.runtime, "/", "-")) + "-" + name
+			for _, cmd := range list {
+				if cmd.level < lastLevel {
+					cmd.level++
+					escalated = true
+				}
 			}
-			c.commands[cmd.name] = cmd
 		}
 	}
+	for _, cmd := range contested {
+		c.commands[cmd.name] = cmd
+	}
+}
+
+const lastLevel = 3
+
+// long is the command's name at its level of detail.
+func (cmd *command) long() string {
+	contribution := cmd.runtime[strings.IndexByte(cmd.runtime, '/')+1:]
+	switch cmd.level {
+	case 0:
+		return prefix(label(cmd.ext)) + "-" + cmd.wanted
+	case 1:
+		return prefix(cmd.ext.ID) + "-" + cmd.wanted
+	case 2:
+		return prefix(cmd.ext.ID+"-"+contribution) + "-" + cmd.wanted
+	}
+	sum := sha256.Sum256([]byte(cmd.runtime)) // of two ids that differ in punctuation only
+	return prefix(cmd.ext.ID+"-"+contribution) + "-" + cmd.wanted + "-" + hex.EncodeToString(sum[:4])
 }
 
 func label(x *manifest.Extension) string {
@@ -90,102 +123,19 @@ func label(x *manifest.Extension) string {
 	return x.ID[strings.LastIndexByte(x.ID, '.')+1:]
 }
 
-func prefix(s string) string { return strings.ToLower(strings.ReplaceAll(s, ".", "-")) }
+// prefix makes the beginning of a command's name of a label or an id.
+func prefix(s string) string {
+	b := []byte(strings.ToLower(s))
+	for i, c := range b {
+		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-') {
+			b[i] = '-'
+		}
+	}
+	if len(b) == 0 || b[0] < 'a' || b[0] > 'z' {
+		return "x" + string(b) // a name begins with a letter
+	}
+	return string(b)
+}
 
 // Names returns the registered names, sorted.
 func (c *Catalog) Names() []string { return slices.Sorted(maps.Keys(c.commands)) }
-
-// Match is a line of text that is a command.
-type Match struct {
-	Runtime     string
-	Name        string
-	Args        string
-	RequireAuth bool
-	Command     *manifest.Command
-}
-
-// maxArgs bounds what a channel hands to a command.
-const maxArgs = 4096
-
-// Match finds the command of a line (catalog spec, section 17.4). /name:ext.id
-// names the extension. A command that takes no arguments does not match a line
-// that has some: it is ordinary text then.
-func (c *Catalog) Match(line string) (Match, bool) {
-	line = strings.TrimSpace(line)
-	rest, found := strings.CutPrefix(line, "/")
-	if !found {
-		return Match{}, false
-	}
-	word, args := rest, ""
-	if i := strings.IndexAny(rest, " \t\n"); i >= 0 {
-		word, args = rest[:i], rest[i:]
-	}
-	word, _, _ = strings.Cut(word, "@")
-	cmd := c.lookup(strings.ToLower(word))
-	if cmd == nil {
-		return Match{}, false
-	}
-	args = clean(args)
-	if args != "" && !cmd.AcceptsArgs {
-		return Match{}, false
-	}
-	return Match{
-		Runtime: cmd.runtime, Name: cmd.name, Args: args, Command: cmd.Command,
-		RequireAuth: cmd.RequireAuth == nil || *cmd.RequireAuth,
-	}, true
-}
-
-func (c *Catalog) lookup(word string) *command {
-	if cmd := c.commands[word]; cmd != nil {
-		return cmd
-	}
-	name, ext, found := strings.Cut(word, ":")
-	if !found {
-		return nil
-	}
-	for _, cmd := range c.commands {
-		if lower(cmd.Name) == name && strings.EqualFold(cmd.ext.ID, ext) {
-			return cmd
-		}
-	}
-	return nil
-}
-
-// clean drops control characters, before and after the cut.
-func clean(args string) string {
-	strip := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) && r != '\t' && r != '\n' || r == unicode.ReplacementChar {
-				return -1
-			}
-			return r
-		}, s)
-	}
-	args = strings.TrimSpace(strip(args))
-	if len(args) > maxArgs {
-		args = strings.TrimSpace(strip(args[:maxArgs]))
-	}
-	return args
-}
-
-// Native is a command as one channel provider lists it.
-type Native struct {
-	Name        string `json:"name"`
-	Command     string `json:"command"` // runtime id
-	Description string `json:"description,omitempty"`
-	AcceptsArgs bool   `json:"acceptsArgs"`
-}
-
-// Natives lists the commands under their native names for a provider, ordered by
-// command name.
-func (c *Catalog) Natives(provider string) []Native {
-	out := make([]Native, 0, len(c.commands))
-	for _, name := range c.Names() {
-		cmd := c.commands[name]
-		out = append(out, Native{
-			Name: cmp.Or(cmd.NativeNames[provider], cmd.NativeNames["default"], name), Command: cmd.runtime,
-			Description: cmd.Description, AcceptsArgs: cmd.AcceptsArgs,
-		})
-	}
-	return out
-}

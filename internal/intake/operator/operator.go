@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 )
@@ -26,7 +27,8 @@ type Row struct {
 	Metadata           any    `json:"metadata,omitempty"`
 }
 
-// Catalog is what operators can use. It is immutable.
+// Catalog is what operators can use. It is immutable; what it returns may be kept
+// and must not be changed.
 type Catalog struct {
 	rows      []Row
 	commands  map[string]*command // by registered name
@@ -40,7 +42,7 @@ func New(r *manifest.Resolved) *Catalog {
 	c := &Catalog{commands: make(map[string]*command), rejected: make(map[string]string)}
 	var named []*command
 	for _, x := range r.Extensions {
-		if _, failed := r.Failed[x.ID]; failed {
+		if _, failed := r.Failed[x.ID]; failed || x.Stage == capability.StageFailed {
 			continue
 		}
 		for i := range x.Contributions {
@@ -49,7 +51,7 @@ func New(r *manifest.Resolved) *Catalog {
 			switch d.Kind {
 			case "capability.control-command":
 				if x.Active() && d.Command != nil {
-					named = append(named, &command{Command: d.Command, runtime: runtime, ext: x})
+					named = append(named, &command{Command: d.Command, runtime: runtime, ext: x, availability: availability(d)})
 				}
 			case "capability.provider-integration":
 				if x.Active() && d.Auth != nil {
@@ -71,7 +73,7 @@ func New(r *manifest.Resolved) *Catalog {
 	for name, cmd := range c.commands {
 		row := Row{
 			RowID: "command:" + name, Row: "command", RuntimeID: cmd.runtime, Title: "/" + name, Description: cmd.Description,
-			RequiresActivation: true, Availability: "ready", Metadata: cmd.Command,
+			RequiresActivation: true, Availability: cmd.availability, Metadata: cmd.Command,
 		}
 		c.rows = append(c.rows, row)
 	}
@@ -91,7 +93,7 @@ func (c *Catalog) add(x *manifest.Extension, d *manifest.Contribution, row strin
 	}
 	c.rows = append(c.rows, Row{
 		RowID: row + ":" + x.ID + "/" + d.ID, Row: row, RuntimeID: x.ID + "/" + d.ID, Title: title, Description: d.Description,
-		RequiresActivation: activation, Availability: "ready", Metadata: metadata,
+		RequiresActivation: activation, Availability: availability(d), Metadata: metadata,
 	})
 }
 
@@ -112,6 +114,10 @@ func (c *Catalog) RuntimeIDs() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+func availability(d *manifest.Contribution) string {
+	return cmp.Or(string(d.Availability.State), string(capability.StateReady))
 }
 
 func lower(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
