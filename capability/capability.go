@@ -202,6 +202,7 @@ type Call struct {
 	Member     Member
 	Principal  Principal
 	Session    string
+	Context    *Context        // where it happens; never nil, must not be changed
 	Input      json.RawMessage // never nil: "{}" at least
 	Progress   func(Chunk)     // never nil
 	// Idempotent says that the call may be sent twice without harm.

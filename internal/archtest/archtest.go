@@ -48,7 +48,7 @@ func beside(from, to string) bool {
 		"internal/session":   {"internal/catalog"},
 		"internal/audit":     {"internal/catalog"},
 		"internal/policy":    {"internal/catalog", "internal/catalog/actions", "internal/session", "internal/audit"},
-		"internal/invoke":    {"internal/catalog", "internal/catalog/actions", "internal/catalog/arbitration", "internal/catalog/compile", "internal/session", "internal/audit", "internal/policy"},
+		"internal/invoke":    {"internal/catalog", "internal/catalog/actions", "internal/catalog/arbitration", "internal/catalog/compile", "internal/catalog/rules", "internal/catalog/search", "internal/session", "internal/audit", "internal/policy"},
 		"internal/gitcmd":    {"internal/sandbox"},
 		"host":               {"internal/sandbox"},
 		"internal/term":      {"internal/sandbox"},

@@ -100,6 +100,7 @@ type PublicRoute struct {
 // MCP is the MCP door.
 type MCP struct {
 	PageSize       int      `koanf:"page_size" doc:"Tools per page of tools/list."`
+	Exposure       string   `koanf:"exposure" doc:"How much of the catalog tools/list shows: full, hybrid (40 tools, 64 KiB of schemas, the rest by catalog_search), search (only the tools that find others) or auto (full while that is within the limits). The limits are exposure.maxDirect and exposure.maxSchemaBytes of catalog.yaml."`
 	AllowedOrigins []string `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
 }
 
@@ -114,7 +115,7 @@ func Default() Config {
 			RequestBody: 4 << 20, Result: 16 << 20, EndpointAnswer: 32 << 20, PerProvider: 1024,
 		},
 		Router: Router{SyncInterval: 5 * time.Minute},
-		MCP:    MCP{PageSize: 100},
+		MCP:    MCP{PageSize: 100, Exposure: "auto"},
 		Eliza:  Eliza{Environment: "server"},
 	}
 }
@@ -166,6 +167,11 @@ func (c *Config) Validate() error {
 	}
 	if !c.InsecurePlainHTTP && !isLoopback(host) {
 		return fmt.Errorf("listen: %s is not a loopback address and there is no TLS; add --insecure-plain-http if something in front of it encrypts", c.Listen)
+	}
+	switch c.MCP.Exposure {
+	case "full", "hybrid", "search", "auto":
+	default:
+		return fmt.Errorf("mcp.exposure: %q is not one of full, hybrid, search, auto", c.MCP.Exposure)
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)

@@ -141,6 +141,9 @@ func (r *run) record() audit.Record {
 			BytesIn:   int64(len(inv.Input)), ArgsHash: r.argsHash,
 		},
 	}
+	if r.via != "" {
+		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "via", Value: string(r.via)})
+	}
 	if r.entry == nil {
 		rec.Action = inv.Target.String()
 		return rec

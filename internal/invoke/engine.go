@@ -137,6 +137,8 @@ type run struct {
 	machine machine
 	began   time.Time
 
+	context   *capability.Context
+	via       capability.Action // the generic door the call came through, "" for none
 	agent     *compile.Agent
 	entry     *catalog.Entry
 	verdict   policy.Verdict
@@ -224,6 +226,9 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	}
 	candidates, err := r.resolve()
 	if err != nil {
+		return capability.Result{}, nil, err
+	}
+	if candidates, err = r.unwrap(candidates); err != nil {
 		return capability.Result{}, nil, err
 	}
 	candidates, err = r.authorize(candidates)

@@ -77,7 +77,7 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	defer progress.close()
 	call := capability.Call{
 		Invocation: r.inv.ID, Capability: r.entry.ID, Action: r.entry.Action, Member: r.entry.Contribution.Member,
-		Principal: r.inv.Principal, Session: r.inv.Session, Input: r.inv.Input, Progress: progress.send,
+		Principal: r.inv.Principal, Session: r.inv.Session, Context: r.context, Input: r.inv.Input, Progress: progress.send,
 		Idempotent: !r.entry.Effect.Mutates(),
 	}
 	began := e.cfg.Now()

@@ -15,7 +15,8 @@ func (r *run) resolve() ([]*catalog.Entry, error) {
 			return nil, err
 		}
 	}
-	r.agent = r.engine.cfg.Compiler.Compile(ContextOf(&r.inv))
+	r.context = ContextOf(&r.inv)
+	r.agent = r.engine.cfg.Compiler.Compile(r.context)
 	return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
 }
 

@@ -81,13 +81,13 @@ func (r *run) augmenters() []*catalog.Entry {
 func (r *run) ask(ctx context.Context, e *catalog.Entry) (veto bool, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, vetoWithin)
 	defer cancel()
-	question, err := jsonx.Marshal(vetoQuestion{"egress.preparing", r.entry.Action, r.entry.Key(), ContextOf(&r.inv), r.inv.Input})
+	question, err := jsonx.Marshal(vetoQuestion{"egress.preparing", r.entry.Action, r.entry.Key(), r.context, r.inv.Input})
 	if err != nil {
 		return false, "", err
 	}
 	result, err := r.beside(ctx, e, capability.Call{
 		Invocation: r.inv.ID, Capability: e.ID, Action: e.Action, Member: e.Contribution.Member, Principal: r.inv.Principal,
-		Session: r.inv.Session, Input: question, Progress: func(capability.Chunk) {}, Idempotent: true,
+		Session: r.inv.Session, Context: r.context, Input: question, Progress: func(capability.Chunk) {}, Idempotent: true,
 	})
 	if err != nil {
 		return false, "", err

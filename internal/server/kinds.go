@@ -5,6 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/provider/core"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/provider/local"
 	"github.com/junctor-run/junctor/internal/surface/routerserve"
@@ -15,6 +16,7 @@ import (
 func (s *Server) sources() []capability.Source {
 	s.registry.Prepare(s.localModules, configured(s.cfg.Eliza))
 	return []capability.Source{
+		core.New(s.coreFunctions()...),
 		local.New(s.local),
 		s.registry,
 	}
@@ -98,4 +100,9 @@ func (e endpoints) Show(id string) (any, error) { return e.Registry.Show(id) }
 
 func (e endpoints) Sync(ctx context.Context, who capability.Principal, id string) (any, error) {
 	return e.Registry.Sync(ctx, who, id)
+}
+
+// coreFunctions are what junctor itself offers.
+func (s *Server) coreFunctions() []core.Function {
+	return core.Catalog(s.engine, s.version)
 }

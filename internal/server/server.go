@@ -146,7 +146,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Version: opts.Version,
-		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, CursorKey: cursorKey, Logger: s.logger,
+		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
 	s.gauges()
 	return nil

@@ -45,10 +45,13 @@ func (s *Surface) call(ctx context.Context, c caller, p *params, e era, progress
 		return s.failed(ctx, p, e, invoke.Reply{}, err)
 	}
 	action, ok := agent.ByWire(p.name, naming.Strict64, wireLimit)
+	if !ok { // as catalog.search writes it
+		action, ok = agent.Action(p.name)
+	}
 	if !ok {
 		return outcome{fault: unknownTool(p.name)}
 	}
-	arguments, selector, err := cutSelector(action, p.arguments)
+	arguments, selector, err := action.CutSelector(p.arguments)
 	if err != nil {
 		return s.failed(ctx, p, e, invoke.Reply{}, err)
 	}

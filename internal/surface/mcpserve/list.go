@@ -62,8 +62,13 @@ func (s *Surface) tools(c caller) []tool {
 	if err != nil {
 		return nil // a context of ours is always one
 	}
+	shown, err := agent.Expose(compile.Limits{View: s.cfg.Exposure, Exposure: agent.Snapshot().Settings().Exposure, ByName: true})
+	if err != nil {
+		s.cfg.Logger.Error("the catalog's exposure cannot be used", "err", err)
+		return nil
+	}
 	var out []tool
-	for a := range agent.Actions() {
+	for _, a := range shown.Direct {
 		if a = narrow(agent, a, permitted); a != nil {
 			out = append(out, tool{a, agent.Wire(a, naming.Strict64, wireLimit)})
 		}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
@@ -62,6 +63,8 @@ type Config struct {
 	MaxBody int64
 	// PageSize is how many tools one page of tools/list holds; 0 means 100.
 	PageSize int
+	// Exposure says how much of the catalog is listed at once; "" is auto.
+	Exposure compile.View
 	// CursorKey authenticates cursors. Without one a random key is used, and
 	// cursors do not survive a restart.
 	CursorKey []byte
