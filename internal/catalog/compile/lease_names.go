@@ -3,7 +3,6 @@ package compile
 import (
 	"iter"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/catalog/ordered"
@@ -90,15 +89,4 @@ func (a *Agent) Wants(e *catalog.Entry) []string {
 		}
 	}
 	return out
-}
-
-// usableAs reports whether some entry of the action may be chosen in the context,
-// whatever its state.
-func (a *Agent) usableAs(action capability.Action) bool {
-	for _, e := range a.Snapshot().Action(action) {
-		if reason, _ := a.Frame.Candidate(e, capability.AudienceAgent); reason == "" {
-			return true
-		}
-	}
-	return false
 }

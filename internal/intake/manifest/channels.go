@@ -17,6 +17,7 @@ func Channels(extensions []Extension) (list []Channel, diagnostics []string) {
 		Channel
 		strength int
 		ext      string
+		version  string
 	}
 	best := make(map[string]row)
 	for i := range extensions {
@@ -29,9 +30,9 @@ func Channels(extensions []Extension) (list []Channel, diagnostics []string) {
 			if ch.Install == nil {
 				ch.Install = x.Install
 			}
-			now := row{ch, originStrength(x.origin()), x.ID}
+			now := row{ch, originStrength(x.origin()), x.ID, x.Version}
 			was, had := best[ch.ID]
-			if !had || now.strength > was.strength || now.strength == was.strength && now.ext < was.ext {
+			if !had || now.strength > was.strength || now.strength == was.strength && (now.ext < was.ext || now.ext == was.ext && now.version > was.version) {
 				best[ch.ID] = now
 			}
 		}
