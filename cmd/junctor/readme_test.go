@@ -82,3 +82,16 @@ func paste(t *testing.T, text string, wants ...string) {
 		t.Logf("%s", out)
 	}
 }
+
+// TestCatalogPage does it with the page about the catalog.
+func TestCatalogPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/catalog.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paste(t, string(page),
+		"connected far", "fs.readText goes to fs:node:local: step 6", "fs.readText goes to fs:endpoint:far: step 1", "step 2, session_binding",
+		"hello", "fs.readText goes to fs:endpoint:far: step 6", "memroy.*", "the blue pot",
+	)
+}
