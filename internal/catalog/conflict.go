@@ -178,7 +178,8 @@ func (r *ruling) targets(settings *Settings, augmenters []*Entry, supersedes fun
 		}
 	}
 	for target, members := range wanted {
-		if slices.Sort(members); len(slices.Compact(members)) < 2 { // one may name a target twice
+		slices.Sort(members)
+		if members = slices.Compact(members); len(members) < 2 { // one may name a target twice
 			continue
 		}
 		c := Ladder(ClassRouteSurface, "augment:"+target, members, settings.Owners, supersedes)

@@ -186,7 +186,7 @@ func (b *builder) readable(doc []byte) bool {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
-	return len(doc) <= maxSchemaBytes && bytes.TrimLeft(doc, " \t\r\n")[0] == '{' && json.Unmarshal(doc, &parts) == nil
+	return len(doc) <= maxSchemaBytes && bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("{")) && json.Unmarshal(doc, &parts) == nil
 }
 
 // mintedAction is the id of a tool that has no reviewed one (decision D12).
