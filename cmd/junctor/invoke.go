@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -184,11 +185,7 @@ func (a *app) printExplanation(raw json.RawMessage) error {
 			Policies []string
 			Consent  string
 		}
-		Rejected []struct {
-			ProviderKey string
-			Step        int
-			Reason      string
-		}
+		Text string
 	}](raw)
 	if err != nil {
 		return err
@@ -207,8 +204,8 @@ func (a *app) printExplanation(raw json.RawMessage) error {
 		}
 		a.printf("\n")
 	}
-	for _, r := range out.Rejected {
-		a.printf("  not %s: step %d, %s\n", plainText(r.ProviderKey), r.Step, r.Reason)
+	for line := range strings.Lines(out.Text) {
+		a.printf("  %s\n", plainText(strings.TrimRight(line, "\n")))
 	}
 	return nil
 }

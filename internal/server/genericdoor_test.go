@@ -50,7 +50,8 @@ func (c *mcpClient) ask(method, params string) (result struct {
 			Code, Reason string
 		} `json:"junctor/error"`
 	} `json:"_meta"`
-}) {
+},
+) {
 	c.Helper()
 	a := c.post(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":` + params + `}`)
 	body := a.body
@@ -142,7 +143,8 @@ func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 	if !slices.ContainsFunc(records.Records, func(r struct {
 		Action   string
 		Metadata struct{ Attrs map[string]string }
-	}) bool {
+	},
+	) bool {
 		return r.Action == "fs.readText"
 	}) {
 		t.Errorf("no record of the read: %+v", records)

@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/exec/diff"
+	"github.com/junctor-run/junctor/internal/exec/memory"
 	"github.com/junctor-run/junctor/internal/provider/core"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/provider/local"
@@ -102,7 +105,16 @@ func (e endpoints) Sync(ctx context.Context, who capability.Principal, id string
 	return e.Registry.Sync(ctx, who, id)
 }
 
-// coreFunctions are what junctor itself offers.
+// coreFunctions are what junctor itself offers. A new one is one line here.
 func (s *Server) coreFunctions() []core.Function {
-	return core.Catalog(s.engine, s.version)
+	workspace := func(_ context.Context, c capability.Call) string { return c.Context.Workspace }
+	claim := memory.Claim()
+	return slices.Concat(
+		core.Catalog(s.engine, s.version),
+		core.Of(capability.Contribution{
+			ID: "memory", Kind: memory.Kind, Arbitration: &claim, Provider: capability.NewProviderKey("memory", claim.SelectorID, "default"),
+		}, memory.Functions(memory.Config{DB: s.db.SQL(), Workspace: workspace})...),
+		core.Of(capability.Contribution{Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", core.Extension, "default")},
+			diff.Functions(diff.Config{})...),
+	)
 }

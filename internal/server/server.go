@@ -24,10 +24,13 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/bus"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/exec/memory"
 	"github.com/junctor-run/junctor/internal/gitcmd"
 	"github.com/junctor-run/junctor/internal/intake"
+	"github.com/junctor-run/junctor/internal/intake/static"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
@@ -58,6 +61,8 @@ type Server struct {
 	policy   *policy.Policy
 	catalog  *catalog.Catalog
 	compiler *compile.Compiler
+	choices  arbitration.Explanations
+	static   *static.Builder
 	engine   *invoke.Engine
 	intake   *intake.Pipeline
 	bus      *bus.Bus
@@ -121,6 +126,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.compiler = compile.New(s.catalog)
+	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
 	if s.local, err = s.openHost(); err != nil {
 		return err
 	}
@@ -132,7 +138,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
 		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
-		RecordReads: cfg.Audit.Level == "debug",
+		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain,
 	})
 	s.door = door.New(s.policy, s.log, s.logger)
 	s.registry = endpoint.NewRegistry(endpoint.Config{
@@ -158,6 +164,13 @@ func (s *Server) openStores(ctx context.Context) error {
 		return err
 	}
 	if s.db, err = store.Open(ctx, s.home.Path("state", "junctor.db")); err != nil {
+		return err
+	}
+	tables, err := memory.Migrations()
+	if err != nil {
+		return err
+	}
+	if err = s.db.Migrate(ctx, memory.Owner, tables); err != nil {
 		return err
 	}
 	segments, err := segment.Open(s.home.Path("audit"), segment.Config{})

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host"
 )
 
 // Extension is the catalog-wide id of the module, and its id on the wire.
@@ -36,7 +37,9 @@ func New(functions ...Function) *Source {
 			name += "." + string(c.Action)
 		}
 		c.Member = capability.Member{Module: Extension, Kind: "function", Name: name}
-		c.Availability.State = capability.StateReady
+		if c.Availability.State == "" {
+			c.Availability.State = capability.StateReady
+		}
 		m.Contributions = append(m.Contributions, c)
 		p := providers[c.Provider]
 		if p == nil {
@@ -76,4 +79,26 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	}
 	value, err := do(ctx, c)
 	return capability.Result{Value: value}, err
+}
+
+// Of makes functions of a host core's own. as gives them their kind, claim on a
+// slot and provider key; with an ID they are several actions of one contribution.
+func Of(as capability.Contribution, functions ...host.Function) []Function {
+	out := make([]Function, 0, len(functions))
+	for _, f := range functions {
+		c := as
+		c.Action, c.Effect, c.Permissions, c.Timeout = f.Action, f.Effect, f.Permissions, f.Timeout
+		if c.ID == "" {
+			c.ID = f.ID
+		}
+		if f.Unavailable != "" {
+			c.Availability = capability.Availability{State: capability.StateUnconfigured, Reason: f.Unavailable}
+		}
+		handle := f.Handle
+		out = append(out, Function{Contribution: c, Do: func(ctx context.Context, call capability.Call) (json.RawMessage, error) {
+			result, err := handle(ctx, call)
+			return result.Value, err
+		}})
+	}
+	return out
 }

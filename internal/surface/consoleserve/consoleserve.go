@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/surface/door"
@@ -73,8 +74,10 @@ type Config struct {
 	Trust func(endpoint, module string) any
 	// Operator are the rows of the operator catalog on a snapshot; Static those of a
 	// static catalog, and false for a name that is none.
-	Operator func(*catalog.Snapshot) any
+	Operator func(context.Context, *catalog.Snapshot) (rows any, err error)
 	Static   func(ctx context.Context, name string) (rows any, ok bool, err error)
+	// Explanation is the record of a choice by its id.
+	Explanation func(id string) (*arbitration.Explanation, bool)
 }
 
 // Surface serves /api/v1.
@@ -97,6 +100,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/v1/catalog/agent", any(s.agentCatalog))
 	mux.Handle("GET /api/v1/catalog/internal", operator(s.internalCatalog))
 	mux.Handle("GET /api/v1/catalog/explain", any(s.explain))
+	mux.Handle("POST /api/v1/catalog/select", any(s.selectOne))
+	mux.Handle("GET /api/v1/catalog/explanations/{id}", operator(s.explanation))
 	mux.Handle("GET /api/v1/catalog/conflicts", operator(s.conflicts))
 	mux.Handle("GET /api/v1/catalog/slots", operator(s.slots))
 	mux.Handle("GET /api/v1/catalog/backends", operator(s.backends))

@@ -207,5 +207,12 @@ func explanation(inv capability.Invocation, p invoke.Plan) map[string]any {
 		rejected = append(rejected, rejection{Capability: e.ID, Provider: e.Key(), Reason: arbitration.ReasonDenied})
 	}
 	out["rejected"] = rejected
+	if p.Selection != nil {
+		record := arbitration.Explain(p.Selection, p.Agent.Etag())
+		if inv.Principal.Role != capability.RoleAdmin && inv.Principal.Role != capability.RoleOperator {
+			record = record.ForPlanner()
+		}
+		out["explanation"], out["text"] = record, record.Text()
+	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
 )
 
@@ -65,7 +66,11 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 
 func (s *Surface) operatorCatalog(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	snap := s.Catalog.Snapshot()
-	return s.published(w, r, snap.Generation, map[string]any{"audience": capability.AudienceOperator, "rows": s.Operator(snap)})
+	rows, err := s.Operator(r.Context(), snap)
+	if err != nil {
+		return err
+	}
+	return s.published(w, r, snap.Generation, map[string]any{"audience": capability.AudienceOperator, "rows": rows})
 }
 
 func (s *Surface) staticCatalog(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
@@ -78,4 +83,42 @@ func (s *Surface) staticCatalog(w http.ResponseWriter, r *http.Request, _ capabi
 		return capability.Errorf(capability.CodeNotFound, "catalog", "there is no static catalog %q; use install, onboarding, channels or cli", name)
 	}
 	return s.published(w, r, s.Catalog.Snapshot().Generation, map[string]any{"audience": "static/" + name, "rows": rows})
+}
+
+// explanation is the record of a choice that was made, for as long as it is kept.
+func (s *Surface) explanation(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	x, ok := s.Explanation(r.PathValue("id"))
+	if !ok {
+		return capability.Errorf(capability.CodeNotFound, "catalog.explanation", "no explanation %q is kept; the last 1,024 are", r.PathValue("id"))
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"explanation": x, "text": x.Text()})
+	return nil
+}
+
+// selectOne is a dry run of a choice, in the form of the catalog spec, section 23.
+func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := door.ReadBody(w, r, 1<<20)
+	if err != nil {
+		return err
+	}
+	var req struct {
+		Action   string              `json:"action"`
+		Selector capability.Selector `json:"selector,omitempty"`
+		Context  *capability.Context `json:"context,omitempty"`
+	}
+	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
+		return door.BadJSON(err)
+	}
+	target, err := capability.ParseTarget(req.Action)
+	if err != nil {
+		return err
+	}
+	target.Select = req.Selector
+	inv := capability.Invocation{Principal: who, Audience: audienceFor(who), Context: req.Context, Target: target}
+	plan := s.Engine.Plan(inv)
+	if plan.Selection == nil {
+		return plan.Err
+	}
+	door.WriteJSON(w, http.StatusOK, explanation(inv, plan))
+	return nil
 }
