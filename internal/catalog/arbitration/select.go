@@ -166,9 +166,7 @@ func (c *choosing) fail(step int, code capability.Code, reason string, candidate
 	c.mark(step, reason, len(c.left), 0, "")
 	keys := Keys(candidates)
 	c.Err = capability.Errorf(code, "arbitrate", format, args...).With(reason, "").Detail("candidates", keys).Detail("step", step)
-	if len(keys) > 0 {
-		c.Err.Hint = "name one with a selector: " + strings.Join(keys, ", ")
-	}
+	c.Err.Hint = howToName(candidates)
 	return true
 }
 

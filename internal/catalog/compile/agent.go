@@ -158,9 +158,8 @@ func (a *Agent) foldRange(fold string) iter.Seq[*Action] {
 	}
 }
 
-// ByWire returns the action of a wire name, also one that is not listed now, so
-// that a call can be told why. It searches by what a name folds to and compares
-// encodings; it never takes the wire name apart to find a provider.
+// ByWire returns the action of a wire name. It searches by what a name folds to
+// and compares encodings; it never takes the wire name apart to find a provider.
 func (a *Agent) ByWire(wire string, d naming.Dialect, limit int) (*Action, bool) {
 	if d == naming.Dotted {
 		return a.Action(wire)
@@ -172,10 +171,7 @@ func (a *Agent) ByWire(wire string, d naming.Dialect, limit int) (*Action, bool)
 		if a.Wire(x, d, limit) != wire {
 			return nil, false
 		}
-		if here, listed := a.Action(x.Name); listed {
-			return here, true
-		}
-		return x, true
+		return a.Action(x.Name) // as it is in this context
 	}
 	for x := range a.foldRange(naming.Fold(wire)) {
 		if found, ok := match(x); ok {

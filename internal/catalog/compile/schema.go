@@ -3,10 +3,9 @@ package compile
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
@@ -91,7 +90,7 @@ func (a *Action) selector() property {
 	for _, field := range a.Family.SelectorFields {
 		var values []string
 		for _, e := range a.Entries {
-			if v, ok := SelectorValue(e, field); ok {
+			if v, ok := arbitration.SelectorValue(e, field); ok {
 				values = append(values, v)
 			}
 		}
@@ -109,43 +108,4 @@ func (a *Action) selector() property {
 		p.Properties["provider"] = property{Type: "string", Enum: a.Providers()}
 	}
 	return p
-}
-
-// SelectorValue is what a selector field must be to match the entry; ok is false
-// for fields that cannot name it.
-func SelectorValue(e *catalog.Entry, field string) (value string, ok bool) {
-	_, kind, instance := e.Key().Parts()
-	switch field {
-	case "provider":
-		return string(e.Key()), true
-	case "channel", "kind", "store":
-		return unescape(kind), true
-	case "account", "instance":
-		return unescape(instance), true
-	case "endpoint", "node":
-		return unescape(instance), kind == field
-	case "extension":
-		return e.Module.Extension, true
-	}
-	return "", false
-}
-
-// unescape undoes the percent encoding of a provider key's segment.
-func unescape(segment string) string {
-	if !strings.Contains(segment, "%") {
-		return segment
-	}
-	var b strings.Builder
-	for i := 0; i < len(segment); i++ {
-		if segment[i] == '%' && i+2 < len(segment) {
-			hi, lo := strings.IndexByte("0123456789ABCDEF", segment[i+1]), strings.IndexByte("0123456789ABCDEF", segment[i+2])
-			if hi >= 0 && lo >= 0 {
-				b.WriteByte(byte(hi<<4 | lo))
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(segment[i])
-	}
-	return b.String()
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
@@ -44,18 +43,17 @@ func (s *Surface) call(ctx context.Context, c caller, p *params, e era, progress
 	if err != nil {
 		return s.failed(ctx, p, e, invoke.Reply{}, err)
 	}
-	action, ok := agent.ByWire(p.name, naming.Strict64, wireLimit)
-	if !ok { // as catalog.search writes it
-		action, ok = agent.Action(p.name)
-	}
-	if !ok {
-		return outcome{fault: unknownTool(p.name)}
-	}
-	arguments, selector, err := action.CutSelector(p.arguments)
+	named, err := s.leases.Resolve(c.lease(), agent, spelling(), p.name)
 	if err != nil {
 		return s.failed(ctx, p, e, invoke.Reply{}, err)
 	}
-	inv.Target = capability.Target{Action: action.Canonical, Select: selector}
+	arguments, selector := p.arguments, capability.Selector(nil)
+	if named.Action != nil {
+		if arguments, selector, err = named.Action.CutSelector(arguments); err != nil {
+			return s.failed(ctx, p, e, invoke.Reply{}, err)
+		}
+	}
+	inv.Target = capability.Target{Action: named.Canonical, Select: selector}
 	inv.Input, inv.Progress = arguments, progress
 	reply, err := s.cfg.Engine.Invoke(ctx, inv)
 	if err != nil {
@@ -108,7 +106,9 @@ func (s *Surface) failed(ctx context.Context, p *params, e era, reply invoke.Rep
 	failure := capability.AsError(err)
 	switch failure.Code {
 	case capability.CodeUnknownCapability:
-		return outcome{fault: unknownTool(p.name)}
+		if failure.Reason != "capability_retracted" { // a model can act on that one
+			return outcome{fault: unknownTool(p.name)}
+		}
 	case capability.CodeInternal:
 		f := &fault{status: http.StatusOK, code: codeInternal, message: failure.Message}
 		if reply.Invocation != "" && !strings.Contains(f.message, reply.Invocation) {

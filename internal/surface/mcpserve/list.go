@@ -24,6 +24,9 @@ const listTTL = "5000"
 type rendered struct {
 	generation, epoch uint64
 
+	agent *compile.Agent
+	shown []*compile.Action
+
 	joined []byte // tool,tool,…
 	ends   []int  // end of each tool in joined
 	names  []string
@@ -39,7 +42,9 @@ func (s *Surface) listOf(c caller) *rendered {
 			return l
 		}
 	}
-	l := render(s.tools(c))
+	agent, tools := s.tools(c)
+	l := render(tools)
+	l.agent = agent
 	l.generation, l.epoch = generation, epoch
 	s.lists.Store(c.key, l)
 	return l
@@ -57,24 +62,37 @@ type tool struct {
 
 // tools are the actions of the caller's context without the providers that its
 // rules deny.
-func (s *Surface) tools(c caller) []tool {
+func (s *Surface) tools(c caller) (*compile.Agent, []tool) {
 	agent, permitted, err := s.cfg.Engine.Agent(c.invocation())
 	if err != nil {
-		return nil // a context of ours is always one
+		return nil, nil // a context of ours is always one
 	}
 	shown, err := agent.Expose(compile.Limits{View: s.cfg.Exposure, Exposure: agent.Snapshot().Settings().Exposure, ByName: true})
 	if err != nil {
 		s.cfg.Logger.Error("the catalog's exposure cannot be used", "err", err)
-		return nil
+		return agent, nil
 	}
 	var out []tool
 	for _, a := range shown.Direct {
 		if a = narrow(agent, a, permitted); a != nil {
-			out = append(out, tool{a, agent.Wire(a, naming.Strict64, wireLimit)})
+			out = append(out, tool{a, spelling().Write(agent, a)})
 		}
 	}
 	slices.SortFunc(out, func(a, b tool) int { return strings.Compare(a.wire, b.wire) })
-	return out
+	return agent, out
+}
+
+// spelling is how names are written here (decision R12).
+func spelling() compile.Spelling {
+	return compile.Spelling{Dialect: naming.Strict64, Limit: wireLimit}
+}
+
+// lease is under whose name it is kept what names meant (decision R14).
+func (c caller) lease() compile.LeaseKey {
+	if c.session != "" {
+		return compile.LeaseKey{Session: c.session}
+	}
+	return compile.LeaseKey{Token: c.key, View: c.who.View}
 }
 
 // narrow is the action without the entries the principal may not use; nil when
@@ -108,6 +126,7 @@ func render(tools []tool) *rendered {
 		l.joined = append(l.joined, text...)
 		l.ends = append(l.ends, len(l.joined))
 		l.names = append(l.names, t.wire)
+		l.shown = append(l.shown, t.Action)
 		if output {
 			l.output[t.wire] = true
 		}
@@ -249,6 +268,9 @@ func toolMeta(group []*catalog.Entry) []byte {
 // page is the result of tools/list.
 func (s *Surface) page(c caller, cursor json.RawMessage, e era) ([]byte, *fault) {
 	l := s.listOf(c)
+	if l.agent != nil {
+		s.leases.Record(c.lease(), l.agent, spelling(), l.shown)
+	}
 	from := 0
 	if cursor != nil && string(cursor) != "null" {
 		last, ok := s.openCursor(c, cursor)

@@ -89,7 +89,8 @@ type Surface struct {
 	epoch   atomic.Uint64 // counts CatalogChanged
 	changed chan struct{} // capacity 1: a change is waiting for delivery
 
-	lists sync.Map // viewer key → *rendered
+	lists  sync.Map // viewer key → *rendered
+	leases *compile.Leases
 
 	mu       sync.Mutex
 	viewers  map[string]*viewer
@@ -117,6 +118,7 @@ func New(cfg Config) *Surface {
 		cfg: cfg, changed: make(chan struct{}, 1), now: time.Now,
 		viewers: make(map[string]*viewer), sessions: make(map[string]*session),
 	}
+	s.leases = compile.NewLeases(func() time.Time { return s.now() })
 	s.info, _ = jsonx.Marshal(map[string]string{"name": serverName, "title": serverName, "version": cfg.Version})
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.open, s.closeStreams = context.WithCancel(s.base)

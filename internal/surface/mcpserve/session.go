@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/internal/catalog/compile"
 )
 
 const (
@@ -124,6 +126,7 @@ func (s *Surface) forget(sess *session) bool {
 // end cancels the calls of a session that is out of the table, and closes the
 // SDK's side of it.
 func (s *Surface) end(sess *session) {
+	s.leases.Forget(compile.LeaseKey{Session: sess.digest})
 	sess.cancel(errWithdrawn)
 	if live := sess.viewer.liveSession(sess.id); live != nil {
 		if err := closeAll([]*mcp.ServerSession{live}); err != nil {

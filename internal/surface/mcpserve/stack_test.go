@@ -44,6 +44,7 @@ type stack struct {
 type stackOptions struct {
 	pageSize int
 	maxBody  int64
+	rules    string // added to the default ones
 }
 
 func newStack(t testing.TB, opts stackOptions) *stack {
@@ -57,7 +58,7 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 	log, err := audit.Open(ctx, audit.Config{Segments: segments, Key: make([]byte, 32)})
 	ok(t, err)
 	pol, err := policy.New(ctx, policy.Config{
-		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}}, Store: db, Log: log,
+		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules() + opts.rules)}}, Store: db, Log: log,
 	})
 	ok(t, err)
 	st := &stack{t: t, policy: pol, catalog: catalogtest.New(t), fake: newFake(), admin: capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}}
