@@ -178,14 +178,20 @@ func (e *exposing) patterns() error {
 	}
 	known := set.Patterns()
 	for x := range e.agent.Actions() {
-		for _, entry := range x.Entries {
-			if slices.ContainsFunc(known, func(p rules.Pattern) bool { return p.Matches(entry.Facts()) }) {
-				e.add(x)
-				break
-			}
+		if slices.ContainsFunc(x.Entries, func(entry *catalog.Entry) bool { return matchesAny(known, entry.Facts()) }) {
+			e.add(x)
 		}
 	}
 	return nil
+}
+
+func matchesAny(patterns []rules.Pattern, f rules.Facts) bool {
+	for i := range patterns { // a copy of each would be on the heap
+		if patterns[i].Matches(f) {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *exposing) done() *Exposure {
