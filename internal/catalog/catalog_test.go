@@ -486,6 +486,7 @@ func TestSlots(t *testing.T) {
 		{"base", slot("builtin", "", tiers...), four, "v", "z", "configured exclusive x1/s b,builtin,c,d -x2/s,x3/s,x4/s", "x2/s x3/s x4/s"},
 		{"workspace", slot("builtin", "", tiers...), four, "w", "z", "configured exclusive x2/s b,builtin,c,d -x1/s,x3/s,x4/s", "x1/s x3/s x4/s"},
 		{"agent beats workspace", slot("builtin", "", tiers...), four, "v", "a", "configured exclusive x3/s b,builtin,c,d -x1/s,x2/s,x4/s", "x1/s x2/s x4/s"},
+		{"agent beats workspace where both are named", slot("builtin", "", tiers[:2]...), four, "w", "a", "configured exclusive x3/s b,builtin,c,d -x1/s,x2/s,x4/s", "x1/s x2/s x4/s"},
 		{"both beat either, and bring their mode", slot("builtin", "", tiers...), four, "w", "a", "configured parallel x4/s b,builtin,c,d -x1/s,x2/s,x3/s", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -124,8 +124,16 @@ func Explain(s *Selection, contextEtag string) *Explanation {
 	for step := 0; step <= s.Step; step++ {
 		x.Steps = append(x.Steps, s.explained(step))
 	}
-	for _, r := range s.Rejected {
+	var counts [len(s.marks)]int
+	for i := range s.Rejected {
+		counts[s.Rejected[i].Step]++
+	}
+	for i := range s.Rejected {
+		r := &s.Rejected[i]
 		st := &x.Steps[r.Step]
+		if st.Rejected == nil {
+			st.Rejected = make([]RejectedEntry, 0, counts[r.Step])
+		}
 		st.Rejected = append(st.Rejected, RejectedEntry{Named{r.Entry.ID, r.Entry.Key()}, r.Reason, r.Rule})
 	}
 	if s.Err != nil {

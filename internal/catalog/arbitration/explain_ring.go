@@ -3,19 +3,24 @@ package arbitration
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"sync"
 )
 
-// maxExplanations is how many records are kept; the oldest makes room.
-const maxExplanations = 1024
+// Bounds of what is kept; the oldest makes room.
+const (
+	maxExplanations = 1024
+	maxExplained    = 1 << 18 // entries in all records, some 150 bytes each
+)
 
-// Explanations keeps the last 1,024 records by id, in memory. The zero value is
-// empty and ready; it is safe for concurrent use.
+// Explanations keeps the last 1,024 records by id, in memory; fewer where they have
+// more than 262,144 entries together. The zero value is empty and ready; it is safe
+// for concurrent use.
 type Explanations struct {
-	mu   sync.Mutex
-	byID map[string]*Explanation
-	ring [maxExplanations]string
-	next int
+	mu    sync.Mutex
+	byID  map[string]*Explanation
+	order []string // oldest first
+	held  int      // entries
 }
 
 // Put keeps a record under a new id ("exp_" and 24 hex), which it returns and
@@ -29,12 +34,26 @@ func (k *Explanations) Put(x *Explanation) string {
 	if k.byID == nil {
 		k.byID = make(map[string]*Explanation, maxExplanations)
 	}
-	if old := k.ring[k.next]; old != "" {
+	k.byID[x.ID] = x
+	k.order = append(k.order, x.ID)
+	k.held += x.size()
+	drop := 0
+	for len(k.order)-drop > maxExplanations || k.held > maxExplained && len(k.order)-drop > 1 {
+		old := k.order[drop]
+		k.held -= k.byID[old].size()
 		delete(k.byID, old)
+		drop++
 	}
-	k.ring[k.next], k.byID[x.ID] = x.ID, x
-	k.next = (k.next + 1) % maxExplanations
+	k.order = slices.Delete(k.order, 0, drop)
 	return x.ID
+}
+
+func (x *Explanation) size() int {
+	n := len(x.Composed) + 1
+	for i := range x.Steps {
+		n += len(x.Steps[i].Rejected)
+	}
+	return n
 }
 
 // Get returns the record of an id; it must not be changed.

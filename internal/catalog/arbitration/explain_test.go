@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // adapters reads "kind:account action,action state" per module; an action with
 // '!' is one that the account cannot do.
-func adapters(t *testing.T, settings catalog.Settings, specs ...string) *catalog.Snapshot {
+func adapters(t testing.TB, settings catalog.Settings, specs ...string) *catalog.Snapshot {
 	t.Helper()
 	c, err := catalog.New(settings, 411)
 	if err != nil {
@@ -240,5 +240,32 @@ func TestOldExplanationsMakeRoom(t *testing.T) {
 	}
 	if _, ok := kept.Get(second); !ok {
 		t.Error("one of the last 1,024 is gone")
+	}
+	big := &arbitration.Explanation{Steps: []arbitration.ExplainedStep{{Rejected: make([]arbitration.RejectedEntry, 200_000)}}}
+	id := kept.Put(big)
+	if other := kept.Put(&arbitration.Explanation{}); other == id {
+		t.Error("ids repeat")
+	}
+	if _, ok := kept.Get(id); !ok {
+		t.Error("a large record is not kept")
+	}
+	more := *big
+	kept.Put(&more)
+	if _, ok := kept.Get(id); ok {
+		t.Error("two records that are too large together are kept")
+	}
+}
+
+// BenchmarkExplain is the record of a choice among 64.
+func BenchmarkExplain(b *testing.B) {
+	var specs []string
+	for i := range 64 {
+		specs = append(specs, fmt.Sprintf("kind%02d:work message.send", i))
+	}
+	f := arbitration.NewFrame(adapters(b, catalog.Settings{}, specs...), &capability.Context{})
+	sel, _ := f.Select(arbitration.Request{Action: "message.send", Caller: arbitration.Runtime})
+	b.ReportAllocs()
+	for b.Loop() {
+		arbitration.Explain(sel, "etag")
 	}
 }

@@ -172,7 +172,7 @@ func TestSteps(t *testing.T) {
 		{"forced, not known at all", forced(catalog.ForcedDefault{Action: "*", Provider: "messaging:z:z"}), []string{"a:x message.send rank=1", "b:x message.send"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "6 ranked_default " + a, ""},
 
 		{"ranked", catalog.Settings{}, []string{"a:x message.send", "b:x message.send rank=5", "c:x message.send rank=-1"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "6 ranked_default " + b, "6 " + a + " lower_rank, 6 " + c + " lower_rank"},
-		{"the operator's rank replaces the declared", catalog.Settings{Ranks: map[capability.ProviderKey]int{b: -9}}, []string{"a:x message.send", "b:x message.send rank=5"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "6 ranked_default " + a, ""},
+		{"the operator's rank replaces the declared", catalog.Settings{Ranks: map[capability.ProviderKey]int{b: 3}}, []string{"a:x message.send rank=4", "b:x message.send rank=5"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "6 ranked_default " + a, ""},
 		{"ranks that tie leave the others behind", catalog.Settings{}, []string{"a:x message.send", "b:x message.send rank=5", "c:x message.send rank=5"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "7 selection_required " + b + "+" + c + " would " + b, "6 " + a + " lower_rank, 7 " + b + " undecided, 7 " + c + " undecided"},
 		{"slot", slot("a", ""), []string{"a:x memory.search", "b:x memory.search rank=9"}, capability.Context{}, arbitration.Request{Action: "memory.search"}, "6 slot_default memory:a:x", "0 memory:b:x slot_not_selected"},
 		{"slot, down, exclusive", slot("a", ""), []string{"a:x memory.search unavailable", "b:x memory.search"}, capability.Context{}, arbitration.Request{Action: "memory.search"}, "0 no_provider", ""},
@@ -377,5 +377,32 @@ func TestWhereARankedCallMayGoOn(t *testing.T) {
 	sel, err = frame.Select(arbitration.Request{Only: only})
 	if got := told(sel, err); got != "1 explicit_selector fs:a:x" {
 		t.Error(got)
+	}
+}
+
+// TestComposedMembersRunInOrder: priority descending, then ids; nobody is chosen.
+func TestComposedMembersRunInOrder(t *testing.T) {
+	t.Parallel()
+	member := func(id string, priority int) capability.Contribution {
+		return capability.Contribution{ID: id, Kind: "capability.context-augmenter", Arbitration: &capability.Arbitration{ComposePriority: priority}}
+	}
+	c, err := catalog.New(catalog.Settings{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := capability.Batch{Source: "s", Modules: []capability.Module{
+		{Extension: "z", ID: "z", Contributions: []capability.Contribution{member("a", 5), member("b", -1)}},
+		{Extension: "a", ID: "a", Contributions: []capability.Contribution{member("b", 0), member("a", 0)}},
+	}}
+	if _, _, err := c.Replace(b); err != nil {
+		t.Fatal(err)
+	}
+	sel, err := arbitration.NewFrame(c.Snapshot(), &capability.Context{}).Select(arbitration.Request{Action: "context.augment", Audience: capability.AudienceInternal})
+	var got []string
+	for _, e := range sel.Composed {
+		got = append(got, e.Runtime)
+	}
+	if d := cmp.Diff([]string{"z/a", "a/a", "a/b", "z/b"}, got); d != "" || err != nil || sel.Entry != nil {
+		t.Error(d, err)
 	}
 }

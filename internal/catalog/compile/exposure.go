@@ -62,6 +62,20 @@ func (x *Exposure) Shows(name string) bool {
 	return found
 }
 
+// Append returns the direct actions and, after them in the order given, those that
+// the names mean: what an in-process planner has described, in the order of first
+// use, so that the beginning of the list stays the same bytes (catalog spec,
+// section 20). Names that are shown already, or mean nothing now, add nothing.
+func (x *Exposure) Append(a *Agent, described []string) []*Action {
+	out := slices.Clone(x.Direct)
+	for _, name := range described {
+		if y, ok := a.Action(name); ok && !slices.Contains(out, y) {
+			out = append(out, y)
+		}
+	}
+	return out
+}
+
 // Expose cuts the catalog: canonical actions first, then what the operator's
 // patterns name, then others in the order of names until there are MaxDirect or
 // their input schemas have MaxSchemaBytes. The tools that search are shown
@@ -178,14 +192,20 @@ func (e *exposing) patterns() error {
 	}
 	known := set.Patterns()
 	for x := range e.agent.Actions() {
-		for _, entry := range x.Entries {
-			if slices.ContainsFunc(known, func(p rules.Pattern) bool { return p.Matches(entry.Facts()) }) {
-				e.add(x)
-				break
-			}
+		if slices.ContainsFunc(x.Entries, func(entry *catalog.Entry) bool { return matchesAny(known, entry.Facts()) }) {
+			e.add(x)
 		}
 	}
 	return nil
+}
+
+func matchesAny(patterns []rules.Pattern, f rules.Facts) bool {
+	for i := range patterns { // a copy of each would be on the heap
+		if patterns[i].Matches(f) {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *exposing) done() *Exposure {

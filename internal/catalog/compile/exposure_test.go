@@ -121,6 +121,17 @@ func TestExposure(t *testing.T) {
 			}
 		})
 	}
+	x, err := many.Expose(compile.Limits{View: compile.ViewSearch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var longer []string
+	for _, y := range x.Append(many, []string{"tool_150", "tool_009", "catalog.search", "gone", "tool_150"}) {
+		longer = append(longer, y.Name)
+	}
+	if diff := cmp.Diff(append(first(0), "tool_150", "tool_009"), longer); diff != "" {
+		t.Error(diff)
+	}
 	for _, bad := range []compile.Limits{{View: "half"}, {Exposure: catalog.Exposure{Direct: []string{"nope:x"}}}} {
 		if _, err := many.Expose(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%+v: %v", bad, err)
@@ -201,4 +212,36 @@ func TestJSON(t *testing.T) {
 	check(entry, `{"workspace":["w1","w2"]} {"state":"ready","reason":""} {"effect":"external","approval":"required","matchedRules":["ask"]} true 64`)
 	tool, _ := a.Action("tool_000")
 	check(compile.InternalJSON(tool.Entries[0], false), `{} {"state":"ready","reason":""} {"effect":"read","approval":"none","matchedRules":[]} false 0`)
+}
+
+// BenchmarkExposure cuts a catalog of 100,000 tools.
+func BenchmarkExposure(b *testing.B) {
+	var modules []capability.Module
+	for n := range 100 {
+		m := tools(fmt.Sprintf("mcp.s%02d", n), 1000)
+		for i := range m.Contributions {
+			m.Contributions[i].Tool += fmt.Sprintf("_%02d", n)
+		}
+		modules = append(modules, m)
+	}
+	a := agent(b, catalog.Settings{}, capability.Context{}, append(modules, core())...)
+	for name, l := range map[string]compile.Limits{
+		"default": {}, "pattern": {Exposure: catalog.Exposure{Direct: []string{"ext.mcp.s00.t0"}}}, "wildcard": {Exposure: catalog.Exposure{Direct: []string{"ext:mcp.s00*"}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if x, err := a.Expose(l); err != nil || len(x.Direct) < 40 {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"-remembered", func(b *testing.B) {
+			var kept compile.Exposures
+			for b.Loop() {
+				if _, err := kept.Expose(a, l); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

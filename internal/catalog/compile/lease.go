@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
+	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/naming"
 )
 
@@ -158,6 +159,21 @@ func (l *Leases) Resolve(key LeaseKey, a *Agent, sp Spelling, name string) (Reso
 		}
 	}
 	return l.alias(a, sp, name)
+}
+
+// Reader is Resolve for one caller, down to an action that is listed now. For what
+// is known and not listed it returns the error that a selection has.
+func (l *Leases) Reader(key LeaseKey, sp Spelling) func(*Agent, string) (*Action, error) {
+	return func(a *Agent, name string) (*Action, error) {
+		r, err := l.Resolve(key, a, sp, name)
+		if err != nil || r.Action != nil {
+			return r.Action, err
+		}
+		if _, err := a.Select(arbitration.Request{Action: r.Canonical}); err != nil {
+			return nil, err
+		}
+		return nil, capability.UnknownCapability(capability.Target{Action: capability.Action(name)})
+	}
 }
 
 // alias resolves other names of registry rows and tools (catalog spec, section

@@ -167,6 +167,18 @@ func TestATableForgetsHowItCameToBe(t *testing.T) {
 	}
 }
 
+func TestFold(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"": "", "a": "a", "a_b": "a_b", "a__b": "a_b", "_a": "a", "a_": "a", " a ": "a", "create-Branch": "create_branch", "create.branch": "create_branch",
+		"A.-B": "a_b", "é": "", "aé1": "a_1", "___": "",
+	} {
+		if got := naming.Fold(in); got != want || naming.Fold(got) != got {
+			t.Errorf("%q folds to %q", in, got)
+		}
+	}
+}
+
 func TestWireNames(t *testing.T) {
 	t.Parallel()
 	long := "plugin_chrome-devtools-mcp_chrome-devtools__get_console_message_by_identifier"

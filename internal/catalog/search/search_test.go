@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -121,6 +122,42 @@ func TestSearchKeepsToTheContext(t *testing.T) {
 	got, err := tools.Describe(full, "create_branch")
 	if err != nil || !strings.Contains(string(got.Schema), "fromCommit") || got.Effect != capability.EffectRead {
 		t.Errorf("%v %+v", err, got)
+	}
+}
+
+// TestFoundNamesAreLeased holds that a name a search handed out means what it meant
+// then.
+func TestFoundNamesAreLeased(t *testing.T) {
+	t.Parallel()
+	c, comp := fill(t, catalog.Settings{}, github())
+	leases := compile.NewLeases(time.Now)
+	key, sp := compile.LeaseKey{Session: "s"}, compile.Spelling{Dialect: naming.Strict64, Limit: 48}
+	tools := search.Tools{
+		Index: &search.Index{}, Spelling: sp, Resolve: leases.Reader(key, sp),
+		Shown: func(a *compile.Agent, shown []*compile.Action) { leases.Record(key, a, sp, shown) },
+	}
+	now := func() *compile.Agent { return comp.Compile(&capability.Context{}) }
+	if got := tools.Search(now(), "new branch", 1); len(got.Actions) != 1 || got.Actions[0].Name != "create_branch" {
+		t.Fatal(got)
+	}
+	replace(t, c, module("mcp.neon", "neon", tool("create_branch", "", "")))
+	if got, err := tools.Describe(now(), "create_branch"); err != nil || got.Name != "octocat__create_branch" {
+		t.Errorf("%v %+v", err, got)
+	}
+	if x, err := tools.Inner(now(), "create_branch", true); err != nil || x.Canonical != "ext.mcp.github.create_branch" {
+		t.Error(err)
+	}
+	down := github()
+	for i := range down.Contributions {
+		down.Contributions[i].Availability.State = capability.StateUnavailable
+	}
+	replace(t, c, down)
+	if _, err := tools.Inner(now(), "create_branch", true); capability.CodeOf(err) != capability.CodeUnavailable {
+		t.Error(err)
+	}
+	replace(t, c, module("mcp.github", "octocat"))
+	if _, err := tools.Inner(now(), "create_branch", true); capability.AsError(err).Reason != "capability_retracted" {
+		t.Error(err)
 	}
 }
 

@@ -17,6 +17,29 @@ type Tools struct {
 	// Spelling is how names are written to the caller; names are understood in it
 	// and as they are.
 	Spelling compile.Spelling
+	// Resolve reads names instead, where callers have leases (see
+	// [compile.Leases.Reader]); nil: names mean what they mean now.
+	Resolve func(a *compile.Agent, name string) (*compile.Action, error)
+	// Shown is told which names were handed out, so that they can be leased; nil:
+	// nobody asks.
+	Shown func(a *compile.Agent, shown []*compile.Action)
+}
+
+func (t Tools) read(a *compile.Agent, name string) (*compile.Action, error) {
+	if t.Resolve != nil {
+		return t.Resolve(a, name)
+	}
+	x, ok := t.Spelling.Read(a, name)
+	if !ok {
+		return nil, capability.UnknownCapability(capability.Target{Action: capability.Action(name)})
+	}
+	return x, nil
+}
+
+func (t Tools) shown(a *compile.Agent, list ...*compile.Action) {
+	if t.Shown != nil && len(list) > 0 {
+		t.Shown(a, list)
+	}
 }
 
 // Found is the result of catalog.search.
@@ -48,11 +71,14 @@ const maxFoundDescription = 300
 // Search is catalog.search: limit 0 is 10, more than 20 is 20.
 func (t Tools) Search(a *compile.Agent, query string, limit int) Found {
 	out := Found{Actions: []FoundAction{}}
+	var shown []*compile.Action
 	for _, h := range t.Index.find(a, query, limit, t.Spelling) {
 		out.Actions = append(out.Actions, FoundAction{
 			Name: t.Spelling.Write(a, h.Action), Title: h.Action.Title, Description: cut(h.Action.Description), Effect: h.Action.Effect(),
 		})
+		shown = append(shown, h.Action)
 	}
+	t.shown(a, shown...)
 	return out
 }
 
@@ -70,9 +96,9 @@ func cut(s string) string {
 // Describe is catalog.describe. A name that the context does not have is
 // unknown_capability, whether it exists elsewhere or not.
 func (t Tools) Describe(a *compile.Agent, name string) (Described, error) {
-	x, ok := t.Spelling.Read(a, name)
-	if !ok {
-		return Described{}, unknown(name)
+	x, err := t.read(a, name)
+	if err != nil {
+		return Described{}, err
 	}
 	return t.DescribeAction(a, x)
 }
@@ -83,6 +109,7 @@ func (t Tools) DescribeAction(a *compile.Agent, x *compile.Action) (Described, e
 	if err != nil {
 		return Described{}, err
 	}
+	t.shown(a, x)
 	return Described{
 		Name: t.Spelling.Write(a, x), Title: x.Title, Description: x.Description, Effect: x.Effect(),
 		RequiresSelection: x.RequiresSelection, Schema: schema, OutputSchema: x.OutputSchema(),
@@ -93,9 +120,9 @@ func (t Tools) DescribeAction(a *compile.Agent, x *compile.Action) (Described, e
 // call: the call is judged as that action's. callRead takes actions of effect read
 // only, and neither calls itself or the other.
 func (t Tools) Inner(a *compile.Agent, name string, read bool) (*compile.Action, error) {
-	x, ok := t.Spelling.Read(a, name)
-	if !ok {
-		return nil, unknown(name)
+	x, err := t.read(a, name)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case x.Canonical == compile.ActionCall || x.Canonical == compile.ActionCallRead:
@@ -106,8 +133,4 @@ func (t Tools) Inner(a *compile.Agent, name string, read bool) (*compile.Action,
 			With("unsupported_action", "use catalog.call for it")
 	}
 	return x, nil
-}
-
-func unknown(name string) error {
-	return capability.UnknownCapability(capability.Target{Action: capability.Action(name)})
 }

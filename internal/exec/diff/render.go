@@ -70,7 +70,7 @@ func page(a, b []string, ops []op, counts result) []byte {
 			if short {
 				text += "…"
 			}
-			fmt.Fprintf(&out, "<tr class=\"%s\"><td class=\"n\">%s</td><td class=\"n\">%s</td><td>%c%s</td></tr>\n", class, digits(before), digits(after), sign, html.EscapeString(text))
+			fmt.Fprintf(&out, "<tr class=\"%s\"><td class=\"n\">%s</td><td class=\"n\">%s</td><td>%c%s</td></tr>\n", class, digits(before), digits(after), sign, html.EscapeString(visible(text)))
 		})
 	}
 	out.WriteString("</table>\n")
@@ -82,6 +82,17 @@ func page(a, b []string, ops []op, counts result) []byte {
 	}
 	out.WriteString("</body></html>\n")
 	return out.Bytes()
+}
+
+// visible replaces the characters that would show a line in another order than it is
+// written in, or not at all.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r < ' ' && r != '\t' {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
 }
 
 func digits(n int) string {

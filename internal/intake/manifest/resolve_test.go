@@ -144,3 +144,47 @@ func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
 		t.Error("a contribution twice")
 	}
 }
+
+// TestAMissingRequirementWithholdsWhatNeedsIt is scenario R02: what was withheld
+// appears in the one generation in which the gap is closed.
+func TestAMissingRequirementWithholdsWhatNeedsIt(t *testing.T) {
+	t.Parallel()
+	need := func(id, on string) capability.Module {
+		x := manifest.Extension{ID: id, Contributions: []manifest.Contribution{{ID: "t", Kind: "capability.agent-tool", Tool: &manifest.Tool{Name: id}}}}
+		if on != "" {
+			x.Contributions[0].DependsOn = &capability.Depends{Requires: []string{on}}
+		}
+		if err := x.Check(); err != nil {
+			t.Fatal(err)
+		}
+		return x.Module()
+	}
+	c, err := catalog.New(catalog.Settings{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := func(m capability.Module) {
+		if _, _, err := c.Replace(capability.Batch{Source: m.Extension, Modules: []capability.Module{m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	withheld := func() (out []string) {
+		s := c.Snapshot()
+		for e := range s.Entries() {
+			if reason := s.Withheld(e); reason != "" {
+				out = append(out, e.Runtime+" "+reason)
+			}
+		}
+		return out
+	}
+	replace(need("a", "b/t"))
+	replace(need("c", "a/t"))
+	if diff := cmp.Diff([]string{"a/t dependency_missing", "c/t dependency_missing"}, withheld()); diff != "" {
+		t.Error(diff)
+	}
+	before := c.Snapshot().Generation
+	replace(need("b", ""))
+	if now := c.Snapshot().Generation; now != before+1 || len(withheld()) > 0 {
+		t.Error(before, now, withheld())
+	}
+}

@@ -1,0 +1,172 @@
+// Package sources maps what other protocols declare to manifests: one pure
+// function for each source of catalog spec, section 6. The declarations are plain
+// structs that whoever speaks the protocol fills in; what comes back passes
+// manifest's Check and becomes a module of the catalog. Definitions are written by
+// strangers: a bad one is dropped with a diagnostic, and never takes the others
+// along.
+package sources
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/internal/intake/manifest"
+	"github.com/junctor-run/junctor/internal/jsonx"
+)
+
+// Limits of foreign definitions.
+const (
+	maxDefinitions = 5000
+	maxName        = 128
+	maxDefinition  = 64 << 10
+	maxDiagnostics = 100
+	maxIDBytes     = 111 // of a contribution id before its hash, as spec/README section 8 cuts ids
+)
+
+// report gathers diagnostics, sorted when they are taken.
+type report struct{ list []string }
+
+func (r *report) add(format string, args ...any) {
+	if len(r.list) < maxDiagnostics {
+		r.list = append(r.list, fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *report) take() []string {
+	slices.Sort(r.list)
+	return r.list
+}
+
+// finish holds what every mapping promises.
+func finish(x manifest.Extension, r *report) (manifest.Extension, []string, error) {
+	slices.SortFunc(x.Contributions, func(a, b manifest.Contribution) int { return cmp.Compare(a.ID, b.ID) })
+	if err := x.Check(); err != nil {
+		return manifest.Extension{}, r.take(), err
+	}
+	return x, r.take(), nil
+}
+
+// escape is a derived extension id: bytes outside [A-Za-z0-9._-] become ~ and two
+// hex digits (spec/README section 8), and what is too long is cut and hashed.
+func escape(root, id string) string {
+	var b strings.Builder
+	b.WriteString(root)
+	for i := range len(id) {
+		if c := id[i]; plainByte(c) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "~%02x", c)
+		}
+	}
+	if b.Len() > 120 {
+		return b.String()[:maxIDBytes] + "~" + hash(id)
+	}
+	return b.String()
+}
+
+func plainByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:4])
+}
+
+// slug makes a contribution id of a name. exact says that the name is its own.
+func slug(name string) (id string, exact bool) {
+	b := []byte(name)
+	for i, c := range b {
+		if !plainByte(c) {
+			b[i] = '-'
+		}
+	}
+	id = string(b)
+	if id == "" || !plainByte(id[0]) || strings.IndexByte("._-", id[0]) >= 0 {
+		id = "x" + id
+	}
+	if len(id) > maxIDBytes {
+		return id[:maxIDBytes] + "-" + hash(name), false
+	}
+	return id, id == name
+}
+
+// slugs gives each name of a list its contribution id behind a prefix. Of names
+// that slug alike, the one that is its own slug keeps it and the others get a
+// hash, so that no id depends on the order of the list.
+func slugs(prefix string, names []string) map[string]string {
+	holders := make(map[string]int)
+	for _, name := range names {
+		id, _ := slug(name)
+		holders[id]++
+	}
+	out := make(map[string]string, len(names))
+	for _, name := range names {
+		id, exact := slug(name)
+		if holders[id] > 1 && !exact {
+			id += "-" + hash(name)
+		}
+		out[name] = prefix + id
+	}
+	return out
+}
+
+// validName holds what every foreign name must be: 1 to 128 bytes of UTF-8 that
+// can be shown as they are.
+func validName(name string) bool {
+	if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.TrimSpace(name) != name {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+	})
+}
+
+// objectSchema reports whether a document is the schema of an object, within
+// bounds.
+func objectSchema(doc json.RawMessage) bool {
+	if len(bytes.TrimSpace(doc)) == 0 || len(doc) > maxDefinition {
+		return false
+	}
+	var s struct {
+		Type any `json:"type"`
+	}
+	return jsonx.Unmarshal(doc, &s) == nil && s.Type == "object"
+}
+
+// twice returns the names that are given more than once.
+func twice[T any](list []T, name func(T) string) map[string]bool {
+	count, out := make(map[string]int), make(map[string]bool)
+	for _, item := range list {
+		if n := name(item); n != "" {
+			if count[n]++; count[n] > 1 {
+				out[n] = true
+			}
+		}
+	}
+	return out
+}
+
+// title and text cut what strangers wrote to what a contribution may hold.
+func title(parts ...string) string { return cutTo(cmp.Or(parts...), 120) }
+
+func text(s string) string { return cutTo(s, 1024) }
+
+func cutTo(s string, most int) string {
+	s = strings.ToValidUTF8(s, "")
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most])
+}
+
+// shown quotes a foreign name for a diagnostic.
+func shown(name string) string { return fmt.Sprintf("%.80q", name) }
