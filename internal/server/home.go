@@ -109,6 +109,29 @@ func (h *Home) key(name string) ([]byte, error) {
 	return data, writeFile(path, data)
 }
 
+// generationsPerStart is how many snapshots one process may publish before it
+// would use generations of the next one: more than a change every microsecond for
+// an hour, and far from where JSON numbers lose their last digit.
+const generationsPerStart = 1 << 32
+
+// generations returns where the catalog's generations of this process begin, and
+// takes those it may use out of what later processes get, so that none is ever
+// given out twice (catalog spec, section 3).
+func (h *Home) generations() (from uint64, err error) {
+	path := h.Path("state", "generation")
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return 0, err
+	default:
+		if from, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return from, writeFile(path, fmt.Appendf(nil, "%d\n", from+generationsPerStart))
+}
+
 // writeFile replaces path by rename, mode 0600.
 func writeFile(path string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")

@@ -122,7 +122,11 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return capability.Wrap(capability.CodeInvalidInput, "catalog", "catalog.yaml cannot be used: "+err.Error(), err).
 			With("invalid_settings", "correct the file in the home, or remove it")
 	}
-	if s.catalog, err = catalog.New(settings, 0); err != nil {
+	from, err := s.home.generations()
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "home", "the catalog's generation cannot be kept", err)
+	}
+	if s.catalog, err = catalog.New(settings, from); err != nil {
 		return err
 	}
 	s.compiler = compile.New(s.catalog)

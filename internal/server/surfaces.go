@@ -132,6 +132,9 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	if h := s.log.Health(); h.Broken {
 		reasons = append(reasons, "the audit log cannot be written: "+h.Cause)
 	}
+	for _, issue := range s.catalog.Snapshot().Blocking() {
+		reasons = append(reasons, "the backend class "+issue.Class+" is exclusive and nobody holds it: "+issue.Remediation)
+	}
 	status := http.StatusOK
 	if len(reasons) > 0 {
 		status = http.StatusServiceUnavailable
