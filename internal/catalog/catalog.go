@@ -15,6 +15,7 @@ package catalog
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -54,8 +55,9 @@ func New(settings Settings, from uint64) (*Catalog, error) {
 		return nil, err
 	}
 	s := &Snapshot{Generation: from, settings: c.settings, rules: c.rules}
-	s.ruling, s.mentioned = rule(c.settings, nil, func(string) bool { return false }, nil), c.mentions()
+	s.ruling = rule(c.settings, nil, func(string) bool { return false }, nil)
 	s.ruling.odd = c.joins.odd
+	s.mentioned = mentions(c.settings, c.rules, maps.All(c.units))
 	s.seal()
 	c.current.Store(s)
 	return c, nil

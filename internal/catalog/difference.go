@@ -1,12 +1,14 @@
 package catalog
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
+	"github.com/junctor-run/junctor/internal/catalog/rules"
 )
 
 // doubles finds, in the actions that changed, provider keys that several
@@ -153,18 +155,18 @@ func scoped(entries []*Entry) bool {
 }
 
 // mentions collects the values that anything depends on.
-func (c *Catalog) mentions() *mentioned {
+func mentions(settings *Settings, set *rules.Set, units iter.Seq2[string, *unit]) *mentioned {
 	m := &mentioned{conversations: make(map[string]bool)}
-	m.workspaces, m.agents, m.accounts, m.sessions = c.rules.Layers()
-	for _, set := range c.settings.Slots {
-		for _, o := range set.Overrides {
+	m.workspaces, m.agents, m.accounts, m.sessions = set.Layers()
+	for _, slot := range settings.Slots {
+		for _, o := range slot.Overrides {
 			m.workspaces[o.Workspace], m.agents[o.Agent] = true, true
 		}
 	}
-	for _, f := range c.settings.ForcedDefaults {
+	for _, f := range settings.ForcedDefaults {
 		m.workspaces[f.Workspace], m.agents[f.Agent] = true, true
 	}
-	for _, u := range c.units {
+	for _, u := range units {
 		for _, mod := range u.modules {
 			for i := range mod.Contributions {
 				s := mod.Contributions[i].Scope

@@ -52,6 +52,37 @@ func TestABuildThatPanicsLeavesTheOldSnapshot(t *testing.T) {
 	}
 }
 
+// odd is a provider that cannot be compared, though it must.
+type odd []int
+
+func (odd) Key() capability.ProviderKey { return "ext:b:default" }
+func (odd) Invoke(context.Context, capability.Call) (capability.Result, error) {
+	return capability.Result{}, nil
+}
+
+// TestALatePanicLeavesTheOldSnapshot: the build falls over what it compares, when
+// most is built already.
+func TestALatePanicLeavesTheOldSnapshot(t *testing.T) {
+	t.Parallel()
+	c := empty(t, catalog.Settings{})
+	with := tool("x", "go")
+	with.Provider = "ext:b:default"
+	b := capability.Batch{Source: "b", Modules: []capability.Module{module("b", with)}, Providers: []capability.Provider{odd{1}}}
+	if _, _, err := c.Replace(b); err != nil {
+		t.Fatal(err)
+	}
+	before := c.Snapshot()
+	if _, changed, err := c.Replace(b); err == nil || changed || c.Snapshot() != before {
+		t.Errorf("%v, changed %v", err, changed)
+	}
+	b.Providers = nil
+	if _, _, err := c.Replace(b); err == nil {
+		if got := c.Snapshot(); got.Len() != 1 || got.Generation != before.Generation+1 {
+			t.Errorf("%d entries of generation %d", got.Len(), got.Generation)
+		}
+	}
+}
+
 func TestSchemaFaultsTellAModelWhatToChange(t *testing.T) {
 	t.Parallel()
 	c := tool("x", "go")

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -96,9 +97,6 @@ func (t *transaction) diff(old, next *unit) {
 				delete(before, m.Extension)
 				continue
 			}
-			if was != nil {
-				m.inherit(was)
-			}
 			t.come = append(t.come, m)
 			t.added = append(t.added, m.entries...)
 		}
@@ -115,19 +113,6 @@ func (m *module) same(o *module) bool {
 		maps.Equal(m.rejected, o.rejected) && slices.EqualFunc(m.entries, o.entries, func(a, b *Entry) bool {
 		return a.sum == b.sum && a.Provider == b.Provider && a.Contribution.Timeout == b.Contribution.Timeout && a.ceiling == b.ceiling && a.Row == b.Row && a.Family.Domain == b.Family.Domain
 	})
-}
-
-// inherit takes over the schemas that were compiled already.
-func (m *module) inherit(was *module) {
-	had := make(map[capability.ID]*Entry, len(was.entries))
-	for _, e := range was.entries {
-		had[e.ID] = e
-	}
-	for _, e := range m.entries {
-		if old := had[e.ID]; old != nil && bytes.Equal(old.InputSchema(), e.InputSchema()) {
-			e.schema = old.schema
-		}
-	}
 }
 
 // join settles which look-alike tools form families, and builds the sources anew
@@ -158,12 +143,7 @@ func (t *transaction) join() error {
 			}
 		}
 	}
-	for source, u := range t.c.units {
-		if _, changes := t.units[source]; !changes {
-			collect(source, u)
-		}
-	}
-	for source, u := range t.units {
+	for source, u := range t.all() {
 		collect(source, u)
 	}
 	before := t.c.joins
@@ -190,6 +170,22 @@ func (t *transaction) join() error {
 		}
 	}
 	return nil
+}
+
+// all yields every unit as it will be.
+func (t *transaction) all() iter.Seq2[string, *unit] {
+	return func(yield func(string, *unit) bool) {
+		for source, u := range t.c.units {
+			if _, changes := t.units[source]; !changes && !yield(source, u) {
+				return
+			}
+		}
+		for source, u := range t.units {
+			if u != nil && !yield(source, u) {
+				return
+			}
+		}
+	}
 }
 
 func mappables(u *unit) (out []mappable) {
@@ -226,16 +222,34 @@ func (t *transaction) finish(set *rules.Set) (Change, bool, error) {
 	next.ruling = rule(t.settings, special, func(runtime string) bool { return exists(next, runtime) }, doubled)
 	next.ruling.odd = c.joins.odd
 	next.mentioned = prev.mentioned
+	if scoped(remove) || scoped(add) || prev.settings != t.settings {
+		next.mentioned = mentions(t.settings, set, t.all())
+	}
+	next.seal()
 	touched := t.touch(prev, next, remove, add)
+	records := t.records(prev, next, touched)
 
-	// From here on nothing fails.
+	// From here on nothing fails: what a panic leaves behind is what was before.
+	old := t.commit(doubled, remove, add)
+	c.rules = set
+	if next.Etag == prev.Etag && len(remove) == 0 && len(add) == 0 && prev.settings == t.settings {
+		return Change{Before: prev, After: prev, Old: old}, false, nil
+	}
+	c.touched.put(next.Generation, touched, prev.settings != t.settings)
+	c.current.Store(next)
+	return Change{Before: prev, After: next, Old: old, Touched: touched, Conflicts: records}, true, nil
+}
+
+// commit makes what was built what the next change starts from.
+func (t *transaction) commit(doubled map[capability.Action][]double, remove, add []*Entry) (old capability.Batch) {
+	c := t.c
+	c.doubled, c.settings = doubled, t.settings
+	for _, e := range add { // before the others go, so that what is compiled stays compiled
+		c.schemas.share(e)
+	}
 	for _, e := range remove {
 		c.schemas.release(e)
 	}
-	for _, e := range add {
-		c.schemas.share(e)
-	}
-	old := capability.Batch{}
 	for source, u := range t.units {
 		if was := c.units[source]; was != nil {
 			old = was.batch
@@ -256,18 +270,7 @@ func (t *transaction) finish(set *rules.Set) (Change, bool, error) {
 			}
 		}
 	}
-	c.doubled, c.settings, c.rules = doubled, t.settings, set
-	if scoped(remove) || scoped(add) || prev.settings != t.settings {
-		next.mentioned = c.mentions()
-	}
-	next.seal()
-	if next.Etag == prev.Etag && len(remove) == 0 && len(add) == 0 && prev.settings == t.settings {
-		return Change{Before: prev, After: prev, Old: old}, false, nil
-	}
-	change := Change{Before: prev, After: next, Old: old, Touched: touched, Conflicts: t.records(prev, next, touched)}
-	c.touched.put(next.Generation, touched, prev.settings != t.settings)
-	c.current.Store(next)
-	return change, true, nil
+	return old
 }
 
 func exists(s *Snapshot, runtime string) bool {

@@ -60,6 +60,7 @@ type RejectedEntry struct {
 // ExplainedError is why nothing was chosen (catalog spec, section 14.3).
 type ExplainedError struct {
 	Code        string   `json:"code"`
+	Cause       string   `json:"cause,omitempty"` // code of the slot error behind it
 	Message     string   `json:"message"`
 	Candidates  []string `json:"candidates"` // provider keys, sorted
 	WouldSelect string   `json:"wouldSelect,omitempty"`
@@ -144,8 +145,8 @@ func Explain(s *Selection, contextEtag string) *Explanation {
 
 func explainedError(s *Selection) *ExplainedError {
 	out := &ExplainedError{Code: s.Err.Reason, Message: s.Err.Message, Candidates: []string{}, Remediation: s.Err.Hint}
-	if slot, ok := s.Err.Details["slot_error"].(string); ok && out.Code == "no_provider" {
-		out.Code = slot // the slot is why there is no provider
+	if slot := catalog.AsSlotError(s.Err); slot != nil && slot.Code != out.Code {
+		out.Cause = slot.Code
 	}
 	if keys, ok := s.Err.Details["candidates"].([]string); ok && keys != nil {
 		out.Candidates = slices.Clone(keys)
@@ -274,21 +275,26 @@ func (s *Selection) evidence(step int) map[string]string {
 }
 
 func (s *Selection) rankEvidence(out map[string]string) {
-	e := s.Entry
-	for i := 0; e == nil && i < len(s.Rejected); i++ {
+	standing := s.Entry // one of those that had the rank
+	for i := 0; standing == nil && i < len(s.Rejected); i++ {
 		if s.Rejected[i].Step >= 6 && s.Rejected[i].Reason != "lower_rank" {
-			e = s.Rejected[i].Entry
+			standing = s.Rejected[i].Entry
 		}
 	}
-	if e == nil {
-		return
+	if s.DecidedBy == "slot_default" || s.Err != nil && s.Step == 6 {
+		family := standing
+		if family == nil && len(s.Rejected) > 0 {
+			family = s.Rejected[0].Entry
+		}
+		if family != nil && family.Family.Slot != "" {
+			choice := s.Frame.Snapshot.Slot(family.Family.Slot, s.Frame.Context.Workspace, s.Frame.Context.Agent)
+			out["slot"], out["holder"] = choice.Slot, choice.Requested
+			return
+		}
 	}
-	if slot := e.Family.Slot; slot != "" && (s.DecidedBy == "slot_default" || s.Err != nil && s.Step == 6) {
-		out["slot"] = slot
-		out["holder"] = s.Frame.Snapshot.Slot(slot, s.Frame.Context.Workspace, s.Frame.Context.Agent).Requested
-		return
+	if standing != nil {
+		out["rank"] = strconv.Itoa(s.Frame.Snapshot.RankOf(standing))
 	}
-	out["rank"] = strconv.Itoa(s.Frame.Snapshot.RankOf(e))
 }
 
 // pin is the provider that the session or the conversation promises.

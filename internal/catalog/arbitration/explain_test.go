@@ -101,6 +101,9 @@ func explainCases() []explainCase {
 		{"route passed over", catalog.Settings{}, []string{"slack:work directory.lookup unavailable", "discord:work directory.lookup"}, capability.Context{Route: slack()}, arbitration.Request{Action: "directory.lookup"}},
 		{"no conversation", catalog.Settings{}, three, capability.Context{}, arbitration.Request{Action: "message.reply"}},
 		{"memory slot", catalog.Settings{Slots: map[string]catalog.SlotSetting{"memory": {Selected: "lancedb", Mode: "parallel"}}}, []string{"builtin:default memory.store", "lancedb:default memory.store unavailable"}, capability.Context{}, arbitration.Request{Action: "memory.store"}},
+		{"nobody holds the slot", catalog.Settings{Slots: map[string]catalog.SlotSetting{"memory": {Selected: "other"}}}, []string{"builtin:default memory.store"}, capability.Context{}, arbitration.Request{Action: "memory.store"}},
+		{"adapter at hand", catalog.Settings{}, three, capability.Context{Adapter: &capability.Adapter{Kind: "telegram"}}, send},
+		{"provider unknown", catalog.Settings{}, three, capability.Context{}, arbitration.Request{Action: "message.send", Selector: capability.Selector{"channel": "signal"}}},
 		{"ranked", catalog.Settings{}, []string{"endpoint:cloud fs.list rank=100", "endpoint:spare fs.list", "node:laptop fs.list unavailable"}, capability.Context{}, arbitration.Request{Action: "fs.list"}},
 		{"session binding denied", deny, append(three, "matrix:home message.send"), capability.Context{Bindings: []capability.Binding{{Actions: "message.*", Provider: "messaging:matrix:home"}}}, send},
 		{"composed", catalog.Settings{}, []string{"facts:a context.augment", "mood:b context.augment unavailable", "weather:c context.augment"}, capability.Context{}, arbitration.Request{Action: "context.augment", Caller: arbitration.Runtime, Audience: capability.AudienceInternal}},
@@ -211,7 +214,7 @@ func TestPlannersDoNotLearnWhoIsDenied(t *testing.T) {
 	t.Parallel()
 	for _, tt := range explainCases() {
 		s := adapters(t, tt.settings, tt.specs...)
-		tt.req.Denied = func(e *catalog.Entry) bool { return e.Module.Extension == "telegram" }
+		tt.req.Denied = func(e *catalog.Entry) bool { return e.Module.Extension == "discord" }
 		tt.req.Selector = nil
 		sel, _ := arbitration.NewFrame(s, &tt.ctx).Select(tt.req)
 		x := arbitration.Explain(sel, "").ForPlanner()
@@ -219,7 +222,7 @@ func TestPlannersDoNotLearnWhoIsDenied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, secret := range []string{"matrix", "telegram", "r7"} {
+		for _, secret := range []string{"matrix", "discord", "r7"} {
 			if strings.Contains(string(doc)+x.Text(), secret) {
 				t.Errorf("%s: %q in %s\n%s", tt.name, secret, doc, x.Text())
 			}

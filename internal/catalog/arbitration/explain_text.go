@@ -203,7 +203,7 @@ func (x *Explanation) forced(st *ExplainedStep) string {
 }
 
 func (x *Explanation) rank(st *ExplainedStep) string {
-	holder := fmt.Sprintf("%q holds the slot %s", st.Evidence["holder"], st.Evidence["slot"])
+	holder := fmt.Sprintf("%q is chosen for the slot %s", st.Evidence["holder"], st.Evidence["slot"])
 	switch {
 	case st.Outcome == "failed" && st.Evidence["slot"] == "":
 		return "The slot that decides this has no provider" + untried(st) + "."
@@ -308,7 +308,7 @@ func word(reason string) string {
 
 func words() map[string]string {
 	return map[string]string{
-		ReasonSlot:                  "another provider holds the slot",
+		ReasonSlot:                  "it does not hold the slot",
 		ReasonName:                  "its tool has no name of its own: several insist on the same",
 		ReasonNotVisible:            "it is not meant for agents",
 		ReasonOutOfScope:            "it is declared for other places than this",

@@ -21,6 +21,8 @@ type mutation struct {
 const (
 	eval      = "intake/eval"
 	selection = "catalog/arbitration/select.go"
+	pins      = "catalog/arbitration/pins.go"
+	defaults  = "catalog/arbitration/defaults.go"
 	frame     = "catalog/arbitration/frame.go"
 )
 
@@ -33,26 +35,26 @@ func mutations() []mutation {
 		{"what was denied is provider_denied", selection, `if r.Step == 0 && want.matches(r.Entry) {`, `if r.Step == 9 && want.matches(r.Entry) {`, ""},
 		{"a session binding comes before the route", selection, `c.session, c.route, c.support`, `c.route, c.session, c.support`, eval},
 		{"the longest binding wins", frame, `len(b.Actions) > len(f.Context.Bindings[best].Actions)`, `len(b.Actions) < len(f.Context.Bindings[best].Actions)`, eval},
-		{"a strict pin that is down fails", selection, `case !strict:`, `case !strict || reason == ReasonUnavailable:`, ""},
-		{"a soft pin that is down is flagged", selection, `return carryOn(true, reason)`, `return carryOn(false, reason)`, ""},
-		{"the selector excludes a pin", selection, `if has(c.excluded) != nil {`, `if has(c.excluded) == c.all[0] {`, ""},
-		{"a pin that was denied fails", selection, `if r.Step == 0 && r.Entry.Key() == key {`, `if r.Step == 9 && r.Entry.Key() == key {`, ""},
-		{"an unknown binding fails", selection, `case step == 2 && strict:`, `case step == 9 && strict:`, ""},
-		{"nobody else answers in the current conversation", selection, `if len(rest) == 0 || current {`, `if len(rest) == 0 {`, ""},
+		{"a strict pin that is down fails", pins, `case !strict:`, `case !strict || reason == ReasonUnavailable:`, ""},
+		{"a soft pin that is down is flagged", pins, `return carryOn(true, reason)`, `return carryOn(false, reason)`, ""},
+		{"the selector excludes a pin", pins, `if has(c.excluded) != nil {`, `if has(c.excluded) == c.all[0] {`, ""},
+		{"a pin that was denied fails", pins, `if r.Step == 0 && r.Entry.Key() == key {`, `if r.Step == 9 && r.Entry.Key() == key {`, ""},
+		{"an unknown binding fails", pins, `case step == 2 && strict:`, `case step == 9 && strict:`, ""},
+		{"nobody else answers in the current conversation", pins, `if len(rest) == 0 || current {`, `if len(rest) == 0 {`, ""},
 		{"only route-aware families follow the conversation", frame, `if r == nil || !family.RouteAware {`, `if r == nil {`, ""},
 		{"there must be a conversation to answer in", selection, `c.family.Address == actions.AddressCurrent && c.f.Context.Route == nil`, `c.family.Address == "" && c.f.Context.Route == nil`, ""},
-		{"a slot-backed family skips the adapter", selection, `bySlot := c.slotBacked() && len(c.Request.Selector) == 0`, `bySlot := false`, ""},
-		{"several accounts of the adapter narrow", selection, `case len(near) > 1:`, `case len(near) > 99:`, ""},
-		{"a forced default of the agent comes first", selection, `n += 1 << 20`, `n += 0`, ""},
-		{"a forced default that cannot serve is flagged", selection, `c.flag(5, best.Provider, "forced default cannot serve")`, `_ = best`, ""},
-		{"the highest rank wins", selection, `case i == 0 || rank > best:`, `case i == 0 || rank < best:`, ""},
+		{"a slot-backed family skips the adapter", defaults, `bySlot := c.slotBacked() && len(c.Request.Selector) == 0`, `bySlot := false`, ""},
+		{"several accounts of the adapter narrow", defaults, `case len(near) > 1:`, `case len(near) > 99:`, ""},
+		{"a forced default of the agent comes first", defaults, `n += 1 << 20`, `n += 0`, ""},
+		{"a forced default that cannot serve is flagged", defaults, `c.flag(5, best.Provider, "forced default cannot serve")`, `_ = best`, ""},
+		{"the highest rank wins", defaults, `case i == 0 || rank > best:`, `case i == 0 || rank < best:`, ""},
 		{"the operator's rank replaces the declared", "catalog/snapshot.go", `return rank
 	}
 	return e.Contribution.Rank`, `return rank + e.Contribution.Rank
 	}
 	return e.Contribution.Rank`, "catalog/arbitration"},
-		{"only the slot's holder serves", selection, `return c.noSlot(choice)`, `return false`, ""},
-		{"a planner is not guessed for", selection, `if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {`, `if changes && false {`, ""},
+		{"only the slot's holder serves", defaults, `return c.noSlot(choice)`, `return false`, ""},
+		{"a planner is not guessed for", defaults, `if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {`, `if changes && false {`, ""},
 		{"ties go by extension id", selection, `cmp.Compare(a.Module.Extension, b.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, `cmp.Compare(b.Module.Extension, a.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, ""},
 		{"ties of one contribution go by provider key", selection, `cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, `cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(b.Key(), a.Key()),`, eval},
 		{"composed members run by priority", selection, `cmp.Compare(priority(b), priority(a))`, `cmp.Compare(priority(a), priority(b))`, ""},
@@ -71,12 +73,12 @@ func mutations() []mutation {
 		// Names.
 		{"all that meet are labelled", "catalog/naming/naming.go", `g = t.fight(fold)`, `t.lone[fold] = tool; return`, ""},
 		{"a canonical name is nobody else's", "catalog/naming/naming.go", `return t.reserved(fold) || t.families[fold] > 0 }`, `return t.families[fold] > 0 }`, ""},
-		{"a label never takes a declared name", "catalog/naming/naming.go", `if t.core(fold) || t.lone[fold] != nil {`, `if t.core(fold) {`, ""},
-		{"two that insist need a pin", "catalog/naming/naming.go", `return pinned, insisting`, `_ = pinned; return keep, insisting`, ""},
-		{"nobody insists on a canonical name", "catalog/naming/naming.go", `case core:
+		{"a label never takes a declared name", "catalog/naming/allocate.go", `if t.core(fold) || t.lone[fold] != nil {`, `if t.core(fold) {`, ""},
+		{"two that insist need a pin", "catalog/naming/allocate.go", `return pinned, insisting`, `_ = pinned; return keep, insisting`, ""},
+		{"nobody insists on a canonical name", "catalog/naming/allocate.go", `case core:
 		return nil, insisting`, `case core:
 		return keep, insisting`, ""},
-		{"reject withholds all", "catalog/naming/naming.go", `if t.opt.Reject {`, `if t.opt.Reject && len(g.members) > 9 {`, ""},
+		{"reject withholds all", "catalog/naming/allocate.go", `if t.opt.Reject {`, `if t.opt.Reject && len(g.members) > 9 {`, ""},
 		{"runs of odd bytes fold to one", "catalog/naming/wire.go", `if gap && len(b) > 0 {`, `if gap {`, ""},
 		{"earlier groups are asked again", "catalog/naming/naming.go", `if later > fold && !t.dirty[later] {`, `if false {`, ""},
 

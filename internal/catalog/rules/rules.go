@@ -141,7 +141,7 @@ func expand(text string, depth int) ([]matcher, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%q has an unknown prefix; use provider:, ext:, tag:, effect:, group: or profile:", text)
+	return nil, fmt.Errorf("%q has an unknown prefix; use one of provider:, ext:, tag:, effect:, group: and profile: in front", text)
 }
 
 func groups() map[string][]string {

@@ -204,7 +204,8 @@ func (ix *Index) evict() {
 
 // search scores the actions that have any of the terms. The rarest come first:
 // once the best so far cannot be reached by the common words alone, those are only
-// looked up for actions that have a rare one. The result is that of scoring all.
+// looked up where an action with a rare one may still get among the best. The
+// result is that of scoring all.
 func (bk *book) search(a *compile.Agent, terms []string, limit int) []Hit {
 	list := bk.wanted(terms)
 	best := &hits{}
@@ -212,42 +213,19 @@ func (bk *book) search(a *compile.Agent, terms []string, limit int) []Hit {
 	at := -1
 	for _, actions := range a.Chunks() {
 		at++
-		p := bk.pieces[at]
+		floor := 0.0 // what is below does not count
 		leading := len(list)
 		if len(*best) == limit {
-			for leading > 0 && list[leading-1].most < (*best)[0].Score {
+			floor = (*best)[0].Score
+			for leading > 0 && list[leading-1].most < floor {
 				leading-- // the terms from here on are not enough by themselves
 			}
 		}
-		touched := false
-		for i := range list {
-			w := &list[i]
-			if len(w.spans) == 0 || w.spans[0].piece != at {
-				continue
-			}
-			posts := w.spans[0].posts
-			w.spans = w.spans[1:]
-			if i >= leading && !touched {
-				continue
-			}
-			if !touched {
-				touched = true
-				scores = slices.Grow(scores[:0], len(actions))[:len(actions)]
-				clear(scores)
-			}
-			for _, post := range posts {
-				if i >= leading && scores[post.doc] == 0 {
-					continue
-				}
-				tf := float64(post.weight)
-				scores[post.doc] += w.weight * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(p.lengths[post.doc])/bk.average))
-			}
-		}
-		if !touched {
+		if scores = bk.score(scores, at, len(actions), list, leading, floor); len(scores) == 0 {
 			continue
 		}
 		for k, score := range scores {
-			if score > 0 {
+			if score > 0 && score >= floor {
 				best.offer(Hit{actions[k], score}, limit)
 			}
 		}
@@ -255,11 +233,40 @@ func (bk *book) search(a *compile.Agent, terms []string, limit int) []Hit {
 	return best.sorted()
 }
 
+// score adds up the terms in one piece of n actions; nothing when none of them can
+// reach the floor.
+func (bk *book) score(scores []float64, at, n int, list []wanted, leading int, floor float64) []float64 {
+	scores = scores[:0]
+	lengths := bk.pieces[at].lengths
+	for i := range list {
+		w := &list[i]
+		posts := w.posts[at]
+		if i >= leading && (len(scores) == 0 || slices.Max(scores)+w.most < floor) {
+			return scores[:0]
+		}
+		if len(posts) == 0 {
+			continue
+		}
+		if len(scores) == 0 {
+			scores = slices.Grow(scores, n)[:n]
+			clear(scores)
+		}
+		for _, post := range posts {
+			if i >= leading && scores[post.doc] == 0 {
+				continue
+			}
+			tf := float64(post.weight)
+			scores[post.doc] += w.weight * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(lengths[post.doc])/bk.average))
+		}
+	}
+	return scores
+}
+
 // wanted is one term of a query.
 type wanted struct {
-	weight float64 // inverse document frequency
-	most   float64 // more than it and all after it can add to a score
-	spans  []span
+	weight float64  // inverse document frequency
+	most   float64  // more than it and all after it can add to a score
+	posts  [][]post // by piece
 }
 
 // wanted finds the terms, the rarest first.
@@ -270,7 +277,10 @@ func (bk *book) wanted(terms []string) []wanted {
 		var w wanted
 		for at, p := range bk.pieces {
 			if posts := p.posts(term); len(posts) > 0 {
-				w.spans = append(w.spans, span{at, posts})
+				if w.posts == nil {
+					w.posts = make([][]post, len(bk.pieces))
+				}
+				w.posts[at] = posts
 				n += len(posts)
 			}
 		}
@@ -286,12 +296,6 @@ func (bk *book) wanted(terms []string) []wanted {
 		list[i].most = most * 1.000001 // sums of floats depend on their order
 	}
 	return list
-}
-
-// span is a term's places in one piece.
-type span struct {
-	piece int
-	posts []post
 }
 
 // hits is a heap of the best, the worst of them on top.

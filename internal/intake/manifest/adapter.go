@@ -173,7 +173,7 @@ func wordAction(word string) capability.Action {
 // loose is the single tool that an adapter's word without a family becomes.
 func (c *Contribution) loose(x *Extension, base capability.Contribution, word string) capability.Contribution {
 	base.ID, base.Kind, base.Tool, base.Title = c.ID+"."+word, "capability.agent-tool", word, cmp.Or(base.Title, c.ID)+": "+word
-	base.Title = clean(base.Title, maxTitle)
+	base.Title = Clean(base.Title, maxTitle)
 	base.Effect, base.Arbitration = capability.EffectExternal, nil
 	base.Member = capability.Member{Module: x.ID, Kind: "contribution", Name: base.ID}
 	return base

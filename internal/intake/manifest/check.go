@@ -42,7 +42,7 @@ func Parse(data []byte) (ext Extension, diagnostics []string, err error) {
 		return ext, nil, capability.Errorf(capability.CodeTooLarge, "manifest", "the manifest has %d bytes; the limit is %d", len(data), MaxBytes)
 	}
 	if err := jsonx.Unmarshal(data, &ext); err != nil {
-		return Extension{}, nil, capability.Errorf(capability.CodeInvalidInput, "manifest", "the manifest does not fit: %s", clean(err.Error(), maxDescription)).
+		return Extension{}, nil, capability.Errorf(capability.CodeInvalidInput, "manifest", "the manifest does not fit: %s", Clean(err.Error(), maxDescription)).
 			With("invalid_manifest", "")
 	}
 	for _, at := range unknown(data, reflect.TypeFor[Extension]()) {
@@ -62,7 +62,7 @@ func Parse(data []byte) (ext Extension, diagnostics []string, err error) {
 		}
 		for j, word := range c.Adapter.Actions {
 			if _, known := ActionOf(word); !known && !strings.Contains(word, ".") {
-				diagnostics = append(diagnostics, at+"/adapter/actions/"+strconv.Itoa(j)+": "+strconv.Quote(clean(word, maxValue))+" is in no family; it stays a tool of its own")
+				diagnostics = append(diagnostics, at+"/adapter/actions/"+strconv.Itoa(j)+": "+strconv.Quote(Clean(word, maxValue))+" is in no family; it stays a tool of its own")
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func (k *checker) most(what string, n, limit int) {
 // one holds that a value, unless empty, is among the words.
 func (k *checker) one(what, value, words string) {
 	if value != "" && !slices.Contains(strings.Fields(words), value) {
-		k.bad("%s is %q, which is none of: %s", what, clean(value, maxValue), words)
+		k.bad("%s is %q, which is none of: %s", what, Clean(value, maxValue), words)
 	}
 }
 
@@ -107,8 +107,8 @@ func (k *checker) list(what string, values []string, words string) {
 // text holds that short strings are short and hold no control characters.
 func (k *checker) text(what string, values ...string) {
 	for _, v := range values {
-		if len(v) > maxName || clean(v, maxName) != v {
-			k.bad("%s %q is longer than %d bytes or holds characters that are not shown", what, clean(v, maxValue), maxName)
+		if len(v) > maxName || Clean(v, maxName) != v {
+			k.bad("%s %q is longer than %d bytes or holds characters that are not shown", what, Clean(v, maxValue), maxName)
 		}
 	}
 }
@@ -118,12 +118,12 @@ func (k *checker) text(what string, values ...string) {
 // modes, slots) is left to it, so that one contribution's fault does not take the
 // others along.
 func (x *Extension) Check() error {
-	k := &checker{where: "extension " + clean(x.ID, maxName)}
+	k := &checker{where: "extension " + Clean(x.ID, maxName)}
 	if !validID(x.ID) {
-		k.bad("%q is not an extension id: letters, digits, '.', '_' and '-', at most 128, the first a letter or digit", clean(x.ID, maxName))
+		k.bad("%q is not an extension id: letters, digits, '.', '_' and '-', at most 128, the first a letter or digit", Clean(x.ID, maxName))
 	}
 	if x.Origin != "" && originStrength(x.Origin) == 0 {
-		k.bad("%q is not an origin", clean(x.Origin, maxValue))
+		k.bad("%q is not an origin", Clean(x.Origin, maxValue))
 	}
 	k.one("stage", x.Stage, "declared validated dependency-resolved policy-approved approved activated disabled failed")
 	k.text("version", x.Version)
@@ -139,16 +139,16 @@ func (x *Extension) Check() error {
 	}
 	for i := range x.Channels {
 		if !validID(x.Channels[i].ID) {
-			k.bad("%q is not a channel id", clean(x.Channels[i].ID, maxName))
+			k.bad("%q is not a channel id", Clean(x.Channels[i].ID, maxName))
 		}
 		k.dock(x.Channels[i].Dock)
 	}
 	offered := 0
 	for i := range x.Contributions {
 		c := &x.Contributions[i]
-		k.where = x.ID + "/" + clean(c.ID, maxName)
+		k.where = x.ID + "/" + Clean(c.ID, maxName)
 		if !validID(c.ID) {
-			k.bad("%q is not a contribution id", clean(c.ID, maxName))
+			k.bad("%q is not a contribution id", Clean(c.ID, maxName))
 		}
 		c.check(k)
 		offered += max(1, len(c.Actions)+c.words()) * max(1, c.accounts())
@@ -217,15 +217,15 @@ func (k *checker) tags(c *Contribution) {
 	k.most("tags", len(c.Tags), maxTags)
 	k.most("telemetry tags", len(c.TelemetryTags), maxTags)
 	for _, tag := range c.Tags {
-		if tag == "" || len(tag) > maxValue || clean(tag, maxValue) != tag {
-			k.bad("%q is not a tag: 1 to %d bytes that can be shown", clean(tag, maxValue), maxValue)
+		if tag == "" || len(tag) > maxValue || Clean(tag, maxValue) != tag {
+			k.bad("%q is not a tag: 1 to %d bytes that can be shown", Clean(tag, maxValue), maxValue)
 		}
 	}
 	for name, value := range c.TelemetryTags {
 		if !telemetryKey(name) {
-			k.bad("%q is not a telemetry tag: a-z, 0-9, '_' and '.', at most 32", clean(name, maxValue))
+			k.bad("%q is not a telemetry tag: a-z, 0-9, '_' and '.', at most 32", Clean(name, maxValue))
 		}
-		if len(value) > maxValue || clean(value, maxValue) != value {
+		if len(value) > maxValue || Clean(value, maxValue) != value {
 			k.bad("the telemetry tag %s is longer than %d bytes or holds characters that are not shown", name, maxValue)
 		}
 	}
@@ -250,7 +250,7 @@ func (k *checker) depends(d *capability.Depends) {
 		for _, id := range list {
 			ext, contribution, _ := strings.Cut(id, "/")
 			if !validID(ext) || !validID(contribution) {
-				k.bad("%q in dependsOn is not a runtime id (extension/contribution)", clean(id, maxName))
+				k.bad("%q in dependsOn is not a runtime id (extension/contribution)", Clean(id, maxName))
 			}
 		}
 	}
@@ -288,13 +288,13 @@ func (k *checker) provider(p *Provider) {
 	for i := range p.Instances {
 		in := &p.Instances[i]
 		if strings.TrimSpace(in.ID) != in.ID || in.ID == "" || seen[in.ID] {
-			k.bad("the instance id %q is empty, blank at an end, or given twice", clean(in.ID, maxValue))
+			k.bad("the instance id %q is empty, blank at an end, or given twice", Clean(in.ID, maxValue))
 		}
 		seen[in.ID] = true
 		k.text("instance id", in.ID)
 		k.text("instance label", in.Label)
 		k.most("actions of an instance", len(in.Actions), maxActions)
-		k.one("availability of "+clean(in.ID, maxValue), string(in.Availability.State), states)
+		k.one("availability of "+Clean(in.ID, maxValue), string(in.Availability.State), states)
 	}
 }
 
@@ -319,7 +319,7 @@ func (k *checker) blocks(c *Contribution) {
 		k.most("adapter.actions", len(a.Actions), maxActions)
 		for _, word := range a.Actions {
 			if !validID(word) || len(word) > maxValue {
-				k.bad("%q is not the name of an adapter action", clean(word, maxValue))
+				k.bad("%q is not the name of an adapter action", Clean(word, maxValue))
 			}
 		}
 		k.most("adapter.gatewayFeatures", len(a.GatewayFeatures), maxList)
@@ -333,7 +333,7 @@ func (k *checker) dock(d *Dock) {
 		return
 	}
 	if !validID(d.AdapterID) {
-		k.bad("%q in dock is not an adapter id", clean(d.AdapterID, maxName))
+		k.bad("%q in dock is not an adapter id", Clean(d.AdapterID, maxName))
 	}
 	k.list("dock.chatTypes", d.ChatTypes, chats)
 	k.most("dock.agentPrompt.messageToolHints", len(d.AgentPrompt.MessageToolHints), maxTags)

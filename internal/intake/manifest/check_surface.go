@@ -17,7 +17,7 @@ func (k *checker) surfaces(c *Contribution) {
 		k.one("route lifecycle", r.Lifecycle, "static dynamic")
 		tidy := path.Clean(r.Path)
 		if r.Method == "" || !strings.HasPrefix(r.Path, "/") || len(r.Path) > 1024 || tidy != r.Path && tidy+"/" != r.Path || strings.ContainsFunc(r.Path, unicode.IsControl) {
-			k.bad("the route %s %q needs a method and a plain path that begins with /", clean(r.Method, maxValue), clean(r.Path, maxValue))
+			k.bad("the route %s %q needs a method and a plain path that begins with /", Clean(r.Method, maxValue), Clean(r.Path, maxValue))
 		}
 	}
 	if m := c.Command; m != nil {
@@ -39,7 +39,7 @@ func (k *checker) surfaces(c *Contribution) {
 				k.bad("an auth method needs an id")
 			}
 			k.text("auth method", m.ID, m.Label)
-			k.one("kind of auth method "+clean(m.ID, maxValue), m.Kind, "oauth api-key token device custom")
+			k.one("kind of auth method "+Clean(m.ID, maxValue), m.Kind, "oauth api-key token device custom")
 		}
 	}
 	if s := c.CLI; s != nil {
@@ -52,10 +52,10 @@ func (k *checker) surfaces(c *Contribution) {
 	}
 }
 
-// clean removes what cannot be seen or turns text around (control characters but
+// Clean removes what cannot be seen or turns text around (control characters but
 // tab and newline, zero-width and bidirectional marks, bytes that are not UTF-8)
 // and cuts to a number of characters.
-func clean(s string, most int) string {
+func Clean(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsControl(r) && r != '\n' && r != '\t', r == unicode.ReplacementChar,

@@ -58,7 +58,7 @@ func (w *walker) object(data []byte, t reflect.Type, path string) {
 		return // such as a time: it reads itself
 	}
 	for name, value := range members {
-		at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(clean(name, 64))
+		at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(Clean(name, 64))
 		if of, ok := fields[name]; ok {
 			w.walk(value, of, at)
 		} else if len(w.found) < maxDiagnostics {

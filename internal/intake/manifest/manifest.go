@@ -180,7 +180,7 @@ func (x *Extension) stage() string {
 // each action of each instance.
 func (x *Extension) Module() capability.Module {
 	m := capability.Module{
-		Extension: x.ID, ID: x.ID, Name: clean(x.Name, maxTitle), Label: clean(x.Label, maxTitle), Version: x.Version, Origin: x.origin(), Stage: x.stage(),
+		Extension: x.ID, ID: x.ID, Name: Clean(x.Name, maxTitle), Label: Clean(x.Label, maxTitle), Version: x.Version, Origin: x.origin(), Stage: x.stage(),
 	}
 	for i := range x.Contributions {
 		m.Contributions = append(m.Contributions, x.Contributions[i].flatten(x)...)
@@ -190,7 +190,7 @@ func (x *Extension) Module() capability.Module {
 
 func (c *Contribution) flatten(x *Extension) []capability.Contribution {
 	base := capability.Contribution{
-		ID: c.ID, Kind: c.Kind, Title: clean(c.Title, maxTitle), Description: clean(c.Description, maxDescription), Permissions: c.Permissions,
+		ID: c.ID, Kind: c.Kind, Title: Clean(c.Title, maxTitle), Description: Clean(c.Description, maxDescription), Permissions: c.Permissions,
 		Tags: c.Tags, Telemetry: c.TelemetryTags, Visibility: c.Visibility, Scope: normal(c.Scope), Depends: c.depends(), Availability: c.Availability.Availability,
 	}
 	if c.Global {

@@ -42,7 +42,7 @@ type ChatAccount struct {
 func Chat(a ChatAdapter) (manifest.Extension, []string, error) {
 	var r report
 	kind := cmp.Or(a.Kind, a.ID)
-	x := manifest.Extension{ID: a.ID, Name: title(a.Label, a.ID), Label: title(a.Label, a.ID), Origin: cmp.Or(a.Origin, "bundled")}
+	x := manifest.Extension{ID: a.ID, Name: title(a.Label, a.ID), Label: label(a.Label, a.ID), Origin: cmp.Or(a.Origin, "bundled")}
 	if a.Channel != nil {
 		ch := *a.Channel
 		ch.ID, ch.Label = cmp.Or(ch.ID, kind), cmp.Or(ch.Label, a.Label, a.ID)

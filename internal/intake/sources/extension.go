@@ -124,11 +124,15 @@ func Local(l LocalExtension) (manifest.Extension, []string, error) {
 			continue
 		}
 		x.Contributions = append(x.Contributions, command(c, "command."+name, name))
+		var others []string
 		for _, alias := range c.Aliases {
-			if other := bare(alias); validName(other) && len(other) <= 40 && other != name {
-				id, _ := slug(other)
-				x.Contributions = append(x.Contributions, command(c, "command."+name+"."+id, other))
+			other := bare(alias)
+			if id, exact := slug(other); !exact || len(id) > 40 || slices.Contains(others, other) || other == name {
+				r.add("alias %s of %s is dropped: it is no name, or is given twice", shown(alias), name)
+				continue
 			}
+			others = append(others, other)
+			x.Contributions = append(x.Contributions, command(c, "command."+name+"."+other, other))
 		}
 		twins := twice(c.Actions, func(a LocalAction) string { return a.ID })
 		for j := range c.Actions {

@@ -55,7 +55,7 @@ type MCPResource struct {
 // does not depend on the order of the lists (scenario R11).
 func MCP(s MCPServer) (manifest.Extension, []string, error) {
 	var r report
-	x := manifest.Extension{ID: escape("mcp.", s.ID), Name: s.ID, Label: title(s.Label, s.ID), Origin: "config"}
+	x := manifest.Extension{ID: escape("mcp.", s.ID), Name: s.ID, Label: label(s.Label, s.ID), Origin: "config"}
 	available := manifest.Availability{Availability: s.Availability}
 	var tools []MCPTool
 	doubled := twice(s.Tools, func(t MCPTool) string { return t.Name })

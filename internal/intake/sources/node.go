@@ -47,7 +47,7 @@ func reserved() map[string]capability.Action {
 // its own. The provider is always node/<id>, so that a selector can name it.
 func CMPNode(n Node) (manifest.Extension, []string, error) {
 	var r report
-	x := manifest.Extension{ID: escape("node.", n.ID), Name: n.ID, Label: title(n.ID), Origin: "remote"}
+	x := manifest.Extension{ID: escape("node.", n.ID), Name: n.ID, Label: label(n.ID), Origin: "remote"}
 	provider := &manifest.Provider{Kind: "node", Instances: []manifest.Instance{{ID: n.ID}}}
 	available := manifest.Availability{Availability: n.Availability}
 	doubled := twice(n.Functions, func(f NodeFunction) string { return f.Name })

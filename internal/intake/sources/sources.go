@@ -126,7 +126,7 @@ func validName(name string) bool {
 		return false
 	}
 	return !strings.ContainsFunc(name, func(r rune) bool {
-		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
 	})
 }
 
@@ -155,17 +155,19 @@ func twice[T any](list []T, name func(T) string) map[string]bool {
 	return out
 }
 
-// title and text cut what strangers wrote to what a contribution may hold.
-func title(parts ...string) string { return cutTo(cmp.Or(parts...), 120) }
+// title and text cut what strangers wrote to what a contribution may hold; label
+// besides to the bytes of one.
+func title(parts ...string) string { return manifest.Clean(cmp.Or(parts...), 120) }
 
-func text(s string) string { return cutTo(s, 1024) }
+func text(s string) string { return manifest.Clean(s, 1024) }
 
-func cutTo(s string, most int) string {
-	s = strings.ToValidUTF8(s, "")
-	if utf8.RuneCountInString(s) <= most {
-		return s
+func label(parts ...string) string {
+	s := manifest.Clean(cmp.Or(parts...), maxName)
+	for len(s) > maxName {
+		_, n := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-n]
 	}
-	return string([]rune(s)[:most])
+	return s
 }
 
 // shown quotes a foreign name for a diagnostic.
