@@ -12,6 +12,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,25 +26,31 @@ import (
 type Config struct {
 	Catalog *catalog.Catalog
 	Log     *audit.Log
-	// Changed is called after each new snapshot, with no lock held. Where sources
-	// race, calls may come out of order; the snapshot's Generation tells.
+	// Changed is called after each new snapshot, in order. It must not publish.
 	Changed func(catalog.Change)
 	Logger  *slog.Logger
 }
 
 // Pipeline applies batches. It is safe for concurrent use.
-type Pipeline struct{ cfg Config }
+type Pipeline struct {
+	cfg Config
+	// order keeps records and notices in the order of the snapshots. Only sources
+	// wait for it, and what they wait for is a line of the log at most.
+	order sync.Mutex
+}
 
 // New returns a Pipeline.
 func New(cfg Config) *Pipeline {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Pipeline{cfg}
+	return &Pipeline{cfg: cfg}
 }
 
 // Publish applies b or says why nothing was changed.
 func (p *Pipeline) Publish(b capability.Batch) error {
+	p.order.Lock()
+	defer p.order.Unlock()
 	change, changed, err := p.cfg.Catalog.Replace(b)
 	if err != nil || !changed {
 		return err

@@ -187,7 +187,11 @@ func (e *Engine) Agent(inv capability.Invocation) (agent *compile.Agent, permitt
 			return nil, nil, err
 		}
 	}
-	return e.cfg.Compiler.Compile(ContextOf(&inv)), func(entry *catalog.Entry) bool {
+	agent = e.cfg.Compiler.Compile(ContextOf(&inv))
+	if e.cfg.Compiled != nil {
+		e.cfg.Compiled(agent)
+	}
+	return agent, func(entry *catalog.Entry) bool {
 		return e.cfg.Policy.Authorize(inv.Principal, entry).Permitted
 	}, nil
 }

@@ -36,6 +36,8 @@ type Config struct {
 	Observer Observer     // nil: nobody counts
 	Logger   *slog.Logger
 	Now      func() time.Time
+	// Compiled is told of catalogs that are shown to somebody; nil: nobody asks.
+	Compiled func(*compile.Agent)
 	// Vetoed is told of calls that a route augmenter stopped; nil: nobody asks.
 	Vetoed func(inv *capability.Invocation, e *catalog.Entry, by, reason string)
 	// Explain is told of every choice, also a failed one, and returns the id under

@@ -26,6 +26,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/catalog/publish"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/exec/memory"
 	"github.com/junctor-run/junctor/internal/gitcmd"
@@ -62,6 +63,9 @@ type Server struct {
 	catalog  *catalog.Catalog
 	compiler *compile.Compiler
 	choices  arbitration.Explanations
+	notices  *publish.Publisher
+	recent   publish.Recent // telemetry for the API
+	told     *publish.Queue // telemetry for the records
 	static   *static.Builder
 	engine   *invoke.Engine
 	intake   *intake.Pipeline
@@ -130,6 +134,8 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.compiler = compile.New(s.catalog)
+	s.told = publish.NewQueue(toldQueue)
+	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
 	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
 	if s.local, err = s.openHost(); err != nil {
 		return err
@@ -142,7 +148,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
 		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
-		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain,
+		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.compiledFor,
 	})
 	s.door = door.New(s.policy, s.log, s.logger)
 	s.registry = endpoint.NewRegistry(endpoint.Config{
@@ -277,6 +283,7 @@ func readPolicies(dir string) ([]policy.Document, error) {
 func (s *Server) catalogChanged(change catalog.Change) {
 	s.policy.CatalogChanged()
 	s.mcp.CatalogChanged()
+	s.notices.Changed(change)
 	s.publish("catalog.changed", map[string]any{"generation": change.After.Generation, "etag": change.After.Etag})
 }
 
@@ -322,6 +329,8 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts, partsCtx := errgroup.WithContext(callCtx)
 	parts.Go(func() error { return s.log.Run(partsCtx) })
 	parts.Go(func() error { return s.mcp.Run(partsCtx) })
+	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
+	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })
 	// Agents listen for as long as they live: their streams end with the
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)

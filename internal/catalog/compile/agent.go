@@ -216,3 +216,22 @@ func (a *Agent) NameConflicts() []catalog.Conflict {
 	}
 	return out
 }
+
+// in is the catalog as that of another context which cannot differ from its own:
+// who asks and in which conversation is said right in what is recorded.
+func (a *Agent) in(ctx *capability.Context) *Agent {
+	own := a.Frame.Context
+	if own == ctx {
+		return a
+	}
+	same := own.Workspace == ctx.Workspace && own.Agent == ctx.Agent && own.Session == ctx.Session && own.ModelProvider == ctx.ModelProvider &&
+		(own.Route == nil) == (ctx.Route == nil) && (own.Route == nil || *own.Route == *ctx.Route) && len(own.Grants)+len(ctx.Grants) == 0
+	if same {
+		return a
+	}
+	frame := *a.Frame
+	frame.Context = ctx
+	b := *a
+	b.Frame = &frame
+	return &b
+}

@@ -97,7 +97,7 @@ func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 	hit := c.cache[key]
 	c.cacheMu.RUnlock()
 	if hit != nil && hit.Snapshot() == s {
-		return hit
+		return hit.in(ctx)
 	}
 	a := c.compile(key, ctx)
 	c.cacheMu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/catalog/publish"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/surface/door"
@@ -78,6 +79,10 @@ type Config struct {
 	Static   func(ctx context.Context, name string) (rows any, ok bool, err error)
 	// Explanation is the record of a choice by its id.
 	Explanation func(id string) (*arbitration.Explanation, bool)
+	// Feed are the catalog's last changes, Telemetry its last events of a name (""
+	// for all), as values that marshal to the catalog spec's form.
+	Feed      *publish.Feed
+	Telemetry func(name string) any
 }
 
 // Surface serves /api/v1.
@@ -102,6 +107,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/catalog/explain", any(s.explain))
 	mux.Handle("POST /api/v1/catalog/select", any(s.selectOne))
 	mux.Handle("GET /api/v1/catalog/explanations/{id}", operator(s.explanation))
+	mux.Handle("GET /api/v1/catalog/changes", operator(s.changes))
+	mux.Handle("GET /api/v1/catalog/telemetry", operator(s.telemetry))
 	mux.Handle("GET /api/v1/catalog/conflicts", operator(s.conflicts))
 	mux.Handle("GET /api/v1/catalog/slots", operator(s.slots))
 	mux.Handle("GET /api/v1/catalog/backends", operator(s.backends))

@@ -1,7 +1,11 @@
 package consoleserve
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
@@ -120,5 +124,53 @@ func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capabili
 		return plan.Err
 	}
 	door.WriteJSON(w, http.StatusOK, explanation(inv, plan))
+	return nil
+}
+
+// changes are the catalog's changes after a generation, at once, or, for a client
+// that takes a stream, as they come.
+func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	since := s.Catalog.Snapshot().Generation
+	if text := r.URL.Query().Get("since"); text != "" {
+		var err error
+		if since, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return capability.Errorf(capability.CodeInvalidInput, "decode", "since: %q is not a generation", text)
+		}
+	}
+	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		door.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Feed.Since(since)})
+		return nil
+	}
+	out := door.NewStream(w, r)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() { // a listener must not hold up a stop
+		select {
+		case <-s.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		events, err := s.Feed.Wait(ctx, since)
+		if err != nil {
+			return nil // the client has gone, or we stop
+		}
+		for _, e := range events {
+			data, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			if out.Send(strconv.FormatUint(e.Generation, 10), "change", data) != nil {
+				return nil
+			}
+			since = e.Generation
+		}
+	}
+}
+
+// telemetry are the catalog's last events.
+func (s *Surface) telemetry(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Telemetry(r.URL.Query().Get("event"))})
 	return nil
 }

@@ -1,0 +1,104 @@
+package server_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/reference"
+)
+
+// TestTheCatalogTellsWhatItDoes: a choice can be looked up by its id, a change is
+// heard by who listens, and both are there to be read afterwards.
+func TestTheCatalogTellsWhatItDoes(t *testing.T) {
+	n := serve(t, t.TempDir())
+	var out struct {
+		Invocation struct {
+			Selection struct {
+				ExplanationID string `json:"explanation_id"`
+			}
+		}
+	}
+	if err := n.admin.Invoke(t.Context(), client.Invocation{Target: "fs.list"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var story struct {
+		Text        string
+		Explanation struct {
+			Action string
+		}
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/catalog/explanations/"+out.Invocation.Selection.ExplanationID, nil, &story); err != nil {
+		t.Fatal(err)
+	}
+	if story.Explanation.Action != "fs.list" || !strings.Contains(story.Text, "fs:node:local") {
+		t.Errorf("%+v", story)
+	}
+	if a := n.request(t, "GET", "/api/v1/catalog/explanations/exp_none", n.token(t, "admin"), ""); a.status != http.StatusNotFound {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/api/v1/catalog/changes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+n.token(t, "admin"))
+	req.Header.Set("Accept", "text/event-stream")
+	stream, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	n.connect(t, "far", startReference(t), false)
+	var heard struct {
+		Generation uint64
+		Changes    []struct{ Op, CanonicalAction string }
+	}
+	lines := bufio.NewScanner(stream.Body)
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &heard); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(data, "far/fs.readText") {
+				break
+			}
+		}
+	}
+	if len(heard.Changes) == 0 || heard.Changes[0].Op != "added" {
+		t.Fatalf("%+v", heard)
+	}
+	var since struct{ Events []struct{ Reset bool } }
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/catalog/changes?since=7", nil, &since); err != nil {
+		t.Fatal(err)
+	}
+	if len(since.Events) == 0 {
+		t.Error("nothing happened since generation 7")
+	}
+	if a := n.request(t, "GET", "/api/v1/catalog/changes?since=x", n.token(t, "admin"), ""); a.status != http.StatusBadRequest {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	var told struct {
+		Events []struct{ Event, CorrelationID string }
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/catalog/telemetry?event=capability.provider.selected", nil, &told); err != nil {
+		t.Fatal(err)
+	}
+	if len(told.Events) == 0 || !strings.HasPrefix(told.Events[0].CorrelationID, "run_") {
+		t.Errorf("%+v", told)
+	}
+	slots := 0
+	for _, r := range n.records(t, "limit=100") {
+		if r.Event == "capability_slot_selected" {
+			slots++
+		}
+	}
+	if slots < 2 {
+		t.Errorf("%d records of slots", slots)
+	}
+	n.terminate(t, killGrace)
+}
