@@ -1,7 +1,9 @@
 package compile
 
 import (
+	"cmp"
 	"iter"
+	"strings"
 
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/naming"
@@ -23,14 +25,55 @@ func (sp Spelling) Write(a *Agent, x *Action) string {
 	return a.Wire(x, sp.Dialect, sp.Limit)
 }
 
-// Read is the action of a name, as it is or as it is written at the door.
+// Read is the action of a name, as it is or as it is written at the door. A name
+// nobody has costs a look-up, also among a hundred thousand: only what is as long
+// as a shortened name, and ends like one, is compared with names that begin alike.
 func (sp Spelling) Read(a *Agent, name string) (*Action, bool) {
+	if x, ok := a.Action(name); ok && sp.Write(a, x) == name {
+		return x, true
+	}
 	if sp.Dialect != "" && sp.Dialect != naming.Dotted {
-		if x, ok := a.ByWire(name, sp.Dialect, sp.Limit); ok {
-			return x, true
+		if x := sp.search(a, name); x != nil {
+			return a.Action(x.Name) // as it is in this context
 		}
 	}
 	return a.Action(name)
+}
+
+func (sp Spelling) search(a *Agent, wire string) *Action {
+	for x := range a.foldRange(naming.Fold(wire)) {
+		if sp.Write(a, x) == wire {
+			return x
+		}
+	}
+	const suffix = 9 // '_' and eight hex digits, which a hash leaves
+	at := len(wire) - suffix
+	if at <= 0 || wire[at] != '_' || strings.Trim(wire[at+1:], "0123456789abcdef") != "" {
+		return nil
+	}
+	head := naming.Fold(wire[:at])
+	for x := range a.foldRange(head) {
+		if sp.Write(a, x) == wire {
+			return x
+		}
+	}
+	limit := sp.Limit
+	if limit <= 0 {
+		limit = 64
+	}
+	if len(wire) != limit {
+		return nil
+	}
+	tried := 0
+	for x := range a.folds.From(func(x *Action) int { return cmp.Compare(x.fold, head) }) {
+		if tried++; tried > maxTried || !strings.HasPrefix(x.fold, head) {
+			break
+		}
+		if sp.Write(a, x) == wire {
+			return x
+		}
+	}
+	return nil
 }
 
 // Chunks yields the actions in pieces, by name, with a digest of each: catalogs

@@ -59,8 +59,11 @@ func newView(workspace, agent string) *view {
 	return &view{workspace: workspace, agent: agent}
 }
 
-// before is what a family was before an update.
-type before map[capability.Action]*family
+// change is an action that an update looks at, with what its family was before.
+type change struct {
+	action capability.Action
+	old    *family
+}
 
 // update brings the view to the snapshot. touched are the actions to look at
 // again, sorted; all says that everything must be.
@@ -70,18 +73,22 @@ func (v *view) update(s *catalog.Snapshot, touched []capability.Action, all bool
 		v.reset(s)
 		touched = nil
 	}
-	again := make(before, len(touched))
+	changes := make([]change, 0, len(touched))
 	for a, entries := range s.Families(touched, all) {
-		again[a] = v.families[a]
+		changes = append(changes, change{a, v.families[a]})
 		v.regroup(a, entries)
 	}
+	renamed := make(map[capability.Action]bool)
 	for _, id := range v.table.Settle() {
 		action, _, _ := strings.Cut(id, "\x00")
-		if _, known := again[capability.Action(action)]; !known {
-			again[capability.Action(action)] = v.families[capability.Action(action)]
+		a := capability.Action(action)
+		if _, looked := slices.BinarySearch(touched, a); all || looked || renamed[a] {
+			continue
 		}
+		renamed[a] = true
+		changes = append(changes, change{a, v.families[a]})
 	}
-	v.publish(again)
+	v.publish(changes)
 	if v.table.Contested() {
 		v.contests, _ = v.table.Contests()
 	}
@@ -124,10 +131,14 @@ func (v *view) regroup(a capability.Action, entries []*catalog.Entry) {
 		delete(v.families, a)
 		return
 	}
-	for _, t := range fam.tools {
-		if old == nil || !slices.ContainsFunc(old.tools, t.Equal) {
-			v.table.Add(t)
+	for i, t := range fam.tools {
+		if old != nil {
+			if same := slices.IndexFunc(old.tools, t.Equal); same >= 0 {
+				fam.tools[i] = old.tools[same] // the one that the table names
+				continue
+			}
 		}
+		v.table.Add(t)
 	}
 	v.families[a] = fam
 	if s := specialOf(fam); s != nil {
@@ -183,17 +194,18 @@ func specialOf(fam *family) *special {
 }
 
 // publish puts what changed into the lists.
-func (v *view) publish(again before) {
+func (v *view) publish(changes []change) {
 	var remove, add, forget, learn []*Action
 	copied := false
-	for a, old := range again {
+	for _, c := range changes {
+		a, old := c.action, c.old
 		if old != nil {
 			remove, forget = append(remove, old.listed...), append(forget, old.named...)
 		}
 		fam := v.families[a]
 		hidden := false
 		if fam != nil {
-			fam.named = v.name(fam)
+			fam.named = named(fam)
 			fam.listed = list(v.frame, fam)
 			add, learn = append(add, fam.listed...), append(learn, fam.named...)
 			hidden = len(fam.named) == 0
@@ -229,9 +241,9 @@ func update(o ordered.Order[*Action], l ordered.List[*Action], remove, add []*Ac
 	return o.Update(l, remove, add)
 }
 
-// name makes one action for each public name of a family: its id, or what the
+// named makes one action for each public name of a family: its id, or what the
 // table gave its tools; none when all are withheld.
-func (v *view) name(fam *family) []*Action {
+func named(fam *family) []*Action {
 	first := fam.entries[0]
 	title, description := first.Contribution.Title, first.Contribution.Description
 	if first.Row != nil {
@@ -252,7 +264,7 @@ func (v *view) name(fam *family) []*Action {
 		add(string(first.Action), false)
 	}
 	for i, t := range fam.tools {
-		add(v.table.Name(t).Public, i > 0 || !minted)
+		add(t.Name().Public, i > 0 || !minted)
 	}
 	return out
 }

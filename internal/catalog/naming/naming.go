@@ -33,6 +33,9 @@ func (t *Tool) Equal(o *Tool) bool {
 	return t.ID == o.ID && t.Capability == o.Capability && t.Declared == o.Declared && t.Label == o.Label && compareTools(t, o) == 0 && t.Exact == o.Exact
 }
 
+// Name is what the table that the tool is in calls it.
+func (t *Tool) Name() Name { return t.name }
+
 // Resolution says what became of a contested name.
 type Resolution string
 

@@ -18,10 +18,11 @@ const (
 
 // viewTold is what was told of one workspace and agent.
 type viewTold struct {
-	contests  []naming.Contest // as they were seen; the slice is the compiler's
-	seen      bool
-	conflicts map[string]map[string]string // contest → tool → what was told of its name
-	used      uint64
+	contests   []naming.Contest // as they were seen; the slice is the compiler's
+	seen       bool
+	generation uint64
+	conflicts  map[string]map[string]string // contest → tool → what was told of its name
+	used       uint64
 }
 
 // Compiled tells what compiling a context showed: contested names that are new or
@@ -41,11 +42,11 @@ func (m *Emitter) Compiled(a *compile.Agent) {
 	}
 	m.mu.Lock()
 	v := m.view(key)
-	if v.seen && sameSlice(v.contests, a.Contests) {
+	if v.seen && (s.Generation < v.generation || sameSlice(v.contests, a.Contests)) {
 		m.mu.Unlock()
-		return
+		return // also what was compiled before, and is told late
 	}
-	v.seen, v.contests = true, a.Contests
+	v.seen, v.contests, v.generation = true, a.Contests, s.Generation
 	var conflicts []catalog.Conflict
 	var names []NamePayload
 	standing := make(map[string]map[string]string, len(a.Contests))

@@ -56,6 +56,7 @@ func TestNamesAndTheirConflictsAreToldOnce(t *testing.T) {
 	github := `{"declaredName":"create_branch","publicName":"github__create_branch","level":1,"members":["mcp.github/create_branch","mcp.neon/create_branch"],"resolution":"labelled"}`
 	neon := strings.Replace(github, "github__", "neon__", 1)
 	w.want(publish.NameDisambiguated, github, neon)
+	late := w.comp.Compile(&capability.Context{})
 	again := func() { w.pub.Telemetry.Compiled(w.comp.Compile(&capability.Context{})) }
 	w.put(server("mcp.neon", "create_branch", "other"))
 	again()
@@ -65,6 +66,7 @@ func TestNamesAndTheirConflictsAreToldOnce(t *testing.T) {
 	w.put(server("mcp.neon", "create_branch"))
 	again()
 	w.want(publish.NameDisambiguated, github, neon, github, neon)
+	w.pub.Telemetry.Compiled(late)
 	if n := len(w.told(publish.ConflictDetected)); n != 2 {
 		t.Error(n, "conflicts")
 	}

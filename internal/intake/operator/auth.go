@@ -71,3 +71,48 @@ func (c *Catalog) SelectAuth(provider, method string, preferred []string) (AuthC
 			cmp.Compare(a.Runtime, b.Runtime), cmp.Compare(a.Method.ID, b.Method.ID))
 	}), nil
 }
+
+// AuthProvider is one provider that can be signed in to, with everything the
+// integrations that share its id bring.
+type AuthProvider struct {
+	ProviderID     string                `json:"providerId"` // as the first integration spells it
+	Runtimes       []string              `json:"runtimeIds"`
+	Aliases        []string              `json:"aliases"`
+	Methods        []manifest.AuthMethod `json:"methods"` // highest rank first
+	DiscoveryOrder int                   `json:"discoveryOrder"`
+}
+
+// Providers lists the providers in the order in which they are to be looked for:
+// by discovery order (the smallest that an integration gives), then by id.
+func (c *Catalog) Providers() []AuthProvider {
+	at := make(map[string]int)
+	var out []AuthProvider
+	for _, a := range c.auth { // in the order of runtime ids
+		id := lower(a.ProviderID)
+		i, had := at[id]
+		if !had {
+			i = len(out)
+			at[id] = i
+			out = append(out, AuthProvider{ProviderID: strings.TrimSpace(a.ProviderID), Aliases: []string{}, Methods: []manifest.AuthMethod{}, DiscoveryOrder: a.DiscoveryOrder})
+		}
+		p := &out[i]
+		p.Runtimes = append(p.Runtimes, a.ext+"/"+a.contribution)
+		p.Methods = append(p.Methods, a.Methods...)
+		p.DiscoveryOrder = min(p.DiscoveryOrder, a.DiscoveryOrder)
+		for _, alias := range a.Aliases {
+			if !slices.Contains(p.Aliases, alias) {
+				p.Aliases = append(p.Aliases, alias)
+			}
+		}
+	}
+	for i := range out {
+		slices.Sort(out[i].Aliases)
+		slices.SortStableFunc(out[i].Methods, func(a, b manifest.AuthMethod) int {
+			return cmp.Or(cmp.Compare(b.Rank, a.Rank), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	slices.SortFunc(out, func(a, b AuthProvider) int {
+		return cmp.Or(cmp.Compare(a.DiscoveryOrder, b.DiscoveryOrder), cmp.Compare(lower(a.ProviderID), lower(b.ProviderID)))
+	})
+	return out
+}

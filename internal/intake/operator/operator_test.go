@@ -210,6 +210,24 @@ func TestSelectAuth(t *testing.T) {
 	}
 }
 
+func TestProvidersAreListedInDiscoveryOrder(t *testing.T) {
+	t.Parallel()
+	auth := func(ext, id string, order int, methods ...manifest.AuthMethod) manifest.Extension {
+		return manifest.Extension{ID: ext, Contributions: []manifest.Contribution{{
+			ID: "auth", Kind: "capability.provider-integration", Auth: &manifest.Auth{ProviderID: id, Aliases: []string{"al-" + ext, "x"}, Methods: methods, DiscoveryOrder: order},
+		}}}
+	}
+	got := build(auth("z", "beta", 2), auth("b", " GEMINI ", 9, manifest.AuthMethod{ID: "token", Rank: 1}), auth("a", "Gemini", 1, manifest.AuthMethod{ID: "key"}), auth("c", "alpha", 2)).Providers()
+	want := []operator.AuthProvider{
+		{ProviderID: "Gemini", Runtimes: []string{"a/auth", "b/auth"}, Aliases: []string{"al-a", "al-b", "x"}, Methods: []manifest.AuthMethod{{ID: "token", Rank: 1}, {ID: "key"}}, DiscoveryOrder: 1},
+		{ProviderID: "alpha", Runtimes: []string{"c/auth"}, Aliases: []string{"al-c", "x"}, Methods: []manifest.AuthMethod{}, DiscoveryOrder: 2},
+		{ProviderID: "beta", Runtimes: []string{"z/auth"}, Aliases: []string{"al-z", "x"}, Methods: []manifest.AuthMethod{}, DiscoveryOrder: 2},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRowsFollowTheStage(t *testing.T) {
 	t.Parallel()
 	x := command("x", "cmd", "go")

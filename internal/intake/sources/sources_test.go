@@ -380,3 +380,18 @@ func TestChatAdapters(t *testing.T) {
 	}
 	same(t, map[string]string{}, compiled(t, catalog.Settings{}, bare).actions())
 }
+
+func TestCoreHoldsItsSlots(t *testing.T) {
+	t.Parallel()
+	w := compiled(t, catalog.Settings{}, must(t)(sources.Core(true)))
+	for slot, want := range map[string]string{"memory": "core/memory", "context-engine": "core/context-engine"} {
+		if choice := w.catalog.Snapshot().Slot(slot, "", ""); choice.Winner != want || choice.Source != "slot_default" {
+			t.Errorf("%+v", choice)
+		}
+	}
+	same(t, "memory:builtin:default", w.actions()["memory.search"])
+	other := compiled(t, catalog.Settings{}, must(t)(sources.Core(false)))
+	if _, there := other.actions()["memory.search"]; there || other.catalog.Snapshot().Slot("context-engine", "", "").Winner == "" {
+		t.Error("a memory of nobody")
+	}
+}

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/intake/manifest"
@@ -43,12 +43,12 @@ type Config struct {
 }
 
 // Builder reads manifests and compiles the catalogs of them, and remembers what
-// it read. It is safe for concurrent use.
+// it read. It is safe for concurrent use; builds at the same time may read a file
+// twice.
 type Builder struct {
 	cfg Config
 
-	mu    sync.Mutex
-	known map[string]known // by path
+	known atomic.Pointer[map[string]known] // by path; never changed, only replaced
 }
 
 // known is a manifest that was read; path, size, modification time and content
@@ -77,7 +77,9 @@ func New(cfg Config) *Builder {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Builder{cfg: cfg, known: make(map[string]known)}
+	b := &Builder{cfg: cfg}
+	b.known.Store(&map[string]known{})
+	return b
 }
 
 // tick is how coarse a file system's clock may be: a file changed less than that
@@ -88,15 +90,14 @@ const tick = 2 * time.Second
 // cannot be read or is malformed is a diagnostic, and the rest is listed. A file
 // whose size and time are as they were is not read again.
 func (b *Builder) Build(ctx context.Context) (*Catalogs, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := run{Builder: b, fresh: make(map[string]known, len(b.known)), now: b.cfg.Now()}
+	was := *b.known.Load()
+	r := run{cfg: b.cfg, was: was, fresh: make(map[string]known, len(was)), now: b.cfg.Now()}
 	for _, dir := range b.cfg.Dirs {
 		if err := r.dir(ctx, dir); err != nil {
 			return nil, err
 		}
 	}
-	b.known = r.fresh
+	b.known.Store(&r.fresh)
 	c, err := Compile(r.found)
 	if err != nil {
 		return nil, err
@@ -108,7 +109,8 @@ func (b *Builder) Build(ctx context.Context) (*Catalogs, error) {
 
 // run is one Build.
 type run struct {
-	*Builder
+	cfg     Config
+	was     map[string]known
 	fresh   map[string]known
 	now     time.Time
 	found   []manifest.Extension
@@ -193,7 +195,7 @@ func look(files fs.FS, e fs.DirEntry) (string, fs.FileInfo, error) {
 
 func (r *run) file(dir Dir, files fs.FS, name string, info fs.FileInfo) {
 	at := path.Join(dir.Path, name)
-	k, had := r.known[at]
+	k, had := r.was[at]
 	if !had || k.racy || k.size != info.Size() || !k.modified.Equal(info.ModTime()) {
 		k = r.read(files, name, info, k)
 	}
