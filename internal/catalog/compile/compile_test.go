@@ -335,3 +335,24 @@ func TestContestsAreOfTheContext(t *testing.T) {
 		t.Error(d, two.Contests)
 	}
 }
+
+// TestAToolBoundToASlotGoesWithIt, also where a third party's claim takes the
+// slot away.
+func TestAToolBoundToASlotGoesWithIt(t *testing.T) {
+	t.Parallel()
+	store := capability.Contribution{ID: "store", Kind: "capability.memory", Action: "memory.search", Arbitration: &capability.Arbitration{Slot: "memory", SelectorID: "builtin"}}
+	bound := toolOf("bound", "bound")
+	bound.Arbitration = &capability.Arbitration{Slot: "memory"}
+	c, comp := catalogOf(t, catalog.Settings{}, module("core", store, bound))
+	if got := listed(comp.Compile(&capability.Context{})); got != "bound memory.search" {
+		t.Error(got)
+	}
+	replace(t, c, module("rival", store))
+	if got := listed(comp.Compile(&capability.Context{})); got != "" {
+		t.Error(got)
+	}
+	replace(t, c, module("rival"))
+	if got := listed(comp.Compile(&capability.Context{})); got != "bound memory.search" {
+		t.Error(got)
+	}
+}
