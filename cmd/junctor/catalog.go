@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -323,17 +322,17 @@ what the scenario expects.`,
 					return err
 				}
 			}
-			ok := true
+			var files []eval.File
 			for _, name := range args {
 				data, err := readBounded(name)
 				if err != nil {
 					return err
 				}
-				good, err := a.evaluate(shared, data)
-				if err != nil {
-					return err
-				}
-				ok = ok && good
+				files = append(files, eval.File{Name: name, Data: data})
+			}
+			ok, err := eval.RunFiles(shared, files, a.stdout)
+			if err != nil {
+				return err
 			}
 			if !ok {
 				return exitStatus(1)
@@ -343,27 +342,6 @@ what the scenario expects.`,
 	}
 	c.Flags().StringVar(&fixtures, "fixtures", "", "file with the extensions and contexts that scenarios name")
 	return c
-}
-
-func (a *app) evaluate(fixtures eval.Fixtures, data []byte) (ok bool, err error) {
-	scenarios, err := eval.Parse(data)
-	if err != nil {
-		return false, err
-	}
-	ok = true
-	out := json.NewEncoder(a.stdout)
-	out.SetEscapeHTML(false)
-	for _, s := range scenarios {
-		var written error
-		err := eval.Run(fixtures, s, func(o eval.Outcome) {
-			ok = ok && o.OK
-			written = errors.Join(written, out.Encode(o))
-		})
-		if err := errors.Join(err, written); err != nil {
-			return false, err
-		}
-	}
-	return ok, nil
 }
 
 // maxScenarioFile bounds a scenario file, in bytes.

@@ -208,6 +208,25 @@ func TestGenerationsNeverRepeat(t *testing.T) {
 	}
 }
 
+// TestTextsDoNotRunIntoEachOther: two contents that read alike when strung
+// together are two contents, for etags and for what approvals bind to.
+func TestTextsDoNotRunIntoEachOther(t *testing.T) {
+	t.Parallel()
+	var etags, hashes []string
+	for _, texts := range [][3]string{{"x", "y\x00z", "p,q"}, {"x\x00y", "z", "p,q"}, {"x", "y\x00z", "p"}} {
+		c := tool("x", "go")
+		c.Title, c.Description, c.Permissions = texts[0], texts[1], []string{texts[2]}
+		if texts[2] == "p" {
+			c.Permissions = []string{"p", "q"}
+		}
+		s := built(t, catalog.Settings{}, module("a", c))
+		etags, hashes = append(etags, s.Etag), append(hashes, s.Action("ext.a.x")[0].ContentHash())
+	}
+	if etags[0] == etags[1] || etags[0] == etags[2] || hashes[0] == hashes[2] {
+		t.Error(etags, hashes)
+	}
+}
+
 func TestExtensionIDsAreNeverTakenOver(t *testing.T) {
 	t.Parallel()
 	c := empty(t, catalog.Settings{})
@@ -346,6 +365,7 @@ func TestRejections(t *testing.T) {
 			c.InputSchema = json.RawMessage(`{"x":"` + strings.Repeat("x", 256<<10) + `"}`)
 		}), "invalid_schema"},
 		{with(func(c *capability.Contribution) { c.ID = "a#b" }), "invalid_id"},
+		{with(func(c *capability.Contribution) { c.ID = "a\x00b" }), "invalid_id"},
 	} {
 		s := built(t, catalog.Settings{}, module("a", tt.c, tool("other", "other")))
 		if got := s.Rejected()["a/"+tt.c.ID]; got != tt.want {

@@ -79,7 +79,8 @@ type ruling struct {
 	withheld  map[claim]string // → reason
 	conflicts []Conflict       // without overlaps and names
 	slots     map[string][]slotClaim
-	dormant   []slotClaim // of modules that are not active
+	dormant   []slotClaim                    // of modules that are not active
+	bound     map[string][]capability.Action // by slot: of what goes with its holder without claiming it
 	backends  []*Entry
 	contested map[string]map[string]bool // "<class>:<selector>" → runtime ids that lost it
 	augments  map[string]map[string]bool // target → route augmenters that lost it
@@ -90,7 +91,7 @@ type ruling struct {
 // several contributions offer with one provider key.
 func rule(settings *Settings, special []*module, exists func(runtime string) bool, doubled map[capability.Action][]double) *ruling {
 	r := &ruling{
-		withheld: make(map[claim]string), slots: make(map[string][]slotClaim),
+		withheld: make(map[claim]string), slots: make(map[string][]slotClaim), bound: make(map[string][]capability.Action),
 		contested: make(map[string]map[string]bool), augments: make(map[string]map[string]bool),
 	}
 	relations := make(map[string]*capability.Depends)

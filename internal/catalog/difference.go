@@ -93,6 +93,7 @@ func (t *transaction) touch(prev, next *Snapshot, remove, add []*Entry) []capabi
 			continue
 		}
 		for _, s := range []*Snapshot{prev, next} {
+			out = append(out, s.ruling.bound[slot]...)
 			for _, c := range s.ruling.slots[slot] {
 				out = append(out, actionsBy(s, claim{runtime: c.runtime})...)
 			}

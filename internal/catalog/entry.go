@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -138,7 +139,7 @@ func (e *Entry) ContentHash() string {
 		return e.Module.Digest
 	}
 	c := e.Contribution
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n%s", e.ID, c.Effect, c.Description, c.InputSchema, strings.Join(c.Permissions, ",")))
+	sum := sha256.Sum256(put(put(nil, string(e.ID), string(c.Effect), c.Description, string(c.InputSchema)), c.Permissions...))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
@@ -297,10 +298,14 @@ func Reserved(fold string) bool { return coreFolds()[fold] }
 // unreviewed is the fixed meaning of an action outside the registry (catalog
 // spec, section 7.4).
 func unreviewed(domain string) *actions.Row {
+	fields := []string{"kind", "instance", "extension"}
+	if domain == "fn" {
+		fields = []string{"node"}
+	}
 	return &actions.Row{
 		Mode: actions.ModeParallel, Address: actions.AddressNone, Pin: actions.PinStrict, Effect: capability.EffectExternal,
 		Domain: domain, Visibility: capability.AudienceAgent, Status: actions.StatusStable,
-		SelectorFields: []string{"kind", "instance", "extension"},
+		SelectorFields: fields,
 	}
 }
 
@@ -312,7 +317,8 @@ func appendContent(b []byte, e *Entry) []byte {
 	b = put(b, c.Permissions...)
 	b = put(b, c.Tags...)
 	b = put(b, c.Aliases...)
-	b = append(append(append(append(b, c.InputSchema...), 0), c.OutputSchema...), 0)
+	b = append(binary.AppendUvarint(b, uint64(len(c.InputSchema))), c.InputSchema...)
+	b = append(binary.AppendUvarint(b, uint64(len(c.OutputSchema))), c.OutputSchema...)
 	b = append(strconv.AppendInt(b, int64(c.Rank), 10), 0, flag(c.Exact), flag(c.Unsupported), flag(c.Approval), flag(e.Provider != nil))
 	if c.Scope != nil || c.Arbitration != nil || c.Depends != nil || c.Backend != nil || c.Augment != nil || len(c.Telemetry) > 0 {
 		more, _ := json.Marshal([]any{c.Scope, c.Arbitration, c.Depends, c.Backend, c.Augment, c.Telemetry}) // strings and numbers only
@@ -328,13 +334,14 @@ func flag(on bool) byte {
 	return 0
 }
 
-// put appends each part with a terminator, and their number, so that no two lists
-// of parts run together into the same bytes.
+// put appends the number of parts and each part with its length, so that no two
+// lists of parts run together into the same bytes.
 func put(b []byte, parts ...string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(parts)))
 	for _, p := range parts {
-		b = append(append(b, p...), 0)
+		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
 	}
-	return append(strconv.AppendInt(b, int64(len(parts)), 10), 0)
+	return b
 }
 
 // splitID takes a capability id apart: <extension>/<contribution>#<action>@<instance>.

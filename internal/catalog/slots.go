@@ -37,7 +37,11 @@ func (r *ruling) claims(m *module) {
 	}
 	for _, e := range m.entries {
 		a := e.Contribution.Arbitration
-		if a == nil || a.Slot == "" || a.SelectorID == "" {
+		if a == nil || a.Slot == "" {
+			continue
+		}
+		if a.SelectorID == "" {
+			r.bound[a.Slot] = append(r.bound[a.Slot], e.Action)
 			continue
 		}
 		list := r.slots[a.Slot]

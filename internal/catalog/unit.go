@@ -138,7 +138,7 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 	case !kernel:
 		return nil, ""
 	}
-	if c.ID == "" || strings.ContainsAny(c.ID, "#@") {
+	if c.ID == "" || strings.ContainsFunc(c.ID, func(r rune) bool { return r <= ' ' || r == '#' || r == '@' || r == 0x7f }) {
 		return nil, "invalid_id"
 	}
 	if !b.readable(c.InputSchema) || !b.readable(c.OutputSchema) {
@@ -241,7 +241,7 @@ func (b *builder) family(e *Entry) (reason string) {
 		e.Action, e.Row, e.Family = row.ID, row, row
 		return ""
 	}
-	if e.Minted() {
+	if strings.HasPrefix(string(e.Action), "ext.") {
 		e.Family = mintedFamily()
 		return ""
 	}

@@ -4,16 +4,26 @@ import (
 	"bufio"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/reference"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // TestTheCatalogTellsWhatItDoes: a choice can be looked up by its id, a change is
 // heard by who listens, and both are there to be read afterwards.
 func TestTheCatalogTellsWhatItDoes(t *testing.T) {
+	device, err := reference.New(reference.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = device.Close() })
+	far := httptest.NewServer(router.Handler(router.RequireToken(secret.Value{}, device), router.HandlerOptions{}))
+	t.Cleanup(far.Close)
 	n := serve(t, t.TempDir())
 	var out struct {
 		Invocation struct {
@@ -52,7 +62,7 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Body.Close()
-	n.connect(t, "far", startReference(t), false)
+	n.connect(t, "far", far.URL, false)
 	var heard struct {
 		Generation uint64
 		Changes    []struct{ Op, CanonicalAction string }
@@ -64,7 +74,7 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 			if err := json.Unmarshal([]byte(data), &heard); err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(data, "far/fs.readText") {
+			if strings.Contains(data, "model.status") {
 				break
 			}
 		}

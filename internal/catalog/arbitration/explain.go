@@ -357,9 +357,6 @@ func (x *Explanation) ForPlanner() *Explanation {
 
 // hide takes providers out of what steps and fallbacks say.
 func (x *Explanation) hide(hidden map[capability.ProviderKey]bool) {
-	if len(hidden) == 0 {
-		return
-	}
 	x.Reasons = slices.Clone(x.Reasons)
 	for i := range x.Reasons {
 		if hidden[x.Reasons[i].Provider] {
@@ -382,6 +379,9 @@ func (x *Explanation) hide(hidden map[capability.ProviderKey]bool) {
 		return
 	}
 	e := *x.Error
+	if e.Code == "no_provider" && e.Cause == "" {
+		e.Message = "no provider of " + string(x.Action) + " can be used here" // nor whether there are any
+	}
 	for key := range hidden {
 		if strings.Contains(e.Message, string(key)) {
 			e.Message = "the provider that this would go to may not be used here"

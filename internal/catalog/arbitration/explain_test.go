@@ -230,6 +230,24 @@ func TestPlannersDoNotLearnWhoIsDenied(t *testing.T) {
 	}
 }
 
+// TestAbsentAndDeniedReadAlike to a planner.
+func TestAbsentAndDeniedReadAlike(t *testing.T) {
+	t.Parallel()
+	text := func(specs ...string) string {
+		f := arbitration.NewFrame(adapters(t, catalog.Settings{}, specs...), &capability.Context{})
+		sel, _ := f.Select(arbitration.Request{Action: "message.send", Denied: func(*catalog.Entry) bool { return true }})
+		x := arbitration.Explain(sel, "").ForPlanner()
+		doc, err := json.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Replace(string(doc), "411", "412", 1) + x.Text()
+	}
+	if diff := cmp.Diff(text("slack:work directory.lookup"), text("slack:work message.send", "discord:work message.send")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestOldExplanationsMakeRoom(t *testing.T) {
 	t.Parallel()
 	var kept arbitration.Explanations

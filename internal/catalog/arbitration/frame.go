@@ -80,6 +80,11 @@ func (f *Frame) Candidate(e *catalog.Entry, a capability.Audience) (reason, rule
 	if reason, rule := f.Standing(e, a); reason != "" {
 		return reason, rule
 	}
+	return f.Passing(e)
+}
+
+// Passing is the other part of the filter, which depends on the moment.
+func (f *Frame) Passing(e *catalog.Entry) (reason, rule string) {
 	if !f.inScope(e.Contribution.Scope) {
 		return ReasonOutOfScope, ""
 	}

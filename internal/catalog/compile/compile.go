@@ -91,15 +91,19 @@ func (k cacheKey) plain() bool {
 // Compile returns the agent catalog of the context in the current snapshot. The
 // context must have passed [capability.Context.Check] and not change afterwards.
 func (c *Compiler) Compile(ctx *capability.Context) *Agent {
-	s := c.catalog.Snapshot()
-	key := keyOf(s, ctx)
-	c.cacheMu.RLock()
-	hit := c.cache[key]
-	c.cacheMu.RUnlock()
-	if hit != nil && hit.Snapshot() == s {
-		return hit.in(ctx)
+	var key cacheKey
+	var a *Agent
+	for a == nil { // again where the catalog changed so that the key is another
+		s := c.catalog.Snapshot()
+		key = keyOf(s, ctx)
+		c.cacheMu.RLock()
+		hit := c.cache[key]
+		c.cacheMu.RUnlock()
+		if hit != nil && hit.Snapshot() == s {
+			return hit.in(ctx)
+		}
+		a = c.compile(key, ctx)
 	}
-	a := c.compile(key, ctx)
 	c.cacheMu.Lock()
 	defer c.cacheMu.Unlock()
 	if now := a.Snapshot(); c.cached == nil || now.Generation > c.cached.Generation {
@@ -118,6 +122,8 @@ func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 	return a
 }
 
+// compile returns nil when the key is not the context's in the snapshot that the
+// view is at: who shares what would be decided by a catalog gone by.
 func (c *Compiler) compile(key cacheKey, ctx *capability.Context) *Agent {
 	v := c.view(key.workspace, key.agent)
 	v.mu.RLock()
@@ -127,6 +133,9 @@ func (c *Compiler) compile(key cacheKey, ctx *capability.Context) *Agent {
 		v.mu.RLock()
 	}
 	defer v.mu.RUnlock()
+	if v.frame == nil || keyOf(v.frame.Snapshot, ctx) != key {
+		return nil
+	}
 	frame := arbitration.NewFrame(v.frame.Snapshot, ctx)
 	if v.unnamed != nil {
 		unnamed := v.unnamed

@@ -138,9 +138,15 @@ func TestContextsThatCannotDifferShareACatalog(t *testing.T) {
 		return &capability.Context{Workspace: fmt.Sprint(n), Agent: fmt.Sprint(n), Session: fmt.Sprint(n), Route: &capability.Route{Kind: "slack", Account: "work", Conversation: fmt.Sprint(n)}}
 	}
 	first := comp.Compile(ctx(0))
+	one, _ := first.Action("message.send")
 	for n := range 100 {
-		if comp.Compile(ctx(n)) != first {
+		a := comp.Compile(ctx(n))
+		if got, _ := a.Action("message.send"); got != one {
 			t.Fatal("compiled again")
+		}
+		// What is recorded of a choice names who asked, not who came first.
+		if a.Frame.Context.Agent != fmt.Sprint(n) || a.Frame.Context.Route.Conversation != fmt.Sprint(n) {
+			t.Fatalf("%d became %+v", n, a.Frame.Context)
 		}
 	}
 	scoped := toolOf("x", "only")
@@ -333,5 +339,26 @@ func TestContestsAreOfTheContext(t *testing.T) {
 	two := comp.Compile(&capability.Context{Agent: "two"})
 	if d := cmp.Diff("a__go b__go", listed(two)); d != "" || len(two.Contests) != 1 {
 		t.Error(d, two.Contests)
+	}
+}
+
+// TestAToolBoundToASlotGoesWithIt, also where a third party's claim takes the
+// slot away.
+func TestAToolBoundToASlotGoesWithIt(t *testing.T) {
+	t.Parallel()
+	store := capability.Contribution{ID: "store", Kind: "capability.memory", Action: "memory.search", Arbitration: &capability.Arbitration{Slot: "memory", SelectorID: "builtin"}}
+	bound := toolOf("bound", "bound")
+	bound.Arbitration = &capability.Arbitration{Slot: "memory"}
+	c, comp := catalogOf(t, catalog.Settings{}, module("core", store, bound))
+	if got := listed(comp.Compile(&capability.Context{})); got != "bound memory.search" {
+		t.Error(got)
+	}
+	replace(t, c, module("rival", store))
+	if got := listed(comp.Compile(&capability.Context{})); got != "" {
+		t.Error(got)
+	}
+	replace(t, c, module("rival"))
+	if got := listed(comp.Compile(&capability.Context{})); got != "bound memory.search" {
+		t.Error(got)
 	}
 }

@@ -29,7 +29,7 @@ func (r random) module(ext string) capability.Module {
 	m := capability.Module{Extension: ext, ID: ext, Label: r.of("", "a", "b", ext), Origin: "config", Stage: r.of("", "", "", "", "disabled", "approved")}
 	for i := range 1 + r.IntN(6) {
 		c := capability.Contribution{ID: fmt.Sprintf("c%d", i), Kind: "capability.agent-tool", Availability: r.state(), Rank: r.IntN(3)}
-		switch r.IntN(12) {
+		switch r.IntN(13) {
 		case 0, 1, 2:
 			c.Tool = r.of("query", "Query", "create_branch", "a__query", "b__query", "go", "message_send", "acme-go")
 			c.Exact = r.IntN(8) == 0
@@ -66,6 +66,8 @@ func (r random) module(ext string) capability.Module {
 			c.Action = capability.Action("fn." + r.of("photo", "locate"))
 			c.Provider = capability.NewProviderKey("fn", "node", ext)
 			c.InputSchema = json.RawMessage(r.of(`{"type":"object"}`, `{"type":"object"}`, `{"type":"array"}`))
+		case 12: // bound to the slot without claiming it
+			c.Tool, c.Arbitration = "bound", &capability.Arbitration{Slot: "memory"}
 		}
 		m.Contributions = append(m.Contributions, c)
 	}

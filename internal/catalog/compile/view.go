@@ -316,11 +316,11 @@ func list(f *arbitration.Frame, fam *family) []*Action {
 	return out
 }
 
-// usable reports whether an entry passes the whole filter.
+// usable reports whether a standing entry passes the rest of the filter.
 func usable(f *arbitration.Frame, e *catalog.Entry) bool {
 	if !e.Eligible() {
 		return false
 	}
-	reason, _ := f.Candidate(e, capability.AudienceAgent)
+	reason, _ := f.Passing(e)
 	return reason == ""
 }

@@ -229,7 +229,7 @@ func TestNodesShareFunctionsOfOneSchema(t *testing.T) {
 	w := compiled(t, catalog.Settings{}, a, b)
 	got := w.actions()
 	for name, providers := range got { // the domain of a function's key is the catalog's to choose
-		got[name] = strings.ReplaceAll(providers, "ext:node:", "fn:node:")
+		got[name] = providers
 	}
 	same(t, map[string]string{
 		"camera.photo": "fn:node:phone fn:node:pi%3A1", "device": "fn:node:phone", "pi_1__led": "fn:node:pi%3A1", "phone__led": "fn:node:phone",
