@@ -56,6 +56,8 @@ func tree(pkg string) string {
 	return pkg
 }
 
+// TestImportsPointDown holds the layers, and with them R28 of the catalog spec: the
+// catalog imports no intake.
 func TestImportsPointDown(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
