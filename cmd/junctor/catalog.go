@@ -160,26 +160,50 @@ func (a *app) printOperator(raw json.RawMessage) error {
 
 func (a *app) catalogStatic() *cobra.Command {
 	var etag string
+	names := []string{"install", "onboarding", "channels", "cli"}
 	c := &cobra.Command{
-		Use: "static install|onboarding|channels|cli", Short: "What packages declare, without starting any of them",
-		Args: cobra.ExactArgs(1), ValidArgs: []string{"install", "onboarding", "channels", "cli"},
+		Use: "static [install|onboarding|channels|cli]", Short: "What packages declare, without starting any of them",
+		Args: cobra.MaximumNArgs(1), ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, listPath("static/"+url.PathEscape(args[0]), etag, nil), nil, unlessUnchanged(a, func(raw json.RawMessage) error {
-				out, err := decode[struct{ Rows []map[string]any }](raw)
+			path := "static"
+			if len(args) == 1 {
+				path += "/" + url.PathEscape(args[0])
+			}
+			return a.call(cmd.Context(), http.MethodGet, listPath(path, etag, nil), nil, unlessUnchanged(a, func(raw json.RawMessage) error {
+				out, err := decode[map[string]json.RawMessage](raw)
 				if err != nil {
 					return err
 				}
-				var rows [][]string
-				for _, r := range out.Rows {
-					name := first(r, "id", "flowId", "path", "extensionId")
-					rows = append(rows, []string{name, first(r, "selectionLabel", "label", "name", "target", "mode"), first(r, "blurb", "description", "selectionHint", "version")})
+				if len(args) == 1 {
+					return a.printStatic(out["rows"])
 				}
-				return table(a.stdout, []string{"ID", "LABEL", "ABOUT"}, rows)
+				for _, name := range names {
+					a.printf("%s:\n", name)
+					if err := a.printStatic(out[name]); err != nil {
+						return err
+					}
+				}
+				return nil
 			}))
 		},
 	}
 	c.Flags().StringVar(&etag, "etag", "", "print only \"unchanged\" if the catalog still has this etag")
 	return c
+}
+
+func (a *app) printStatic(raw json.RawMessage) error {
+	list, err := decode[[]map[string]any](raw)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, r := range list {
+		rows = append(rows, []string{
+			first(r, "id", "flowId", "path", "extensionId"), first(r, "selectionLabel", "label", "name", "target", "mode"),
+			first(r, "blurb", "description", "selectionHint", "version"),
+		})
+	}
+	return table(a.stdout, []string{"ID", "LABEL", "ABOUT"}, rows)
 }
 
 // first is the first of the members that is a text.

@@ -133,5 +133,22 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 	if slots < 2 {
 		t.Errorf("%d records of slots", slots)
 	}
+	var judged struct {
+		OK       bool
+		Outcomes []struct {
+			ID, Order string
+			OK        bool
+		}
+	}
+	pack := map[string]any{"scenarios": json.RawMessage(`[{"id":"X","extensions":[{"id":"chat","contributions":[{"id":"a","kind":"adapter.runtime","actions":["message.send"]}]}],
+		"ask":[{"op":"rejected","expect":{}},{"op":"select","action":"message.send","expect":{"step":4}}]}]`)}
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/catalog/eval", pack, &judged); err != nil || !judged.OK || len(judged.Outcomes) != 6 {
+		t.Errorf("%v %+v", err, judged)
+	}
+	var chosen struct{ Selection struct{ Step int } }
+	ask := map[string]any{"action": "fs.list", "selector": map[string]string{"node": "local"}}
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/catalog/select", ask, &chosen); err != nil || chosen.Selection.Step != 1 {
+		t.Errorf("%v %+v", err, chosen)
+	}
 	n.terminate(t, killGrace)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/catalog/publish"
+	"github.com/junctor-run/junctor/internal/intake/eval"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 	"github.com/junctor-run/junctor/internal/intake/operator"
 )
@@ -109,4 +111,15 @@ func (s *Server) staticRows(ctx context.Context, name string) (rows any, ok bool
 		return all.CLI.Rows, true, nil
 	}
 	return nil, false, nil
+}
+
+// evaluate runs scenarios without this server's own catalog.
+func evaluate(fixtures, scenarios []byte, out io.Writer) (ok bool, err error) {
+	var shared eval.Fixtures
+	if len(fixtures) > 0 {
+		if shared, err = eval.ParseFixtures(fixtures); err != nil {
+			return false, err
+		}
+	}
+	return eval.RunFiles(shared, []eval.File{{Name: "scenarios", Data: scenarios}}, out)
 }

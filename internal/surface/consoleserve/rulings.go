@@ -1,6 +1,7 @@
 package consoleserve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -161,6 +162,48 @@ func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.P
 			since = e.Generation
 		}
 	}
+}
+
+// staticCatalogs are all of them.
+func (s *Surface) staticCatalogs(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	body := map[string]any{"audience": "static"}
+	for _, name := range []string{"install", "onboarding", "channels", "cli"} {
+		rows, _, err := s.Static(r.Context(), name)
+		if err != nil {
+			return err
+		}
+		body[name] = rows
+	}
+	return s.published(w, r, s.Catalog.Snapshot().Generation, body)
+}
+
+// maxScenarios bounds the body of an evaluation.
+const maxScenarios = 16 << 20
+
+// evaluate runs scenarios; it touches nothing of this server.
+func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	body, err := door.ReadBody(w, r, maxScenarios)
+	if err != nil {
+		return err
+	}
+	var req struct {
+		Fixtures  jsonx.Raw `json:"fixtures,omitempty"`
+		Scenarios jsonx.Raw `json:"scenarios"`
+	}
+	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
+		return door.BadJSON(err)
+	}
+	var lines bytes.Buffer
+	ok, err := s.Eval(req.Fixtures, req.Scenarios, &lines)
+	if err != nil {
+		return err
+	}
+	outcomes := []jsonx.Raw{}
+	for line := range bytes.Lines(lines.Bytes()) {
+		outcomes = append(outcomes, jsonx.Raw(bytes.TrimSpace(line)))
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": ok, "outcomes": outcomes})
+	return nil
 }
 
 // untilStop is the request's context, which ends when the server begins to stop
