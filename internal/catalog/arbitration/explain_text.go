@@ -14,11 +14,11 @@ const maxListed = 8
 // what a server explained.
 func (x *Explanation) Text() string {
 	var b strings.Builder
-	who := "A model asks"
+	who := ""
 	if x.Caller == Runtime {
-		who = "Code asks"
+		who = ", asked by code" // which may be guessed for
 	}
-	fmt.Fprintf(&b, "%s for %s.\n", who, x.Action)
+	fmt.Fprintf(&b, "For %s%s:\n", x.Action, who)
 	for i := range x.Steps {
 		st := &x.Steps[i]
 		fmt.Fprintf(&b, "  %d  %s\n", st.Step, x.sentence(st))
