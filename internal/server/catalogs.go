@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/intake/eval"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 	"github.com/junctor-run/junctor/internal/intake/operator"
+	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 )
 
 // explain keeps the record of a choice and returns its id.
@@ -122,4 +124,19 @@ func evaluate(fixtures, scenarios []byte, out io.Writer) (ok bool, err error) {
 		}
 	}
 	return eval.RunFiles(shared, []eval.File{{Name: "scenarios", Data: scenarios}}, out)
+}
+
+// checkCatalog finds what keeps parts of the catalog from everybody until the
+// operator decides.
+func (s *Server) checkCatalog() consoleserve.Check {
+	snap := s.catalog.Snapshot()
+	c := consoleserve.Check{Name: "catalog", OK: true, Detail: fmt.Sprintf("%d entries of %d modules", snap.Len(), snap.ModuleCount())}
+	for _, f := range s.compiler.Compile(&capability.Context{}).Lint() {
+		switch f.Code {
+		case "unresolved_conflict", "slot", "backend", "withheld", "pattern_unknown":
+			c.OK, c.Detail, c.Remedy = false, f.Message, "decide it in catalog.yaml; all findings: junctor catalog lint"
+			return c
+		}
+	}
+	return c
 }

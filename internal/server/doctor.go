@@ -21,7 +21,7 @@ const lowDisk = 256 << 20
 // Doctor looks for everything that keeps this installation from working, each
 // finding with its remedy.
 func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
-	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), s.checkDisk(), s.checkRoots(), s.checkGit(ctx)}
+	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), s.checkDisk(), s.checkRoots(), s.checkGit(ctx), s.checkCatalog()}
 	checks = append(checks, s.checkModes()...)
 	for _, ep := range s.registry.List() {
 		c := consoleserve.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
