@@ -1,0 +1,85 @@
+package queue
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// maxCached is how many bytes of results are kept; those used longest ago go first.
+const maxCached = 64 << 20
+
+// Cache keeps results of actions that say so (runner spec, section 21). The key
+// must name everything a result depends on: package, action, arguments, user and
+// settings. Only successful results belong in it. It is safe for concurrent use.
+type Cache struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	items map[string]*list.Element // of *cached
+	order list.List                // most recently used first
+	bytes int
+}
+
+type cached struct {
+	key     string
+	value   []byte
+	stored  time.Time
+	expires time.Time
+}
+
+// NewCache returns an empty cache that reads the time from now.
+func NewCache(now func() time.Time) *Cache {
+	return &Cache{now: now, items: make(map[string]*list.Element)}
+}
+
+// Get returns a result and how old it is. The bytes must not be changed.
+func (c *Cache) Get(key string) (value []byte, age time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	el := c.items[key]
+	if el == nil {
+		return nil, 0, false
+	}
+	item := el.Value.(*cached)
+	now := c.now()
+	if !now.Before(item.expires) {
+		c.drop(el)
+		return nil, 0, false
+	}
+	c.order.MoveToFront(el)
+	return item.value, now.Sub(item.stored), true
+}
+
+// Put keeps a result for ttl. One larger than a sixteenth of the cache is not kept.
+func (c *Cache) Put(key string, value []byte, ttl time.Duration) {
+	if ttl <= 0 || len(value) > maxCached/16 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if el := c.items[key]; el != nil {
+		c.drop(el)
+	}
+	now := c.now()
+	c.items[key] = c.order.PushFront(&cached{key, value, now, now.Add(ttl)})
+	c.bytes += len(key) + len(value)
+	for c.bytes > maxCached {
+		c.drop(c.order.Back())
+	}
+}
+
+// Clear forgets everything: something that results depend on has changed.
+func (c *Cache) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.items)
+	c.order.Init()
+	c.bytes = 0
+}
+
+func (c *Cache) drop(el *list.Element) {
+	item := c.order.Remove(el).(*cached)
+	delete(c.items, item.key)
+	c.bytes -= len(item.key) + len(item.value)
+}

@@ -1,0 +1,292 @@
+// Package queue decides when work of extensions may begin: how many runs go on at
+// once, in which order those wait that may not yet, and how often anybody may ask
+// (runner spec, section 21; decision R28: its defaults bind extensions only). It
+// holds places and counts; the work itself is the caller's.
+package queue
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Priority orders those that wait.
+type Priority int
+
+// The priorities.
+const (
+	Low Priority = iota
+	Normal
+	High
+	Critical
+)
+
+// ParsePriority reads low, normal, high or critical; "" is normal.
+func ParsePriority(s string) (Priority, error) {
+	switch s {
+	case "low":
+		return Low, nil
+	case "", "normal":
+		return Normal, nil
+	case "high":
+		return High, nil
+	case "critical":
+		return Critical, nil
+	}
+	return 0, capability.Errorf(capability.CodeInvalidInput, "queue", "%q is not a priority; use low, normal, high or critical", s)
+}
+
+// Limits bound what runs and what waits. Zero fields take the defaults of runner
+// spec, section 21.
+type Limits struct {
+	Global       int           // runs at once; default 2, the caller says how many processors there are
+	PerUser      int           // 4
+	PerExtension int           // 2
+	PerSession   int           // 1
+	Length       int           // waiting at once: 100
+	Wait         time.Duration // longest wait: 60 s
+	Ageing       time.Duration // waiting that long is worth one step of priority: 30 s
+}
+
+func (l *Limits) fill() {
+	for field, def := range map[*int]int{&l.Global: 2, &l.PerUser: 4, &l.PerExtension: 2, &l.PerSession: 1, &l.Length: 100} {
+		if *field <= 0 {
+			*field = def
+		}
+	}
+	if l.Wait <= 0 {
+		l.Wait = time.Minute
+	}
+	if l.Ageing <= 0 {
+		l.Ageing = 30 * time.Second
+	}
+}
+
+// Job is who wants to run what. An empty User, Extension or Session is bound by
+// no limit of its kind.
+type Job struct {
+	User, Extension, Session string
+	Priority                 Priority
+}
+
+// Queue gives out places. It is safe for concurrent use.
+type Queue struct {
+	limits Limits
+
+	mu      sync.Mutex
+	closed  bool
+	running int
+	taken   map[place]int
+	waiting []*waiter // in the order they came
+	idle    chan struct{}
+}
+
+// place is one thing that a limit counts.
+type place struct {
+	kind byte // u, e, s
+	name string
+}
+
+type waiter struct {
+	job   Job
+	since time.Time
+	ready chan error // of one: nil is a place
+}
+
+// New returns a queue.
+func New(limits Limits) *Queue {
+	limits.fill()
+	return &Queue{limits: limits, taken: make(map[place]int)}
+}
+
+// Enter waits for a place and returns the function that gives it back, which must
+// be called once. It fails at once when too many wait (overloaded, queue_full),
+// after the longest wait (overloaded, queue_timeout), when ctx ends, and when the
+// queue closes.
+func (q *Queue) Enter(ctx context.Context, job Job) (leave func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil, stopping()
+	}
+	if q.free(job) && !q.rivals(job) {
+		q.take(job)
+		q.mu.Unlock()
+		return q.leaver(job), nil
+	}
+	if len(q.waiting) >= q.limits.Length {
+		q.mu.Unlock()
+		e := capability.Errorf(capability.CodeOverloaded, "queue", "%d runs are waiting already; no more are taken", q.limits.Length).With("queue_full", "try again later")
+		e.RetryAfter = time.Second
+		return nil, e
+	}
+	w := &waiter{job: job, since: time.Now(), ready: make(chan error, 1)}
+	q.waiting = append(q.waiting, w)
+	q.mu.Unlock()
+
+	timer := time.NewTimer(q.limits.Wait)
+	defer timer.Stop()
+	select {
+	case err = <-w.ready:
+	case <-ctx.Done():
+		err = q.withdraw(w, ctx.Err())
+	case <-timer.C:
+		e := capability.Errorf(capability.CodeOverloaded, "queue", "no place became free within %s", q.limits.Wait).With("queue_timeout", "try again later, or stop what is running")
+		e.RetryAfter = time.Second
+		err = q.withdraw(w, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q.leaver(job), nil
+}
+
+func stopping() error {
+	return capability.Errorf(capability.CodeUnavailable, "queue", "the server is stopping and takes no more runs").With("stopping", "")
+}
+
+// withdraw takes a waiter out; the place it may have got meanwhile counts instead
+// of the reason to give up.
+func (q *Queue) withdraw(w *waiter, reason error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiting, w); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		return reason
+	}
+	return <-w.ready // it was decided before we could give up
+}
+
+// leaver gives the place back, once.
+func (q *Queue) leaver(job Job) func() {
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.running--
+			for _, p := range places(job) {
+				if q.taken[p]--; q.taken[p] == 0 {
+					delete(q.taken, p)
+				}
+			}
+			q.admit()
+			if q.running == 0 && q.idle != nil {
+				close(q.idle)
+				q.idle = nil
+			}
+		})
+	}
+}
+
+func places(job Job) []place {
+	out := make([]place, 0, 3)
+	for kind, name := range map[byte]string{'u': job.User, 'e': job.Extension, 's': job.Session} {
+		if name != "" {
+			out = append(out, place{kind, name})
+		}
+	}
+	return out
+}
+
+func (q *Queue) limit(kind byte) int {
+	switch kind {
+	case 'u':
+		return q.limits.PerUser
+	case 'e':
+		return q.limits.PerExtension
+	}
+	return q.limits.PerSession
+}
+
+// free reports whether the job's limits leave room.
+func (q *Queue) free(job Job) bool {
+	if q.running >= q.limits.Global {
+		return false
+	}
+	for _, p := range places(job) {
+		if q.taken[p] >= q.limit(p.kind) {
+			return false
+		}
+	}
+	return true
+}
+
+// rivals reports whether somebody who waits could take the place instead: who
+// comes later does not overtake, but a waiter that its own limits hold back blocks
+// nobody.
+func (q *Queue) rivals(job Job) bool {
+	return slices.ContainsFunc(q.waiting, func(w *waiter) bool { return q.free(w.job) && w.job.Priority >= job.Priority })
+}
+
+func (q *Queue) take(job Job) {
+	q.running++
+	for _, p := range places(job) {
+		q.taken[p]++
+	}
+}
+
+// admit lets in whoever may begin now: highest priority first, which grows while
+// they wait, and first come among equals.
+func (q *Queue) admit() {
+	now := time.Now()
+	rank := func(w *waiter) int { return int(w.job.Priority) + int(now.Sub(w.since)/q.limits.Ageing) }
+	order := slices.Clone(q.waiting)
+	slices.SortStableFunc(order, func(a, b *waiter) int { return cmp.Compare(rank(b), rank(a)) })
+	for _, w := range order {
+		if q.running >= q.limits.Global {
+			return
+		}
+		if q.free(w.job) {
+			q.take(w.job)
+			q.waiting = slices.DeleteFunc(q.waiting, func(x *waiter) bool { return x == w })
+			w.ready <- nil
+		}
+	}
+}
+
+// Stats are what runs and what waits.
+type Stats struct {
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
+}
+
+// Stats returns the state now.
+func (q *Queue) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Stats{q.running, len(q.waiting)}
+}
+
+// Close takes no more jobs, sends away those that wait, and waits until those that
+// run have left or ctx ends, whose error it returns.
+func (q *Queue) Close(ctx context.Context) error {
+	q.mu.Lock()
+	q.closed = true
+	for _, w := range q.waiting {
+		w.ready <- stopping()
+	}
+	q.waiting = nil
+	if q.running == 0 {
+		q.mu.Unlock()
+		return nil
+	}
+	if q.idle == nil {
+		q.idle = make(chan struct{})
+	}
+	idle := q.idle
+	q.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Rates bound how often runs may be asked for. Zero fields take the defaults of
+// runner spec, section 21.
+type Rates struct {
+	PerMinute int // 60
+	Burst     int // 10
+}
+
+// maxBuckets bounds what is remembered of who asked; who has not asked for long is
+// forgotten first, which takes nothing from anybody: their buckets are full.
+const maxBuckets = 65_536
+
+// Limiter holds a token bucket for each user, each extension and each action of an
+// extension. It is safe for concurrent use.
+type Limiter struct {
+	every rate.Limit
+	burst int
+	now   func() time.Time
+
+	mu      sync.Mutex
+	buckets map[bucketKey]*rate.Limiter
+}
+
+type bucketKey struct{ user, extension, action string }
+
+// NewLimiter returns a limiter that reads the time from now.
+func NewLimiter(r Rates, now func() time.Time) *Limiter {
+	if r.PerMinute <= 0 {
+		r.PerMinute = 60
+	}
+	if r.Burst <= 0 {
+		r.Burst = 10
+	}
+	return &Limiter{every: rate.Limit(float64(r.PerMinute) / 60), burst: r.Burst, now: now, buckets: make(map[bucketKey]*rate.Limiter)}
+}
+
+// Take takes one token of each bucket that concerns the run, or none and says when
+// there will be one (overloaded, rate_limited).
+func (l *Limiter) Take(user, extension, action string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	var taken []*rate.Reservation
+	var wait time.Duration
+	for _, k := range []bucketKey{{user: user}, {extension: extension}, {extension: extension, action: action}} {
+		if k == (bucketKey{}) || k.action == "" && k.extension == "" && k.user == "" {
+			continue
+		}
+		r := l.bucket(k, now).ReserveN(now, 1)
+		taken = append(taken, r)
+		wait = max(wait, r.DelayFrom(now))
+	}
+	if wait <= 0 {
+		return nil
+	}
+	for _, r := range taken {
+		r.CancelAt(now)
+	}
+	e := capability.Errorf(capability.CodeOverloaded, "queue", "%s has been asked too often; the next run may begin in %s", extension, wait.Round(time.Millisecond)).
+		With("rate_limited", "wait that long")
+	e.RetryAfter = wait
+	return e
+}
+
+// bucket returns the bucket of a key; the caller holds the lock.
+func (l *Limiter) bucket(k bucketKey, now time.Time) *rate.Limiter {
+	if b := l.buckets[k]; b != nil {
+		return b
+	}
+	if len(l.buckets) >= maxBuckets {
+		for old, b := range l.buckets {
+			if b.TokensAt(now) >= float64(l.burst) {
+				delete(l.buckets, old)
+			}
+		}
+		for old := range l.buckets { // all are in use: any of them goes
+			if len(l.buckets) < maxBuckets {
+				break
+			}
+			delete(l.buckets, old)
+		}
+	}
+	b := rate.NewLimiter(l.every, l.burst)
+	l.buckets[k] = b
+	return b
+}
