@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Listen            string `koanf:"listen" doc:"Address of the one HTTP listener; port 0 picks a free port."`
 	InsecurePlainHTTP bool   `koanf:"insecure_plain_http" doc:"Allow a listen address that is not loopback without TLS."`
+	DeploymentMode    string `koanf:"deployment_mode" doc:"What extensions may do at most: local_open (all they declare and were given), local_locked or remote_exposed (no programs, no writes, no browser, without an administrator's grant). Empty: local_open while only this machine reaches the server, else remote_exposed. AGENTOS_DEPLOYMENT_MODE is read too. An unknown word is local_locked."`
 	PublicURL         string `koanf:"public_url" doc:"URL under which a proxy in front offers this server; its host is accepted besides local names."`
 
 	Log    Log    `koanf:"log"`

@@ -244,3 +244,23 @@ func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 		t.Errorf("%v %+v", err, cfg.Router.PublicRoutes)
 	}
 }
+
+func TestAnotherProductsVariableComesAfterOurOwn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		yaml string
+		env  []string
+		want string
+	}{
+		{"", nil, ""},
+		{"deployment_mode: local_open", nil, "local_open"},
+		{"deployment_mode: local_open", []string{"AGENTOS_DEPLOYMENT_MODE=local_locked"}, "local_locked"},
+		{"deployment_mode: local_open", []string{"AGENTOS_DEPLOYMENT_MODE= "}, "local_open"},
+		{"", []string{"AGENTOS_DEPLOYMENT_MODE=local_locked", "JUNCTOR_DEPLOYMENT_MODE=remote_exposed"}, "remote_exposed"},
+	} {
+		c, err := load(t, tt.yaml, tt.env, nil)
+		if err != nil || c.DeploymentMode != tt.want {
+			t.Errorf("%q %v: %q %v", tt.yaml, tt.env, c.DeploymentMode, err)
+		}
+	}
+}

@@ -27,6 +27,18 @@ func notSections() []string {
 	return []string{"JUNCTOR_HOME", "JUNCTOR_URL", "JUNCTOR_TOKEN", "JUNCTOR_GATEWAY"}
 }
 
+// aliases are variables of other products that mean keys of ours; they come after
+// our own variables (decision R3).
+func aliases(environ []string) map[string]any {
+	out := make(map[string]any)
+	for _, kv := range environ {
+		if value, ok := strings.CutPrefix(kv, "AGENTOS_DEPLOYMENT_MODE="); ok && strings.TrimSpace(value) != "" {
+			out["deployment_mode"] = value
+		}
+	}
+	return out
+}
+
 // Load merges the layers and validates the result. file may be absent unless
 // required. environ is os.Environ's form; flags maps key paths ("listen",
 // "audit.mode") to the values given on the command line.
@@ -49,7 +61,7 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 			}
 		}
 	}
-	for _, m := range []map[string]any{layer, env, flags} {
+	for _, m := range []map[string]any{layer, aliases(environ), env, flags} {
 		if err := k.Load(confmap.Provider(m, "."), nil); err != nil {
 			return c, err
 		}

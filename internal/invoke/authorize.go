@@ -25,6 +25,10 @@ func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	r.hidden = true
 	switch r.inv.Principal.Role {
 	case capability.RoleAdmin, capability.RoleOperator:
+		if len(denied.Withheld) > 0 {
+			return nil, capability.Errorf(capability.CodeDenied, "authorize", "this server keeps %s from extensions (%s), so %s cannot be called", strings.Join(denied.Withheld, ", "), strings.Join(denied.Policies, ", "), r.inv.Target).
+				With("permission_denied", "an administrator may grant the permission to the extension, or start the server with deployment_mode local_open").Detail("denied_permissions", denied.Withheld)
+		}
 		because := "no policy permits it"
 		if len(denied.Policies) > 0 {
 			because = "policy " + strings.Join(denied.Policies, ", ") + " forbids it"

@@ -7,6 +7,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -30,6 +31,8 @@ type Config struct {
 	Log       *audit.Log // may be nil in tests
 	Logger    *slog.Logger
 	Now       func() time.Time // time.Now when nil
+	// Deployment bounds extensions; "" is local_open.
+	Deployment Deployment
 }
 
 // Policy answers for one server. It is safe for concurrent use.
@@ -38,6 +41,8 @@ type Policy struct {
 	log    *audit.Log
 	logger *slog.Logger
 	now    func() time.Time
+
+	deployment Deployment
 
 	rules  atomic.Pointer[rules]
 	tokens atomic.Pointer[map[string]Token] // by hash
@@ -51,7 +56,7 @@ type Policy struct {
 // New parses the rules and loads the mirrors. It fails on the first rule that
 // cannot be read.
 func New(ctx context.Context, cfg Config) (*Policy, error) {
-	p := &Policy{store: cfg.Store, log: cfg.Log, logger: cfg.Logger, now: cfg.Now}
+	p := &Policy{store: cfg.Store, log: cfg.Log, logger: cfg.Logger, now: cfg.Now, deployment: cmp.Or(cfg.Deployment, LocalOpen)}
 	if p.now == nil {
 		p.now = time.Now
 	}
@@ -91,11 +96,18 @@ type Verdict struct {
 	Consent   Channel  // "" = at once; else permitted after an approval on it
 	Policies  []string // ids of the policies that decided
 	Fault     string   // evaluation error, for operators; a fault is a denial
+	Withheld  []string // permissions that the deployment mode keeps from the extension
 }
 
 // Authorize judges one candidate. It is what hides a capability too: an entry
 // that is not Permitted does not exist for that principal (decision R23).
+//
+// The deployment mode comes before the rules (spec/README section 5): what it
+// withholds, no rule gives.
 func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Verdict {
+	if withheld := p.withholds(principal, e); len(withheld) > 0 {
+		return p.locked(withheld)
+	}
 	r := p.rules.Load()
 	if v, ok := p.cache.get(r, principal, e); ok {
 		return v

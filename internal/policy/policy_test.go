@@ -32,6 +32,11 @@ type rig struct {
 
 func open(t *testing.T, rules ...string) *rig {
 	t.Helper()
+	return openIn(t, "", rules...)
+}
+
+func openIn(t *testing.T, mode policy.Deployment, rules ...string) *rig {
+	t.Helper()
 	r := &rig{at: new(atomic.Int64)}
 	r.at.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano())
 	dir := t.TempDir()
@@ -55,7 +60,7 @@ func open(t *testing.T, rules ...string) *rig {
 	for i, text := range rules {
 		docs = append(docs, policy.Document{Name: fmt.Sprintf("%d.cedar", i), Text: []byte(text)})
 	}
-	r.Policy, err = policy.New(t.Context(), policy.Config{Documents: docs, Store: r.db, Log: r.log, Now: r.now})
+	r.Policy, err = policy.New(t.Context(), policy.Config{Documents: docs, Store: r.db, Log: r.log, Now: r.now, Deployment: mode})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -219,7 +219,11 @@ func (s *Server) openPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.db, Log: s.log, Logger: s.logger}); err != nil {
+	mode, known := policy.ParseDeployment(s.cfg.DeploymentMode, s.loopback())
+	if !known {
+		s.logger.Warn("the deployment mode is not known, so extensions are locked", "deployment_mode", s.cfg.DeploymentMode)
+	}
+	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.db, Log: s.log, Logger: s.logger, Deployment: mode}); err != nil {
 		return err
 	}
 	for _, t := range []struct {
@@ -254,6 +258,12 @@ func (s *Server) ensureToken(ctx context.Context, file string, role capability.R
 		return err
 	}
 	return writeFile(path, []byte(value.Reveal()+"\n"))
+}
+
+// loopback reports whether only this machine can reach the listener.
+func (s *Server) loopback() bool {
+	host, _, _ := net.SplitHostPort(s.listener.Addr().String())
+	return net.ParseIP(host).IsLoopback()
 }
 
 func readPolicies(dir string) ([]policy.Document, error) {

@@ -172,8 +172,7 @@ func (s *Server) guardHost(h http.Handler) http.Handler {
 			With("origin_not_allowed", "add the origin to mcp.allowed_origins"))
 	}))
 	inner := crossOrigin.Handler(h)
-	listenHost, _, _ := net.SplitHostPort(s.listener.Addr().String())
-	loopback := net.ParseIP(listenHost).IsLoopback()
+	loopback := s.loopback()
 	var public string // host of a proxy in front of us
 	if u, err := url.Parse(s.cfg.PublicURL); err == nil {
 		public = u.Host
