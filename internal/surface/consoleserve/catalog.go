@@ -73,8 +73,15 @@ func (s *Surface) agentCatalog(w http.ResponseWriter, r *http.Request, who capab
 	if err != nil {
 		return err
 	}
+	page, err := pageOf(r, agent.Snapshot().Generation)
+	if err != nil {
+		return err
+	}
 	actions, entries := []compile.ActionJSON{}, []entry{}
 	for a := range agent.Actions() {
+		if !page.takes() {
+			continue
+		}
 		n := *a
 		n.Entries = slices.DeleteFunc(slices.Clone(a.Entries), func(e *catalog.Entry) bool { return !permitted(e) })
 		if len(n.Entries) == 0 {
@@ -96,7 +103,7 @@ func (s *Surface) agentCatalog(w http.ResponseWriter, r *http.Request, who capab
 			entries = append(entries, s.wire(who, doc, e))
 		}
 	}
-	return s.published(w, r, agent.Snapshot().Generation, map[string]any{"audience": capability.AudienceAgent, "actions": actions, "entries": entries})
+	return s.published(w, r, agent.Snapshot().Generation, page.mark(map[string]any{"audience": capability.AudienceAgent, "actions": actions, "entries": entries}))
 }
 
 // internalCatalog is every entry, reachable or not.
@@ -106,13 +113,20 @@ func (s *Surface) internalCatalog(w http.ResponseWriter, r *http.Request, who ca
 	for e := range snap.Entries() {
 		count[e.Action]++
 	}
+	page, err := pageOf(r, snap.Generation)
+	if err != nil {
+		return err
+	}
 	entries := []entry{}
 	for e := range snap.Entries() {
+		if !page.takes() {
+			continue
+		}
 		one := s.wire(who, compile.InternalJSON(e, count[e.Action] > 1), e)
 		one.Withheld = snap.Withheld(e)
 		entries = append(entries, one)
 	}
-	return s.published(w, r, snap.Generation, map[string]any{"audience": capability.AudienceInternal, "entries": entries, "rejected": snap.Rejected()})
+	return s.published(w, r, snap.Generation, page.mark(map[string]any{"audience": capability.AudienceInternal, "entries": entries, "rejected": snap.Rejected()}))
 }
 
 // published answers a catalog under its strong etag: the SHA-256 of its content
