@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -278,6 +279,12 @@ func (a *app) catalogSlots() *cobra.Command {
 						Available                             []string
 						Error                                 *struct{ Code, Remediation string }
 					}
+					Backends []struct {
+						RuntimeID, Withheld string
+						Rank                int
+						Backend             struct{ Class, ID, Health string }
+						Availability        struct{ State string }
+					}
 				}](raw)
 				if err != nil {
 					return err
@@ -290,7 +297,15 @@ func (a *app) catalogSlots() *cobra.Command {
 					}
 					rows = append(rows, []string{s.Slot, s.Requested, s.Source, s.Mode, dash(s.Winner), dash(strings.Join(s.Available, " ")), state})
 				}
-				return table(a.stdout, []string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows)
+				if err := table(a.stdout, []string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows); err != nil || len(out.Backends) == 0 {
+					return err
+				}
+				rows = nil
+				for _, b := range out.Backends {
+					rows = append(rows, []string{b.Backend.Class, b.Backend.ID, strconv.Itoa(b.Rank), dash(b.Backend.Health), dash(b.Availability.State), b.RuntimeID, dash(b.Withheld)})
+				}
+				a.printf("\n")
+				return table(a.stdout, []string{"BACKEND CLASS", "ID", "RANK", "HEALTH", "STATE", "FROM", "WITHHELD"}, rows)
 			})
 		},
 	}

@@ -37,11 +37,19 @@ func (s *Surface) slots(w http.ResponseWriter, r *http.Request, who capability.P
 	for _, slot := range []string{catalog.SlotContextEngine, catalog.SlotMemory} {
 		list = append(list, agent.Snapshot().Slot(slot, c.Workspace, c.Agent))
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"slots": list})
+	body := s.backendList()
+	body["slots"] = list
+	door.WriteJSON(w, http.StatusOK, body)
 	return nil
 }
 
 func (s *Surface) backends(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, s.backendList())
+	return nil
+}
+
+// backendList are the runtime backends, and the exclusive classes nobody holds.
+func (s *Surface) backendList() map[string]any {
 	snap := s.Catalog.Snapshot()
 	list := []map[string]any{}
 	for _, e := range snap.Backends() {
@@ -51,8 +59,7 @@ func (s *Surface) backends(w http.ResponseWriter, _ *http.Request, _ capability.
 		})
 	}
 	blocking := append([]catalog.BlockingIssue{}, snap.Blocking()...)
-	door.WriteJSON(w, http.StatusOK, map[string]any{"backends": list, "blocking": blocking})
-	return nil
+	return map[string]any{"backends": list, "blocking": blocking}
 }
 
 // actions is the registry of canonical actions.
