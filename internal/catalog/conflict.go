@@ -98,10 +98,12 @@ func rule(settings *Settings, special []*module, exists func(runtime string) boo
 	var augmenters []*Entry
 	for _, m := range special {
 		r.claims(m)
-		for _, e := range m.entries {
-			if d := e.Contribution.Depends; d != nil {
-				relations[e.Runtime] = d
+		for _, rel := range m.relations {
+			if !rel.settled {
+				relations[rel.runtime] = rel.Depends
 			}
+		}
+		for _, e := range m.ruled {
 			if e.Contribution.Backend != nil {
 				r.backends = append(r.backends, e)
 			}
@@ -127,11 +129,28 @@ func rule(settings *Settings, special []*module, exists func(runtime string) boo
 	r.providerKeys(settings, doubled, supersedes)
 	r.selectors(settings, supersedes)
 	r.targets(settings, augmenters, supersedes)
+	if r.takesWhole() { // what is settled in a module may lean on what somebody just lost
+		for _, m := range special {
+			for _, rel := range m.relations {
+				relations[rel.runtime] = rel.Depends
+			}
+		}
+	}
 	r.depend(settings, relations, exists)
 	r.admitClaims()
 	r.singletons(settings)
 	SortConflicts(r.conflicts)
 	return r
+}
+
+// takesWhole reports whether a whole contribution is withheld, not only a key.
+func (r *ruling) takesWhole() bool {
+	for held := range r.withheld {
+		if held.key == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // double is a provider key that several contributions use for one action, or a

@@ -235,6 +235,11 @@ func TestDependencies(t *testing.T) {
 			}
 		})
 	}
+	// What leans on its own module alone is held where the module loses it.
+	lean, go1, go2 := needs("y", "mcp.github/go"), tool("go", "go"), tool("github.go", "go")
+	if got := withheld(built(t, catalog.Settings{}, module("mcp.github", go1, lean), module("mcp", go2))); got != "mcp.github/go=route_surface_conflict mcp.github/y=dependency_missing mcp/github.go=route_surface_conflict" {
+		t.Error(got)
+	}
 	// R02: what was missing comes, and all that waited for it in one generation.
 	c := empty(t, catalog.Settings{})
 	apply(t, c, module("a", needs("x", "b/x")), module("c", needs("x", "a/x")))

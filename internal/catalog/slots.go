@@ -35,7 +35,7 @@ func (r *ruling) claims(m *module) {
 		}
 		return
 	}
-	for _, e := range m.entries {
+	for _, e := range m.ruled {
 		a := e.Contribution.Arbitration
 		if a == nil || a.Slot == "" {
 			continue

@@ -24,13 +24,44 @@ type unit struct {
 // module is one module of a unit with its entries. It is immutable.
 type module struct {
 	*capability.Module
-	entries  []*Entry // in the catalog's order
-	rejected map[string]string
-	special  bool // has what the catalog as a whole must rule on
-	mappable []mappable
-	sum      ordered.Sum
-	members  func() []*Entry        // ordered by member
-	declares func() map[string]bool // runtime ids that are not rejected
+	entries   []*Entry // in the catalog's order
+	rejected  map[string]string
+	special   bool     // has what the catalog as a whole must rule on
+	ruled     []*Entry // with a slot, a backend or an augmenter
+	relations []relation
+	mappable  []mappable
+	sum       ordered.Sum
+	members   func() []*Entry        // ordered by member
+	declares  func() map[string]bool // runtime ids that are not rejected
+}
+
+// relation is what a contribution says of others. It is settled when all it says
+// is that it needs plain contributions of its own module, which are there.
+type relation struct {
+	runtime string
+	*capability.Depends
+	settled bool
+}
+
+// relate collects what the catalog as a whole must look at, so that a change
+// elsewhere need not look at every entry.
+func (m *module) relate() {
+	plain := make(map[string]bool) // runtime ids that nothing but a contest can withhold
+	if slices.ContainsFunc(m.entries, func(e *Entry) bool { return e.Contribution.Depends != nil }) {
+		for _, e := range m.entries {
+			plain[e.Runtime] = e.Contribution.Depends == nil && e.Contribution.Backend == nil
+		}
+	}
+	for _, e := range m.entries {
+		c := e.Contribution
+		if c.Arbitration != nil && c.Arbitration.Slot != "" || c.Backend != nil || c.Augment != nil {
+			m.ruled = append(m.ruled, e)
+		}
+		if d := c.Depends; d != nil && (len(m.relations) == 0 || m.relations[len(m.relations)-1].runtime != e.Runtime) {
+			needs := slices.ContainsFunc(d.Requires, func(id string) bool { return !plain[id] })
+			m.relations = append(m.relations, relation{e.Runtime, d, !needs && len(d.Conflicts)+len(d.Supersedes) == 0})
+		}
+	}
 }
 
 // mappable is a tool that may join a family with its look-alikes.
@@ -107,6 +138,7 @@ func (b *builder) module(in *capability.Module, providers map[capability.Provide
 		m.mappable = slices.DeleteFunc(m.mappable, func(p mappable) bool { return m.rejected[p.runtime] != "" })
 	}
 	slices.SortFunc(m.entries, compareEntries)
+	m.relate()
 	m.declares = sync.OnceValue(func() map[string]bool {
 		ids := make(map[string]bool, len(in.Contributions))
 		for i := range in.Contributions {

@@ -62,7 +62,30 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Body.Close()
+	own, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/api/v1/catalog/agent/changes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Header.Set("Authorization", "Bearer "+n.token(t, "agent"))
+	mine, err := http.DefaultClient.Do(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Body.Close()
 	n.connect(t, "far", far.URL, false)
+	etags := make(map[string]bool)
+	for notices := bufio.NewScanner(mine.Body); len(etags) < 2 && notices.Scan(); {
+		if data, ok := strings.CutPrefix(notices.Text(), "data: "); ok {
+			var notice struct{ Etag string }
+			if err := json.Unmarshal([]byte(data), &notice); err != nil {
+				t.Fatal(err)
+			}
+			etags[notice.Etag] = true
+		}
+	}
+	if len(etags) != 2 {
+		t.Errorf("an agent was told %v", etags)
+	}
 	var heard struct {
 		Generation uint64
 		Changes    []struct{ Op, CanonicalAction string }

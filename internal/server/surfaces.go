@@ -33,7 +33,7 @@ func (s *Server) handler() (http.Handler, error) {
 	consoleserve.New(consoleserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
-		AssetURL: routerserve.AssetURL, Trust: s.trustOf, Operator: s.operatorRows, Static: s.staticRows, Explanation: s.choices.Get, Feed: s.notices.Feed,
+		AssetURL: routerserve.AssetURL, Trust: s.trustOf, Operator: s.operatorRows, Static: s.staticRows, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
 		Telemetry: func(name string) any { return s.recent.List(name) },
 	}).Routes(mux)
 	s.mcp.Routes(mux)

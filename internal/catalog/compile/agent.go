@@ -183,6 +183,14 @@ func (a *Agent) ByWire(wire string, d naming.Dialect, limit int) (*Action, bool)
 		return nil, false
 	}
 	head := naming.Fold(wire[:len(wire)-suffix])
+	if len(wire) < limit { // not shortened: only told apart from names of the same fold
+		for x := range a.foldRange(head) {
+			if found, ok := match(x); ok {
+				return found, true
+			}
+		}
+		return nil, false
+	}
 	tried := 0
 	for x := range a.folds.From(func(x *Action) int { return cmp.Compare(x.fold, head) }) {
 		if !strings.HasPrefix(x.fold, head) || tried > maxTried {

@@ -362,3 +362,37 @@ func TestAToolBoundToASlotGoesWithIt(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestWireNamesComeBack: those that are shortened, those that differ only in bytes
+// the dialect lacks, and no others.
+func TestWireNamesComeBack(t *testing.T) {
+	t.Parallel()
+	family := func(action string) capability.Contribution {
+		return capability.Contribution{ID: strings.ReplaceAll(action, ".", "-"), Kind: "capability.agent-tool", Action: capability.Action(action), Effect: capability.EffectRead}
+	}
+	long := strings.Repeat("long", 15)
+	_, comp := catalogOf(
+		t, catalog.Settings{}, module("a", toolOf("x", "plain"), toolOf("y", long+"1"), toolOf("z", long+"2")),
+		module("b", family("acme.goNow.x"), family("acme.go-now.x"), family("acme.go-now.y"), family("acme.gonow.x")),
+	)
+	a := comp.Compile(&capability.Context{})
+	wires := make(map[string]string)
+	for _, limit := range []int{0, 48, 64} {
+		clear(wires)
+		for x := range a.Actions() {
+			wire := a.Wire(x, "strict64", limit)
+			if other, taken := wires[wire]; taken {
+				t.Errorf("%s and %s are both %s", x.Name, other, wire)
+			}
+			wires[wire] = x.Name
+			if back, ok := a.ByWire(wire, "strict64", limit); !ok || back != x {
+				t.Errorf("%s is %s on the wire and does not come back", x.Name, wire)
+			}
+		}
+	}
+	for _, wire := range []string{"", "p", "none", "plain_12345678", long + "_1", "acme_go-now_x_12345678", strings.Repeat("x", 64), long[:39] + "_12345678"} {
+		if x, ok := a.ByWire(wire, "strict64", 48); ok {
+			t.Errorf("%q is %s", wire, x.Name)
+		}
+	}
+}

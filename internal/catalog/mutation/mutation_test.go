@@ -54,7 +54,7 @@ func mutations() []mutation {
 	}
 	return e.Contribution.Rank`, "catalog/arbitration"},
 		{"only the slot's holder serves", defaults, `return c.noSlot(choice)`, `return false`, ""},
-		{"a planner is not guessed for", defaults, `if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {`, `if changes && false {`, ""},
+		{"a planner is not guessed for", defaults, `if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {`, `if c.family.Mode != actions.ModeRanked && changes && false {`, ""},
 		{"ties go by extension id", selection, `cmp.Compare(a.Module.Extension, b.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, `cmp.Compare(b.Module.Extension, a.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, ""},
 		{"ties of one contribution go by provider key", selection, `cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, `cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(b.Key(), a.Key()),`, eval},
 		{"composed members run by priority", selection, `cmp.Compare(priority(b), priority(a))`, `cmp.Compare(priority(a), priority(b))`, ""},
@@ -104,6 +104,11 @@ func mutations() []mutation {
 		{"functions merge all or nothing", "catalog/mapping.go", `case function && agree,`, `case function && (agree || p.base),`, ""},
 		{"a family's schema must be served", "catalog/mapping.go", `p.schema == schema && p.base:`, `p.schema == schema:`, ""},
 
+		{"what is bound to a slot is looked at when the slot changes", "catalog/difference.go", `out = append(out, s.ruling.bound[slot]...)`, `_ = s`, "catalog/compile"},
+		{"what leans on its own module is held where that is lost", "catalog/conflict.go", `if r.takesWhole() {`, `if false {`, ""},
+		{"a contribution is rejected as a whole", "catalog/unit.go", `if m.rejected != nil {`, `if false {`, ""},
+		{"schemas are readable", "catalog/unit.go", `return nil, "invalid_schema"`, `_ = m`, ""},
+
 		// What contributions may say.
 		{"nobody raises a kind", "catalog/entry.go", `s := kind
 `, `s := kind | toAgent
@@ -117,6 +122,7 @@ func mutations() []mutation {
 		{"generations grow", "catalog/transaction.go", `Generation: prev.Generation + 1`, `Generation: prev.Generation`, ""},
 
 		// Compiling.
+		{"what a context shares is decided under its snapshot", "catalog/compile/compile.go", `if v.frame == nil || keyOf(v.frame.Snapshot, ctx) != key {`, `if v.frame == nil {`, ""},
 		{"what the adapter hides is hidden", "catalog/compile/compile.go", `if x.dynamic || through`, `if through`, ""},
 		{"a session's rules are looked at", "catalog/compile/compile.go", `globs = append(globs, f.DynamicGlobs()...)`, `_ = 0`, ""},
 		{"only the route's provider answers", "catalog/compile/view.go", `return e.Key() != route })`, `return e.Key() == "" && route == "" })`, ""},

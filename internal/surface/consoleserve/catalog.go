@@ -9,85 +9,29 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
-	"github.com/junctor-run/junctor/internal/catalog/arbitration"
-	"github.com/junctor-run/junctor/internal/catalog/naming"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
 )
 
-// entry is the wire form of a catalog entry: the 13 fields of the catalog spec,
-// section 4.2, and where it can be addressed.
+// entry is a catalog entry with its 13 fields (catalog spec, section 4.2), and
+// where it can be addressed.
 type entry struct {
-	CapabilityID      capability.ID           `json:"capabilityId"`
-	Kind              string                  `json:"kind"`
-	CanonicalAction   capability.Action       `json:"canonicalAction"`
-	DisplayName       string                  `json:"displayName"`
-	Description       string                  `json:"description"`
-	ProviderKey       capability.ProviderKey  `json:"providerKey"`
-	Scope             *capability.Scope       `json:"scope"`
-	Availability      capability.Availability `json:"availability"`
-	RequiresSelection bool                    `json:"requiresSelection"`
-	InputSchema       jsonx.Raw               `json:"inputSchema"`
-	OutputSchema      jsonx.Raw               `json:"outputSchema"`
-	Policy            map[string]any          `json:"policy"`
-	TelemetryTags     map[string]string       `json:"telemetryTags"`
-	Withheld          string                  `json:"withheld,omitempty"`
-	Member            string                  `json:"member,omitempty"`
+	compile.EntryJSON
+	Member   string `json:"member,omitempty"`
+	Withheld string `json:"withheld,omitempty"`
 }
 
-// wire is an entry as it is published. requires says whether a call to its
-// action would need a selector where it is shown.
-func (s *Surface) wire(who capability.Principal, frame *arbitration.Frame, e *catalog.Entry, requires bool) entry {
-	c := e.Contribution
-	out := entry{
-		CapabilityID: e.ID, Kind: c.Kind, CanonicalAction: e.Action, DisplayName: e.DisplayName(), Description: e.Description(),
-		ProviderKey: e.Key(), Scope: c.Scope, Availability: c.Availability,
-		InputSchema: orNull(e.InputSchema()), OutputSchema: orNull(e.OutputSchema()), TelemetryTags: e.TelemetryTags(),
-		RequiresSelection: requires,
+// wire adds to an entry what this caller's rules make of it.
+func (s *Surface) wire(who capability.Principal, doc compile.EntryJSON, e *catalog.Entry) entry {
+	out := entry{EntryJSON: doc}
+	if s.Policy.Authorize(who, e).Consent != "" {
+		out.Policy.Approval = "required"
 	}
-	if out.Scope == nil {
-		out.Scope = &capability.Scope{}
-	}
-	if out.Availability.State == "" {
-		out.Availability.State = capability.StateReady
-	}
-	approval := "none"
-	if v := s.Policy.Authorize(who, e); v.Consent != "" || frame.Approval(e) {
-		approval = "required"
-	}
-	out.Policy = map[string]any{"effect": e.Effect, "approval": approval, "matchedRules": orEmpty(frame.Matched(e))}
-	if !c.Member.IsZero() {
-		out.Member = c.Member.String()
+	if m := e.Contribution.Member; !m.IsZero() {
+		out.Member = m.String()
 	}
 	return out
-}
-
-func orEmpty(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
-}
-
-func orNull(doc []byte) jsonx.Raw {
-	if len(doc) == 0 {
-		return jsonx.Raw("null")
-	}
-	return jsonx.Raw(doc)
-}
-
-// tool is one action of the agent catalog (catalog spec, section 4.3).
-type tool struct {
-	Name              string            `json:"name"`
-	CanonicalAction   capability.Action `json:"canonicalAction"`
-	Title             string            `json:"title"`
-	Description       string            `json:"description"`
-	InputSchema       jsonx.Raw         `json:"inputSchema"`
-	OutputSchema      jsonx.Raw         `json:"outputSchema"`
-	Providers         []string          `json:"providers"`
-	Entries           []capability.ID   `json:"entries"`
-	RequiresSelection bool              `json:"requiresSelection"`
-	WireNames         map[string]string `json:"wireNames"`
 }
 
 // contextOf reads a context: the body of a POST, or context=key=value of a query.
@@ -125,46 +69,46 @@ func (s *Surface) agentCatalog(w http.ResponseWriter, r *http.Request, who capab
 	if err != nil {
 		return err
 	}
-	tools, entries := []tool{}, []entry{}
+	shown, err := agent.Expose(compile.Limits{Exposure: agent.Snapshot().Settings().Exposure})
+	if err != nil {
+		return err
+	}
+	actions, entries := []compile.ActionJSON{}, []entry{}
 	for a := range agent.Actions() {
 		n := *a
 		n.Entries = slices.DeleteFunc(slices.Clone(a.Entries), func(e *catalog.Entry) bool { return !permitted(e) })
 		if len(n.Entries) == 0 {
 			continue
 		}
-		schema, err := n.InputSchema()
+		one, err := agent.ActionJSON(&n, shown.Shows(n.Name))
 		if err != nil {
 			return err
 		}
-		one := tool{
-			Name: n.Name, CanonicalAction: n.Canonical, Title: n.Title, Description: n.Description, InputSchema: jsonx.Raw(schema),
-			OutputSchema: orNull(n.OutputSchema()), Providers: n.Providers(), Entries: n.Capabilities(), RequiresSelection: n.RequiresSelection,
-			WireNames: map[string]string{"dotted": n.Name, "mcp": agent.Wire(a, naming.MCP, 0), "strict64": agent.Wire(a, naming.Strict64, 0)},
-		}
-		tools = append(tools, one)
+		actions = append(actions, one)
 		for _, e := range n.Entries {
-			if !n.Alias {
-				entries = append(entries, s.wire(who, agent.Frame, e, n.RequiresSelection))
+			if n.Alias {
+				break
 			}
+			doc, err := agent.EntryJSON(&n, e)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, s.wire(who, doc, e))
 		}
 	}
-	return s.published(w, r, agent.Snapshot().Generation, map[string]any{"audience": capability.AudienceAgent, "actions": tools, "entries": entries})
+	return s.published(w, r, agent.Snapshot().Generation, map[string]any{"audience": capability.AudienceAgent, "actions": actions, "entries": entries})
 }
 
 // internalCatalog is every entry, reachable or not.
 func (s *Surface) internalCatalog(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	agent, _, err := s.Engine.Agent(capability.Invocation{Principal: who})
-	if err != nil {
-		return err
-	}
-	snap := agent.Snapshot()
+	snap := s.Catalog.Snapshot()
 	count := make(map[capability.Action]int)
 	for e := range snap.Entries() {
 		count[e.Action]++
 	}
 	entries := []entry{}
 	for e := range snap.Entries() {
-		one := s.wire(who, agent.Frame, e, count[e.Action] > 1)
+		one := s.wire(who, compile.InternalJSON(e, count[e.Action] > 1), e)
 		one.Withheld = snap.Withheld(e)
 		entries = append(entries, one)
 	}
@@ -235,11 +179,7 @@ func (s *Surface) moduleHead(m *capability.Module) map[string]any {
 
 func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	id := r.PathValue("id")
-	agent, _, err := s.Engine.Agent(capability.Invocation{Principal: who})
-	if err != nil {
-		return err
-	}
-	snap := agent.Snapshot()
+	snap := s.Catalog.Snapshot()
 	for m := range snap.Modules() {
 		if m.ID != id && m.Extension != id {
 			continue
@@ -247,7 +187,7 @@ func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.
 		body := s.moduleHead(m)
 		contributions := []entry{}
 		for _, e := range snap.ModuleEntries(m.Extension) {
-			contributions = append(contributions, s.wire(who, agent.Frame, e, false))
+			contributions = append(contributions, s.wire(who, compile.InternalJSON(e, false), e))
 		}
 		body["contributions"] = contributions
 		if len(m.Manifest) > 0 {

@@ -82,6 +82,7 @@ type Config struct {
 	// Feed are the catalog's last changes, Telemetry its last events of a name (""
 	// for all), as values that marshal to the catalog spec's form.
 	Feed      *publish.Feed
+	Contexts  *publish.Contexts
 	Telemetry func(name string) any
 }
 
@@ -103,6 +104,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("DELETE /api/v1/invocations/{id}", operator(s.cancel))
 	mux.Handle("GET /api/v1/catalog/agent", any(s.agentCatalog))
 	mux.Handle("POST /api/v1/catalog/agent", any(s.agentCatalog))
+	mux.Handle("GET /api/v1/catalog/agent/changes", any(s.agentChanges))
 	mux.Handle("GET /api/v1/catalog/internal", operator(s.internalCatalog))
 	mux.Handle("GET /api/v1/catalog/explain", any(s.explain))
 	mux.Handle("POST /api/v1/catalog/select", any(s.selectOne))

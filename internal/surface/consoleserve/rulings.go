@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
 )
@@ -142,15 +143,8 @@ func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.P
 		return nil
 	}
 	out := door.NewStream(w, r)
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := s.untilStop(r)
 	defer cancel()
-	go func() { // a listener must not hold up a stop
-		select {
-		case <-s.Stopping:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	for {
 		events, err := s.Feed.Wait(ctx, since)
 		if err != nil {
@@ -166,6 +160,50 @@ func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.P
 			}
 			since = e.Generation
 		}
+	}
+}
+
+// untilStop is the request's context, which ends when the server begins to stop
+// too: a listener must not hold that up.
+func (s *Surface) untilStop(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	go func() {
+		select {
+		case <-s.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// agentChanges tells a client when the agent catalog of its context is another, at
+// most four times a second (decision R15).
+func (s *Surface) agentChanges(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	c, err := contextOf(w, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.untilStop(r)
+	defer cancel()
+	now, notices, err := s.Contexts.Subscribe(ctx, invoke.ContextOf(&capability.Invocation{Principal: who, Context: c}))
+	if err != nil {
+		return err
+	}
+	out := door.NewStream(w, r)
+	for {
+		data, err := json.Marshal(now)
+		if err != nil {
+			return err
+		}
+		if out.Send(strconv.FormatUint(now.Generation, 10), "catalog", data) != nil {
+			return nil
+		}
+		next, open := <-notices
+		if !open {
+			return nil
+		}
+		now = next
 	}
 }
 
