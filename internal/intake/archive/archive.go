@@ -289,3 +289,26 @@ func unwritten(name string, err error) error {
 }
 
 func shown(name string) string { return fmt.Sprintf("%.120q", name) }
+
+// Sum is the SHA-256 of one file of at most limit bytes, in lower-case hex; errors
+// are those of [Tree.ReadFile].
+func (t *Tree) Sum(name string, limit int64) (string, error) {
+	m, ok := t.find(name)
+	if !ok {
+		return "", missing(name)
+	}
+	r, err := m.open()
+	if err != nil {
+		return "", because(broken("%s cannot be read", shown(name)), err)
+	}
+	defer r.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
+		return "", because(broken("%s cannot be read", shown(name)), err)
+	case n > limit:
+		return "", large("%s is longer than %d bytes", shown(name), limit)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

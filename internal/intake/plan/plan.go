@@ -19,6 +19,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/intake/condition"
+	"github.com/junctor-run/junctor/internal/intake/manifest"
 	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/intake/plainyaml"
 	"github.com/junctor-run/junctor/internal/jsonx"
@@ -156,7 +157,7 @@ func Parse(data []byte, extension string, declared []string) (*Plan, []string, e
 	}
 	var d document
 	if err := jsonx.Unmarshal(doc, &d); err != nil {
-		return nil, nil, bad(ReasonPlan, "the plan does not fit: %s", err)
+		return nil, nil, bad(ReasonPlan, "the plan does not fit: %s", manifest.Clean(err.Error(), 300))
 	}
 	if d.ID != "" && extension != "" && d.ID != extension {
 		return nil, nil, bad(ReasonPlan, "the plan is for %.80q, not for %s", d.ID, extension)
