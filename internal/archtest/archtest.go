@@ -17,7 +17,7 @@ func layer(pkg string) int {
 	case pkg == "capability", pkg == "secret", pkg == "internal/jsonx", strings.HasPrefix(pkg, "protocol/"):
 		return 0
 	case strings.HasPrefix(pkg, "internal/catalog"), pkg == "internal/session", pkg == "internal/audit",
-		strings.HasPrefix(pkg, "internal/audit/"), pkg == "internal/policy", pkg == "internal/command", pkg == "internal/invoke":
+		strings.HasPrefix(pkg, "internal/audit/"), pkg == "internal/policy", pkg == "internal/command", strings.HasPrefix(pkg, "internal/command/"), pkg == "internal/invoke":
 		return 1
 	case strings.HasPrefix(pkg, "internal/surface/"), strings.HasPrefix(pkg, "internal/provider/"),
 		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task"), pkg == "internal/intake", strings.HasPrefix(pkg, "internal/intake/"),
