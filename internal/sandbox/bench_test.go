@@ -14,13 +14,13 @@ import (
 // plain fork and exec, one after the other in the same run: the target of
 // section 23 is 3 ms more at the median when the machine is idle.
 func BenchmarkSpawn(b *testing.B) {
-	box := New(Config{})
+	box, bare := New(Config{}), New(Config{Off: map[string]string{LayerCgroup: "to see what it costs"}})
 	work := b.TempDir()
 	if err := os.Chmod(work, 0o755); err != nil {
 		b.Fatal(err)
 	}
 	box.Facts() // tried once, not measured
-	run := func(tier Tier) func(*testing.B) {
+	run := func(box *Box, tier Tier) func(*testing.B) {
 		return func(b *testing.B) {
 			if f := box.Facts(); tier == T3 && f.NoT3 != "" || tier == T2 && f.NoT2 != "" {
 				b.Skipf("SKIPPED: %s %s", f.NoT3, f.NoT2)
@@ -31,8 +31,10 @@ func BenchmarkSpawn(b *testing.B) {
 			})
 		}
 	}
-	b.Run("T3", run(T3))
-	b.Run("T2", run(T2))
+	b.Run("T3", run(box, T3))
+	b.Run("T2", run(box, T2))
+	b.Run("T3-without-cgroup", run(bare, T3))
+	b.Run("T2-without-cgroup", run(bare, T2))
 	b.Run("T1", func(b *testing.B) {
 		measure(b, func() error {
 			_, err := Run(b.Context(), Spec{Path: "/bin/true"})

@@ -5,6 +5,7 @@ package sandbox
 import (
 	"context"
 	"runtime"
+	"time"
 )
 
 // HelperMain has nothing to do on systems without the sandbox's walls.
@@ -34,3 +35,12 @@ func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error)
 }
 
 func inside(c Confinement) (work, pkg string) { return c.Work, c.Package }
+
+// Report says that there is nothing to test here.
+func (b *Box) Report(ctx context.Context) (Report, error) { return b.SelfTest(ctx) }
+
+// SelfTest has nothing to try on systems without the walls.
+func (b *Box) SelfTest(ctx context.Context) (Report, error) {
+	f := b.Facts()
+	return Report{Facts: f, Tiers: []TierTest{{Tier: T3, Skipped: f.NoT3}, {Tier: T2, Skipped: f.NoT2}}, At: time.Now().UTC()}, ctx.Err()
+}

@@ -92,10 +92,6 @@ func (h *helper) life() error {
 	if err != nil {
 		return at("read the job", err)
 	}
-	// Until we are told to go on we are not yet in our control group.
-	if c, err := h.command(); err != nil || c != CommandGo {
-		return at("wait to begin", errors.Join(err, io.ErrUnexpectedEOF))
-	}
 	pid, err := h.begin()
 	if err != nil {
 		return err
@@ -138,6 +134,11 @@ func (h *helper) begin() (pid int, err error) {
 	}
 	if err != nil {
 		return 0, at("enter the work directory", err)
+	}
+	// Until we are told to go on we are not yet in our control group: the kernel
+	// takes its time for that, and the room was built meanwhile.
+	if c, err := h.command(); err != nil || c != CommandGo {
+		return 0, at("wait to begin", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return h.start()
 }

@@ -15,8 +15,8 @@ import "fmt"
 type Options struct {
 	// Internet permits IPv4 and IPv6 stream and datagram sockets beside local ones.
 	Internet bool
-	// SharedUser refuses what reaches other processes and files of the same user
-	// and Landlock does not cover: path-based chmod, chown, utime and xattr calls,
+	// SharedUser refuses what, without namespaces, reaches other processes of the
+	// same user and files that permissions leave open, and Landlock does not cover: path-based chmod, chown, utime and xattr calls,
 	// priorities, affinity, foreign limits. Calls that change owners and
 	// attributes report success and do nothing, because installers insist on them.
 	SharedUser bool
