@@ -7,9 +7,18 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	// A part of the sandbox is this binary started again, and nothing else of it
+	// may run there.
+	if sandbox.IsHelper(os.Args) {
+		os.Exit(sandbox.HelperMain(os.Args))
+	}
+	os.Exit(run())
+}
 
 // run is main with an exit status, so that tests can call it.
 func run() int {

@@ -17,7 +17,7 @@ func layer(pkg string) int {
 	case pkg == "capability", pkg == "secret", pkg == "internal/jsonx", strings.HasPrefix(pkg, "protocol/"):
 		return 0
 	case strings.HasPrefix(pkg, "internal/catalog"), pkg == "internal/session", pkg == "internal/audit",
-		strings.HasPrefix(pkg, "internal/audit/"), pkg == "internal/policy", pkg == "internal/command", pkg == "internal/invoke":
+		strings.HasPrefix(pkg, "internal/audit/"), pkg == "internal/policy", pkg == "internal/command", strings.HasPrefix(pkg, "internal/command/"), pkg == "internal/invoke":
 		return 1
 	case strings.HasPrefix(pkg, "internal/surface/"), strings.HasPrefix(pkg, "internal/provider/"),
 		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task"), pkg == "internal/intake", strings.HasPrefix(pkg, "internal/intake/"),
@@ -37,7 +37,7 @@ func beside(from, to string) bool {
 	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
 		return true // a package and its own sub-packages
 	}
-	for _, root := range []string{"internal/catalog/", "internal/intake/"} { // parts of one whole, split for their size
+	for _, root := range []string{"internal/catalog/", "internal/intake/", "internal/sandbox/"} { // parts of one whole, split for their size
 		if strings.HasPrefix(from, root) && strings.HasPrefix(to, root) {
 			return true
 		}

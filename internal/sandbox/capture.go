@@ -40,7 +40,13 @@ type capture struct {
 	ring    []byte
 	next    int // where the ring goes on, once it is full
 	total   int64
+
+	// flood is called once, when more than floodFactor times the limit has come.
+	flood func()
 }
+
+// floodFactor: a program that writes this many times what is kept is stopped.
+const floodFactor = 16
 
 func newCapture(limit int) *capture {
 	return &capture{headMax: limit - limit/2, tailMax: limit / 2}
@@ -51,6 +57,10 @@ func (c *capture) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	n := len(p)
 	c.total += int64(n)
+	if c.flood != nil && c.total > floodFactor*int64(c.headMax+c.tailMax) {
+		go c.flood() // it takes locks of its own
+		c.flood = nil
+	}
 	if room := c.headMax - len(c.head); room > 0 {
 		take := min(room, len(p))
 		c.head, p = append(c.head, p[:take]...), p[take:]

@@ -20,3 +20,7 @@ func reap(cmd *exec.Cmd, sweep func()) error {
 	sweep()
 	return cmd.Wait()
 }
+
+// sealDescriptors keeps the program from inheriting what we inherited ourselves:
+// our own descriptors are closed on exec, a parent's may not be.
+func sealDescriptors() { _ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) }

@@ -10,3 +10,6 @@ func reap(cmd *exec.Cmd, sweep func()) error {
 	sweep()
 	return err
 }
+
+// sealDescriptors has no call of its own here; what we open is closed on exec.
+func sealDescriptors() {}

@@ -4,8 +4,10 @@
 // group (TERM, then KILL), and output that is bounded while it is read, keeping
 // head and tail with a marker between.
 //
-// Namespaces, Landlock, seccomp and resource limits are not here yet; nothing in
-// this package claims them.
+// That is [Run], tier T1. A [Box] runs a program behind real walls on Linux:
+// namespaces, a private root, Landlock, a filter of system calls, limits on the
+// whole tree, and a proxy as the only way out (capability-runner, section 15).
+// It says which walls stand, and runs nothing below the tier that is demanded.
 package sandbox
 
 import (
@@ -18,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/junctor-run/junctor/capability"
 )
 
 // Default caps of captured output (spec/README, section 10).
@@ -47,7 +51,15 @@ type Spec struct {
 	MergeStderr bool
 	// Grace is the time between TERM and KILL; 0 means 2 s.
 	Grace time.Duration
+	// Stdin is what the program reads, up to MaxStdin bytes; nil means nothing.
+	Stdin []byte
+	// Program is Path opened and judged already; what runs confined is that file
+	// or nothing. It stays the caller's; nil means that Path is trusted as it is.
+	Program *os.File
 }
+
+// MaxStdin bounds Spec.Stdin.
+const MaxStdin = 1 << 20
 
 // Result is what came of a program that was started.
 type Result struct {
@@ -55,6 +67,10 @@ type Result struct {
 	ExitCode       int    // -1 when a signal ended it
 	Signal         string // name of that signal, "" otherwise
 	Started, Ended time.Time
+
+	// Placement and Usage are those of a confined run.
+	Placement Placement
+	Usage     Usage
 }
 
 // Run starts the program and waits for it. The error is nil whenever the
@@ -72,10 +88,11 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		cmd.Env = []string{}
 	}
 	ownGroup(cmd)
+	sealDescriptors()
 
 	stdout := newCapture(limit(spec.StdoutLimit, DefaultStdoutLimit))
 	stderr := newCapture(limit(spec.StderrLimit, DefaultStderrLimit))
-	pumps, err := connect(cmd, stdout, stderr, spec.MergeStderr)
+	pumps, err := connect(cmd, stdout, stderr, spec)
 	if err != nil {
 		return Result{}, fmt.Errorf("open pipes: %w", err)
 	}
@@ -155,12 +172,16 @@ func limitDuration(d time.Duration) time.Duration {
 
 // pumps copy the program's output into the captures.
 type pumps struct {
-	readers, writers []*os.File
+	readers, writers []*os.File // writers: the program's ends, its input's too
+	input            *os.File   // nil: none
 	wg               sync.WaitGroup
 	done             chan struct{}
 }
 
-func connect(cmd *exec.Cmd, stdout, stderr io.Writer, merge bool) (*pumps, error) {
+func connect(cmd *exec.Cmd, stdout, stderr io.Writer, spec Spec) (*pumps, error) {
+	if len(spec.Stdin) > MaxStdin {
+		return nil, capability.Errorf(capability.CodeTooLarge, "sandbox.run", "a program's input may have %d bytes, and this has %d", MaxStdin, len(spec.Stdin))
+	}
 	p := &pumps{done: make(chan struct{})}
 	pipe := func(to io.Writer) (*os.File, error) {
 		r, w, err := os.Pipe()
@@ -173,8 +194,11 @@ func connect(cmd *exec.Cmd, stdout, stderr io.Writer, merge bool) (*pumps, error
 	}
 	out, err := pipe(stdout)
 	errOut := out
-	if err == nil && !merge {
+	if err == nil && !spec.MergeStderr {
 		errOut, err = pipe(stderr)
+	}
+	if err == nil && spec.Stdin != nil {
+		err = p.feed(cmd, spec.Stdin)
 	}
 	if err != nil {
 		p.started()
@@ -184,6 +208,21 @@ func connect(cmd *exec.Cmd, stdout, stderr io.Writer, merge bool) (*pumps, error
 	cmd.Stdout, cmd.Stderr = out, errOut
 	go func() { p.wg.Wait(); close(p.done) }() // ends with the pumps
 	return p, nil
+}
+
+// feed writes the program's input, for as long as it is read.
+func (p *pumps) feed(cmd *exec.Cmd, data []byte) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	p.writers, p.input = append(p.writers, r), w
+	cmd.Stdin = r
+	p.wg.Go(func() { // ends when all is read, or nobody can read, or at wait's deadline
+		_, _ = w.Write(data)
+		_ = w.Close()
+	})
+	return nil
 }
 
 // started closes our copies of the write ends, so that EOF can come.
@@ -208,6 +247,9 @@ func (p *pumps) wait(d time.Duration) {
 	deadline := time.Now().Add(d)
 	for _, r := range p.readers {
 		_ = r.SetReadDeadline(deadline)
+	}
+	if p.input != nil {
+		_ = p.input.SetWriteDeadline(deadline)
 	}
 	p.wg.Wait()
 	for _, r := range p.readers {

@@ -18,7 +18,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if IsHelper(os.Args) {
+		os.Exit(HelperMain(os.Args))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func shell(line string) Spec {
 	return Spec{Path: "/bin/sh", Args: []string{"-c", line}, Env: Environment(), Grace: 200 * time.Millisecond}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
+	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
@@ -82,24 +83,9 @@ func stageOf(status string, enabled bool) (stage string, ok bool) {
 	return "", false
 }
 
-// EffectOf is the highest effect among permissions (decision R22); one that nobody
-// knows is external, and none at all is read.
-func EffectOf(permissions []string) capability.Effect {
-	effect := capability.EffectRead
-	for _, p := range permissions {
-		of := capability.EffectExternal
-		switch p {
-		case "filesystem.read", "read_status", "session.read", "db.read", "llm":
-			of = capability.EffectRead
-		case "filesystem.write", "db.write":
-			of = capability.EffectWrite
-		}
-		if of.AtLeast(effect) {
-			effect = of
-		}
-	}
-	return effect
-}
+// EffectOf is the highest effect among permissions (decision R22), by the one
+// table of them.
+func EffectOf(permissions []string) capability.Effect { return permission.Effect(permissions) }
 
 // Local maps an installed extension: each slash command to a control command, each
 // action that agents may see to a tool <command>.<action> besides. An uninstalled

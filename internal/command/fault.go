@@ -1,0 +1,183 @@
+package command
+
+import (
+	"math"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// The failures of running an extension's action, each with the code and reason of
+// runner spec, section 22, and a text that holds what the section wants in it.
+// None of them carries host paths, environment values or secrets; the caller must
+// not pass any in.
+
+// InvalidArgs says what is wrong with the arguments; usage becomes the hint.
+func InvalidArgs(usage, format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_args", usage)
+}
+
+// UnsupportedRunner names the runner and the families there are.
+func UnsupportedRunner(runner string, families []string) *capability.Error {
+	return capability.Errorf(capability.CodeInvalidInput, op, "nothing here runs %q; what runs is %s", excerpt(runner, 100), strings.Join(families, ", ")).
+		With("unsupported_runner", "correct the runner in the extension's commands.yaml").Detail("families", families)
+}
+
+// ToolNotFound names the tool that is not on this machine.
+func ToolNotFound(tool string) *capability.Error {
+	return capability.Errorf(capability.CodeUnavailable, op, "the tool %q is not installed on this machine", excerpt(tool, 100)).
+		With("tool_not_found", "install the extension again, or run its install plan again").Detail("tool", tool)
+}
+
+// PermissionDenied names the permission and why it is not there.
+func PermissionDenied(permission, why string) *capability.Error {
+	return capability.Errorf(capability.CodeDenied, op, "the permission %s is missing: %s", permission, why).
+		With("permission_denied", "an operator can allow it: junctor grants add --permissions "+permission).Detail("permission", permission)
+}
+
+// SecurityViolation says that policy forbids it, and nothing of the inside.
+func SecurityViolation(what string) *capability.Error {
+	return capability.Errorf(capability.CodeDenied, op, "the security policy forbids it: %s", what).
+		With("security_violation", "check the command and its working directory")
+}
+
+// SandboxUnavailable names the tier that is wanted and the one there is.
+func SandboxUnavailable(wanted, available string) *capability.Error {
+	return capability.Errorf(capability.CodeUnavailable, op, "it needs sandbox tier %s; this machine has %s", wanted, available).
+		With("sandbox_unavailable", "junctor sandbox status says what is missing").
+		Detail("wanted", wanted).Detail("available", available)
+}
+
+// SandboxSetupFailed says that the sandbox could not be built; the cause is for
+// operators.
+func SandboxSetupFailed(tier string, cause error) *capability.Error {
+	return capability.Wrap(capability.CodeFailed, op, "the sandbox of tier "+tier+" could not be set up, so nothing was run", cause).
+		With("sandbox_setup_failed", "junctor sandbox status says what is missing").Detail("wanted", tier)
+}
+
+// TimedOut says after how long it was ended.
+func TimedOut(after time.Duration) *capability.Error {
+	return capability.Errorf(capability.CodeTimeout, op, "it was ended after %g seconds", math.Round(after.Seconds()*10)/10).
+		With("timeout", "raise the timeout, or ask for less")
+}
+
+// Cancelled says that the one who asked, or a shutdown, ended it.
+func Cancelled() *capability.Error {
+	return capability.Errorf(capability.CodeCancelled, op, "it was cancelled")
+}
+
+// ResourceLimit names the limit and its value: "memory", "512 MiB".
+func ResourceLimit(limit, value string) *capability.Error {
+	return capability.Errorf(capability.CodeFailed, op, "it was ended at its limit of %s: %s", limit, value).
+		With("resource_limit", "an operator can raise the extension's limits").Detail("limit", limit).Detail("value", value)
+}
+
+// OutputLimit names the bytes of output that were exceeded.
+func OutputLimit(bytes int64) *capability.Error {
+	return capability.Errorf(capability.CodeFailed, op, "it wrote more than the %d bytes it may", bytes).
+		With("output_limit", "ask for less, or raise the limit of the action").Detail("value", bytes)
+}
+
+// ExecutionFailed names the exit code and the last line of what the tool said,
+// which the caller has redacted; at most 500 characters of it are shown.
+func ExecutionFailed(exit int, stderr string) *capability.Error {
+	text := strings.TrimSpace(stderr)
+	text = excerpt(text[strings.LastIndexByte(text, '\n')+1:], 500)
+	if text != "" {
+		text = ": " + text
+	}
+	return capability.Errorf(capability.CodeFailed, op, "the tool failed with exit code %d%s", exit, text).
+		With("execution_failed", "").Detail("exit_code", exit)
+}
+
+// RateLimited says when to try again.
+func RateLimited(after time.Duration) *capability.Error {
+	return overloaded("rate_limited", "too many calls in a short time", after)
+}
+
+// QueueFull says that as many wait as may.
+func QueueFull(length int, after time.Duration) *capability.Error {
+	return overloaded("queue_full", "the queue is full", after).Detail("length", length)
+}
+
+// QueueTimeout says that its turn did not come in time.
+func QueueTimeout(waited time.Duration) *capability.Error {
+	return overloaded("queue_timeout", "its turn did not come in time", waited)
+}
+
+func overloaded(reason, text string, after time.Duration) *capability.Error {
+	err := capability.Errorf(capability.CodeOverloaded, op, "%s", text).With(reason, "try again in "+max(after.Round(time.Second), time.Second).String())
+	err.RetryAfter = after
+	return err
+}
+
+// Internal names the incident alone; the cause is for junctor's log.
+func Internal(incident string, cause error) *capability.Error {
+	return capability.Wrap(capability.CodeInternal, op, "something went wrong inside junctor (incident "+incident+")", cause).
+		With("", "an operator finds the details in the log").Detail("incident", incident)
+}
+
+// Text is the error as chat shows it: message, blank line, hint. home is the
+// directory that is shown as ~; "" leaves texts as they are.
+func Text(err error, home string) string {
+	e := capability.AsError(err)
+	if e == nil {
+		return ""
+	}
+	text := clean(e.Message)
+	if e.Hint != "" {
+		text += "\n\nHint: " + clean(e.Hint)
+	}
+	if home = strings.TrimRight(home, "/"); home != "" {
+		text = tilde(text, home)
+	}
+	return text
+}
+
+// tilde replaces home where it is a whole beginning of a path: /home/al is not
+// the beginning of /home/alice.
+func tilde(text, home string) string {
+	var b strings.Builder
+	for {
+		i := strings.Index(text, home)
+		if i < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		b.WriteString(text[:i])
+		text = text[i+len(home):]
+		if text == "" || !nameByte(text[0], 1) && text[0] != '.' {
+			b.WriteByte('~')
+		} else {
+			b.WriteString(home)
+		}
+	}
+}
+
+// clean drops control characters and those that reorder text, which would let an
+// extension's texts forge what the reader sees.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || bidi(r) || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+func bidi(r rune) bool {
+	return 0x202A <= r && r <= 0x202E || 0x2066 <= r && r <= 0x2069 || r == 0x200E || r == 0x200F
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
+
+func excerpt(s string, most int) string {
+	s = oneLine(s)
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "…"
+}

@@ -1,0 +1,192 @@
+package command
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Limits of one message that is a command (runner spec, section 6.2).
+const (
+	MaxMessage = 64 << 10 // bytes
+	MaxTokens  = 512
+	MaxToken   = 32 << 10 // bytes
+)
+
+// Mode says how the words of a message were told apart.
+type Mode string
+
+const (
+	// ModeWords is the grammar of section 6.2.
+	ModeWords Mode = "words"
+	// ModeFallback is plain splitting at whitespace with quotes kept as
+	// characters, because a quote was not closed or a backslash ended the text.
+	ModeFallback Mode = "fallback"
+)
+
+// Token is one word. Text is what it means; Start and End are the bytes of the
+// source that say so.
+type Token struct {
+	Text       string
+	Start, End int
+}
+
+// Lex splits text into words: POSIX-style quotes and escapes, and no expansion
+// of any kind. Text with an open quote is split at whitespace instead, which the
+// mode says. It fails with invalid_input (control characters, bad UTF-8) and
+// too_large (see [MaxMessage], [MaxTokens], [MaxToken]).
+func Lex(text string) ([]Token, Mode, error) {
+	if err := checkText(text); err != nil {
+		return nil, "", err
+	}
+	mode := ModeWords
+	tokens, closed := words(text)
+	if !closed {
+		mode, tokens = ModeFallback, plainWords(text)
+	}
+	if len(tokens) > MaxTokens {
+		return nil, "", tooLarge("the command has %d words; %d are the most", len(tokens), MaxTokens)
+	}
+	for _, t := range tokens {
+		if len(t.Text) > MaxToken {
+			return nil, "", tooLarge("a word of the command has %d bytes; %d are the most", len(t.Text), MaxToken)
+		}
+	}
+	return tokens, mode, nil
+}
+
+// LexStrict is Lex for text that people did not type in a hurry, such as the
+// template of a declaration: an open quote is invalid_input.
+func LexStrict(text string) ([]Token, error) {
+	tokens, mode, err := Lex(text)
+	if err == nil && mode != ModeWords {
+		err = invalid("a quote is not closed, or the text ends with a backslash")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tokens, nil
+}
+
+func checkText(text string) error {
+	if len(text) > MaxMessage {
+		return tooLarge("the message has %d bytes; a command may have %d", len(text), MaxMessage)
+	}
+	for i := range len(text) {
+		if c := text[i]; c < ' ' && !separator(c) {
+			return invalid("the command holds the control character 0x%02x", c)
+		}
+	}
+	if !utf8.ValidString(text) {
+		return invalid("the command is not valid UTF-8")
+	}
+	return nil
+}
+
+// separator is ASCII only: other spaces of Unicode are part of words.
+func separator(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+
+func skipSeparators(text string, i int) int {
+	for i < len(text) && separator(text[i]) {
+		i++
+	}
+	return i
+}
+
+// words reports false when a quote stays open or a backslash has nothing to
+// escape.
+func words(text string) ([]Token, bool) {
+	var tokens []Token
+	for i := skipSeparators(text, 0); i < len(text); i = skipSeparators(text, i) {
+		word, end, ok := oneWord(text, i)
+		if !ok {
+			return nil, false
+		}
+		tokens = append(tokens, Token{word, i, end})
+		i = end
+	}
+	return tokens, true
+}
+
+func oneWord(text string, start int) (word string, end int, ok bool) {
+	// Most words have neither quotes nor escapes and are their own source.
+	if n := strings.IndexAny(text[start:], " \t\r\n'\"\\"); n < 0 {
+		return text[start:], len(text), true
+	} else if separator(text[start+n]) {
+		return text[start : start+n], start + n, true
+	}
+	var b strings.Builder
+	i := start
+	for i < len(text) && !separator(text[i]) {
+		switch c := text[i]; c {
+		case '\'':
+			n := strings.IndexByte(text[i+1:], '\'')
+			if n < 0 {
+				return "", 0, false
+			}
+			b.WriteString(text[i+1 : i+1+n])
+			i += n + 2
+		case '"':
+			if i, ok = doubleQuoted(text, i+1, &b); !ok {
+				return "", 0, false
+			}
+		case '\\':
+			if i+1 == len(text) {
+				return "", 0, false
+			}
+			b.WriteByte(text[i+1]) // of a longer character, the rest follows as it is
+			i += 2
+		default:
+			b.WriteByte(c)
+			i++
+		}
+	}
+	return b.String(), i, true
+}
+
+// doubleQuoted reads up to the closing quote; inside, a backslash escapes only a
+// quote and itself.
+func doubleQuoted(text string, i int, b *strings.Builder) (int, bool) {
+	for ; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return i + 1, true
+		case c == '\\' && i+1 < len(text) && (text[i+1] == '"' || text[i+1] == '\\'):
+			i++
+			b.WriteByte(text[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return 0, false
+}
+
+func plainWords(text string) []Token {
+	var tokens []Token
+	for i := skipSeparators(text, 0); i < len(text); i = skipSeparators(text, i) {
+		end := i
+		for end < len(text) && !separator(text[end]) {
+			end++
+		}
+		tokens = append(tokens, Token{text[i:end], i, end})
+		i = end
+	}
+	return tokens
+}
+
+// Quote writes a word so that [Lex] reads it back.
+func Quote(word string) string {
+	if word != "" && !strings.ContainsAny(word, " \t\r\n'\"\\") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func invalid(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_input", "")
+}
+
+func tooLarge(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeTooLarge, op, format, args...).With("args_too_long", "")
+}

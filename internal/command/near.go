@@ -1,0 +1,79 @@
+package command
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// maxNear is how many suggestions are made, maxSlips how many slips of the
+// finger a name may be away.
+const (
+	maxNear  = 3
+	maxSlips = 2
+)
+
+// nearest returns the names most like what was typed, best first: those at most
+// two slips away, then those that it is the beginning of.
+func nearest(typed string, names []string) []string {
+	typed = strings.ToLower(typed)
+	type match struct {
+		name string
+		far  int
+	}
+	var found []match
+	for _, name := range names {
+		lower := strings.ToLower(name)
+		far := slips(typed, lower)
+		if far > maxSlips || far >= max(len(typed), len(lower)) { // two slips make any two short words of each other
+			if len(typed) < 2 || !strings.HasPrefix(lower, typed) {
+				continue
+			}
+			far = maxSlips + 1
+		}
+		found = append(found, match{name, far})
+	}
+	slices.SortFunc(found, func(a, b match) int { return cmp.Or(a.far-b.far, strings.Compare(a.name, b.name)) })
+	out := make([]string, 0, maxNear)
+	for _, m := range found {
+		if len(out) < maxNear && !slices.Contains(out, m.name) {
+			out = append(out, m.name)
+		}
+	}
+	return out
+}
+
+// slips is the Damerau-Levenshtein distance (adjacent swaps count once) of short
+// ASCII words; beyond maxSlips any larger number will do.
+func slips(a, b string) int {
+	const longest = 64
+	if d := len(a) - len(b); d > maxSlips || d < -maxSlips || len(a) > longest || len(b) > longest {
+		return maxSlips + 1
+	}
+	var rows [3][longest + 1]int // two above, above, this one
+	for j := range len(b) + 1 {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		this := &rows[2]
+		this[0] = i
+		best := i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			d := min(rows[1][j]+1, this[j-1]+1, rows[1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[0][j-2]+1)
+			}
+			this[j] = d
+			best = min(best, d)
+		}
+		if best > maxSlips {
+			return best
+		}
+		rows[0], rows[1] = rows[1], rows[2]
+	}
+	return rows[1][len(b)]
+}

@@ -1,0 +1,220 @@
+// Package fetch is how the core itself reaches addresses that extensions and
+// operators name: downloads of install plans and packages from the network (runner
+// spec, section 5). It goes to public addresses only, and looks at the address
+// that is really dialled, because what a name resolved to a moment ago proves
+// nothing.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const (
+	reasonDownload     = "download_failed"
+	reasonVerification = "verification_failed"
+
+	maxRedirects = 5
+	maxRetries   = 3
+)
+
+// Client fetches over https only, from public addresses only, checked after the
+// name was resolved and again for each redirect. It is safe for concurrent use.
+type Client struct {
+	http *http.Client
+	cfg  Config
+}
+
+// Config of a [Client]; the zero value is what a server wants.
+type Config struct {
+	// Allow admits addresses that are not public, and plain http to them; nil: none.
+	Allow func(netip.Addr) bool
+	// Pause waits before the n-th retry, from 1; nil: 1 s, 2 s, 4 s.
+	Pause func(ctx context.Context, n int) error
+}
+
+// New returns a Client.
+func New(cfg Config) *Client {
+	if cfg.Allow == nil {
+		cfg.Allow = func(netip.Addr) bool { return false }
+	}
+	if cfg.Pause == nil {
+		cfg.Pause = pause
+	}
+	c := &Client{cfg: cfg}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		return c.admit(address)
+	}}
+	c.http = &http.Client{
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true, DisableKeepAlives: true,
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if len(via) > maxRedirects {
+				return refusedURL("the address leads on more than %d times", maxRedirects)
+			}
+			return c.admitURL(req.URL)
+		},
+	}
+	return c
+}
+
+func pause(ctx context.Context, n int) error {
+	t := time.NewTimer(time.Second << (n - 1))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+func refusedURL(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeFailed, "fetch", format, args...).With(reasonDownload, "")
+}
+
+// admit looks at the address that is really dialled: what a name resolved to when
+// somebody looked at it proves nothing a moment later.
+func (c *Client) admit(address string) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return refusedURL("the address cannot be read")
+	}
+	ip := at.Addr().Unmap()
+	if public(ip) || c.cfg.Allow(ip) {
+		return nil
+	}
+	return refusedURL("the address leads into a private network")
+}
+
+func public(ip netip.Addr) bool {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.Zone() != "" {
+		return false
+	}
+	// Shared, documentation, benchmark and reserved space, and the ways to write an
+	// IPv4 address in IPv6.
+	for _, p := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "2001:db8::/32", "::/96"} {
+		if netip.MustParsePrefix(p).Contains(ip) {
+			return false
+		}
+	}
+	return true
+}
+
+// admitURL holds that the connection is private, except to an address that was
+// explicitly allowed and is written as such.
+func (c *Client) admitURL(u *url.URL) error {
+	switch {
+	case u.User != nil || u.Host == "":
+		return refusedURL("the address is not plain")
+	case u.Scheme == "https":
+		return nil
+	case u.Scheme == "http":
+		if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsLoopback() && c.cfg.Allow(ip) {
+			return nil
+		}
+	}
+	return refusedURL("only https is fetched")
+}
+
+// Fetch writes what the address holds, at most limit bytes; more is too_large. It
+// tries again up to three times on 429 and 5xx, and calls restart before, which
+// forgets what was written. Reason download_failed.
+func (c *Client) Fetch(ctx context.Context, address string, to io.Writer, limit int64, restart func() error) error {
+	for n := 0; ; n++ {
+		if n > 0 {
+			if err := c.cfg.Pause(ctx, n); err != nil {
+				return capability.AsError(err)
+			}
+			if err := restart(); err != nil {
+				return err
+			}
+		}
+		again, err := c.fetch(ctx, address, to, limit)
+		if err == nil || !again || n == maxRetries {
+			return err
+		}
+	}
+}
+
+func (c *Client) fetch(ctx context.Context, address string, to io.Writer, limit int64) (again bool, err error) {
+	res, err := c.get(ctx, address)
+	if err != nil {
+		return false, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 != 2 {
+		return res.StatusCode == http.StatusTooManyRequests || res.StatusCode/100 == 5, refusedURL("the server answered %d", res.StatusCode)
+	}
+	if res.ContentLength > limit {
+		return false, tooLong(limit)
+	}
+	n, err := io.Copy(to, io.LimitReader(res.Body, limit+1))
+	switch {
+	case n > limit:
+		return false, tooLong(limit)
+	case err != nil && ctx.Err() != nil:
+		return false, capability.AsError(ctx.Err())
+	case err != nil:
+		return false, capability.Wrap(capability.CodeFailed, "fetch", "the download broke off", err).With(reasonDownload, "try again")
+	}
+	return false, nil
+}
+
+func tooLong(limit int64) error {
+	return capability.Errorf(capability.CodeTooLarge, "fetch", "the download has more than %d bytes", limit).With(reasonDownload, "")
+}
+
+func (c *Client) get(ctx context.Context, address string) (*http.Response, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, refusedURL("the address cannot be read")
+	}
+	if err := c.admitURL(u); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, refusedURL("the address cannot be read")
+	}
+	req.Header.Set("User-Agent", "junctor")
+	res, err := c.http.Do(req)
+	if err == nil {
+		return res, nil
+	}
+	if ctx.Err() != nil {
+		return nil, capability.AsError(ctx.Err())
+	}
+	if own, ok := errors.AsType[*capability.Error](err); ok {
+		return nil, own
+	}
+	return nil, capability.Wrap(capability.CodeFailed, "fetch", fmt.Sprintf("%.120s cannot be reached", u.Host), err).With(reasonDownload, "check the address and the network")
+}
+
+// Check reports whether the address answers with 2xx or 3xx. Reason
+// verification_failed.
+func (c *Client) Check(ctx context.Context, address string) error {
+	res, err := c.get(ctx, address)
+	if err != nil {
+		e := *capability.AsError(err)
+		e.Reason = reasonVerification
+		return &e
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 != 2 && res.StatusCode/100 != 3 {
+		return capability.Errorf(capability.CodeFailed, "fetch", "the server answered %d", res.StatusCode).With(reasonVerification, "")
+	}
+	return nil
+}

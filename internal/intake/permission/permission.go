@@ -1,0 +1,105 @@
+// Package permission is the one table of what an extension may ask for (runner
+// spec, section 10.1; effects by decision R22): the names and the other spellings
+// in use, what each of them lets an extension do in words for whoever enables it,
+// how much is at stake, and which the locked deployment modes withhold. What
+// validates a manifest, maps it to the catalog and asks for consent reads it here.
+package permission
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Risk is how much is at stake, as the consent screen shows it.
+type Risk string
+
+// The risks, least first.
+const (
+	RiskLow    Risk = "low"
+	RiskMedium Risk = "medium"
+	RiskHigh   Risk = "high"
+)
+
+// Row is one permission.
+type Row struct {
+	Name    string
+	Aliases []string // spellings that are read as Name
+	Grants  string   // what it lets the extension do, after "It may"
+	Risk    Risk
+	Effect  capability.Effect
+	Locked  bool // withheld in local_locked and remote_exposed (section 10.3)
+}
+
+// Table returns every permission, in the order of the spec.
+func Table() []Row {
+	const r, w, x = capability.EffectRead, capability.EffectWrite, capability.EffectExternal
+	return []Row{
+		{"exec", []string{"exec_shell"}, "run command-line programs", RiskHigh, x, true},
+		{"network", []string{"network_http", "network.call"}, "connect to the hosts listed below", RiskMedium, x, false},
+		{"filesystem.read", []string{"fs_read"}, "read its own working folder", RiskLow, r, false},
+		{"filesystem.write", []string{"fs_write"}, "write to its own working folder", RiskMedium, w, true},
+		{"browser", nil, "drive a web browser", RiskHigh, x, true},
+		{"llm", nil, "send text to the configured language model", RiskMedium, r, false},
+		{"builtin.exec", []string{"exec_builtin"}, "run scripts of its own in the built-in runtime", RiskMedium, x, false},
+		{"read_status", nil, "read the status of this system and project", RiskLow, r, false},
+		{"exec.interpreter", nil, "run shells and language interpreters, which can run anything", RiskHigh, x, true},
+		{"db.read", nil, "read its databases", RiskMedium, r, false},
+		{"db.write", nil, "change its databases", RiskHigh, w, true},
+		{"session.read", nil, "read the last answer of other extensions in the same session", RiskMedium, r, false},
+		{"network.raw", nil, "connect to any host and port, without the filtering proxy", RiskHigh, x, true},
+	}
+}
+
+// Lookup finds a permission by its name or one of its other spellings. Spelling
+// is exact.
+func Lookup(name string) (Row, bool) {
+	table := Table()
+	i := slices.IndexFunc(table, func(r Row) bool { return r.Name == name || slices.Contains(r.Aliases, name) })
+	if i < 0 {
+		return Row{}, false
+	}
+	return table[i], true
+}
+
+// Names returns the canonical names, for messages.
+func Names() string {
+	var names []string
+	for _, r := range Table() {
+		names = append(names, r.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Effect is the highest effect among permissions; one that nobody knows is
+// external, and none at all is read.
+func Effect(names []string) capability.Effect {
+	effect := capability.EffectRead
+	for _, name := range names {
+		of := capability.EffectExternal
+		if row, ok := Lookup(name); ok {
+			of = row.Effect
+		}
+		if of.AtLeast(effect) {
+			effect = of
+		}
+	}
+	return effect
+}
+
+// Canonical replaces other spellings by the names, drops repetitions and sorts in
+// the order of the table. unknown is the first that is no permission, "" if all are.
+func Canonical(names []string) (list []string, unknown string) {
+	for _, name := range names {
+		if _, ok := Lookup(name); !ok {
+			return nil, name
+		}
+	}
+	for _, row := range Table() {
+		if slices.ContainsFunc(names, func(n string) bool { return n == row.Name || slices.Contains(row.Aliases, n) }) {
+			list = append(list, row.Name)
+		}
+	}
+	return list, ""
+}

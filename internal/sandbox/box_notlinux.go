@@ -1,0 +1,46 @@
+//go:build !linux
+
+package sandbox
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+// HelperMain has nothing to do on systems without the sandbox's walls.
+func HelperMain([]string) int { return 1 }
+
+func (b *Box) probe() Facts {
+	why := "there are no walls for " + runtime.GOOS + " yet"
+	f := Facts{Tier: T1, Layers: []string{LayerHygiene}, Missing: map[string]string{}, NoT3: why, NoT2: why}
+	for _, layer := range []string{LayerPrivileges, LayerRlimits, LayerSeccomp, LayerLandlock, LayerCgroup, LayerUser, LayerNamespaces, LayerRoot, LayerProc, LayerNetwork} {
+		f.Missing[layer] = why
+	}
+	return f
+}
+
+// Run runs the program at tier T1, the only one here; see the Linux build.
+func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error) {
+	p, err := b.Place(c)
+	if err != nil {
+		return Result{}, err
+	}
+	if spec.Dir == "" {
+		spec.Dir = c.Work
+	}
+	r, err := Run(ctx, spec)
+	r.Placement = p
+	return r, err
+}
+
+func inside(c Confinement) (work, pkg string) { return c.Work, c.Package }
+
+// Report says that there is nothing to test here.
+func (b *Box) Report(ctx context.Context) (Report, error) { return b.SelfTest(ctx) }
+
+// SelfTest has nothing to try on systems without the walls.
+func (b *Box) SelfTest(ctx context.Context) (Report, error) {
+	f := b.Facts()
+	return Report{Facts: f, Tiers: []TierTest{{Tier: T3, Skipped: f.NoT3}, {Tier: T2, Skipped: f.NoT2}}, At: time.Now().UTC()}, ctx.Err()
+}

@@ -1,0 +1,384 @@
+package canary
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// round is one go through the acts.
+type round struct {
+	v       Victims
+	results []Result
+}
+
+// Run tries everything. inherited are the descriptors beyond the standard three
+// that were open when the process began.
+func Run(v Victims, inherited []int) []Result {
+	r := &round{v: v}
+	r.process(inherited)
+	r.files()
+	r.links()
+	r.attributes()
+	r.proc()
+	r.sockets()
+	r.network()
+	r.signals()
+	r.privileges()
+	r.calls()
+	r.foreign()
+	return r.results
+}
+
+// Inherited lists the descriptors that are open; call it first of all.
+func Inherited() []int {
+	var open []int
+	for fd := 3; fd < 1024; fd++ {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+			open = append(open, fd)
+		}
+	}
+	return open
+}
+
+// try records an act that succeeded when err is nil.
+func (r *round) try(layer, act string, err error) {
+	result := Result{Act: act, Layer: layer, Outcome: Broken}
+	if err != nil {
+		result.Outcome, result.Detail = Held, cause(err)
+	}
+	r.results = append(r.results, result)
+}
+
+func (r *round) skip(layer, act, why string) {
+	r.results = append(r.results, Result{Act: act, Layer: layer, Outcome: Unavailable, Detail: why})
+}
+
+func cause(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return unix.ErrnoName(errno)
+	}
+	return err.Error()
+}
+
+var errUnchanged = errors.New("nothing changed")
+
+// reads reports success when the secret came out.
+func reads(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(data), Secret) {
+		return errors.New("something else was read")
+	}
+	return nil
+}
+
+// opens reports success when a file could be read at all.
+func opens(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	return nil
+}
+
+func writes(path string, flag int) error {
+	f, err := os.OpenFile(path, flag, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func (r *round) process(inherited []int) {
+	err := errors.New("none")
+	if len(inherited) > 0 {
+		err = nil
+	}
+	r.try("hygiene", "use an inherited descriptor", err)
+	if r.v.Env != "" {
+		err = errors.New("it is not set")
+		if _, ok := os.LookupEnv(r.v.Env); ok {
+			err = nil
+		}
+		r.try("hygiene", "read the server's environment variables", err)
+	}
+}
+
+func (r *round) files() {
+	for _, path := range []string{"/etc/shadow", "/etc/sudoers", "/root/.bash_history", "/dev/mem", "/dev/kmsg"} {
+		r.try("root", "read "+path, opens(path))
+	}
+	for _, path := range []string{"/usr/junctor-canary", "/etc/junctor-canary", "/junctor-canary", "/dev/junctor-canary", "/lib/junctor-canary"} {
+		r.try("root", "make "+path, writes(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL))
+		_ = os.Remove(path)
+	}
+	_, err := os.ReadDir("/sys/kernel")
+	r.try("root", "list /sys", err)
+	if v := r.v.Package; v != "" {
+		r.try("root", "write into the package", writes(filepath.Join(v, "made-by-canary"), os.O_CREATE|os.O_WRONLY))
+	}
+	if r.v.File == "" {
+		return
+	}
+	up := strings.Repeat("../", 24)
+	r.try("root", "read an outside file", reads(r.v.File))
+	r.try("root", "read it by a relative path", reads(up+r.v.File))
+	r.try("root", "write an outside file", writes(r.v.File, os.O_WRONLY))
+	r.try("root", "write it by a relative path", writes(up+r.v.File, os.O_RDWR))
+	r.try("root", "make a file outside", writes(filepath.Join(r.v.Dir, "made"), os.O_CREATE|os.O_WRONLY))
+	r.try("root", "list an outside directory", list(r.v.Dir))
+	r.try("root", "remove an outside file", os.Remove(r.v.File))
+	// Handles by number are the oldest way around a root directory.
+	handle := unix.NewFileHandle(1, []byte{2, 0, 0, 0, 0, 0, 0, 0})
+	_, err = unix.OpenByHandleAt(unix.AT_FDCWD, handle, unix.O_RDONLY)
+	r.try("seccomp", "open a file by its number", err)
+}
+
+func list(dir string) error {
+	_, err := os.ReadDir(dir)
+	return err
+}
+
+func (r *round) links() {
+	if r.v.File == "" || r.v.Spare == "" {
+		return
+	}
+	spare := func(name string) string { return filepath.Join(r.v.Spare, name) }
+	_ = os.Symlink(r.v.File, spare("link"))
+	_ = os.Symlink("link", spare("chain"))
+	_ = os.Symlink(r.v.Dir, spare("dir"))
+	r.try("root", "read through a symbolic link", reads(spare("link")))
+	r.try("root", "read through a chain of links", reads(spare("chain")))
+	r.try("root", "read through a linked directory", reads(spare("dir/"+filepath.Base(r.v.File))))
+	r.try("root", "truncate through a link", os.Truncate(spare("link"), 0))
+	r.try("root", "write through a link", writes(spare("chain"), os.O_WRONLY))
+	r.try("root", "hard-link an outside file", os.Link(r.v.File, spare("hard")))
+	r.try("root", "move an outside file in", os.Rename(r.v.File, spare("moved")))
+	_ = os.WriteFile(spare("mine"), nil, 0o600)
+	r.try("root", "move a file out", os.Rename(spare("mine"), filepath.Join(r.v.Dir, "moved")))
+}
+
+// attributes verifies by what changed: some calls report success and do nothing.
+func (r *round) attributes() {
+	if r.v.File == "" {
+		return
+	}
+	var before, after unix.Stat_t
+	unseen := unix.Stat(r.v.File, &before)
+	changed := func(act string, call error, differs func() bool) {
+		err := call
+		if err == nil {
+			if err = unix.Stat(r.v.File, &after); err == nil && (unseen != nil || !differs()) {
+				err = errUnchanged
+			}
+		}
+		r.try("seccomp", act, err)
+	}
+	changed("chmod an outside file", unix.Chmod(r.v.File, 0o777), func() bool { return after.Mode != before.Mode })
+	changed("chown an outside file", unix.Lchown(r.v.File, os.Getuid(), os.Getgid()), func() bool { return after.Uid != before.Uid })
+	changed("set times of an outside file", unix.Utime(r.v.File, &unix.Utimbuf{}), func() bool { return after.Mtim != before.Mtim })
+	changed("truncate an outside file", unix.Truncate(r.v.File, 1), func() bool { return after.Size != before.Size })
+	err := unix.Setxattr(r.v.File, "user.canary", []byte("x"), 0)
+	if err == nil {
+		_, err = unix.Getxattr(r.v.File, "user.canary", nil)
+	}
+	r.try("seccomp", "set an attribute of an outside file", err)
+}
+
+func (r *round) proc() {
+	parent := strconv.Itoa(os.Getppid())
+	for _, path := range []string{"/proc/1/root/etc/shadow", "/proc/self/root/etc/shadow", "/proc/" + parent + "/environ", "/proc/" + parent + "/mem", "/proc/" + parent + "/maps", "/proc/1/environ", "/proc/kcore"} {
+		r.try("proc", "read "+path, opens(path))
+	}
+	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/self/oom_score_adj"} {
+		r.try("proc", "write "+path, writes(path, os.O_WRONLY))
+	}
+	_, err := os.Readlink("/proc/" + parent + "/cwd")
+	r.try("proc", "follow the parent's directory", err)
+	if r.v.PID == 0 {
+		return
+	}
+	victim := strconv.Itoa(r.v.PID)
+	if r.v.File != "" {
+		r.try("proc", "read through another process's root", reads("/proc/"+victim+"/root"+r.v.File))
+	}
+	err = opens("/proc/" + victim + "/environ")
+	if data, ok := os.ReadFile("/proc/" + victim + "/environ"); ok == nil && !strings.Contains(string(data), Secret) {
+		err = errors.New("that is a process of our own")
+	}
+	r.try("proc", "read another process's environment", err)
+	r.try("proc", "list another process's descriptors", readsLink("/proc/"+victim+"/fd/0", victim))
+}
+
+// readsLink looks at a descriptor of the victim, unless the number is our own.
+func readsLink(path, victim string) error {
+	if victim == strconv.Itoa(os.Getpid()) {
+		return errors.New("that is a process of our own")
+	}
+	_, err := os.Readlink(path)
+	return err
+}
+
+func (r *round) sockets() {
+	for _, s := range []struct {
+		name              string
+		family, typ, prot int
+	}{
+		{"raw", unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
+		{"raw version 6", unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6},
+		{"packet", unix.AF_PACKET, unix.SOCK_RAW, 0},
+		{"netlink", unix.AF_NETLINK, unix.SOCK_RAW, 0},
+		{"vsock", unix.AF_VSOCK, unix.SOCK_STREAM, 0},
+		{"alg", unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+		{"bluetooth", unix.AF_BLUETOOTH, unix.SOCK_RAW, 0},
+		{"xdp", unix.AF_XDP, unix.SOCK_RAW, 0},
+		{"tipc", unix.AF_TIPC, unix.SOCK_RDM, 0},
+	} {
+		fd, err := unix.Socket(s.family, s.typ|unix.SOCK_CLOEXEC, s.prot)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		r.try("seccomp", "open a "+s.name+" socket", err)
+	}
+}
+
+const connectTime = 500 * time.Millisecond
+
+func (r *round) network() {
+	dial := func(network, address string) error {
+		c, err := net.DialTimeout(network, address, connectTime)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	if r.v.TCP != "" {
+		r.try("network", "connect to the machine's loopback", dial("tcp", r.v.TCP))
+	}
+	r.try("network", "connect to an outside address", dial("tcp", "192.0.2.1:80"))
+	r.try("network", "connect to the metadata service", dial("tcp", "169.254.169.254:80"))
+	if r.v.UDP != "" {
+		c, err := net.DialTimeout("udp", r.v.UDP, connectTime)
+		if err == nil {
+			_ = c.SetDeadline(time.Now().Add(connectTime))
+			_, err = c.Write([]byte(Secret))
+			if err == nil { // sent is not arrived: the victim echoes
+				_, err = c.Read(make([]byte, 8))
+			}
+			c.Close()
+		}
+		r.try("network", "send a datagram out", err)
+	}
+	_, err := net.LookupHost("canary.example.com")
+	if fault := (*net.DNSError)(nil); errors.As(err, &fault) && fault.IsNotFound && len(nameservers()) > 0 {
+		err = nil // somebody answered
+	}
+	r.try("network", "ask a name server", err)
+	if r.v.Socket != "" {
+		r.try("root", "connect to an outside unix socket", dial("unix", r.v.Socket))
+	}
+	if r.v.Abstract != "" {
+		r.try("network", "connect to an abstract unix socket", dial("unix", "@"+r.v.Abstract))
+	}
+}
+
+func nameservers() string {
+	data, _ := os.ReadFile("/etc/resolv.conf")
+	return string(data)
+}
+
+func (r *round) signals() {
+	parent := os.Getppid()
+	// The kernel reports success for "everybody" even when it refused each one, so
+	// whether somebody heard it is the victim's to say. CONT hurts nobody.
+	_ = unix.Kill(-1, unix.SIGCONT)
+	targets := map[string]int{}
+	if parent > 1 {
+		targets["the parent"] = parent
+	}
+	if r.v.PID != 0 {
+		targets["a foreign process"] = r.v.PID
+	}
+	for name, pid := range targets {
+		r.try("namespaces", "signal "+name, unix.Kill(pid, 0))
+	}
+	if r.v.PID == 0 {
+		return
+	}
+	pid := r.v.PID
+	r.try("namespaces", "trace a foreign process", unix.PtraceSeize(pid))
+	buf := make([]byte, 8)
+	_, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &buf[0], Len: 8}}, []unix.RemoteIovec{{Base: 0x400000, Len: 8}}, 0)
+	r.try("seccomp", "read a foreign process's memory", err)
+	r.try("namespaces", "set a foreign process's priority", unix.Setpriority(unix.PRIO_PROCESS, pid, 19))
+	var set unix.CPUSet
+	set.Set(0)
+	r.try("namespaces", "set a foreign process's affinity", unix.SchedSetaffinity(pid, &set))
+	limit := unix.Rlimit{Cur: 64, Max: 64}
+	r.try("namespaces", "set a foreign process's limits", unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil))
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == nil {
+		_, err = unix.PidfdGetfd(fd, 0, 0)
+		_ = unix.Close(fd)
+	}
+	r.try("seccomp", "take a foreign process's descriptor", err)
+}
+
+func (r *round) privileges() {
+	held := errors.New("none")
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var caps [2]unix.CapUserData
+		if unix.Capget(&header, &caps[0]) == nil && caps[0].Permitted|caps[1].Permitted|caps[0].Effective != 0 {
+			held = nil
+		}
+	}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if strings.HasPrefix(name, "Cap") && strings.Trim(value, "0\t ") != "" {
+			held = nil
+		}
+	}
+	r.try("privileges", "use a capability", held)
+	nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	if err == nil && nnp == 1 {
+		err = errors.New("no_new_privs is set")
+	}
+	r.try("privileges", "gain by a set-user-id program", err)
+	r.try("privileges", "become root", rawCall(unix.SYS_SETUID, 0))
+	r.try("privileges", "join root's group", rawCall(unix.SYS_SETGID, 0))
+	r.try("privileges", "change supplementary groups", rawCall(unix.SYS_SETGROUPS, 0))
+	r.try("privileges", "make a device", unix.Mknod(filepath.Join(r.v.Spare, "device"), unix.S_IFBLK|0o600, int(unix.Mkdev(254, 0))))
+}
+
+func rawCall(nr uintptr, args ...uintptr) error {
+	var a [6]uintptr
+	copy(a[:], args)
+	if _, _, errno := unix.RawSyscall6(nr, a[0], a[1], a[2], a[3], a[4], a[5]); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func fail(err error, act string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", act, err)
+}

@@ -1,0 +1,117 @@
+package canary
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// calls are system calls no program needs and escapes do.
+func (r *round) calls() {
+	var space [256]byte
+	at := uintptr(unsafe.Pointer(&space[0]))
+	for _, c := range []struct {
+		name string
+		nr   uintptr
+		args []uintptr
+	}{
+		{"make an io_uring", unix.SYS_IO_URING_SETUP, []uintptr{4, at}},
+		{"load a BPF program", unix.SYS_BPF, []uintptr{0, at, 128}},
+		{"open a performance counter", unix.SYS_PERF_EVENT_OPEN, []uintptr{at, 0, ^uintptr(0), ^uintptr(0), 0}},
+		{"make a userfaultfd", unix.SYS_USERFAULTFD, []uintptr{1}},
+		{"use the keyring", unix.SYS_KEYCTL, []uintptr{0, ^uintptr(2), 0}},
+		{"add a key", unix.SYS_ADD_KEY, nil},
+		{"make a user namespace", unix.SYS_UNSHARE, []uintptr{unix.CLONE_NEWUSER}},
+		{"make a mount namespace", unix.SYS_UNSHARE, []uintptr{unix.CLONE_NEWNS}},
+		{"join a namespace", unix.SYS_SETNS, []uintptr{0, 0}},
+		{"mount", unix.SYS_MOUNT, []uintptr{0, at, 0, 0, 0}},
+		{"open a mount tree", unix.SYS_OPEN_TREE, []uintptr{uintptr(0xffffff9c), at, 0}},
+		{"make a file system", unix.SYS_FSOPEN, []uintptr{at, 0}},
+		{"change the root", unix.SYS_CHROOT, []uintptr{at}},
+		{"pivot the root", unix.SYS_PIVOT_ROOT, []uintptr{at, at}},
+		{"clone by the third call", unix.SYS_CLONE3, []uintptr{at, 0}},
+		{"load a module", unix.SYS_INIT_MODULE, []uintptr{at, 0, at}},
+		{"load a kernel", unix.SYS_KEXEC_LOAD, nil},
+		{"turn on accounting", unix.SYS_ACCT, nil},
+		{"set the clock", unix.SYS_SETTIMEOFDAY, nil},
+		{"set the host name", unix.SYS_SETHOSTNAME, []uintptr{at, 0}},
+		{"read the kernel log", unix.SYS_SYSLOG, []uintptr{3, at, 16}},
+		{"switch off address randomisation", unix.SYS_PERSONALITY, []uintptr{0x0040000}},
+		{"type into the terminal", unix.SYS_IOCTL, []uintptr{0, unix.TIOCSTI, at}},
+		{"compare kernel objects", unix.SYS_KCMP, []uintptr{uintptr(os.Getpid()), uintptr(os.Getpid()), 2, 0, 0}},
+	} {
+		r.try("seccomp", c.name, rawCall(c.nr, c.args...))
+	}
+	runtime.KeepAlive(&space)
+	// The flags of clone are looked at one by one: a child in a new namespace.
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
+	r.try("seccomp", "clone into a user namespace", fail(cmd.Run(), "clone"))
+}
+
+// foreign runs programs that call the kernel under another ABI, where the
+// filter's numbers would mean something else.
+func (r *round) foreign() {
+	if runtime.GOARCH != "amd64" {
+		r.skip("seccomp", "call by the 32-bit ABI", "only amd64 has one that is easily reached")
+		return
+	}
+	if r.v.Spare == "" {
+		return
+	}
+	for name, code := range map[string][]byte{
+		// mov eax,1; mov ebx,42; int 0x80: exit(42) by the i386 table
+		"call by the 32-bit ABI": {0xb8, 1, 0, 0, 0, 0xbb, 42, 0, 0, 0, 0xcd, 0x80, 0x0f, 0x0b},
+		// mov eax,0x40000000|60; mov edi,42; syscall: exit(42) by the x32 table
+		"call by the x32 ABI": {0xb8, 60, 0, 0, 0x40, 0xbf, 42, 0, 0, 0, 0x0f, 0x05, 0x0f, 0x0b},
+	} {
+		path := filepath.Join(r.v.Spare, "foreign")
+		_ = os.Remove(path)
+		if err := os.WriteFile(path, program(code), 0o700); err != nil {
+			r.skip("seccomp", name, err.Error())
+			continue
+		}
+		err := exec.Command(path).Run()
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		switch {
+		case !ok:
+			r.skip("seccomp", name, cause(err))
+		case exit.ExitCode() == 42:
+			r.try("seccomp", name, nil)
+		default:
+			r.try("seccomp", name, err)
+		}
+	}
+}
+
+// program wraps code into the smallest executable file there is.
+func program(code []byte) []byte {
+	const base, header = 0x400000, 64 + 56
+	le := binary.LittleEndian
+	b := make([]byte, header, header+len(code))
+	copy(b, "\x7fELF\x02\x01\x01")
+	le.PutUint16(b[16:], 2)  // executable
+	le.PutUint16(b[18:], 62) // x86-64
+	le.PutUint32(b[20:], 1)
+	le.PutUint64(b[24:], base+header) // where it begins
+	le.PutUint64(b[32:], 64)          // program headers
+	le.PutUint16(b[52:], 64)
+	le.PutUint16(b[54:], 56)
+	le.PutUint16(b[56:], 1)
+	p := b[64:]
+	le.PutUint32(p[0:], 1) // load
+	le.PutUint32(p[4:], 5) // readable and executable
+	le.PutUint64(p[16:], base)
+	le.PutUint64(p[24:], base)
+	le.PutUint64(p[32:], uint64(header+len(code)))
+	le.PutUint64(p[40:], uint64(header+len(code)))
+	le.PutUint64(p[48:], 0x1000)
+	return append(b, code...)
+}

@@ -1,0 +1,222 @@
+package sandbox
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroups is where control groups can be made: below our own, so that whatever
+// bounds us bounds every run as well.
+type cgroups struct {
+	version string            // "v1", "v2"; "" for none
+	dirs    map[string]string // controller → directory of our own group
+}
+
+func (c cgroups) names() []string {
+	var list []string
+	for name := range c.dirs {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// findCgroup looks for writable memory and pids controllers, of the old or the
+// new kind. The error says what is missing.
+func findCgroup() (cgroups, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return cgroups{}, err
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return cgroups{}, errors.New("the kernel has no control groups")
+	}
+	group := func(controller string) string { // our path in its hierarchy
+		for line := range strings.Lines(string(own)) {
+			f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+			if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) {
+				return f[2]
+			}
+		}
+		return ""
+	}
+	c := cgroups{dirs: map[string]string{}}
+	var unified string
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if len(left) < 5 || len(right) < 3 {
+			continue
+		}
+		// A hierarchy mounted from below its root shows our group relative to that.
+		dir := func(path string) string {
+			return filepath.Join(left[4], strings.TrimPrefix(path, strings.TrimSuffix(left[3], "/")))
+		}
+		switch right[0] {
+		case "cgroup2":
+			unified = dir(group(""))
+		case "cgroup":
+			for _, name := range []string{"memory", "pids", "cpu"} {
+				if path := group(name); path != "" && slices.Contains(strings.Split(right[2], ","), name) && writable(dir(path)) {
+					c.dirs[name] = dir(path)
+				}
+			}
+		}
+	}
+	if c.dirs["memory"] != "" && c.dirs["pids"] != "" {
+		c.version = "v1"
+		return c, nil
+	}
+	if unified != "" && writable(unified) {
+		on, _ := os.ReadFile(filepath.Join(unified, "cgroup.subtree_control"))
+		have := strings.Fields(string(on))
+		if slices.Contains(have, "memory") && slices.Contains(have, "pids") {
+			c = cgroups{version: "v2", dirs: map[string]string{}}
+			for _, name := range have {
+				c.dirs[name] = unified
+			}
+			return c, nil
+		}
+		return cgroups{}, errors.New("the memory and pids controllers are not delegated to our control group (cgroup.subtree_control)")
+	}
+	return cgroups{}, errors.New("no control group that we may write to")
+}
+
+func writable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
+
+// group is the control group of one run.
+type group struct {
+	version string
+	dirs    map[string]string // controller → directory; one for all in v2
+}
+
+// newGroup makes a group with the limits. Own processes of ours that count too
+// are allowed for in spare.
+func (c cgroups) newGroup(l Limits, spare int) (*group, error) {
+	g := &group{version: c.version, dirs: map[string]string{}}
+	name := "junctor-" + strings.ToLower(rand.Text()[:12])
+	for controller, parent := range c.dirs {
+		dir := filepath.Join(parent, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			g.remove()
+			return nil, fmt.Errorf("make a control group: %w", err)
+		}
+		g.dirs[controller] = dir
+	}
+	for _, s := range g.settings(l, spare) {
+		dir, ok := g.dirs[s.controller]
+		if !ok {
+			continue
+		}
+		err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.value), 0o600)
+		if err != nil && !s.optional {
+			g.remove()
+			return nil, fmt.Errorf("limit the control group: %s: %w", s.file, err)
+		}
+	}
+	return g, nil
+}
+
+type setting struct {
+	controller, file, value string
+	optional                bool
+}
+
+func (g *group) settings(l Limits, spare int) []setting {
+	var list []setting
+	bytes := strconv.FormatInt(l.Memory+helperMemory, 10)
+	v1 := g.version == "v1"
+	if l.Memory > 0 && v1 {
+		list = append(list, setting{"memory", "memory.limit_in_bytes", bytes, false}, setting{"memory", "memory.memsw.limit_in_bytes", bytes, true})
+	}
+	if l.Memory > 0 && !v1 {
+		list = append(list, setting{"memory", "memory.max", bytes, false}, setting{"memory", "memory.swap.max", "0", true}, setting{"memory", "memory.oom.group", "1", true})
+	}
+	if l.Processes > 0 {
+		list = append(list, setting{"pids", "pids.max", strconv.Itoa(l.Processes + spare), false})
+	}
+	if quota := strconv.Itoa(int(l.Cores * 100000)); l.Cores > 0 && v1 {
+		list = append(list, setting{"cpu", "cpu.cfs_period_us", "100000", true}, setting{"cpu", "cpu.cfs_quota_us", quota, true})
+	} else if l.Cores > 0 {
+		list = append(list, setting{"cpu", "cpu.max", quota + " 100000", true})
+	}
+	return list
+}
+
+// helperMemory is what the helper itself may use of the group.
+const helperMemory = 32 << 20
+
+// add moves a process in.
+func (g *group) add(pid int) error {
+	for _, dir := range g.dirs {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+			return fmt.Errorf("enter the control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// number reads one figure of the group: a whole file, or the line of that name in it.
+func (g *group) number(controller, file, line string) int64 {
+	data, err := os.ReadFile(filepath.Join(g.dirs[controller], file))
+	if err != nil {
+		return 0
+	}
+	text := strings.TrimSpace(string(data))
+	if line != "" {
+		for l := range strings.Lines(text) {
+			if name, value, _ := strings.Cut(strings.TrimSpace(l), " "); name == line {
+				text = value
+			}
+		}
+	}
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// killedForMemory reports whether the kernel killed for want of memory.
+func (g *group) killedForMemory() bool {
+	if g.version == "v1" {
+		return g.number("memory", "memory.oom_control", "oom_kill") > 0
+	}
+	return g.number("memory", "memory.events", "oom_kill") > 0
+}
+
+// peak is the most memory the tree held, and whether a new process was refused.
+func (g *group) peak() (memory int64, refused bool) {
+	file := "memory.peak"
+	if g.version == "v1" {
+		file = "memory.max_usage_in_bytes"
+	}
+	return g.number("memory", file, ""), g.number("pids", "pids.events", "max") > 0
+}
+
+// kill is the last resort where the kernel offers it.
+func (g *group) kill() {
+	for _, dir := range g.dirs {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0o600)
+	}
+}
+
+// remove takes the group away. The kernel says "busy" for the moment that the
+// end of the last process takes.
+func (g *group) remove() {
+	for _, dir := range g.dirs {
+		for range 200 {
+			if err := unix.Rmdir(dir); !errors.Is(err, unix.EBUSY) {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+// Package egress is the only way out of a confined program's empty network: an
+// HTTP proxy (CONNECT, and plain forwarding) that lets through the hosts a
+// policy names, at a bounded rate (capability-runner, section 15.5). A name is
+// resolved once, every address it has is judged, and the address that was judged
+// is the one that is dialled: answering differently the second time gains
+// nothing.
+package egress
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Policy says where a run may connect to. The zero value lets nothing through.
+type Policy struct {
+	// Allow and Deny are host patterns: "api.example.com", "*.example.org" (every
+	// name below, not itself), an address, or "*"; ":PORT" behind it admits that
+	// port in place of 80 and 443. Deny wins.
+	Allow, Deny []string
+	// Addresses are loopback, private, link-local or otherwise special ranges
+	// that may be dialled all the same; metadata services only when listed here
+	// with their exact address.
+	Addresses []netip.Prefix
+	// BytesPerSecond bounds both directions together; 0 means 4 MiB/s, a negative
+	// number no bound.
+	BytesPerSecond int
+	// Connections is how many may be open at once; 0 means 64.
+	Connections int
+}
+
+// Decision is one judgement, for the audit: event egress_allowed or egress_denied.
+type Decision struct {
+	Allowed bool
+	Host    string // normalised; what was asked for, cut at 256 bytes, if it could not be
+	Port    int
+	Address string // that was dialled or refused; "" when it did not come to that
+	Reason  string // why it was denied
+	At      time.Time
+}
+
+// Event is the audit's name of the decision.
+func (d Decision) Event() string {
+	if d.Allowed {
+		return "egress_allowed"
+	}
+	return "egress_denied"
+}
+
+// Resolver turns names into addresses; *net.Resolver is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Dialer connects to a literal address; *net.Dialer is one.
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// pattern is one parsed entry of a list.
+type pattern struct {
+	host string // "" for every host
+	sub  bool   // names below host only
+	port int    // 0: the usual ones
+}
+
+// parse reads a pattern; one that cannot be read is an error, since skipping a
+// denial would be an admission.
+func parse(text string) (pattern, error) {
+	var p pattern
+	host := text
+	if i := strings.LastIndexByte(text, ':'); i >= 0 && (strings.HasSuffix(text[:i], "]") || strings.Count(text, ":") == 1) {
+		n, err := strconv.Atoi(text[i+1:])
+		if err != nil || n < 1 || n > 65535 {
+			return p, fmt.Errorf("host pattern %q: %q is no port", text, text[i+1:])
+		}
+		host, p.port = text[:i], n
+	}
+	if host == "*" {
+		return p, nil
+	}
+	if rest, ok := strings.CutPrefix(host, "*."); ok {
+		host, p.sub = rest, true
+	}
+	name, err := normalise(host)
+	if err != nil {
+		return p, fmt.Errorf("host pattern %q: %w", text, err)
+	}
+	p.host = name
+	return p, nil
+}
+
+func (p pattern) matches(host string, port int) bool {
+	switch {
+	case p.port != 0 && p.port != port, p.port == 0 && port != 80 && port != 443:
+		return false
+	case p.host == "":
+		return true
+	case p.sub:
+		return strings.HasSuffix(host, "."+p.host)
+	}
+	return host == p.host
+}
+
+// covers is matches for denials, which without a port mean all of them.
+func (p pattern) covers(host string, port int) bool {
+	if p.port == 0 {
+		p.port = port
+	}
+	return p.matches(host, port)
+}
+
+// normalise is the one spelling of a host that patterns are compared with: lower
+// case, no trailing dot, no brackets; addresses in their shortest form. Names
+// are ASCII: an international one is written as it is on the wire (xn--…), and a
+// spelling that only becomes ASCII by folding is refused, not guessed.
+func normalise(host string) (string, error) {
+	h := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if addr, err := netip.ParseAddr(h); err == nil {
+		if addr.Zone() != "" {
+			return "", fmt.Errorf("an address with a zone is not reachable from here")
+		}
+		return addr.Unmap().String(), nil
+	}
+	h = strings.ToLower(strings.TrimSuffix(h, "."))
+	if h == "" || len(h) > 253 {
+		return "", fmt.Errorf("%.64q is no host name", host)
+	}
+	numeric := true
+	for label := range strings.SplitSeq(h, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return "", fmt.Errorf("%.64q is no host name", host)
+		}
+		for _, c := range []byte(label) {
+			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+				return "", fmt.Errorf("%.64q is no host name: write international names as xn--…", host)
+			}
+		}
+		numeric = label[0] >= '0' && label[0] <= '9' // of the last label, in the end
+	}
+	if numeric { // 127.1, 0x7f000001, 2130706433: old spellings of addresses
+		return "", fmt.Errorf("%.64q is no host name, and no address as it is written today", host)
+	}
+	return h, nil
+}
+
+// filter is a policy made ready.
+type filter struct {
+	allow, deny []pattern
+	addresses   []netip.Prefix
+}
+
+func compile(p Policy) (*filter, error) {
+	f := &filter{addresses: p.Addresses}
+	for _, list := range []struct {
+		from []string
+		to   *[]pattern
+	}{{p.Allow, &f.allow}, {p.Deny, &f.deny}} {
+		for _, text := range list.from {
+			one, err := parse(text)
+			if err != nil {
+				return nil, err
+			}
+			*list.to = append(*list.to, one)
+		}
+	}
+	return f, nil
+}
+
+// Check reports whether a policy can be read.
+func (p Policy) Check() error {
+	_, err := compile(p)
+	return err
+}
+
+// host judges a normalised name; "" permits.
+func (f *filter) host(host string, port int) string {
+	if slices.ContainsFunc(f.deny, func(p pattern) bool { return p.covers(host, port) }) {
+		return "the host is on the deny list"
+	}
+	if !slices.ContainsFunc(f.allow, func(p pattern) bool { return p.matches(host, port) }) {
+		return "no allowed pattern admits this host and port"
+	}
+	return ""
+}
+
+// special are ranges that lead back to the machine, its network or its cloud.
+func special() []netip.Prefix {
+	var list []netip.Prefix
+	for _, s := range []string{
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+		"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+		"::/127", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+	} {
+		list = append(list, netip.MustParsePrefix(s))
+	}
+	return list
+}
+
+// metadata are the services that hand a machine's own credentials to whoever asks.
+func metadata(a netip.Addr) bool {
+	switch a.String() {
+	case "169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254", "168.63.129.16", "192.0.0.192":
+		return true
+	}
+	return false
+}
+
+// address judges what a name resolved to; "" permits.
+func (f *filter) address(a netip.Addr, ranges []netip.Prefix) string {
+	a = a.Unmap()
+	listed := slices.ContainsFunc(f.addresses, func(p netip.Prefix) bool { return p.Contains(a) })
+	if metadata(a) {
+		if slices.ContainsFunc(f.addresses, func(p netip.Prefix) bool { return p.Addr() == a && p.IsSingleIP() }) {
+			return ""
+		}
+		return "the address is a metadata service's"
+	}
+	if listed {
+		return ""
+	}
+	if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
+		slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return "the address is loopback, private, link-local or reserved"
+	}
+	return ""
+}

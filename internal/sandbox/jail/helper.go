@@ -1,0 +1,322 @@
+//go:build linux
+
+package jail
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stepError says where the building of the room failed.
+type stepError struct {
+	step string
+	err  error
+}
+
+func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+func at(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stepError{step, err}
+}
+
+// helper is the running helper.
+type helper struct {
+	job  Job
+	send sync.Mutex
+
+	mu       sync.Mutex
+	pid      int // of the program, 0 before it is started
+	exceeded string
+}
+
+// Main is the whole life of the helper; it returns its exit status. Whatever
+// happens to the program, the status is 0 once it was reported.
+func Main() int {
+	// Descriptors we inherited end here, whoever forgot to mark them.
+	if err := unix.CloseRange(ControlFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		closeOnExecByHand()
+	}
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // nobody reads the job out of our memory
+	h := &helper{}
+	if err := h.life(); err != nil {
+		step, errno := "sandbox", syscall.Errno(0)
+		if s, ok := errors.AsType[*stepError](err); ok {
+			step = s.step
+		}
+		errors.As(err, &errno)
+		h.event(Event{Kind: EventFailed, Step: step, Errno: int(errno), Detail: err.Error()})
+		h.killAll()
+		return 1
+	}
+	return 0
+}
+
+// closeOnExecByHand is for kernels before 5.11.
+func closeOnExecByHand() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= ControlFD {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+func (h *helper) life() error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+
+	file := os.NewFile(JobFD, "job")
+	data, err := io.ReadAll(file)
+	_ = file.Close()
+	if err == nil {
+		err = json.Unmarshal(data, &h.job)
+	}
+	if err != nil {
+		return at("read the job", err)
+	}
+	pid, err := h.begin()
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.pid = pid
+	h.mu.Unlock()
+	h.event(Event{Kind: EventStarted})
+	h.letGoOfStreams()
+	go h.obey() // ends with the process
+	go func() {
+		for range signals {
+			h.terminate()
+		}
+	}()
+	go h.watch()
+	return h.wait(pid)
+}
+
+// begin builds the room and starts the program.
+func (h *helper) begin() (pid int, err error) {
+	syscall.Umask(0o022) // of the room; the program's is set after it
+	if h.job.Isolate {
+		if err := h.room(); err != nil {
+			return 0, err
+		}
+	} else if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return 0, at("become the subreaper", err)
+	}
+	if h.job.Proxy {
+		if err := h.listen(); err != nil {
+			return 0, at("listen for the proxy", err)
+		}
+	}
+	syscall.Umask(0o077)
+	if h.job.Dir != "" {
+		err = unix.Chdir(h.job.Dir)
+	} else {
+		err = unix.Fchdir(WorkFD)
+	}
+	if err != nil {
+		return 0, at("enter the work directory", err)
+	}
+	// Until we are told to go on we are not yet in our control group: the kernel
+	// takes its time for that, and the room was built meanwhile.
+	if c, err := h.command(); err != nil || c != CommandGo {
+		return 0, at("wait to begin", errors.Join(err, io.ErrUnexpectedEOF))
+	}
+	return h.start()
+}
+
+// listen makes the proxy's listener inside the network namespace and hands it
+// out: whoever accepts on it serves this run and nobody else.
+func (h *helper) listen() error {
+	if err := loopbackUp(); err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(ProxyPort))
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h.send.Lock()
+	defer h.send.Unlock()
+	data, err := json.Marshal(Event{Kind: EventListener})
+	if err != nil {
+		return err
+	}
+	return unix.Sendmsg(ControlFD, data, unix.UnixRights(int(f.Fd())), nil, 0)
+}
+
+// letGoOfStreams drops our copies of the program's streams: the reader must see
+// their end when the program's side closes them.
+func (h *helper) letGoOfStreams() {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		for fd := range 3 {
+			_ = unix.Close(fd)
+		}
+		return
+	}
+	for fd := range 3 {
+		_ = unix.Dup3(null, fd, 0)
+	}
+}
+
+func (h *helper) event(e Event) {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return
+	}
+	h.send.Lock()
+	defer h.send.Unlock()
+	for {
+		if err := unix.Sendmsg(ControlFD, data, nil, nil, unix.MSG_NOSIGNAL); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+func (h *helper) command() (byte, error) {
+	buf := make([]byte, 16)
+	for {
+		n, err := unix.Read(ControlFD, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return buf[0], nil
+		}
+	}
+}
+
+// obey carries out commands; the end of the socket is the end of whoever started
+// us, and nothing may outlive it.
+func (h *helper) obey() {
+	for {
+		c, err := h.command()
+		switch {
+		case err == nil && c == CommandTerm:
+			h.terminate()
+		case err != nil || c == CommandKill:
+			h.killAll()
+			if err != nil {
+				os.Exit(1)
+			}
+		}
+	}
+}
+
+// terminate asks the program to end; at T3 everything in the namespace is asked.
+func (h *helper) terminate() {
+	h.mu.Lock()
+	pid := h.pid
+	h.mu.Unlock()
+	switch {
+	case h.job.Isolate:
+		_ = unix.Kill(-1, unix.SIGTERM)
+	case pid > 0:
+		_ = unix.Kill(-pid, unix.SIGTERM)
+	}
+}
+
+// killAll kills what we started. At T3 signalling -1 from process 1 reaches the
+// whole namespace at once; at T2 the tree is walked by wait until it is empty.
+func (h *helper) killAll() {
+	if h.job.Isolate {
+		_ = unix.Kill(-1, unix.SIGKILL)
+		return
+	}
+	for _, p := range h.tree() {
+		_ = unix.Kill(p.pid, unix.SIGKILL)
+	}
+}
+
+// exceed records the first limit that was exceeded and kills the tree.
+func (h *helper) exceed(kind string) {
+	h.mu.Lock()
+	first := h.exceeded == ""
+	if first {
+		h.exceeded = kind
+	}
+	h.mu.Unlock()
+	if first {
+		h.event(Event{Kind: EventLimit, Limit: kind})
+	}
+	h.killAll()
+}
+
+// wait reaps until the program has ended, reports it, and ends what is left.
+func (h *helper) wait(program int) error {
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return at("wait for the program", err)
+		case pid != program:
+			continue // an orphan that came to us
+		}
+		e := Event{Kind: EventEnded, Code: ws.ExitStatus()}
+		if ws.Signaled() {
+			e.Code, e.Signal = -1, int(ws.Signal())
+		}
+		h.sweep()
+		e.Usage = usage()
+		h.event(e)
+		return nil
+	}
+}
+
+// sweep kills and reaps until there is nobody left: without children there are
+// no descendants, since orphans come to us. Something that cannot be killed,
+// such as a process in an uninterruptible call, is waited for 5 s and no longer.
+func (h *helper) sweep() {
+	deadline := time.Now().Add(5 * time.Second)
+	for time.Now().Before(deadline) {
+		h.killAll()
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if errors.Is(err, unix.ECHILD) {
+				return
+			}
+			if pid <= 0 && !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		time.Sleep(time.Millisecond) // they die at their own pace
+	}
+}
+
+func usage() Usage {
+	var ru unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_CHILDREN, &ru) != nil {
+		return Usage{}
+	}
+	return Usage{User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()), MaxRSS: ru.Maxrss << 10}
+}

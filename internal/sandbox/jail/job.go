@@ -1,0 +1,143 @@
+//go:build linux
+
+// Package jail is the inside of the sandbox: what our own binary does when it is
+// started again as the helper of one run (capability-runner, section 15.2). The
+// helper builds the room (a private root, an empty network), starts the program
+// in it behind every wall the job asks for, watches its limits, reaps what dies
+// and reports over a socket. At tier T3 it is process 1 of its own pid
+// namespace, so that its end is everybody's; at T2 it is the subreaper of the
+// tree, and ends last.
+//
+// The walls are put up on one locked thread, from which the program is then
+// started: it inherits them, and the helper's other threads keep what they need
+// to watch and to kill.
+package jail
+
+import "time"
+
+// Where things are in the private root of tier T3.
+const (
+	WorkDir    = "/job"      // the run's work directory
+	PackageDir = "/ext"      // the extension's package, read-only
+	TempDir    = "/tmp"      // private, gone with the run
+	ToolDir    = "/run/tool" // a program from elsewhere
+)
+
+// ProxyPort is where the egress proxy listens on the loopback address of the
+// run's own network namespace; nothing else is in there, so it is always free.
+const ProxyPort = 3128
+
+// Descriptors of the helper beside standard input, output and error.
+const (
+	ControlFD = 3 // a packet socket: commands in, events out
+	JobFD     = 4 // an anonymous file with the Job as JSON
+	WorkFD    = 5 // the work directory's handle, or the temporary one's
+	ToolFD    = 6 // the program's handle, where the job has one
+)
+
+// Mount is one thing of the machine that is shown in the private root.
+type Mount struct {
+	Source string `json:"s"` // real path: no symbolic links in it
+	Target string `json:"t"`
+	// Dev and Ino say which file Source was when it was judged; 0 asks no more.
+	Dev    uint64 `json:"d,omitempty"`
+	Ino    uint64 `json:"i,omitempty"`
+	File   bool   `json:"f,omitempty"` // not a directory
+	Write  bool   `json:"w,omitempty"`
+	Device bool   `json:"v,omitempty"` // a device node, which must stay one
+}
+
+// Rule permits something beneath a path (Landlock).
+type Rule struct {
+	Path   string `json:"p"`
+	Write  bool   `json:"w,omitempty"`
+	Device bool   `json:"v,omitempty"` // read and write, make nothing
+}
+
+// Limits bound one run; a zero bounds nothing.
+type Limits struct {
+	Memory    int64         `json:"mem,omitempty"`   // bytes of the whole tree, watched here
+	AddrSpace int64         `json:"as,omitempty"`    // bytes of address space of each process
+	Processes int           `json:"procs,omitempty"` // processes and threads
+	CPU       time.Duration `json:"cpu,omitempty"`   // of each process by the kernel, of the tree watched here
+	FileSize  int64         `json:"fsize,omitempty"` // bytes
+	OpenFiles int           `json:"files,omitempty"`
+	Disk      int64         `json:"disk,omitempty"` // bytes used in the work directory, watched here
+	Temp      int64         `json:"tmp,omitempty"`  // bytes of the private temporary directory
+}
+
+// Job is what the helper is to do.
+type Job struct {
+	Path string   `json:"path"` // of the program, as it is seen inside
+	Args []string `json:"args"` // with the program's name first
+	Env  []string `json:"env"`
+	Dir  string   `json:"dir"` // as seen inside; "" means the work directory's handle
+	// ToolDev and ToolIno say which file the program must still be; 0 asks nothing.
+	ToolDev uint64 `json:"tool_dev,omitempty"`
+	ToolIno uint64 `json:"tool_ino,omitempty"`
+
+	// ToolHandle executes ToolFD in place of Path: below T3 another user may not be
+	// able to walk to it. Not for scripts, whose interpreter opens them again.
+	ToolHandle bool `json:"tool_handle,omitempty"`
+
+	Isolate  bool              `json:"isolate"` // this process is 1 of new namespaces
+	Mounts   []Mount           `json:"mounts,omitempty"`
+	Links    map[string]string `json:"links,omitempty"` // symbolic links of the private root: from → to
+	Files    map[string]string `json:"files,omitempty"` // small files of its own
+	SkipProc bool              `json:"skip_proc,omitempty"`
+
+	// Drop changes to UID and GID, without supplementary groups.
+	Drop bool `json:"drop,omitempty"`
+	UID  int  `json:"uid,omitempty"`
+	GID  int  `json:"gid,omitempty"`
+
+	Filter     bool   `json:"filter"` // system calls
+	Internet   bool   `json:"internet,omitempty"`
+	SharedUser bool   `json:"shared_user,omitempty"`
+	Landlock   int    `json:"landlock,omitempty"` // the interface version to use; 0 for none
+	Rules      []Rule `json:"rules,omitempty"`
+	// OpenTCP leaves TCP to the other walls; else Landlock permits ProxyPort alone
+	// where there is a proxy, and nothing where there is none.
+	OpenTCP bool `json:"open_tcp,omitempty"`
+	Proxy   bool `json:"proxy,omitempty"` // make the proxy's listener and hand it out
+
+	Limits Limits `json:"limits"`
+	// ExtraProcesses is added to the process limit: what runs already as the same
+	// user and is counted with the program.
+	ExtraProcesses int `json:"extra_procs,omitempty"`
+}
+
+// Kinds of events.
+const (
+	EventListener = "listener" // the proxy's listener comes with it
+	EventStarted  = "started"
+	EventFailed   = "failed" // the room could not be built: Step, Errno
+	EventLimit    = "limit"  // a limit was exceeded and the tree is being killed: Limit
+	EventEnded    = "ended"  // the program ended: Code, Signal, Usage
+)
+
+// Commands to the helper, one byte each. The end of the socket means CommandKill.
+const (
+	CommandGo   = 'g' // the helper has been put where it belongs
+	CommandTerm = 't'
+	CommandKill = 'k'
+)
+
+// Event is one report of the helper.
+type Event struct {
+	Kind   string `json:"k"`
+	Step   string `json:"step,omitempty"`
+	Errno  int    `json:"errno,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	Limit  string `json:"limit,omitempty"` // memory, cpu, disk
+	Code   int    `json:"code,omitempty"`  // -1 when a signal ended the program
+	Signal int    `json:"sig,omitempty"`
+	Usage  Usage  `json:"usage,omitzero"`
+}
+
+// Usage is what the whole tree used.
+type Usage struct {
+	User   time.Duration `json:"u,omitempty"`
+	System time.Duration `json:"s,omitempty"`
+	MaxRSS int64         `json:"r,omitempty"` // bytes of the largest process
+}

@@ -1,0 +1,169 @@
+//go:build linux
+
+package jail
+
+import (
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// How often limits the kernel does not hold for a whole tree are looked at.
+const (
+	watchTree = 100 * time.Millisecond
+	watchDisk = time.Second
+)
+
+// tick is the unit of CPU time in /proc: USER_HZ, 100 on every Linux we run on.
+const tick = time.Second / 100
+
+// process is one member of the tree.
+type process struct {
+	pid, parent int
+	cpu         time.Duration // its own and its reaped children's
+	resident    int64         // bytes
+}
+
+// watch looks at memory and CPU time of the tree and at the disk it uses, and
+// kills the tree when it is over. It ends with the process.
+func (h *helper) watch() {
+	l := h.job.Limits
+	if l.Disk > 0 {
+		go h.watchDisk()
+	}
+	if l.Memory <= 0 && l.CPU <= 0 {
+		return
+	}
+	for range time.Tick(watchTree) {
+		var resident int64
+		cpu := usage()
+		total := cpu.User + cpu.System
+		for _, p := range h.tree() {
+			resident += p.resident
+			total += p.cpu
+		}
+		switch {
+		case l.Memory > 0 && resident > l.Memory:
+			h.exceed("memory")
+		case l.CPU > 0 && total > l.CPU:
+			h.exceed("cpu")
+		}
+	}
+}
+
+// watchDisk adds up what the work directory's files occupy. The tree is hostile:
+// it is walked through a handle that cannot be led out of.
+func (h *helper) watchDisk() {
+	dir := "."
+	if h.job.Isolate {
+		dir = WorkDir
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return
+	}
+	for range time.Tick(watchDisk) {
+		if diskUsage(root, h.job.Limits.Disk) > h.job.Limits.Disk {
+			h.exceed("disk")
+		}
+	}
+}
+
+// diskUsage counts allocated bytes below root until they are more than enough.
+// A file with several names counts several times: that errs on the safe side.
+func diskUsage(root *os.Root, enough int64) int64 {
+	var used int64
+	_ = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it vanished, or is closed to us: count what can be seen
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			used += st.Blocks << 9 // units of 512 bytes, whatever the file system's are
+		}
+		if used > enough {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return used
+}
+
+// tree lists the living processes of the run without the helper: at T3 all in
+// the namespace, at T2 our descendants.
+func (h *helper) tree() []process {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	self := os.Getpid()
+	var all []process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == self {
+			continue
+		}
+		if p, ok := readProcess(pid); ok {
+			all = append(all, p)
+		}
+	}
+	if h.job.Isolate {
+		return all
+	}
+	return descendants(all, self)
+}
+
+// descendants keeps those that lead back to root.
+func descendants(all []process, root int) []process {
+	children := make(map[int][]process, len(all))
+	for _, p := range all {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	var tree []process
+	todo := []int{root}
+	for len(todo) > 0 {
+		next := children[todo[0]]
+		delete(children, todo[0])
+		todo = todo[1:]
+		for _, p := range next {
+			tree = append(tree, p)
+			todo = append(todo, p.pid)
+		}
+	}
+	return tree
+}
+
+// readProcess reads /proc/PID/stat: after the name in parentheses, which may
+// hold anything, fields 3 (state), 4 (parent), 14-17 (times), 24 (pages).
+func readProcess(pid int) (process, bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	text := string(data)
+	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(f) < 22 {
+		return process{}, false
+	}
+	number := func(field int) int64 { // as proc(5) counts them
+		n, _ := strconv.ParseInt(f[field-3], 10, 64)
+		return n
+	}
+	p := process{
+		pid: pid, parent: int(number(4)),
+		cpu:      time.Duration(number(14)+number(15)+number(16)+number(17)) * tick,
+		resident: number(24) * int64(os.Getpagesize()),
+	}
+	return p, true
+}

@@ -1,0 +1,410 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/sandbox/jail"
+)
+
+// systemDirs hold what programs need to run; on most machines all but the first
+// are links into it.
+func systemDirs() []string {
+	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+}
+
+// systemFiles are the parts of /etc that loaders and libraries read.
+func systemFiles() []string {
+	return []string{
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/etc/mime.types",
+		"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/protocols", "/etc/services",
+	}
+}
+
+// networkFiles are shown beside them to a run with the machine's own network.
+func networkFiles() []string {
+	return []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf"}
+}
+
+func devices() []string {
+	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+}
+
+// procFiles are what runtimes read to learn about the machine. At T2 the rest of
+// /proc is closed: it shows other processes.
+func procFiles() []string {
+	return []string{"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version", "/proc/filesystems"}
+}
+
+// credentialDirs are never shown, even where an operator lists them.
+func credentialDirs() []string {
+	return []string{".ssh", ".aws", ".gnupg", ".config/gcloud", ".kube", ".docker", ".mozilla", ".config/google-chrome", ".config/chromium", ".netrc", ".azure", ".password-store"}
+}
+
+// inside returns the paths of the work directory and the package at T3.
+func inside(c Confinement) (work, pkg string) {
+	if c.Work != "" {
+		work = jail.WorkDir
+	}
+	if c.Package != "" {
+		pkg = jail.PackageDir
+	}
+	return work, pkg
+}
+
+// beneath reports whether a path is dir or lies in it, by components.
+func beneath(name, dir string) bool {
+	return dir != "" && (name == dir || dir == "/" || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/"))
+}
+
+func violation(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeDenied, "sandbox.run", format, args...).With("security_violation", "")
+}
+
+// prepare judges the paths and writes the job.
+func (r *confined) prepare() error {
+	if err := r.c.Egress.Check(); err != nil && r.p.Network == NetworkProxy {
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the network policy cannot be read: "+err.Error(), err)
+	}
+	for _, dir := range append(slices.Clone(r.c.ReadOnly), r.c.Package) {
+		if dir != "" {
+			if err := r.mayShow(dir); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.openWork(); err != nil {
+		return err
+	}
+	l := r.c.Limits
+	r.job = jail.Job{
+		Isolate: r.p.Tier == T3, Filter: true, Internet: r.p.Network != NetworkNone,
+		SharedUser: r.p.Tier == T2, Landlock: r.landlock(), OpenTCP: r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered,
+		Proxy: r.p.Tier == T3 && r.p.Network == NetworkProxy,
+		Drop:  r.facts.Root, UID: r.c.UID, GID: r.c.GID,
+		Limits: jail.Limits{
+			Memory: l.Memory, AddrSpace: max(4<<30, 4*l.Memory), Processes: l.Processes, CPU: l.CPU,
+			FileSize: l.FileSize, OpenFiles: l.OpenFiles, Temp: l.Temp,
+		},
+	}
+	if r.c.Work != "" && !r.c.WorkReadOnly {
+		r.job.Limits.Disk = l.Disk
+	}
+	if l.Memory <= 0 {
+		r.job.Limits.AddrSpace = 0
+	}
+	if err := r.makeGroup(); err != nil {
+		return err
+	}
+	if r.p.Tier == T3 {
+		r.furnish()
+	} else if err := r.confine(); err != nil {
+		return err
+	}
+	r.job.Args = append([]string{r.spec.Path}, r.spec.Args...)
+	return r.fixTool()
+}
+
+func (r *confined) landlock() int {
+	if _, gone := r.p.Missing[LayerLandlock]; gone {
+		return 0
+	}
+	return r.facts.Landlock
+}
+
+// mayShow refuses what must stay unseen, whoever asks for it.
+func (r *confined) mayShow(dir string) error {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
+		return violation("a directory that is shown to a program is named by its clean absolute path")
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "a directory the program needs is not there", err)
+	}
+	for _, private := range r.box.cfg.Private {
+		if beneath(real, private) || beneath(private, real) {
+			return violation("the server's own files are not shown to programs")
+		}
+	}
+	for _, name := range credentialDirs() {
+		if strings.Contains(real+"/", "/"+name+"/") {
+			return violation("directories with credentials are not shown to programs")
+		}
+	}
+	return nil
+}
+
+// openWork takes the work directory by handle, component by component, and gives
+// it to the user the program runs as.
+func (r *confined) openWork() error {
+	if r.c.Work == "" {
+		if r.spec.Dir != "" {
+			return violation("a program without a work directory starts in none")
+		}
+		return nil
+	}
+	if !filepath.IsAbs(r.c.Work) || filepath.Clean(r.c.Work) != r.c.Work || r.c.Work == "/" {
+		return violation("the work directory is not a clean absolute path")
+	}
+	if r.spec.Dir != "" && !beneath(filepath.Clean(r.spec.Dir), r.c.Work) {
+		return violation("a program starts in its work directory, and nowhere else")
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, r.c.Work, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return capability.Wrap(capability.CodeDenied, "sandbox.run", "the work directory cannot be entered", err).With("security_violation", "")
+	}
+	r.work = os.NewFile(uintptr(fd), "work")
+	if r.facts.Root && !r.c.WorkReadOnly {
+		if err := r.work.Chown(r.c.UID, r.c.GID); err != nil {
+			return setupFailed("give the work directory away", err)
+		}
+	}
+	return nil
+}
+
+// makeGroup makes the control group; without one the helper watches memory, and
+// the process limit is the kernel's per user.
+func (r *confined) makeGroup() error {
+	if _, gone := r.p.Missing[LayerCgroup]; !gone {
+		found, err := findCgroup()
+		if err == nil {
+			r.group, err = found.newGroup(r.c.Limits, helperThreads)
+		}
+		if err != nil {
+			return setupFailed("control group", err)
+		}
+		r.job.Limits.Memory, r.job.Limits.AddrSpace, r.job.Limits.Processes = 0, 0, 0
+		return nil
+	}
+	switch {
+	case r.facts.Root:
+	case r.p.Tier == T3:
+		r.job.ExtraProcesses = helperThreads // counted in the same user namespace
+	default:
+		r.job.ExtraProcesses = tasksOf(os.Geteuid()) + helperThreads
+	}
+	return nil
+}
+
+// helperThreads is how many threads the helper may have beside the program's.
+const helperThreads = 16
+
+// tasksOf counts the threads of a user.
+func tasksOf(uid int) int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == uid {
+			tasks, _ := os.ReadDir("/proc/" + e.Name() + "/task")
+			n += max(len(tasks), 1)
+		}
+	}
+	return n
+}
+
+// shown lists what of the machine is readable at either tier, by its own path.
+func (r *confined) shown() []string {
+	list := systemFiles()
+	if r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered {
+		list = append(list, networkFiles()...)
+	}
+	list = append(list, r.box.cfg.ReadOnly...)
+	return append(list, r.c.ReadOnly...)
+}
+
+// show adds one path to the private root; what does not exist is left out.
+func (r *confined) show(source, target string, write bool) {
+	real, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return
+	}
+	var st unix.Stat_t
+	if unix.Stat(real, &st) != nil {
+		return
+	}
+	kind := st.Mode & unix.S_IFMT
+	r.job.Mounts = append(r.job.Mounts, jail.Mount{
+		Source: real, Target: target, Dev: st.Dev, Ino: st.Ino, Write: write,
+		File: kind != unix.S_IFDIR, Device: kind == unix.S_IFCHR,
+	})
+}
+
+// furnish lists what the private root of T3 holds.
+func (r *confined) furnish() {
+	j := &r.job
+	j.Dir = "/"
+	j.Links = map[string]string{
+		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
+		"/dev/shm": jail.TempDir, "/var/tmp": jail.TempDir, "/etc/mtab": "/proc/self/mounts",
+	}
+	for _, dir := range systemDirs() {
+		if to, err := os.Readlink(dir); err == nil {
+			j.Links[dir] = to
+			continue
+		}
+		r.show(dir, dir, false)
+	}
+	for _, path := range r.shown() {
+		r.show(path, path, false)
+	}
+	for _, dev := range devices() {
+		r.show(dev, dev, true)
+	}
+	if r.c.Package != "" {
+		r.show(r.c.Package, jail.PackageDir, false)
+	}
+	if r.work != nil {
+		var st unix.Stat_t
+		if unix.Fstat(int(r.work.Fd()), &st) == nil {
+			j.Mounts = append(j.Mounts, jail.Mount{Source: r.c.Work, Target: jail.WorkDir, Dev: st.Dev, Ino: st.Ino, Write: !r.c.WorkReadOnly})
+		}
+		j.Dir = jail.WorkDir
+		if r.spec.Dir != "" {
+			j.Dir = filepath.Join(jail.WorkDir, strings.TrimPrefix(filepath.Clean(r.spec.Dir), r.c.Work))
+		}
+	}
+	uid, gid := r.c.UID, r.c.GID
+	if !r.facts.Root {
+		uid, gid = os.Geteuid(), os.Getegid()
+	}
+	id := strconv.Itoa(uid) + ":" + strconv.Itoa(gid)
+	j.Files = map[string]string{
+		"/etc/passwd": "agent:x:" + id + "::" + jail.WorkDir + ":/bin/sh\n", "/etc/group": "agent:x:" + strconv.Itoa(gid) + ":\n", "/etc/hostname": "sandbox\n",
+	}
+	if r.p.Network != NetworkRaw {
+		j.Files["/etc/hosts"] = "127.0.0.1 localhost sandbox\n::1 localhost\n"
+	}
+	_, j.SkipProc = r.p.Missing[LayerProc]
+	j.Rules = []jail.Rule{{Path: "/"}, {Path: jail.TempDir, Write: true}, {Path: "/dev", Device: true}}
+	if r.c.Work != "" && !r.c.WorkReadOnly {
+		j.Rules = append(j.Rules, jail.Rule{Path: jail.WorkDir, Write: true})
+	}
+	r.environment(jail.TempDir)
+}
+
+// confine lists what Landlock permits at T2, and makes the temporary directory.
+func (r *confined) confine() error {
+	temp, err := os.MkdirTemp(r.box.cfg.Scratch, "junctor-run-")
+	if err != nil {
+		return setupFailed("make the temporary directory", err)
+	}
+	r.temp = temp
+	if r.work == nil {
+		if r.work, err = os.Open(temp); err != nil {
+			return setupFailed("open the temporary directory", err)
+		}
+	}
+	if r.facts.Root {
+		if err := os.Chown(temp, r.c.UID, r.c.GID); err != nil {
+			return setupFailed("give the temporary directory away", err)
+		}
+	}
+	j := &r.job
+	for _, path := range slices.Concat(systemDirs(), r.shown(), procFiles()) {
+		j.Rules = append(j.Rules, jail.Rule{Path: path})
+	}
+	for _, dev := range devices() {
+		j.Rules = append(j.Rules, jail.Rule{Path: dev, Device: true})
+	}
+	j.Rules = append(j.Rules, jail.Rule{Path: temp, Write: true})
+	if r.c.Package != "" {
+		j.Rules = append(j.Rules, jail.Rule{Path: r.c.Package})
+	}
+	if r.c.Work != "" {
+		j.Rules = append(j.Rules, jail.Rule{Path: r.c.Work, Write: !r.c.WorkReadOnly})
+		if d := filepath.Clean(r.spec.Dir); r.spec.Dir != "" && d != r.c.Work {
+			j.Dir = d
+		}
+	}
+	r.environment(temp)
+	return nil
+}
+
+// environment adds what only the room knows to the caller's variables.
+func (r *confined) environment(temp string) {
+	env := slices.DeleteFunc(slices.Clone(r.spec.Env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "TMPDIR" || r.job.Proxy && strings.HasSuffix(strings.ToLower(name), "_proxy")
+	})
+	env = append(env, "TMPDIR="+temp)
+	if r.job.Proxy {
+		proxy := "http://127.0.0.1:" + strconv.Itoa(jail.ProxyPort)
+		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+			env = append(env, name+"="+proxy)
+		}
+	}
+	r.job.Env = env
+}
+
+// fixTool finds the program's path inside and pins the file it is.
+func (r *confined) fixTool() error {
+	path := filepath.Clean(r.spec.Path)
+	if !filepath.IsAbs(path) {
+		return capability.Errorf(capability.CodeInvalidInput, "sandbox.run", "a program is named by its absolute path")
+	}
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	if err == nil && r.spec.Program != nil {
+		err = unix.Fstat(int(r.spec.Program.Fd()), &st)
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeUnavailable, "sandbox.run", "the program is not there", err).With("tool_not_found", "install it, or say where it is")
+	}
+	r.job.ToolDev, r.job.ToolIno = st.Dev, st.Ino
+	r.job.Path = path
+	if r.p.Tier == T2 {
+		r.job.Rules = append(r.job.Rules, jail.Rule{Path: path})
+		return r.handTool(path)
+	}
+	switch {
+	case beneath(path, r.c.Work):
+		r.job.Path = jail.WorkDir + strings.TrimPrefix(path, r.c.Work)
+	case beneath(path, r.c.Package):
+		r.job.Path = jail.PackageDir + strings.TrimPrefix(path, r.c.Package)
+	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly), func(dir string) bool { return beneath(path, dir) }):
+	default:
+		r.job.Path = jail.ToolDir + "/" + filepath.Base(path)
+		r.show(path, r.job.Path, false)
+	}
+	r.job.Args[0] = r.job.Path
+	return nil
+}
+
+// handTool opens a program that is no script, to be executed by its handle.
+func (r *confined) handTool(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // executable and not readable: then by its path
+	}
+	var st unix.Stat_t
+	magic := make([]byte, 4)
+	if _, err := f.ReadAt(magic, 0); err != nil || string(magic) != "\x7fELF" || unix.Fstat(int(f.Fd()), &st) != nil {
+		_ = f.Close()
+		return nil
+	}
+	if st.Dev != r.job.ToolDev || st.Ino != r.job.ToolIno {
+		_ = f.Close()
+		return violation("the program was replaced while it was looked at")
+	}
+	r.tool, r.job.ToolHandle = f, true
+	return nil
+}

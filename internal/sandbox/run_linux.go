@@ -1,0 +1,407 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/sandbox/egress"
+	"github.com/junctor-run/junctor/internal/sandbox/jail"
+)
+
+// HelperMain is this process's life as a part of the sandbox; it returns its
+// exit status. See [IsHelper].
+func HelperMain(argv []string) int {
+	if argv[1] == canaryName {
+		return canaryMain(argv[2:])
+	}
+	return jail.Main()
+}
+
+// Run runs the program confined, and waits for it; paths of the specification
+// are the machine's. The error is nil whenever the program ended by itself;
+// ctx's error when it was stopped because ctx ended. Further errors: those of
+// [Box.Place]; denied, reason security_violation, for a directory outside Work;
+// failed, reason sandbox_setup_failed, with details step and errno, when the room
+// could not be built; failed, reason resource_limit, with detail kind (memory,
+// cpu, processes, file_size, disk); failed, reason output_limit. The result holds
+// what the program wrote until then. Nothing of it runs any more when Run returns.
+func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	p, err := b.Place(c)
+	if err != nil {
+		return Result{}, err
+	}
+	if p.Tier == T1 {
+		if spec.Dir == "" {
+			spec.Dir = c.Work
+		}
+		r, err := Run(ctx, spec)
+		r.Placement = p
+		return r, err
+	}
+	return b.launch(ctx, spec, c, p, b.Facts())
+}
+
+// launch is Run at T2 and T3.
+func (b *Box) launch(ctx context.Context, spec Spec, c Confinement, p Placement, f Facts) (Result, error) {
+	c.Limits = c.Limits.withDefaults()
+	if c.UID == 0 {
+		c.UID, c.GID = DefaultUID, DefaultUID
+	}
+	run := &confined{box: b, spec: spec, c: c, p: p, facts: f, events: make(chan struct{})}
+	defer run.cleanUp()
+	if err := run.prepare(); err != nil {
+		return Result{Placement: p}, err
+	}
+	return run.execute(ctx)
+}
+
+// confined is one run while it lasts.
+type confined struct {
+	box   *Box
+	spec  Spec
+	c     Confinement
+	p     Placement
+	facts Facts
+
+	job     jail.Job
+	work    *os.File // handle of the work directory, at T2 else of the temporary one
+	tool    *os.File // handle of the program, where it is executed by that
+	temp    string   // T2: to be removed
+	group   *group
+	control *net.UnixConn
+	proxy   sync.WaitGroup
+	unproxy context.CancelFunc
+
+	events chan struct{} // closed when the helper says no more
+
+	mu      sync.Mutex
+	ended   *jail.Event
+	failed  *jail.Event
+	limit   string
+	flooded bool
+}
+
+func (r *confined) cleanUp() {
+	if r.unproxy != nil {
+		r.unproxy()
+	}
+	r.proxy.Wait()
+	if r.control != nil {
+		_ = r.control.Close()
+	}
+	if r.work != nil {
+		_ = r.work.Close()
+	}
+	if r.tool != nil {
+		_ = r.tool.Close()
+	}
+	if r.group != nil {
+		r.group.remove()
+	}
+	if r.temp != "" {
+		_ = os.RemoveAll(r.temp)
+	}
+}
+
+func setupFailed(step string, err error) *capability.Error {
+	e := capability.Wrap(capability.CodeFailed, "sandbox.run", "the sandbox could not be set up: "+step, err).
+		With("sandbox_setup_failed", "see: junctor sandbox status").Detail("step", step)
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		e.Detail("errno", unix.ErrnoName(errno))
+	}
+	return e
+}
+
+// command makes the helper's command with its control socket and its job.
+func (r *confined) command() (cmd *exec.Cmd, theirs []*os.File, err error) {
+	data, err := json.Marshal(r.job)
+	if err != nil {
+		return nil, nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, peer := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "control")
+	theirs = append(theirs, peer)
+	conn, err := net.FileConn(ours)
+	_ = ours.Close()
+	if err != nil {
+		return nil, theirs, err
+	}
+	r.control = conn.(*net.UnixConn)
+	fd, err := unix.MemfdCreate("job", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, theirs, err
+	}
+	job := os.NewFile(uintptr(fd), "job")
+	theirs = append(theirs, job)
+	if _, err := job.Write(data); err != nil {
+		return nil, theirs, err
+	}
+	if _, err := job.Seek(0, 0); err != nil {
+		return nil, theirs, err
+	}
+	cmd = &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"junctor", helperName}, Dir: "/",
+		Env:         []string{"GORACE=atexit_sleep_ms=0", "GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=16MiB"},
+		ExtraFiles:  []*os.File{peer, job},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if r.work != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, r.work)
+	}
+	if r.tool != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, r.tool)
+	}
+	if r.p.Tier == T3 {
+		r.isolate(cmd.SysProcAttr)
+	}
+	return cmd, theirs, nil
+}
+
+// isolate asks for the namespaces. As root none for users is needed, since the
+// program is given another user; otherwise the one that holds only our own user
+// is what permits the rest.
+func (r *confined) isolate(attr *syscall.SysProcAttr) {
+	attr.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	if r.p.Network != NetworkRaw {
+		attr.Cloneflags |= unix.CLONE_NEWNET
+	}
+	if r.facts.Root {
+		return
+	}
+	attr.Cloneflags |= unix.CLONE_NEWUSER
+	uid, gid := os.Geteuid(), os.Getegid()
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	// Not being root in there either, the helper keeps what it needs over exec.
+	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN}
+}
+
+func (r *confined) execute(ctx context.Context) (Result, error) {
+	result := Result{Placement: r.p}
+	cmd, theirs, err := r.command()
+	closeAll := func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+	}
+	defer closeAll()
+	if err != nil {
+		return result, setupFailed("prepare the helper", err)
+	}
+	flood := make(chan struct{}, 2)
+	overflow := func() { flood <- struct{}{} }
+	stdout := newCapture(limit(r.spec.StdoutLimit, DefaultStdoutLimit))
+	stderr := newCapture(limit(r.spec.StderrLimit, DefaultStderrLimit))
+	stdout.flood, stderr.flood = overflow, overflow
+	pumps, err := connect(cmd, stdout, stderr, r.spec)
+	if err != nil {
+		if e, ok := errors.AsType[*capability.Error](err); ok {
+			return result, e
+		}
+		return result, setupFailed("open pipes", err)
+	}
+	result.Started = time.Now()
+	err = cmd.Start()
+	pumps.started()
+	if err != nil {
+		pumps.wait(0)
+		return result, setupFailed("make namespaces", err)
+	}
+	closeAll()
+	go r.listen(ctx)
+	exited := make(chan struct{})
+	go func() { // ends with the helper, which is always killed in the end
+		defer close(exited)
+		_ = cmd.Wait()
+	}()
+	if err = r.release(cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+	}
+	stopped := r.supervise(ctx, cmd, exited, flood)
+	<-r.events
+	pumps.wait(drainTime)
+
+	result.Ended = time.Now()
+	result.Stdout, result.Stderr = stdout.output(), stderr.output()
+	if err != nil {
+		return result, setupFailed("control group", err)
+	}
+	return r.verdict(ctx, result, stopped)
+}
+
+// release puts the helper into its control group and lets it go on.
+func (r *confined) release(pid int) error {
+	if r.group != nil {
+		if err := r.group.add(pid); err != nil {
+			return err
+		}
+	}
+	r.say(jail.CommandGo)
+	return nil
+}
+
+// say sends a command; a helper that is gone needs none.
+func (r *confined) say(command byte) { _, _ = r.control.Write([]byte{command}) }
+
+// supervise waits for the helper to end, stopping it once ctx ends or the
+// program writes without end. It reports whether ctx was the cause.
+func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, flood <-chan struct{}) bool {
+	stopped := false
+	select {
+	case <-exited:
+		return false
+	case <-flood:
+		r.mu.Lock()
+		r.flooded = true
+		r.mu.Unlock()
+	case <-ctx.Done():
+		stopped = true
+		r.say(jail.CommandTerm)
+		timer := time.NewTimer(limitDuration(r.spec.Grace))
+		defer timer.Stop()
+		select {
+		case <-exited:
+			return true
+		case <-timer.C:
+		}
+	}
+	r.say(jail.CommandKill)
+	if r.p.Tier != T3 { // at T3 the helper's end is everybody's; here it must be the last to go
+		timer := time.NewTimer(helperTime)
+		defer timer.Stop()
+		select {
+		case <-exited:
+			return stopped
+		case <-timer.C:
+		}
+	}
+	if r.group != nil {
+		r.group.kill()
+	}
+	_ = cmd.Process.Kill()
+	<-exited
+	return stopped
+}
+
+// helperTime is how long the helper may take to kill and reap a tree at T2.
+const helperTime = 6 * time.Second
+
+// listen takes the helper's events until it is gone.
+func (r *confined) listen(ctx context.Context) {
+	defer close(r.events)
+	buf, oob := make([]byte, 8<<10), make([]byte, 256)
+	for {
+		n, oobn, _, _, err := r.control.ReadMsgUnix(buf, oob)
+		if err != nil || n == 0 {
+			return
+		}
+		var e jail.Event
+		if json.Unmarshal(buf[:n], &e) != nil {
+			continue
+		}
+		r.mu.Lock()
+		switch e.Kind {
+		case jail.EventFailed:
+			r.failed = &e
+		case jail.EventEnded:
+			r.ended = &e
+		case jail.EventLimit:
+			r.limit = e.Limit
+		}
+		r.mu.Unlock()
+		if e.Kind == jail.EventListener {
+			r.serveProxy(ctx, oob[:oobn])
+		}
+	}
+}
+
+// serveProxy serves the listener that came with a message.
+func (r *confined) serveProxy(ctx context.Context, oob []byte) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(messages) != 1 {
+		return
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return
+	}
+	unix.CloseOnExec(fds[0])
+	file := os.NewFile(uintptr(fds[0]), "proxy")
+	l, err := net.FileListener(file)
+	_ = file.Close()
+	if err != nil {
+		return
+	}
+	proxyCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a program that is being stopped may still finish talking
+	r.unproxy = cancel
+	r.proxy.Go(func() { // ends in cleanUp
+		_ = egress.Serve(proxyCtx, l, egress.Config{
+			Policy: r.c.Egress, Resolver: r.box.cfg.Resolver, Dialer: r.box.cfg.Dialer, OnDecision: r.c.OnEgress,
+		})
+	})
+}
+
+// verdict says what came of the run, from what the kernel and the helper counted.
+func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result.ExitCode = -1
+	if e := r.ended; e != nil {
+		result.ExitCode = e.Code
+		if e.Signal != 0 {
+			result.Signal = unix.SignalName(syscall.Signal(e.Signal))
+		}
+		result.Usage = Usage{User: e.Usage.User, System: e.Usage.System, MaxRSS: e.Usage.MaxRSS}
+	}
+	refused := false
+	if r.group != nil {
+		result.Usage.MaxMemory, refused = r.group.peak()
+		if r.limit == "" && r.group.killedForMemory() {
+			r.limit = "memory"
+		}
+	}
+	switch {
+	case r.limit != "":
+	case result.Signal == "SIGXCPU":
+		r.limit = "cpu"
+	case result.Signal == "SIGXFSZ":
+		r.limit = "file_size"
+	case refused && result.ExitCode != 0 && !stopped:
+		r.limit = "processes"
+	}
+	switch {
+	case r.flooded:
+		return result, capability.Errorf(capability.CodeFailed, "sandbox.run", "the program wrote more than %d times what is kept of its output", floodFactor).With("output_limit", "")
+	case r.limit != "":
+		return result, capability.Errorf(capability.CodeFailed, "sandbox.run", "the program went over its %s limit", r.limit).
+			With("resource_limit", "raise the limit in the extension's manifest, up to the operator's ceiling").Detail("kind", r.limit)
+	case stopped:
+		return result, ctx.Err()
+	case r.failed != nil:
+		e := setupFailed(r.failed.Step, errors.New(r.failed.Detail)).Detail("detail", r.failed.Detail)
+		if r.failed.Errno != 0 {
+			e.Detail("errno", unix.ErrnoName(syscall.Errno(r.failed.Errno)))
+		}
+		return result, e
+	case r.ended == nil:
+		return result, setupFailed("watch the program", fmt.Errorf("the helper ended without a word"))
+	}
+	return result, nil
+}

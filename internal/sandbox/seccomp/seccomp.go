@@ -1,0 +1,250 @@
+// Package seccomp builds and installs the system call filter of sandboxed
+// programs (capability-runner, section 15.4): what a program never needs and an
+// escape does is refused with EPERM, everything else is allowed. A call made
+// under another architecture or ABI than the program's own kills it, because its
+// numbers mean something else.
+//
+// The filter is classic BPF, written here by hand: about 150 instructions, most
+// of which the kernel never runs, since it remembers which calls are always
+// allowed.
+package seccomp
+
+import "fmt"
+
+// Options choose between the variants of the filter.
+type Options struct {
+	// Internet permits IPv4 and IPv6 stream and datagram sockets beside local ones.
+	Internet bool
+	// SharedUser refuses what, without namespaces, reaches other processes of the
+	// same user and files that permissions leave open, and Landlock does not cover: path-based chmod, chown, utime and xattr calls,
+	// priorities, affinity, foreign limits. Calls that change owners and
+	// attributes report success and do nothing, because installers insist on them.
+	SharedUser bool
+}
+
+// Instruction is one step of a classic BPF program, as the kernel reads it.
+type Instruction struct {
+	Code   uint16
+	Jt, Jf uint8
+	K      uint32
+}
+
+// What a filter answers.
+const (
+	retKill  = 0x80000000 // SECCOMP_RET_KILL_PROCESS
+	retErrno = 0x00050000 // SECCOMP_RET_ERRNO; the low 16 bits are the errno
+	retAllow = 0x7fff0000
+
+	errPerm  = 1
+	errNoSys = 38
+	errNone  = 0 // success without doing it
+)
+
+// Opcodes used.
+const (
+	opLoad  = 0x20 // A = word at K of seccomp_data
+	opEqual = 0x15
+	opMore  = 0x35 // A >= K
+	opSet   = 0x45 // A & K
+	opAnd   = 0x54 // A &= K
+	opRet   = 0x06
+)
+
+// Offsets in seccomp_data; arguments are 64 bits, low word first on what we run on.
+const (
+	offNr   = 0
+	offArch = 4
+	offArgs = 16
+)
+
+func argLow(n int) uint32  { return offArgs + 8*uint32(n) }
+func argHigh(n int) uint32 { return argLow(n) + 4 }
+
+// Families and types of sockets that are permitted.
+const (
+	familyUnix  = 1
+	familyInet  = 2
+	familyInet6 = 10
+	typeStream  = 1
+	typeDgram   = 2
+	typeMask    = 0xf
+)
+
+// namespaceFlags are the clone flags that make namespaces: user, mount, pid,
+// net, ipc, uts, cgroup.
+const namespaceFlags = 0x10000000 | 0x00020000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000 | 0x02000000
+
+// terminal requests that put characters into another program's input.
+const (
+	tiocsti   = 0x5412
+	tioclinux = 0x541c
+)
+
+// personalityQuery asks and does not set.
+const personalityQuery = 0xffffffff
+
+// table is what differs between architectures: an audit number and the numbers
+// of the calls by name. A call the architecture does not have is absent.
+type table struct {
+	arch    uint32
+	x32     bool // numbers from 0x40000000 on are a second ABI
+	numbers map[string]uint32
+}
+
+// denied are the calls refused whatever their arguments.
+func denied() []string {
+	return []string{
+		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
+		"mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr",
+		"unshare", "setns", "bpf", "perf_event_open", "userfaultfd", "fanotify_init",
+		"io_uring_setup", "io_uring_enter", "io_uring_register",
+		"keyctl", "add_key", "request_key",
+		"init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot",
+		"swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "iopl", "ioperm",
+		"settimeofday", "clock_settime", "adjtimex", "clock_adjtime", "sethostname", "setdomainname",
+		"name_to_handle_at", "open_by_handle_at", "syslog", "vhangup", "lookup_dcookie", "nfsservctl", "modify_ldt",
+	}
+}
+
+// sharedDenied are refused beside them where the program shares a user with others.
+func sharedDenied() []string {
+	return []string{
+		"chmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "file_setattr",
+		"setpriority", "ioprio_set", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
+	}
+}
+
+// sharedIgnored report success there and do nothing.
+func sharedIgnored() []string {
+	return []string{
+		"chown", "lchown", "fchownat", "setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat",
+	}
+}
+
+// assembler collects instructions.
+type assembler struct {
+	t    table
+	prog []Instruction
+}
+
+func (a *assembler) emit(code uint16, k uint32) {
+	a.prog = append(a.prog, Instruction{Code: code, K: k})
+}
+
+func (a *assembler) jump(code uint16, k uint32, jt, jf uint8) {
+	a.prog = append(a.prog, Instruction{Code: code, K: k, Jt: jt, Jf: jf})
+}
+func (a *assembler) errno(n uint32) { a.emit(opRet, retErrno|n) }
+
+// when runs body for one call. The body ends in a return on every way; where the
+// architecture lacks the call, there is no body.
+func (a *assembler) when(name string, body func(b *assembler)) {
+	nr, ok := a.t.numbers[name]
+	if !ok {
+		return
+	}
+	inner := &assembler{t: a.t}
+	body(inner)
+	a.jump(opEqual, nr, 0, uint8(len(inner.prog)))
+	a.prog = append(a.prog, inner.prog...)
+}
+
+func (a *assembler) refuse(errno uint32, names ...string) {
+	for _, name := range names {
+		a.when(name, func(b *assembler) { b.errno(errno) })
+	}
+}
+
+// build writes the filter for one architecture.
+func build(t table, o Options) []Instruction {
+	a := &assembler{t: t}
+	a.emit(opLoad, offArch)
+	a.jump(opEqual, t.arch, 1, 0)
+	a.emit(opRet, retKill)
+	a.emit(opLoad, offNr)
+	if t.x32 {
+		a.jump(opMore, 0x40000000, 0, 1)
+		a.emit(opRet, retKill)
+	}
+	a.refuse(errPerm, denied()...)
+	a.refuse(errNoSys, "clone3") // its flags are behind a pointer; libc falls back to clone
+	a.when("clone", func(b *assembler) {
+		b.emit(opLoad, argLow(0))
+		b.jump(opSet, namespaceFlags, 0, 1)
+		b.errno(errPerm)
+		b.emit(opRet, retAllow)
+	})
+	for _, name := range []string{"socket", "socketpair"} {
+		a.when(name, func(b *assembler) { b.socket(o.Internet) })
+	}
+	a.when("ioctl", func(b *assembler) {
+		b.emit(opLoad, argLow(1))
+		b.jump(opEqual, tiocsti, 1, 0)
+		b.jump(opEqual, tioclinux, 0, 1)
+		b.errno(errPerm)
+		b.emit(opRet, retAllow)
+	})
+	a.when("personality", func(b *assembler) {
+		b.emit(opLoad, argLow(0))
+		b.jump(opEqual, 0, 2, 0)
+		b.jump(opEqual, personalityQuery, 1, 0)
+		b.errno(errPerm)
+		b.emit(opRet, retAllow)
+	})
+	if o.SharedUser {
+		a.shared()
+	}
+	a.emit(opRet, retAllow)
+	return a.prog
+}
+
+// socket permits families and types by list; every other one is refused when it
+// is made, so there is nothing to connect with.
+func (a *assembler) socket(internet bool) {
+	a.emit(opLoad, argLow(0))
+	if internet {
+		a.jump(opEqual, familyInet, 3, 0)
+		a.jump(opEqual, familyInet6, 2, 0)
+	}
+	a.jump(opEqual, familyUnix, 1, 0)
+	a.errno(errPerm)
+	a.emit(opLoad, argLow(1))
+	a.emit(opAnd, typeMask)
+	a.jump(opEqual, typeStream, 2, 0)
+	a.jump(opEqual, typeDgram, 1, 0)
+	a.errno(errPerm)
+	a.emit(opRet, retAllow)
+}
+
+func (a *assembler) shared() {
+	a.refuse(errPerm, sharedDenied()...)
+	a.refuse(errNone, sharedIgnored()...)
+	a.when("utimensat", func(b *assembler) { // without a path it means an open file, which is the program's own
+		b.emit(opLoad, argLow(1))
+		b.jump(opEqual, 0, 0, 2)
+		b.emit(opLoad, argHigh(1))
+		b.jump(opEqual, 0, 1, 0)
+		b.errno(errPerm)
+		b.emit(opRet, retAllow)
+	})
+	a.when("prlimit64", func(b *assembler) { // of others one may ask, not set
+		b.emit(opLoad, argLow(0))
+		b.jump(opEqual, 0, 5, 0)
+		b.emit(opLoad, argLow(2))
+		b.jump(opEqual, 0, 0, 2)
+		b.emit(opLoad, argHigh(2))
+		b.jump(opEqual, 0, 1, 0)
+		b.errno(errPerm)
+		b.emit(opRet, retAllow)
+	})
+}
+
+// Program returns the filter for the architecture this was built for. The error
+// says that there is none.
+func Program(o Options) ([]Instruction, error) {
+	t, ok := native()
+	if !ok {
+		return nil, fmt.Errorf("there is no system call filter for this architecture")
+	}
+	return build(t, o), nil
+}

@@ -1,0 +1,161 @@
+package session
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Defaults of runner spec, section 17.
+const (
+	MaxResult       = 1_000_000 // bytes of one result's text
+	MaxResults      = 64 << 20  // bytes of all
+	ResultTTL       = 24 * time.Hour
+	truncatedMarker = "\n… (cut here: the result was longer)"
+)
+
+// ResultsConfig tunes Results. The zero value of every member but Store is the
+// default.
+type ResultsConfig struct {
+	Store Store
+	// Redact takes secrets out of a text before it is kept. nil keeps texts as
+	// they are.
+	Redact func(string) string
+	Now    func() time.Time
+	TTL    time.Duration
+	Max    int   // bytes of one result, at least 1 KiB
+	Total  int64 // bytes of all results
+}
+
+// Results is the store of last results: per session, and per session and
+// extension. It is safe for concurrent use.
+type Results struct{ cfg ResultsConfig }
+
+// NewResults makes the store of results.
+func NewResults(cfg ResultsConfig) *Results {
+	if cfg.Redact == nil {
+		cfg.Redact = func(s string) string { return s }
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.TTL <= 0 {
+		cfg.TTL = ResultTTL
+	}
+	if cfg.Max <= 0 {
+		cfg.Max = MaxResult
+	}
+	cfg.Max = max(cfg.Max, 1<<10)
+	if cfg.Total <= 0 {
+		cfg.Total = MaxResults
+	}
+	return &Results{cfg}
+}
+
+// Save keeps the result of a run that succeeded; an empty text keeps nothing, so
+// that the one before stays. Secrets are taken out, and what is beyond the limit
+// is cut between two characters and marked. Save failed runs nowhere.
+func (s *Results) Save(ctx context.Context, o Owner, r Result) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	if !ValidID(r.Extension) {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the result names no extension")
+	}
+	if r.Text == "" {
+		return nil
+	}
+	var cut bool
+	r.Text, cut = Cut(s.cfg.Redact(strings.ToValidUTF8(r.Text, "\uFFFD")), s.cfg.Max)
+	r.Truncated = r.Truncated || cut
+	r.Saved = s.cfg.Now()
+	if _, err := s.cfg.Store.SweepResults(ctx, r.Saved.Add(-s.cfg.TTL)); err != nil {
+		return err
+	}
+	return s.cfg.Store.PutResult(ctx, o, r, s.cfg.Total)
+}
+
+// Cut shortens a text to most bytes, marker included, between two characters. It
+// reports whether it did.
+func Cut(text string, most int) (string, bool) {
+	if len(text) <= most {
+		return text, false
+	}
+	end := max(most-len(truncatedMarker), 0)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + truncatedMarker, true
+}
+
+// Reader is who asks for a result.
+type Reader struct {
+	Extension string
+	// Any says that the reader has the permission session.read: it may see
+	// what another extension left in the session.
+	Any bool
+}
+
+// Last returns the last result for a reader: its own extension's if there is one,
+// else the session's. One of another extension is as good as none to a reader
+// without the permission: not_found, reason no_response, and the message says so.
+// It is never another principal's or session's.
+func (s *Results) Last(ctx context.Context, o Owner, by Reader) (Result, error) {
+	if err := o.Check(); err != nil {
+		return Result{}, err
+	}
+	now := s.cfg.Now()
+	before := now.Add(-s.cfg.TTL)
+	if by.Extension != "" {
+		if r, ok, err := s.cfg.Store.LastResult(ctx, o, by.Extension, before, now); ok || err != nil {
+			return r, err
+		}
+	}
+	r, ok, err := s.cfg.Store.LastResult(ctx, o, "", before, now)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case !ok:
+		return Result{}, none("nothing has run in this session yet, or it was too long ago")
+	case !by.Any && r.Extension != by.Extension:
+		return Result{}, none("the last result belongs to another extension, and reading it needs the permission session.read")
+	}
+	return r, nil
+}
+
+func none(text string) error {
+	return capability.Errorf(capability.CodeNotFound, op, "%s", text).With("no_response", "run a command first, or pass text")
+}
+
+// Metadata is Last without the text.
+func (s *Results) Metadata(ctx context.Context, o Owner, by Reader) (Result, error) {
+	r, err := s.Last(ctx, o, by)
+	r.Text = ""
+	return r, err
+}
+
+// Clear forgets the results of a session.
+func (s *Results) Clear(ctx context.Context, o Owner) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	return s.cfg.Store.ClearResults(ctx, o)
+}
+
+// ClearAll forgets all results of everybody.
+func (s *Results) ClearAll(ctx context.Context) error { return s.cfg.Store.ClearAllResults(ctx) }
+
+// Sweep forgets results that are too old and says how many; call it every ten
+// minutes or so. Nothing depends on it but the space: they are not found anyway.
+func (s *Results) Sweep(ctx context.Context) (int, error) {
+	return s.cfg.Store.SweepResults(ctx, s.cfg.Now().Add(-s.cfg.TTL))
+}
+
+// Stats are figures for operators.
+func (s *Results) Stats(ctx context.Context) (Stats, error) {
+	n, bytes, err := s.cfg.Store.ResultStats(ctx)
+	return Stats{n, bytes, int(s.cfg.TTL.Hours()), s.cfg.Max}, err
+}

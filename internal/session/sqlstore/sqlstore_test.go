@@ -1,0 +1,55 @@
+package sqlstore_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/internal/session/sessiontest"
+	"github.com/junctor-run/junctor/internal/session/sqlstore"
+	"github.com/junctor-run/junctor/internal/store"
+)
+
+func open(t *testing.T, path string) *store.DB {
+	t.Helper()
+	db, err := store.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	files, err := sqlstore.Migrations()
+	if err == nil {
+		err = db.Migrate(t.Context(), sqlstore.Owner, files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func TestSQLiteIsAStore(t *testing.T) {
+	sessiontest.Run(t, func(t *testing.T) session.Store {
+		return sqlstore.New(open(t, filepath.Join(t.TempDir(), "junctor.db")).SQL())
+	})
+}
+
+func TestSessionsOutliveTheProcess(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "junctor.db")
+	db := open(t, path)
+	o := session.Owner{Principal: "p", Session: "s"}
+	s := sqlstore.New(db.SQL())
+	if _, err := s.AppendMessage(t.Context(), o, session.Message{Role: "user", Text: "x", Time: time.Unix(5, 0)}, session.Bounds{Messages: 9, Sessions: 9}); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	if _, err := s.Messages(t.Context(), o, 0, 1); capability.CodeOf(err) != capability.CodeFailed || capability.AsError(err).Message != "the session cannot be read or written" {
+		t.Error(err)
+	}
+	got, err := sqlstore.New(open(t, path).SQL()).Messages(t.Context(), o, 0, 9)
+	if err != nil || len(got) != 1 || got[0].Text != "x" || !got[0].Time.Equal(time.Unix(5, 0)) {
+		t.Error(got, err)
+	}
+}
