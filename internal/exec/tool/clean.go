@@ -1,0 +1,119 @@
+package tool
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// minSecret is the shortest secret that is redacted: shorter ones would take
+// ordinary text with them.
+const minSecret = 4
+
+// redacted stands where a secret was.
+const redacted = "[redacted]"
+
+// Clean makes a program's output fit for a screen, a store and a model: escape
+// sequences and control characters but newline and tab are gone, marks that turn
+// the direction of text are shown instead of obeyed, invalid UTF-8 is U+FFFD, and
+// secrets are redacted (runner spec, section 14).
+func Clean(text string, secrets []string) string {
+	for _, s := range secrets {
+		text = strings.ReplaceAll(text, s, redacted)
+	}
+	var b strings.Builder
+	b.Grow(len(text))
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c == 0x1b {
+			i += escape(text[i:])
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		i += size
+		switch {
+		case r == '\r': // of a line end; a lone one would hide what stands before it
+			if i < len(text) && text[i] == '\n' {
+				continue
+			}
+			b.WriteByte('\n')
+		case r == '\n', r == '\t':
+			b.WriteRune(r)
+		case r < 0x20, r == 0x7f, r >= 0x80 && r < 0xa0:
+		case turns(r):
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			b.WriteRune(r) // RuneError is U+FFFD
+		}
+	}
+	out := b.String()
+	for _, s := range secrets { // that an escape sequence had taken apart
+		out = strings.ReplaceAll(out, s, redacted)
+	}
+	return out
+}
+
+// escape is how many bytes an escape sequence takes: CSI to its final byte, OSC,
+// DCS and their kind to their terminator, others two bytes.
+func escape(s string) int {
+	if len(s) < 2 {
+		return len(s)
+	}
+	switch s[1] {
+	case '[':
+		for i := 2; i < len(s); i++ {
+			if s[i] >= 0x40 && s[i] <= 0x7e {
+				return i + 1
+			}
+			if s[i] < 0x20 || s[i] > 0x3f { // no sequence after all
+				return i
+			}
+		}
+		return len(s)
+	case ']', 'P', '_', '^', 'X':
+		for i := 2; i < len(s); i++ {
+			if s[i] == 0x07 {
+				return i + 1
+			}
+			if s[i] == 0x1b {
+				if i+1 < len(s) && s[i+1] == '\\' {
+					return i + 2
+				}
+				return i
+			}
+			if s[i] == '\n' { // one that is never closed must not swallow the rest
+				return i
+			}
+		}
+		return len(s)
+	}
+	if s[1] < 0x20 || s[1] >= 0x80 {
+		return 1
+	}
+	return 2
+}
+
+// turns reports whether a rune changes the direction of what follows.
+func turns(r rune) bool {
+	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f || r == 0x061c
+}
+
+// isBinary reports whether output is no text: it has a NUL near its beginning.
+func isBinary(out []byte) bool {
+	for _, c := range out[:min(len(out), binaryHead)] {
+		if c == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// signalNumber is the number of a signal's name, 0 for one that is none.
+func signalNumber(name string) int {
+	if n := unix.SignalNum(name); n != 0 {
+		return int(n)
+	}
+	return int(unix.SignalNum("SIG" + strings.ToUpper(name)))
+}

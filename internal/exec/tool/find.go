@@ -1,0 +1,132 @@
+package tool
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/internal/command"
+)
+
+// interpreters are programs that run other programs or text: "tools only" would
+// mean nothing with them (runner spec, section 13.2).
+func interpreters() []string {
+	return strings.Fields("sh bash dash zsh fish busybox env xargs nc socat python* node deno bun perl ruby lua php awk gdb strace nohup setsid unshare nsenter docker podman kubectl ssh")
+}
+
+// raising are programs that take on rights their caller lacks; nothing permits
+// them.
+func raising() []string { return []string{"sudo", "su", "doas", "pkexec"} }
+
+// permitted holds that a tool may be run at all, and an interpreter only with a
+// permission of its own.
+func (x *Executor) permitted(req Request) error {
+	if !validName(req.Tool) {
+		return command.SecurityViolation("the tool's name is not one")
+	}
+	if slices.Contains(raising(), req.Tool) {
+		return command.SecurityViolation(req.Tool + " takes on other rights")
+	}
+	if !slices.Contains(req.Permissions, "exec") {
+		return command.PermissionDenied("exec", "the extension does not declare that it runs tools")
+	}
+	if x.interprets(req.Tool) && !slices.Contains(req.Permissions, "exec.interpreter") {
+		return command.PermissionDenied("exec.interpreter", req.Tool+" runs other programs")
+	}
+	return nil
+}
+
+func (x *Executor) interprets(name string) bool {
+	return slices.ContainsFunc(x.cfg.Interpreters, func(pattern string) bool {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		return name == pattern || open && strings.HasPrefix(name, prefix)
+	})
+}
+
+// validName holds the grammar of runner spec, section 13.1: no path, nothing that
+// could become one.
+func validName(name string) bool {
+	if name == "" || len(name) > 64 {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && (i == 0 || !strings.ContainsRune("._+-", rune(c))) {
+			return false
+		}
+	}
+	return name != "." && name != ".."
+}
+
+// find opens the program: the package's own first, judged by its content, then the
+// shared and system ones. What is opened is what runs, whatever happens to the
+// path meanwhile.
+func (x *Executor) find(req Request) (*os.File, error) {
+	if own, ok := req.Own[req.Tool]; ok {
+		f, err := openProgram(own.Path)
+		if err != nil {
+			return nil, command.ToolNotFound(req.Tool)
+		}
+		h := sha256.New()
+		if _, err := io.Copy(h, f); err != nil {
+			f.Close()
+			return nil, command.ToolNotFound(req.Tool)
+		}
+		if !strings.EqualFold(hex.EncodeToString(h.Sum(nil)), own.SHA256) {
+			f.Close()
+			return nil, command.SecurityViolation("the tool " + req.Tool + " of the package is not the one that was installed")
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			f.Close()
+			return nil, command.ToolNotFound(req.Tool)
+		}
+		return f, nil
+	}
+	for _, dir := range x.cfg.Dirs {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if f, err := openProgram(filepath.Join(dir, req.Tool)); err == nil {
+			// A tool under another name of an interpreter is that interpreter.
+			if real := filepath.Base(realName(f)); real != req.Tool && x.interprets(real) && !slices.Contains(req.Permissions, "exec.interpreter") {
+				f.Close()
+				return nil, command.PermissionDenied("exec.interpreter", req.Tool+" is another name of "+real)
+			}
+			return f, nil
+		}
+	}
+	return nil, command.ToolNotFound(req.Tool)
+}
+
+// openProgram opens a regular, executable file that not everybody can write.
+func openProgram(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if mode := info.Mode(); !mode.IsRegular() || mode&0o111 == 0 || mode&0o002 != 0 {
+		f.Close()
+		return nil, os.ErrPermission
+	}
+	return f, nil
+}
+
+func realName(f *os.File) string {
+	real, err := filepath.EvalSymlinks(f.Name())
+	if err != nil {
+		return f.Name()
+	}
+	return real
+}
