@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -74,6 +76,8 @@ func attackMain(args []string) int {
 		fmt.Println("ate", len(keep))
 		time.Sleep(time.Second) // so that shares are held at the same time
 		runtime.KeepAlive(keep)
+	case "fetch":
+		fetch(args[1:])
 	case "burn":
 		for i := 0; ; i++ {
 			if i < 0 {
@@ -279,5 +283,29 @@ func noneLeft(t *testing.T, mark string) {
 		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(mark)) {
 			t.Errorf("%s survived: %q", name, data)
 		}
+	}
+}
+
+func readFile(path string) string {
+	data, _ := os.ReadFile(path)
+	return string(data)
+}
+
+// fetch asks for each URL, through the proxy of the environment or directly.
+func fetch(urls []string) {
+	for _, u := range urls {
+		transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
+		if direct, ok := strings.CutPrefix(u, "direct "); ok {
+			transport.Proxy, u = nil, direct
+		}
+		client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
+		resp, err := client.Get(u)
+		if err != nil {
+			fmt.Println("error", err)
+			continue
+		}
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
+		resp.Body.Close()
+		fmt.Println(resp.StatusCode, strings.TrimSpace(string(body)))
 	}
 }

@@ -40,11 +40,12 @@ func Run(v Victims, inherited []int) []Result {
 	return r.results
 }
 
-// Inherited lists the descriptors that are open; call it first of all.
+// Inherited lists the descriptors that came to us from who started us. What is
+// closed on exec cannot have: the runtime opened that itself.
 func Inherited() []int {
 	var open []int
 	for fd := 3; fd < 1024; fd++ {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			open = append(open, fd)
 		}
 	}
