@@ -156,7 +156,7 @@ func (a *app) commands() []commandGroup {
 		{"Show", a.showingCommands()},
 		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
 		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},
-		{"Look after it", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},
+		{"Look after it", []*cobra.Command{a.doctorCommand(), a.sandboxCommand(), a.configCommand(), a.versionCommand()}},
 	}
 }
 

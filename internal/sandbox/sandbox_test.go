@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 	if IsHelper(os.Args) {
 		os.Exit(HelperMain(os.Args))
 	}
+	if len(os.Args) > 2 && os.Args[1] == "attack" {
+		os.Exit(attackMain(os.Args[2:]))
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -100,7 +100,9 @@ type Confinement struct {
 // and names no other.
 const DefaultUID = 63120
 
-// Defaults of section 15.3.
+// DefaultLimits are the limits of a run that names none (section 15.3).
+func DefaultLimits() Limits { return Limits{}.withDefaults() }
+
 func (l Limits) withDefaults() Limits {
 	l.Memory = bounded(l.Memory, 512<<20)
 	l.Processes = bounded(l.Processes, 256)

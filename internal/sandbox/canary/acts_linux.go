@@ -34,14 +34,18 @@ func Run(v Victims, inherited []int) []Result {
 	r.privileges()
 	r.calls()
 	r.foreign()
+	if v.File != "" { // last: where it succeeds there is nothing left to try
+		r.try("root", "remove an outside file", os.Remove(v.File))
+	}
 	return r.results
 }
 
-// Inherited lists the descriptors that are open; call it first of all.
+// Inherited lists the descriptors that came to us from who started us. What is
+// closed on exec cannot have: the runtime opened that itself.
 func Inherited() []int {
 	var open []int
 	for fd := 3; fd < 1024; fd++ {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			open = append(open, fd)
 		}
 	}
@@ -142,7 +146,6 @@ func (r *round) files() {
 	r.try("root", "write it by a relative path", writes(up+r.v.File, os.O_RDWR))
 	r.try("root", "make a file outside", writes(filepath.Join(r.v.Dir, "made"), os.O_CREATE|os.O_WRONLY))
 	r.try("root", "list an outside directory", list(r.v.Dir))
-	r.try("root", "remove an outside file", os.Remove(r.v.File))
 	// Handles by number are the oldest way around a root directory.
 	handle := unix.NewFileHandle(1, []byte{2, 0, 0, 0, 0, 0, 0, 0})
 	_, err = unix.OpenByHandleAt(unix.AT_FDCWD, handle, unix.O_RDONLY)
@@ -168,7 +171,11 @@ func (r *round) links() {
 	r.try("root", "truncate through a link", os.Truncate(spare("link"), 0))
 	r.try("root", "write through a link", writes(spare("chain"), os.O_WRONLY))
 	r.try("root", "hard-link an outside file", os.Link(r.v.File, spare("hard")))
-	r.try("root", "move an outside file in", os.Rename(r.v.File, spare("moved")))
+	moved := os.Rename(r.v.File, spare("moved"))
+	r.try("root", "move an outside file in", moved)
+	if moved == nil {
+		_ = os.Rename(spare("moved"), r.v.File)
+	}
 	_ = os.WriteFile(spare("mine"), nil, 0o600)
 	r.try("root", "move a file out", os.Rename(spare("mine"), filepath.Join(r.v.Dir, "moved")))
 }

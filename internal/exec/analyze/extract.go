@@ -1,0 +1,157 @@
+package analyze
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	firstLines = 10
+	maxLine    = 200 // characters of a line that is shown
+	maxKeys    = 30
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// extract is the simple analysis (runner spec, section 18.3): the format, the
+// size, the first lines, and of JSON its outline. The same text always gives the
+// same answer.
+func extract(content string) string {
+	var b strings.Builder
+	format, value := detect(content)
+	lines := strings.Split(strings.TrimRight(content, "\n"), "\n")
+	fmt.Fprintf(&b, "Format: %s\nSize: %d characters, %d %s\n", format, utf8.RuneCountInString(content), len(lines), plural(len(lines), "line"))
+	if format == "JSON" {
+		outline(&b, value)
+	}
+	b.WriteString("\nFirst lines:\n")
+	for _, line := range lines[:min(firstLines, len(lines))] {
+		if short := head(line, maxLine); short != line {
+			line = short + "…"
+		}
+		b.WriteString("  " + line + "\n")
+	}
+	if more := len(lines) - firstLines; more > 0 {
+		fmt.Fprintf(&b, "  … %d more %s\n", more, plural(more, "line"))
+	}
+	return b.String()
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}
+
+func detect(content string) (string, any) {
+	text := strings.TrimSpace(content)
+	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+		if value, err := parse([]byte(text)); err == nil {
+			return "JSON", value
+		}
+	}
+	if strings.HasPrefix(text, "<") {
+		start := strings.ToLower(head(text, 512))
+		if strings.HasPrefix(start, "<!doctype html") || strings.Contains(start, "<html") {
+			return "HTML", nil
+		}
+		return "XML", nil
+	}
+	return "text", nil
+}
+
+// parse reads exactly one JSON value, numbers as they are written. It is not
+// strict: what others answer may well repeat a name.
+func parse(data []byte) (any, error) {
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the JSON value")
+	}
+	return value, nil
+}
+
+// outline lists the members of an object or the items of an array.
+func outline(b *strings.Builder, value any) {
+	fmt.Fprintf(b, "Top level: %s\nDepth: %d\n", describe(value), depth(value))
+	switch v := value.(type) {
+	case map[string]any:
+		keys := slices.Sorted(maps.Keys(v))
+		if len(keys) > 0 {
+			b.WriteString("Keys:\n")
+		}
+		for i, k := range keys {
+			if i == maxKeys {
+				fmt.Fprintf(b, "  … %d more\n", len(keys)-maxKeys)
+				break
+			}
+			fmt.Fprintf(b, "  %s: %s\n", label(k), describe(v[k]))
+		}
+	case []any:
+		kinds := make(map[string]int)
+		for _, item := range v {
+			kinds[kind(item)]++
+		}
+		for _, k := range slices.Sorted(maps.Keys(kinds)) {
+			fmt.Fprintf(b, "  %d × %s\n", kinds[k], k)
+		}
+	}
+}
+
+// label makes one line of a name or a value that stood escaped in JSON.
+func label(s string) string { return head(strings.Join(strings.Fields(strip(s)), " "), maxLine) }
+
+func describe(value any) string {
+	switch v := value.(type) {
+	case map[string]any:
+		return fmt.Sprintf("object with %d %s", len(v), plural(len(v), "key"))
+	case []any:
+		return fmt.Sprintf("array of %d %s", len(v), plural(len(v), "item"))
+	}
+	return kind(value)
+}
+
+func kind(value any) string {
+	switch value.(type) {
+	case map[string]any:
+		return "object"
+	case []any:
+		return "array"
+	case string:
+		return "string"
+	case json.Number:
+		return "number"
+	case bool:
+		return "boolean"
+	}
+	return "null"
+}
+
+func depth(value any) int {
+	most := 0
+	switch v := value.(type) {
+	case map[string]any:
+		for _, item := range v {
+			most = max(most, depth(item))
+		}
+		return most + 1
+	case []any:
+		for _, item := range v {
+			most = max(most, depth(item))
+		}
+		return most + 1
+	}
+	return 0
+}

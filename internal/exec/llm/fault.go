@@ -1,0 +1,126 @@
+package llm
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// transient is a failure that another attempt may mend.
+type transient struct {
+	error
+	after time.Duration
+}
+
+func (t *transient) Unwrap() error { return t.error }
+
+func asTransient(err error) *transient {
+	t, _ := errors.AsType[*transient](err)
+	return t
+}
+
+func fault(code capability.Code, message, cause, reason string) *capability.Error {
+	return capability.Wrap(code, op, message, errors.New(cause)).With(reason, "")
+}
+
+// keyLike matches what looks like a key or a header that carries one: a service
+// that echoes a request must not get another's secret into our log.
+var keyLike = regexp.MustCompile(`(?i)\b(?:sk-[A-Za-z0-9_-]{8,}|bearer\s+\S+|x-api-key["':=\s]+\S+)`)
+
+// redact shortens what a service says and cuts the key out of it.
+func redact(text string, key secret.Value) string {
+	if !key.Empty() {
+		text = strings.ReplaceAll(text, key.Reveal(), key.String())
+	}
+	text = keyLike.ReplaceAllString(text, key.String())
+	const most = 500
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// refusal names what an answer other than 200 means.
+func (c *Client) refusal(res *http.Response, key secret.Value) error {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what came is enough for a cause
+	said := strconv.Itoa(res.StatusCode) + ": " + redact(string(body), key)
+	switch s := res.StatusCode; {
+	case s == http.StatusUnauthorized || s == http.StatusForbidden:
+		return fault(capability.CodeUnavailable, "the model service does not accept the key", said, "model_credentials")
+	case s == http.StatusNotFound:
+		return fault(capability.CodeUnavailable, "the model service does not know the model or the address", said, "model_unknown")
+	case s == http.StatusRequestEntityTooLarge:
+		return fault(capability.CodeTooLarge, "the texts are too large for the model service", said, "")
+	case s == http.StatusTooManyRequests:
+		after := pause(res.Header.Get("Retry-After"))
+		err := fault(capability.CodeOverloaded, "the model service has too much to do", said, "rate_limited")
+		err.RetryAfter = after
+		return &transient{err, after}
+	case s >= 500:
+		return &transient{fault(capability.CodeUnavailable, "the model service is out of order", said, ""), pause(res.Header.Get("Retry-After"))}
+	case s == http.StatusBadRequest && c.cfg.Kind == OpenAI && bytes.Contains(body, []byte("max_completion_tokens")) && !c.newTokens.Swap(true):
+		return &transient{fault(capability.CodeFailed, "the model service wants the newer form of a request", said, "model_refused"), 0}
+	}
+	return fault(capability.CodeFailed, "the model service does not want the request", said, "model_refused")
+}
+
+// pause reads Retry-After in seconds; dates are rare enough to count as nothing.
+func pause(header string) time.Duration {
+	n, err := strconv.Atoi(strings.TrimSpace(header))
+	if err != nil || n < 0 || n > 86400 {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+const maxEvent = 1 << 20 // bytes of a line of a stream
+
+// readEvents hands over the data of each event of a stream until stop.
+func readEvents(r io.Reader, each func(data []byte) (stop bool, err error)) error {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(make([]byte, 0, 4096), maxEvent)
+	var data []byte
+	flush := func() (bool, error) {
+		if len(data) == 0 {
+			return false, nil
+		}
+		event := data
+		data = nil
+		return each(event)
+	}
+	for scanner.Scan() {
+		line := bytes.TrimSuffix(scanner.Bytes(), []byte("\r"))
+		if len(line) == 0 {
+			if stop, err := flush(); stop || err != nil {
+				return err
+			}
+			continue
+		}
+		value, is := bytes.CutPrefix(line, []byte("data:"))
+		if !is {
+			continue // the name of the event is in its data; comments keep alive
+		}
+		if len(data) > 0 {
+			data = append(data, '\n')
+		}
+		if data = append(data, bytes.TrimPrefix(value, []byte(" "))...); len(data) > maxEvent {
+			return unreadable(errors.New("an event of the stream is too long"))
+		}
+	}
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return unreadable(err)
+	} else if err != nil {
+		return &transient{fault(capability.CodeUnavailable, "the answer of the model broke off", err.Error(), ""), 0}
+	}
+	_, err := flush()
+	return err
+}

@@ -1,0 +1,311 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// eachTier runs an attack at both confined tiers, and says why where it cannot.
+func eachTier(t *testing.T, attack func(t *testing.T, box *Box, tier Tier, c Confinement)) {
+	t.Helper()
+	box := New(Config{})
+	for _, tier := range []Tier{T3, T2} {
+		t.Run(tier.String(), func(t *testing.T) {
+			t.Parallel()
+			f := box.Facts()
+			if why := map[Tier]string{T3: f.NoT3, T2: f.NoT2}[tier]; why != "" {
+				t.Skipf("SKIPPED: %s", why)
+			}
+			attack(t, box, tier, Confinement{Work: workDir(t), MinTier: tier, MaxTier: tier})
+		})
+	}
+}
+
+// workDir is a directory that another user can walk to.
+func workDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		_ = os.Chmod(d, 0o755)
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// hostile is a program written in the shell.
+func hostile(line string) Spec {
+	return Spec{Path: "/bin/sh", Args: []string{"-c", line}, Env: []string{"PATH=/usr/bin:/bin"}, Grace: 200 * time.Millisecond}
+}
+
+// attacker is this test binary with one of the tasks of attackMain.
+func attacker(t *testing.T, args ...string) Spec {
+	t.Helper()
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Spec{Path: self, Args: append([]string{"attack"}, args...), Env: []string{"GORACE=atexit_sleep_ms=0"}, Grace: 200 * time.Millisecond}
+}
+
+// attackMain runs in the sandbox.
+func attackMain(args []string) int {
+	switch args[0] {
+	case "eat": // allocate and touch N MiB, then say so
+		n, _ := strconv.Atoi(args[1])
+		var keep [][]byte
+		for range n {
+			b := bytes.Repeat([]byte{1}, 1<<20)
+			keep = append(keep, b)
+		}
+		fmt.Println("ate", len(keep))
+		time.Sleep(time.Second) // so that shares are held at the same time
+		runtime.KeepAlive(keep)
+	case "fetch":
+		fetch(args[1:])
+	case "burn":
+		for i := 0; ; i++ {
+			if i < 0 {
+				return 1
+			}
+		}
+	}
+	return 0
+}
+
+func wantReason(t *testing.T, err error, reason, kind string) {
+	t.Helper()
+	e, ok := errors.AsType[*capability.Error](err)
+	if !ok || e.Reason != reason || kind != "" && e.Details["kind"] != kind {
+		t.Errorf("got %v (%+v), want %s %s", err, e, reason, kind)
+	}
+}
+
+// A16: far more processes than allowed are asked for.
+func TestForkBombIsCapped(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, tier Tier, c Confinement) {
+		c.Limits.Processes = 40
+		r, err := box.Run(t.Context(), hostile(`i=0; while [ $i -lt 200 ]; do sleep 30 & i=$((i+1)); done 2>/dev/null; echo all started`), c)
+		if err == nil && strings.Contains(r.Stdout.Text(), "all started") && r.ExitCode == 0 {
+			t.Errorf("200 processes ran with a limit of 40: %d %s", r.ExitCode, r.Stderr.Text())
+		}
+	})
+}
+
+// A16, second half: a sandbox at its limit does not take another's processes.
+func TestTwoSandboxesDoNotStarveEachOther(t *testing.T) {
+	t.Parallel()
+	box := New(Config{})
+	if f := box.Facts(); f.NoT3 != "" {
+		t.Skipf("SKIPPED: %s", f.NoT3)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	greedy := Confinement{Work: workDir(t), Limits: Limits{Processes: 40}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = box.Run(ctx, hostile(`while :; do sleep 30 & done; touch full; sleep 30`), greedy)
+	}()
+	for range 3 {
+		r, err := box.Run(t.Context(), hostile("for i in 1 2 3 4 5; do sleep 0.01 & done; wait; echo fine"), Confinement{Work: workDir(t), Limits: Limits{Processes: 40}})
+		if err != nil || r.Stdout.Text() != "fine\n" {
+			t.Errorf("got %q, %v, %s", r.Stdout.Text(), err, r.Stderr.Text())
+		}
+	}
+	cancel()
+	<-done
+}
+
+// A17: in one process and split over eight.
+func TestMemoryIsBoundedForTheWholeTree(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
+		c.Limits.Memory = 96 << 20
+		r, err := box.Run(t.Context(), attacker(t, "eat", "400"), c)
+		wantReason(t, err, "resource_limit", "memory")
+		if strings.Contains(r.Stdout.Text(), "ate 400") {
+			t.Error("400 MiB fitted into 96")
+		}
+		self := reachable(t)
+		split := hostile(`for i in 1 2 3 4 5 6 7 8; do "$0" attack eat 48 & done; wait`)
+		split.Args = append(split.Args, self)
+		c.ReadOnly = []string{filepath.Dir(self)}
+		r, err = box.Run(t.Context(), split, c)
+		wantReason(t, err, "resource_limit", "memory")
+		if strings.Count(r.Stdout.Text(), "ate 48") == 8 {
+			t.Error("8 times 48 MiB fitted into 96")
+		}
+	})
+}
+
+// reachable is a copy of this binary that another user can walk to.
+func reachable(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(workDir(t), "attacker")
+	if err := os.WriteFile(path, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A18.
+func TestCPUTimeIsBounded(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
+		c.Limits.CPU = time.Second
+		began := time.Now()
+		_, err := box.Run(t.Context(), hostile("while :; do :; done"), c)
+		wantReason(t, err, "resource_limit", "cpu")
+		if spent := time.Since(began); spent > 60*time.Second {
+			t.Errorf("it took %s", spent)
+		}
+		// Split over two processes, each below the limit.
+		_, err = box.Run(t.Context(), hostile("(while :; do :; done) & while :; do :; done"), c)
+		wantReason(t, err, "resource_limit", "cpu")
+	})
+}
+
+// A19.
+func TestEndlessOutputStopsTheProgram(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
+		for name, line := range map[string]string{"stdout": "yes", "stderr": "yes >&2", "no newline": "head -c 100000000 /dev/zero; sleep 30"} {
+			spec := hostile(line)
+			spec.StdoutLimit, spec.StderrLimit = 64<<10, 64<<10
+			r, err := box.Run(t.Context(), spec, c)
+			wantReason(t, err, "output_limit", "")
+			if kept := len(r.Stdout.Bytes()) + len(r.Stderr.Bytes()); kept > 140<<10 {
+				t.Errorf("%s: %d bytes were kept", name, kept)
+			}
+		}
+	})
+}
+
+// A20.
+func TestDiskIsBounded(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, tier Tier, c Confinement) {
+		c.Limits.Disk, c.Limits.FileSize, c.Limits.Temp = 8<<20, 4<<20, 4<<20
+		_, err := box.Run(t.Context(), hostile("exec head -c 6000000 /dev/zero > big"), c)
+		wantReason(t, err, "resource_limit", "file_size")
+		_, err = box.Run(t.Context(), hostile("exec truncate -s 1T sparse"), c)
+		if e := capability.CodeOf(err); e != capability.CodeFailed && err != nil {
+			t.Errorf("sparse: %v", err)
+		}
+		if info, serr := os.Stat(filepath.Join(c.Work, "sparse")); serr == nil && info.Size() > 4<<20 {
+			t.Errorf("a file of %d bytes was made", info.Size())
+		}
+		began := time.Now()
+		_, err = box.Run(t.Context(), hostile("for i in 1 2 3 4 5 6; do head -c 3000000 /dev/zero > f$i; done; sleep 60"), c)
+		wantReason(t, err, "resource_limit", "disk")
+		if spent := time.Since(began); spent > 30*time.Second {
+			t.Errorf("it took %s", spent)
+		}
+		if tier == T3 {
+			r, err := box.Run(t.Context(), hostile(`for i in 1 2 3; do head -c 3000000 /dev/zero > "$TMPDIR/f$i" || exit 9; done`), c)
+			if err == nil && r.ExitCode != 9 {
+				t.Errorf("9 MB fitted into a temporary directory of 4: %d", r.ExitCode)
+			}
+		}
+	})
+}
+
+// A21.
+func TestATimeoutIsKept(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		r, err := box.Run(ctx, hostile(`trap "" TERM; echo begun; while :; do sleep 1; done`), c)
+		if !errors.Is(err, context.DeadlineExceeded) || r.Stdout.Text() != "begun\n" {
+			t.Errorf("got %v, %q", err, r.Stdout.Text())
+		}
+		if spent := time.Since(began); spent > 20*time.Second {
+			t.Errorf("it took %s", spent)
+		}
+	})
+}
+
+// A22: daemons with the main program hanging, and with it gone at once.
+func TestNoDaemonSurvives(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
+		mark := "junctor-daemon-" + filepath.Base(filepath.Dir(c.Work)) + t.Name()
+		daemons := `for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'trap "" TERM; : $0; while :; do sleep 1; done' "` + mark + `" </dev/null >/dev/null 2>&1 &) ; done; setsid sh -c ': $0; sleep 60; :' "` + mark + `" & `
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if _, err := box.Run(ctx, hostile(daemons+"sleep 60"), c); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		noneLeft(t, mark)
+		began := time.Now()
+		r, err := box.Run(t.Context(), hostile(daemons+"exit 0"), c)
+		if err != nil || r.ExitCode != 0 {
+			t.Errorf("got %d, %v", r.ExitCode, err)
+		}
+		if spent := time.Since(began); spent > 20*time.Second {
+			t.Errorf("it took %s although the program ended at once", spent)
+		}
+		noneLeft(t, mark)
+	})
+}
+
+// noneLeft looks for the mark in every command line: Run has returned, so there
+// is nothing to wait for.
+func noneLeft(t *testing.T, mark string) {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range lines {
+		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(mark)) {
+			t.Errorf("%s survived: %q", name, data)
+		}
+	}
+}
+
+func readFile(path string) string {
+	data, _ := os.ReadFile(path)
+	return string(data)
+}
+
+// fetch asks for each URL, through the proxy of the environment or directly.
+func fetch(urls []string) {
+	for _, u := range urls {
+		transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
+		if direct, ok := strings.CutPrefix(u, "direct "); ok {
+			transport.Proxy, u = nil, direct
+		}
+		client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
+		resp, err := client.Get(u)
+		if err != nil {
+			fmt.Println("error", err)
+			continue
+		}
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
+		resp.Body.Close()
+		fmt.Println(resp.StatusCode, strings.TrimSpace(string(body)))
+	}
+}
