@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/intake/archive"
+	"github.com/junctor-run/junctor/internal/intake/condition"
+	"github.com/junctor-run/junctor/internal/intake/consent"
+	"github.com/junctor-run/junctor/internal/intake/extension"
+	"github.com/junctor-run/junctor/internal/intake/operator"
+	"github.com/junctor-run/junctor/internal/intake/scaffold"
+	"github.com/junctor-run/junctor/internal/sandbox"
+)
+
+// extensionsCommand is what an author of extensions needs; it asks no server.
+func (a *app) extensionsCommand() *cobra.Command {
+	var dir string
+	create := &cobra.Command{
+		Use: "new NAME", Short: "Write the folder of a new extension that is complete as it is", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.newExtension(dir, args[0]) },
+	}
+	create.Flags().StringVar(&dir, "dir", ".", "folder to write it in")
+	var strict bool
+	check := &cobra.Command{
+		Use: "check FILE.zip|DIR", Short: "Check a package and show what a person is asked when it is installed", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.checkExtension(cmd.Context(), args[0], strict) },
+	}
+	check.Flags().BoolVar(&strict, "strict", false, "take warnings as errors")
+	return a.group("extensions", "Extensions: packages of slash commands", create, check)
+}
+
+func (a *app) newExtension(dir, name string) error {
+	path, err := scaffold.New(dir, name, operator.ReservedCommand)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		data, err := json.Marshal(map[string]string{"path": path})
+		if err != nil {
+			return err
+		}
+		return a.printJSON(data)
+	}
+	a.printf("%s\n\nCheck it with: junctor extensions check %s\n", path, path)
+	return nil
+}
+
+// checkExtension reads a package as an install would, bytes and all, and keeps
+// nothing of it.
+func (a *app) checkExtension(ctx context.Context, path string, strict bool) (err error) {
+	tree, done, err := readPackage(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if tree, err = tree.Package(); err != nil {
+		return err
+	}
+	hash, err := inflate(ctx, tree)
+	if err != nil {
+		return err
+	}
+	p, err := extension.Read(tree, extension.Rules{
+		Strict: strict, OS: condition.PlatformOf(runtime.GOOS, runtime.GOARCH).OS, Version: version(), Reserved: operator.ReservedCommand,
+	})
+	if err != nil {
+		return err
+	}
+	screen := consent.New(p, hash, "folder", sandbox.T3.String(), nil)
+	if a.json {
+		data, err := json.Marshal(map[string]any{"ok": true, "consent": screen, "warnings": append([]string{}, p.Warnings...)})
+		if err != nil {
+			return err
+		}
+		return a.printJSON(data)
+	}
+	a.printf("%s", screen.Text())
+	for _, w := range p.Warnings {
+		a.printf("\nwarning: %s\n", plainText(w))
+	}
+	return nil
+}
+
+// readPackage opens a zip file or a folder; done closes it.
+func readPackage(path string) (tree *archive.Tree, done func(), err error) {
+	const op = "extensions.check"
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, capability.Wrap(capability.CodeInvalidInput, op, "there is no such file or folder: "+plainText(path), err)
+	}
+	if info.IsDir() {
+		root, err := os.OpenRoot(path)
+		if err != nil {
+			return nil, nil, capability.Wrap(capability.CodeInvalidInput, op, "the folder cannot be read", err)
+		}
+		tree, err = archive.ReadDir(root)
+		return closing(tree, root, err)
+	}
+	f, err := os.Open(path) //nolint:gosec // the user's own file
+	if err != nil {
+		return nil, nil, capability.Wrap(capability.CodeInvalidInput, op, "the file cannot be read", err)
+	}
+	tree, err = archive.ReadZip(f, info.Size())
+	return closing(tree, f, err)
+}
+
+// closing hands a source on, or closes it where it is of no use.
+func closing(tree *archive.Tree, source io.Closer, err error) (*archive.Tree, func(), error) {
+	if err != nil {
+		return nil, nil, errors.Join(err, source.Close())
+	}
+	return tree, func() { _ = source.Close() }, nil
+}
+
+// inflate writes a tree to a temporary folder, which is the only way to know that
+// it can be, and returns its hash.
+func inflate(ctx context.Context, tree *archive.Tree) (hash string, err error) {
+	dir, err := os.MkdirTemp("", "junctor-check-")
+	if err != nil {
+		return "", capability.Wrap(capability.CodeFailed, "extensions.check", "there is no room for a temporary folder", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", capability.Wrap(capability.CodeFailed, "extensions.check", "the temporary folder cannot be read", err)
+	}
+	defer root.Close()
+	return tree.Extract(ctx, root)
+}
