@@ -121,7 +121,7 @@ func setupFailed(step string, err error) *capability.Error {
 	e := capability.Wrap(capability.CodeFailed, "sandbox.run", "the sandbox could not be set up: "+step, err).
 		With("sandbox_setup_failed", "see: junctor sandbox status").Detail("step", step)
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		e.Detail("errno", unix.ErrnoName(errno))
+		e = e.Detail("errno", unix.ErrnoName(errno))
 	}
 	return e
 }
@@ -397,7 +397,7 @@ func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Re
 	case r.failed != nil:
 		e := setupFailed(r.failed.Step, errors.New(r.failed.Detail)).Detail("detail", r.failed.Detail)
 		if r.failed.Errno != 0 {
-			e.Detail("errno", unix.ErrnoName(syscall.Errno(r.failed.Errno)))
+			e = e.Detail("errno", unix.ErrnoName(syscall.Errno(r.failed.Errno)))
 		}
 		return result, e
 	case r.ended == nil:

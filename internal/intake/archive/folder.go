@@ -43,7 +43,7 @@ func readDir(root *os.Root, without ...string) (*Tree, error) {
 			return because(broken("%s cannot be read", shown(p)), err)
 		}
 		t.members = append(t.members, Member{Path: p, Executable: info.Mode()&0o111 != 0, packed: -1, open: func() (io.ReadCloser, error) {
-			return openRegular(root, p)
+			return OpenRegular(root, p)
 		}})
 		return nil
 	})
@@ -54,9 +54,10 @@ func readDir(root *os.Root, without ...string) (*Tree, error) {
 	return t, nil
 }
 
-// openRegular opens a file that may have become something else since it was
-// listed; non-blocking, because a fifo would hold the caller for ever.
-func openRegular(root *os.Root, p string) (io.ReadCloser, error) {
+// OpenRegular opens a regular file in a folder that somebody else may be writing
+// in: one that has become something else since it was listed is an error, and a
+// fifo does not hold the caller.
+func OpenRegular(root *os.Root, p string) (*os.File, error) {
 	before, err := root.Lstat(p)
 	if err != nil {
 		return nil, err

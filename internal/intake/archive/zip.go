@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"io"
 	"io/fs"
 	"slices"
@@ -78,7 +79,7 @@ const (
 // can find other members in it.
 func survey(r io.ReaderAt, size int64) (entries int, err error) {
 	tail := make([]byte, min(size, endLength+1<<16))
-	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && size > 0 && err != io.EOF { //nolint:errorlint // ReaderAt returns it bare
+	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && size > 0 && !errors.Is(err, io.EOF) {
 		return 0, because(broken("the archive cannot be read"), err)
 	}
 	at := bytes.LastIndex(tail, []byte("PK\x05\x06"))

@@ -23,12 +23,12 @@ func NewInstallID() string {
 	return "inst_" + hex.EncodeToString(b)
 }
 
-const recordColumns = `install_id, extension_id, operation, status, progress, current_step, started_at, ended_at, error, error_code, hint, failed_step, completed, was_enabled`
+const recordColumns = `install_id, extension_id, operation, status, progress, current_step, started_at, ended_at, error, error_code, hint, failed_step, completed, was_enabled, keep_work`
 
 func scanRecord(s scanner) (rec Record, err error) {
 	var began, ended int64
 	var steps string
-	err = s.Scan(&rec.ID, &rec.Extension, &rec.Operation, &rec.Status, &rec.Progress, &rec.Step, &began, &ended, &rec.Error, &rec.Code, &rec.Hint, &rec.FailedStep, &steps, &rec.WasEnabled)
+	err = s.Scan(&rec.ID, &rec.Extension, &rec.Operation, &rec.Status, &rec.Progress, &rec.Step, &began, &ended, &rec.Error, &rec.Code, &rec.Hint, &rec.FailedStep, &steps, &rec.WasEnabled, &rec.KeepWork)
 	if err != nil {
 		return rec, err
 	}
@@ -37,12 +37,12 @@ func scanRecord(s scanner) (rec Record, err error) {
 }
 
 func putRecord(ctx context.Context, db execer, rec *Record) error {
-	_, err := db.ExecContext(ctx, `INSERT INTO extension_installs (`+recordColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	_, err := db.ExecContext(ctx, `INSERT INTO extension_installs (`+recordColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (install_id) DO UPDATE SET extension_id = excluded.extension_id, operation = excluded.operation, status = excluded.status, progress = excluded.progress,
 		current_step = excluded.current_step, ended_at = excluded.ended_at, error = excluded.error, error_code = excluded.error_code, hint = excluded.hint,
-		failed_step = excluded.failed_step, completed = excluded.completed, was_enabled = excluded.was_enabled`,
+		failed_step = excluded.failed_step, completed = excluded.completed, was_enabled = excluded.was_enabled, keep_work = excluded.keep_work`,
 		rec.ID, rec.Extension, string(rec.Operation), string(rec.Status), rec.Progress, rec.Step, nanos(rec.Started), nanos(rec.Ended), rec.Error, rec.Code, rec.Hint, rec.FailedStep,
-		text(append([]string{}, rec.Steps...)), rec.WasEnabled)
+		text(append([]string{}, rec.Steps...)), rec.WasEnabled, rec.KeepWork)
 	if err != nil {
 		return fmt.Errorf("save install %s: %w", rec.ID, err)
 	}

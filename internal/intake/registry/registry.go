@@ -107,6 +107,7 @@ type Record struct {
 	FailedStep string    `json:"failed_step,omitempty"`
 	Steps      []string  `json:"completed_steps"`
 	WasEnabled bool      `json:"-"` // of what is removed, for the way back
+	KeepWork   bool      `json:"-"` // of what is removed
 }
 
 // Registry is safe for concurrent use.

@@ -16,9 +16,9 @@ func LandlockABI() (int, error) {
 	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch {
 	case errors.Is(errno, unix.EOPNOTSUPP):
-		return 0, fmt.Errorf("Landlock is built in but switched off at boot: %w", errno)
+		return 0, fmt.Errorf("built in but switched off at boot: %w", errno)
 	case errors.Is(errno, unix.ENOSYS):
-		return 0, fmt.Errorf("the kernel has no Landlock: %w", errno)
+		return 0, fmt.Errorf("the kernel has none: %w", errno)
 	case errno != 0:
 		return 0, errno
 	}
@@ -95,14 +95,14 @@ func (h *helper) ruleset() (int, error) {
 	}
 	for _, r := range h.job.Rules {
 		if err := addPath(int(fd), attr.fs, r); err != nil && !errors.Is(err, unix.ENOENT) {
-			return -1, fmt.Errorf("Landlock rule for %s: %w", r.Path, err)
+			return -1, fmt.Errorf("rule for %s: %w", r.Path, err)
 		}
 	}
 	if attr.net != 0 && h.job.Proxy {
 		port := struct{ access, port uint64 }{unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, ProxyPort}
 		_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, ruleNetPort, uintptr(unsafe.Pointer(&port)), 0, 0, 0)
 		if errno != 0 {
-			return -1, fmt.Errorf("Landlock rule for the proxy: %w", errno)
+			return -1, fmt.Errorf("rule for the proxy: %w", errno)
 		}
 	}
 	return int(fd), nil

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -193,9 +192,4 @@ func loopbackUp() error {
 		return errno
 	}
 	return nil
-}
-
-// beneath reports whether a path is dir or lies in it, by components.
-func beneath(name, dir string) bool {
-	return name == dir || dir == "/" || strings.HasPrefix(name, dir+"/")
 }

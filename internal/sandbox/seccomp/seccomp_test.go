@@ -2,7 +2,6 @@ package seccomp
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -159,7 +158,7 @@ func TestEveryNameHasANumber(t *testing.T) {
 		for _, name := range slices.Concat(denied(), sharedDenied(), sharedIgnored()) {
 			_, ok := tab.numbers[name]
 			if ok == slices.Contains(lacks[arch], name) {
-				t.Error(fmt.Sprintf("%s on %s: has a number: %t", name, arch, ok))
+				t.Errorf("%s on %s: has a number: %t", name, arch, ok)
 			}
 		}
 	}

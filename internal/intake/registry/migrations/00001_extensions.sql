@@ -36,7 +36,8 @@ CREATE TABLE extension_installs (
     hint          TEXT    NOT NULL,
     failed_step   TEXT    NOT NULL,
     completed     TEXT    NOT NULL, -- steps of the plan
-    was_enabled   INTEGER NOT NULL
+    was_enabled   INTEGER NOT NULL,
+    keep_work     INTEGER NOT NULL
 );
 CREATE INDEX extension_installs_started ON extension_installs (started_at);
 CREATE INDEX extension_installs_status ON extension_installs (status);

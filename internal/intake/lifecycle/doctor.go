@@ -1,0 +1,195 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/intake/archive"
+	"github.com/junctor-run/junctor/internal/intake/registry"
+	"github.com/junctor-run/junctor/internal/intake/settings"
+)
+
+// Finding is one thing that doctor would mend.
+type Finding struct {
+	Code      string `json:"code"` // lower_snake
+	Extension string `json:"extension_id,omitempty"`
+	Message   string `json:"message"`
+	Hint      string `json:"hint,omitempty"`
+	// Broken says that something does not work because of it; else it is only odd.
+	Broken bool `json:"broken"`
+}
+
+// Doctor looks for what does not fit together: rows without files, files without
+// rows, changed files, packages that no longer fit, programs and tiers that are
+// missing, commands that several want, changes that are stuck, and leftovers. It
+// changes nothing. Findings are ordered by extension and code.
+func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, extension, program string) (bool, error)) ([]Finding, error) {
+	rows, err := m.cfg.Registry.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Finding
+	add := func(broken bool, code, id, message, hint string) {
+		out = append(out, Finding{code, id, message, hint, broken})
+	}
+	known := make(map[string]bool)
+	commands := make(map[string][]string)
+	for i := range rows {
+		row := &rows[i]
+		known[row.ID] = true
+		if row.Status != registry.Installed {
+			if !m.Busy(row.ID) {
+				add(true, "not_installed", row.ID, "its state is "+string(row.Status), "install it again, or uninstall it")
+			}
+			continue
+		}
+		if !m.exists(row.ID) {
+			add(true, "row_without_files", row.ID, "it is installed, but its files are gone", "install it again, or uninstall it")
+			continue
+		}
+		if err := m.intact(ctx, row); err != nil {
+			if ctx.Err() != nil {
+				return nil, capability.AsError(ctx.Err())
+			}
+			add(true, "files_changed", row.ID, capability.AsError(err).Message, "install it again")
+			continue
+		}
+		pkg, err := m.read(row.ID)
+		if err != nil {
+			add(true, "package_unreadable", row.ID, capability.AsError(err).Message, "ask the author for a version that fits, or uninstall it")
+			continue
+		}
+		for _, w := range pkg.Warnings {
+			add(false, "package_warning", row.ID, w, "tell the author")
+		}
+		if err := m.cfg.Tier(m.tier(row)); err != nil && row.Enabled {
+			add(true, "sandbox_unavailable", row.ID, "it needs a sandbox of tier "+m.tier(row)+": "+capability.AsError(err).Message, "junctor sandbox status")
+		}
+		for _, bin := range pkg.Manifest.ExternalBins {
+			if has == nil {
+				break
+			}
+			if there, err := has(ctx, row.ID, bin); err == nil && !there {
+				add(true, "program_missing", row.ID, bin+" is not installed on this machine", "install "+bin)
+			}
+		}
+		for i := range pkg.Commands {
+			for _, name := range append([]string{pkg.Commands[i].Name}, pkg.Commands[i].Aliases...) {
+				commands[name] = append(commands[name], row.ID)
+			}
+		}
+	}
+	for name, ids := range commands {
+		if len(ids) > 1 {
+			slices.Sort(ids)
+			for _, id := range ids {
+				add(false, "command_conflict", id, name+" is also declared by "+strings.Join(slices.DeleteFunc(slices.Clone(ids), func(x string) bool { return x == id }), ", "), "use "+name+":"+id)
+			}
+		}
+	}
+	if err := m.leftovers(ctx, known, add); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b Finding) int {
+		return strings.Compare(a.Extension+"\x00"+a.Code+"\x00"+a.Message, b.Extension+"\x00"+b.Code+"\x00"+b.Message)
+	})
+	return out, nil
+}
+
+func (m *Manager) leftovers(ctx context.Context, known map[string]bool, add func(broken bool, code, id, message, hint string)) error {
+	open, err := m.cfg.Registry.Open(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		if rec := &open[i]; rec.Extension != "" && !m.Busy(rec.Extension) {
+			add(true, "change_stuck", rec.Extension, rec.ID+" did not end and could not be undone", "restart the server; the log says what is in the way")
+		}
+	}
+	entries, err := fs.ReadDir(m.root.FS(), ".")
+	if err != nil {
+		return broken("the folder of the extensions cannot be read", err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); !known[name] && name != stagingDir && name != trashDir && !m.Busy(name) {
+			add(false, "files_without_row", name, "a folder is there that nothing installed", "remove it; nothing reads it")
+		}
+	}
+	entries, err = fs.ReadDir(m.root.FS(), trashDir)
+	if err != nil {
+		return broken("the trash cannot be read", err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), keptSuffix) {
+			add(false, "work_kept", "", "the working folder .trash/"+e.Name()+" was kept", "remove it when it is not needed")
+		}
+	}
+	return nil
+}
+
+// Config returns an extension's settings with secrets as ***.
+func (m *Manager) Config(ctx context.Context, id string) (json.RawMessage, error) {
+	doc, err := m.RawConfig(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return settings.Mask(doc)
+}
+
+// RawConfig returns the settings as they are, for whoever runs the extension.
+func (m *Manager) RawConfig(ctx context.Context, id string) (json.RawMessage, error) {
+	if _, err := m.cfg.Registry.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	return m.cfg.Registry.Config(ctx, id)
+}
+
+// SetConfig replaces an extension's settings; *** stands for the secret that is
+// stored. The extension finds a copy without secrets in work/config.json.
+func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id string, next json.RawMessage) (json.RawMessage, error) {
+	row, release, err := m.hold(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	stored, err := m.cfg.Registry.Config(ctx, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := settings.Merge(stored, next)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.cfg.Registry.SetConfig(ctx, row.ID, doc, m.cfg.Now()); err != nil {
+		return nil, err
+	}
+	m.record(ctx, audit.Record{Event: audit.ConfigChanged, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess}, audit.Synced)
+	if err := m.publishConfig(row.ID, doc); err != nil { // the registry is the truth (D27)
+		m.cfg.Logger.Warn("settings not copied to the working folder", "extension", row.ID, "err", err)
+	}
+	return settings.Mask(doc)
+}
+
+func (m *Manager) publishConfig(id string, doc json.RawMessage) error {
+	public, err := settings.Public(doc)
+	if err != nil {
+		return err
+	}
+	work, err := m.root.OpenRoot(path.Join(id, archive.WorkDir))
+	if err != nil {
+		return err
+	}
+	defer work.Close()
+	// What is there may be a link or anything else the extension put there.
+	if err := work.RemoveAll("config.json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return work.WriteFile("config.json", public, 0o600)
+}

@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package sandbox
+
+func attackMain([]string) int { return 2 }

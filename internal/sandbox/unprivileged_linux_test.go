@@ -1,0 +1,50 @@
+package sandbox
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// testUID is somebody without rights, and not who confined programs are.
+const testUID = 63121
+
+// Everything above once more as a server without rights (section 26 asks for
+// both): the tests run themselves as another user.
+func TestAllOfItAsAnUnprivilegedServer(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: this is the unprivileged run")
+	}
+	if testing.Short() {
+		t.Skip("SKIPPED: -short")
+	}
+	temp := workDir(t)
+	if err := os.Chown(temp, testUID, testUID); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), reachable(t), "-test.v", "-test.run",
+		"TestNothingBreaksOut|TestForkBomb|TestTwoSandboxes|TestMemory|TestCPU|TestEndless|TestDisk|TestATimeout|TestNoDaemon|TestOnlyTheDeclared|TestAnUnfiltered|TestWork|TestSetup|TestTheProgram|TestRunsAtOnce")
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + temp, "TMPDIR=" + temp, "LANG=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: &syscall.Credential{Uid: testUID, Gid: testUID}}
+	out, err := cmd.CombinedOutput()
+	for line := range bytes.Lines(out) {
+		if text := strings.TrimSpace(string(line)); strings.Contains(text, "SKIPPED") || strings.Contains(text, "RESIDUAL") || strings.Contains(text, "acts held") {
+			t.Log("unprivileged: " + text)
+		}
+	}
+	if err != nil {
+		t.Errorf("as an unprivileged server: %v\n%s", err, out)
+	}
+	if f := New(Config{}).Facts(); f.NoT2 == "" && bytes.Count(out, []byte("acts held")) == 0 {
+		t.Errorf("nothing was tried:\n%s", out)
+	}
+	if left, _ := filepath.Glob(temp + "/junctor-*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
