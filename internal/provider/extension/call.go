@@ -1,0 +1,128 @@
+package extension
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/queue"
+	"github.com/junctor-run/junctor/internal/session"
+)
+
+// Reply is the value of a run that succeeded (runner spec, section 22).
+type Reply struct {
+	Success  bool           `json:"success"`
+	Output   string         `json:"output"`
+	Metadata map[string]any `json:"metadata"`
+	Started  time.Time      `json:"started_at"`
+	Ended    time.Time      `json:"completed_at"`
+	Seconds  float64        `json:"duration_seconds"`
+}
+
+// Invoke implements capability.Provider.
+func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
+	a, words, err := p.meant(c)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	if a.executor == nil {
+		return capability.Result{}, command.UnsupportedRunner(a.Runner, families(p.cfg.Executors))
+	}
+	route, _, err := p.router.Route(line(a, words.Args))
+	if err != nil {
+		return capability.Result{}, err
+	}
+	if err := p.cfg.Limiter.Take(c.Principal.ID, p.id, a.name); err != nil {
+		return capability.Result{}, err
+	}
+	key := p.cacheKey(a, route, c.Principal.ID)
+	if a.Cache > 0 && !words.NoCache {
+		if value, age, ok := p.cfg.Cache.Get(key); ok {
+			return cached(value, age)
+		}
+	}
+	leave, err := p.cfg.Queue.Enter(ctx, queue.Job{User: c.Principal.ID, Extension: p.id, Session: c.Session, Priority: a.priority})
+	if err != nil {
+		return capability.Result{}, err
+	}
+	defer leave()
+	value, err := p.run(ctx, a, route, c)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	if a.Cache > 0 {
+		p.cfg.Cache.Put(key, value, a.Cache)
+	}
+	return capability.Result{Value: value}, nil
+}
+
+// meant finds the action of a call, and its words.
+func (p *provider) meant(c capability.Call) (*action, Words, error) {
+	if a := p.actions[c.Member.Name]; a != nil && c.Member.Kind == Kind {
+		words, err := wordsOf(c.Input)
+		return a, words, err
+	}
+	if a := p.tools[c.Member.Name]; a != nil && c.Member.Kind != Kind {
+		words, err := wordsFrom(a, c.Input)
+		return a, Words{Args: words}, err
+	}
+	return nil, Words{}, capability.UnknownCapability(c.Member)
+}
+
+func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call) (json.RawMessage, error) {
+	owner := session.Owner{Principal: c.Principal.ID, Session: c.Session}
+	start := p.cfg.Now()
+	out, err := a.executor.Execute(ctx, Run{
+		ID: c.Invocation, Extension: p.id, Digest: p.digest, Route: route, Owner: owner, Permissions: a.permissions(), Progress: c.Progress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	end := p.cfg.Now()
+	if out.Kept && c.Session != "" {
+		err := p.cfg.Results.Save(ctx, owner, session.Result{
+			Text: out.Output, Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: out.Tool, Run: c.Invocation,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	metadata := map[string]any{"extension_id": p.id, "command": "/" + a.command.Name, "action": a.ID, "run_id": c.Invocation}
+	for key, value := range out.Metadata {
+		metadata[key] = value
+	}
+	value, err := jsonx.Marshal(Reply{
+		Success: true, Output: out.Output, Metadata: metadata, Started: start.UTC(), Ended: end.UTC(), Seconds: end.Sub(start).Seconds(),
+	})
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeInternal, "extension", "the result could not be written", err)
+	}
+	return value, nil
+}
+
+// cached is a kept reply that says how old it is.
+func cached(value []byte, age time.Duration) (capability.Result, error) {
+	var r Reply
+	if err := json.Unmarshal(value, &r); err != nil {
+		return capability.Result{}, capability.Wrap(capability.CodeInternal, "extension", "the kept result cannot be read", err)
+	}
+	r.Metadata["cached"], r.Metadata["age_ms"] = true, age.Milliseconds()
+	out, err := jsonx.Marshal(r)
+	return capability.Result{Value: out}, err
+}
+
+// cacheKey names everything a result depends on; settings are not in it because a
+// change of them empties the cache.
+func (p *provider) cacheKey(a *action, route *command.Route, user string) string {
+	h := sha256.New()
+	for _, part := range append([]string{p.id, p.digest, a.name, user}, route.Args...) {
+		sum := sha256.Sum256([]byte(part))
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
