@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/intake/consent"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
 	"github.com/junctor-run/junctor/internal/intake/operator"
@@ -199,6 +200,7 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 		"commands":       {sample("1.0.0").with("commands/commands.yaml", "slash_commands", "slash"), "invalid_commands"},
 		"manifest":       {sample("1.0.0").with("manifest.json", "tools.sample", "core.sample"), "invalid_manifest"},
 		"shape":          {files{"a": "b"}, "invalid_archive"},
+		"way out":        {files{"manifest.json": "{}", "../../x": ""}, "security_violation"},
 		"program on top": {files{"manifest.json": "{}", "x.sh": ""}, "security_violation"},
 	} {
 		rec, err := r.install(tt.files, lifecycle.Options{})
@@ -455,6 +457,42 @@ func TestTheTemplateAndTheExampleInstall(t *testing.T) {
 	// The example's shell step is not one the fake knows: its install fails whole.
 	if _, err := r.Install(t.Context(), admin(), lifecycle.Source{Dir: "../extension/testdata/postman"}, lifecycle.Options{}); reason(err) != "command_failed" {
 		t.Error(err)
+	}
+}
+
+func TestTheCatalogTakesTheBatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	c := catalogtest.New(t)
+	publish := func() (offered []string) {
+		batch, _ := r.View().Batch()
+		if _, _, err := c.Replace(batch); err != nil {
+			t.Fatal(err)
+		}
+		for e := range c.Snapshot().Entries() {
+			if c.Snapshot().Withheld(e) == "" {
+				offered = append(offered, string(e.ID)+" "+string(e.Effect))
+				if e.ContentHash() != "sha256:"+r.row("tools.sample").TreeHash {
+					t.Error("grants do not die with the tree hash")
+				}
+			}
+		}
+		return offered
+	}
+	if got := publish(); len(got) != 0 {
+		t.Errorf("%v of what is disabled", got)
+	}
+	r.enable("tools.sample")
+	if d := cmp.Diff([]string{"tools.sample/tool.sample.run#ext.tools.sample.tool.sample.run@default external"}, publish()); d != "" {
+		t.Error(d)
+	}
+	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
+		t.Fatal(err)
+	}
+	publish()
+	if n := c.Snapshot().ModuleCount(); n != 0 {
+		t.Errorf("%d modules", n)
 	}
 }
 
