@@ -100,9 +100,7 @@ func (r *confined) prepare() error {
 	if l.Memory <= 0 {
 		r.job.Limits.AddrSpace = 0
 	}
-	if err := r.makeGroup(); err != nil {
-		return err
-	}
+	r.countTogether()
 	if r.p.Tier == T3 {
 		r.furnish()
 	} else if err := r.confine(); err != nil {
@@ -171,19 +169,12 @@ func (r *confined) openWork() error {
 	return nil
 }
 
-// makeGroup makes the control group; without one the helper watches memory, and
-// the process limit is the kernel's per user.
-func (r *confined) makeGroup() error {
-	if _, gone := r.p.Missing[LayerCgroup]; !gone {
-		found, err := findCgroup()
-		if err == nil {
-			r.group, err = found.newGroup(r.c.Limits, helperThreads)
-		}
-		if err != nil {
-			return setupFailed("control group", err)
-		}
+// countTogether says who counts: the control group, where the helper is in one;
+// else the helper watches memory, and the process limit is the kernel's per user.
+func (r *confined) countTogether() {
+	if r.grouped() {
 		r.job.Limits.Memory, r.job.Limits.AddrSpace, r.job.Limits.Processes = 0, 0, 0
-		return nil
+		return
 	}
 	switch {
 	case r.facts.Root:
@@ -192,7 +183,11 @@ func (r *confined) makeGroup() error {
 	default:
 		r.job.ExtraProcesses = tasksOf(os.Geteuid()) + helperThreads
 	}
-	return nil
+}
+
+func (r *confined) grouped() bool {
+	_, gone := r.p.Missing[LayerCgroup]
+	return !gone
 }
 
 // helperThreads is how many threads the helper may have beside the program's.
@@ -405,6 +400,6 @@ func (r *confined) handTool(path string) error {
 		_ = f.Close()
 		return violation("the program was replaced while it was looked at")
 	}
-	r.tool, r.job.ToolHandle = f, true
+	r.tool = f
 	return nil
 }
