@@ -11,6 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
@@ -54,15 +55,15 @@ func FromRoute(r *command.Route) (Request, error) {
 		if req.Method = strings.ToUpper(method); method == "" {
 			req.Method = http.MethodGet
 		} else if !slices.Contains(verbs, strings.ToLower(method)) {
-			return req, command.InvalidArgs("", "the method is one of %s", strings.Join(verbs, ", "))
+			return req, fault.InvalidArgs("", "the method is one of %s", strings.Join(verbs, ", "))
 		}
 	default:
-		return req, command.UnsupportedRunner(r.Action.Runner, append(verbs, "graphql", "call"))
+		return req, fault.UnsupportedRunner(r.Action.Runner, append(verbs, "graphql", "call"))
 	}
 	var path string
 	if verb != "graphql" || r.Action.BaseURL == "" {
 		if len(words) == 0 && r.Action.BaseURL == "" {
-			return req, command.InvalidArgs("", "the URL is missing")
+			return req, fault.InvalidArgs("", "the URL is missing")
 		}
 		if len(words) > 0 {
 			path, words = words[0], words[1:]
@@ -79,7 +80,7 @@ func FromRoute(r *command.Route) (Request, error) {
 	for _, h := range list(r, "header") {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			return req, command.InvalidArgs("", "a header is written name:value")
+			return req, fault.InvalidArgs("", "a header is written name:value")
 		}
 		req.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -106,12 +107,12 @@ func resolve(base, path string) (string, error) {
 	}
 	b, err := url.Parse(base)
 	if err != nil || b.Host == "" {
-		return "", command.InvalidArgs("", "the base_url of the action is not a URL")
+		return "", fault.InvalidArgs("", "the base_url of the action is not a URL")
 	}
 	if path == "" {
 		return base, nil
 	}
-	outside := command.InvalidArgs("", "the address must be a path below %s", b.Redacted())
+	outside := fault.InvalidArgs("", "the address must be a path below %s", b.Redacted())
 	p, err := url.Parse(path)
 	if err != nil || p.Opaque != "" || p.User != nil {
 		return "", outside
@@ -141,7 +142,7 @@ func body(req *Request, r *command.Route, verb string, words []string) error {
 	if verb == "graphql" {
 		query := strings.Join(words, " ")
 		if query == "" {
-			return command.InvalidArgs("", "the GraphQL query is missing")
+			return fault.InvalidArgs("", "the GraphQL query is missing")
 		}
 		doc := struct {
 			Query     string     `json:"query"`
@@ -149,7 +150,7 @@ func body(req *Request, r *command.Route, verb string, words []string) error {
 		}{Query: query}
 		if v, ok := r.Flag("variables"); ok {
 			if !jsonx.Valid([]byte(v)) {
-				return command.InvalidArgs("", "the variables are not JSON")
+				return fault.InvalidArgs("", "the variables are not JSON")
 			}
 			raw := jsonx.Raw(v)
 			doc.Variables = &raw
@@ -161,7 +162,7 @@ func body(req *Request, r *command.Route, verb string, words []string) error {
 	given := 0
 	if v, ok := r.Flag("json"); ok {
 		if !json.Valid([]byte(v)) {
-			return command.InvalidArgs("", "the value of --json is not JSON")
+			return fault.InvalidArgs("", "the value of --json is not JSON")
 		}
 		req.Body, req.BodyType = []byte(v), "application/json"
 		given++
@@ -180,14 +181,14 @@ func body(req *Request, r *command.Route, verb string, words []string) error {
 		given++
 	}
 	if given > 1 {
-		return command.InvalidArgs("", "only one of --json, --data and --form can be the body")
+		return fault.InvalidArgs("", "only one of --json, --data and --form can be the body")
 	}
 	return nil
 }
 
 // target reads the URL of a call.
 func target(req Request) (*url.URL, error) {
-	bad := func(text string) (*url.URL, error) { return nil, command.InvalidArgs("", "%s", text) }
+	bad := func(text string) (*url.URL, error) { return nil, fault.InvalidArgs("", "%s", text) }
 	if len(req.URL) > maxURL {
 		return bad("the URL is too long")
 	}
@@ -228,11 +229,11 @@ func build(ctx context.Context, req Request, u *url.URL) (*http.Request, error) 
 		if !token(name) || strings.HasPrefix(lower, "proxy-") || slices.Contains([]string{
 			"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "accept-encoding",
 		}, lower) {
-			return nil, command.InvalidArgs("", "the header %.64q cannot be set", name)
+			return nil, fault.InvalidArgs("", "the header %.64q cannot be set", name)
 		}
 		for _, v := range values {
 			if strings.ContainsAny(v, "\r\n\x00") {
-				return nil, command.InvalidArgs("", "the value of the header %s holds a line end", name)
+				return nil, fault.InvalidArgs("", "the value of the header %s holds a line end", name)
 			}
 			r.Header.Add(name, v)
 		}
@@ -251,12 +252,12 @@ func build(ctx context.Context, req Request, u *url.URL) (*http.Request, error) 
 			r.SetBasicAuth(a.User, a.Secret.Reveal())
 		case "header":
 			if !token(a.Name) {
-				return nil, command.InvalidArgs("", "the header of the credentials has no name")
+				return nil, fault.InvalidArgs("", "the header of the credentials has no name")
 			}
 			r.Header.Set(a.Name, a.Secret.Reveal())
 		case "query":
 		default:
-			return nil, command.InvalidArgs("", "the kind of credentials %q is unknown", a.Kind)
+			return nil, fault.InvalidArgs("", "the kind of credentials %q is unknown", a.Kind)
 		}
 	}
 	return r, nil
