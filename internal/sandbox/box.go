@@ -38,6 +38,7 @@ type Box struct {
 	mu    sync.Mutex
 	facts *Facts // what this machine can do; nil until it was tried
 
+	shared system // what every private root shows
 	spares spares
 }
 

@@ -45,8 +45,11 @@ func (b *Box) SelfTest(ctx context.Context) (Report, error) {
 	return Report{Facts: f, Tiers: []TierTest{{Tier: T3, Skipped: f.NoT3}, {Tier: T2, Skipped: f.NoT2}}, At: time.Now().UTC()}, ctx.Err()
 }
 
-// spares are a matter of the Linux build.
-type spares struct{}
+// spares and system are a matter of the Linux build.
+type (
+	spares struct{}
+	system struct{}
+)
 
 // Close has nothing to end here.
 func (b *Box) Close() {}

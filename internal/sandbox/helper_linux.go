@@ -55,7 +55,7 @@ func startHelper(k kind) (*helperProcess, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{"junctor", helperName}, Dir: "/",
-		Env:         []string{"GORACE=atexit_sleep_ms=0", "GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=16MiB"},
+		Env:         []string{"GORACE=atexit_sleep_ms=0", "GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=28MiB"},
 		ExtraFiles:  []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}

@@ -347,8 +347,10 @@ func (h *helper) wait(program int) error {
 // such as a process in an uninterruptible call, is waited for 5 s and no longer.
 func (h *helper) sweep() {
 	deadline := time.Now().Add(5 * time.Second)
-	for time.Now().Before(deadline) {
-		h.killAll()
+	for first := true; time.Now().Before(deadline); first = false {
+		if !first { // mostly there is nobody left
+			h.killAll()
+		}
 		for {
 			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 			if errors.Is(err, unix.ECHILD) {
@@ -358,7 +360,9 @@ func (h *helper) sweep() {
 				break
 			}
 		}
-		time.Sleep(time.Millisecond) // they die at their own pace
+		if !first {
+			time.Sleep(time.Millisecond) // they die at their own pace
+		}
 	}
 }
 
