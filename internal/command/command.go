@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/command/words"
 )
 
 const op = "command"
@@ -126,7 +128,7 @@ type Route struct {
 	// Values has the declared args by name, defaults included.
 	Values map[string]string
 	Raw    string // the text behind command and action, as typed
-	Mode   Mode
+	Mode   words.Mode
 
 	secret []bool // of Args
 }

@@ -5,12 +5,13 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/command/words"
 )
 
 func table() command.Table {
@@ -83,7 +84,7 @@ func TestTheWorkedExamplesHold(t *testing.T) {
 		text, command, action string
 		args                  []string
 		raw                   string
-		mode                  command.Mode
+		mode                  words.Mode
 	}{
 		{`/postman get https://a/b?x=1&y=2`, "postman", "get", []string{"https://a/b?x=1&y=2"}, "https://a/b?x=1&y=2", "words"},
 		{`/postman test "my coll.json" --env dev`, "postman", "test", []string{"my coll.json", "--env", "dev"}, `"my coll.json" --env dev`, "words"},
@@ -230,7 +231,7 @@ func TestRepliesSayWhatToDo(t *testing.T) {
 	if d := cmp.Diff(want, reply); d != "" {
 		t.Error(d)
 	}
-	if _, ok := command.Prompt(command.Cancelled()); ok {
+	if _, ok := command.Prompt(fault.Cancelled()); ok {
 		t.Error("no prompt")
 	}
 }
@@ -331,92 +332,6 @@ Examples:
 			t.Error(name)
 		}
 	}
-}
-
-func TestFailuresSayWhatTheSpecWants(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		err          *capability.Error
-		code, reason string
-		want         []string
-	}{
-		{command.InvalidArgs("usage: /x", "no"), "invalid_input", "invalid_args", []string{"no", "usage: /x"}},
-		{command.UnsupportedRunner("foo.bar", []string{"exec", "api"}), "invalid_input", "unsupported_runner", []string{"foo.bar", "exec, api"}},
-		{command.ToolNotFound("curl"), "unavailable", "tool_not_found", []string{"curl", "install"}},
-		{command.PermissionDenied("network", "the extension does not declare it"), "denied", "permission_denied", []string{"network", "does not declare", "grants"}},
-		{command.SecurityViolation("a path outside"), "denied", "security_violation", []string{"policy", "working directory"}},
-		{command.SandboxUnavailable("T3", "T1"), "unavailable", "sandbox_unavailable", []string{"T3", "T1", "sandbox status"}},
-		{command.SandboxSetupFailed("T3", fmt.Errorf("/secret/path")), "failed", "sandbox_setup_failed", []string{"T3", "sandbox status"}},
-		{command.TimedOut(30 * time.Second), "timeout", "timeout", []string{"30 seconds", "raise"}},
-		{command.Cancelled(), "cancelled", "", []string{"cancelled"}},
-		{command.ResourceLimit("memory", "512 MiB"), "failed", "resource_limit", []string{"memory", "512 MiB"}},
-		{command.OutputLimit(1024), "failed", "output_limit", []string{"1024"}},
-		{command.ExecutionFailed(7, "first\n\x1b[31mlast "+strings.Repeat("é", 600)+"\n"), "failed", "execution_failed", []string{"7", "last"}},
-		{command.RateLimited(1500 * time.Millisecond), "overloaded", "rate_limited", []string{"2s"}},
-		{command.QueueFull(100, time.Second), "overloaded", "queue_full", []string{"full", "1s"}},
-		{command.QueueTimeout(time.Minute), "overloaded", "queue_timeout", []string{"in time"}},
-		{command.Internal("inc_1", fmt.Errorf("/secret/path")), "internal", "", []string{"inc_1", "log"}},
-	} {
-		text := command.Text(c.err, "/home/al")
-		if string(c.err.Code) != c.code || c.err.Reason != c.reason {
-			t.Errorf("%s %s: want %s %s", c.err.Code, c.err.Reason, c.code, c.reason)
-		}
-		for _, part := range c.want {
-			if !strings.Contains(text, part) {
-				t.Errorf("%q lacks %q", text, part)
-			}
-		}
-		if strings.Contains(text, "/secret") || strings.ContainsRune(text, '\x1b') || strings.Contains(text, "first") || len([]rune(text)) > 560 {
-			t.Errorf("%q tells too much", text)
-		}
-	}
-	err := capability.Errorf(capability.CodeFailed, "x", "in /home/al/work, not /home/alice").With("", "look into /home/al")
-	if got := command.Text(err, "/home/al/"); got != "in ~/work, not /home/alice\n\nHint: look into ~" {
-		t.Error(got)
-	}
-	if command.Text(nil, "") != "" {
-		t.Error("nothing has a text")
-	}
-}
-
-func FuzzLex(f *testing.F) {
-	for _, s := range []string{`a "b c" d`, `a\ b`, `it's`, `""`, `a"b c"d 'e'`, "a\tb\r\nc", `\`, `"\q\"\\"`, "é\u00a0 \\é"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		tokens, mode, err := command.Lex(text)
-		if err != nil {
-			return
-		}
-		quoted := make([]string, len(tokens))
-		end := 0
-		for i, tok := range tokens {
-			if tok.Start < end || tok.End <= tok.Start || tok.End > len(text) || strings.Trim(text[end:tok.Start], " \t\r\n") != "" {
-				t.Fatalf("token %d of %q lies at %d:%d", i, text, tok.Start, tok.End)
-			}
-			end = tok.End
-			quoted[i] = command.Quote(tok.Text)
-			if mode == command.ModeFallback && tok.Text != text[tok.Start:tok.End] {
-				t.Fatalf("%q is not as typed", tok.Text)
-			}
-		}
-		if strings.Trim(text[end:], " \t\r\n") != "" {
-			t.Fatalf("%q: the end is lost", text)
-		}
-		joined := strings.Join(quoted, " ")
-		if len(joined) > command.MaxMessage {
-			return
-		}
-		again, mode, err := command.Lex(joined)
-		if err != nil || mode != command.ModeWords || len(again) != len(tokens) {
-			t.Fatalf("%q became %q: %v", text, joined, err)
-		}
-		for i := range again {
-			if again[i].Text != tokens[i].Text {
-				t.Fatalf("%q became %q", tokens[i].Text, again[i].Text)
-			}
-		}
-	})
 }
 
 func FuzzRoute(f *testing.F) {

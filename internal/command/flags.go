@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+
+	"github.com/junctor-run/junctor/internal/command/fault"
 )
 
 // flag reads the flag at Args[i] (runner spec, section 6.4) and returns how many
@@ -54,16 +56,16 @@ func (r *Route) declared(f *checkedFlag, i int, value string, valued bool) (int,
 		r.Flags[name] = value == "true"
 		return used, nil
 	case !f.flag.TakesValue:
-		return 0, InvalidArgs("", "the flag --%s takes no value but true or false", name)
+		return 0, fault.InvalidArgs("", "the flag --%s takes no value but true or false", name)
 	case !valued:
 		if i+1 >= len(r.Args) {
-			return 0, InvalidArgs("", "the flag --%s needs a value", name)
+			return 0, fault.InvalidArgs("", "the flag --%s needs a value", name)
 		}
 		value, used = r.Args[i+1], 2
 		r.secret[i+1] = r.secret[i+1] || f.sensitive
 	}
-	if fault := f.fault(value); fault != "" {
-		return 0, InvalidArgs("", "the flag --%s %s", name, fault)
+	if wrong := f.fault(value); wrong != "" {
+		return 0, fault.InvalidArgs("", "the flag --%s %s", name, wrong)
 	}
 	r.set(f, value)
 	return used, nil

@@ -1,6 +1,10 @@
 package command
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/command/words"
+)
 
 // Line is a message that is a command, before anybody knows whether there is one
 // of that name.
@@ -25,7 +29,7 @@ const (
 // a name beyond 32 bytes, unless registered says that there is such a command.
 // registered may be nil.
 func Parse(text string, registered func(name string) bool) (Line, bool) {
-	i := skipSeparators(text, 0)
+	i := words.Skip(text, 0)
 	if i == len(text) || text[i] != '/' {
 		return Line{}, false
 	}
@@ -56,7 +60,7 @@ func Parse(text string, registered func(name string) bool) (Line, bool) {
 		}
 		rest = rest[n:]
 	}
-	if rest != "" && !separator(rest[0]) {
+	if rest != "" && !words.Separator(rest[0]) {
 		return Line{}, false
 	}
 	line.Rest = rest
@@ -66,7 +70,7 @@ func Parse(text string, registered func(name string) bool) (Line, bool) {
 // Chat is the text of a message that is no command: //text is the way to write
 // /text, everything else is as it is.
 func Chat(text string) string {
-	i := skipSeparators(text, 0)
+	i := words.Skip(text, 0)
 	if strings.HasPrefix(text[i:], "//") {
 		return text[:i] + text[i+1:]
 	}

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+
+	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/command/words"
 )
 
 // prompt is the type of replies that offer something to do about extensions.
@@ -32,7 +35,7 @@ func (r *Router) near(name string) []string {
 			names = append(names, "/"+n)
 		}
 	}
-	return nearest("/"+name, names)
+	return words.Nearest("/"+name, names)
 }
 
 func disabled(name string, e *entry) *capability.Error {
@@ -127,7 +130,7 @@ func (r *Router) Help() string {
 				b.WriteString(title + "\n")
 				first = false
 			}
-			b.WriteString("  " + e.Name + "  " + oneLine(e.Summary))
+			b.WriteString("  " + e.Name + "  " + fault.OneLine(e.Summary))
 			if !e.Enabled {
 				b.WriteString(" (disabled)")
 			}
@@ -152,15 +155,15 @@ func (r *Router) HelpFor(name, doc string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("/" + c.Name + "  " + oneLine(c.Summary) + "\n")
+	b.WriteString("/" + c.Name + "  " + fault.OneLine(c.Summary) + "\n")
 	if c.Description != "" && c.Description != c.Summary {
-		b.WriteString("\n" + clean(c.Description) + "\n")
+		b.WriteString("\n" + fault.Clean(c.Description) + "\n")
 	}
 	for i := range c.Actions {
 		a := &c.Actions[i]
 		b.WriteString("\n" + usage(c, a) + "\n")
 		if a.Description != "" {
-			b.WriteString("  " + oneLine(a.Description) + "\n")
+			b.WriteString("  " + fault.OneLine(a.Description) + "\n")
 		}
 		for _, p := range a.Args {
 			b.WriteString("  <" + p.Name + ">" + describe(&p) + "\n")
@@ -176,11 +179,11 @@ func (r *Router) HelpFor(name, doc string) (string, error) {
 	if len(c.Examples) > 0 {
 		b.WriteString("\nExamples:\n")
 		for _, e := range c.Examples {
-			b.WriteString("  " + oneLine(e.Command) + "\n")
+			b.WriteString("  " + fault.OneLine(e.Command) + "\n")
 		}
 	}
 	if doc != "" {
-		b.WriteString("\n" + clean(doc) + "\n")
+		b.WriteString("\n" + fault.Clean(doc) + "\n")
 	}
 	return b.String(), nil
 }
@@ -207,7 +210,7 @@ func (r *Router) Command(line Line) (*Command, error) {
 func describe(a *Arg) string {
 	var parts []string
 	if a.Description != "" {
-		parts = append(parts, oneLine(a.Description))
+		parts = append(parts, fault.OneLine(a.Description))
 	}
 	if len(a.Choices) > 0 {
 		parts = append(parts, "one of "+strings.Join(a.Choices, ", "))
@@ -254,5 +257,5 @@ func example(c *Command) string {
 	if len(c.Examples) == 0 {
 		return ""
 	}
-	return "; for example: " + oneLine(c.Examples[0].Command)
+	return "; for example: " + fault.OneLine(c.Examples[0].Command)
 }

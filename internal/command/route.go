@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+
+	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/command/words"
 )
 
 // Route reads a message. is reports whether it is a command at all; if not, it
@@ -28,10 +31,10 @@ func (r *Router) Route(text string) (route *Route, is bool, err error) {
 	if err != nil {
 		return nil, true, err
 	}
-	if len(text) > MaxMessage {
-		return nil, true, tooLarge("the message has %d bytes; a command may have %d", len(text), MaxMessage)
+	if len(text) > words.MaxMessage {
+		return nil, true, words.TooLarge("the message has %d bytes; a command may have %d", len(text), words.MaxMessage)
 	}
-	tokens, mode, err := Lex(line.Rest)
+	tokens, mode, err := words.Lex(line.Rest)
 	if err != nil {
 		return nil, true, err
 	}
@@ -101,7 +104,7 @@ func (r *Router) findOf(line Line) (*entry, error) {
 
 // choose takes the action off the words (runner spec, section 6.3): the first
 // word, if it is one; otherwise what the command does by default, with all words.
-func (e *entry) choose(tokens []Token) (*compiled, []Token, error) {
+func (e *entry) choose(tokens []words.Token) (*compiled, []words.Token, error) {
 	if len(tokens) > 0 && word(tokens[0].Text) {
 		if a := e.actions[tokens[0].Text]; a != nil {
 			return a, tokens[1:], nil
@@ -118,9 +121,9 @@ func (e *entry) choose(tokens []Token) (*compiled, []Token, error) {
 	var near []string
 	if len(tokens) > 0 {
 		text = "/" + e.Name + " has no action of that name"
-		near = nearest(tokens[0].Text, ids)
+		near = words.Nearest(tokens[0].Text, ids)
 	}
-	err := InvalidArgs(usage(e.Command, nil)+example(e.Command), "%s: its actions are %s", text, strings.Join(ids, ", ")).
+	err := fault.InvalidArgs(usage(e.Command, nil)+example(e.Command), "%s: its actions are %s", text, strings.Join(ids, ", ")).
 		Detail("actions", ids)
 	if len(near) > 0 {
 		err.Message += "; did you mean " + strings.Join(near, " or ") + "?"
@@ -166,12 +169,12 @@ func (r *Route) read(a *compiled) *capability.Error {
 		}
 		if !given {
 			if arg.Required {
-				return InvalidArgs("", "the argument %s is missing", arg.Name)
+				return fault.InvalidArgs("", "the argument %s is missing", arg.Name)
 			}
 			continue
 		}
-		if fault := arg.fault(value); fault != "" {
-			return InvalidArgs("", "the argument %s %s", arg.Name, fault)
+		if wrong := arg.fault(value); wrong != "" {
+			return fault.InvalidArgs("", "the argument %s %s", arg.Name, wrong)
 		}
 		r.Values[arg.Name] = value
 	}
@@ -179,7 +182,7 @@ func (r *Route) read(a *compiled) *capability.Error {
 		name := a.Flags[i].Name
 		if f := a.flags[name]; r.Flags[name] == nil {
 			if f.Required && f.Default == "" {
-				return InvalidArgs("", "the flag --%s is missing", name)
+				return fault.InvalidArgs("", "the flag --%s is missing", name)
 			}
 			if f.Default != "" {
 				r.set(f, f.Default)

@@ -227,8 +227,8 @@ func check(a *Arg, sensitive []string) (checked, error) {
 		c.pattern = re
 	}
 	if a.Default != "" {
-		if fault := c.fault(a.Default); fault != "" {
-			return c, fmt.Errorf("the default of %s %s", a.Name, fault)
+		if wrong := c.fault(a.Default); wrong != "" {
+			return c, fmt.Errorf("the default of %s %s", a.Name, wrong)
 		}
 	}
 	return c, nil

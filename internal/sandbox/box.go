@@ -22,6 +22,9 @@ type Config struct {
 	// CacheFile keeps the self-test's result until the next boot; "" keeps it in
 	// memory only.
 	CacheFile string
+	// Spares is how many helpers of each kind in use are started ahead, so that a
+	// run need not wait for it: about 10 MiB each. A Box that has any is closed.
+	Spares int
 	// Resolver and Dialer are the egress proxy's; nil means the system's.
 	Resolver egress.Resolver
 	Dialer   egress.Dialer
@@ -34,6 +37,9 @@ type Box struct {
 
 	mu    sync.Mutex
 	facts *Facts // what this machine can do; nil until it was tried
+
+	shared system // what every private root shows
+	spares spares
 }
 
 // New returns a Box; nothing is tried until it is needed.

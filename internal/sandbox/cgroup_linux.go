@@ -100,9 +100,8 @@ type group struct {
 	dirs    map[string]string // controller → directory; one for all in v2
 }
 
-// newGroup makes a group with the limits. Own processes of ours that count too
-// are allowed for in spare.
-func (c cgroups) newGroup(l Limits, spare int) (*group, error) {
+// newGroup makes a group without limits.
+func (c cgroups) newGroup() (*group, error) {
 	g := &group{version: c.version, dirs: map[string]string{}}
 	name := "junctor-" + strings.ToLower(rand.Text()[:12])
 	for controller, parent := range c.dirs {
@@ -113,6 +112,12 @@ func (c cgroups) newGroup(l Limits, spare int) (*group, error) {
 		}
 		g.dirs[controller] = dir
 	}
+	return g, nil
+}
+
+// limit sets the limits. Own processes of ours that count too are allowed for in
+// spare.
+func (g *group) limit(l Limits, spare int) error {
 	for _, s := range g.settings(l, spare) {
 		dir, ok := g.dirs[s.controller]
 		if !ok {
@@ -120,11 +125,10 @@ func (c cgroups) newGroup(l Limits, spare int) (*group, error) {
 		}
 		err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.value), 0o600)
 		if err != nil && !s.optional {
-			g.remove()
-			return nil, fmt.Errorf("limit the control group: %s: %w", s.file, err)
+			return fmt.Errorf("limit the control group: %s: %w", s.file, err)
 		}
 	}
-	return g, nil
+	return nil
 }
 
 type setting struct {
@@ -212,11 +216,11 @@ func (g *group) kill() {
 // end of the last process takes.
 func (g *group) remove() {
 	for _, dir := range g.dirs {
-		for range 200 {
+		for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {
 			if err := unix.Rmdir(dir); !errors.Is(err, unix.EBUSY) {
 				break
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(pause)
 		}
 	}
 }

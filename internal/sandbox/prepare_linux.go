@@ -1,12 +1,14 @@
 package sandbox
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -100,9 +102,7 @@ func (r *confined) prepare() error {
 	if l.Memory <= 0 {
 		r.job.Limits.AddrSpace = 0
 	}
-	if err := r.makeGroup(); err != nil {
-		return err
-	}
+	r.countTogether()
 	if r.p.Tier == T3 {
 		r.furnish()
 	} else if err := r.confine(); err != nil {
@@ -171,19 +171,12 @@ func (r *confined) openWork() error {
 	return nil
 }
 
-// makeGroup makes the control group; without one the helper watches memory, and
-// the process limit is the kernel's per user.
-func (r *confined) makeGroup() error {
-	if _, gone := r.p.Missing[LayerCgroup]; !gone {
-		found, err := findCgroup()
-		if err == nil {
-			r.group, err = found.newGroup(r.c.Limits, helperThreads)
-		}
-		if err != nil {
-			return setupFailed("control group", err)
-		}
+// countTogether says who counts: the control group, where the helper is in one;
+// else the helper watches memory, and the process limit is the kernel's per user.
+func (r *confined) countTogether() {
+	if r.grouped() {
 		r.job.Limits.Memory, r.job.Limits.AddrSpace, r.job.Limits.Processes = 0, 0, 0
-		return nil
+		return
 	}
 	switch {
 	case r.facts.Root:
@@ -192,7 +185,11 @@ func (r *confined) makeGroup() error {
 	default:
 		r.job.ExtraProcesses = tasksOf(os.Geteuid()) + helperThreads
 	}
-	return nil
+}
+
+func (r *confined) grouped() bool {
+	_, gone := r.p.Missing[LayerCgroup]
+	return !gone
 }
 
 // helperThreads is how many threads the helper may have beside the program's.
@@ -221,9 +218,9 @@ func tasksOf(uid int) int {
 	return n
 }
 
-// shown lists what of the machine is readable at either tier, by its own path.
+// shown lists what this run may read beside the system, by its own path.
 func (r *confined) shown() []string {
-	list := systemFiles()
+	var list []string
 	if r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered {
 		list = append(list, networkFiles()...)
 	}
@@ -232,20 +229,64 @@ func (r *confined) shown() []string {
 }
 
 // show adds one path to the private root; what does not exist is left out.
-func (r *confined) show(source, target string, write bool) {
+func (r *confined) show(source, target string) {
+	if m, ok := mountOf(source, target); ok {
+		r.job.Mounts = append(r.job.Mounts, m)
+	}
+}
+
+func mountOf(source, target string) (jail.Mount, bool) {
 	real, err := filepath.EvalSymlinks(source)
 	if err != nil {
-		return
+		return jail.Mount{}, false
 	}
 	var st unix.Stat_t
 	if unix.Stat(real, &st) != nil {
-		return
+		return jail.Mount{}, false
 	}
 	kind := st.Mode & unix.S_IFMT
-	r.job.Mounts = append(r.job.Mounts, jail.Mount{
-		Source: real, Target: target, Dev: st.Dev, Ino: st.Ino, Write: write,
-		File: kind != unix.S_IFDIR, Device: kind == unix.S_IFCHR,
-	})
+	return jail.Mount{Source: real, Target: target, Dev: st.Dev, Ino: st.Ino, File: kind != unix.S_IFDIR, Device: kind == unix.S_IFCHR}, true
+}
+
+// system is what every private root shows.
+type system struct {
+	at     time.Time
+	mounts []jail.Mount
+	links  map[string]string
+}
+
+// systemTime is how long a list of the machine's own files is good for: package
+// managers replace them.
+const systemTime = 10 * time.Second
+
+// system lists the machine's own parts of a private root, by a short memory: it
+// takes a hundred look-ups. They are root's, so that which file it is is not
+// pinned.
+func (b *Box) system() system {
+	b.spares.mu.Lock()
+	defer b.spares.mu.Unlock()
+	if time.Since(b.shared.at) < systemTime {
+		return b.shared
+	}
+	s := system{at: time.Now(), links: map[string]string{}}
+	add := func(path string) {
+		if m, ok := mountOf(path, path); ok {
+			m.Dev, m.Ino = 0, 0
+			s.mounts = append(s.mounts, m)
+		}
+	}
+	for _, dir := range systemDirs() {
+		if to, err := os.Readlink(dir); err == nil {
+			s.links[dir] = to
+			continue
+		}
+		add(dir)
+	}
+	for _, path := range slices.Concat(systemFiles(), devices()) {
+		add(path)
+	}
+	b.shared = s
+	return s
 }
 
 // furnish lists what the private root of T3 holds.
@@ -256,21 +297,14 @@ func (r *confined) furnish() {
 		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
 		"/dev/shm": jail.TempDir, "/var/tmp": jail.TempDir, "/etc/mtab": "/proc/self/mounts",
 	}
-	for _, dir := range systemDirs() {
-		if to, err := os.Readlink(dir); err == nil {
-			j.Links[dir] = to
-			continue
-		}
-		r.show(dir, dir, false)
-	}
+	shared := r.box.system()
+	j.Mounts = append(j.Mounts, shared.mounts...)
+	maps.Copy(j.Links, shared.links)
 	for _, path := range r.shown() {
-		r.show(path, path, false)
-	}
-	for _, dev := range devices() {
-		r.show(dev, dev, true)
+		r.show(path, path)
 	}
 	if r.c.Package != "" {
-		r.show(r.c.Package, jail.PackageDir, false)
+		r.show(r.c.Package, jail.PackageDir)
 	}
 	if r.work != nil {
 		var st unix.Stat_t
@@ -319,7 +353,7 @@ func (r *confined) confine() error {
 		}
 	}
 	j := &r.job
-	for _, path := range slices.Concat(systemDirs(), r.shown(), procFiles()) {
+	for _, path := range slices.Concat(systemDirs(), systemFiles(), r.shown(), procFiles()) {
 		j.Rules = append(j.Rules, jail.Rule{Path: path})
 	}
 	for _, dev := range devices() {
@@ -383,7 +417,7 @@ func (r *confined) fixTool() error {
 	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly), func(dir string) bool { return beneath(path, dir) }):
 	default:
 		r.job.Path = jail.ToolDir + "/" + filepath.Base(path)
-		r.show(path, r.job.Path, false)
+		r.show(path, r.job.Path)
 	}
 	r.job.Args[0] = r.job.Path
 	return nil
@@ -405,6 +439,6 @@ func (r *confined) handTool(path string) error {
 		_ = f.Close()
 		return violation("the program was replaced while it was looked at")
 	}
-	r.tool, r.job.ToolHandle = f, true
+	r.tool = f
 	return nil
 }

@@ -78,11 +78,12 @@ type confined struct {
 	facts Facts
 
 	job     jail.Job
-	work    *os.File // handle of the work directory, at T2 else of the temporary one
-	tool    *os.File // handle of the program, where it is executed by that
-	temp    string   // T2: to be removed
-	group   *group
-	control *net.UnixConn
+	work    *os.File      // handle of the work directory, at T2 else of the temporary one
+	tool    *os.File      // handle of the program, where it is executed by that
+	temp    string        // T2: to be removed
+	group   *group        // the helper's
+	control *net.UnixConn // the helper's
+	warm    bool          // the helper was a spare
 	proxy   sync.WaitGroup
 	unproxy context.CancelFunc
 
@@ -100,17 +101,11 @@ func (r *confined) cleanUp() {
 		r.unproxy()
 	}
 	r.proxy.Wait()
-	if r.control != nil {
-		_ = r.control.Close()
-	}
 	if r.work != nil {
 		_ = r.work.Close()
 	}
 	if r.tool != nil {
 		_ = r.tool.Close()
-	}
-	if r.group != nil {
-		r.group.remove()
 	}
 	if r.temp != "" {
 		_ = os.RemoveAll(r.temp)
@@ -126,91 +121,31 @@ func setupFailed(step string, err error) *capability.Error {
 	return e
 }
 
-// command makes the helper's command with its control socket and its job.
-func (r *confined) command() (cmd *exec.Cmd, theirs []*os.File, err error) {
-	data, err := json.Marshal(r.job)
-	if err != nil {
-		return nil, nil, err
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	ours, peer := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "control")
-	theirs = append(theirs, peer)
-	conn, err := net.FileConn(ours)
-	_ = ours.Close()
-	if err != nil {
-		return nil, theirs, err
-	}
-	r.control = conn.(*net.UnixConn)
-	fd, err := unix.MemfdCreate("job", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, theirs, err
-	}
-	job := os.NewFile(uintptr(fd), "job")
-	theirs = append(theirs, job)
-	if _, err := job.Write(data); err != nil {
-		return nil, theirs, err
-	}
-	if _, err := job.Seek(0, 0); err != nil {
-		return nil, theirs, err
-	}
-	cmd = &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{"junctor", helperName}, Dir: "/",
-		Env:         []string{"GORACE=atexit_sleep_ms=0", "GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=16MiB"},
-		ExtraFiles:  []*os.File{peer, job},
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-	if r.work != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, r.work)
-	}
-	if r.tool != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, r.tool)
-	}
-	if r.p.Tier == T3 {
-		r.isolate(cmd.SysProcAttr)
-	}
-	return cmd, theirs, nil
-}
-
-// isolate asks for the namespaces. As root none for users is needed, since the
-// program is given another user; otherwise the one that holds only our own user
-// is what permits the rest.
-func (r *confined) isolate(attr *syscall.SysProcAttr) {
-	attr.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
-	if r.p.Network != NetworkRaw {
-		attr.Cloneflags |= unix.CLONE_NEWNET
-	}
-	if r.facts.Root {
-		return
-	}
-	attr.Cloneflags |= unix.CLONE_NEWUSER
-	uid, gid := os.Geteuid(), os.Getegid()
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-	// Not being root in there either, the helper keeps what it needs over exec.
-	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN}
-}
-
+// execute carries the job to a helper. A room that a spare helper could not
+// build, because the machine's mounts changed since it was started, is built
+// once more by a fresh one: the program was not started.
 func (r *confined) execute(ctx context.Context) (Result, error) {
-	result := Result{Placement: r.p}
-	cmd, theirs, err := r.command()
-	closeAll := func() {
-		for _, f := range theirs {
-			_ = f.Close()
+	result, err := r.attempt(ctx, true)
+	if r.failed != nil && r.warm && r.failed.Step != "start the program" {
+		if r.unproxy != nil {
+			r.unproxy()
+			r.proxy.Wait()
 		}
+		r.failed, r.ended, r.limit, r.events = nil, nil, "", make(chan struct{})
+		return r.attempt(ctx, false)
 	}
-	defer closeAll()
-	if err != nil {
-		return result, setupFailed("prepare the helper", err)
-	}
+	return result, err
+}
+
+func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
+	result := Result{Placement: r.p}
 	flood := make(chan struct{}, 2)
 	overflow := func() { flood <- struct{}{} }
 	stdout := newCapture(limit(r.spec.StdoutLimit, DefaultStdoutLimit))
 	stderr := newCapture(limit(r.spec.StderrLimit, DefaultStderrLimit))
 	stdout.flood, stderr.flood = overflow, overflow
-	pumps, err := connect(cmd, stdout, stderr, r.spec)
+	var streams exec.Cmd
+	pumps, err := connect(&streams, stdout, stderr, r.spec)
 	if err != nil {
 		if e, ok := errors.AsType[*capability.Error](err); ok {
 			return result, e
@@ -218,25 +153,26 @@ func (r *confined) execute(ctx context.Context) (Result, error) {
 		return result, setupFailed("open pipes", err)
 	}
 	result.Started = time.Now()
-	err = cmd.Start()
+	h, warm, err := r.box.takeHelper(r.kind(), spare)
+	r.warm = warm
+	if err == nil {
+		defer h.close()
+		err = h.give(r.job, &streams, r.work, r.tool)
+	}
 	pumps.started()
 	if err != nil {
 		pumps.wait(0)
-		return result, setupFailed("make namespaces", err)
+		return result, setupFailed("start the helper", err)
 	}
-	closeAll()
-	go r.listen(ctx)
-	exited := make(chan struct{})
-	go func() { // ends with the helper, which is always killed in the end
-		defer close(exited)
-		_ = cmd.Wait()
-	}()
-	if err = r.release(cmd.Process.Pid); err != nil {
-		_ = cmd.Process.Kill()
+	r.control, r.group = h.control, h.group
+	go r.listen(ctx) // ends with the helper, which is always killed in the end
+	if err = r.release(); err != nil {
+		_ = h.cmd.Process.Kill()
 	}
-	stopped := r.supervise(ctx, cmd, exited, flood)
+	stopped := r.supervise(ctx, h.cmd, h.exited, flood)
 	<-r.events
 	pumps.wait(drainTime)
+	r.box.refill(r.kind())
 
 	result.Ended = time.Now()
 	result.Stdout, result.Stderr = stdout.output(), stderr.output()
@@ -246,10 +182,10 @@ func (r *confined) execute(ctx context.Context) (Result, error) {
 	return r.verdict(ctx, result, stopped)
 }
 
-// release puts the helper into its control group and lets it go on.
-func (r *confined) release(pid int) error {
+// release sets the limits of the control group and lets the helper go on.
+func (r *confined) release() error {
 	if r.group != nil {
-		if err := r.group.add(pid); err != nil {
+		if err := r.group.limit(r.c.Limits, helperThreads); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/words"
 )
 
 const op = "argv"
@@ -121,7 +122,7 @@ func CompileShell(text string, a *command.Action) (*Template, string, error) {
 			return nil, "", invalid("the template holds %q, which only a shell understands", bad)
 		}
 	}
-	tokens, err := command.LexStrict(text)
+	tokens, err := words.LexStrict(text)
 	if err != nil {
 		return nil, "", err
 	}
@@ -199,7 +200,7 @@ func placeholder(name, key string, keyed bool) (part, bool, error) {
 	if keyed && key != "" {
 		switch name {
 		case "arg":
-			if n, err := strconv.Atoi(key); err == nil && n >= 0 && n < command.MaxTokens {
+			if n, err := strconv.Atoi(key); err == nil && n >= 0 && n < words.MaxTokens {
 				return part{kind: arg, index: n}, true, nil
 			}
 		case "flag":

@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/argv"
+	"github.com/junctor-run/junctor/internal/command/words"
 )
 
 func action() command.Action {
@@ -203,7 +204,7 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		tokens, err := command.LexStrict("tool " + item)
+		tokens, err := words.LexStrict("tool " + item)
 		if err != nil {
 			t.Fatal(err)
 		}

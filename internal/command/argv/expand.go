@@ -6,6 +6,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 )
 
 // Expand fills the template. An item with a value that was not given is left out
@@ -66,12 +67,12 @@ func (it item) fill(in Input) (word string, secret, given bool, err error) {
 		v := p.value(in)
 		if !v.given {
 			if p.kind == named {
-				return "", false, false, command.InvalidArgs("", "the argument %s is missing", p.text)
+				return "", false, false, fault.InvalidArgs("", "the argument %s is missing", p.text)
 			}
 			return "", false, false, nil
 		}
 		if b.Len() == 0 && v.user && it.guarded && !v.dash && strings.HasPrefix(v.text, "-") {
-			return "", false, false, command.InvalidArgs("", "%s must not begin with a hyphen: the tool would take it for an option", v.name)
+			return "", false, false, fault.InvalidArgs("", "%s must not begin with a hyphen: the tool would take it for an option", v.name)
 		}
 		b.WriteString(v.text)
 		secret = secret || v.secret

@@ -3,7 +3,7 @@ package argv
 import (
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 )
 
 // Tool is the name of the tool that a runner such as exec.postman_cli names: what
@@ -19,7 +19,7 @@ func Tool(runner string) (string, error) {
 		name = short
 	}
 	if !exec || !toolName(name) {
-		return "", command.InvalidArgs("", "the runner %q names no tool", runner)
+		return "", fault.InvalidArgs("", "the runner %q names no tool", runner)
 	}
 	return name, nil
 }

@@ -38,6 +38,8 @@ type Screen struct {
 	Steps       []Step       `json:"install_steps,omitempty"`
 	Uninstall   []Step       `json:"uninstall_steps,omitempty"`
 	Tier        string       `json:"sandbox_tier"`
+	// Limits are those the package names; the operator's ceilings hold above them.
+	Limits extension.Limits `json:"limits,omitzero"`
 	// More is what is asked for beyond what was agreed to before; nil where nothing
 	// was.
 	More []string `json:"asks_for_more,omitempty"`
@@ -92,7 +94,7 @@ func New(p *extension.Package, treeHash, source, tier string, chosen []string) S
 	m := &p.Manifest
 	s := Screen{
 		ID: m.ID, Name: m.Name, Version: m.Version, Description: value(m.Description), Author: value(m.Author), License: value(m.License), TreeHash: treeHash, Source: source,
-		Tier: tier, Permissions: []Permission{}, Environment: m.Env.Pass, Steps: steps(p.Plan.Steps), Uninstall: steps(p.Plan.Uninstall),
+		Tier: tier, Limits: m.Limits, Permissions: []Permission{}, Environment: m.Env.Pass, Steps: steps(p.Plan.Steps), Uninstall: steps(p.Plan.Uninstall),
 	}
 	for _, name := range p.Permissions {
 		row, _ := permission.Lookup(name)

@@ -60,6 +60,7 @@ func (s *Screen) Text() string {
 	w.steps("While it is installed, it does this", s.Steps)
 	w.steps("When it is removed, it does this", s.Uninstall)
 	w.head("It runs in a sandbox of tier %s or better, or not at all", s.Tier)
+	s.limits(&w)
 	return w.String()
 }
 
@@ -127,4 +128,26 @@ func quoted(s string) string {
 func block(s, indent string) string {
 	lines := strings.Split(strings.TrimSpace(manifest.Clean(strings.ToValidUTF8(s, "?"), 33_000)), "\n")
 	return strings.Join(lines, "\n"+indent+"| ")
+}
+
+func (s *Screen) limits(w *writer) {
+	var parts []string
+	for _, x := range []struct {
+		value int64
+		words string
+	}{
+		{int64(s.Limits.TimeoutSec), "%d seconds"},
+		{int64(s.Limits.CPUSeconds), "%d seconds of processor time"},
+		{int64(s.Limits.MemoryMB), "%d MB of memory"},
+		{int64(s.Limits.MaxProcesses), "%d processes"},
+		{int64(s.Limits.DiskMB), "%d MB of disk"},
+		{s.Limits.MaxOutputBytes, "%d bytes of output"},
+	} {
+		if x.value > 0 {
+			parts = append(parts, fmt.Sprintf(x.words, x.value))
+		}
+	}
+	if len(parts) > 0 {
+		w.line("  each run wants up to %s", strings.Join(parts, ", "))
+	}
 }

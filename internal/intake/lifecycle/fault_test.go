@@ -205,6 +205,9 @@ func TestEveryFaultLeavesTheOldOrTheNew(t *testing.T) {
 func TestRepairItselfMayBeInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenarios() {
+		if s.name == "install beside another" || s.name == "upgrade that asks for more" {
+			continue // nothing in them is repaired in another way
+		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			s := s.bench(t)

@@ -67,7 +67,8 @@ type install struct {
 
 	sha     string
 	hash    string
-	old     *registry.Extension // what has the id now; nil: nothing
+	old     *registry.Extension // what is installed under the id now; nil: nothing
+	had     bool                // a row of something that did not get so far
 	new     registry.Extension
 	pkg     *extension.Package
 	config  map[string]json.RawMessage
@@ -272,6 +273,7 @@ func (in *install) compare(ctx context.Context, pkg *extension.Package) error {
 		return capability.Errorf(capability.CodeConflict, "extensions.install", "%s is installed, and differs in case only", x.ID).With("registration_conflict", "give the extension another id")
 	}
 	if x.Status != registry.Installed {
+		in.had = true
 		return nil // what did not succeed may be installed over
 	}
 	in.old, in.rec.Operation = &x, registry.OpUpgrade

@@ -81,7 +81,8 @@ type Config struct {
 	// Executions that must end before a package goes; nil: there are none.
 	Executions Executions
 	// Changed is called after each change that the catalog and the commands must
-	// learn of; nil: nobody wants to know. It may call the Manager.
+	// learn of, one call at a time, with View up to date; nil: nobody wants to know.
+	// It may ask the Manager, but change nothing through it.
 	Changed func(ctx context.Context)
 	// NeedDigest refuses installs from an address without a hash (remote mode).
 	NeedDigest bool
@@ -101,7 +102,9 @@ type Manager struct {
 
 	mu   sync.Mutex
 	busy map[string]bool // folded ids that are being changed
-	load sync.Mutex      // orders reloads
+	// order keeps views and notices in the order of the changes: a view that is
+	// published late must not replace a newer one.
+	order sync.Mutex
 }
 
 // Open makes the folders, repairs what a crash left, checks every package against
@@ -193,9 +196,8 @@ func (v *View) Find(id string) (*Loaded, bool) {
 }
 
 // reload builds the view. Packages whose tree is the one that was loaded are kept.
+// The caller holds order.
 func (m *Manager) reload(ctx context.Context) error {
-	m.load.Lock()
-	defer m.load.Unlock()
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil {
 		return err
@@ -231,6 +233,8 @@ func find(v *View, id string) (*Loaded, bool) {
 // learns of it with the next one.
 func (m *Manager) changed(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
+	m.order.Lock()
+	defer m.order.Unlock()
 	if err := m.reload(ctx); err != nil {
 		m.cfg.Logger.Error("extensions not reloaded", "err", err)
 	}
@@ -316,6 +320,8 @@ func (m *Manager) verify(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	m.order.Lock()
+	defer m.order.Unlock()
 	return m.reload(ctx)
 }
 

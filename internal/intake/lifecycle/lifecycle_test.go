@@ -7,15 +7,19 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/intake/consent"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
 	"github.com/junctor-run/junctor/internal/intake/operator"
@@ -199,6 +203,7 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 		"commands":       {sample("1.0.0").with("commands/commands.yaml", "slash_commands", "slash"), "invalid_commands"},
 		"manifest":       {sample("1.0.0").with("manifest.json", "tools.sample", "core.sample"), "invalid_manifest"},
 		"shape":          {files{"a": "b"}, "invalid_archive"},
+		"way out":        {files{"manifest.json": "{}", "../../x": ""}, "security_violation"},
 		"program on top": {files{"manifest.json": "{}", "x.sh": ""}, "security_violation"},
 	} {
 		rec, err := r.install(tt.files, lifecycle.Options{})
@@ -455,6 +460,109 @@ func TestTheTemplateAndTheExampleInstall(t *testing.T) {
 	// The example's shell step is not one the fake knows: its install fails whole.
 	if _, err := r.Install(t.Context(), admin(), lifecycle.Source{Dir: "../extension/testdata/postman"}, lifecycle.Options{}); reason(err) != "command_failed" {
 		t.Error(err)
+	}
+}
+
+func TestTheCatalogTakesTheBatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	c := catalogtest.New(t)
+	publish := func() (offered []string) {
+		batch, _ := r.View().Batch()
+		if _, _, err := c.Replace(batch); err != nil {
+			t.Fatal(err)
+		}
+		for e := range c.Snapshot().Entries() {
+			if c.Snapshot().Withheld(e) == "" {
+				offered = append(offered, string(e.ID)+" "+string(e.Effect))
+				if e.ContentHash() != "sha256:"+r.row("tools.sample").TreeHash {
+					t.Error("grants do not die with the tree hash")
+				}
+			}
+		}
+		return offered
+	}
+	if got := publish(); len(got) != 0 {
+		t.Errorf("%v of what is disabled", got)
+	}
+	r.enable("tools.sample")
+	if d := cmp.Diff([]string{"tools.sample/tool.sample.run#ext.tools.sample.tool.sample.run@default external"}, publish()); d != "" {
+		t.Error(d)
+	}
+	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
+		t.Fatal(err)
+	}
+	publish()
+	if n := c.Snapshot().ModuleCount(); n != 0 {
+		t.Errorf("%d modules", n)
+	}
+}
+
+func TestARegistryThatFailsChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	r.enable("tools.sample")
+	before := r.state()
+	sql := func(q string) {
+		t.Helper()
+		if _, err := r.db.SQL().ExecContext(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sql(`CREATE TRIGGER broken BEFORE UPDATE ON extensions WHEN NEW.version = '2.0.0' BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	sql(`CREATE TRIGGER kept BEFORE DELETE ON extensions BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	rec, err := r.install(sample("2.0.0"), lifecycle.Options{})
+	if err == nil || rec.Status != registry.Failed || strings.Contains(err.Error(), "disk is full") {
+		t.Error(err, rec)
+	}
+	if d := cmp.Diff(before, r.state()); d != "" {
+		t.Error(d)
+	}
+	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{KeepWork: true}); err == nil || rec.Status != registry.Failed {
+		t.Error(err, rec)
+	}
+	if d := cmp.Diff(without(before), without(r.state())); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestManyChangesAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var last atomic.Int64
+	r.cfg.Changed = func(context.Context) {
+		now := r.View().Generation
+		if was := last.Swap(now); was > now {
+			t.Errorf("generation %d after %d", now, was)
+		}
+	}
+	r.open()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			id := fmt.Sprintf("tools.s%d", i)
+			if _, err := r.install(sample("1.0.0").with("manifest.json", "tools.sample", id), lifecycle.Options{}); err != nil {
+				t.Error(err)
+				return
+			}
+			x, err := r.reg.Get(t.Context(), id)
+			if err == nil {
+				_, err = r.Enable(t.Context(), admin(), id, lifecycle.Answer{TreeHash: x.TreeHash})
+			}
+			if err == nil && i%2 == 0 {
+				_, err = r.Uninstall(t.Context(), admin(), id, lifecycle.Removal{})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			r.View().Batch()
+		})
+	}
+	wg.Wait()
+	if batch, _ := r.View().Batch(); len(batch.Modules) != 4 || last.Load() != r.View().Generation {
+		t.Error(len(batch.Modules), last.Load())
 	}
 }
 

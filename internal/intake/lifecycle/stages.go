@@ -46,7 +46,7 @@ func (in *install) register(ctx context.Context) error {
 			changes := consent.Compare(&before, &screen)
 			in.changes = &changes
 		}
-	} else {
+	} else if !in.had { // a row of what failed before stays until this succeeds
 		under := *x
 		under.Status, under.Enabled = registry.Installing, false
 		if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &under}); err != nil {

@@ -29,10 +29,33 @@ func (m *Manager) exists(name string) bool {
 
 // clear removes a folder and what is in it without following links.
 func (m *Manager) clear(name string) error {
-	if err := m.root.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := m.root.RemoveAll(name)
+	if errors.Is(err, fs.ErrPermission) { // an extension may lock its own folders
+		m.unlock(name, 0)
+		err = m.root.RemoveAll(name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
+}
+
+// unlock makes the folders beneath name ones that we may empty. What cannot be
+// unlocked is seen by whoever tries to remove it.
+func (m *Manager) unlock(name string, depth int) {
+	if info, err := m.root.Lstat(name); err != nil || !info.IsDir() || depth > 1000 {
+		return
+	}
+	_ = m.root.Chmod(name, 0o700)
+	entries, err := fs.ReadDir(m.root.FS(), name)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			m.unlock(path.Join(name, e.Name()), depth+1)
+		}
+	}
 }
 
 // undo makes an extension what it was before the install of the record. It may be

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"runtime/debug"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -156,6 +157,14 @@ func (e *Engine) Run(ctx context.Context, j Job) (Result, error) {
 }
 
 func (e *Engine) step(ctx context.Context, j *Job, s *Step, r *Result) (output string, err error) {
+	defer func() { // a step runs what others wrote
+		if p := recover(); p != nil {
+			err = capability.Wrap(capability.CodeInternal, "plan", "the step broke inside junctor", fmt.Errorf("%v\n%s", p, debug.Stack())).With(ReasonUnknown, "")
+		}
+	}()
+	if e.Programs == nil && (s.Type == Shell || s.Type == PowerShell || s.Type == VerifyCommand) {
+		return "", capability.Errorf(capability.CodeUnavailable, "plan", "programs cannot be run here").With("sandbox_unavailable", "")
+	}
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

@@ -268,6 +268,23 @@ func TestAStepThatHangsTimesOut(t *testing.T) {
 	})
 }
 
+type broken struct{}
+
+func (broken) Run(context.Context, plan.Program) (plan.Outcome, error) { panic("broken") }
+
+func (broken) Exists(context.Context, string, string) (bool, error) { panic("broken") }
+
+func TestAStepThatBreaksInsideIsAFailedStep(t *testing.T) {
+	t.Parallel()
+	j, _ := job(t, []byte("steps: [{id: s, type: exec.shell, command: x}]"), everything())
+	if _, err := (&plan.Engine{Programs: broken{}}).Run(t.Context(), j); capability.CodeOf(err) != capability.CodeInternal {
+		t.Error(err)
+	}
+	if _, err := (&plan.Engine{}).Run(t.Context(), j); reason(err) != "sandbox_unavailable" {
+		t.Error(err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(all))
 	f.Add([]byte("steps: [{action: create_symlink, source: a, target: /usr/bin/..}]"))

@@ -37,6 +37,8 @@ func at(step string, err error) error {
 // helper is the running helper.
 type helper struct {
 	job  Job
+	work int // handle of the work directory, if the job has one
+	tool int // handle of the program, if it does
 	send sync.Mutex
 
 	mu       sync.Mutex
@@ -83,13 +85,7 @@ func (h *helper) life() error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 
-	file := os.NewFile(JobFD, "job")
-	data, err := io.ReadAll(file)
-	_ = file.Close()
-	if err == nil {
-		err = json.Unmarshal(data, &h.job)
-	}
-	if err != nil {
+	if err := h.receive(); err != nil {
 		return at("read the job", err)
 	}
 	pid, err := h.begin()
@@ -111,6 +107,59 @@ func (h *helper) life() error {
 	return h.wait(pid)
 }
 
+// receive waits for the job. Descriptors keep the numbers they come with, since
+// the runtime may have taken any other; only the streams are moved.
+func (h *helper) receive() error {
+	buf, oob := make([]byte, 16), make([]byte, 256)
+	n, oobn, _, _, err := unix.Recvmsg(ControlFD, buf, oob, unix.MSG_CMSG_CLOEXEC)
+	for errors.Is(err, unix.EINTR) {
+		n, oobn, _, _, err = unix.Recvmsg(ControlFD, buf, oob, unix.MSG_CMSG_CLOEXEC)
+	}
+	if err != nil {
+		return err
+	}
+	if n != 1 || buf[0] != CommandJob {
+		return io.ErrUnexpectedEOF
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(messages) != 1 {
+		return errors.Join(err, io.ErrUnexpectedEOF)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) < 4 {
+		return errors.Join(err, io.ErrUnexpectedEOF)
+	}
+	for i, fd := range fds[:3] {
+		if err := unix.Dup3(fd, i, 0); err != nil {
+			return err
+		}
+		_ = unix.Close(fd)
+	}
+	file := os.NewFile(uintptr(fds[3]), "job")
+	defer file.Close()
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &h.job); err != nil {
+		return err
+	}
+	rest := fds[4:]
+	for _, want := range []struct {
+		is bool
+		to *int
+	}{{h.job.HasWork, &h.work}, {h.job.ToolHandle, &h.tool}} {
+		if !want.is {
+			continue
+		}
+		if len(rest) == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		*want.to, rest = rest[0], rest[1:]
+	}
+	return nil
+}
+
 // begin builds the room and starts the program.
 func (h *helper) begin() (pid int, err error) {
 	syscall.Umask(0o022) // of the room; the program's is set after it
@@ -130,7 +179,7 @@ func (h *helper) begin() (pid int, err error) {
 	if h.job.Dir != "" {
 		err = unix.Chdir(h.job.Dir)
 	} else {
-		err = unix.Fchdir(WorkFD)
+		err = unix.Fchdir(h.work)
 	}
 	if err != nil {
 		return 0, at("enter the work directory", err)
@@ -298,8 +347,10 @@ func (h *helper) wait(program int) error {
 // such as a process in an uninterruptible call, is waited for 5 s and no longer.
 func (h *helper) sweep() {
 	deadline := time.Now().Add(5 * time.Second)
-	for time.Now().Before(deadline) {
-		h.killAll()
+	for first := true; time.Now().Before(deadline); first = false {
+		if !first { // mostly there is nobody left
+			h.killAll()
+		}
 		for {
 			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 			if errors.Is(err, unix.ECHILD) {
@@ -309,7 +360,9 @@ func (h *helper) sweep() {
 				break
 			}
 		}
-		time.Sleep(time.Millisecond) // they die at their own pace
+		if !first {
+			time.Sleep(time.Millisecond) // they die at their own pace
+		}
 	}
 }
 

@@ -27,13 +27,11 @@ const (
 // run's own network namespace; nothing else is in there, so it is always free.
 const ProxyPort = 3128
 
-// Descriptors of the helper beside standard input, output and error.
-const (
-	ControlFD = 3 // a packet socket: commands in, events out
-	JobFD     = 4 // an anonymous file with the Job as JSON
-	WorkFD    = 5 // the work directory's handle, or the temporary one's
-	ToolFD    = 6 // the program's handle, where the job has one
-)
+// ControlFD is the one descriptor the helper starts with beside the standard
+// three: a packet socket, on which commands come in and events go out. With
+// CommandJob come the program's three streams, the Job as JSON in an anonymous
+// file, and the handles the job says it has, in this order.
+const ControlFD = 3
 
 // Mount is one thing of the machine that is shown in the private root.
 type Mount struct {
@@ -76,7 +74,10 @@ type Job struct {
 	ToolDev uint64 `json:"tool_dev,omitempty"`
 	ToolIno uint64 `json:"tool_ino,omitempty"`
 
-	// ToolHandle executes ToolFD in place of Path: below T3 another user may not be
+	// HasWork: the work directory's handle comes along (at T2 without one, the
+	// temporary directory's).
+	HasWork bool `json:"has_work,omitempty"`
+	// ToolHandle executes the handle that comes along in place of Path: below T3 another user may not be
 	// able to walk to it. Not for scripts, whose interpreter opens them again.
 	ToolHandle bool `json:"tool_handle,omitempty"`
 
@@ -118,6 +119,7 @@ const (
 
 // Commands to the helper, one byte each. The end of the socket means CommandKill.
 const (
+	CommandJob  = 'j' // descriptors come with it
 	CommandGo   = 'g' // the helper has been put where it belongs
 	CommandTerm = 't'
 	CommandKill = 'k'

@@ -48,7 +48,7 @@ func (h *helper) start() (pid int, err error) {
 		}
 		path := h.job.Path
 		if h.job.ToolHandle {
-			path = "/proc/self/fd/" + strconv.Itoa(ToolFD) // still open in the child until it has executed it
+			path = "/proc/self/fd/" + strconv.Itoa(h.tool) // still open in the child until it has executed it
 		}
 		pid, err = syscall.ForkExec(path, h.job.Args, &syscall.ProcAttr{
 			Env: h.job.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},

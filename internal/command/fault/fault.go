@@ -1,4 +1,8 @@
-package command
+// Package fault names the failures of running an extension's action: each has the
+// code and reason of runner spec, section 22, and a text that holds what the
+// section wants in it. None carries host paths, environment values or secrets;
+// callers must not pass any in.
+package fault
 
 import (
 	"math"
@@ -10,10 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// The failures of running an extension's action, each with the code and reason of
-// runner spec, section 22, and a text that holds what the section wants in it.
-// None of them carries host paths, environment values or secrets; the caller must
-// not pass any in.
+const op = "command"
 
 // InvalidArgs says what is wrong with the arguments; usage becomes the hint.
 func InvalidArgs(usage, format string, args ...any) *capability.Error {
@@ -127,9 +128,9 @@ func Text(err error, home string) string {
 	if e == nil {
 		return ""
 	}
-	text := clean(e.Message)
+	text := Clean(e.Message)
 	if e.Hint != "" {
-		text += "\n\nHint: " + clean(e.Hint)
+		text += "\n\nHint: " + Clean(e.Hint)
 	}
 	if home = strings.TrimRight(home, "/"); home != "" {
 		text = tilde(text, home)
@@ -149,7 +150,7 @@ func tilde(text, home string) string {
 		}
 		b.WriteString(text[:i])
 		text = text[i+len(home):]
-		if text == "" || !nameByte(text[0], 1) && text[0] != '.' {
+		if text == "" || !strings.ContainsRune("._-", rune(text[0])) && !unicode.IsLetter(rune(text[0])) && !unicode.IsDigit(rune(text[0])) {
 			b.WriteByte('~')
 		} else {
 			b.WriteString(home)
@@ -157,9 +158,9 @@ func tilde(text, home string) string {
 	}
 }
 
-// clean drops control characters and those that reorder text, which would let an
+// Clean drops control characters and those that reorder text, which would let an
 // extension's texts forge what the reader sees.
-func clean(s string) string {
+func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || bidi(r) || r == utf8.RuneError {
 			return -1
@@ -172,10 +173,11 @@ func bidi(r rune) bool {
 	return 0x202A <= r && r <= 0x202E || 0x2066 <= r && r <= 0x2069 || r == 0x200E || r == 0x200F
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
+// OneLine is Clean with every run of white space made one space.
+func OneLine(s string) string { return strings.Join(strings.Fields(Clean(s)), " ") }
 
 func excerpt(s string, most int) string {
-	s = oneLine(s)
+	s = OneLine(s)
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}

@@ -1,4 +1,4 @@
-package command
+package words
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ const (
 	maxSlips = 2
 )
 
-// nearest returns the names most like what was typed, best first: those at most
+// Nearest returns the names most like what was typed, best first: those at most
 // two slips away, then those that it is the beginning of.
-func nearest(typed string, names []string) []string {
+func Nearest(typed string, names []string) []string {
 	typed = strings.ToLower(typed)
 	type match struct {
 		name string

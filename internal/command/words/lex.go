@@ -1,4 +1,7 @@
-package command
+// Package words tells the words of a line apart, with the quotes and escapes of a
+// shell and none of its expansions (runner spec, section 6.2), quotes them again,
+// and finds the names that a mistyped one is most like.
+package words
 
 import (
 	"strings"
@@ -6,6 +9,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 )
+
+const op = "command"
 
 // Limits of one message that is a command (runner spec, section 6.2).
 const (
@@ -41,16 +46,16 @@ func Lex(text string) ([]Token, Mode, error) {
 		return nil, "", err
 	}
 	mode := ModeWords
-	tokens, closed := words(text)
+	tokens, closed := split(text)
 	if !closed {
-		mode, tokens = ModeFallback, plainWords(text)
+		mode, tokens = ModeFallback, plain(text)
 	}
 	if len(tokens) > MaxTokens {
-		return nil, "", tooLarge("the command has %d words; %d are the most", len(tokens), MaxTokens)
+		return nil, "", TooLarge("the command has %d words; %d are the most", len(tokens), MaxTokens)
 	}
 	for _, t := range tokens {
 		if len(t.Text) > MaxToken {
-			return nil, "", tooLarge("a word of the command has %d bytes; %d are the most", len(t.Text), MaxToken)
+			return nil, "", TooLarge("a word of the command has %d bytes; %d are the most", len(t.Text), MaxToken)
 		}
 	}
 	return tokens, mode, nil
@@ -71,10 +76,10 @@ func LexStrict(text string) ([]Token, error) {
 
 func checkText(text string) error {
 	if len(text) > MaxMessage {
-		return tooLarge("the message has %d bytes; a command may have %d", len(text), MaxMessage)
+		return TooLarge("the message has %d bytes; a command may have %d", len(text), MaxMessage)
 	}
 	for i := range len(text) {
-		if c := text[i]; c < ' ' && !separator(c) {
+		if c := text[i]; c < ' ' && !Separator(c) {
 			return invalid("the command holds the control character 0x%02x", c)
 		}
 	}
@@ -84,21 +89,23 @@ func checkText(text string) error {
 	return nil
 }
 
-// separator is ASCII only: other spaces of Unicode are part of words.
-func separator(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+// Separator reports whether c parts words. It is ASCII only: other spaces of
+// Unicode are part of words.
+func Separator(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-func skipSeparators(text string, i int) int {
-	for i < len(text) && separator(text[i]) {
+// Skip returns the first place from i on that is no separator.
+func Skip(text string, i int) int {
+	for i < len(text) && Separator(text[i]) {
 		i++
 	}
 	return i
 }
 
-// words reports false when a quote stays open or a backslash has nothing to
+// split reports false when a quote stays open or a backslash has nothing to
 // escape.
-func words(text string) ([]Token, bool) {
+func split(text string) ([]Token, bool) {
 	var tokens []Token
-	for i := skipSeparators(text, 0); i < len(text); i = skipSeparators(text, i) {
+	for i := Skip(text, 0); i < len(text); i = Skip(text, i) {
 		word, end, ok := oneWord(text, i)
 		if !ok {
 			return nil, false
@@ -113,12 +120,12 @@ func oneWord(text string, start int) (word string, end int, ok bool) {
 	// Most words have neither quotes nor escapes and are their own source.
 	if n := strings.IndexAny(text[start:], " \t\r\n'\"\\"); n < 0 {
 		return text[start:], len(text), true
-	} else if separator(text[start+n]) {
+	} else if Separator(text[start+n]) {
 		return text[start : start+n], start + n, true
 	}
 	var b strings.Builder
 	i := start
-	for i < len(text) && !separator(text[i]) {
+	for i < len(text) && !Separator(text[i]) {
 		switch c := text[i]; c {
 		case '\'':
 			n := strings.IndexByte(text[i+1:], '\'')
@@ -162,11 +169,11 @@ func doubleQuoted(text string, i int, b *strings.Builder) (int, bool) {
 	return 0, false
 }
 
-func plainWords(text string) []Token {
+func plain(text string) []Token {
 	var tokens []Token
-	for i := skipSeparators(text, 0); i < len(text); i = skipSeparators(text, i) {
+	for i := Skip(text, 0); i < len(text); i = Skip(text, i) {
 		end := i
-		for end < len(text) && !separator(text[end]) {
+		for end < len(text) && !Separator(text[end]) {
 			end++
 		}
 		tokens = append(tokens, Token{text[i:end], i, end})
@@ -187,6 +194,7 @@ func invalid(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_input", "")
 }
 
-func tooLarge(format string, args ...any) *capability.Error {
+// TooLarge is the error of a command that is too long.
+func TooLarge(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeTooLarge, op, format, args...).With("args_too_long", "")
 }
