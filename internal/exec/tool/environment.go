@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -73,13 +73,13 @@ func (e Environment) build(p sandbox.Placement, dirs []string) ([]string, error)
 	}
 	for name, value := range e.Set {
 		if !validVariable(name) || Denied(name) || fixed[name] && name != "LANG" && name != "LC_ALL" {
-			return nil, command.SecurityViolation("the extension may not set the variable " + name)
+			return nil, fault.SecurityViolation("the extension may not set the variable " + name)
 		}
 		vars[name] = value
 	}
 	for name, value := range e.Secrets { // somebody agreed to the name as it is
 		if !validVariable(name) || fixed[name] || strings.HasPrefix(name, "LD_") {
-			return nil, command.SecurityViolation("the extension may not set the variable " + name)
+			return nil, fault.SecurityViolation("the extension may not set the variable " + name)
 		}
 		vars[name] = value.Reveal()
 	}
@@ -87,7 +87,7 @@ func (e Environment) build(p sandbox.Placement, dirs []string) ([]string, error)
 	total := 0
 	for name, value := range vars {
 		if strings.IndexByte(value, 0) >= 0 {
-			return nil, command.SecurityViolation("the variable " + name + " holds a NUL byte")
+			return nil, fault.SecurityViolation("the variable " + name + " holds a NUL byte")
 		}
 		out = append(out, name+"="+value)
 		total += len(name) + len(value) + 2

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 )
 
 // interpreters are programs that run other programs or text: "tools only" would
@@ -28,16 +28,16 @@ func raising() []string { return []string{"sudo", "su", "doas", "pkexec"} }
 // permission of its own.
 func (x *Executor) permitted(req Request) error {
 	if !validName(req.Tool) {
-		return command.SecurityViolation("the tool's name is not one")
+		return fault.SecurityViolation("the tool's name is not one")
 	}
 	if slices.Contains(raising(), req.Tool) {
-		return command.SecurityViolation(req.Tool + " takes on other rights")
+		return fault.SecurityViolation(req.Tool + " takes on other rights")
 	}
 	if !slices.Contains(req.Permissions, "exec") {
-		return command.PermissionDenied("exec", "the extension does not declare that it runs tools")
+		return fault.PermissionDenied("exec", "the extension does not declare that it runs tools")
 	}
 	if x.interprets(req.Tool) && !slices.Contains(req.Permissions, "exec.interpreter") {
-		return command.PermissionDenied("exec.interpreter", req.Tool+" runs other programs")
+		return fault.PermissionDenied("exec.interpreter", req.Tool+" runs other programs")
 	}
 	return nil
 }
@@ -72,20 +72,20 @@ func (x *Executor) find(req Request) (*os.File, error) {
 	if own, ok := req.Own[req.Tool]; ok {
 		f, err := openProgram(own.Path)
 		if err != nil {
-			return nil, command.ToolNotFound(req.Tool)
+			return nil, fault.ToolNotFound(req.Tool)
 		}
 		h := sha256.New()
 		if _, err := io.Copy(h, f); err != nil {
 			f.Close()
-			return nil, command.ToolNotFound(req.Tool)
+			return nil, fault.ToolNotFound(req.Tool)
 		}
 		if !strings.EqualFold(hex.EncodeToString(h.Sum(nil)), own.SHA256) {
 			f.Close()
-			return nil, command.SecurityViolation("the tool " + req.Tool + " of the package is not the one that was installed")
+			return nil, fault.SecurityViolation("the tool " + req.Tool + " of the package is not the one that was installed")
 		}
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			f.Close()
-			return nil, command.ToolNotFound(req.Tool)
+			return nil, fault.ToolNotFound(req.Tool)
 		}
 		return f, nil
 	}
@@ -97,12 +97,12 @@ func (x *Executor) find(req Request) (*os.File, error) {
 			// A tool under another name of an interpreter is that interpreter.
 			if real := filepath.Base(realName(f)); real != req.Tool && x.interprets(real) && !slices.Contains(req.Permissions, "exec.interpreter") {
 				f.Close()
-				return nil, command.PermissionDenied("exec.interpreter", req.Tool+" is another name of "+real)
+				return nil, fault.PermissionDenied("exec.interpreter", req.Tool+" is another name of "+real)
 			}
 			return f, nil
 		}
 	}
-	return nil, command.ToolNotFound(req.Tool)
+	return nil, fault.ToolNotFound(req.Tool)
 }
 
 // openProgram opens a regular, executable file that not everybody can write.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
@@ -133,14 +133,14 @@ func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		result.ExitCode = 124
-		return result, command.TimedOut(min(timeout, MaxTimeout))
+		return result, fault.TimedOut(min(timeout, MaxTimeout))
 	case errors.Is(err, context.Canceled):
 		result.ExitCode = 130
-		return result, command.Cancelled()
+		return result, fault.Cancelled()
 	case err != nil:
 		return Result{}, unavailable(err)
 	case !result.Success:
-		return result, command.ExecutionFailed(result.ExitCode, lastLine(result.Stderr))
+		return result, fault.ExecutionFailed(result.ExitCode, lastLine(result.Stderr))
 	}
 	return result, nil
 }
@@ -151,14 +151,14 @@ func unavailable(err error) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e
 	}
-	return command.SandboxSetupFailed("", err)
+	return fault.SandboxSetupFailed("", err)
 }
 
 func checkArgs(args []string) error {
 	total := 0
 	for _, a := range args {
 		if strings.IndexByte(a, 0) >= 0 {
-			return command.SecurityViolation("a word of the command holds a NUL byte")
+			return fault.SecurityViolation("a word of the command holds a NUL byte")
 		}
 		if len(a) > maxArg {
 			return tooLong("one word has %d bytes; the limit is %d", len(a), maxArg)

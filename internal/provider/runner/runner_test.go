@@ -1,4 +1,4 @@
-package extension_test
+package runner_test
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/command"
-	"github.com/junctor-run/junctor/internal/provider/extension"
+	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/queue"
 	"github.com/junctor-run/junctor/internal/session"
 )
@@ -23,7 +24,7 @@ import (
 // recorder is an executor that says what it was asked.
 type recorder struct {
 	mu    sync.Mutex
-	runs  []extension.Run
+	runs  []runner.Run
 	needs []string
 	fail  error
 }
@@ -31,11 +32,11 @@ type recorder struct {
 func (*recorder) Supports(runner string) bool      { return runner != "exec.unsupported" }
 func (r *recorder) Needs(*command.Action) []string { return r.needs }
 
-func (r *recorder) Execute(_ context.Context, run extension.Run) (extension.Outcome, error) {
+func (r *recorder) Execute(_ context.Context, run runner.Run) (runner.Outcome, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.runs = append(r.runs, run)
-	return extension.Outcome{Output: fmt.Sprintf("%q", run.Route.Args), Kept: true, Tool: "t", Metadata: map[string]any{"exit_code": 0}}, r.fail
+	return runner.Outcome{Output: fmt.Sprintf("%q", run.Route.Args), Kept: true, Tool: "t", Metadata: map[string]any{"exit_code": 0}}, r.fail
 }
 
 func (r *recorder) count() int {
@@ -55,11 +56,11 @@ type rig struct {
 	news    chan struct{}
 }
 
-func sample() extension.Extension {
+func sample() runner.Extension {
 	flag := func(name string, value bool) command.Flag {
 		return command.Flag{Arg: command.Arg{Name: name}, TakesValue: value}
 	}
-	return extension.Extension{
+	return runner.Extension{
 		Module: capability.Module{
 			Extension: "tools.sample", ID: "tools.sample", Name: "Sample", Origin: "workspace", Digest: "sha256:aa",
 			Contributions: []capability.Contribution{{
@@ -90,10 +91,10 @@ func newRig(t *testing.T, exec *recorder, rates queue.Rates) *rig {
 		}
 		return capability.EffectRead
 	}
-	src := extension.New(extension.Config{
-		Executors: map[string]extension.Executor{"exec": exec, "analyze.response": exec},
+	src := runner.New(runner.Config{
+		Executors: map[string]runner.Executor{"exec": exec, "analyze.response": exec},
 		Queue:     queue.New(queue.Limits{}), Limiter: queue.NewLimiter(rates, time.Now), Cache: queue.NewCache(time.Now), Results: r.results, QueueWait: time.Minute, Effect: effect,
-	}, func() []extension.Extension { return []extension.Extension{sample()} }, r.news)
+	}, func() []runner.Extension { return []runner.Extension{sample()} }, r.news)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
@@ -113,13 +114,13 @@ func (r *rig) take() {
 	}
 }
 
-func (r *rig) call(kind, name, input string) (extension.Reply, error) {
+func (r *rig) call(kind, name, input string) (runner.Reply, error) {
 	r.Helper()
 	out, err := r.by.Invoke(r.Context(), capability.Call{
 		Invocation: "run_1", Member: capability.Member{Module: "tools.sample", Kind: kind, Name: name}, Session: "s", Principal: capability.Principal{ID: "agent:x"},
 		Input: json.RawMessage(input), Progress: func(capability.Chunk) {},
 	})
-	var reply extension.Reply
+	var reply runner.Reply
 	if err == nil {
 		err = json.Unmarshal(out.Value, &reply)
 	}
@@ -129,7 +130,7 @@ func (r *rig) call(kind, name, input string) (extension.Reply, error) {
 func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, &recorder{}, queue.Rates{})
-	if r.module.Origin != extension.Origin {
+	if r.module.Origin != runner.Origin {
 		t.Error(r.module.Origin)
 	}
 	for name, want := range map[string]struct {
@@ -202,7 +203,7 @@ func TestARunIsCountedQueuedAndKept(t *testing.T) {
 	t.Parallel()
 	exec := &recorder{}
 	r := newRig(t, exec, queue.Rates{PerMinute: 1, Burst: 4})
-	keep := func(input string) extension.Reply {
+	keep := func(input string) runner.Reply {
 		t.Helper()
 		reply, err := r.call("command", "sample.keep", input)
 		if err != nil {
@@ -235,7 +236,7 @@ func TestARunIsCountedQueuedAndKept(t *testing.T) {
 
 func TestAFailureLeavesNothing(t *testing.T) {
 	t.Parallel()
-	exec := &recorder{fail: command.ExecutionFailed(3, "no")}
+	exec := &recorder{fail: fault.ExecutionFailed(3, "no")}
 	r := newRig(t, exec, queue.Rates{})
 	for range 2 {
 		if _, err := r.call("command", "sample.keep", `{}`); capability.AsError(err).Reason != "execution_failed" {

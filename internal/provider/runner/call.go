@@ -1,4 +1,4 @@
-package extension
+package runner
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/queue"
 	"github.com/junctor-run/junctor/internal/session"
@@ -31,7 +32,7 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 		return capability.Result{}, err
 	}
 	if a.executor == nil {
-		return capability.Result{}, command.UnsupportedRunner(a.Runner, families(p.cfg.Executors))
+		return capability.Result{}, fault.UnsupportedRunner(a.Runner, families(p.cfg.Executors))
 	}
 	route, _, err := p.router.Route(line(a, words.Args))
 	if err != nil {
@@ -100,7 +101,7 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 		Success: true, Output: out.Output, Metadata: metadata, Started: start.UTC(), Ended: end.UTC(), Seconds: end.Sub(start).Seconds(),
 	})
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeInternal, "extension", "the result could not be written", err)
+		return nil, capability.Wrap(capability.CodeInternal, "runner", "the result could not be written", err)
 	}
 	return value, nil
 }
@@ -109,7 +110,7 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 func cached(value []byte, age time.Duration) (capability.Result, error) {
 	var r Reply
 	if err := json.Unmarshal(value, &r); err != nil {
-		return capability.Result{}, capability.Wrap(capability.CodeInternal, "extension", "the kept result cannot be read", err)
+		return capability.Result{}, capability.Wrap(capability.CodeInternal, "runner", "the kept result cannot be read", err)
 	}
 	r.Metadata["cached"], r.Metadata["age_ms"] = true, age.Milliseconds()
 	out, err := jsonx.Marshal(r)

@@ -1,10 +1,10 @@
-// Package extension makes installed extensions providers: a module for each, with
+// Package runner makes installed extensions providers: a module for each, with
 // an entry for each action that code may call and, where agents may, a tool
 // besides. A call passes the extension's own limits (decision R28), the cache of
 // its results and the queue, and ends in the executor of its action's runner
 // (runner spec, sections 8 and 21). Whether it may happen at all was decided
 // before: there is one path.
-package extension
+package runner
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/queue"
 	"github.com/junctor-run/junctor/internal/session"
 )
@@ -222,7 +223,7 @@ func (p *provider) time(a *action) time.Duration {
 func (p *provider) availability(a *action) capability.Availability {
 	why := ""
 	if a.executor == nil {
-		why = command.UnsupportedRunner(a.Runner, families(p.cfg.Executors)).Message
+		why = fault.UnsupportedRunner(a.Runner, families(p.cfg.Executors)).Message
 	} else {
 		for _, need := range a.executor.Needs(a.Action) {
 			if !slices.Contains(a.permissions(), need) {

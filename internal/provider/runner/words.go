@@ -1,4 +1,4 @@
-package extension
+package runner
 
 import (
 	"bytes"
@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/command/words"
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
@@ -24,12 +25,12 @@ const wordsSchema = `{"type":"object","properties":{"args":{"type":"array","item
 
 // line writes the words as a line that is read back as exactly them, so that there
 // is one reader of arguments whoever calls.
-func line(a *action, words []string) string {
+func line(a *action, typed []string) string {
 	var b strings.Builder
 	b.WriteString("/" + a.command.Name + " " + a.ID)
-	for _, w := range words {
+	for _, w := range typed {
 		b.WriteByte(' ')
-		b.WriteString(command.Quote(w))
+		b.WriteString(words.Quote(w))
 	}
 	return b.String()
 }
@@ -37,7 +38,7 @@ func line(a *action, words []string) string {
 // wordsOf reads the input of an entry.
 func wordsOf(input json.RawMessage) (w Words, err error) {
 	if err := jsonx.Unmarshal(input, &w); err != nil {
-		return w, capability.Wrap(capability.CodeInvalidInput, "extension", "the input is not {\"args\": [words]}", err)
+		return w, capability.Wrap(capability.CodeInvalidInput, "runner", "the input is not {\"args\": [words]}", err)
 	}
 	return w, nil
 }
@@ -48,9 +49,9 @@ func wordsOf(input json.RawMessage) (w Words, err error) {
 func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 	var given map[string]json.RawMessage
 	if err := jsonx.Unmarshal(input, &given); err != nil {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "extension", "the input is no object", err)
+		return nil, capability.Wrap(capability.CodeInvalidInput, "runner", "the input is no object", err)
 	}
-	var words []string
+	var out []string
 	for i := range a.Flags {
 		f := &a.Flags[i]
 		raw, ok := given[f.Name]
@@ -63,9 +64,9 @@ func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 		}
 		switch {
 		case f.TakesValue:
-			words = append(words, "--"+f.Name+"="+text)
+			out = append(out, "--"+f.Name+"="+text)
 		case text == "true":
-			words = append(words, "--"+f.Name)
+			out = append(out, "--"+f.Name)
 		}
 	}
 	// An argument that was left out may only be followed by others that were: they
@@ -90,20 +91,20 @@ func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 		case arg.Default != "":
 			positional = append(positional, arg.Default)
 		default:
-			return nil, command.InvalidArgs("", "%s is needed where %s is given", arg.Name, a.Args[last].Name)
+			return nil, fault.InvalidArgs("", "%s is needed where %s is given", arg.Name, a.Args[last].Name)
 		}
 	}
 	if slices.ContainsFunc(positional, func(w string) bool { return strings.HasPrefix(w, "-") }) {
-		words = append(words, "--") // what follows is no flag, whatever it looks like
+		out = append(out, "--") // what follows is no flag, whatever it looks like
 	}
-	return append(words, positional...), nil
+	return append(out, positional...), nil
 }
 
 // scalar is the text of a value as somebody would type it.
 func scalar(name string, raw json.RawMessage) (string, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return "", capability.Wrap(capability.CodeInvalidInput, "extension", name+" is no value", err)
+		return "", capability.Wrap(capability.CodeInvalidInput, "runner", name+" is no value", err)
 	}
 	switch v := v.(type) {
 	case string:
@@ -116,5 +117,5 @@ func scalar(name string, raw json.RawMessage) (string, error) {
 		}
 		return string(bytes.TrimSpace(raw)), nil
 	}
-	return "", command.InvalidArgs("", "%s is neither a text nor a number nor true or false", name)
+	return "", fault.InvalidArgs("", "%s is neither a text nor a number nor true or false", name)
 }
