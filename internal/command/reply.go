@@ -29,13 +29,11 @@ func (r *Router) unknown(name string) *capability.Error {
 }
 
 func (r *Router) near(name string) []string {
-	names := make([]string, 0, len(r.names))
-	for n, e := range r.names {
-		if !e.Hidden {
-			names = append(names, "/"+n)
-		}
+	near := words.Nearest(name, r.visible)
+	for i := range near {
+		near[i] = "/" + near[i]
 	}
-	return words.Nearest("/"+name, names)
+	return near
 }
 
 func disabled(name string, e *entry) *capability.Error {
@@ -102,6 +100,7 @@ func (r *Router) list() {
 		if e.Hidden {
 			continue
 		}
+		r.visible = append(r.visible, name)
 		source := "extension"
 		if e.Builtin {
 			source = "builtin"

@@ -24,6 +24,7 @@ type Router struct {
 	declared map[string][]*entry // of extensions, by the name they wanted
 	reserved func(string) bool
 	listing  []Entry
+	visible  []string // names of the listing, without the slash
 	problems []string
 }
 

@@ -100,10 +100,28 @@ type group struct {
 	dirs    map[string]string // controller → directory; one for all in v2
 }
 
+// groupPrefix begins the name of every group of ours; the server's process id
+// follows.
+const groupPrefix = "junctor-"
+
+// removeStale takes away what servers that were killed left behind. The kernel
+// refuses to remove a group with somebody in it.
+func (c cgroups) removeStale() {
+	for _, dir := range c.dirs {
+		left, _ := filepath.Glob(filepath.Join(dir, groupPrefix+"*-*"))
+		for _, group := range left {
+			owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(group), groupPrefix), "-")
+			if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+				_ = unix.Rmdir(group)
+			}
+		}
+	}
+}
+
 // newGroup makes a group without limits.
 func (c cgroups) newGroup() (*group, error) {
 	g := &group{version: c.version, dirs: map[string]string{}}
-	name := "junctor-" + strings.ToLower(rand.Text()[:12])
+	name := groupPrefix + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(rand.Text()[:12])
 	for controller, parent := range c.dirs {
 		dir := filepath.Join(parent, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {

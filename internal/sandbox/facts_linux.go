@@ -34,6 +34,7 @@ func (b *Box) probe() Facts {
 	note(LayerSeccomp, seccomp.Available())
 	cg, err := findCgroup()
 	note(LayerCgroup, err)
+	cg.removeStale()
 	f.Cgroup, f.Control = cg.version, cg.names()
 
 	if why, gone := f.Missing[LayerSeccomp]; gone {

@@ -76,6 +76,13 @@ func attackMain(args []string) int {
 		fmt.Println("ate", len(keep))
 		time.Sleep(time.Second) // so that shares are held at the same time
 		runtime.KeepAlive(keep)
+	case "server": // not inside: it runs something until it is killed
+		var tier Tier
+		if tier.UnmarshalText([]byte(args[1])) != nil {
+			return 2
+		}
+		c := Confinement{Work: args[2], MinTier: tier, MaxTier: tier}
+		_, _ = New(Config{Spares: 1}).Run(context.Background(), hostile(": "+args[3]+"; setsid sleep 100; :"), c)
 	case "fetch":
 		fetch(args[1:])
 	case "burn":

@@ -149,6 +149,44 @@ func TestToolNames(t *testing.T) {
 	}
 }
 
+// TestTheSmallExtension is the one of runner spec, section 27.
+func TestTheSmallExtension(t *testing.T) {
+	t.Parallel()
+	get := command.Action{
+		ID: "get", Runner: "exec.curl", Argv: []string{"-sS", "--max-time", "20", "--", "{arg:0}"},
+		Args: []command.Arg{{Name: "url", Required: true, Pattern: "^https?://"}},
+	}
+	r := command.New(command.Table{Commands: []command.Command{{
+		Name: "httpcheck", Extension: "tools.httpcheck", Enabled: true, DefaultAction: "get",
+		Actions: []command.Action{get, {ID: "explain", Runner: "analyze.response"}},
+	}}})
+	got, _, err := r.Route("/httpcheck https://api.example.com/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool, err := argv.Tool(got.Action.Runner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tpl, err := argv.Compile(tool, got.Action.Argv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, err := tpl.Expand(argv.Input{Route: got})
+	if d := cmp.Diff([]string{"curl", "-sS", "--max-time", "20", "--", "https://api.example.com/status"}, words.List); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	if got, _, err := r.Route("/httpcheck explain last_response"); err != nil || got.Action.ID != "explain" {
+		t.Error(err)
+	}
+	if _, _, err := r.Route("/httpcheck file:///etc/passwd"); capability.AsError(err).Reason != "invalid_args" {
+		t.Error(err)
+	}
+	if _, _, err := r.Route("/httpchek"); capability.AsError(err).Hint != "did you mean /httpcheck?" {
+		t.Error(err)
+	}
+}
+
 // FuzzTemplate holds that what is typed cannot make another word: the number of
 // words and every literal among them follow from the template and from which
 // values are there.

@@ -50,30 +50,30 @@ func slips(a, b string) int {
 	if d := len(a) - len(b); d > maxSlips || d < -maxSlips || len(a) > longest || len(b) > longest {
 		return maxSlips + 1
 	}
-	var rows [3][longest + 1]int // two above, above, this one
+	var store [3][longest + 1]uint8
+	two, one, this := &store[0], &store[1], &store[2] // two above, above, this one
 	for j := range len(b) + 1 {
-		rows[1][j] = j
+		one[j] = uint8(j)
 	}
 	for i := 1; i <= len(a); i++ {
-		this := &rows[2]
-		this[0] = i
-		best := i
+		this[0] = uint8(i)
+		best := this[0]
 		for j := 1; j <= len(b); j++ {
-			cost := 1
+			cost := uint8(1)
 			if a[i-1] == b[j-1] {
 				cost = 0
 			}
-			d := min(rows[1][j]+1, this[j-1]+1, rows[1][j-1]+cost)
+			d := min(one[j]+1, this[j-1]+1, one[j-1]+cost)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[0][j-2]+1)
+				d = min(d, two[j-2]+1)
 			}
 			this[j] = d
 			best = min(best, d)
 		}
 		if best > maxSlips {
-			return best
+			return maxSlips + 1
 		}
-		rows[0], rows[1] = rows[1], rows[2]
+		two, one, this = one, this, two
 	}
-	return rows[1][len(b)]
+	return int(one[len(b)])
 }

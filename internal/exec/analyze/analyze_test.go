@@ -17,6 +17,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
 )
 
@@ -322,6 +323,30 @@ func TestTheCanonicalAction(t *testing.T) {
 	}
 	if f := analyze.Functions(analyze.FunctionsConfig{}); f[0].Unavailable == "" {
 		t.Error("without results it is available")
+	}
+}
+
+func TestRequestsAreReadOffRoutes(t *testing.T) {
+	t.Parallel()
+	r := command.New(command.Table{Commands: []command.Command{{
+		Name: "x", Extension: "e.x", Enabled: true,
+		Actions: []command.Action{{ID: "explain", Description: "Explain it", Flags: analyze.Flags()}},
+	}}})
+	for text, want := range map[string]string{
+		`/x what's  this`:                       "[what's this] what's  this   ",
+		`/x last_response`:                      "[last_response] last_response   ",
+		`/x --file a.json`:                      "[]  a.json  ",
+		`/x '{"a": 1}' --schema_json '{}' more`: `[{"a": 1} more] {"a": 1} more  {} `,
+		`/x --schema_id=user last`:              "[last] last   user",
+	} {
+		route, _, err := r.Route(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, schema := analyze.FromRoute(route)
+		if got := fmt.Sprint(req.Args, " ", req.Raw, " ", req.File, " ", schema.SchemaJSON, " ", schema.SchemaID); got != want || req.Task != "Explain it" {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }
 

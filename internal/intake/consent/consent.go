@@ -152,7 +152,7 @@ func steps(list []plan.Step) []Step {
 			} else {
 				what += ", whatever is there"
 			}
-		case plan.ExtractZip:
+		case plan.ExtractZip, plan.ExtractTar:
 			what = "unpack work/" + s.Source + " to work/" + s.Target
 		case plan.Shell:
 			what = "run in a shell: " + s.Command

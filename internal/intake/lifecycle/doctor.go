@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/intake/archive"
 	"github.com/junctor-run/junctor/internal/intake/registry"
 	"github.com/junctor-run/junctor/internal/intake/settings"
 )
@@ -182,7 +180,7 @@ func (m *Manager) publishConfig(id string, doc json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	work, err := m.root.OpenRoot(path.Join(id, archive.WorkDir))
+	work, err := m.openWork(id)
 	if err != nil {
 		return err
 	}

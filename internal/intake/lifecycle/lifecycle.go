@@ -245,16 +245,38 @@ func (m *Manager) changed(ctx context.Context) {
 
 // open opens an installed package's folder, which must be one and no link.
 func (m *Manager) open(id string) (*os.Root, error) {
-	info, err := m.root.Lstat(id)
-	if err == nil && !info.IsDir() {
-		err = fs.ErrNotExist
-	}
-	var dir *os.Root
-	if err == nil {
-		dir, err = m.root.OpenRoot(id)
-	}
+	dir, err := openDir(m.root, id)
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeUnavailable, "extensions", "the files of "+id+" are missing", err).With("extension_damaged", "install it again, or uninstall it")
+	}
+	return dir, nil
+}
+
+// openWork opens the working folder of a package that is in the given folder. A
+// link there could lead to another extension's: it is an error (section 11).
+func (m *Manager) openWork(pkg string) (*os.Root, error) {
+	dir, err := openDir(m.root, pkg)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return openDir(dir, archive.WorkDir)
+}
+
+// openDir opens a folder that is one itself. The handle is held against what was
+// there before, so that nobody can put a link there in between.
+func openDir(in *os.Root, name string) (*os.Root, error) {
+	before, err := in.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	after, err := dir.Stat(".")
+	if err != nil || !before.IsDir() || !os.SameFile(before, after) {
+		return nil, errors.Join(err, dir.Close(), &fs.PathError{Op: "open", Path: name, Err: errors.New("it is no folder")})
 	}
 	return dir, nil
 }

@@ -112,7 +112,7 @@ func (m *Manager) cleanup(ctx context.Context, by capability.Principal, row *reg
 		return nil, nil
 	}
 	work := path.Join(row.ID, archive.WorkDir)
-	dir, err := m.root.OpenRoot(work)
+	dir, err := m.openWork(row.ID)
 	if err != nil {
 		return capability.AsError(broken("the working folder could not be opened", err)), nil
 	}

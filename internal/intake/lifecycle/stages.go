@@ -84,14 +84,14 @@ func (in *install) plan(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := m.copyWork(ctx, path.Join(in.old.ID, archive.WorkDir), work); err != nil {
+		if err := m.copyWork(ctx, in.old.ID, in.staging()); err != nil {
 			return broken("the working folder could not be copied", err)
 		}
 	}
 	if err := m.at("work copied"); err != nil {
 		return err
 	}
-	dir, err := m.root.OpenRoot(work)
+	dir, err := m.openWork(in.staging())
 	if err != nil {
 		return broken("the working folder could not be opened", err)
 	}

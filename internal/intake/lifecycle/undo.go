@@ -188,18 +188,18 @@ func (m *Manager) sweep(dir string, stuck map[string]bool) error {
 	return nil
 }
 
-// copyWork copies what an extension keeps. It wrote it itself and may be writing
+// copyWork copies what an extension keeps, from one package to another. It wrote it itself and may be writing
 // still: nothing is followed, only files, folders and links as such are taken.
 func (m *Manager) copyWork(ctx context.Context, from, to string) error {
-	if !m.exists(from) {
+	if !m.exists(path.Join(from, archive.WorkDir)) {
 		return nil
 	}
-	src, err := m.root.OpenRoot(from)
+	src, err := m.openWork(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	dst, err := m.root.OpenRoot(to)
+	dst, err := m.openWork(to)
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func (e *Engine) step(ctx context.Context, j *Job, s *Step, r *Result) (output s
 		output = "platform.os=" + j.Platform.OS + " platform.arch=" + j.Platform.Arch
 	case Download:
 		output, err = e.download(ctx, j, s)
-	case ExtractZip:
+	case ExtractZip, ExtractTar:
 		err = extract(ctx, j, s)
 	case Shell, PowerShell:
 		output, err = e.run(ctx, j, s)
@@ -271,20 +271,12 @@ func extract(ctx context.Context, j *Job, s *Step) error {
 	}
 	// The folder belongs to programs of the extension: what they left there as
 	// source may be anything.
-	before, err := j.Root.Lstat(s.Source)
-	if err != nil || !before.Mode().IsRegular() {
-		return capability.Errorf(capability.CodeFailed, "plan", "%s is not there, or no file", s.Source).With(ReasonUnknown, "download it in an earlier step")
-	}
-	f, err := j.Root.Open(s.Source)
+	f, err := archive.OpenRegular(j.Root, s.Source)
 	if err != nil {
-		return failed(err)
+		return capability.Wrap(capability.CodeFailed, "plan", s.Source+" is not there, or no file", err).With(ReasonUnknown, "download it in an earlier step")
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || !os.SameFile(before, info) {
-		return failed(errors.Join(err, errors.New("the source was exchanged")))
-	}
-	tree, err := archive.ReadZip(f, info.Size())
 	if err != nil {
 		return failed(err)
 	}
@@ -298,7 +290,15 @@ func extract(ctx context.Context, j *Job, s *Step) error {
 		}
 		defer to.Close()
 	}
-	if err := tree.Unpack(ctx, to); err != nil {
+	if s.Type == ExtractTar {
+		err = archive.UnpackTar(ctx, f, info.Size(), to)
+	} else {
+		var tree *archive.Tree
+		if tree, err = archive.ReadZip(f, info.Size()); err == nil {
+			err = tree.Unpack(ctx, to)
+		}
+	}
+	if err != nil {
 		return failed(err)
 	}
 	return nil

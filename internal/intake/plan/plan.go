@@ -48,6 +48,7 @@ const (
 	DetectPlatform = "detect.platform"
 	Download       = "download.http"
 	ExtractZip     = "extract.zip"
+	ExtractTar     = "extract.tar" // packed with gzip
 	Shell          = "exec.shell"
 	PowerShell     = "exec.powershell"
 	VerifyCommand  = "verify.command_exists"
@@ -68,7 +69,7 @@ func needs(kind string) (needed string, known bool) {
 	switch kind {
 	case Download, VerifyHTTP:
 		return "network", true
-	case ExtractZip:
+	case ExtractZip, ExtractTar:
 		return "filesystem.write", true
 	case Shell, PowerShell:
 		return "exec", true
@@ -278,7 +279,7 @@ func (c *checker) fields(s *Step) error {
 		return confined(&s.Target)
 	case VerifyHTTP:
 		return checkURL(s.URL)
-	case ExtractZip:
+	case ExtractZip, ExtractTar:
 		if s.Source == "" {
 			return bad(ReasonPlan, "what to extract is missing (source)")
 		}

@@ -248,6 +248,10 @@ func TestAFailedStepEndsTheRunAndIsNamed(t *testing.T) {
 	if _, err := (&plan.Engine{Fetcher: fetcher{packed(t, "../../evil")}}).Run(t.Context(), j); reason(err) != "security_violation" {
 		t.Error(err)
 	}
+	j.Steps[1].Type = plan.ExtractTar
+	if _, err := (&plan.Engine{Fetcher: fetcher{packed(t, "x")}}).Run(t.Context(), j); reason(err) != "invalid_archive" {
+		t.Error(err)
+	}
 	if err := os.Symlink("/etc/hostname", filepath.Join(j.Work, "link.zip")); err != nil {
 		t.Fatal(err)
 	}
