@@ -147,7 +147,7 @@ func (r *Router) Help() string {
 func (r *Router) HelpFor(name, doc string) (string, error) {
 	line, is := Parse("/"+strings.TrimPrefix(name, "/"), func(n string) bool { return r.names[n] != nil })
 	if !is {
-		return "", r.unknown(name)
+		return "", r.unknown(strings.ToValidUTF8(name[:min(len(name), 2*maxTyped)], ""))
 	}
 	c, err := r.Command(line)
 	if err != nil {

@@ -35,6 +35,7 @@ func (b *Box) probe() Facts {
 	cg, err := findCgroup()
 	note(LayerCgroup, err)
 	cg.removeStale()
+	b.removeStaleTemp()
 	f.Cgroup, f.Control = cg.version, cg.names()
 
 	if why, gone := f.Missing[LayerSeccomp]; gone {

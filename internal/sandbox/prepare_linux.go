@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -335,9 +336,29 @@ func (r *confined) furnish() {
 	r.environment(jail.TempDir)
 }
 
+// tempPrefix begins the name of every temporary directory of tier T2; the
+// server's process id follows.
+const tempPrefix = "junctor-run-"
+
+// removeStaleTemp takes away what servers that were killed left behind. What is
+// another user's cannot be removed, and need not.
+func (b *Box) removeStaleTemp() {
+	dir := b.cfg.Scratch
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, tempPrefix+"*-*"))
+	for _, temp := range left {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(temp), tempPrefix), "-")
+		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = os.RemoveAll(temp)
+		}
+	}
+}
+
 // confine lists what Landlock permits at T2, and makes the temporary directory.
 func (r *confined) confine() error {
-	temp, err := os.MkdirTemp(r.box.cfg.Scratch, "junctor-run-")
+	temp, err := os.MkdirTemp(r.box.cfg.Scratch, tempPrefix+strconv.Itoa(os.Getpid())+"-*")
 	if err != nil {
 		return setupFailed("make the temporary directory", err)
 	}

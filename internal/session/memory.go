@@ -159,7 +159,7 @@ func (s *Memory) SweepSessions(_ context.Context, before time.Time) (int, error)
 }
 
 // PutResult implements [Store].
-func (s *Memory) PutResult(_ context.Context, o Owner, r Result, total int64) error {
+func (s *Memory) PutResult(_ context.Context, o Owner, r Result, most ResultBounds) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := resultKey{o, r.Extension}
@@ -169,7 +169,7 @@ func (s *Memory) PutResult(_ context.Context, o Owner, r Result, total int64) er
 	s.uses++
 	s.results[key] = &kept{r, s.uses, s.uses}
 	s.bytes += int64(len(r.Text))
-	for s.bytes > total && len(s.results) > 1 {
+	for (s.bytes > most.Bytes || len(s.results) > most.Entries) && len(s.results) > 1 {
 		var oldest resultKey
 		var used int64
 		for k, e := range s.results {

@@ -13,6 +13,7 @@ import (
 const (
 	MaxResult       = 1_000_000 // bytes of one result's text
 	MaxResults      = 64 << 20  // bytes of all
+	MaxEntries      = 10_000    // results of all
 	ResultTTL       = 24 * time.Hour
 	truncatedMarker = "\n… (cut here: the result was longer)"
 )
@@ -26,8 +27,8 @@ type ResultsConfig struct {
 	Redact func(string) string
 	Now    func() time.Time
 	TTL    time.Duration
-	Max    int   // bytes of one result, at least 1 KiB
-	Total  int64 // bytes of all results
+	Max    int          // bytes of one result, at least 1 KiB
+	Bounds ResultBounds // of all results; zero members mean MaxResults and MaxEntries
 }
 
 // Results is the store of last results: per session, and per session and
@@ -49,8 +50,11 @@ func NewResults(cfg ResultsConfig) *Results {
 		cfg.Max = MaxResult
 	}
 	cfg.Max = max(cfg.Max, 1<<10)
-	if cfg.Total <= 0 {
-		cfg.Total = MaxResults
+	if cfg.Bounds.Bytes <= 0 {
+		cfg.Bounds.Bytes = MaxResults
+	}
+	if cfg.Bounds.Entries <= 0 {
+		cfg.Bounds.Entries = MaxEntries
 	}
 	return &Results{cfg}
 }
@@ -75,7 +79,7 @@ func (s *Results) Save(ctx context.Context, o Owner, r Result) error {
 	if _, err := s.cfg.Store.SweepResults(ctx, r.Saved.Add(-s.cfg.TTL)); err != nil {
 		return err
 	}
-	return s.cfg.Store.PutResult(ctx, o, r, s.cfg.Total)
+	return s.cfg.Store.PutResult(ctx, o, r, s.cfg.Bounds)
 }
 
 // Cut shortens a text to most bytes, marker included, between two characters. It

@@ -124,9 +124,9 @@ type Store interface {
 	SweepSessions(ctx context.Context, before time.Time) (int, error)
 
 	// PutResult replaces the result of (owner, extension), then drops those that
-	// were used longest ago until at most total bytes of text are left; the new
-	// one always stays.
-	PutResult(ctx context.Context, o Owner, r Result, total int64) error
+	// were used longest ago until at most most.Bytes of text and most.Entries are
+	// left; the new one always stays.
+	PutResult(ctx context.Context, o Owner, r Result, most ResultBounds) error
 	// LastResult returns the result of the extension, or, if extension is "", the
 	// one of the owner that was saved last; those saved before a time are not
 	// there. It counts as a use at now.
@@ -139,6 +139,12 @@ type Store interface {
 	SweepResults(ctx context.Context, before time.Time) (int, error)
 	// ResultStats counts the results and their bytes of text.
 	ResultStats(ctx context.Context) (entries int, bytes int64, err error)
+}
+
+// ResultBounds are how much is kept of all results together.
+type ResultBounds struct {
+	Bytes   int64
+	Entries int
 }
 
 // Bounds are how much is kept of messages.

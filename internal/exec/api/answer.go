@@ -20,8 +20,8 @@ import (
 // answer is a Result on its way.
 type answer struct {
 	Result
-	status     string
-	retryAfter string
+	status string
+	header http.Header
 }
 
 // finish makes an error of an answer beyond 3xx.
@@ -47,7 +47,7 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 	if err != nil {
 		media = ""
 	}
-	a := answer{status: clean(res.Status), retryAfter: res.Header.Get("Retry-After")}
+	a := answer{status: clean(res.Status), header: res.Header}
 	a.Status, a.Type = res.StatusCode, media
 	hide := hider(req)
 	var b strings.Builder

@@ -53,6 +53,8 @@ type Config struct {
 	Transport func(*http.Transport)
 	// Wait pauses between attempts; nil waits by the clock.
 	Wait func(ctx context.Context, d time.Duration) error
+	// Now is the clock of what is kept of answers; nil is [time.Now].
+	Now func() time.Time
 }
 
 // Client makes calls. It is safe for concurrent use.
@@ -60,6 +62,7 @@ type Client struct {
 	cfg      Config
 	mu       sync.Mutex
 	limiters map[[2]string]*rate.Limiter // by extension and host
+	cache    cache
 }
 
 // New makes a Client.
@@ -76,10 +79,13 @@ func New(cfg Config) *Client {
 			}
 		}
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Dialer == nil {
 		cfg.Dialer = &net.Dialer{Timeout: connectTime}
 	}
-	return &Client{cfg: cfg, limiters: make(map[[2]string]*rate.Limiter)}
+	return &Client{cfg: cfg, limiters: make(map[[2]string]*rate.Limiter), cache: cache{entries: make(map[string]*stored)}}
 }
 
 // Auth is how a call shows who it is. The secret comes from the extension's
@@ -94,6 +100,8 @@ type Auth struct {
 // Request is one call.
 type Request struct {
 	Extension string
+	Version   string        // of the extension: an answer is kept for one version
+	User      string        // for whom: answers are never shared
 	Policy    egress.Policy // the manifest's hosts, and the operator's addresses
 	Method    string
 	URL       string // absolute; see [FromRoute]
@@ -104,6 +112,8 @@ type Request struct {
 	Auth      *Auth
 	Timeout   time.Duration // 0 is DefaultTimeout
 	Raw       bool          // the output is the body alone
+	NoCache   bool          // neither use nor keep a stored answer
+	CacheTTL  time.Duration // how long an answer is kept whose headers do not say
 }
 
 // Result is what the service answered.
@@ -131,6 +141,19 @@ func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 	if err := req.Policy.Check(); err != nil {
 		return Result{}, capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read", err).With("invalid_args", "")
 	}
+	key := cacheKey(req, u)
+	kept := c.cache.get(key)
+	if kept != nil && c.cfg.Now().Before(kept.fresh) {
+		return kept.answer(c.cfg.Now()), nil
+	}
+	if kept != nil && kept.etag != "" {
+		if req.Header = req.Header.Clone(); req.Header == nil {
+			req.Header = make(http.Header)
+		}
+		req.Header.Set("If-None-Match", kept.etag)
+	} else {
+		kept = nil
+	}
 	if wait := c.limit(req.Extension, strings.ToLower(u.Host)); wait > 0 {
 		e := capability.Errorf(capability.CodeOverloaded, op, "too many calls to %s in a short time", u.Host).With("rate_limited", "")
 		e.RetryAfter = wait
@@ -152,8 +175,13 @@ func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 			return Result{}, err
 		}
 		got.Metadata["attempts"] = attempt
+		if kept != nil && got.Status == http.StatusNotModified {
+			c.cache.renew(key, got.header, req.CacheTTL, c.cfg.Now())
+			return kept.answer(c.cfg.Now()), nil
+		}
 		pause, again := got.again(req.Method)
 		if !again || attempt == maxAttempts || pause > maxPause {
+			c.cache.put(key, got, req.CacheTTL, c.cfg.Now())
 			return got.finish()
 		}
 		if err := c.cfg.Wait(ctx, max(pause, time.Duration(attempt)*500*time.Millisecond)); err != nil {
@@ -290,7 +318,7 @@ func (a *answer) again(method string) (time.Duration, bool) {
 	if !idempotent || !slices.Contains([]int{429, 502, 503, 504}, a.Status) {
 		return 0, false
 	}
-	n, err := strconv.Atoi(a.retryAfter)
+	n, err := strconv.Atoi(a.header.Get("Retry-After"))
 	if err != nil || n < 0 || n > 86400 {
 		n = 0
 	}

@@ -291,7 +291,7 @@ func TestBodiesAndRatesAreBounded(t *testing.T) {
 			w.Header().Set("Content-Type", "text/plain")
 			z := gzip.NewWriter(w)
 			chunk := strings.Repeat("0", 1<<20)
-			for range 16 {
+			for range 6 {
 				io.WriteString(z, chunk)
 			}
 			z.Close()
@@ -347,6 +347,74 @@ func TestBodiesAndRatesAreBounded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+func TestAnswersAreKeptForTheOneWhoAsked(t *testing.T) {
+	t.Parallel()
+	g := start(t, false, func(n int, w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/aged":
+			w.Header().Set("Cache-Control", "private, max-age=60")
+		case "/tagged":
+			w.Header().Set("Etag", `"v1"`)
+			if r.Header.Get("If-None-Match") == `"v1"` {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+		case "/never":
+			w.Header().Set("Cache-Control", "no-store")
+		case "/cookie":
+			w.Header().Set("Set-Cookie", "a=b")
+		case "/broken":
+			w.WriteHeader(http.StatusNotFound)
+		}
+		fmt.Fprint(w, n)
+	})
+	now := time.Unix(1000, 0)
+	g.client = api.New(api.Config{Resolver: g.names, Now: func() time.Time { return now }})
+	do := func(path string, change func(*api.Request)) (hit bool, asked int) {
+		t.Helper()
+		req := g.request(path)
+		req.Extension, req.Version, req.User = "e"+path[1:], "1", "alice"
+		if change != nil {
+			change(&req)
+		}
+		before := len(g.asked)
+		got, err := g.client.Do(t.Context(), req)
+		if err != nil && path != "/broken" {
+			t.Fatal(path, err)
+		}
+		return got.Metadata["cached"] == true, len(g.asked) - before
+	}
+	check := func(what, path string, change func(*api.Request), wantHit bool, wantAsked int) {
+		t.Helper()
+		if hit, asked := do(path, change); hit != wantHit || asked != wantAsked {
+			t.Errorf("%s: hit %v, asked %d", what, hit, asked)
+		}
+	}
+	ttl := func(r *api.Request) { r.CacheTTL = time.Minute }
+	check("the first", "/aged", nil, false, 1)
+	now = now.Add(59 * time.Second)
+	check("fresh", "/aged", nil, true, 0)
+	check("another user", "/aged", func(r *api.Request) { r.User = "bob" }, false, 1)
+	check("another version", "/aged", func(r *api.Request) { r.Version = "2" }, false, 1)
+	check("other credentials", "/aged", func(r *api.Request) { r.Auth = &api.Auth{Kind: "bearer", Secret: secret.New("x")} }, false, 1)
+	check("another policy", "/aged", func(r *api.Request) { r.Policy.Deny = []string{"evil.test"} }, false, 1)
+	check("bypassed", "/aged", func(r *api.Request) { r.NoCache = true }, false, 1)
+	check("a body", "/aged", func(r *api.Request) { r.Method = "POST" }, false, 1)
+	now = now.Add(2 * time.Second)
+	check("old", "/aged", nil, false, 1)
+
+	check("tagged", "/tagged", nil, false, 1)
+	check("still right", "/tagged", nil, true, 1)
+	for _, path := range []string{"/never", "/cookie", "/broken"} {
+		check(path, path, ttl, false, 1)
+		check(path, path, ttl, false, 1)
+	}
+	check("by the action", "/silent", ttl, false, 1)
+	check("by the action", "/silent", ttl, true, 0)
+	check("nobody says so", "/quiet", nil, false, 1)
+	check("nobody says so", "/quiet", nil, false, 1)
 }
 
 func TestCredentialsAreSentAndNeverShown(t *testing.T) {

@@ -37,7 +37,7 @@ func Flags() []command.Flag {
 // FromRoute reads a call off a route: the method from the runner (api.get, …,
 // api.graphql, api.call with --method), the URL from the first argument, or the
 // action's base_url with the first argument as the path below it. Policy, Auth and
-// Timeout are left to the caller; with a base_url, Auth never goes to another
+// User are left to the caller; with a base_url, Auth never goes to another
 // host, for then neither does the call. Faults are invalid_input, reason
 // invalid_args or unsupported_runner.
 func FromRoute(r *command.Route) (Request, error) {
@@ -85,7 +85,8 @@ func FromRoute(r *command.Route) (Request, error) {
 		req.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	req.Query = list(r, "query")
-	req.Raw = r.Flags["raw"] == true
+	req.Raw, req.NoCache = r.Flags["raw"] == true, r.Flags["no-cache"] == true
+	req.CacheTTL, req.Version = r.Action.Cache, r.Command.Generation
 	return req, body(&req, r, verb, words)
 }
 

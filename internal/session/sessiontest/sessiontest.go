@@ -36,7 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) session.Store) {
 			r := &rig{T: t, store: s, now: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)}
 			r.messages = session.NewMessages(session.MessagesConfig{Store: s, Now: r.clock, Bounds: session.Bounds{Messages: 5, Sessions: 3}})
 			r.results = session.NewResults(session.ResultsConfig{
-				Store: s, Now: r.clock, Max: 2000, Total: 5000,
+				Store: s, Now: r.clock, Max: 2000, Bounds: session.ResultBounds{Bytes: 5000, Entries: 10},
 				Redact: func(text string) string { return strings.ReplaceAll(text, "hunter2", "[redacted]") },
 			})
 			test(t, r)
@@ -311,10 +311,19 @@ func leastRecentlyUsed(t *testing.T, r *rig) {
 	stats, err := r.results.Stats(t.Context())
 	r.ok(err)
 	same(t, stats, session.Stats{Entries: 3, Bytes: 4500, TTL: 24, Max: 2000})
-	r.ok(r.store.PutResult(t.Context(), alice("e"), session.Result{Extension: "a.a", Text: "alone", Saved: r.now}, 2))
+	r.ok(r.store.PutResult(t.Context(), alice("e"), session.Result{Extension: "a.a", Text: "alone", Saved: r.now}, session.ResultBounds{Bytes: 2, Entries: 2}))
 	stats, err = r.results.Stats(t.Context())
 	r.ok(err)
 	same(t, stats.Entries, 1)
+	for i := range 12 {
+		r.save(alice(fmt.Sprint(i)), "a.a", "x")
+	}
+	stats, err = r.results.Stats(t.Context())
+	r.ok(err)
+	same(t, stats.Entries, 10)
+	if text := r.last(alice("2"), session.Reader{Any: true}); text != "x" {
+		t.Fatal(text)
+	}
 }
 
 func manyAtOnce(t *testing.T, r *rig) {

@@ -186,7 +186,7 @@ func (s *Store) SweepSessions(ctx context.Context, before time.Time) (n int, err
 }
 
 // PutResult implements session.Store.
-func (s *Store) PutResult(ctx context.Context, o session.Owner, r session.Result, total int64) error {
+func (s *Store) PutResult(ctx context.Context, o session.Owner, r session.Result, most session.ResultBounds) error {
 	about, err := jsonx.Marshal(r)
 	if err != nil {
 		return explain(ctx, err)
@@ -202,10 +202,20 @@ func (s *Store) PutResult(ctx context.Context, o session.Owner, r session.Result
 		if err != nil {
 			return err
 		}
-		// The new one has the largest "used", so that it is the first of the sum.
-		_, err = tx.ExecContext(ctx, `DELETE FROM session_results WHERE id IN (SELECT id FROM (
-			SELECT id, sum(bytes) OVER (ORDER BY used DESC) AS together FROM session_results) WHERE together > ? AND id <> ?)`, total, id)
-		return err
+		var entries int
+		var bytes int64
+		if err := tx.QueryRowContext(ctx, `SELECT count(*), sum(bytes) FROM session_results`).Scan(&entries, &bytes); err != nil {
+			return err
+		}
+		for ; entries > 1 && (entries > most.Entries || bytes > most.Bytes); entries-- {
+			var gone int64
+			err := tx.QueryRowContext(ctx, `DELETE FROM session_results WHERE id = (SELECT id FROM session_results WHERE id <> ? ORDER BY used LIMIT 1) RETURNING bytes`, id).Scan(&gone)
+			if err != nil {
+				return err
+			}
+			bytes -= gone
+		}
+		return nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 )
 
-func open(t *testing.T, path string) *store.DB {
+func open(t testing.TB, path string) *store.DB {
 	t.Helper()
 	db, err := store.Open(t.Context(), path)
 	if err != nil {
@@ -51,5 +52,22 @@ func TestSessionsOutliveTheProcess(t *testing.T) {
 	got, err := sqlstore.New(open(t, path).SQL()).Messages(t.Context(), o, 0, 9)
 	if err != nil || len(got) != 1 || got[0].Text != "x" || !got[0].Time.Equal(time.Unix(5, 0)) {
 		t.Error(got, err)
+	}
+}
+
+func BenchmarkSaveAmong10000(b *testing.B) {
+	db := open(b, filepath.Join(b.TempDir(), "junctor.db")).SQL()
+	s := sqlstore.New(db)
+	r := session.NewResults(session.ResultsConfig{Store: s})
+	for i := range session.MaxEntries {
+		if _, err := db.ExecContext(b.Context(), `INSERT INTO session_results (principal, session, extension, text, bytes, about, saved, used) VALUES ('p', ?, 'a.a', 'text', 4, '{}', ?, ?)`,
+			fmt.Sprint(i), time.Now().UnixNano(), i); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := 0; b.Loop(); i++ {
+		if err := r.Save(b.Context(), session.Owner{Principal: "p", Session: fmt.Sprint(i)}, session.Result{Extension: "a.a", Text: "text"}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
