@@ -20,7 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
-// extensionsCommand is what an author of extensions needs; it asks no server.
+// extensionsCommand is what is done with extensions. Authors' verbs ask no server.
 func (a *app) extensionsCommand() *cobra.Command {
 	var dir string
 	create := &cobra.Command{
@@ -34,7 +34,7 @@ func (a *app) extensionsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return a.checkExtension(cmd.Context(), args[0], strict) },
 	}
 	check.Flags().BoolVar(&strict, "strict", false, "take warnings as errors")
-	return a.group("extensions", "Extensions: packages of slash commands", create, check)
+	return a.group("extensions", "Extensions: packages of slash commands", append(a.installedCommands(), create, check)...)
 }
 
 func (a *app) newExtension(dir, name string) error {

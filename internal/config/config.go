@@ -7,6 +7,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,6 +31,8 @@ type Config struct {
 	Limits Limits `koanf:"limits"`
 	Router Router `koanf:"router"`
 	MCP    MCP    `koanf:"mcp"`
+
+	Sandbox Sandbox `koanf:"sandbox"`
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
 	Eliza Eliza `koanf:"-"`
@@ -105,6 +108,13 @@ type MCP struct {
 	AllowedOrigins []string `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
 }
 
+// Sandbox is what programs of extensions are put behind.
+type Sandbox struct {
+	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox that programs of extensions may run in: T3 (isolated), T2 (confined, the network unfiltered) or T1 (hygiene only); below it nothing runs. Empty: T3 for programs that came from an address, T2 for others. See junctor sandbox status."`
+	ReadOnly  []string `koanf:"extra_ro" doc:"Paths that programs of extensions may read besides the system's, such as a language runtime in a home directory."`
+	Addresses []string `koanf:"allow_addresses" doc:"Ranges that are not public and that programs of extensions may reach all the same when their hosts resolve to them, such as 10.1.0.0/16."`
+}
+
 // Default is the configuration of an empty file.
 func Default() Config {
 	return Config{
@@ -115,9 +125,9 @@ func Default() Config {
 			CallTimeout: 300 * time.Second, EndpointTimeout: 60 * time.Second, MaxTimeout: time.Hour,
 			RequestBody: 4 << 20, Result: 16 << 20, EndpointAnswer: 32 << 20, PerProvider: 1024,
 		},
-		Router: Router{SyncInterval: 5 * time.Minute},
-		MCP:    MCP{PageSize: 100, Exposure: "auto"},
-		Eliza:  Eliza{Environment: "server"},
+		Router:  Router{SyncInterval: 5 * time.Minute},
+		MCP:     MCP{PageSize: 100, Exposure: "auto"},
+		Eliza:   Eliza{Environment: "server"},
 	}
 }
 
@@ -173,6 +183,14 @@ func (c *Config) Validate() error {
 	case "full", "hybrid", "search", "auto":
 	default:
 		return fmt.Errorf("mcp.exposure: %q is not one of full, hybrid, search, auto", c.MCP.Exposure)
+	}
+	if err := oneOf("sandbox.min_tier", c.Sandbox.MinTier, "", "T1", "T2", "T3"); err != nil {
+		return err
+	}
+	for _, text := range c.Sandbox.Addresses {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			return fmt.Errorf("sandbox.allow_addresses: %q is no range of addresses such as 10.1.0.0/16", text)
+		}
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)

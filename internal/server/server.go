@@ -55,28 +55,29 @@ type Server struct {
 	began   time.Time
 	logger  *slog.Logger
 
-	home     *Home
-	db       *store.DB
-	log      *audit.Log
-	secrets  *secretstore.Store
-	policy   *policy.Policy
-	catalog  *catalog.Catalog
-	compiler *compile.Compiler
-	choices  arbitration.Explanations
-	notices  *publish.Publisher
-	recent   publish.Recent // telemetry for the API
-	told     *publish.Queue // telemetry for the records
-	static   *static.Builder
-	engine   *invoke.Engine
-	intake   *intake.Pipeline
-	bus      *bus.Bus
-	metrics  *telemetry.Metrics
-	door     *door.Door
-	registry *endpoint.Registry
-	mcp      *mcpserve.Surface
-	local    *host.Host
-	roots    *roots.Set
-	git      *gitcmd.Git // nil without the program
+	home       *Home
+	db         *store.DB
+	log        *audit.Log
+	secrets    *secretstore.Store
+	policy     *policy.Policy
+	catalog    *catalog.Catalog
+	compiler   *compile.Compiler
+	choices    arbitration.Explanations
+	notices    *publish.Publisher
+	recent     publish.Recent // telemetry for the API
+	told       *publish.Queue // telemetry for the records
+	static     *static.Builder
+	extensions *extensions
+	engine     *invoke.Engine
+	intake     *intake.Pipeline
+	bus        *bus.Bus
+	metrics    *telemetry.Metrics
+	door       *door.Door
+	registry   *endpoint.Registry
+	mcp        *mcpserve.Surface
+	local      *host.Host
+	roots      *roots.Set
+	git        *gitcmd.Git // nil without the program
 
 	listener net.Listener
 	ready    atomic.Bool
@@ -136,6 +137,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.compiler = compile.New(s.catalog)
 	s.told = publish.NewQueue(toldQueue)
 	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
+	if err = s.openExtensions(ctx); err != nil {
+		return err
+	}
 	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
 	if s.local, err = s.openHost(); err != nil {
 		return err
@@ -415,6 +419,11 @@ func (s *Server) event(ctx context.Context, ev audit.Event) {
 func (s *Server) close() {
 	if s.listener != nil {
 		s.listener.Close()
+	}
+	if s.extensions != nil {
+		if err := s.extensions.close(); err != nil {
+			s.logger.Error("extensions not closed cleanly", "err", err)
+		}
 	}
 	if s.log != nil {
 		if err := s.log.Close(); err != nil {

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/intake/archive"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/surface/extensionserve"
 	"github.com/junctor-run/junctor/internal/surface/routerserve"
 )
 
@@ -35,6 +37,9 @@ func (s *Server) handler() (http.Handler, error) {
 		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
 		AssetURL: routerserve.AssetURL, Trust: s.trustOf, Operator: s.operatorRows, Static: s.staticRows, Eval: evaluate, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
 		Telemetry: func(name string) any { return s.recent.List(name) },
+	}).Routes(mux)
+	extensionserve.New(extensionserve.Config{
+		Door: s.door, Engine: s.engine, Extensions: extensionDoor{s.extensions, s.extensions.manager}, MaxPackage: archive.MaxBytes,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

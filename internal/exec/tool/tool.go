@@ -127,7 +127,7 @@ func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(timeout, MaxTimeout))
 	defer cancel()
 	ran, err := x.cfg.Walls.Run(ctx, sandbox.Spec{
-		Path: program.Name(), Program: program, Args: req.Args, Dir: placement.Work, Env: env, Stdin: req.Stdin, StdoutLimit: req.MaxStdout,
+		Path: program.Name(), Program: program, Args: req.Args, Dir: req.Confinement.Work, Env: env, Stdin: req.Stdin, StdoutLimit: req.MaxStdout,
 	}, req.Confinement)
 	result := outcome(ran, req.Environment.secrets())
 	switch {

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/intake/archive"
+)
+
+const extensionsPath = "/api/v1/extensions"
+
+// extensionRow is one installed extension of a list.
+type extensionRow struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Enabled bool   `json:"enabled"`
+	Status  string `json:"status"`
+}
+
+func (r *extensionRow) state() string {
+	switch {
+	case r.Status != "INSTALLED":
+		return strings.ToLower(r.Status)
+	case r.Enabled:
+		return "enabled"
+	}
+	return "disabled"
+}
+
+// installedCommands are the verbs for what a server has installed.
+func (a *app) installedCommands() []*cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "What is installed, and whether it may run", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, extensionsPath, nil, a.printExtensions)
+		},
+	}
+	show := &cobra.Command{
+		Use: "show ID", Short: "What an extension is, what it may do, and its guide", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.showExtension(cmd.Context(), args[0]) },
+	}
+	var force bool
+	install := &cobra.Command{
+		Use: "install FILE.zip|DIR", Short: "Install or upgrade a package; it runs nothing until it is enabled", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := packed(args[0])
+			if err != nil {
+				return err
+			}
+			path := extensionsPath + "/install?force=" + strconv.FormatBool(force)
+			return a.call(cmd.Context(), http.MethodPost, path, data, a.printInstalled)
+		},
+	}
+	install.Flags().BoolVar(&force, "force", false, "a lower version than the installed one too")
+	var address struct {
+		URL    string `json:"url"`
+		SHA256 string `json:"sha256,omitempty"`
+		Force  bool   `json:"force,omitempty"`
+	}
+	fromURL := &cobra.Command{
+		Use: "install-url URL", Short: "Install or upgrade a package from an https address", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			address.URL = args[0]
+			return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/install-url", address, a.printInstalled)
+		},
+	}
+	fromURL.Flags().StringVar(&address.SHA256, "sha256", "", "what the package must have")
+	fromURL.Flags().BoolVar(&address.Force, "force", false, "a lower version than the installed one too")
+	var yes bool
+	var visible []string
+	enable := &cobra.Command{
+		Use: "enable ID", Short: "Let an extension run; shows what it asks for, and --yes accepts it", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.enableExtension(cmd.Context(), args[0], yes, visible)
+		},
+	}
+	enable.Flags().BoolVar(&yes, "yes", false, "agree to what it asks for")
+	enable.Flags().StringSliceVar(&visible, "agent-visible", nil, "actions that agents may call: all, or COMMAND.ACTION (comma-separated)")
+	var kill bool
+	disable := &cobra.Command{
+		Use: "disable ID", Short: "Stop later calls of an extension", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := extensionsPath + "/" + url.PathEscape(args[0]) + "/disable?kill=" + strconv.FormatBool(kill)
+			return a.call(cmd.Context(), http.MethodPost, path, nil, func(json.RawMessage) error {
+				a.printf("disabled %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	disable.Flags().BoolVar(&kill, "kill", false, "end the calls that run now, too")
+	var keep bool
+	uninstall := &cobra.Command{
+		Use: "uninstall ID", Short: "Remove an extension with its files and settings", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := extensionsPath + "/" + url.PathEscape(args[0]) + "?keep_work=" + strconv.FormatBool(keep)
+			return a.call(cmd.Context(), http.MethodDelete, path, nil, func(json.RawMessage) error {
+				a.printf("uninstalled %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	uninstall.Flags().BoolVar(&keep, "keep-work", false, "keep its working folder in the home's extensions/.trash")
+	doctor := &cobra.Command{
+		Use: "doctor", Short: "What does not fit together among installed extensions", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, extensionsPath+"/doctor", nil, a.printFindings)
+		},
+	}
+	return []*cobra.Command{list, show, install, fromURL, enable, disable, uninstall, doctor}
+}
+
+func (a *app) printExtensions(raw json.RawMessage) error {
+	out, err := decode[struct{ Extensions []extensionRow }](raw)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, x := range out.Extensions {
+		rows = append(rows, []string{x.ID, x.Version, x.state(), x.Name})
+	}
+	return table(a.stdout, []string{"ID", "VERSION", "STATE", "NAME"}, rows)
+}
+
+func (a *app) printInstalled(raw json.RawMessage) error {
+	rec, err := decode[struct {
+		Extension string `json:"extension_id"`
+		Operation string `json:"operation"`
+	}](raw)
+	if err != nil {
+		return err
+	}
+	a.printf("%s of %s done\n\nSee what it asks for, and let it run: junctor extensions enable %s\n", plainText(rec.Operation), plainText(rec.Extension), plainText(rec.Extension))
+	return nil
+}
+
+func (a *app) printFindings(raw json.RawMessage) error {
+	out, err := decode[struct {
+		Findings []struct {
+			Code, Message, Hint string
+			Extension           string `json:"extension_id"`
+			Broken              bool
+		}
+	}](raw)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, f := range out.Findings {
+		state := "odd"
+		if f.Broken {
+			state = "broken"
+		}
+		rows = append(rows, []string{f.Extension, state, f.Code, f.Message, f.Hint})
+	}
+	return table(a.stdout, []string{"EXTENSION", "STATE", "WHAT", "MESSAGE", "REMEDY"}, rows)
+}
+
+// screenOf asks what is to be agreed to.
+func (a *app) screenOf(ctx context.Context, id string, visible []string) (hash, text string, asks bool, err error) {
+	c, err := a.client()
+	if err != nil {
+		return "", "", false, err
+	}
+	path := extensionsPath + "/" + url.PathEscape(id) + "/screen"
+	if len(visible) > 0 {
+		path += "?agent_visible=" + url.QueryEscape(strings.Join(visible, ","))
+	}
+	var out struct {
+		Screen struct {
+			TreeHash string `json:"tree_hash"`
+		} `json:"screen"`
+		Text string `json:"text"`
+		Asks bool   `json:"asks"`
+	}
+	err = c.Do(ctx, http.MethodGet, path, nil, &out)
+	return out.Screen.TreeHash, out.Text, out.Asks, err
+}
+
+// enableExtension shows what is asked for and takes a yes that is about exactly
+// that: the answer carries the hash of what was shown.
+func (a *app) enableExtension(ctx context.Context, id string, yes bool, visible []string) error {
+	hash, text, asks, err := a.screenOf(ctx, id, visible)
+	if err != nil {
+		return err
+	}
+	if asks && !a.json {
+		a.printf("%s\n", text)
+	}
+	if asks && !yes && terminal(a.stdin) && !a.json {
+		a.printf("Agree? [y/N] ")
+		var word string
+		_, _ = fmt.Fscanln(a.stdin, &word)
+		yes = strings.EqualFold(word, "y") || strings.EqualFold(word, "yes")
+	}
+	body := map[string]any{}
+	if yes || !asks {
+		body["tree_hash"] = hash
+	}
+	if len(visible) > 0 {
+		body["agent_visible"] = visible
+	}
+	return a.call(ctx, http.MethodPost, extensionsPath+"/"+url.PathEscape(id)+"/enable", body, func(json.RawMessage) error {
+		a.printf("enabled %s\n", id)
+		return nil
+	})
+}
+
+func (a *app) showExtension(ctx context.Context, id string) error {
+	return a.call(ctx, http.MethodGet, extensionsPath+"/"+url.PathEscape(id), nil, func(raw json.RawMessage) error {
+		x, err := decode[struct {
+			extensionRow
+			Usage   string `json:"usage"`
+			Problem string `json:"problem"`
+		}](raw)
+		if err != nil {
+			return err
+		}
+		a.printf("%s %s (%s)\n", plainText(x.Name), plainText(x.Version), x.state())
+		if x.Problem != "" {
+			a.printf("problem: %s\n", plainText(x.Problem))
+		}
+		_, text, _, err := a.screenOf(ctx, id, nil)
+		if err != nil && capability.CodeOf(err) != capability.CodeDenied { // the screen is for operators
+			return err
+		}
+		a.printf("\n%s\n", text)
+		for line := range strings.Lines(x.Usage) {
+			a.printf("%s\n", plainText(strings.TrimRight(line, "\r\n")))
+		}
+		return nil
+	})
+}
+
+// packed is a package as a zip file: the file itself, or a folder that is packed.
+func packed(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "extensions.install", "there is no such file or folder: "+plainText(path), err)
+	}
+	if info.Size() > archive.MaxBytes {
+		return nil, capability.Errorf(capability.CodeTooLarge, "extensions.install", "the package has more than %d MiB", archive.MaxBytes>>20)
+	}
+	if !info.IsDir() {
+		data, err := os.ReadFile(path) //nolint:gosec // the user's own file
+		return data, err
+	}
+	tree, done, err := readPackage(path) // so that what cannot be installed is said here
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	root := os.DirFS(path)
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	for _, m := range tree.Members() {
+		h := &zip.FileHeader{Name: m.Path, Method: zip.Deflate}
+		mode := fs.FileMode(0o644)
+		if m.Executable {
+			mode = 0o755
+		}
+		h.SetMode(mode)
+		to, err := w.CreateHeader(h)
+		if err != nil {
+			return nil, err
+		}
+		data, err := fs.ReadFile(root, m.Path)
+		if err != nil {
+			return nil, capability.Wrap(capability.CodeInvalidInput, "extensions.install", plainText(m.Path)+" cannot be read", err)
+		}
+		if _, err := to.Write(data); err != nil {
+			return nil, err
+		}
+		if buf.Len() > archive.MaxBytes {
+			return nil, capability.Errorf(capability.CodeTooLarge, "extensions.install", "the package has more than %d MiB", archive.MaxBytes>>20)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// runCommand runs a slash command.
+func (a *app) runCommand() *cobra.Command {
+	var req struct {
+		Command string `json:"command"`
+		Session string `json:"session_id,omitempty"`
+		DryRun  bool   `json:"dry_run,omitempty"`
+		NoCache bool   `json:"no_cache,omitempty"`
+	}
+	c := &cobra.Command{
+		Use: `run "/COMMAND [ACTION] [ARGS…]"`, Short: "Run a slash command of an extension", Args: cobra.ExactArgs(1),
+		Example: `  junctor run "/weather get https://api.example.com/status"
+  junctor run "/weather get https://api.example.com/status" --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Command = args[0]
+			return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/execute", req, func(raw json.RawMessage) error {
+				if req.DryRun {
+					a.printf("%s\n", indent(raw))
+					return nil
+				}
+				out, err := decode[struct {
+					Result struct{ Output string }
+				}](raw)
+				if err != nil {
+					return err
+				}
+				a.printf("%s\n", strings.TrimRight(out.Result.Output, "\n"))
+				return nil
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&req.Session, "session", "", "session the run belongs to")
+	f.BoolVar(&req.DryRun, "dry-run", false, "say what would run; do nothing")
+	f.BoolVar(&req.NoCache, "no-cache", false, "run it even if a kept result would do")
+	return c
+}

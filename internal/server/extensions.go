@@ -1,0 +1,247 @@
+package server
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/exec/analyze"
+	"github.com/junctor-run/junctor/internal/exec/api"
+	"github.com/junctor-run/junctor/internal/exec/tool"
+	"github.com/junctor-run/junctor/internal/intake/condition"
+	"github.com/junctor-run/junctor/internal/intake/extension"
+	"github.com/junctor-run/junctor/internal/intake/fetch"
+	"github.com/junctor-run/junctor/internal/intake/lifecycle"
+	"github.com/junctor-run/junctor/internal/intake/manifest"
+	"github.com/junctor-run/junctor/internal/intake/operator"
+	"github.com/junctor-run/junctor/internal/intake/permission"
+	"github.com/junctor-run/junctor/internal/intake/plan"
+	"github.com/junctor-run/junctor/internal/intake/registry"
+	"github.com/junctor-run/junctor/internal/provider/runner"
+	"github.com/junctor-run/junctor/internal/queue"
+	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/internal/session/sqlstore"
+	"github.com/junctor-run/junctor/internal/surface/extensionserve"
+)
+
+// extensions joins what runs installed extensions: their files and rows, their
+// commands, and the room their programs run in.
+type extensions struct {
+	dir       string
+	toolDirs  []string
+	minTier   sandbox.Tier // the operator's; 0: each extension's own
+	addresses []netip.Prefix
+	secrets   *secretstore.Store
+	results   *session.Results
+	manager   *lifecycle.Manager
+	box       *sandbox.Box
+	tools     *tool.Executor
+	calls     *api.Client
+	analyzer  *analyze.Analyzer
+	queue     *queue.Queue
+	news      chan struct{}
+	router    atomic.Pointer[command.Router]
+}
+
+// openExtensions repairs what a crash left and loads what is installed.
+func (s *Server) openExtensions(ctx context.Context) (err error) {
+	for _, t := range []struct {
+		owner string
+		files func() (fs.FS, error)
+	}{{registry.Owner, registry.Migrations}, {sqlstore.Owner, sqlstore.Migrations}} {
+		tables, err := t.files()
+		if err != nil {
+			return err
+		}
+		if err := s.db.Migrate(ctx, t.owner, tables); err != nil {
+			return err
+		}
+	}
+	x := &extensions{
+		dir: s.home.Path("extensions"), secrets: s.secrets, news: make(chan struct{}, 1),
+		toolDirs: []string{s.home.Path("tools"), s.home.Path("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
+		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(s.db.SQL())}),
+		queue:    queue.New(queue.Limits{Global: max(2, 2*runtime.GOMAXPROCS(0))}),
+	}
+	if text := s.cfg.Sandbox.MinTier; text != "" {
+		if err := x.minTier.UnmarshalText([]byte(text)); err != nil {
+			return err
+		}
+	}
+	for _, text := range s.cfg.Sandbox.Addresses {
+		x.addresses = append(x.addresses, netip.MustParsePrefix(text)) // the configuration was checked
+	}
+	x.box = sandbox.New(sandbox.Config{
+		ReadOnly: s.cfg.Sandbox.ReadOnly, CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: s.home.Path("run"),
+		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
+	})
+	x.calls, x.analyzer = api.New(api.Config{}), analyze.New(analyze.Config{})
+	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
+	fetcher := fetch.New(fetch.Config{})
+	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
+	s.extensions = x
+	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
+		Dir: x.dir, Registry: registry.New(s.db.SQL()), Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: s.log, Logger: s.logger,
+		Rules: extension.Rules{OS: platform.OS, Version: s.version, Reserved: operator.ReservedCommand}, Platform: platform, NeedDigest: !s.loopback(),
+		Tier:    x.reaches,
+		Changed: func(context.Context) { x.changed() },
+	})
+	if err != nil {
+		return err
+	}
+	x.changed()
+	return nil
+}
+
+// reaches reports whether programs that need a tier can run here at all.
+func (x *extensions) reaches(tier string) error {
+	need := x.minTier
+	if need == 0 {
+		if err := need.UnmarshalText([]byte(tier)); err != nil {
+			return err
+		}
+	}
+	if got := x.box.Facts().Tier; got < need {
+		return fault.SandboxUnavailable(need.String(), got.String())
+	}
+	return nil
+}
+
+// changed makes the commands anew and tells the catalog's source.
+func (x *extensions) changed() {
+	if x.manager == nil {
+		return // it is being opened
+	}
+	view := x.manager.View()
+	var declared []manifest.Extension
+	commands := make(map[string][]command.Command)
+	for i := range view.Extensions {
+		e := &view.Extensions[i]
+		if e.Package == nil {
+			continue
+		}
+		if d, _, err := e.Package.Extension(string(e.Status), e.Enabled, e.AgentVisible); err == nil {
+			declared = append(declared, d)
+			commands[e.ID] = e.Package.Table(e.Enabled, e.TreeHash)
+		}
+	}
+	x.router.Store(command.New(command.Table{Commands: named(declared, commands), Reserved: operator.ReservedCommand}))
+	select {
+	case x.news <- struct{}{}:
+	default:
+	}
+}
+
+// named gives the commands the names they are registered under (decision R18).
+// Those of disabled extensions keep their own, so that somebody who types one is
+// told what enables it, unless another command has the name.
+func named(declared []manifest.Extension, commands map[string][]command.Command) (out []command.Command) {
+	byRuntime := make(map[string]command.Command)
+	for id, list := range commands {
+		for _, c := range list {
+			byRuntime[id+"/command."+c.Name] = c
+		}
+	}
+	catalog := operator.New(manifest.Resolve(declared, nil))
+	taken := make(map[string]bool)
+	for _, name := range catalog.Names() {
+		m, _ := catalog.Match("/" + name)
+		if c, ok := byRuntime[m.Runtime]; ok {
+			c.Name = name
+			taken[name] = true
+			out = append(out, c)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(commands)) {
+		for _, c := range commands[id] {
+			if !c.Enabled && !taken[c.Name] {
+				taken[c.Name] = true
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// list are the extensions as the catalog takes them.
+func (x *extensions) list() (out []runner.Extension) {
+	batch, _ := x.manager.View().Batch()
+	for _, m := range batch.Modules {
+		if e, ok := x.manager.View().Find(m.Extension); ok && e.Package != nil {
+			out = append(out, runner.Extension{Module: m, Commands: e.Package.Table(e.Enabled, e.TreeHash)})
+		}
+	}
+	return out
+}
+
+// source feeds the catalog.
+func (x *extensions) source() capability.Source {
+	return runner.New(runner.Config{
+		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(queue.Rates{}, time.Now), Cache: queue.NewCache(time.Now),
+		Results: x.results, QueueWait: time.Minute, Effect: permission.Effect,
+	}, x.list, x.news)
+}
+
+// close ends what runs and lets go of the folder.
+func (x *extensions) close() error {
+	if x.manager == nil {
+		return nil
+	}
+	return x.manager.Close()
+}
+
+// Commands are those that can be typed now.
+func (x *extensions) Commands() *command.Router { return x.router.Load() }
+
+// extensionDoor adapts the manager to what the surface asks for.
+type extensionDoor struct {
+	*extensions
+	*lifecycle.Manager
+}
+
+func (d extensionDoor) List(ctx context.Context, enabledOnly bool, status string) (any, error) {
+	return d.Manager.List(ctx, lifecycle.Filter{EnabledOnly: enabledOnly, Status: registry.Status(status)})
+}
+
+func (d extensionDoor) Show(ctx context.Context, id string) (any, error) {
+	return d.Manager.Show(ctx, id)
+}
+
+func (d extensionDoor) Screen(ctx context.Context, id string, agentVisible []string) (any, error) {
+	screen, err := d.Manager.Screen(ctx, id, agentVisible)
+	return map[string]any{"screen": screen, "text": screen.Text(), "asks": screen.Asks()}, err
+}
+
+func (d extensionDoor) Install(ctx context.Context, by capability.Principal, src extensionserve.Source) (any, error) {
+	return d.Manager.Install(ctx, by, lifecycle.Source{Zip: src.Zip, Size: src.Size, URL: src.URL, SHA256: src.SHA256}, lifecycle.Options{Force: src.Force})
+}
+
+func (d extensionDoor) Record(ctx context.Context, id string) (any, error) {
+	return d.Manager.Record(ctx, id)
+}
+
+func (d extensionDoor) Enable(ctx context.Context, by capability.Principal, id string, c extensionserve.Consent) (any, error) {
+	return d.Manager.Enable(ctx, by, id, lifecycle.Answer(c))
+}
+
+func (d extensionDoor) Disable(ctx context.Context, by capability.Principal, id string, kill bool) (any, error) {
+	return d.Manager.Disable(ctx, by, id, kill)
+}
+
+func (d extensionDoor) Uninstall(ctx context.Context, by capability.Principal, id string, keepWork bool) (any, error) {
+	return d.Manager.Uninstall(ctx, by, id, lifecycle.Removal{KeepWork: keepWork})
+}
+
+func (d extensionDoor) Doctor(ctx context.Context) (any, error) {
+	return d.Manager.Doctor(ctx, d.Exists)
+}

@@ -1,0 +1,370 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/argv"
+	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/exec/analyze"
+	"github.com/junctor-run/junctor/internal/exec/api"
+	"github.com/junctor-run/junctor/internal/exec/tool"
+	"github.com/junctor-run/junctor/internal/intake/extension"
+	"github.com/junctor-run/junctor/internal/intake/lifecycle"
+	"github.com/junctor-run/junctor/internal/intake/plan"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/provider/runner"
+	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/sandbox/egress"
+	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// shellRunner is the runner whose words come from a line of the manifest.
+const shellRunner = "exec.shell"
+
+// executors are the families of runners. A new one is one line here.
+func (x *extensions) executors() map[string]runner.Executor {
+	return map[string]runner.Executor{"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze.response": &analyzeRunner{x}, "analyze.text": &analyzeRunner{x}}
+}
+
+// toolRunner carries out exec.<tool> and exec.shell.
+type toolRunner struct{ *extensions }
+
+// Supports implements runner.Executor.
+func (*toolRunner) Supports(name string) bool {
+	if name == shellRunner {
+		return true
+	}
+	_, err := argv.Tool(name)
+	return err == nil && !slices.Contains([]string{"exec.entrypoint", "exec.script", "exec.python_handler"}, name)
+}
+
+// Needs implements runner.Executor.
+func (*toolRunner) Needs(*command.Action) []string { return []string{"exec"} }
+
+// Execute implements runner.Executor.
+func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+	x, err := t.installed(r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	name, template, err := words(r.Route.Action)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	settings, err := t.settings(ctx, x)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	room := t.room(&x.Package.Manifest, filepath.Join(t.dir, x.ID), t.floor(x), r.Permissions)
+	place, err := t.box.Place(room)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	line, err := template.Expand(argv.Input{Route: r.Route, WorkDir: place.Work, Config: settings.plain})
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	input, err := t.input(ctx, r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	m := &x.Package.Manifest
+	own := make(map[string]tool.Own, len(m.Tools))
+	for _, o := range m.Tools {
+		own[o.Name] = tool.Own{Path: filepath.Join(t.dir, x.ID, filepath.FromSlash(o.Path)), SHA256: o.SHA256}
+	}
+	got, err := t.tools.Execute(ctx, tool.Request{
+		Tool: name, Args: line.List[1:], Stdin: input, Own: own, Permissions: r.Permissions, Confinement: room, Timeout: r.Route.Action.Timeout,
+		MaxStdout: int(min(r.Route.Action.Output.MaxBytes, maxToolOutput)),
+		Environment: tool.Environment{
+			Extension: x.ID, Run: r.ID, Session: r.Owner.Session, Pass: m.Env.Pass, Set: m.Env.Set, Secrets: settings.secrets(m.Env.Secrets),
+		},
+	})
+	meta := map[string]any{
+		"exit_code": got.ExitCode, "command": line.Recordable(), "sandbox_tier": got.Placement.Tier.String(), "tool_ms": got.Duration.Milliseconds(),
+	}
+	for key, there := range map[string]bool{"truncated": got.Truncated, "binary": got.Binary} {
+		if there {
+			meta[key] = true
+		}
+	}
+	if got.Stderr != "" {
+		meta["stderr"] = got.Stderr
+	}
+	if err != nil {
+		if got.Placement.Tier != 0 { // it ran: what it said is worth having
+			e := *capability.AsError(err)
+			return runner.Outcome{}, e.Detail("output", got.Output).Detail("exit_code", got.ExitCode).Detail("signal", got.Signal)
+		}
+		return runner.Outcome{}, err
+	}
+	return runner.Outcome{Output: got.Output, Tool: name, Metadata: meta, Kept: got.Stdout != "" && !got.Binary}, nil
+}
+
+// apiRunner carries out api.get and the other calls of HTTP services.
+type apiRunner struct{ *extensions }
+
+// Supports implements runner.Executor.
+func (*apiRunner) Supports(name string) bool {
+	return slices.Contains(strings.Fields("api.get api.post api.put api.patch api.delete api.head api.graphql api.call"), name)
+}
+
+// Needs implements runner.Executor.
+func (*apiRunner) Needs(*command.Action) []string { return []string{"network"} }
+
+// Execute implements runner.Executor.
+func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+	x, err := a.installed(r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	req, err := api.FromRoute(r.Route)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	req.Extension, req.Version, req.User = x.ID, x.Version, r.Owner.Principal
+	req.Policy = a.egress(&x.Package.Manifest)
+	req.Timeout = r.Route.Action.Timeout
+	got, err := a.calls.Do(ctx, req)
+	if err != nil {
+		if got.Status != 0 {
+			e := *capability.AsError(err)
+			return runner.Outcome{}, e.Detail("output", got.Output).Detail("status", got.Status)
+		}
+		return runner.Outcome{}, err
+	}
+	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}, nil
+}
+
+// analyzeRunner explains results.
+type analyzeRunner struct{ *extensions }
+
+// Supports implements runner.Executor.
+func (*analyzeRunner) Supports(name string) bool {
+	return name == "analyze.response" || name == "analyze.text"
+}
+
+// Needs implements runner.Executor: a plain extract needs no model.
+func (*analyzeRunner) Needs(*command.Action) []string { return nil }
+
+// Execute implements runner.Executor.
+func (a *analyzeRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+	x, err := a.installed(r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	req, _ := analyze.FromRoute(r.Route)
+	req.AllowModel = slices.Contains(r.Permissions, "llm")
+	req.Last = func(ctx context.Context) (string, error) {
+		last, err := a.results.Last(ctx, r.Owner, session.Reader{Extension: r.Extension, Any: slices.Contains(r.Permissions, "session.read")})
+		return last.Text, err
+	}
+	if req.Usage, err = a.manager.Usage(x.ID); err != nil {
+		return runner.Outcome{}, err
+	}
+	got, err := a.analyzer.Response(ctx, req)
+	return runner.Outcome{Output: got.Output, Metadata: got.Metadata}, err
+}
+
+// maxToolOutput is the ceiling of what is kept of a program's output.
+const maxToolOutput = 16 << 20
+
+// words are the tool of an action and the template of its arguments.
+func words(a *command.Action) (name string, t *argv.Template, err error) {
+	if a.Runner == shellRunner {
+		t, name, err = argv.CompileShell(a.Template, a)
+		return name, t, err
+	}
+	if name, err = argv.Tool(a.Runner); err != nil {
+		return "", nil, err
+	}
+	t, err = argv.Compile(name, a.Argv)
+	return name, t, err
+}
+
+// installed is the extension of a run, as long as it is the one that was published.
+func (x *extensions) installed(r runner.Run) (*lifecycle.Loaded, error) {
+	got, ok := x.manager.View().Find(r.Extension)
+	switch {
+	case x.manager.Busy(r.Extension):
+		return nil, capability.Errorf(capability.CodeUnavailable, "runner", "%s is being changed", r.Extension).With("extension_busy", "try again in a moment")
+	case !ok || got.Package == nil || !got.Enabled:
+		return nil, capability.Errorf(capability.CodeUnavailable, "runner", "%s is not enabled", r.Extension).With("extension_disabled", "junctor extensions enable "+r.Extension)
+	case "sha256:"+got.TreeHash != r.Digest:
+		return nil, capability.Errorf(capability.CodeConflict, "runner", "%s has changed since this call was decided", r.Extension).With("extension_changed", "try again")
+	}
+	return got, nil
+}
+
+// input is what an action's program reads.
+func (x *extensions) input(ctx context.Context, r runner.Run) ([]byte, error) {
+	switch r.Route.Action.Stdin {
+	case "args":
+		return []byte(r.Route.Raw), nil
+	case "last_response":
+		last, err := x.results.Last(ctx, r.Owner, session.Reader{Extension: r.Extension, Any: slices.Contains(r.Permissions, "session.read")})
+		if err != nil {
+			return nil, err
+		}
+		if len(last.Text) > sandbox.MaxStdin {
+			return nil, capability.Errorf(capability.CodeTooLarge, "runner", "the last response has %d bytes; a program reads %d at most", len(last.Text), sandbox.MaxStdin)
+		}
+		return []byte(last.Text), nil
+	}
+	return nil, nil
+}
+
+// floor is the weakest sandbox for an extension's programs: the operator's, or the
+// strongest for programs that came from an address (runner spec, section 15.1).
+func (x *extensions) floor(l *lifecycle.Loaded) sandbox.Tier {
+	switch {
+	case x.minTier != 0:
+		return x.minTier
+	case l.SourceURL != "" && slices.Contains(l.Permissions, "exec"):
+		return sandbox.T3
+	}
+	return sandbox.T2
+}
+
+// room is what an extension's programs are put behind (runner spec, sections 10.1
+// and 15): the package to read, the working folder to write with the permission,
+// the network through the proxy with another.
+func (x *extensions) room(m *extension.Manifest, dir string, floor sandbox.Tier, permissions []string) sandbox.Confinement {
+	may := func(name string) bool { return slices.Contains(permissions, name) }
+	c := sandbox.Confinement{
+		MinTier: floor, Package: dir, Work: filepath.Join(dir, "work"), WorkReadOnly: !may("filesystem.write"), Network: sandbox.NetworkNone,
+		Limits: sandbox.Limits{
+			Memory: int64(m.Limits.MemoryMB) << 20, CPU: time.Duration(m.Limits.CPUSeconds) * time.Second, Processes: m.Limits.MaxProcesses, Disk: int64(m.Limits.DiskMB) << 20,
+		},
+	}
+	switch {
+	case may("network.raw"):
+		c.Network = sandbox.NetworkRaw
+	case may("network"):
+		c.Network = sandbox.NetworkProxy
+		c.Egress = x.egress(m)
+	}
+	return c
+}
+
+// egress is where an extension may connect to.
+func (x *extensions) egress(m *extension.Manifest) egress.Policy {
+	return egress.Policy{Allow: m.Network.Allow, Deny: m.Network.Deny, Addresses: x.addresses}
+}
+
+// settings are an extension's, by name.
+type settings struct {
+	values map[string]json.RawMessage
+	stored func(name string) (secret.Value, error)
+}
+
+func (x *extensions) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
+	s := settings{stored: x.secrets.Get}
+	raw, err := x.manager.RawConfig(ctx, l.ID)
+	if err != nil {
+		return s, err
+	}
+	if err := jsonx.Unmarshal(raw, &s.values); err != nil {
+		return s, capability.Wrap(capability.CodeInternal, "runner", "the settings of "+l.ID+" cannot be read", err)
+	}
+	return s, nil
+}
+
+// plain is a setting for a word of a command: no secret, because others on the
+// machine see a program's words.
+func (s settings) plain(name string) (string, bool) {
+	if secretName(name) {
+		return "", false
+	}
+	return s.text(name)
+}
+
+func (s settings) text(name string) (string, bool) {
+	raw, ok := s.values[name]
+	if !ok {
+		return "", false
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text, true
+	}
+	return string(raw), true
+}
+
+// secrets are the variables that the manifest asks values for: settings of the
+// extension, or else stored secrets of that name. What nobody has set is left out.
+func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
+	out := make(map[string]secret.Value, len(wanted))
+	for variable, name := range wanted {
+		if text, ok := s.text(name); ok {
+			out[variable] = secret.New(text)
+		} else if value, err := s.stored(name); err == nil {
+			out[variable] = value
+		}
+	}
+	return out
+}
+
+// secretName reports whether a setting's name says that its value is not to be
+// seen (runner spec, section 4.4).
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"key", "secret", "token", "password"}, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// Run carries out a script of an install plan, in the room of the extension's own
+// programs with its working folder to write.
+func (x *extensions) Run(ctx context.Context, p plan.Program) (plan.Outcome, error) {
+	shell, args := "/bin/sh", []string{"-c", p.Script}
+	if p.PowerShell {
+		return plan.Outcome{}, fault.ToolNotFound("pwsh")
+	}
+	if _, err := os.Stat("/bin/bash"); err == nil {
+		shell = "/bin/bash"
+	}
+	m, err := manifestIn(p.Package)
+	if err != nil {
+		return plan.Outcome{}, err
+	}
+	room := x.room(m, p.Package, cmp.Or(x.minTier, sandbox.T2), append(slices.Clone(p.Permissions), "filesystem.write"))
+	room.Work = p.Work
+	place, err := x.box.Place(room)
+	if err != nil {
+		return plan.Outcome{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	env := append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + place.Work, "PWD=" + place.Work, "TMPDIR=/tmp", "LANG=C.UTF-8", "AGENTOS_EXTENSION_ID=" + p.Extension, "AGENTOS_WORK_DIR=" + place.Work}, p.Env...)
+	got, err := x.box.Run(ctx, sandbox.Spec{Path: shell, Args: args, Dir: room.Work, Env: env, MergeStderr: true}, room)
+	return plan.Outcome{ExitCode: got.ExitCode, Output: tool.Clean(got.Stdout.Text(), nil)}, err
+}
+
+// manifestIn reads the manifest of a package that is not installed yet.
+func manifestIn(dir string) (*extension.Manifest, error) {
+	data, err := os.ReadFile(filepath.Join(dir, extension.ManifestFile))
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "runner", "the package cannot be read", err)
+	}
+	m, _, err := extension.ParseManifest(data)
+	return m, err
+}
+
+// Exists reports whether the extension would find a program.
+func (x *extensions) Exists(_ context.Context, id, name string) (bool, error) {
+	for _, dir := range append([]string{filepath.Join(x.dir, id, "tools")}, x.toolDirs...) {
+		if info, err := os.Stat(filepath.Join(dir, filepath.Base(name))); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
