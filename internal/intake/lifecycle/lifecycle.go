@@ -78,6 +78,9 @@ type Config struct {
 	Platform condition.Platform
 	// Tier reports whether the sandbox reaches a tier (T1 to T3); nil: always.
 	Tier func(tier string) error
+	// Permit reports whether the deployment mode lets steps of plans use a permission
+	// (section 10.3); nil: always.
+	Permit func(permission string) error
 	// Executions that must end before a package goes; nil: there are none.
 	Executions Executions
 	// Changed is called after each change that the catalog and the commands must
@@ -119,6 +122,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	if cfg.Tier == nil {
 		cfg.Tier = func(string) error { return nil }
+	}
+	if cfg.Permit == nil {
+		cfg.Permit = func(string) error { return nil }
 	}
 	cfg.Rules.OS = cfg.Platform.OS
 	for _, dir := range []string{"", stagingDir, trashDir} {
@@ -381,6 +387,20 @@ func (v *View) Batch() (capability.Batch, []string) {
 		b.Modules = append(b.Modules, module)
 	}
 	return b, diagnostics
+}
+
+// permitted holds the steps against the deployment mode before the first runs.
+func (m *Manager) permitted(steps []plan.Step) error {
+	for i := range steps {
+		for _, p := range steps[i].Needs() {
+			if err := m.cfg.Permit(p); err != nil {
+				e := *capability.AsError(err)
+				e.Details = map[string]any{"failed_step": steps[i].ID, "denied_permission": p}
+				return &e
+			}
+		}
+	}
+	return nil
 }
 
 // jsonOf is for values that are always JSON.
