@@ -151,12 +151,34 @@ func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.Fil
 	return err
 }
 
-// close ends a helper that may still be there.
+// close ends a helper that may still be there, and takes its group away.
 func (h *helperProcess) close() {
+	h.end()
+	if h.group != nil {
+		h.group.remove()
+	}
+}
+
+func (h *helperProcess) end() {
 	_ = h.cmd.Process.Kill()
 	<-h.exited
 	h.control.Close()
-	if h.group != nil {
+}
+
+// discard ends a used helper. Where spares are kept, its group is taken away
+// beside whatever comes next; Close waits for that.
+func (b *Box) discard(h *helperProcess) {
+	h.end()
+	if h.group == nil {
+		return
+	}
+	b.spares.mu.Lock()
+	later := b.cfg.Spares > 0 && !b.spares.closed
+	if later {
+		b.spares.starting.Go(h.group.remove)
+	}
+	b.spares.mu.Unlock()
+	if !later {
 		h.group.remove()
 	}
 }

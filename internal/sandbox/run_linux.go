@@ -156,7 +156,7 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 	h, warm, err := r.box.takeHelper(r.kind(), spare)
 	r.warm = warm
 	if err == nil {
-		defer h.close()
+		defer r.box.discard(h)
 		err = h.give(r.job, &streams, r.work, r.tool)
 	}
 	pumps.started()

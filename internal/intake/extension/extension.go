@@ -266,7 +266,7 @@ func (p *Package) delivered(files Files) error {
 
 // Usage reads the user's guide of a package: UTF-8, at most 256 KiB of it.
 func Usage(files Files, m *Manifest) (string, error) {
-	data, err := files.ReadFile(m.Docs.Usage, 1<<20)
+	data, err := files.ReadFile(m.Docs.Usage, 16<<20) // of which the beginning is kept
 	if err != nil {
 		return "", err
 	}

@@ -73,6 +73,26 @@ func TestTheExamplePackageIsRead(t *testing.T) {
 	}
 }
 
+func TestTheSmallExamplesAreRead(t *testing.T) {
+	t.Parallel()
+	hello, err := extension.Read(tree(t, "testdata/hello"), rules())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := hello.Commands[0]; c.Name != "/hello" || c.Runner != "exec.entrypoint" || c.Actions[0].ID != "default" || c.Actions[0].Entrypoint != "scripts/hello" || len(hello.Warnings) != 3 {
+		t.Errorf("%+v %q", c, hello.Warnings)
+	}
+	strict := rules()
+	strict.Strict, strict.NoExternalBins = true, true
+	test, err := extension.Read(tree(t, "testdata/test"), strict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := test.Commands[0]; len(test.Commands) != 1 || len(c.Actions) != 2 || c.Actions[1].TimeoutSec != 10 || c.Permissions[0] != "exec" {
+		t.Errorf("%+v", test.Commands)
+	}
+}
+
 // files is a package in memory.
 type files map[string]string
 

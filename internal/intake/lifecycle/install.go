@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -180,7 +181,7 @@ func (in *install) tree(ctx context.Context) (tree *archive.Tree, done func(), e
 	}
 	switch {
 	case in.src.URL != "":
-		in.new.Source, in.new.SourceURL = "url", in.src.URL
+		in.new.Source, in.new.SourceURL = "url", plainURL(in.src.URL)
 		tree, done, err = in.fetch(ctx)
 	case in.src.Dir != "":
 		in.new.Source = "folder"
@@ -204,6 +205,16 @@ func (in *install) tree(ctx context.Context) (tree *archive.Tree, done func(), e
 		return nil, func() {}, err
 	}
 	return tree, done, nil
+}
+
+// plainURL is an address as it is kept and shown: what signs it is nobody's to read.
+func plainURL(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "(an address)"
+	}
+	u.User, u.RawQuery, u.Fragment, u.RawFragment = nil, "", "", ""
+	return u.String()
 }
 
 func (in *install) zip(r io.ReaderAt, size int64) (*archive.Tree, error) {

@@ -78,6 +78,9 @@ type Config struct {
 	Platform condition.Platform
 	// Tier reports whether the sandbox reaches a tier (T1 to T3); nil: always.
 	Tier func(tier string) error
+	// Permit reports whether the deployment mode lets steps of plans use a permission
+	// (section 10.3); nil: always.
+	Permit func(permission string) error
 	// Executions that must end before a package goes; nil: there are none.
 	Executions Executions
 	// Changed is called after each change that the catalog and the commands must
@@ -119,6 +122,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	if cfg.Tier == nil {
 		cfg.Tier = func(string) error { return nil }
+	}
+	if cfg.Permit == nil {
+		cfg.Permit = func(string) error { return nil }
 	}
 	cfg.Rules.OS = cfg.Platform.OS
 	for _, dir := range []string{"", stagingDir, trashDir} {
@@ -165,82 +171,6 @@ func (m *Manager) take(id string) (release func(), err error) {
 		defer m.mu.Unlock()
 		delete(m.busy, key)
 	}, nil
-}
-
-// View is every extension with its package, as of one generation of the registry.
-// It is never changed.
-type View struct {
-	Generation int64
-	Extensions []Loaded // ordered by id
-}
-
-// Loaded is one extension. Package is nil, with Err, where the files cannot be
-// read; such an extension offers nothing.
-type Loaded struct {
-	registry.Extension
-	Package *extension.Package
-	Err     error
-}
-
-// View returns the current view without touching the disk.
-func (m *Manager) View() *View { return m.view.Load() }
-
-// Find returns one extension of the view; case does not count.
-func (v *View) Find(id string) (*Loaded, bool) {
-	for i := range v.Extensions {
-		if strings.EqualFold(v.Extensions[i].ID, id) {
-			return &v.Extensions[i], true
-		}
-	}
-	return nil, false
-}
-
-// reload builds the view. Packages whose tree is the one that was loaded are kept.
-// The caller holds order.
-func (m *Manager) reload(ctx context.Context) error {
-	rows, err := m.cfg.Registry.All(ctx)
-	if err != nil {
-		return err
-	}
-	v := &View{Extensions: make([]Loaded, 0, len(rows))}
-	if v.Generation, err = m.cfg.Registry.Generation(ctx); err != nil {
-		return err
-	}
-	old := m.view.Load()
-	for _, row := range rows {
-		x := Loaded{Extension: row}
-		if row.Status == registry.Installed {
-			if had, ok := find(old, row.ID); ok && had.Package != nil && had.TreeHash == row.TreeHash {
-				x.Package = had.Package
-			} else {
-				x.Package, x.Err = m.read(row.ID)
-			}
-		}
-		v.Extensions = append(v.Extensions, x)
-	}
-	m.view.Store(v)
-	return nil
-}
-
-func find(v *View, id string) (*Loaded, bool) {
-	if v == nil {
-		return nil, false
-	}
-	return v.Find(id)
-}
-
-// changed tells everybody. The change itself is done; whoever cannot be told now
-// learns of it with the next one.
-func (m *Manager) changed(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
-	m.order.Lock()
-	defer m.order.Unlock()
-	if err := m.reload(ctx); err != nil {
-		m.cfg.Logger.Error("extensions not reloaded", "err", err)
-	}
-	if m.cfg.Changed != nil {
-		m.cfg.Changed(ctx)
-	}
 }
 
 // open opens an installed package's folder, which must be one and no link.
@@ -355,32 +285,18 @@ func (m *Manager) record(ctx context.Context, r audit.Record, d audit.Durability
 	}
 }
 
-// Batch is what the catalog takes: a module for each extension, without the
-// providers that carry out its calls. Extensions that cannot be read are left out.
-func (v *View) Batch() (capability.Batch, []string) {
-	b := capability.Batch{Source: "extensions"}
-	var diagnostics []string
-	for i := range v.Extensions {
-		x := &v.Extensions[i]
-		if x.Package == nil {
-			if x.Err != nil {
-				diagnostics = append(diagnostics, x.ID+": "+x.Err.Error())
+// permitted holds the steps against the deployment mode before the first runs.
+func (m *Manager) permitted(steps []plan.Step) error {
+	for i := range steps {
+		for _, p := range steps[i].Needs() {
+			if err := m.cfg.Permit(p); err != nil {
+				e := *capability.AsError(err)
+				e.Details = map[string]any{"failed_step": steps[i].ID, "denied_permission": p}
+				return &e
 			}
-			continue
 		}
-		declared, notes, err := x.Package.Extension(string(x.Status), x.Enabled, x.AgentVisible)
-		for _, n := range notes {
-			diagnostics = append(diagnostics, x.ID+": "+n)
-		}
-		if err != nil {
-			diagnostics = append(diagnostics, x.ID+": "+err.Error())
-			continue
-		}
-		module := declared.Module()
-		module.Digest = "sha256:" + x.TreeHash // grants and approvals die with it
-		b.Modules = append(b.Modules, module)
 	}
-	return b, diagnostics
+	return nil
 }
 
 // jsonOf is for values that are always JSON.

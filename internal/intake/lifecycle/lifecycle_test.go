@@ -275,7 +275,11 @@ func TestTheSandboxMustReachTheTier(t *testing.T) {
 		return nil
 	}
 	r.open()
-	r.must(r.Install(t.Context(), admin(), lifecycle.Source{URL: "https://a.test/x.zip"}, lifecycle.Options{}))
+	r.cfg.Fetcher.(fetcher)["https://a.test/x.zip?signed=by-me"] = data
+	r.must(r.Install(t.Context(), admin(), lifecycle.Source{URL: "https://a.test/x.zip?signed=by-me"}, lifecycle.Options{}))
+	if at := r.row("tools.sample").SourceURL; at != "https://a.test/x.zip" {
+		t.Error(at)
+	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{TreeHash: r.row("tools.sample").TreeHash}); reason(err) != "sandbox_unavailable" {
 		t.Error(err)
 	}
@@ -284,6 +288,30 @@ func TestTheSandboxMustReachTheTier(t *testing.T) {
 	}
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
 	r.enable("tools.sample")
+}
+
+func TestTheDeploymentModeHoldsForSteps(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	before := r.state()
+	locked := true
+	r.cfg.Permit = func(p string) error {
+		if locked && p == "exec" {
+			return capability.Errorf(capability.CodeDenied, "mode", "%s is not allowed here", p).With("permission_denied", "")
+		}
+		return nil
+	}
+	r.open()
+	rec, err := r.install(sample("1.0.0"), lifecycle.Options{})
+	if reason(err) != "permission_denied" || rec.FailedStep != "one" || cmp.Diff(before, r.state()) != "" {
+		t.Error(err, rec)
+	}
+	locked = false
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	locked = true
+	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil || rec.FailedStep != "bye" {
+		t.Error(err, rec)
+	}
 }
 
 func TestRemovals(t *testing.T) {

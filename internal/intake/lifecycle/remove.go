@@ -111,6 +111,9 @@ func (m *Manager) cleanup(ctx context.Context, by capability.Principal, row *reg
 	if len(pkg.Plan.Uninstall) == 0 {
 		return nil, nil
 	}
+	if err := m.permitted(pkg.Plan.Uninstall); err != nil {
+		return capability.AsError(err), nil
+	}
 	work := path.Join(row.ID, archive.WorkDir)
 	dir, err := m.openWork(row.ID)
 	if err != nil {

@@ -74,6 +74,9 @@ func source(x *registry.Extension) string {
 // a copy of the one that is there, so that a step that fails has changed nothing.
 func (in *install) plan(ctx context.Context) error {
 	m := in.m
+	if err := m.permitted(in.pkg.Plan.Steps); err != nil {
+		return err
+	}
 	work := path.Join(in.staging(), archive.WorkDir)
 	if err := m.root.Mkdir(work, 0o700); err != nil {
 		return broken("the working folder could not be made", err)

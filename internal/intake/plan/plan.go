@@ -97,6 +97,16 @@ type Step struct {
 	when condition.When
 }
 
+// Needs are the permissions a step uses: those its kind always needs, and those it
+// names.
+func (s *Step) Needs() []string {
+	needed, _ := needs(s.Type)
+	if needed == "" || slices.Contains(s.Requires, needed) {
+		return s.Requires
+	}
+	return append(slices.Clip(s.Requires), needed)
+}
+
 // Plan is a plan that was checked.
 type Plan struct {
 	ID        string `json:"id,omitempty"`
@@ -220,8 +230,7 @@ func (c *checker) step(w *wire) (s Step, err error) {
 	if w.Type, err = c.modern(w); err != nil {
 		return s, err
 	}
-	needed, known := needs(w.Type)
-	if !known {
+	if _, known := needs(w.Type); !known {
 		return s, bad(ReasonStepType, "%.40q is not a kind of step", w.Type)
 	}
 	s = Step{ID: w.ID, Type: w.Type, URL: w.URL, Target: w.Target, SHA256: strings.ToLower(w.SHA256), Source: w.Source, Command: w.Command, Key: w.Key, Value: w.Value}
@@ -241,8 +250,8 @@ func (c *checker) step(w *wire) (s Step, err error) {
 	if s.Requires, unknown = permission.Canonical(w.Requires); unknown != "" {
 		return s, bad(ReasonPlan, "%.40q is not a permission; there are %s", unknown, permission.Names())
 	}
-	for _, p := range append(slices.Clip(s.Requires), needed) {
-		if p != "" && !slices.Contains(c.declared, p) {
+	for _, p := range s.Needs() {
+		if !slices.Contains(c.declared, p) {
 			return s, capability.Errorf(capability.CodeDenied, "plan", "it needs the permission %s, which the manifest does not declare", p).
 				With(ReasonPermission, "add it to permissions_required, with a reason").Detail("denied_permission", p)
 		}
