@@ -43,6 +43,12 @@ func lockedPermissions() []string {
 	return []string{"exec", "exec.interpreter", "filesystem.write", "browser", "db.write", "network.raw"}
 }
 
+// Withholds reports whether the mode keeps a permission from extensions, unless an
+// administrator's grant gives it.
+func (d Deployment) Withholds(permission string) bool {
+	return d != LocalOpen && slices.Contains(lockedPermissions(), permission)
+}
+
 // withholds are the permissions of an entry that the mode keeps from it and that
 // no grant gives back. Only a grant of an administrator does, without a number of
 // uses; it names the permissions it gives (or "*"), and dies with the package's

@@ -3,10 +3,8 @@ package server
 import (
 	"context"
 	"io/fs"
-	"maps"
 	"net/netip"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,11 +14,11 @@ import (
 	"github.com/junctor-run/junctor/internal/exec/analyze"
 	"github.com/junctor-run/junctor/internal/exec/api"
 	"github.com/junctor-run/junctor/internal/exec/tool"
+	"github.com/junctor-run/junctor/internal/intake/commandtable"
 	"github.com/junctor-run/junctor/internal/intake/condition"
 	"github.com/junctor-run/junctor/internal/intake/extension"
 	"github.com/junctor-run/junctor/internal/intake/fetch"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
-	"github.com/junctor-run/junctor/internal/intake/manifest"
 	"github.com/junctor-run/junctor/internal/intake/operator"
 	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/intake/plan"
@@ -49,6 +47,7 @@ type extensions struct {
 	calls     *api.Client
 	analyzer  *analyze.Analyzer
 	queue     *queue.Queue
+	running   runner.Running
 	news      chan struct{}
 	router    atomic.Pointer[command.Router]
 }
@@ -93,7 +92,13 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
 		Dir: x.dir, Registry: registry.New(s.db.SQL()), Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: s.log, Logger: s.logger,
 		Rules: extension.Rules{OS: platform.OS, Version: s.version, Reserved: operator.ReservedCommand}, Platform: platform, NeedDigest: !s.loopback(),
-		Tier:    x.reaches,
+		Tier: x.reaches, Executions: &x.running,
+		Permit: func(name string) error {
+			if s.deployment.Withholds(name) {
+				return fault.PermissionDenied(name, "the deployment mode "+string(s.deployment)+" keeps it from extensions")
+			}
+			return nil
+		},
 		Changed: func(context.Context) { x.changed() },
 	})
 	if err != nil {
@@ -122,64 +127,29 @@ func (x *extensions) changed() {
 	if x.manager == nil {
 		return // it is being opened
 	}
-	view := x.manager.View()
-	var declared []manifest.Extension
-	commands := make(map[string][]command.Command)
-	for i := range view.Extensions {
-		e := &view.Extensions[i]
-		if e.Package == nil {
-			continue
-		}
-		if d, _, err := e.Package.Extension(string(e.Status), e.Enabled, e.AgentVisible); err == nil {
-			declared = append(declared, d)
-			commands[e.ID] = e.Package.Table(e.Enabled, e.TreeHash)
-		}
-	}
-	x.router.Store(command.New(command.Table{Commands: named(declared, commands), Reserved: operator.ReservedCommand}))
+	commands, _ := commandtable.Of(x.manager.View())
+	x.router.Store(command.New(command.Table{Commands: commands, Reserved: operator.ReservedCommand}))
 	select {
 	case x.news <- struct{}{}:
-	default:
+	default: // it knows already
 	}
 }
 
-// named gives the commands the names they are registered under (decision R18).
-// Those of disabled extensions keep their own, so that somebody who types one is
-// told what enables it, unless another command has the name.
-func named(declared []manifest.Extension, commands map[string][]command.Command) (out []command.Command) {
-	byRuntime := make(map[string]command.Command)
-	for id, list := range commands {
-		for _, c := range list {
-			byRuntime[id+"/command."+c.Name] = c
-		}
-	}
-	catalog := operator.New(manifest.Resolve(declared, nil))
-	taken := make(map[string]bool)
-	for _, name := range catalog.Names() {
-		m, _ := catalog.Match("/" + name)
-		if c, ok := byRuntime[m.Runtime]; ok {
-			c.Name = name
-			taken[name] = true
-			out = append(out, c)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(commands)) {
-		for _, c := range commands[id] {
-			if !c.Enabled && !taken[c.Name] {
-				taken[c.Name] = true
-				out = append(out, c)
+// list are the extensions as the catalog takes them: their commands under their
+// own names, which are no others' business there.
+func (x *extensions) list() (out []runner.Extension) {
+	view := x.manager.View()
+	commands, _ := commandtable.Of(view)
+	batch, _ := view.Batch()
+	for _, m := range batch.Modules {
+		one := runner.Extension{Module: m}
+		for _, c := range commands {
+			if c.Extension == m.Extension {
+				c.Name = c.Declared
+				one.Commands = append(one.Commands, c)
 			}
 		}
-	}
-	return out
-}
-
-// list are the extensions as the catalog takes them.
-func (x *extensions) list() (out []runner.Extension) {
-	batch, _ := x.manager.View().Batch()
-	for _, m := range batch.Modules {
-		if e, ok := x.manager.View().Find(m.Extension); ok && e.Package != nil {
-			out = append(out, runner.Extension{Module: m, Commands: e.Package.Table(e.Enabled, e.TreeHash)})
-		}
+		out = append(out, one)
 	}
 	return out
 }
@@ -188,7 +158,7 @@ func (x *extensions) list() (out []runner.Extension) {
 func (x *extensions) source() capability.Source {
 	return runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(queue.Rates{}, time.Now), Cache: queue.NewCache(time.Now),
-		Results: x.results, QueueWait: time.Minute, Effect: permission.Effect,
+		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect,
 	}, x.list, x.news)
 }
 

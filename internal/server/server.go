@@ -60,6 +60,7 @@ type Server struct {
 	log        *audit.Log
 	secrets    *secretstore.Store
 	policy     *policy.Policy
+	deployment policy.Deployment
 	catalog    *catalog.Catalog
 	compiler   *compile.Compiler
 	choices    arbitration.Explanations
@@ -224,6 +225,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 		return err
 	}
 	mode, known := policy.ParseDeployment(s.cfg.DeploymentMode, s.loopback())
+	s.deployment = mode
 	if !known {
 		s.logger.Warn("the deployment mode is not known, so extensions are locked", "deployment_mode", s.cfg.DeploymentMode)
 	}

@@ -29,6 +29,12 @@ func (s *Server) settle(ctx context.Context) {
 		if !s.registry.Running() || !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), isLocal) {
 			return false
 		}
+		for _, x := range s.extensions.list() {
+			is := func(m *capability.Module) bool { return m.Extension == x.Module.Extension }
+			if !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), is) {
+				return false
+			}
+		}
 		for _, e := range saved {
 			status, err := s.registry.Show(e.ID)
 			if err != nil || status.State == capability.StateStarting {

@@ -52,6 +52,8 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 		return capability.Result{}, err
 	}
 	defer leave()
+	ctx, end := p.cfg.Running.begin(ctx, p.id)
+	defer end()
 	value, err := p.run(ctx, a, route, c)
 	if err != nil {
 		return capability.Result{}, err

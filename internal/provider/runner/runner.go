@@ -70,8 +70,8 @@ type Executor interface {
 	Execute(ctx context.Context, r Run) (Outcome, error)
 }
 
-// Config of a Source. Executors, Queue, Limiter, Cache, Results and Effect are
-// required.
+// Config of a Source. Executors, Queue, Limiter, Cache, Results, Running and
+// Effect are required.
 type Config struct {
 	// Executors by runner ("analyze.response") or by the root of a family ("exec").
 	Executors map[string]Executor
@@ -79,6 +79,7 @@ type Config struct {
 	Limiter   *queue.Limiter
 	Cache     *queue.Cache
 	Results   *session.Results
+	Running   *Running
 	// QueueWait is the longest wait of the queue, which a call's time allows for.
 	QueueWait time.Duration
 	// Effect is the highest effect among permissions (decision R22).

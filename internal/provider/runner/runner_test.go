@@ -27,12 +27,18 @@ type recorder struct {
 	runs  []runner.Run
 	needs []string
 	fail  error
+	wait  chan struct{} // told when a run begins, which then lasts until it is ended
 }
 
 func (*recorder) Supports(runner string) bool      { return runner != "exec.unsupported" }
 func (r *recorder) Needs(*command.Action) []string { return r.needs }
 
-func (r *recorder) Execute(_ context.Context, run runner.Run) (runner.Outcome, error) {
+func (r *recorder) Execute(ctx context.Context, run runner.Run) (runner.Outcome, error) {
+	if r.wait != nil {
+		r.wait <- struct{}{}
+		<-ctx.Done()
+		return runner.Outcome{}, ctx.Err()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.runs = append(r.runs, run)
@@ -49,6 +55,7 @@ type rig struct {
 	*testing.T
 	exec    *recorder
 	results *session.Results
+	running runner.Running
 	entries map[string]capability.Contribution
 	module  capability.Module
 	by      capability.Provider
@@ -93,7 +100,7 @@ func newRig(t *testing.T, exec *recorder, rates queue.Rates) *rig {
 	}
 	src := runner.New(runner.Config{
 		Executors: map[string]runner.Executor{"exec": exec, "analyze.response": exec},
-		Queue:     queue.New(queue.Limits{}), Limiter: queue.NewLimiter(rates, time.Now), Cache: queue.NewCache(time.Now), Results: r.results, QueueWait: time.Minute, Effect: effect,
+		Queue:     queue.New(queue.Limits{}), Limiter: queue.NewLimiter(rates, time.Now), Cache: queue.NewCache(time.Now), Results: r.results, Running: &r.running, QueueWait: time.Minute, Effect: effect,
 	}, func() []runner.Extension { return []runner.Extension{sample()} }, r.news)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -247,6 +254,34 @@ func TestAFailureLeavesNothing(t *testing.T) {
 		t.Error("a failure was kept")
 	}
 	if _, err := r.results.Last(t.Context(), session.Owner{Principal: "agent:x", Session: "s"}, session.Reader{Extension: "tools.sample"}); capability.CodeOf(err) != capability.CodeNotFound {
+		t.Error(err)
+	}
+}
+
+func TestRunsOfAnExtensionCanBeEnded(t *testing.T) {
+	t.Parallel()
+	exec := &recorder{wait: make(chan struct{})}
+	r := newRig(t, exec, queue.Rates{})
+	ended := make(chan error)
+	go func() {
+		_, err := r.call("command", "sample.keep", `{}`)
+		ended <- err
+	}()
+	<-exec.wait
+	if err := r.running.Stop(t.Context(), "another"); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	// One that does not wait long enough is told so; the runs end all the same.
+	err := r.running.Stop(over, "tools.sample")
+	if err != nil && capability.CodeOf(err) != capability.CodeCancelled {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("it went on")
+	}
+	if err := r.running.Stop(t.Context(), "tools.sample"); err != nil {
 		t.Error(err)
 	}
 }

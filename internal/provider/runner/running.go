@@ -1,0 +1,64 @@
+package runner
+
+import (
+	"context"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Running are the runs of all extensions that go on now. The zero value is ready
+// and safe for concurrent use.
+type Running struct {
+	mu   sync.Mutex
+	runs map[string]map[*one]bool // by extension
+}
+
+type one struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// begin counts a run in until end is called.
+func (r *Running) begin(ctx context.Context, extension string) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	run := &one{cancel, make(chan struct{})}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.runs == nil {
+		r.runs = make(map[string]map[*one]bool)
+	}
+	if r.runs[extension] == nil {
+		r.runs[extension] = make(map[*one]bool)
+	}
+	r.runs[extension][run] = true
+	return ctx, func() {
+		cancel()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if delete(r.runs[extension], run); len(r.runs[extension]) == 0 {
+			delete(r.runs, extension)
+		}
+		close(run.done)
+	}
+}
+
+// Stop ends every run of an extension that has begun, and returns when none of
+// them is left or ctx has ended.
+func (r *Running) Stop(ctx context.Context, extension string) error {
+	r.mu.Lock()
+	var list []*one
+	for run := range r.runs[extension] {
+		run.cancel()
+		list = append(list, run)
+	}
+	r.mu.Unlock()
+	for _, run := range list {
+		select {
+		case <-run.done:
+		case <-ctx.Done():
+			return capability.AsError(ctx.Err())
+		}
+	}
+	return nil
+}
