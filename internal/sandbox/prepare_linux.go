@@ -89,7 +89,7 @@ func (r *confined) prepare() error {
 	l := r.c.Limits
 	r.job = jail.Job{
 		Isolate: r.p.Tier == T3, Filter: true, Internet: r.p.Network != NetworkNone,
-		SharedUser: r.p.Tier == T2, Landlock: r.landlock(), OpenTCP: r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered,
+		Landlock: r.landlock(), OpenTCP: r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered,
 		Proxy: r.p.Tier == T3 && r.p.Network == NetworkProxy,
 		Drop:  r.facts.Root, UID: r.c.UID, GID: r.c.GID,
 		Limits: jail.Limits{

@@ -214,6 +214,12 @@ func TestTheProgramSeesItsRoom(t *testing.T) {
 		if got := readFile(filepath.Join(c.Work, "made")); got != "made\n" {
 			t.Errorf("the work directory holds %q", got)
 		}
+		if tier == T3 {
+			r, err = box.Run(t.Context(), hostile("echo out > /dev/stdout; echo err > /dev/stderr; cp /bin/true mine; chmod 700 mine; ./mine"), c)
+			if err != nil || r.ExitCode != 0 || r.Stdout.Text() != "out\n" || r.Stderr.Text() != "err\n" {
+				t.Errorf("got %d, %v, %q, %q", r.ExitCode, err, r.Stdout.Text(), r.Stderr.Text())
+			}
+		}
 		r, err = box.Run(t.Context(), hostile("kill -USR1 $$"), c)
 		if err != nil || r.Signal != "SIGUSR1" || r.ExitCode != -1 {
 			t.Errorf("got %d %s, %v", r.ExitCode, r.Signal, err)

@@ -152,6 +152,9 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 		}
 		return result, setupFailed("open pipes", err)
 	}
+	if r.facts.Root {
+		pumps.giveTo(r.c.UID, r.c.GID)
+	}
 	result.Started = time.Now()
 	h, warm, err := r.box.takeHelper(r.kind(), spare)
 	r.warm = warm
@@ -180,6 +183,14 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 		return result, setupFailed("control group", err)
 	}
 	return r.verdict(ctx, result, stopped)
+}
+
+// giveTo gives the program's ends of its pipes to its user, who could else not
+// open /dev/stdout.
+func (p *pumps) giveTo(uid, gid int) {
+	for _, w := range p.writers {
+		_ = w.Chown(uid, gid)
+	}
 }
 
 // release sets the limits of the control group and lets the helper go on.

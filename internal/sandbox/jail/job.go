@@ -92,11 +92,10 @@ type Job struct {
 	UID  int  `json:"uid,omitempty"`
 	GID  int  `json:"gid,omitempty"`
 
-	Filter     bool   `json:"filter"` // system calls
-	Internet   bool   `json:"internet,omitempty"`
-	SharedUser bool   `json:"shared_user,omitempty"`
-	Landlock   int    `json:"landlock,omitempty"` // the interface version to use; 0 for none
-	Rules      []Rule `json:"rules,omitempty"`
+	Filter   bool   `json:"filter"` // system calls
+	Internet bool   `json:"internet,omitempty"`
+	Landlock int    `json:"landlock,omitempty"` // the interface version to use; 0 for none
+	Rules    []Rule `json:"rules,omitempty"`
 	// OpenTCP leaves TCP to the other walls; else Landlock permits ProxyPort alone
 	// where there is a proxy, and nothing where there is none.
 	OpenTCP bool `json:"open_tcp,omitempty"`

@@ -27,7 +27,7 @@ func (h *helper) start() (pid int, err error) {
 	}
 	var filter []seccomp.Instruction
 	if h.job.Filter {
-		filter, err = seccomp.Program(seccomp.Options{Internet: h.job.Internet, SharedUser: h.job.SharedUser})
+		filter, err = seccomp.Program(seccomp.Options{Internet: h.job.Internet, Processes: !h.job.Isolate, Files: !h.job.Isolate && !h.job.Drop})
 		if err != nil {
 			return 0, at("seccomp", err)
 		}

@@ -15,11 +15,15 @@ import "fmt"
 type Options struct {
 	// Internet permits IPv4 and IPv6 stream and datagram sockets beside local ones.
 	Internet bool
-	// SharedUser refuses what, without namespaces, reaches other processes of the
-	// same user and files that permissions leave open, and Landlock does not cover: path-based chmod, chown, utime and xattr calls,
-	// priorities, affinity, foreign limits. Calls that change owners and
-	// attributes report success and do nothing, because installers insist on them.
-	SharedUser bool
+	// Processes refuses what, without a pid namespace, reaches other processes of
+	// the same user and files that are writable to everybody, and Landlock does not
+	// cover: priorities, affinity, foreign limits; attributes of files by path,
+	// which report success and do nothing, because installers insist on them.
+	Processes bool
+	// Files refuses, where the program has the server's own user, what Landlock
+	// does not cover of its files: path-based chmod, chown and utime calls. Changes
+	// of owners report success.
+	Files bool
 }
 
 // Instruction is one step of a classic BPF program, as the kernel reads it.
@@ -106,20 +110,22 @@ func denied() []string {
 	}
 }
 
-// sharedDenied are refused beside them where the program shares a user with others.
-func sharedDenied() []string {
-	return []string{
-		"chmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "file_setattr",
-		"setpriority", "ioprio_set", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
-	}
+// processDenied are refused beside them by Options.Processes, processIgnored
+// report success.
+func processDenied() []string {
+	return []string{"setpriority", "ioprio_set", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"}
 }
 
-// sharedIgnored report success there and do nothing.
-func sharedIgnored() []string {
-	return []string{
-		"chown", "lchown", "fchownat", "setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat",
-	}
+func processIgnored() []string {
+	return []string{"setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"}
 }
+
+// fileDenied are refused by Options.Files, fileIgnored report success.
+func fileDenied() []string {
+	return []string{"chmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "file_setattr"}
+}
+
+func fileIgnored() []string { return []string{"chown", "lchown", "fchownat"} }
 
 // assembler collects instructions.
 type assembler struct {
@@ -191,8 +197,11 @@ func build(t table, o Options) []Instruction {
 		b.errno(errPerm)
 		b.emit(opRet, retAllow)
 	})
-	if o.SharedUser {
-		a.shared()
+	if o.Processes {
+		a.processes()
+	}
+	if o.Files {
+		a.files()
 	}
 	a.emit(opRet, retAllow)
 	return a.prog
@@ -216,9 +225,9 @@ func (a *assembler) socket(internet bool) {
 	a.emit(opRet, retAllow)
 }
 
-func (a *assembler) shared() {
-	a.refuse(errPerm, sharedDenied()...)
-	a.refuse(errNone, sharedIgnored()...)
+func (a *assembler) files() {
+	a.refuse(errPerm, fileDenied()...)
+	a.refuse(errNone, fileIgnored()...)
 	a.when("utimensat", func(b *assembler) { // without a path it means an open file, which is the program's own
 		b.emit(opLoad, argLow(1))
 		b.jump(opEqual, 0, 0, 2)
@@ -227,6 +236,11 @@ func (a *assembler) shared() {
 		b.errno(errPerm)
 		b.emit(opRet, retAllow)
 	})
+}
+
+func (a *assembler) processes() {
+	a.refuse(errPerm, processDenied()...)
+	a.refuse(errNone, processIgnored()...)
 	a.when("prlimit64", func(b *assembler) { // of others one may ask, not set
 		b.emit(opLoad, argLow(0))
 		b.jump(opEqual, 0, 5, 0)

@@ -100,7 +100,7 @@ func TestFilterAnswers(t *testing.T) {
 		{"prlimit64", []uint64{9, 7, 1 << 40}, retAllow, retAllow, perm},
 	}
 	for name, tab := range tables() {
-		plain, net, shared := build(tab, Options{}), build(tab, Options{Internet: true}), build(tab, Options{SharedUser: true})
+		plain, net, shared := build(tab, Options{}), build(tab, Options{Internet: true}), build(tab, Options{Processes: true, Files: true})
 		for _, tt := range tests {
 			nr, ok := tab.numbers[tt.call]
 			if !ok {
@@ -125,7 +125,7 @@ func TestFilterAnswers(t *testing.T) {
 func TestForeignABIAndUnnamedCalls(t *testing.T) {
 	t.Parallel()
 	for name, tab := range tables() {
-		prog := build(tab, Options{SharedUser: true})
+		prog := build(tab, Options{Processes: true, Files: true})
 		if len(prog) > 4096 {
 			t.Errorf("%s: %d instructions are more than the kernel takes", name, len(prog))
 		}
@@ -155,7 +155,7 @@ func TestEveryNameHasANumber(t *testing.T) {
 		"arm64": {"iopl", "ioperm", "modify_ldt", "chmod", "utime", "utimes", "futimesat", "chown", "lchown"},
 	}
 	for arch, tab := range tables() {
-		for _, name := range slices.Concat(denied(), sharedDenied(), sharedIgnored()) {
+		for _, name := range slices.Concat(denied(), processDenied(), processIgnored(), fileDenied(), fileIgnored()) {
 			_, ok := tab.numbers[name]
 			if ok == slices.Contains(lacks[arch], name) {
 				t.Errorf("%s on %s: has a number: %t", name, arch, ok)
