@@ -164,7 +164,7 @@ func (r *confined) openWork() error {
 		return capability.Wrap(capability.CodeDenied, "sandbox.run", "the work directory cannot be entered", err).With("security_violation", "")
 	}
 	r.work = os.NewFile(uintptr(fd), "work")
-	if r.facts.Root && !r.c.WorkReadOnly {
+	if r.facts.Root { // to be read, at least: nobody else may enter it
 		if err := r.work.Chown(r.c.UID, r.c.GID); err != nil {
 			return setupFailed("give the work directory away", err)
 		}

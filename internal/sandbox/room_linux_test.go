@@ -229,6 +229,13 @@ func TestTheProgramSeesItsRoom(t *testing.T) {
 		if err != nil || r.ExitCode == 0 || readFile(filepath.Join(c.Work, "made")) != "made\n" {
 			t.Errorf("a read-only work directory was written to: %d, %v", r.ExitCode, err)
 		}
+		c.Work = t.TempDir() // nobody has written to it before
+		if err := os.Chmod(c.Work, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if r, err = box.Run(t.Context(), hostile("ls"), c); err != nil || r.ExitCode != 0 {
+			t.Errorf("a read-only work directory cannot be read: %d, %v, %s", r.ExitCode, err, r.Stderr.Text())
+		}
 	})
 }
 

@@ -81,7 +81,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		x.addresses = append(x.addresses, netip.MustParsePrefix(text)) // the configuration was checked
 	}
 	x.box = sandbox.New(sandbox.Config{
-		ReadOnly: s.cfg.Sandbox.ReadOnly, CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: s.home.Path("run"),
+		Spares: 2, ReadOnly: s.cfg.Sandbox.ReadOnly, CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: s.home.Path("run"),
 		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
 	})
 	x.calls, x.analyzer = api.New(api.Config{}), analyze.New(analyze.Config{})
@@ -164,6 +164,9 @@ func (x *extensions) source() capability.Source {
 
 // close ends what runs and lets go of the folder.
 func (x *extensions) close() error {
+	if x.box != nil {
+		x.box.Close()
+	}
 	if x.manager == nil {
 		return nil
 	}
