@@ -55,7 +55,7 @@ func paste(t *testing.T, text string, wants ...string) {
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		script.WriteString(block[1])
 	}
-	script.WriteString("kill %1 %2; wait\n")
+	script.WriteString("kill $(jobs -p); wait\n")
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "junctor"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -93,5 +93,16 @@ func TestCatalogPage(t *testing.T) {
 	paste(t, string(page),
 		"connected far", "fs.readText goes to fs:node:local: step 6", "fs.readText goes to fs:endpoint:far: step 1", "step 2, session_binding",
 		"hello", "fs.readText goes to fs:endpoint:far: step 6", "memroy.*", "the blue pot",
+	)
+}
+
+func TestExtensionsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/extensions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paste(t, string(page),
+		"run command-line programs", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", "uninstalled tools.notes",
 	)
 }

@@ -125,9 +125,9 @@ func Default() Config {
 			CallTimeout: 300 * time.Second, EndpointTimeout: 60 * time.Second, MaxTimeout: time.Hour,
 			RequestBody: 4 << 20, Result: 16 << 20, EndpointAnswer: 32 << 20, PerProvider: 1024,
 		},
-		Router:  Router{SyncInterval: 5 * time.Minute},
-		MCP:     MCP{PageSize: 100, Exposure: "auto"},
-		Eliza:   Eliza{Environment: "server"},
+		Router: Router{SyncInterval: 5 * time.Minute},
+		MCP:    MCP{PageSize: 100, Exposure: "auto"},
+		Eliza:  Eliza{Environment: "server"},
 	}
 }
 
