@@ -223,6 +223,22 @@ type Result struct {
 	Value json.RawMessage
 	// UpstreamCall is the id of the work at the far side, for the audit.
 	UpstreamCall string
+	// Ran is what was run, for the audit, where that was a program or a command.
+	// It may come with an error too; nil says nothing.
+	Ran *Ran
+}
+
+// Ran says what a provider ran (runner spec, section 20.1). Nothing in it is
+// secret but Output, of which only a keyed hash is recorded.
+type Ran struct {
+	Command   string // "/postman"
+	Action    string // "get"
+	Tool      string // "curl"
+	Args      int    // how many
+	ExitCode  *int
+	Sandbox   string // the tier: "T3"
+	Truncated bool
+	Output    string
 }
 
 // Provider carries calls to where the work happens. It decides nothing.

@@ -173,6 +173,17 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 	rec.Metadata.BytesOut = int64(len(result.Value))
 	rec.Metadata.Timings = audit.Timings{Provider: r.providerTime}
 	rec.Metadata.UpstreamCallID = r.upstream
+	if ran := r.ran; ran != nil {
+		rec.Command, rec.ExitCode = ran.Command, ran.ExitCode
+		if ran.Action != "" {
+			rec.Action = ran.Action
+		}
+		m := &rec.Metadata
+		m.Tool, m.ArgsCount, m.Sandbox, m.Truncated = ran.Tool, ran.Args, ran.Sandbox, ran.Truncated
+		if ran.Output != "" {
+			m.StdoutHash = r.engine.cfg.Log.Digest([]byte(ran.Output))
+		}
+	}
 	switch end {
 	case StateCompleted:
 		rec.Event = audit.CapabilityExecuted

@@ -156,6 +156,7 @@ type run struct {
 	started      bool          // bytes may have reached the provider
 	providerTime time.Duration
 	upstream     string
+	ran          *capability.Ran
 }
 
 // Invoke takes inv down the path and returns after its record is written. The

@@ -84,6 +84,7 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	r.started = true
 	result, err := r.carry(ctx, call)
 	r.providerTime += e.cfg.Now().Sub(began)
+	r.ran = result.Ran
 	if err != nil {
 		// A provider that gives up because the time is over may report it in its
 		// own words; the cause of the context is the truth.

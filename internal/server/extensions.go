@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
@@ -26,6 +27,7 @@ import (
 	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/queue"
 	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/sandbox/egress"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/session"
 	"github.com/junctor-run/junctor/internal/session/sqlstore"
@@ -40,6 +42,7 @@ type extensions struct {
 	minTier   sandbox.Tier // the operator's; 0: each extension's own
 	addresses []netip.Prefix
 	secrets   *secretstore.Store
+	log       *audit.Log
 	results   *session.Results
 	manager   *lifecycle.Manager
 	box       *sandbox.Box
@@ -67,7 +70,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		}
 	}
 	x := &extensions{
-		dir: s.home.Path("extensions"), secrets: s.secrets, news: make(chan struct{}, 1),
+		dir: s.home.Path("extensions"), secrets: s.secrets, log: s.log, news: make(chan struct{}, 1),
 		toolDirs: []string{s.home.Path("tools"), s.home.Path("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
 		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(s.db.SQL())}),
 		queue:    queue.New(queue.Limits{Global: max(2, 2*runtime.GOMAXPROCS(0))}),
@@ -84,7 +87,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		Spares: 2, ReadOnly: s.cfg.Sandbox.ReadOnly, CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: s.home.Path("run"),
 		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
 	})
-	x.calls, x.analyzer = api.New(api.Config{}), analyze.New(analyze.Config{})
+	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), analyze.New(analyze.Config{})
 	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
 	fetcher := fetch.New(fetch.Config{})
 	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)

@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/argv"
 	"github.com/junctor-run/junctor/internal/command/fault"
@@ -66,6 +69,7 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 		return runner.Outcome{}, err
 	}
 	room := t.room(&x.Package.Manifest, filepath.Join(t.dir, x.ID), t.floor(x), r.Permissions)
+	room.OnEgress = t.egressRecords(r)
 	place, err := t.box.Place(room)
 	if err != nil {
 		return runner.Outcome{}, err
@@ -101,14 +105,15 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	if got.Stderr != "" {
 		meta["stderr"] = got.Stderr
 	}
-	if err != nil {
-		if got.Placement.Tier != 0 { // it ran: what it said is worth having
+	out := runner.Outcome{Output: got.Output, Metadata: meta, Kept: got.Stdout != "" && !got.Binary, Ran: capability.Ran{Tool: name}}
+	if got.Placement.Tier != 0 {
+		out.Ran.ExitCode, out.Ran.Sandbox, out.Ran.Truncated, out.Ran.Output = &got.ExitCode, got.Placement.Tier.String(), got.Truncated, got.Stdout
+		if err != nil { // what it said is worth having
 			e := *capability.AsError(err)
-			return runner.Outcome{}, e.Detail("output", got.Output).Detail("exit_code", got.ExitCode).Detail("signal", got.Signal)
+			return out, e.Detail("output", got.Output).Detail("exit_code", got.ExitCode).Detail("signal", got.Signal)
 		}
-		return runner.Outcome{}, err
 	}
-	return runner.Outcome{Output: got.Output, Tool: name, Metadata: meta, Kept: got.Stdout != "" && !got.Binary}, nil
+	return out, err
 }
 
 // apiRunner carries out api.get and the other calls of HTTP services.
@@ -260,6 +265,29 @@ func (x *extensions) room(m *extension.Manifest, dir string, floor sandbox.Tier,
 // egress is where an extension may connect to.
 func (x *extensions) egress(m *extension.Manifest) egress.Policy {
 	return egress.Policy{Allow: m.Network.Allow, Deny: m.Network.Deny, Addresses: x.addresses}
+}
+
+// egressRecords records where a run connected to and where it was not let. A
+// program that tries more often than anybody reads is not recorded further.
+func (x *extensions) egressRecords(r runner.Run) func(egress.Decision) {
+	var n atomic.Int32
+	return func(d egress.Decision) {
+		if n.Add(1) <= maxEgressRecords {
+			x.decided(audit.Record{Extension: r.Extension, Session: r.Owner.Session, User: r.Owner.Principal, Metadata: audit.Metadata{RunID: r.ID}}, d)
+		}
+	}
+}
+
+// maxEgressRecords bounds what one run adds to the audit.
+const maxEgressRecords = 100
+
+func (x *extensions) decided(rec audit.Record, d egress.Decision) {
+	rec.Logger, rec.Event, rec.Success = "sandbox", audit.Event(d.Event()), audit.OutcomeOf(d.Allowed)
+	rec.Metadata.Attrs = []audit.Attr{{Key: "host", Value: d.Host}, {Key: "port", Value: strconv.Itoa(d.Port)}, {Key: "address", Value: d.Address}}
+	if d.Reason != "" {
+		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "why", Value: d.Reason})
+	}
+	_, _ = x.log.Append(context.Background(), rec, audit.Buffered) // a broken log says so itself
 }
 
 // settings are an extension's, by name.

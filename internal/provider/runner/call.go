@@ -54,14 +54,11 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	defer leave()
 	ctx, end := p.cfg.Running.begin(ctx, p.id)
 	defer end()
-	value, err := p.run(ctx, a, route, c)
-	if err != nil {
-		return capability.Result{}, err
-	}
-	if a.Cache > 0 {
+	value, ran, err := p.run(ctx, a, route, c)
+	if err == nil && a.Cache > 0 {
 		p.cfg.Cache.Put(key, value, a.Cache)
 	}
-	return capability.Result{Value: value}, nil
+	return capability.Result{Value: value, Ran: ran}, err
 }
 
 // meant finds the action of a call, and its words.
@@ -77,22 +74,24 @@ func (p *provider) meant(c capability.Call) (*action, Words, error) {
 	return nil, Words{}, capability.UnknownCapability(c.Member)
 }
 
-func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call) (json.RawMessage, error) {
+func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call) (json.RawMessage, *capability.Ran, error) {
 	owner := session.Owner{Principal: c.Principal.ID, Session: c.Session}
 	start := p.cfg.Now()
 	out, err := a.executor.Execute(ctx, Run{
 		ID: c.Invocation, Extension: p.id, Digest: p.digest, Route: route, Owner: owner, Permissions: a.permissions(), Progress: c.Progress,
 	})
+	ran := &out.Ran
+	ran.Command, ran.Action, ran.Args = "/"+a.command.Name, a.ID, len(route.Args)
 	if err != nil {
-		return nil, err
+		return nil, ran, err
 	}
 	end := p.cfg.Now()
 	if out.Kept && c.Session != "" {
 		err := p.cfg.Results.Save(ctx, owner, session.Result{
-			Text: out.Output, Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: out.Tool, Run: c.Invocation,
+			Text: out.Output, Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: ran.Tool, Run: c.Invocation,
 		})
 		if err != nil {
-			return nil, err
+			return nil, ran, err
 		}
 	}
 	metadata := map[string]any{"extension_id": p.id, "command": "/" + a.command.Name, "action": a.ID, "run_id": c.Invocation}
@@ -103,9 +102,9 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 		Success: true, Output: out.Output, Metadata: metadata, Started: start.UTC(), Ended: end.UTC(), Seconds: end.Sub(start).Seconds(),
 	})
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeInternal, "runner", "the result could not be written", err)
+		return nil, ran, capability.Wrap(capability.CodeInternal, "runner", "the result could not be written", err)
 	}
-	return value, nil
+	return value, ran, nil
 }
 
 // cached is a kept reply that says how old it is.

@@ -53,8 +53,10 @@ type Run struct {
 // Outcome is what came of a run that succeeded.
 type Outcome struct {
 	Output   string
-	Tool     string // what ran, for the record: "curl"
 	Metadata map[string]any
+	// Ran is for the record, and may come with an error too; what is known of
+	// command and action is filled in.
+	Ran capability.Ran
 	// Kept says that the output is the session's last response from now on.
 	Kept bool
 }

@@ -42,7 +42,7 @@ func (r *recorder) Execute(ctx context.Context, run runner.Run) (runner.Outcome,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.runs = append(r.runs, run)
-	return runner.Outcome{Output: fmt.Sprintf("%q", run.Route.Args), Kept: true, Tool: "t", Metadata: map[string]any{"exit_code": 0}}, r.fail
+	return runner.Outcome{Output: fmt.Sprintf("%q", run.Route.Args), Kept: true, Ran: capability.Ran{Tool: "t"}, Metadata: map[string]any{"exit_code": 0}}, r.fail
 }
 
 func (r *recorder) count() int {
