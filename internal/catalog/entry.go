@@ -67,8 +67,12 @@ func (e *Entry) Label() string {
 func lastSegment(ext string) string { return ext[strings.LastIndexByte(ext, '.')+1:] }
 
 // Name is what people know the entry by where no context gives it a name: its
-// canonical action, or the name its source declares.
+// canonical action, or the name its source declares. Whatever only code calls has
+// its address for a name, since the action says nothing of it.
 func (e *Entry) Name() string {
+	if strings.HasPrefix(string(e.Action), "runtime.") {
+		return e.Contribution.Member.String()
+	}
 	if e.Minted() {
 		return e.Declared()
 	}
