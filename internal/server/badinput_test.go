@@ -85,6 +85,9 @@ func doors() [][3]string {
 		{"GET", "/api/v1/audit/verify", ""},
 		{"GET", "/api/v1/doctor", ""},
 		{"GET", "/api/v1/modules", ""},
+		{"GET", "/api/v1/extensions", ""},
+		{"GET", "/api/v1/extensions/doctor", ""},
+		{"GET", "/api/v1/chat/slash-commands", ""},
 		{"GET", "/v1/capabilities", ""},
 		{"POST", "/v1/capabilities/invoke", `{"method":"fs.list","params":{}}`},
 		{"GET", "/api/capability-router/endpoints", ""},
@@ -131,7 +134,7 @@ func TestDoorsWantAToken(t *testing.T) {
 
 func TestDoorsWantTheRole(t *testing.T) {
 	n := serve(t, t.TempDir())
-	open := map[string]bool{"/api/v1/invocations": true, "/api/v1/catalog/agent": true, "/api/v1/status": true, "/v1/capabilities": true, "/v1/capabilities/invoke": true}
+	open := map[string]bool{"/api/v1/invocations": true, "/api/v1/catalog/agent": true, "/api/v1/status": true, "/api/v1/extensions": true, "/api/v1/chat/slash-commands": true, "/v1/capabilities": true, "/v1/capabilities/invoke": true}
 	for _, d := range doors() {
 		want := http.StatusForbidden
 		if open[d[1]] {

@@ -1,0 +1,223 @@
+package server_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// sayPackage is a small extension, as a zip file.
+func sayPackage(t testing.TB, version string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	for name, text := range map[string]string{
+		"manifest.json": fmt.Sprintf(`{"id":"tools.say","name":"Say","version":%q,"description":"Says things","author":"example","license":"MIT","platforms":["all"],
+			"capabilities":[{"type":"slash_command","name":"/say","description":"Say"}],"permissions_required":["exec"],
+			"install":{"mode":"agentos_managed","plan":"install/plan.yaml"},"docs":{"usage":"docs/USAGE.md"}}`, version),
+		"commands/commands.yaml": "slash_commands:\n- name: /say\n  summary: Say\n  maps_to:\n    capability: tools.say\n    actions:\n    - {id: hello, description: Say it, runner: exec.echo, argv: ['{args}']}\n    - {id: wait, description: Wait, runner: exec.sleep, argv: ['600']}\n",
+		"install/plan.yaml":      "id: tools.say\nsteps:\n- {id: mark, type: exec.shell, command: 'echo made > mark'}\nuninstall: {steps: []}\n",
+		"docs/USAGE.md":          "# Say\n",
+	} {
+		f, err := w.Create(name)
+		if err == nil {
+			_, err = f.Write([]byte(text))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+const extensionsDoor = "/api/v1/extensions"
+
+// enableSay agrees to what the package asks for.
+func (n *node) enableSay(t testing.TB) error {
+	t.Helper()
+	var shown struct {
+		Screen struct {
+			TreeHash string `json:"tree_hash"`
+		}
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/screen", nil, &shown); err != nil {
+		return err
+	}
+	return n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/tools.say/enable", map[string]string{"tree_hash": shown.Screen.TreeHash}, nil)
+}
+
+func (n *node) say(t testing.TB, line string) (string, error) {
+	t.Helper()
+	var out struct{ Result struct{ Output string } }
+	err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/execute", map[string]string{"command": line}, &out)
+	return out.Result.Output, err
+}
+
+func TestExtensionDoorRefusesNonsense(t *testing.T) {
+	n := serve(t, t.TempDir())
+	admin := n.token(t, "admin")
+	form := func(parts ...string) (string, string) {
+		var b bytes.Buffer
+		w := multipart.NewWriter(&b)
+		for i := 0; i < len(parts); i += 2 {
+			if err := w.WriteField(parts[i], parts[i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Close()
+		return b.String(), w.FormDataContentType()
+	}
+	twice, twiceType := form("file", "a", "file", "b")
+	other, otherType := form("other", "a")
+	for _, tt := range []struct{ method, path, body, kind, code string }{
+		{"POST", "/install", "", "", "invalid_input"},
+		{"POST", "/install", "no zip", "", "invalid_input"},
+		{"POST", "/install?force=maybe", "x", "", "invalid_input"},
+		{"POST", "/install", strings.Repeat("x", 51<<20), "", "too_large"},
+		{"POST", "/install", twice, twiceType, "invalid_input"},
+		{"POST", "/install", other, otherType, "invalid_input"},
+		{"POST", "/install", "x", "multipart/form-data", "invalid_input"},
+		{"POST", "/install?sha256=00", string(sayPackage(t, "1.0.0")), "", ""},
+		{"POST", "/install-url", `{}`, "", "invalid_input"},
+		{"POST", "/install-url", `{"url":"http://127.0.0.1:1/x.zip"}`, "", ""},
+		{"POST", "/install-url", `{"uri":"x"}`, "", "invalid_input"},
+		{"POST", "/execute", `{"command":"hello"}`, "", "invalid_input"},
+		{"POST", "/execute", `{"command":"/nothing"}`, "", "unknown_capability"},
+		{"POST", "/execute", `{"command":"/say \u0000"}`, "", "unknown_capability"},
+		{"POST", "/execute", `{"command":"/` + strings.Repeat("x", 70<<10) + `"}`, "", ""},
+		{"GET", "/tools.none", "", "", "not_found"},
+		{"GET", "/tools.none/icon", "", "", "not_found"},
+		{"GET", "/tools.none/other", "", "", "not_found"},
+		{"GET", "/install/inst_none", "", "", "not_found"},
+		{"GET", "/..%2f..%2fetc/icon", "", "", "not_found"},
+		{"POST", "/tools.none/enable", `{}`, "", "not_found"},
+		{"POST", "/tools.none/disable?kill=2", "", "", "invalid_input"},
+		{"DELETE", "/tools.none", "", "", "not_found"},
+		{"PUT", "/tools.none/config", `[]`, "", ""},
+	} {
+		a := n.request(t, tt.method, extensionsDoor+tt.path, admin, tt.body, func(r *http.Request) {
+			if tt.kind != "" {
+				r.Header.Set("Content-Type", tt.kind)
+			}
+		})
+		if a.status < 400 || a.status >= 500 && a.code() != "failed" && a.code() != "unavailable" || tt.code != "" && a.code() != tt.code {
+			t.Errorf("%s %s %.40q: %d %s", tt.method, tt.path, tt.body, a.status, a.body)
+		}
+	}
+	var list struct{ Extensions []any }
+	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor, nil, &list); err != nil || len(list.Extensions) != 0 {
+		t.Errorf("%v %v", list, err)
+	}
+	for _, path := range []string{"/install", "/install-url", "/tools.say/enable"} {
+		if a := n.request(t, "POST", extensionsDoor+path, n.token(t, "agent"), "{}"); a.status != http.StatusForbidden {
+			t.Errorf("an agent: %s: %d", path, a.status)
+		}
+	}
+	n.verify(t)
+}
+
+func TestDisablingEndsWhatRuns(t *testing.T) {
+	n := serve(t, t.TempDir())
+	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(t, "1.0.0"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.enableSay(t); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := n.say(t, "/say wait")
+		ended <- err
+	}()
+	eventually(t, "it runs", func() bool { return len(n.records(t, "event=capability_started")) == 1 })
+	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/tools.say/disable?kill=true", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("it went on")
+	}
+	if _, err := n.say(t, "/say hello"); capability.CodeOf(err) != capability.CodeUnavailable {
+		t.Error(err)
+	}
+	n.verify(t)
+}
+
+// TestKilledServerKeepsExtensionsWhole kills the server while it installs, upgrades,
+// enables, runs and removes, and looks after each restart for what is half there.
+func TestKilledServerKeepsExtensionsWhole(t *testing.T) {
+	rounds := 12
+	if testing.Short() {
+		rounds = 2
+	}
+	home := t.TempDir()
+	for round := range rounds {
+		n := serve(t, home)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := 0; ; i++ {
+				version := fmt.Sprintf("1.%d.%d", round, i)
+				err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(t, version), nil)
+				if err == nil {
+					_ = n.enableSay(t)
+					_, _ = n.say(t, "/say hello")
+				}
+				if i%3 == 2 {
+					err = n.admin.Do(t.Context(), http.MethodDelete, extensionsDoor+"/tools.say", nil, nil)
+				}
+				if capability.CodeOf(err) == capability.CodeUnavailable {
+					return // it is dead
+				}
+			}
+		}()
+		<-time.After(time.Duration(20+37*round) * time.Millisecond) // somewhere in the middle of it
+		n.kill()
+		<-done
+
+		n = serve(t, home)
+		var found struct{ Findings []any }
+		if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/doctor", nil, &found); err != nil || len(found.Findings) != 0 {
+			t.Errorf("round %d: %v %v", round, found.Findings, err)
+		}
+		var list struct {
+			Extensions []struct {
+				Status  string
+				Enabled bool
+			}
+		}
+		if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor, nil, &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range list.Extensions {
+			if x.Status != "INSTALLED" {
+				t.Errorf("round %d: %+v", round, x)
+			}
+			if out, err := n.say(t, "/say hello"); x.Enabled && (err != nil || strings.TrimSpace(out) != "") {
+				t.Errorf("round %d: %q %v", round, out, err)
+			}
+		}
+		left, err := os.ReadDir(filepath.Join(home, "extensions"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range left {
+			if !strings.HasPrefix(f.Name(), ".") && len(list.Extensions) == 0 {
+				t.Errorf("round %d: %s is there, and nothing is installed", round, f.Name())
+			}
+		}
+		n.verify(t)
+		n.terminate(t, 20*time.Second)
+	}
+}
