@@ -25,10 +25,11 @@ const pemKey = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KE
 const policyWithKey = `{"requireSignedProvenance":true,"trustedProvenancePublicKeys":{"acme":"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n"}}`
 
 func example() ([]elizafile.Endpoint, []elizafile.Record) {
-	return []elizafile.Endpoint{
+	list := []elizafile.Endpoint{
 		{ID: "home", BaseURL: "https://home.example.org/tenant/7", Token: secret.New(`t0ken 'n' "with" #\n`), AllowedModules: []string{"notes", "lamp"}, TrustPolicy: []byte(policyWithKey)},
 		{ID: "open", BaseURL: "http://127.0.0.1:8080"},
-	}, []elizafile.Record{{
+	}
+	return list, []elizafile.Record{{
 		RecordedAt: elizafile.Stamp(time.Date(2026, 7, 1, 12, 0, 0, 5e6, time.UTC)), Mode: "endpoint",
 		Endpoint:   elizafile.RecordEndpoint{ID: "home", BaseURL: "https://home.example.org/tenant/7", HasToken: true},
 		Registered: []string{"@acme/notes"}, Skipped: []string{}, Unloaded: []string{},

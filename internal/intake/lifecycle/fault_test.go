@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/junctor-run/junctor/internal/intake/archive"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
 )
 
@@ -132,7 +133,7 @@ func (r *rig) attempt(f func() error) (err error) {
 func without(state string) string {
 	var out []string
 	for line := range strings.Lines(state) {
-		if !strings.HasPrefix(line, "file tools.sample/work/one ") && !strings.HasPrefix(line, "file .trash/kept.work/one ") {
+		if !strings.HasPrefix(line, "file tools.sample/"+archive.WorkDir+"/one ") && !strings.HasPrefix(line, "file .trash/kept."+archive.WorkDir+"/one ") {
 			out = append(out, line)
 		}
 	}
