@@ -84,7 +84,7 @@ type item struct {
 // Compile reads the template of an action for a tool. nil items mean {action},
 // then {args}. What looks like a placeholder and is none is invalid_input.
 func Compile(tool string, items []string) (*Template, error) {
-	if !toolName(tool) {
+	if !ToolName(tool) {
 		return nil, invalid("%q is no name of a tool", tool)
 	}
 	if items == nil {
@@ -126,7 +126,7 @@ func CompileShell(text string, a *command.Action) (*Template, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if len(tokens) == 0 || len(tokens) > maxItems || !toolName(tokens[0].Text) {
+	if len(tokens) == 0 || len(tokens) > maxItems || !ToolName(tokens[0].Text) {
 		return nil, "", invalid("the template must begin with the name of a tool and have at most %d words", maxItems)
 	}
 	t := &Template{items: []item{{parts: []part{{kind: literal, text: tokens[0].Text}}}}}

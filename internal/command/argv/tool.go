@@ -18,7 +18,7 @@ func Tool(runner string) (string, error) {
 	if cut && short != "" {
 		name = short
 	}
-	if !exec || !toolName(name) {
+	if !exec || !ToolName(name) {
 		return "", fault.InvalidArgs("", "the runner %q names no tool", runner)
 	}
 	return name, nil
@@ -26,9 +26,9 @@ func Tool(runner string) (string, error) {
 
 const maxTool = 64
 
-// toolName holds a name to [A-Za-z0-9][A-Za-z0-9._+-]{0,63}, so that it is never
-// a path.
-func toolName(s string) bool {
+// ToolName reports whether a name is [A-Za-z0-9][A-Za-z0-9._+-]{0,63}, so that it is
+// never a path.
+func ToolName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/junctor-run/junctor/internal/command/argv"
 	"github.com/junctor-run/junctor/internal/command/fault"
 )
 
@@ -27,7 +28,7 @@ func raising() []string { return []string{"sudo", "su", "doas", "pkexec"} }
 // permitted holds that a tool may be run at all, and an interpreter only with a
 // permission of its own.
 func (x *Executor) permitted(req Request) error {
-	if !validName(req.Tool) {
+	if !argv.ToolName(req.Tool) {
 		return fault.SecurityViolation("the tool's name is not one")
 	}
 	if slices.Contains(raising(), req.Tool) {
@@ -47,22 +48,6 @@ func (x *Executor) interprets(name string) bool {
 		prefix, open := strings.CutSuffix(pattern, "*")
 		return name == pattern || open && strings.HasPrefix(name, prefix)
 	})
-}
-
-// validName holds the grammar of runner spec, section 13.1: no path, nothing that
-// could become one.
-func validName(name string) bool {
-	if name == "" || len(name) > 64 {
-		return false
-	}
-	for i := range len(name) {
-		c := name[i]
-		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alnum && (i == 0 || !strings.ContainsRune("._+-", rune(c))) {
-			return false
-		}
-	}
-	return name != "." && name != ".."
 }
 
 // find opens the program: the package's own first, judged by its content, then the

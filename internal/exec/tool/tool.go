@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/command/argv"
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
@@ -31,10 +32,8 @@ const (
 	DefaultTimeout = 300 * time.Second
 	MaxTimeout     = time.Hour
 
-	maxArg     = 128<<10 - 1 // bytes of one word
-	maxArgs    = 1 << 20     // of all
-	errorLine  = 500         // characters of a tool's last line that an error quotes
-	binaryHead = 8 << 10     // bytes that are looked at for NUL
+	errorLine  = 500     // characters of a tool's last line that an error quotes
+	binaryHead = 8 << 10 // bytes that are looked at for NUL
 )
 
 // Config is what all runs share.
@@ -160,11 +159,11 @@ func checkArgs(args []string) error {
 		if strings.IndexByte(a, 0) >= 0 {
 			return fault.SecurityViolation("a word of the command holds a NUL byte")
 		}
-		if len(a) > maxArg {
-			return tooLong("one word has %d bytes; the limit is %d", len(a), maxArg)
+		if len(a) > argv.MaxWord {
+			return tooLong("one word has %d bytes; the limit is %d", len(a), argv.MaxWord)
 		}
-		if total += len(a) + 1; total > maxArgs {
-			return tooLong("the words have more than %d bytes together", maxArgs)
+		if total += len(a) + 1; total > argv.MaxTotal {
+			return tooLong("the words have more than %d bytes together", argv.MaxTotal)
 		}
 	}
 	return nil
