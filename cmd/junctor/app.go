@@ -291,7 +291,7 @@ func terminal(stream any) bool {
 	if !ok {
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) // the question that every Unix has
 	return err == nil
 }
 
