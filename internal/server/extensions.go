@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"io/fs"
 	"net/netip"
 	"runtime"
@@ -50,6 +51,7 @@ type extensions struct {
 	calls     *api.Client
 	analyzer  *analyze.Analyzer
 	queue     *queue.Queue
+	cache     *queue.Cache
 	running   runner.Running
 	news      chan struct{}
 	router    atomic.Pointer[command.Router]
@@ -73,6 +75,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		dir: s.home.Path("extensions"), secrets: s.secrets, log: s.log, news: make(chan struct{}, 1),
 		toolDirs: []string{s.home.Path("tools"), s.home.Path("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
 		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(s.db.SQL())}),
+		cache:    queue.NewCache(time.Now),
 		queue:    queue.New(queue.Limits{Global: max(2, 2*runtime.GOMAXPROCS(0))}),
 	}
 	if text := s.cfg.Sandbox.MinTier; text != "" {
@@ -160,7 +163,7 @@ func (x *extensions) list() (out []runner.Extension) {
 // source feeds the catalog.
 func (x *extensions) source() capability.Source {
 	return runner.New(runner.Config{
-		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(queue.Rates{}, time.Now), Cache: queue.NewCache(time.Now),
+		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(queue.Rates{}, time.Now), Cache: x.cache,
 		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect,
 	}, x.list, x.news)
 }
@@ -216,6 +219,12 @@ func (d extensionDoor) Disable(ctx context.Context, by capability.Principal, id 
 
 func (d extensionDoor) Uninstall(ctx context.Context, by capability.Principal, id string, keepWork bool) (any, error) {
 	return d.Manager.Uninstall(ctx, by, id, lifecycle.Removal{KeepWork: keepWork})
+}
+
+// SetConfig also forgets what was kept of runs: it may depend on the settings.
+func (d extensionDoor) SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error) {
+	defer d.cache.Clear()
+	return d.Manager.SetConfig(ctx, by, id, doc)
 }
 
 func (d extensionDoor) Doctor(ctx context.Context) (any, error) {

@@ -24,7 +24,7 @@ func sayPackage(t testing.TB, version string) []byte {
 		"manifest.json": fmt.Sprintf(`{"id":"tools.say","name":"Say","version":%q,"description":"Says things","author":"example","license":"MIT","platforms":["all"],
 			"capabilities":[{"type":"slash_command","name":"/say","description":"Say"}],"permissions_required":["exec"],
 			"install":{"mode":"agentos_managed","plan":"install/plan.yaml"},"docs":{"usage":"docs/USAGE.md"}}`, version),
-		"commands/commands.yaml": "slash_commands:\n- name: /say\n  summary: Say\n  maps_to:\n    capability: tools.say\n    actions:\n    - {id: hello, description: Say it, runner: exec.echo, argv: ['{args}']}\n    - {id: wait, description: Wait, runner: exec.sleep, argv: ['600']}\n",
+		"commands/commands.yaml": "slash_commands:\n- name: /say\n  summary: Say\n  maps_to:\n    capability: tools.say\n    actions:\n    - {id: hello, description: Say it, runner: exec.echo, argv: ['{args}']}\n    - {id: wait, description: Wait, runner: exec.sleep, argv: ['600']}\n    - {id: greet, description: Greet, runner: exec.echo, argv: ['{config:word}'], cache: {ttl_sec: 600}}\n",
 		"install/plan.yaml":      "id: tools.say\nsteps:\n- {id: mark, type: exec.shell, command: 'echo made > mark'}\nuninstall: {steps: []}\n",
 		"docs/USAGE.md":          "# Say\n",
 	} {
@@ -126,6 +126,26 @@ func TestExtensionDoorRefusesNonsense(t *testing.T) {
 		}
 	}
 	n.verify(t)
+}
+
+func TestKeptResultsDieWithTheSettings(t *testing.T) {
+	n := serve(t, t.TempDir())
+	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(t, "1.0.0"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.enableSay(t); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"one", "two"} {
+		if err := n.admin.Do(t.Context(), http.MethodPut, extensionsDoor+"/tools.say/config", map[string]string{"word": word}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second is the kept one
+			if out, err := n.say(t, "/say greet"); err != nil || out != word+"\n" {
+				t.Errorf("%s: %q %v", word, out, err)
+			}
+		}
+	}
 }
 
 func TestDisablingEndsWhatRuns(t *testing.T) {

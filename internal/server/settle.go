@@ -24,12 +24,13 @@ func (s *Server) settle(ctx context.Context) {
 	if err != nil {
 		return // the registry has said so in the log
 	}
+	installed := s.extensions.list()
 	back := func() bool {
 		isLocal := func(m *capability.Module) bool { return m.Extension == local.Extension }
 		if !s.registry.Running() || !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), isLocal) {
 			return false
 		}
-		for _, x := range s.extensions.list() {
+		for _, x := range installed {
 			is := func(m *capability.Module) bool { return m.Extension == x.Module.Extension }
 			if !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), is) {
 				return false

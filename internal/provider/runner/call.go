@@ -118,8 +118,8 @@ func cached(value []byte, age time.Duration) (capability.Result, error) {
 	return capability.Result{Value: out}, err
 }
 
-// cacheKey names everything a result depends on; settings are not in it because a
-// change of them empties the cache.
+// cacheKey names everything a result depends on; settings are not in it because
+// whoever changes them empties the cache.
 func (p *provider) cacheKey(a *action, route *command.Route, user string) string {
 	h := sha256.New()
 	for _, part := range append([]string{p.id, p.digest, a.name, user}, route.Args...) {
