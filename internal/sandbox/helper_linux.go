@@ -114,8 +114,8 @@ func isolate(attr *syscall.SysProcAttr, rawNet bool) {
 // give hands the job over, with the program's streams and the handles it names.
 // The job travels in an anonymous file: arguments and variables can be read by
 // others.
-func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.File) error {
-	job.HasWork, job.ToolHandle = work != nil, tool != nil
+func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.File, extra []*os.File) error {
+	job.HasWork, job.ToolHandle, job.Extra = work != nil, tool != nil, len(extra)
 	data, err := json.Marshal(job)
 	if err != nil {
 		return err
@@ -146,6 +146,9 @@ func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.Fil
 		if f != nil {
 			fds = append(fds, int(f.Fd()))
 		}
+	}
+	for _, f := range extra {
+		fds = append(fds, int(f.Fd()))
 	}
 	_, _, err = h.control.WriteMsgUnix([]byte{jail.CommandJob}, unix.UnixRights(fds...), nil)
 	return err

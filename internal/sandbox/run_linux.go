@@ -160,7 +160,7 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 	r.warm = warm
 	if err == nil {
 		defer r.box.discard(h)
-		err = h.give(r.job, &streams, r.work, r.tool)
+		err = h.give(r.job, &streams, r.work, r.tool, r.spec.Files)
 	}
 	pumps.started()
 	if err != nil {

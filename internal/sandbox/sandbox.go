@@ -56,10 +56,18 @@ type Spec struct {
 	// Program is Path opened and judged already; what runs confined is that file
 	// or nothing. It stays the caller's; nil means that Path is trusted as it is.
 	Program *os.File
+	// Files become the program's descriptors 3, 4, …, up to MaxFiles of them: ends
+	// of pipes and socket pairs, on which it talks with us. No wall stands between
+	// the program and what is behind them. They stay the caller's, who closes them
+	// once Run has returned; until then the other ends see no end of file.
+	Files []*os.File
 }
 
-// MaxStdin bounds Spec.Stdin.
-const MaxStdin = 1 << 20
+// Bounds of Spec.Stdin, in bytes, and of Spec.Files.
+const (
+	MaxStdin = 1 << 20
+	MaxFiles = 8
+)
 
 // Result is what came of a program that was started.
 type Result struct {
@@ -83,7 +91,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		return Result{}, err
 	}
 	cmd := exec.Command(spec.Path, spec.Args...)
-	cmd.Dir, cmd.Env = spec.Dir, spec.Env
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = spec.Dir, spec.Env, spec.Files
 	if cmd.Env == nil {
 		cmd.Env = []string{}
 	}
@@ -181,6 +189,9 @@ type pumps struct {
 func connect(cmd *exec.Cmd, stdout, stderr io.Writer, spec Spec) (*pumps, error) {
 	if len(spec.Stdin) > MaxStdin {
 		return nil, capability.Errorf(capability.CodeTooLarge, "sandbox.run", "a program's input may have %d bytes, and this has %d", MaxStdin, len(spec.Stdin))
+	}
+	if len(spec.Files) > MaxFiles {
+		return nil, capability.Errorf(capability.CodeTooLarge, "sandbox.run", "a program may be given %d descriptors beside its streams, and this has %d", MaxFiles, len(spec.Files))
 	}
 	p := &pumps{done: make(chan struct{})}
 	pipe := func(to io.Writer) (*os.File, error) {

@@ -36,10 +36,11 @@ func at(step string, err error) error {
 
 // helper is the running helper.
 type helper struct {
-	job  Job
-	work int // handle of the work directory, if the job has one
-	tool int // handle of the program, if it does
-	send sync.Mutex
+	job   Job
+	work  int   // handle of the work directory, if the job has one
+	tool  int   // handle of the program, if it does
+	extra []int // the program's descriptors from 3 on
+	send  sync.Mutex
 
 	mu       sync.Mutex
 	pid      int // of the program, 0 before it is started
@@ -157,8 +158,23 @@ func (h *helper) receive() error {
 		}
 		*want.to, rest = rest[0], rest[1:]
 	}
+	if len(rest) != h.job.Extra {
+		return io.ErrUnexpectedEOF
+	}
+	h.extra = rest
+	if h.job.ToolHandle && len(h.extra) > 0 {
+		// In the child, descriptors from 3 on are moved about: the program's handle
+		// stays out of their way.
+		if h.tool, err = unix.FcntlInt(uintptr(h.tool), unix.F_DUPFD_CLOEXEC, toolFD); err != nil {
+			return err
+		}
+	}
 	return nil
 }
+
+// toolFD is above every number that a descriptor has in a helper or is moved to
+// in its child.
+const toolFD = 100
 
 // begin builds the room and starts the program.
 func (h *helper) begin() (pid int, err error) {
@@ -220,6 +236,9 @@ func (h *helper) listen() error {
 // letGoOfStreams drops our copies of the program's streams: the reader must see
 // their end when the program's side closes them.
 func (h *helper) letGoOfStreams() {
+	for _, fd := range h.extra {
+		_ = unix.Close(fd)
+	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		for fd := range 3 {

@@ -30,7 +30,7 @@ const ProxyPort = 3128
 // ControlFD is the one descriptor the helper starts with beside the standard
 // three: a packet socket, on which commands come in and events go out. With
 // CommandJob come the program's three streams, the Job as JSON in an anonymous
-// file, and the handles the job says it has, in this order.
+// file, and the handles the job says it has, in the order of their fields.
 const ControlFD = 3
 
 // Mount is one thing of the machine that is shown in the private root.
@@ -80,6 +80,8 @@ type Job struct {
 	// ToolHandle executes the handle that comes along in place of Path: below T3 another user may not be
 	// able to walk to it. Not for scripts, whose interpreter opens them again.
 	ToolHandle bool `json:"tool_handle,omitempty"`
+	// Extra is how many handles come along that are the program's descriptors 3, 4, ….
+	Extra int `json:"extra,omitempty"`
 
 	Isolate  bool              `json:"isolate"` // this process is 1 of new namespaces
 	Mounts   []Mount           `json:"mounts,omitempty"`

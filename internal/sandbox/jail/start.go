@@ -50,8 +50,12 @@ func (h *helper) start() (pid int, err error) {
 		if h.job.ToolHandle {
 			path = "/proc/self/fd/" + strconv.Itoa(h.tool) // still open in the child until it has executed it
 		}
+		files := []uintptr{0, 1, 2}
+		for _, fd := range h.extra {
+			files = append(files, uintptr(fd))
+		}
 		pid, err = syscall.ForkExec(path, h.job.Args, &syscall.ProcAttr{
-			Env: h.job.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+			Env: h.job.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 		})
 		err = at("start the program", err)
 	}()
@@ -172,6 +176,9 @@ func (h *helper) lowerLimits() (restore func(), err error) {
 		next := unix.Rlimit{Cur: min(b.value, old.Max), Max: old.Max}
 		if b.resource == unix.RLIMIT_NOFILE {
 			next.Cur = max(next.Cur, 16) // our own few stay usable meanwhile
+			if len(h.extra) > 0 {
+				next.Cur = max(next.Cur, toolFD) // and have room to be moved about
+			}
 		}
 		if err := unix.Setrlimit(b.resource, &next); err != nil {
 			restore()
