@@ -207,6 +207,29 @@ type Call struct {
 	Progress   func(Chunk)     // never nil
 	// Idempotent says that the call may be sent twice without harm.
 	Idempotent bool
+	// Agreed is the Binds of the preview that was agreed to, "" without one. A
+	// provider whose preview would differ by now refuses the call.
+	Agreed string
+}
+
+// Previewer is a Provider that can say what exactly a call would do.
+type Previewer interface {
+	// Preview looks and changes nothing; it is quick. Its error is the call's.
+	Preview(ctx context.Context, c Call) (Preview, error)
+}
+
+// Preview is what a call would do, for those who are asked and for a dry run.
+type Preview struct {
+	// What is the argument list, with dots for what must not be seen.
+	What []string
+	// Binds is a digest of everything that somebody's yes is to hold for, besides
+	// the capability, its content and the input.
+	Binds string
+	// Confirm, "first" or "always", demands a yes, whoever asks; Why says for what
+	// reason.
+	Confirm, Why string
+	// Details are shown by a dry run: permissions, network, sandbox.
+	Details map[string]any
 }
 
 // Chunk is a progress notice of a running call. Progress must increase; Total
@@ -233,7 +256,9 @@ type Result struct {
 type Ran struct {
 	Command   string // "/postman"
 	Action    string // "get"
+	Runner    string // "exec.curl"
 	Tool      string // "curl"
+	WorkDir   string // where it ran
 	Args      int    // how many
 	ExitCode  *int
 	Sandbox   string // the tier: "T3"
@@ -347,6 +372,7 @@ type Contribution struct {
 	Exact       bool         `json:"exact,omitempty"`       // insists on Tool as it is
 	Unsupported bool         `json:"unsupported,omitempty"` // the provider's account cannot do this action
 	Approval    bool         `json:"approval,omitempty"`    // asks for an approval of each call, whatever the rules say
+	Confirm     string       `json:"confirm,omitempty"`     // "first" or "always": people are asked too, once for each version or each time
 	Aliases     []string     `json:"aliases,omitempty"`     // other names a call may use; never listed
 	Scope       *Scope       `json:"scope,omitempty"`
 	Arbitration *Arbitration `json:"arbitration,omitempty"`

@@ -152,7 +152,7 @@ func counted(n int, one, many string) string {
 func (a *app) commands() []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{a.serveCommand(), a.endpointCommand(), a.mcpCommand()}},
-		{"Call", []*cobra.Command{a.invokeCommand(), a.runCommand(), a.catalogCommand(), a.modulesCommand()}},
+		{"Call", []*cobra.Command{a.invokeCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.catalogCommand(), a.modulesCommand()}},
 		{"Show", a.showingCommands()},
 		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.extensionsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
 		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},

@@ -50,14 +50,16 @@ to read one from standard input.`,
 			if err != nil {
 				return err
 			}
-			if inv.Stream {
-				return a.streamInvoke(cmd, c, inv)
-			}
-			var raw json.RawMessage
-			if err := c.Invoke(cmd.Context(), inv, &raw); err != nil {
-				return err
-			}
-			return a.printInvoked(raw, inv.DryRun)
+			return a.confirmed(cmd.Context(), yes, func() error {
+				if inv.Stream {
+					return a.streamInvoke(cmd, c, inv)
+				}
+				var raw json.RawMessage
+				if err := c.Invoke(cmd.Context(), inv, &raw); err != nil {
+					return err
+				}
+				return a.printInvoked(raw, inv.DryRun)
+			})
 		},
 	}
 	f := c.Flags()
@@ -68,7 +70,7 @@ to read one from standard input.`,
 	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "run the work once however often the key is used")
 	f.BoolVar(&inv.DryRun, "dry-run", false, "say what would be done, by whom and why; do nothing")
 	f.BoolVar(&inv.Stream, "stream", false, "print progress as it comes")
-	f.BoolVar(&yes, "yes", false, "answer yes to prompts")
+	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }
 

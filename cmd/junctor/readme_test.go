@@ -103,6 +103,6 @@ func TestExtensionsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	paste(t, string(page),
-		"run command-line programs", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", "uninstalled tools.notes",
+		"run command-line programs", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", `"dry_run": true`, "by chat", "SUCCEEDED", "uninstalled tools.notes",
 	)
 }

@@ -54,6 +54,7 @@ func beside(from, to string) bool {
 		"internal/term":      {"internal/sandbox"},
 		"internal/workspace": {"internal/gitcmd"},
 		"internal/gateway":   {"internal/bus"},
+		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},
 	}
 	for _, ok := range allowed[from] {

@@ -152,8 +152,8 @@ func EventTable() []EventRow {
 		{PermissionDenied, Warning, s | c, false},
 		{SecurityViolation, Error, s | c, false},
 		{CommandRouted, Info, c, false},
-		{RateLimited, Warning, c, false},
-		{QueueRejected, Warning, c, false},
+		{RateLimited, Warning, c, true},
+		{QueueRejected, Warning, c, true},
 
 		{ExtensionInstalled, Info, c, false},
 		{ExtensionInstallFailed, Error, c, false},

@@ -318,6 +318,7 @@ func appendContent(b []byte, e *Entry) []byte {
 	c := e.Contribution
 	b = put(b, string(e.ID), string(e.key), c.Kind, c.Tool, c.Title, c.Description, string(e.Effect), string(c.Availability.State),
 		c.Availability.Reason, c.Member.Module, c.Member.Kind, c.Member.Name, e.Module.Digest, e.Module.Label, string(c.Visibility))
+	b = put(b, c.Confirm)
 	b = put(b, c.Permissions...)
 	b = put(b, c.Tags...)
 	b = put(b, c.Aliases...)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type Config struct {
 	MCP    MCP    `koanf:"mcp"`
 
 	Sandbox Sandbox `koanf:"sandbox"`
+	Model   Model   `koanf:"model"`
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
 	Eliza Eliza `koanf:"-"`
@@ -113,6 +115,16 @@ type Sandbox struct {
 	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox that programs of extensions may run in: T3 (isolated), T2 (confined, the network unfiltered) or T1 (hygiene only); below it nothing runs. Empty: T3 for programs that came from an address, T2 for others. See junctor sandbox status."`
 	ReadOnly  []string `koanf:"extra_ro" doc:"Paths that programs of extensions may read besides the system's, such as a language runtime in a home directory."`
 	Addresses []string `koanf:"allow_addresses" doc:"Ranges that are not public and that programs of extensions may reach all the same when their hosts resolve to them, such as 10.1.0.0/16."`
+	Confirm   []string `koanf:"confirm" doc:"Regular expressions: a program of an extension whose words, with a space between, match one of them runs only after a yes, whoever asks. Such as ^rm or --force."`
+}
+
+// Model is the language model that explains results and answers chat.
+type Model struct {
+	Kind      string `koanf:"kind" doc:"What the service speaks: openai (chat completions: OpenAI, Ollama, vLLM, OpenRouter and others) or anthropic (messages)."`
+	URL       string `koanf:"url" doc:"Base address of the service, with /v1 for openai; https, or http on this machine. Empty: there is no model, results are explained by a plain extract and chat answers commands only."`
+	Name      string `koanf:"name" doc:"Name of the model, as the service calls it."`
+	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret that holds the service's key (junctor secrets set NAME). Empty: none is sent."`
+	MaxTokens int    `koanf:"max_tokens" doc:"Longest answer, in tokens."`
 }
 
 // Default is the configuration of an empty file.
@@ -127,6 +139,7 @@ func Default() Config {
 		},
 		Router: Router{SyncInterval: 5 * time.Minute},
 		MCP:    MCP{PageSize: 100, Exposure: "auto"},
+		Model:  Model{Kind: "openai", MaxTokens: 2048},
 		Eliza:  Eliza{Environment: "server"},
 	}
 }
@@ -191,6 +204,17 @@ func (c *Config) Validate() error {
 		if _, err := netip.ParsePrefix(text); err != nil {
 			return fmt.Errorf("sandbox.allow_addresses: %q is no range of addresses such as 10.1.0.0/16", text)
 		}
+	}
+	for _, text := range c.Sandbox.Confirm {
+		if _, err := regexp.Compile(text); err != nil {
+			return fmt.Errorf("sandbox.confirm: %q is no regular expression: %w", text, err)
+		}
+	}
+	if err := oneOf("model.kind", c.Model.Kind, "openai", "anthropic"); err != nil {
+		return err
+	}
+	if c.Model.URL != "" && c.Model.Name == "" {
+		return fmt.Errorf("model.name: say which model of %s is asked", c.Model.URL)
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)

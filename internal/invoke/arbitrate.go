@@ -167,6 +167,21 @@ func (e *Engine) Plan(inv capability.Invocation) Plan {
 	return p
 }
 
+// Preview is Plan with what exactly the chosen provider would do, where it can
+// tell. It changes nothing.
+func (e *Engine) Preview(ctx context.Context, inv capability.Invocation) (Plan, capability.Preview, error) {
+	p := e.Plan(inv)
+	if p.Err != nil || p.Entry == nil {
+		return p, capability.Preview{}, p.Err
+	}
+	r := run{engine: e, inv: inv, context: ContextOf(&inv), agent: p.Agent, entry: p.Entry}
+	err := r.foresee(ctx)
+	if asks := r.confirms(); r.preview.Confirm == "" {
+		r.preview.Confirm = asks
+	}
+	return p, r.preview, err
+}
+
 // List is everything this principal may reach in the audience, ready or not: what
 // the rules deny is not there.
 func (e *Engine) List(who capability.Principal, audience capability.Audience) []*catalog.Entry {

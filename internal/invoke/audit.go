@@ -178,7 +178,11 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 		if ran.Action != "" {
 			rec.Action = ran.Action
 		}
+		if ran.Runner != "" {
+			rec.Runner = ran.Runner
+		}
 		m := &rec.Metadata
+		m.WorkDir = ran.WorkDir
 		m.Tool, m.ArgsCount, m.Sandbox, m.Truncated = ran.Tool, ran.Args, ran.Sandbox, ran.Truncated
 		if ran.Output != "" {
 			m.StdoutHash = r.engine.cfg.Log.Digest([]byte(ran.Output))
@@ -200,6 +204,8 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 		rec.Event = audit.PermissionDenied
 	case failure.Reason == "security_violation":
 		rec.Event = audit.SecurityViolation
+	case failure.Reason == "rate_limited":
+		rec.Event = audit.RateLimited
 	case failure.Code == capability.CodeOverloaded:
 		rec.Event = audit.QueueRejected
 	}

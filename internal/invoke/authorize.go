@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
@@ -63,15 +64,25 @@ func (e *Engine) permitted(who capability.Principal, entries []*catalog.Entry) (
 // is bound to one capability. The approval's answer re-enters validation, so
 // that it cannot skip a check.
 func (r *run) obtainConsent(ctx context.Context) error {
-	if r.verdict.Consent == "" {
+	if err := r.foresee(ctx); err != nil {
+		return err
+	}
+	channel, asks := r.verdict.Consent, r.confirms()
+	if channel == "" && asks != "" {
+		channel = policy.ChannelOperator
+		if human(r.inv.Principal) {
+			channel = policy.ChannelClient // they may say yes to themselves, but they have to say it
+		}
+	}
+	if channel == "" {
 		return nil
 	}
 	if err := r.engine.cfg.Log.Ready(true); err != nil {
 		return err
 	}
 	consent, err := r.engine.cfg.Policy.Consent(ctx, policy.Asked{
-		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session,
-		InputDigest: inputDigest(r.inv.Input), Channel: r.verdict.Consent, Summary: r.summary(),
+		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, InputDigest: r.bound(), Channel: channel, Summary: r.summary(),
+		Exact: asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
 	})
 	if err != nil {
 		if capability.CodeOf(err) == capability.CodeConsentRequired {
@@ -83,15 +94,67 @@ func (r *run) obtainConsent(ctx context.Context) error {
 	return nil
 }
 
-// summary is what the person asked reads: who, what, where, and the beginning of
-// the input.
+// What a contribution or a preview demands of people too (runner spec, section
+// 10.6).
+const (
+	confirmFirst  = "first"
+	confirmAlways = "always"
+)
+
+func (r *run) confirms() string {
+	for _, asks := range []string{confirmAlways, confirmFirst} {
+		if r.entry.Contribution.Confirm == asks || r.preview.Confirm == asks {
+			return asks
+		}
+	}
+	return ""
+}
+
+// previewTime bounds the question what a call would do.
+const previewTime = 10 * time.Second
+
+// foresee asks a provider that can tell what exactly the call would do.
+func (r *run) foresee(ctx context.Context) (err error) {
+	p, ok := r.entry.Provider.(capability.Previewer)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, previewTime)
+	defer cancel()
+	r.preview, err = p.Preview(ctx, r.call())
+	return err
+}
+
+// bound is what an approval holds for: the input, and all that the preview names.
+func (r *run) bound() string {
+	digest := inputDigest(r.inv.Input)
+	if r.preview.Binds != "" {
+		sum := sha256.Sum256([]byte(digest + r.preview.Binds))
+		digest = hex.EncodeToString(sum[:])
+	}
+	return digest
+}
+
+// summary is what the person asked reads: who, what, where, and why they are
+// asked.
 func (r *run) summary() string {
 	const most = 1024
-	input := string(r.inv.Input)
-	if len(input) > most {
-		input = strings.ToValidUTF8(input[:most], "") + fmt.Sprintf("… (%d bytes in all)", len(r.inv.Input))
+	what := string(r.inv.Input)
+	if r.preview.What != nil {
+		what = strings.Join(r.preview.What, " ")
 	}
-	return fmt.Sprintf("%s asks for %s on %s with %s", r.inv.Principal.ID, r.entry.Name(), r.entry.Key(), input)
+	if len(what) > most {
+		what = strings.ToValidUTF8(what[:most], "") + fmt.Sprintf("… (%d bytes in all)", len(what))
+	}
+	if r.preview.What != nil {
+		what = "to run: " + what
+	} else {
+		what = "with " + what
+	}
+	if r.preview.Why != "" {
+		what += " (" + r.preview.Why + ")"
+	}
+	return fmt.Sprintf("%s asks for %s on %s %s", r.inv.Principal.ID, r.entry.Name(), r.entry.Key(), what)
 }
 
 // inputDigest binds an approval to the value, not to its spelling: key order and

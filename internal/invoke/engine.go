@@ -137,6 +137,7 @@ type run struct {
 	engine  *Engine
 	inv     capability.Invocation
 	machine machine
+	moved   func(State) // nil: nobody watches
 	began   time.Time
 
 	context   *capability.Context
@@ -145,6 +146,7 @@ type run struct {
 	entry     *catalog.Entry
 	verdict   policy.Verdict
 	consent   policy.Consent
+	preview   capability.Preview // of a provider that can tell
 	selection Selection
 	hidden    bool    // every candidate was denied
 	digest    string  // of target and input, when there is an idempotency key
@@ -162,8 +164,15 @@ type run struct {
 // Invoke takes inv down the path and returns after its record is written. The
 // Reply is filled in as far as the call came, also beside an error, which is
 // always a *capability.Error.
-func (e *Engine) Invoke(ctx context.Context, inv capability.Invocation) (reply Reply, err error) {
-	r := &run{engine: e, inv: inv, began: e.cfg.Now()}
+func (e *Engine) Invoke(ctx context.Context, inv capability.Invocation) (Reply, error) {
+	return e.Follow(ctx, inv, nil)
+}
+
+// Follow is Invoke for somebody who watches: moved hears of every state that the
+// invocation reaches, in order, in the goroutine of the caller. An ID that inv
+// brings must be one of NewID.
+func (e *Engine) Follow(ctx context.Context, inv capability.Invocation, moved func(State)) (reply Reply, err error) {
+	r := &run{engine: e, inv: inv, began: e.cfg.Now(), moved: moved}
 	if r.inv.ID == "" {
 		r.inv.ID = newRunID(r.began)
 	}
@@ -282,8 +291,13 @@ func (r *run) checkInput() error {
 func (r *run) fire(ev Event, reason string) {
 	if err := r.machine.fire(ev, r.engine.cfg.Now(), reason); err != nil {
 		r.engine.cfg.Logger.Error("state machine", "inv", r.inv.ID, "err", err)
+	} else if r.moved != nil {
+		r.moved(r.machine.state)
 	}
 }
+
+// NewID mints the id of an invocation that somebody has to know before it begins.
+func (e *Engine) NewID() string { return newRunID(e.cfg.Now()) }
 
 // newRunID mints run_ + 24 hex, time first (spec/README section 8).
 func newRunID(now time.Time) string {

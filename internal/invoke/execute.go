@@ -45,7 +45,7 @@ func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Re
 			return result, err
 		}
 		r.choose(rest[next])
-		r.consent = policy.Consent{}
+		r.consent, r.preview = policy.Consent{}, capability.Preview{}
 		r.selection.Fallback = true
 		rest = rest[next+1:]
 	}
@@ -55,7 +55,7 @@ func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Re
 // since a fallback never asks for a new yes, and accept the input.
 func (r *run) callable(e *catalog.Entry) bool {
 	v := r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
-	return v.Permitted && v.Consent == "" && checkSchema(e, r.inv.Input) == nil
+	return v.Permitted && v.Consent == "" && e.Contribution.Confirm == "" && checkSchema(e, r.inv.Input) == nil
 }
 
 func (r *run) attempt(ctx context.Context) (capability.Result, error) {
@@ -75,11 +75,8 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	}
 	progress := &relay{to: r.inv.Progress}
 	defer progress.close()
-	call := capability.Call{
-		Invocation: r.inv.ID, Capability: r.entry.ID, Action: r.entry.Action, Member: r.entry.Contribution.Member,
-		Principal: r.inv.Principal, Session: r.inv.Session, Context: r.context, Input: r.inv.Input, Progress: progress.send,
-		Idempotent: !r.entry.Effect.Mutates(),
-	}
+	call := r.call()
+	call.Progress = progress.send
 	began := e.cfg.Now()
 	r.started = true
 	result, err := r.carry(ctx, call)
@@ -99,6 +96,15 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	}
 	r.upstream = result.UpstreamCall
 	return result, nil
+}
+
+// call is the invocation as its provider gets it.
+func (r *run) call() capability.Call {
+	return capability.Call{
+		Invocation: r.inv.ID, Capability: r.entry.ID, Action: r.entry.Action, Member: r.entry.Contribution.Member,
+		Principal: r.inv.Principal, Session: r.inv.Session, Context: r.context, Input: r.inv.Input, Progress: func(capability.Chunk) {},
+		Idempotent: !r.entry.Effect.Mutates(), Agreed: r.preview.Binds,
+	}
 }
 
 // carry runs the provider and gives its place back when it returns. One that is

@@ -13,6 +13,7 @@ import (
 
 const (
 	operatorAnswer = 24 * time.Hour   // an operator approval stays open
+	clientAnswer   = 2 * time.Minute  // the caller is there to answer, or is gone
 	onceUsable     = 15 * time.Minute // an approved once may be used
 	timedGrant     = 15 * time.Minute
 	recentDenials  = 1000 // that are looked through before a question is asked
@@ -26,6 +27,11 @@ type Asked struct {
 	InputDigest string
 	Channel     Channel
 	Summary     string
+	// Exact lets only grants for this very capability stand for an answer: the
+	// question is about what it does, not about who may.
+	Exact bool
+	// Once asks once: the answer stands for as long as the content is the same.
+	Once bool
 }
 
 // Consent is why a call that needed a yes may go on; exactly one is set.
@@ -36,8 +42,9 @@ type Consent struct {
 
 // Consent looks for a live grant, then for an approved once that fits the call
 // exactly, and spends it. Without either it opens an approval, or finds the one
-// already open for this very call, and fails with consent_required and its id:
-// no channel that could ask on the spot exists yet (decision R54).
+// already open for this very call, and fails with consent_required and its id.
+// On the client channel whoever called may answer; until there is elicitation,
+// everybody but people is asked on the operator's (decision R54).
 func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	now := p.now().UTC()
 	if id, ok, err := p.useGrant(ctx, a, now); err != nil || ok {
@@ -48,17 +55,23 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		ContentHash: a.Entry.ContentHash(), InputDigest: a.InputDigest,
 	}
 	id, ok, err := p.store.ConsumeApproval(ctx, b, now)
+	if err == nil && ok && a.Once {
+		err = p.standing(ctx, id)
+	}
 	if err != nil || ok {
 		return Consent{Approval: id}, err
 	}
-	if err := p.rejected(ctx, b, now); err != nil {
-		return Consent{}, err
+	open := clientAnswer
+	if a.Channel != ChannelClient { // people who said no to themselves may think again
+		open = operatorAnswer
+		if err := p.rejected(ctx, b, now); err != nil {
+			return Consent{}, err
+		}
 	}
-	// Every approval is answered by an operator until elicitation exists.
 	ap := Approval{
 		ID: newID("cnf_", now), Kind: "call", Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
 		Permissions: a.Entry.Contribution.Permissions, Effect: a.Entry.Effect, Summary: a.Summary,
-		Channel: ChannelOperator, State: ApprovalPending, Asked: now, Expires: now.Add(operatorAnswer),
+		Channel: a.Channel, State: ApprovalPending, Asked: now, Expires: now.Add(open),
 	}
 	got, created, err := p.store.AskApproval(ctx, ap)
 	if err != nil {
@@ -68,9 +81,25 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		p.record(ctx, audit.ConfirmationRequested, a.Principal, true, audit.Synced,
 			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)}, audit.Attr{Key: "channel", Value: string(got.Channel)})
 	}
-	return Consent{}, capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
-		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor confirmations approve %s; then call again with the same arguments", got.ID)).
-		Detail("approval", got.ID).Detail("expires", got.Expires.Format(time.RFC3339)).Detail("channel", string(got.Channel))
+	asks := capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
+		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
+	if got.Channel == ChannelClient {
+		asks = capability.Errorf(capability.CodeConsentRequired, "authorize", "%s asks for a confirmation (%s)", a.Entry.Name(), got.ID).
+			With("confirmation_required", fmt.Sprintf("say yes with --yes, or with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
+	}
+	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", got.Expires.Format(time.RFC3339)).
+		Detail("channel", string(got.Channel)).Detail("summary", got.Summary)
+}
+
+// standing makes an approval that was given once stand for as long as the content
+// is what was approved.
+func (p *Policy) standing(ctx context.Context, id string) error {
+	a, err := p.store.Approval(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = p.CreateGrant(ctx, capability.Principal{ID: a.DecidedBy}, a.grant())
+	return err
 }
 
 // rejected says no where a human has said no to this very call: until that answer
@@ -99,7 +128,7 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 		for _, exact := range []bool{true, false} {
 			for i := range live {
 				g := &live[i]
-				if g.Scope != scope || (g.Action != "*") != exact || !g.covers(a, now) {
+				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && g.Capability == "" || !g.covers(a, now) {
 					continue
 				}
 				if g.MaxUses > 0 {
@@ -154,8 +183,8 @@ func (p *Policy) Approvals(ctx context.Context, state ApprovalState, limit int) 
 	return p.store.Approvals(ctx, state, limit)
 }
 
-// Decide answers an approval. Only an operator or admin who did not ask may
-// answer the operator channel. Everything but once and deny writes a Grant,
+// Decide answers an approval. Only an operator or admin may, and only one who did
+// not ask may answer the operator channel. Everything but once and deny writes a Grant,
 // which is returned.
 func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string, d Decision) (Approval, *Grant, error) {
 	const op = "confirmations.decide"
@@ -172,7 +201,7 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 	if err != nil {
 		return Approval{}, nil, err
 	}
-	if a.Principal == by.ID {
+	if a.Principal == by.ID && a.Channel != ChannelClient {
 		return Approval{}, nil, capability.Errorf(capability.CodeDenied, op, "nobody may approve what they asked for themselves").
 			With("forbidden", "let another operator or the admin decide")
 	}
@@ -190,10 +219,7 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 	if d == DecideOnce || d == DecideDeny {
 		return a, nil, nil
 	}
-	g := Grant{
-		Principal: a.Principal, Role: "*", Module: a.Module, Action: "*", Capability: a.Capability, Permissions: a.Permissions,
-		Scope: "user", ScopeID: a.Principal, ContentHash: a.ContentHash, Channel: a.Channel, Approval: a.ID, Effect: a.Effect,
-	}
+	g := a.grant()
 	switch d {
 	case DecideSession:
 		g.Scope, g.ScopeID = "session", a.Session
@@ -205,6 +231,14 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 		return a, nil, err
 	}
 	return a, &g, nil
+}
+
+// grant is what the caller may then always do: exactly this.
+func (a *Approval) grant() Grant {
+	return Grant{
+		Principal: a.Principal, Role: "*", Module: a.Module, Action: "*", Capability: a.Capability, Permissions: a.Permissions,
+		Scope: "user", ScopeID: a.Principal, ContentHash: a.ContentHash, Channel: a.Channel, Approval: a.ID, Effect: a.Effect,
+	}
 }
 
 // CreateGrant adds a standing permission; blank wildcards become "*".

@@ -5,12 +5,17 @@ import (
 	"encoding/json"
 	"io/fs"
 	"net/netip"
+	"regexp"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
@@ -42,6 +47,7 @@ type extensions struct {
 	toolDirs  []string
 	minTier   sandbox.Tier // the operator's; 0: each extension's own
 	addresses []netip.Prefix
+	patterns  []*regexp.Regexp // of command lines that the operator wants to be asked about
 	secrets   *secretstore.Store
 	log       *audit.Log
 	results   *session.Results
@@ -55,6 +61,9 @@ type extensions struct {
 	running   runner.Running
 	news      chan struct{}
 	router    atomic.Pointer[command.Router]
+
+	mu        sync.Mutex
+	conflicts map[string]bool // names that several want, and who
 }
 
 // openExtensions repairs what a crash left and loads what is installed.
@@ -86,11 +95,14 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	for _, text := range s.cfg.Sandbox.Addresses {
 		x.addresses = append(x.addresses, netip.MustParsePrefix(text)) // the configuration was checked
 	}
+	for _, text := range s.cfg.Sandbox.Confirm {
+		x.patterns = append(x.patterns, regexp.MustCompile(text)) // the configuration was checked
+	}
 	x.box = sandbox.New(sandbox.Config{
 		Spares: 2, ReadOnly: s.cfg.Sandbox.ReadOnly, CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: s.home.Path("run"),
 		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
 	})
-	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), analyze.New(analyze.Config{})
+	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), analyze.New(s.analysis())
 	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
 	fetcher := fetch.New(fetch.Config{})
 	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
@@ -114,6 +126,14 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	return nil
 }
 
+// analysis is what analyze.* has to go by.
+func (s *Server) analysis() analyze.Config {
+	if s.model == nil {
+		return analyze.Config{}
+	}
+	return analyze.Config{Model: s.model, ModelName: s.model.Model()}
+}
+
 // reaches reports whether programs that need a tier can run here at all.
 func (x *extensions) reaches(tier string) error {
 	need := x.minTier
@@ -133,11 +153,33 @@ func (x *extensions) changed() {
 	if x.manager == nil {
 		return // it is being opened
 	}
-	commands, _ := commandtable.Of(x.manager.View())
-	x.router.Store(command.New(command.Table{Commands: commands, Reserved: operator.ReservedCommand}))
+	commands, conflicts := commandtable.Of(x.manager.View())
+	x.router.Store(command.New(command.Table{Commands: append(chat.Builtins(), commands...), Reserved: operator.ReservedCommand}))
+	x.conflicted(conflicts)
 	select {
 	case x.news <- struct{}{}:
 	default: // it knows already
+	}
+}
+
+// conflicted records the names that several extensions want, once for as long as
+// they do.
+func (x *extensions) conflicted(now []catalog.Conflict) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	known := x.conflicts
+	x.conflicts = make(map[string]bool, len(now))
+	for _, c := range now {
+		members := strings.Join(c.Members, ", ")
+		key := c.Key + " " + members
+		x.conflicts[key] = true
+		if known[key] {
+			continue
+		}
+		_, _ = x.log.Append(context.Background(), audit.Record{ // a broken log says so itself
+			Logger: "extensions", Event: audit.CommandConflict, Command: "/" + c.Key,
+			Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "wanted_by", Value: members}, {Key: "resolution", Value: c.Remediation}}},
+		}, audit.Written)
 	}
 }
 

@@ -3,9 +3,14 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,48 +59,126 @@ func (*toolRunner) Supports(name string) bool {
 // Needs implements runner.Executor.
 func (*toolRunner) Needs(*command.Action) []string { return []string{"exec"} }
 
-// Execute implements runner.Executor.
-func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+// prepared is a program as it would be run.
+type prepared struct {
+	request  tool.Request
+	display  []string // its words, with dots for what must not be seen
+	words    []string
+	secret   []string // names of the secrets that it gets
+	wished   sandbox.Tier
+	placed   sandbox.Placement
+	manifest *extension.Manifest
+	// unfiltered is why its network needs somebody's yes; nil: it does not.
+	unfiltered error
+}
+
+// prepare finds out what a run is, down to its words.
+func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err error) {
 	x, err := t.installed(r)
 	if err != nil {
-		return runner.Outcome{}, err
+		return p, err
 	}
 	name, template, err := words(r.Route.Action)
 	if err != nil {
-		return runner.Outcome{}, err
+		return p, err
 	}
 	settings, err := t.settings(ctx, x)
 	if err != nil {
-		return runner.Outcome{}, err
-	}
-	room := t.room(&x.Package.Manifest, filepath.Join(t.dir, x.ID), t.floor(x), r.Permissions)
-	room.OnEgress = t.egressRecords(r)
-	place, err := t.box.Place(room)
-	if err != nil {
-		return runner.Outcome{}, err
-	}
-	line, err := template.Expand(argv.Input{Route: r.Route, WorkDir: place.Work, Config: settings.plain})
-	if err != nil {
-		return runner.Outcome{}, err
-	}
-	input, err := t.input(ctx, r)
-	if err != nil {
-		return runner.Outcome{}, err
+		return p, err
 	}
 	m := &x.Package.Manifest
+	p.manifest, p.wished = m, t.wish(x)
+	room := t.room(m, filepath.Join(t.dir, x.ID), cmp.Or(t.minTier, p.wished), r.Permissions)
+	if p.placed, err = t.box.Place(room); err != nil && capability.AsError(err).Reason == "confirmation_required" {
+		p.unfiltered, room.AllowUnfiltered = err, true
+		p.placed, err = t.box.Place(room)
+	}
+	if err != nil {
+		return p, err
+	}
+	line, err := template.Expand(argv.Input{Route: r.Route, WorkDir: p.placed.Work, Config: settings.plain})
+	if err != nil {
+		return p, err
+	}
+	p.words, p.display = line.List, line.Recordable()
 	own := make(map[string]tool.Own, len(m.Tools))
 	for _, o := range m.Tools {
 		own[o.Name] = tool.Own{Path: filepath.Join(t.dir, x.ID, filepath.FromSlash(o.Path)), SHA256: o.SHA256}
 	}
-	got, err := t.tools.Execute(ctx, tool.Request{
-		Tool: name, Args: line.List[1:], Stdin: input, Own: own, Permissions: r.Permissions, Confinement: room, Timeout: r.Route.Action.Timeout,
+	secrets := settings.secrets(m.Env.Secrets)
+	p.secret = slices.Sorted(maps.Keys(secrets))
+	p.request = tool.Request{
+		Tool: name, Args: line.List[1:], Own: own, Permissions: r.Permissions, Confinement: room, Timeout: r.Route.Action.Timeout,
 		MaxStdout: int(min(r.Route.Action.Output.MaxBytes, maxToolOutput)),
 		Environment: tool.Environment{
-			Extension: x.ID, Run: r.ID, Session: r.Owner.Session, Pass: m.Env.Pass, Set: m.Env.Set, Secrets: settings.secrets(m.Env.Secrets),
+			Extension: x.ID, Run: r.ID, Session: r.Owner.Session, Pass: m.Env.Pass, Set: m.Env.Set, Secrets: secrets,
 		},
+	}
+	return p, nil
+}
+
+// binds is a digest of what a yes holds for (runner spec, section 10.6): the words,
+// the names of variables, the folder and the permissions. The package is bound by
+// its own hash.
+func (p *prepared) binds() (string, error) {
+	data, err := jsonx.Marshal([]any{
+		p.words, p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret, p.request.Confinement.Work, p.request.Permissions, p.placed.Tier, p.placed.Network,
 	})
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// Preview implements runner.Previewer.
+func (t *toolRunner) Preview(ctx context.Context, r runner.Run, out *capability.Preview) error {
+	p, err := t.prepare(ctx, r)
+	if err != nil {
+		return err
+	}
+	if out.Binds, err = p.binds(); err != nil {
+		return err
+	}
+	out.What = p.display
+	out.Details["argv"] = p.display
+	out.Details["sandbox"] = walls(p.placed, p.request.Confinement.Limits)
+	out.Details["work_dir"] = p.placed.Work
+	if p.placed.Network != sandbox.NetworkNone {
+		out.Details["hosts"] = append([]string{}, p.manifest.Network.Allow...)
+	}
+	line := strings.Join(p.words, " ")
+	switch i := slices.IndexFunc(t.patterns, func(re *regexp.Regexp) bool { return re.MatchString(line) }); {
+	case i >= 0:
+		out.Confirm, out.Why = "always", "it matches "+t.patterns[i].String()+", which the operator wants to be asked about"
+	case p.unfiltered != nil:
+		out.Confirm, out.Why = "first", "it would reach every host: at tier "+p.placed.Tier.String()+" the network is not filtered"
+	case p.placed.Tier < p.wished:
+		out.Confirm, out.Why = "first", fmt.Sprintf("it would run at tier %s, where %s is called for", p.placed.Tier, p.wished)
+	}
+	return nil
+}
+
+// Execute implements runner.Executor.
+func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+	p, err := t.prepare(ctx, r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	if binds, err := p.binds(); err != nil || r.Agreed != "" && r.Agreed != binds {
+		return runner.Outcome{}, capability.Wrap(capability.CodeConflict, "runner", "what would run is no longer what was agreed to", err).With("extension_changed", "try again")
+	}
+	if p.unfiltered != nil && r.Agreed == "" { // nobody can have been asked
+		return runner.Outcome{}, p.unfiltered
+	}
+	p.request.Confinement.OnEgress = t.egressRecords(r)
+	if p.request.Stdin, err = t.input(ctx, r); err != nil {
+		return runner.Outcome{}, err
+	}
+	if p.placed.Tier < p.wished {
+		t.degraded(r, p.wished, p.placed.Tier)
+	}
+	got, err := t.tools.Execute(ctx, p.request)
 	meta := map[string]any{
-		"exit_code": got.ExitCode, "command": line.Recordable(), "sandbox_tier": got.Placement.Tier.String(), "tool_ms": got.Duration.Milliseconds(),
+		"exit_code": got.ExitCode, "command": p.display, "sandbox_tier": got.Placement.Tier.String(), "tool_ms": got.Duration.Milliseconds(),
+		"sandbox": walls(got.Placement, p.request.Confinement.Limits),
 	}
 	for key, there := range map[string]bool{"truncated": got.Truncated, "binary": got.Binary} {
 		if there {
@@ -105,7 +188,7 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	if got.Stderr != "" {
 		meta["stderr"] = got.Stderr
 	}
-	out := runner.Outcome{Output: got.Output, Metadata: meta, Kept: got.Stdout != "" && !got.Binary, Ran: capability.Ran{Tool: name}}
+	out := runner.Outcome{Output: got.Output, Metadata: meta, Kept: got.Stdout != "" && !got.Binary, Ran: capability.Ran{Tool: p.request.Tool, WorkDir: p.request.Confinement.Work}}
 	if got.Placement.Tier != 0 {
 		out.Ran.ExitCode, out.Ran.Sandbox, out.Ran.Truncated, out.Ran.Output = &got.ExitCode, got.Placement.Tier.String(), got.Truncated, got.Stdout
 		if err != nil { // what it said is worth having
@@ -114,6 +197,26 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 		}
 	}
 	return out, err
+}
+
+// walls is what a result says of where its program ran (runner spec, section 15.7).
+func walls(p sandbox.Placement, l sandbox.Limits) map[string]any {
+	d := sandbox.DefaultLimits()
+	return map[string]any{
+		"tier": p.Tier.String(), "layers": p.Layers, "missing": p.Missing, "network": p.Network,
+		"limits": map[string]any{
+			"memory_bytes": cmp.Or(l.Memory, d.Memory), "processes": cmp.Or(l.Processes, d.Processes), "cpu_seconds": cmp.Or(l.CPU, d.CPU).Seconds(), "disk_bytes": cmp.Or(l.Disk, d.Disk),
+		},
+	}
+}
+
+// degraded records that a program runs behind weaker walls than its package calls
+// for, because the operator lets it.
+func (x *extensions) degraded(r runner.Run, wished, got sandbox.Tier) {
+	_, _ = x.log.Append(context.Background(), audit.Record{ // a broken log says so itself
+		Logger: "sandbox", Event: audit.SandboxDegraded, Extension: r.Extension, Session: r.Owner.Session, User: r.Owner.Principal,
+		Metadata: audit.Metadata{RunID: r.ID, Sandbox: got.String(), Attrs: []audit.Attr{{Key: "wished", Value: wished.String()}}},
+	}, audit.Buffered)
 }
 
 // apiRunner carries out api.get and the other calls of HTTP services.
@@ -229,13 +332,11 @@ func (x *extensions) input(ctx context.Context, r runner.Run) ([]byte, error) {
 	return nil, nil
 }
 
-// floor is the weakest sandbox for an extension's programs: the operator's, or the
-// strongest for programs that came from an address (runner spec, section 15.1).
-func (x *extensions) floor(l *lifecycle.Loaded) sandbox.Tier {
-	switch {
-	case x.minTier != 0:
-		return x.minTier
-	case l.SourceURL != "" && slices.Contains(l.Permissions, "exec"):
+// wish is the weakest sandbox that an extension's programs call for: the strongest
+// for programs that came from an address (runner spec, section 15.1). The operator
+// may set another floor.
+func (x *extensions) wish(l *lifecycle.Loaded) sandbox.Tier {
+	if l.SourceURL != "" && slices.Contains(l.Permissions, "exec") {
 		return sandbox.T3
 	}
 	return sandbox.T2

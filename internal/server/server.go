@@ -28,6 +28,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/catalog/publish"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/exec/llm"
 	"github.com/junctor-run/junctor/internal/exec/memory"
 	"github.com/junctor-run/junctor/internal/gitcmd"
 	"github.com/junctor-run/junctor/internal/intake"
@@ -69,6 +70,7 @@ type Server struct {
 	told       *publish.Queue // telemetry for the records
 	static     *static.Builder
 	extensions *extensions
+	model      *llm.Client // nil: none is configured
 	engine     *invoke.Engine
 	intake     *intake.Pipeline
 	bus        *bus.Bus
@@ -77,8 +79,10 @@ type Server struct {
 	registry   *endpoint.Registry
 	mcp        *mcpserve.Surface
 	local      *host.Host
-	roots      *roots.Set
-	git        *gitcmd.Git // nil without the program
+
+	*conversations
+	roots *roots.Set
+	git   *gitcmd.Git // nil without the program
 
 	listener net.Listener
 	ready    atomic.Bool
@@ -138,6 +142,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.compiler = compile.New(s.catalog)
 	s.told = publish.NewQueue(toldQueue)
 	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
+	if s.model, err = openModel(cfg, s.secrets); err != nil {
+		return err
+	}
 	if err = s.openExtensions(ctx); err != nil {
 		return err
 	}
@@ -155,6 +162,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
 		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.compiledFor,
 	})
+	s.openChat()
 	s.door = door.New(s.policy, s.log, s.logger)
 	s.registry = endpoint.NewRegistry(endpoint.Config{
 		Store: endpoint.NewSQLStore(s.db.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
@@ -350,6 +358,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	// Agents listen for as long as they live: their streams end with the
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)
+	parts.Go(func() error { return s.sweep(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -381,6 +390,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 			web.Close()
 		}
 	}
+	s.runs.Close(stop)
 	s.event(ctx, audit.ServerStopped)
 	cancelCalls()
 	err = parts.Wait()
@@ -426,6 +436,9 @@ func (s *Server) close() {
 		if err := s.extensions.close(); err != nil {
 			s.logger.Error("extensions not closed cleanly", "err", err)
 		}
+	}
+	if s.model != nil {
+		s.model.Close()
 	}
 	if s.log != nil {
 		if err := s.log.Close(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/intake/archive"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
+	"github.com/junctor-run/junctor/internal/surface/chatserve"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/extensionserve"
@@ -39,7 +40,10 @@ func (s *Server) handler() (http.Handler, error) {
 		Telemetry: func(name string) any { return s.recent.List(name) },
 	}).Routes(mux)
 	extensionserve.New(extensionserve.Config{
-		Door: s.door, Engine: s.engine, Extensions: extensionDoor{s.extensions, s.extensions.manager}, MaxPackage: archive.MaxBytes,
+		Door: s.door, Extensions: extensionDoor{s.extensions, s.extensions.manager}, MaxPackage: archive.MaxBytes,
+	}).Routes(mux)
+	chatserve.New(chatserve.Config{
+		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.changed, Preview: s.preview,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -27,14 +27,7 @@ type Reply struct {
 
 // Invoke implements capability.Provider.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
-	a, words, err := p.meant(c)
-	if err != nil {
-		return capability.Result{}, err
-	}
-	if a.executor == nil {
-		return capability.Result{}, fault.UnsupportedRunner(a.Runner, families(p.cfg.Executors))
-	}
-	route, _, err := p.router.Route(line(a, words.Args))
+	a, route, words, err := p.understand(c)
 	if err != nil {
 		return capability.Result{}, err
 	}
@@ -61,6 +54,42 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	return capability.Result{Value: value, Ran: ran}, err
 }
 
+// Preview implements capability.Previewer.
+func (p *provider) Preview(ctx context.Context, c capability.Call) (capability.Preview, error) {
+	a, route, _, err := p.understand(c)
+	if err != nil {
+		return capability.Preview{}, err
+	}
+	out := capability.Preview{
+		What:    append([]string{"/" + a.command.Name, a.ID}, route.RecordableArgs()...),
+		Details: map[string]any{"permissions": a.permissions()},
+	}
+	if x, ok := a.executor.(Previewer); ok {
+		err = x.Preview(ctx, p.asRun(a, route, c), &out)
+	}
+	return out, err
+}
+
+// understand reads what a call means down to its words.
+func (p *provider) understand(c capability.Call) (*action, *command.Route, Words, error) {
+	a, words, err := p.meant(c)
+	if err != nil {
+		return nil, nil, words, err
+	}
+	if a.executor == nil {
+		return nil, nil, words, fault.UnsupportedRunner(a.Runner, families(p.cfg.Executors))
+	}
+	route, _, err := p.router.Route(line(a, words.Args))
+	return a, route, words, err
+}
+
+func (p *provider) asRun(a *action, route *command.Route, c capability.Call) Run {
+	return Run{
+		ID: c.Invocation, Extension: p.id, Digest: p.digest, Route: route, Owner: session.Owner{Principal: c.Principal.ID, Session: c.Session},
+		Permissions: a.permissions(), Progress: c.Progress, Agreed: c.Agreed,
+	}
+}
+
 // meant finds the action of a call, and its words.
 func (p *provider) meant(c capability.Call) (*action, Words, error) {
 	if a := p.actions[c.Member.Name]; a != nil && c.Member.Kind == Kind {
@@ -75,19 +104,17 @@ func (p *provider) meant(c capability.Call) (*action, Words, error) {
 }
 
 func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call) (json.RawMessage, *capability.Ran, error) {
-	owner := session.Owner{Principal: c.Principal.ID, Session: c.Session}
 	start := p.cfg.Now()
-	out, err := a.executor.Execute(ctx, Run{
-		ID: c.Invocation, Extension: p.id, Digest: p.digest, Route: route, Owner: owner, Permissions: a.permissions(), Progress: c.Progress,
-	})
+	run := p.asRun(a, route, c)
+	out, err := a.executor.Execute(ctx, run)
 	ran := &out.Ran
-	ran.Command, ran.Action, ran.Args = "/"+a.command.Name, a.ID, len(route.Args)
+	ran.Command, ran.Action, ran.Runner, ran.Args = "/"+a.command.Name, a.ID, a.Runner, len(route.Args)
 	if err != nil {
 		return nil, ran, err
 	}
 	end := p.cfg.Now()
 	if out.Kept && c.Session != "" {
-		err := p.cfg.Results.Save(ctx, owner, session.Result{
+		err := p.cfg.Results.Save(ctx, run.Owner, session.Result{
 			Text: out.Output, Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: ran.Tool, Run: c.Invocation,
 		})
 		if err != nil {

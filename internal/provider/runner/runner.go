@@ -48,6 +48,8 @@ type Run struct {
 	// Permissions are those of the action, which policy has let pass.
 	Permissions []string
 	Progress    func(capability.Chunk)
+	// Agreed is what somebody said yes to: the Binds of its preview, or "".
+	Agreed string
 }
 
 // Outcome is what came of a run that succeeded.
@@ -70,6 +72,12 @@ type Executor interface {
 	Needs(a *command.Action) []string
 	// Execute runs the action. An error means that it did not succeed.
 	Execute(ctx context.Context, r Run) (Outcome, error)
+}
+
+// Previewer is an Executor that can tell more of a run than its words: p comes
+// with those and with the permissions, and is the executor's to complete.
+type Previewer interface {
+	Preview(ctx context.Context, r Run, p *capability.Preview) error
 }
 
 // Config of a Source. Executors, Queue, Limiter, Cache, Results, Running and
@@ -176,7 +184,7 @@ func (p *provider) module(x Extension) capability.Module {
 		name, tool := strings.CutPrefix(c.ID, "tool.")
 		if act := p.actions[name]; tool && act != nil {
 			p.tools[c.Member.Name] = act
-			c.Provider, c.Timeout, c.Availability = p.key, p.time(act), p.availability(act)
+			c.Provider, c.Timeout, c.Availability, c.Confirm = p.key, p.time(act), p.availability(act), act.confirm()
 		}
 	}
 	return m
@@ -192,7 +200,7 @@ func (p *provider) entry(a *action) capability.Contribution {
 		Description: cmp.Or(a.Description, a.command.Summary),
 		Member:      capability.Member{Module: p.id, Kind: Kind, Name: a.name},
 		Provider:    p.key, Effect: p.effect(a, permissions), Permissions: permissions, InputSchema: json.RawMessage(wordsSchema),
-		Approval: a.Confirm == "always", Timeout: p.time(a), Availability: p.availability(a),
+		Approval: a.Confirm == "always", Confirm: a.confirm(), Timeout: p.time(a), Availability: p.availability(a),
 	}
 }
 
@@ -213,6 +221,14 @@ func (a *action) permissions() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// confirm is what people are asked too; "never" is the absence of a question.
+func (a *action) confirm() string {
+	if a.Confirm == "never" {
+		return ""
+	}
+	return a.Confirm
 }
 
 // time is how long a call may take, the queue included.

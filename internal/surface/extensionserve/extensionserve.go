@@ -18,7 +18,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
 )
@@ -54,14 +53,11 @@ type Extensions interface {
 	SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error)
 	Icon(id string) (data []byte, name string, err error)
 	Doctor(ctx context.Context) (any, error)
-	// Commands are those that can be typed now.
-	Commands() *command.Router
 }
 
 // Config is what the surface needs; all are required.
 type Config struct {
 	Door       *door.Door
-	Engine     Engine
 	Extensions Extensions
 	MaxPackage int64 // bytes of an upload
 }
@@ -79,7 +75,6 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET "+base+"/doctor", s.Door.Guard(s.doctor, capability.RoleAdmin, capability.RoleOperator))
 	mux.Handle("POST "+base+"/install", s.Door.Guard(s.install, capability.RoleAdmin))
 	mux.Handle("POST "+base+"/install-url", s.Door.Guard(s.installURL, capability.RoleAdmin))
-	mux.Handle("POST "+base+"/execute", s.Door.Guard(s.execute))
 	mux.Handle("GET "+base+"/{id}", s.Door.Guard(s.show))
 	// Patterns of their own for install/{id} and {id}/icon would claim the same paths.
 	mux.Handle("GET "+base+"/{id}/{part}", s.Door.Guard(s.part))
@@ -87,7 +82,6 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST "+base+"/{id}/disable", s.Door.Guard(s.disable, capability.RoleAdmin))
 	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.uninstall, capability.RoleAdmin))
 	mux.Handle("PUT "+base+"/{id}/config", s.Door.Guard(s.setConfig, capability.RoleAdmin))
-	mux.Handle("GET /api/v1/chat/slash-commands", s.Door.Guard(s.commands))
 }
 
 // part is GET install/{install}, {id}/icon, {id}/screen and {id}/config.

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/command/fault"
+)
+
+// runCommand runs a slash command.
+func (a *app) runCommand() *cobra.Command {
+	var req struct {
+		Command string `json:"command"`
+		Session string `json:"session_id,omitempty"`
+		DryRun  bool   `json:"dry_run,omitempty"`
+		NoCache bool   `json:"no_cache,omitempty"`
+		Async   bool   `json:"async,omitempty"`
+	}
+	var yes bool
+	c := &cobra.Command{
+		Use: `run "/COMMAND [ACTION] [ARGS…]"`, Short: "Run a slash command", Args: cobra.ExactArgs(1),
+		Example: `  junctor run "/weather get https://api.example.com/status"
+  junctor run "/weather get https://api.example.com/status" --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Command = args[0]
+			return a.confirmed(cmd.Context(), yes, func() error {
+				return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/execute", req, func(raw json.RawMessage) error {
+					if req.DryRun {
+						a.printf("%s\n", indent(raw))
+						return nil
+					}
+					out, err := decode[struct {
+						Result struct{ Output string }
+						RunID  string `json:"run_id"`
+						Status string
+					}](raw)
+					if err != nil {
+						return err
+					}
+					if req.Async {
+						a.printf("%s %s\n", out.RunID, out.Status)
+						return nil
+					}
+					a.printf("%s\n", fault.Clean(strings.TrimRight(out.Result.Output, "\n")))
+					return nil
+				})
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&req.Session, "session", "", "session the run belongs to")
+	f.BoolVar(&req.DryRun, "dry-run", false, "say what would run; do nothing")
+	f.BoolVar(&req.NoCache, "no-cache", false, "run it even if a kept result would do")
+	f.BoolVar(&req.Async, "async", false, "do not wait: print the run's id, for junctor runs show")
+	f.BoolVar(&yes, "yes", false, yesHelp)
+	return c
+}
+
+// maxLine is the longest line of chat that is read; a message may have 256 KiB.
+const maxLine = 256 << 10
+
+// chatCommand is a conversation, one line a message.
+func (a *app) chatCommand() *cobra.Command {
+	var session string
+	c := &cobra.Command{
+		Use: "chat", Short: "Talk, line by line: slash commands run, the rest goes to the language model", Args: cobra.NoArgs,
+		Long: `Talk, line by line. A line behind a slash runs a command; everything else goes to
+the language model that is configured, if any. /help lists the commands, /quit or
+the end of input ends the conversation, which is kept under its session.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if session == "" {
+				session = "chat-" + strings.ToLower(rand.Text()[:10])
+			}
+			return a.chat(cmd.Context(), session)
+		},
+	}
+	c.Flags().StringVar(&session, "session", "", "conversation to go on with (default: a new one)")
+	return c
+}
+
+func (a *app) chat(ctx context.Context, session string) error {
+	server, err := a.client()
+	if err != nil {
+		return err
+	}
+	ask := terminal(a.stdin) && !a.json
+	if ask {
+		a.printf("Session %s. /help lists the commands, /quit leaves.\n", session)
+	}
+	lines := bufio.NewScanner(a.stdin)
+	lines.Buffer(nil, maxLine)
+	for {
+		if ask {
+			a.printf("> ")
+		}
+		if !lines.Scan() {
+			break
+		}
+		line := strings.TrimSpace(lines.Text())
+		switch line {
+		case "":
+			continue
+		case "/quit", "/exit":
+			return nil
+		}
+		question, err := a.say(ctx, server, session, line)
+		if err != nil {
+			return err
+		}
+		id, asked := confirmation(question)
+		if !asked || !ask {
+			continue
+		}
+		a.printf("Go on? [y/N] ")
+		if !lines.Scan() {
+			break
+		}
+		word := strings.TrimSpace(lines.Text())
+		if agreed := strings.EqualFold(word, "y") || strings.EqualFold(word, "yes"); !agreed {
+			word = "deny"
+		} else {
+			word = "once"
+		}
+		if err := server.Do(ctx, http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), map[string]string{"decision": word}, nil); err != nil {
+			return err
+		}
+		if word == "once" {
+			if _, err := a.say(ctx, server, session, line); err != nil {
+				return err
+			}
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return capability.Errorf(capability.CodeTooLarge, "chat", "a line has more than %d bytes", maxLine)
+	}
+	return lines.Err()
+}
+
+// say sends one message and prints the reply while it comes. It returns why there
+// was no better one.
+func (a *app) say(ctx context.Context, server *client.Client, session, text string) (*capability.Error, error) {
+	body := map[string]any{"session_id": session, "text": text, "stream": true}
+	ended := true // with a line's end
+	for line, err := range server.Lines(ctx, http.MethodPost, "/api/v1/chat/messages", body) {
+		if err != nil {
+			return nil, err
+		}
+		if a.json {
+			if err := a.printJSON(line); err != nil {
+				return nil, err
+			}
+		}
+		item, err := decode[struct {
+			Text     string
+			Error    *capability.Error
+			Progress *capability.Chunk
+			Reply    *struct{ Error *capability.Error }
+		}](line)
+		switch {
+		case err != nil:
+			return nil, err
+		case item.Error != nil:
+			return nil, item.Error
+		case item.Reply != nil:
+			if !a.json && !ended {
+				a.printf("\n")
+			}
+			return item.Reply.Error, nil
+		case a.json:
+		case item.Progress != nil && terminal(a.stdin):
+			fmt.Fprintf(a.stderr, "… %s\n", plainText(item.Progress.Message))
+		default:
+			a.printf("%s", fault.Clean(item.Text))
+			ended = strings.HasSuffix(item.Text, "\n")
+		}
+	}
+	return nil, nil
+}
+
+type runRow struct {
+	ID        string            `json:"run_id"`
+	Extension string            `json:"extension_id"`
+	Command   string            `json:"command"`
+	Action    string            `json:"action"`
+	Status    string            `json:"status"`
+	Stage     string            `json:"stage"`
+	Message   string            `json:"message"`
+	Started   string            `json:"started_at"`
+	Result    json.RawMessage   `json:"result"`
+	Error     *capability.Error `json:"error"`
+}
+
+// runsCommand is about runs under way and just ended.
+func (a *app) runsCommand() *cobra.Command {
+	const path = "/api/v1/runs"
+	filter := map[string]*string{"extension_id": new(string), "session_id": new(string), "status": new(string)}
+	list := &cobra.Command{
+		Use: "list", Short: "What runs, and what ended within the hour", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := url.Values{}
+			for key, value := range filter {
+				if *value != "" {
+					q.Set(key, *value)
+				}
+			}
+			return a.call(cmd.Context(), http.MethodGet, path+"?"+q.Encode(), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Runs []runRow }](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, r := range out.Runs {
+					rows = append(rows, []string{r.ID, r.Status, r.Command + " " + r.Action, r.Extension, r.Started})
+				}
+				return table(a.stdout, []string{"RUN", "STATUS", "COMMAND", "EXTENSION", "STARTED"}, rows)
+			})
+		},
+	}
+	list.Flags().StringVar(filter["extension_id"], "ext", "", "only those of an extension")
+	list.Flags().StringVar(filter["session_id"], "session", "", "only those of a session")
+	list.Flags().StringVar(filter["status"], "status", "", "pending, running, succeeded, failed, timeout or canceled")
+	show := &cobra.Command{
+		Use: "show RUN", Short: "How a run stands, and what came of it", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, path+"/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
+				r, err := decode[runRow](raw)
+				if err != nil {
+					return err
+				}
+				a.printf("%s  %s (%s)  %s %s of %s\n", r.ID, r.Status, r.Stage, plainText(r.Command), plainText(r.Action), plainText(r.Extension))
+				var value struct{ Output string }
+				switch {
+				case r.Error != nil:
+					a.printf("%s\n", plainText(r.Error.Message))
+				case len(r.Result) > 0 && json.Unmarshal(r.Result, &value) == nil:
+					a.printf("%s\n", fault.Clean(strings.TrimRight(value.Output, "\n")))
+				case r.Message != "":
+					a.printf("%s\n", plainText(r.Message))
+				}
+				return nil
+			})
+		},
+	}
+	cancel := &cobra.Command{
+		Use: "cancel RUN", Short: "Stop a run", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodPost, path+"/"+url.PathEscape(args[0])+"/cancel", nil, func(json.RawMessage) error {
+				a.printf("stopping %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	return a.group("runs", "Runs of slash commands, under way and just ended", list, show, cancel)
+}

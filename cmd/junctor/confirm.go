@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const yesHelp = "say yes to what a call asks you to confirm"
+
+// confirmed does what may ask whoever calls for a confirmation, asks them at the
+// terminal unless they said yes beforehand, and does it again (spec/README section
+// 5, channel client).
+func (a *app) confirmed(ctx context.Context, yes bool, do func() error) error {
+	err := do()
+	id, asked := confirmation(capability.AsError(err))
+	if !asked {
+		return err
+	}
+	if !yes && (a.json || !terminal(a.stdin)) {
+		return err
+	}
+	if agreed, err := a.answer(ctx, id, capability.AsError(err), yes); err != nil || !agreed {
+		return err
+	}
+	return do()
+}
+
+// confirmation is the question in an error that the caller may answer.
+func confirmation(e *capability.Error) (id string, asked bool) {
+	if e == nil || e.Code != capability.CodeConsentRequired || e.Details["channel"] != "client" {
+		return "", false
+	}
+	id, asked = e.Details["approval"].(string)
+	return id, asked
+}
+
+// answer asks, unless yes is known, and tells the server. A no is an error of the
+// one that was given.
+func (a *app) answer(ctx context.Context, id string, question *capability.Error, yes bool) (bool, error) {
+	if !yes {
+		summary, _ := question.Details["summary"].(string)
+		fmt.Fprintf(a.stderr, "%s\nGo on? [y/N] ", plainText(summary))
+		var word string
+		_, _ = fmt.Fscanln(a.stdin, &word)
+		yes = strings.EqualFold(word, "y") || strings.EqualFold(word, "yes")
+	}
+	decision := "deny"
+	if yes {
+		decision = "once"
+	}
+	c, err := a.client()
+	if err != nil {
+		return false, err
+	}
+	if err := c.Do(ctx, http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), map[string]string{"decision": decision}, nil); err != nil {
+		return false, err
+	}
+	if !yes {
+		return false, capability.Errorf(capability.CodeDenied, "confirm", "you said no, so it was not done").With("confirmation_rejected", "")
+	}
+	return true, nil
+}

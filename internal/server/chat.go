@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/exec/llm"
+	"github.com/junctor-run/junctor/internal/runs"
+	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/internal/session/sqlstore"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// sweepEvery is how often what conversations left behind is thrown away.
+const sweepEvery = 10 * time.Minute
+
+// conversations are what chat is made of.
+type conversations struct {
+	runs     *runs.Register
+	messages *session.Messages
+	results  *session.Results
+	chat     *chat.Engine
+}
+
+// openChat needs the engine and the extensions.
+func (s *Server) openChat() {
+	c := &conversations{
+		runs: runs.New(s.engine, time.Now), results: s.extensions.results,
+		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(s.db.SQL())}),
+	}
+	cfg := chat.Config{
+		Runs: c.runs, Messages: c.messages, Results: c.results, Log: s.log, Commands: s.extensions.Commands, Usage: s.extensions.manager.Usage, Home: s.home.Dir,
+	}
+	if s.model != nil {
+		cfg.Model = talker{s.model}
+	}
+	c.chat = chat.New(cfg)
+	s.conversations = c
+}
+
+// sweep throws away what is too old, until ctx ends.
+func (c *conversations) sweep(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		_, err := c.results.Sweep(ctx)
+		_, err2 := c.messages.Sweep(ctx)
+		if err := errors.Join(err, err2); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// openModel is the configured language model, nil without one.
+func openModel(cfg config.Config, secrets *secretstore.Store) (*llm.Client, error) {
+	if cfg.Model.URL == "" {
+		return nil, nil
+	}
+	c := llm.Config{Kind: llm.Kind(cfg.Model.Kind), BaseURL: cfg.Model.URL, Model: cfg.Model.Name, MaxTokens: cfg.Model.MaxTokens}
+	if name := cfg.Model.KeySecret; name != "" {
+		c.Key = func() (secret.Value, error) { return secrets.Get(name) }
+	}
+	client, err := llm.New(c)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "config", "model: "+capability.AsError(err).Message, err)
+	}
+	return client, nil
+}
+
+// talker lets chat ask a model.
+type talker struct{ *llm.Client }
+
+func (t talker) Answer(ctx context.Context, system string, turns []chat.Turn, emit func(string) error) (string, error) {
+	req := llm.Request{System: system}
+	for _, turn := range turns {
+		role := llm.User
+		if turn.Assistant {
+			role = llm.Assistant
+		}
+		req.Turns = append(req.Turns, llm.Turn{Role: role, Parts: []string{turn.Text}})
+	}
+	reply, err := t.Ask(ctx, req, emit)
+	return reply.Text, err
+}
+
+// preview says what a command would do, for a dry run.
+func (s *Server) preview(ctx context.Context, who capability.Principal, id string, route *command.Route) (map[string]any, error) {
+	input, err := chat.Input(route, false)
+	if err != nil {
+		return nil, err
+	}
+	_, p, err := s.engine.Preview(ctx, capability.Invocation{
+		Surface: "slash", Principal: who, Session: id, Input: input, Audience: capability.AudienceInternal, Target: capability.Target{Member: chat.Member(route)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{"what": p.What}
+	for key, value := range p.Details {
+		out[key] = value
+	}
+	if p.Confirm != "" {
+		out["confirm"], out["confirm_reason"] = p.Confirm, p.Why
+	}
+	return out, nil
+}
