@@ -38,6 +38,11 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("JUNCTOR_HOME", filepath.Join(env.WorkDir, "home"))
+			examples, err := filepath.Abs("../../examples")
+			if err != nil {
+				return err
+			}
+			env.Setenv("EXAMPLES", examples)
 			env.Setenv("XDG_DATA_HOME", "")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command under -race rests for a second
 			return nil

@@ -33,8 +33,9 @@ type Config struct {
 	Router Router `koanf:"router"`
 	MCP    MCP    `koanf:"mcp"`
 
-	Sandbox Sandbox `koanf:"sandbox"`
-	Model   Model   `koanf:"model"`
+	Extensions Extensions `koanf:"extensions"`
+	Sandbox    Sandbox    `koanf:"sandbox"`
+	Model      Model      `koanf:"model"`
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
 	Eliza Eliza `koanf:"-"`
@@ -110,6 +111,15 @@ type MCP struct {
 	AllowedOrigins []string `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
 }
 
+// Extensions bound how much installed extensions do (runner spec, section 21).
+type Extensions struct {
+	CallsPerMinute int `koanf:"calls_per_minute" doc:"Calls a minute of each user, of each extension and of each action."`
+	Burst          int `koanf:"burst" doc:"How many of them may come at once."`
+	MaxConcurrent  int `koanf:"max_concurrent" doc:"Runs of one extension at once."`
+	PerUser        int `koanf:"per_user" doc:"Runs of one user at once."`
+	Queue          int `koanf:"queue" doc:"Runs that wait for their turn; one more is refused."`
+}
+
 // Sandbox is what programs of extensions are put behind.
 type Sandbox struct {
 	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox that programs of extensions may run in: T3 (isolated), T2 (confined, the network unfiltered) or T1 (hygiene only); below it nothing runs. Empty: T3 for programs that came from an address, T2 for others. See junctor sandbox status."`
@@ -137,10 +147,11 @@ func Default() Config {
 			CallTimeout: 300 * time.Second, EndpointTimeout: 60 * time.Second, MaxTimeout: time.Hour,
 			RequestBody: 4 << 20, Result: 16 << 20, EndpointAnswer: 32 << 20, PerProvider: 1024,
 		},
-		Router: Router{SyncInterval: 5 * time.Minute},
-		MCP:    MCP{PageSize: 100, Exposure: "auto"},
-		Model:  Model{Kind: "openai", MaxTokens: 2048},
-		Eliza:  Eliza{Environment: "server"},
+		Router:     Router{SyncInterval: 5 * time.Minute},
+		MCP:        MCP{PageSize: 100, Exposure: "auto"},
+		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
+		Model:      Model{Kind: "openai", MaxTokens: 2048},
+		Eliza:      Eliza{Environment: "server"},
 	}
 }
 
@@ -208,6 +219,13 @@ func (c *Config) Validate() error {
 	for _, text := range c.Sandbox.Confirm {
 		if _, err := regexp.Compile(text); err != nil {
 			return fmt.Errorf("sandbox.confirm: %q is no regular expression: %w", text, err)
+		}
+	}
+	for name, n := range map[string]int{
+		"calls_per_minute": c.Extensions.CallsPerMinute, "burst": c.Extensions.Burst, "max_concurrent": c.Extensions.MaxConcurrent, "per_user": c.Extensions.PerUser, "queue": c.Extensions.Queue,
+	} {
+		if n < 1 {
+			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)
 		}
 	}
 	if err := oneOf("model.kind", c.Model.Kind, "openai", "anthropic"); err != nil {

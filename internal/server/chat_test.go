@@ -147,7 +147,8 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 	start := func(line string) (out struct {
 		RunID  string `json:"run_id"`
 		Status runs.Status
-	}) {
+	},
+	) {
 		t.Helper()
 		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/execute", map[string]any{"command": line, "async": true}, &out); err != nil || out.Status.Over() {
 			t.Fatal(out, err)

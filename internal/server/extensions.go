@@ -57,6 +57,7 @@ type extensions struct {
 	calls     *api.Client
 	analyzer  *analyze.Analyzer
 	queue     *queue.Queue
+	rates     queue.Rates
 	cache     *queue.Cache
 	running   runner.Running
 	news      chan struct{}
@@ -85,7 +86,10 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		toolDirs: []string{s.home.Path("tools"), s.home.Path("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
 		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(s.db.SQL())}),
 		cache:    queue.NewCache(time.Now),
-		queue:    queue.New(queue.Limits{Global: max(2, 2*runtime.GOMAXPROCS(0))}),
+		queue: queue.New(queue.Limits{
+			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: s.cfg.Extensions.PerUser, PerExtension: s.cfg.Extensions.MaxConcurrent, Length: s.cfg.Extensions.Queue,
+		}),
+		rates: queue.Rates{PerMinute: s.cfg.Extensions.CallsPerMinute, Burst: s.cfg.Extensions.Burst},
 	}
 	if text := s.cfg.Sandbox.MinTier; text != "" {
 		if err := x.minTier.UnmarshalText([]byte(text)); err != nil {
@@ -205,7 +209,7 @@ func (x *extensions) list() (out []runner.Extension) {
 // source feeds the catalog.
 func (x *extensions) source() capability.Source {
 	return runner.New(runner.Config{
-		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(queue.Rates{}, time.Now), Cache: x.cache,
+		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
 		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect,
 	}, x.list, x.news)
 }

@@ -102,8 +102,9 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	}
 	p.words, p.display = line.List, line.Recordable()
 	own := make(map[string]tool.Own, len(m.Tools))
-	for _, o := range m.Tools {
-		own[o.Name] = tool.Own{Path: filepath.Join(t.dir, x.ID, filepath.FromSlash(o.Path)), SHA256: o.SHA256}
+	for i := range m.Tools {
+		o := &m.Tools[i]
+		own[o.Name] = tool.Own{Path: filepath.Join(t.dir, x.ID, filepath.FromSlash(o.Installed())), SHA256: o.SHA256}
 	}
 	secrets := settings.secrets(m.Env.Secrets)
 	p.secret = slices.Sorted(maps.Keys(secrets))

@@ -39,6 +39,11 @@ const (
 // package: nothing is delivered in it, and no hash covers it.
 const WorkDir = "work"
 
+// MadeDir holds the programs that a package's install plan made and its manifest
+// names with their hashes. Nothing of it can be delivered, and it is no part of
+// the package's own hash.
+const MadeDir = ".made"
+
 // Member is one file of a tree. Only the difference between 0755 and 0644
 // survives of its mode.
 type Member struct {
@@ -218,8 +223,8 @@ func (t *Tree) Package() (*Tree, error) {
 	for i := range out.members {
 		name := out.members[i].Path
 		switch first, _, nested := strings.Cut(name, "/"); {
-		case strings.EqualFold(first, WorkDir):
-			return nil, refused("%s: the folder %s is the extension's own and cannot be delivered", shown(name), WorkDir)
+		case strings.EqualFold(first, WorkDir), strings.EqualFold(first, MadeDir):
+			return nil, refused("%s: the folder %s is made where the extension is installed and cannot be delivered", shown(name), first)
 		case !nested && program(name):
 			return nil, refused("%s: programs do not belong in the package's top folder", shown(name)).
 				With(ReasonViolation, "move it to tools/ or scripts/ and declare it in the manifest")

@@ -78,13 +78,13 @@ func OpenRegular(root *os.Root, p string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenPackage reads an installed package as a tree, without what the extension
-// has written since.
-func OpenPackage(root *os.Root) (*Tree, error) { return readDir(root, WorkDir) }
+// OpenPackage reads an installed package as a tree, without what its plan made and
+// what the extension has written since.
+func OpenPackage(root *os.Root) (*Tree, error) { return readDir(root, WorkDir, MadeDir) }
 
 // TreeHash is the hash of an installed package as it is on disk now: SHA-256, in
-// lower-case hex, over path, mode and SHA-256 of each file, sorted by path. The
-// work folder is left out.
+// lower-case hex, over path, mode and SHA-256 of each file, sorted by path. What
+// was made there is left out.
 func TreeHash(ctx context.Context, root *os.Root) (string, error) {
 	t, err := OpenPackage(root)
 	if err != nil {

@@ -248,6 +248,9 @@ func (p *Package) readPlan(files Files) error {
 // says they are.
 func (p *Package) delivered(files Files) error {
 	for _, t := range p.Manifest.Tools {
+		if t.Made() {
+			continue
+		}
 		sum, err := files.Sum(t.Path, maxTool)
 		if err != nil {
 			return bad("the tool %s: %.120s cannot be read", t.Name, t.Path)

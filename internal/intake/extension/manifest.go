@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/intake/archive"
 	"github.com/junctor-run/junctor/internal/intake/commandfile"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 	"github.com/junctor-run/junctor/internal/intake/permission"
@@ -98,11 +99,22 @@ type Python struct {
 	Dependencies []string `json:"dependencies"`
 }
 
-// Tool is a program delivered in the package.
+// Tool is a program delivered in the package, or made by its install plan.
 type Tool struct {
 	Name   string `json:"name"`
-	Path   string `json:"path"`
+	Path   string `json:"path"` // beneath tools/, or beneath work/
 	SHA256 string `json:"sha256"`
+}
+
+// Made reports whether the install plan makes the program.
+func (t *Tool) Made() bool { return strings.HasPrefix(t.Path, archive.WorkDir+"/") }
+
+// Installed is where the program lies in the installed package.
+func (t *Tool) Installed() string {
+	if t.Made() {
+		return archive.MadeDir + "/" + t.Name
+	}
+	return t.Path
 }
 
 // Network names the hosts an extension reaches: host, *.host, either with :port.
@@ -320,7 +332,7 @@ func (m *Manifest) runs(k *checker) {
 		t.SHA256 = strings.ToLower(t.SHA256)
 		k.hold(validTool(t.Name) && !seen[t.Name], "the tool's name %.80q is none, or is given twice", t.Name)
 		seen[t.Name] = true
-		k.hold(inPackage(t.Path) && strings.HasPrefix(t.Path, "tools/"), "the tool %.64s must be beneath tools/", t.Name)
+		k.hold(inPackage(t.Path) && (strings.HasPrefix(t.Path, "tools/") || t.Made()), "the tool %.64s must be beneath tools/, or beneath work/ where the plan makes it", t.Name)
 		k.hold(len(t.SHA256) == 64 && strings.Trim(t.SHA256, "0123456789abcdef") == "", "the sha256 of the tool %.64s is not one", t.Name)
 	}
 	if m.Icon != "" {

@@ -35,7 +35,7 @@ func admin() capability.Principal {
 }
 
 // programs does what the scripts of the test packages say: "write NAME" in the
-// working folder, "fail", "tamper" with the package.
+// working folder, "link NAME" out of it, "fail", "tamper" with the package.
 type programs struct{}
 
 func (programs) Run(_ context.Context, p plan.Program) (plan.Outcome, error) {
@@ -43,6 +43,8 @@ func (programs) Run(_ context.Context, p plan.Program) (plan.Outcome, error) {
 	switch verb {
 	case "write":
 		return plan.Outcome{}, os.WriteFile(filepath.Join(p.Work, arg), []byte(p.Step), 0o600)
+	case "link":
+		return plan.Outcome{}, os.Symlink("/etc/hostname", filepath.Join(p.Work, arg))
 	case "remove":
 		return plan.Outcome{}, os.RemoveAll(filepath.Join(p.Work, arg))
 	case "tamper":

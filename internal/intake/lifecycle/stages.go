@@ -2,14 +2,21 @@ package lifecycle
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"io"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/intake/archive"
 	"github.com/junctor-run/junctor/internal/intake/consent"
+	"github.com/junctor-run/junctor/internal/intake/extension"
 	"github.com/junctor-run/junctor/internal/intake/plan"
 	"github.com/junctor-run/junctor/internal/intake/registry"
 )
@@ -114,7 +121,54 @@ func (in *install) plan(ctx context.Context) error {
 		return err
 	}
 	in.config = result.Config
-	return nil
+	return in.keepTools(dir)
+}
+
+// keepTools takes the programs that the manifest says the plan makes out of the
+// working folder, where the extension could change them, and holds each to its
+// hash.
+func (in *install) keepTools(work *os.Root) error {
+	m, made := in.m, path.Join(in.staging(), archive.MadeDir)
+	left := int64(maxWork)
+	for i := range in.pkg.Manifest.Tools {
+		t := &in.pkg.Manifest.Tools[i]
+		if !t.Made() {
+			continue
+		}
+		if err := m.root.Mkdir(made, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return broken("the tools could not be stored", err)
+		}
+		sum, err := in.keepTool(work, t, made, &left)
+		if err == nil && sum != t.SHA256 {
+			err = capability.Errorf(capability.CodeFailed, "extensions.install", "the plan made another tool %s than the manifest describes: its sha256 is %s", t.Name, sum).With(plan.ReasonVerification, "ask the author")
+		}
+		if err != nil {
+			in.rec.FailedStep = "tool " + t.Name
+			return err
+		}
+	}
+	return m.at("tools kept")
+}
+
+func (in *install) keepTool(work *os.Root, t *extension.Tool, made string, left *int64) (sum string, err error) {
+	from, err := archive.OpenRegular(work, strings.TrimPrefix(t.Path, archive.WorkDir+"/"))
+	if err != nil {
+		return "", capability.Wrap(capability.CodeFailed, "extensions.install", "the plan did not make the tool "+t.Name+": "+t.Path+" is no file", err).With(plan.ReasonVerification, "ask the author")
+	}
+	defer from.Close()
+	to, err := in.m.root.OpenFile(path.Join(made, t.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return "", broken("the tools could not be stored", err)
+	}
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(to, h), io.LimitReader(from, *left+1))
+	if *left -= n; err == nil && *left < 0 {
+		err = tooMuch()
+	}
+	if err := errors.Join(err, to.Chmod(0o755), to.Close()); err != nil {
+		return "", broken("the tools could not be stored", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func (m *Manager) recordStep(ctx context.Context, id, installID, by string, r plan.Report) {
