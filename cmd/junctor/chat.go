@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -9,6 +10,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -261,5 +265,58 @@ func (a *app) runsCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("runs", "Runs of slash commands, under way and just ended", list, show, cancel)
+	return a.group("runs", "Runs of slash commands, under way and just ended", list, show, cancel, a.artifactsCommand(path))
+}
+
+// artifactsCommand lists a run's files, or saves one.
+func (a *app) artifactsCommand(path string) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use: "artifacts RUN [NAME]", Short: "Files that a run made: list them, or save one", Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := path + "/" + url.PathEscape(args[0]) + "/artifacts"
+			if len(args) == 2 {
+				return a.saveArtifact(cmd.Context(), at+"/"+(&url.URL{Path: args[1]}).EscapedPath(), cmp.Or(output, filepath.Base(args[1])))
+			}
+			return a.call(cmd.Context(), http.MethodGet, at, nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Artifacts []struct {
+						Name, MIME, SHA256 string
+						Size               int64
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, f := range out.Artifacts {
+					rows = append(rows, []string{f.Name, strconv.FormatInt(f.Size, 10), f.MIME, f.SHA256})
+				}
+				return table(a.stdout, []string{"NAME", "BYTES", "KIND", "SHA256"}, rows)
+			})
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "file to save it in, which must not be there (default: its own name, here)")
+	return c
+}
+
+func (a *app) saveArtifact(ctx context.Context, at, output string) error {
+	server, err := a.client()
+	if err != nil {
+		return err
+	}
+	var data json.RawMessage // whatever it holds
+	if err := server.Do(ctx, http.MethodGet, at, nil, &data); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user's own choice
+	if err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "runs.artifacts", plainText(output)+" cannot be made; is it there already?", err).With("", "name another with --output")
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	a.printf("saved %s, %d bytes\n", plainText(output), len(data))
+	return nil
 }

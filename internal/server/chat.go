@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/config"
@@ -25,13 +26,14 @@ type conversations struct {
 	runs     *runs.Register
 	messages *session.Messages
 	results  *session.Results
+	blobs    *blob.Store
 	chat     *chat.Engine
 }
 
 // openChat needs the engine and the extensions.
 func (s *Server) openChat() {
 	c := &conversations{
-		runs: runs.New(s.engine, time.Now), results: s.extensions.results,
+		runs: runs.New(s.engine, time.Now), results: s.extensions.results, blobs: s.extensions.blobs,
 		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(s.db.SQL())}),
 	}
 	cfg := chat.Config{
@@ -56,7 +58,7 @@ func (c *conversations) sweep(ctx context.Context) error {
 		}
 		_, err := c.results.Sweep(ctx)
 		_, err2 := c.messages.Sweep(ctx)
-		if err := errors.Join(err, err2); err != nil && ctx.Err() == nil {
+		if err := errors.Join(err, err2, c.blobs.Sweep(ctx)); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

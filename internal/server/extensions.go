@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/command"
@@ -51,6 +52,7 @@ type extensions struct {
 	secrets   *secretstore.Store
 	log       *audit.Log
 	results   *session.Results
+	blobs     *blob.Store
 	manager   *lifecycle.Manager
 	box       *sandbox.Box
 	tools     *tool.Executor
@@ -72,7 +74,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	for _, t := range []struct {
 		owner string
 		files func() (fs.FS, error)
-	}{{registry.Owner, registry.Migrations}, {sqlstore.Owner, sqlstore.Migrations}} {
+	}{{registry.Owner, registry.Migrations}, {sqlstore.Owner, sqlstore.Migrations}, {blob.Owner, blob.Migrations}} {
 		tables, err := t.files()
 		if err != nil {
 			return err
@@ -90,6 +92,9 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: s.cfg.Extensions.PerUser, PerExtension: s.cfg.Extensions.MaxConcurrent, Length: s.cfg.Extensions.Queue,
 		}),
 		rates: queue.Rates{PerMinute: s.cfg.Extensions.CallsPerMinute, Burst: s.cfg.Extensions.Burst},
+	}
+	if x.blobs, err = blob.Open(s.home.Path("blobs", "sha256"), s.db.SQL(), time.Now); err != nil {
+		return err
 	}
 	if text := s.cfg.Sandbox.MinTier; text != "" {
 		if err := x.minTier.UnmarshalText([]byte(text)); err != nil {
@@ -210,7 +215,7 @@ func (x *extensions) list() (out []runner.Extension) {
 func (x *extensions) source() capability.Source {
 	return runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
-		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect,
+		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect, Artifacts: x.artifacts,
 	}, x.list, x.news)
 }
 
@@ -218,6 +223,9 @@ func (x *extensions) source() capability.Source {
 func (x *extensions) close() error {
 	if x.box != nil {
 		x.box.Close()
+	}
+	if x.blobs != nil {
+		_ = x.blobs.Close() // a folder that was read
 	}
 	if x.manager == nil {
 		return nil

@@ -53,7 +53,7 @@ func FindHome(dir string) (string, error) {
 // OpenHome makes the layout and takes the lock. A home another server holds is a
 // conflict that names the process.
 func OpenHome(dir string) (*Home, error) {
-	for _, d := range []string{"", "run", "state", "audit", "logs", "policy", "secrets", "blobs", "cache"} {
+	for _, d := range []string{"", "run", "state", "audit", "logs", "policy", "secrets", "blobs", "blobs/sha256", "cache"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, capability.Wrap(capability.CodeFailed, "home", "the home "+dir+" cannot be made", err).
 				With("", "name a directory you may write to with --home")

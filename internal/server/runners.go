@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/artifact"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/argv"
 	"github.com/junctor-run/junctor/internal/command/fault"
@@ -313,6 +315,27 @@ func (x *extensions) installed(r runner.Run) (*lifecycle.Loaded, error) {
 		return nil, capability.Errorf(capability.CodeConflict, "runner", "%s has changed since this call was decided", r.Extension).With("extension_changed", "try again")
 	}
 	return got, nil
+}
+
+// artifactTTL is how long a run's artifacts are kept (decision R26).
+const artifactTTL = 24 * time.Hour
+
+// artifacts watches the working folder for what a run makes for others, and keeps
+// it for a day.
+func (x *extensions) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
+	before := artifact.Look(filepath.Join(x.dir, id, "work"))
+	return func(ctx context.Context, r runner.Run) (kept []runner.Artifact, omitted []string, err error) {
+		ctx = context.WithoutCancel(ctx) // also of a run that came too late
+		expires := time.Now().Add(artifactTTL)
+		omitted, err = before.Each(func(f artifact.File) error {
+			ref, err := x.blobs.Put(ctx, blob.Ref{Principal: r.Owner.Principal, Run: r.ID, Name: f.Name, MIME: f.MIME, Expires: expires}, f, artifact.MaxSize)
+			if err == nil {
+				kept = append(kept, runner.Artifact{Name: ref.Name, Size: ref.Size, SHA256: ref.SHA256, MIME: ref.MIME})
+			}
+			return err
+		})
+		return kept, omitted, err
+	}
 }
 
 // input is what an action's program reads.

@@ -43,7 +43,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Extensions: extensionDoor{s.extensions, s.extensions.manager}, MaxPackage: archive.MaxBytes,
 	}).Routes(mux)
 	chatserve.New(chatserve.Config{
-		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.changed, Preview: s.preview,
+		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.changed, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -17,12 +18,14 @@ import (
 
 // Reply is the value of a run that succeeded (runner spec, section 22).
 type Reply struct {
-	Success  bool           `json:"success"`
-	Output   string         `json:"output"`
-	Metadata map[string]any `json:"metadata"`
-	Started  time.Time      `json:"started_at"`
-	Ended    time.Time      `json:"completed_at"`
-	Seconds  float64        `json:"duration_seconds"`
+	Success   bool           `json:"success"`
+	Output    string         `json:"output"`
+	Metadata  map[string]any `json:"metadata"`
+	Artifacts []Artifact     `json:"artifacts,omitempty"`
+	Run       string         `json:"run_id"`
+	Started   time.Time      `json:"started_at"`
+	Ended     time.Time      `json:"completed_at"`
+	Seconds   float64        `json:"duration_seconds"`
 }
 
 // Invoke implements capability.Provider.
@@ -106,9 +109,15 @@ func (p *provider) meant(c capability.Call) (*action, Words, error) {
 func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call) (json.RawMessage, *capability.Ran, error) {
 	start := p.cfg.Now()
 	run := p.asRun(a, route, c)
+	collect := p.watch(a)
 	out, err := a.executor.Execute(ctx, run)
 	ran := &out.Ran
 	ran.Command, ran.Action, ran.Runner, ran.Args = "/"+a.command.Name, a.ID, a.Runner, len(route.Args)
+	// Also of a run that failed: the files may say why.
+	kept, omitted, lost := collect(ctx, run)
+	if err == nil {
+		err = lost
+	}
 	if err != nil {
 		return nil, ran, err
 	}
@@ -125,13 +134,24 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 	for key, value := range out.Metadata {
 		metadata[key] = value
 	}
+	if len(omitted) > 0 {
+		metadata["artifacts_omitted"] = omitted
+	}
 	value, err := jsonx.Marshal(Reply{
-		Success: true, Output: out.Output, Metadata: metadata, Started: start.UTC(), Ended: end.UTC(), Seconds: end.Sub(start).Seconds(),
+		Success: true, Output: out.Output, Metadata: metadata, Artifacts: kept, Run: c.Invocation, Started: start.UTC(), Ended: end.UTC(), Seconds: end.Sub(start).Seconds(),
 	})
 	if err != nil {
 		return nil, ran, capability.Wrap(capability.CodeInternal, "runner", "the result could not be written", err)
 	}
 	return value, ran, nil
+}
+
+// watch begins to look for what an action that may write makes for others.
+func (p *provider) watch(a *action) func(context.Context, Run) ([]Artifact, []string, error) {
+	if p.cfg.Artifacts != nil && slices.ContainsFunc(a.permissions(), func(name string) bool { return name == "filesystem.write" || name == "browser" }) {
+		return p.cfg.Artifacts(p.id)
+	}
+	return func(context.Context, Run) ([]Artifact, []string, error) { return nil, nil, nil }
 }
 
 // cached is a kept reply that says how old it is.

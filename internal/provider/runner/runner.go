@@ -95,6 +95,17 @@ type Config struct {
 	// Effect is the highest effect among permissions (decision R22).
 	Effect func(permissions []string) capability.Effect
 	Now    func() time.Time // nil: time.Now
+	// Artifacts begins to watch what a run of an extension makes for others; what
+	// it returns keeps that, and says what was left out. nil: nobody watches.
+	Artifacts func(extension string) func(ctx context.Context, r Run) (kept []Artifact, omitted []string, err error)
+}
+
+// Artifact is a file that a run made for others (runner spec, section 11).
+type Artifact struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+	MIME   string `json:"mime"`
 }
 
 // Source publishes the installed extensions.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/jsonx"
@@ -21,6 +22,7 @@ type Config struct {
 	Door     *door.Door
 	Chat     *chat.Engine
 	Runs     *runs.Register
+	Blobs    *blob.Store
 	Commands func() *command.Router
 	// Refresh makes the commands anew.
 	Refresh func()
@@ -49,6 +51,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	handle("GET /api/v1/runs", s.runs)
 	handle("GET /api/v1/runs/{id}", s.run)
 	handle("POST /api/v1/runs/{id}/cancel", s.cancel)
+	handle("GET /api/v1/runs/{id}/artifacts", s.artifacts)
+	handle("GET /api/v1/runs/{id}/artifacts/{name...}", s.artifact)
 }
 
 // message is the body of POST …/chat/messages.

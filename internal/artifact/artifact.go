@@ -1,0 +1,175 @@
+// Package artifact finds the files that a run has made for others: what was created
+// or changed beneath artifacts/ of its working folder (runner spec, section 11). The
+// folder belongs to a stranger's program: no link is followed out of it, nothing but
+// regular files with one name is read, and everything is bounded.
+package artifact
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of a run.
+const (
+	Dir      = "artifacts" // in the working folder
+	MaxFiles = 64
+	MaxSize  = 32 << 20 // bytes of one
+
+	maxEntries = 10_000 // that are looked at
+	maxDepth   = 8
+	maxName    = 240
+)
+
+// Before is what the folder held before a run.
+type Before struct {
+	work  string
+	files map[string]stamp
+}
+
+type stamp struct {
+	size  int64
+	at    time.Time
+	inode uint64
+}
+
+// Look remembers what the working folder holds. A folder that cannot be read holds
+// nothing.
+func Look(work string) *Before {
+	b := &Before{work: work, files: make(map[string]stamp)}
+	_ = b.walk(func(_ *os.Root, name string, info fs.FileInfo) error {
+		b.files[name] = stampOf(info)
+		return nil
+	})
+	return b
+}
+
+// File is one artifact while it is open.
+type File struct {
+	Name string // relative to artifacts/, '/' between components
+	Size int64
+	MIME string
+	*os.File
+}
+
+// Each hands over every file that was made or changed since, open, in the order of
+// their names. It returns what was left out, and why.
+func (b *Before) Each(take func(File) error) (omitted []string, err error) {
+	n := 0
+	err = b.walk(func(root *os.Root, name string, info fs.FileInfo) error {
+		if b.files[name] == stampOf(info) {
+			return nil
+		}
+		why := ""
+		switch {
+		case info.Size() > MaxSize:
+			why = fmt.Sprintf("it has more than %d MiB", MaxSize>>20)
+		case links(info) != 1:
+			why = "it has several names"
+		case n >= MaxFiles:
+			why = fmt.Sprintf("a run has at most %d artifacts", MaxFiles)
+		}
+		if why != "" {
+			if len(omitted) < MaxFiles {
+				omitted = append(omitted, name+": "+why)
+			}
+			return nil
+		}
+		f, err := open(root, name, info)
+		if err != nil {
+			return nil //nolint:nilerr // it has become something else; it is no artifact any more
+		}
+		defer f.Close()
+		kind, err := kindOf(name, f)
+		if err != nil {
+			return nil //nolint:nilerr // the same
+		}
+		n++
+		return take(File{Name: name, Size: info.Size(), MIME: kind, File: f})
+	})
+	return omitted, err
+}
+
+// walk visits the regular files beneath artifacts/.
+func (b *Before) walk(visit func(root *os.Root, name string, info fs.FileInfo) error) error {
+	work, err := os.OpenRoot(b.work)
+	if err != nil {
+		return nil //nolint:nilerr // there is no working folder
+	}
+	defer work.Close()
+	if info, err := work.Lstat(Dir); err != nil || !info.IsDir() {
+		return nil //nolint:nilerr // there are none
+	}
+	root, err := work.OpenRoot(Dir)
+	if err != nil {
+		return nil //nolint:nilerr // it has just been replaced
+	}
+	defer root.Close()
+	entries := 0
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if entries++; entries > maxEntries {
+			return fs.SkipAll
+		}
+		if err != nil {
+			if d != nil && d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
+			if strings.Count(name, "/") >= maxDepth {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !d.Type().IsRegular() || !nameable(name) {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil //nolint:nilerr // it is gone
+		}
+		return visit(root, name, info)
+	})
+}
+
+// nameable keeps names out that cannot be shown or asked for.
+func nameable(name string) bool {
+	return len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' })
+}
+
+// open opens what was seen, or nothing.
+func open(root *os.Root, name string, seen fs.FileInfo) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil || !os.SameFile(seen, info) || !info.Mode().IsRegular() || links(info) != 1 {
+		return nil, errors.Join(err, f.Close(), errors.New("it has changed"))
+	}
+	return f, nil
+}
+
+// kindOf is the media type, by the name, else by the content.
+func kindOf(name string, f *os.File) (string, error) {
+	kind := mime.TypeByExtension(path.Ext(name))
+	if kind == "" {
+		head := make([]byte, 512)
+		n, err := f.ReadAt(head, 0)
+		if n == 0 && err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		kind = http.DetectContentType(head[:n])
+	}
+	return kind, nil
+}

@@ -1,0 +1,26 @@
+//go:build unix
+
+package artifact
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// nonblock keeps a fifo that was swapped in from holding the server.
+const nonblock = syscall.O_NONBLOCK
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size(), at: info.ModTime()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.inode = st.Ino
+	}
+	return s
+}
+
+func links(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink) //nolint:unconvert // its size differs from system to system
+	}
+	return 1
+}

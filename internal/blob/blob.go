@@ -1,0 +1,181 @@
+// Package blob keeps large bytes that are too much for an answer: files by their
+// digest, each for as long as somebody refers to it (decision R26). A reference has
+// an owner, a run, a name and a time at which it ends; who may follow it is the
+// caller's to decide. The files are <home>/blobs/sha256, the references a table.
+package blob
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Owner names the package's table for [store.DB.Migrate].
+const Owner = "blob"
+
+// Migrations are the package's tables, to be brought up to date before [Open].
+func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+
+const (
+	// MaxTotal bounds the bytes of all references; the oldest go first.
+	MaxTotal = 4 << 30
+	// idle is how long a file that nobody refers to is left alone: somebody may be
+	// about to.
+	idle = time.Hour
+)
+
+// Ref is one reference.
+type Ref struct {
+	Principal string    `json:"-"`
+	Run       string    `json:"-"`
+	Name      string    `json:"name"`
+	Size      int64     `json:"size"`
+	SHA256    string    `json:"sha256"`
+	MIME      string    `json:"mime"`
+	Expires   time.Time `json:"expires"`
+}
+
+// Store keeps blobs. It is safe for concurrent use.
+type Store struct {
+	root *os.Root
+	db   *sql.DB
+	now  func() time.Time
+}
+
+// Open opens the folder, which must be there; the database stays the caller's.
+func Open(dir string, db *sql.DB, now func() time.Time) (*Store, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, broken(err)
+	}
+	return &Store{root, db, now}, nil
+}
+
+// Close lets go of the folder.
+func (s *Store) Close() error { return s.root.Close() }
+
+func broken(err error) error {
+	return capability.Wrap(capability.CodeFailed, "blob", "large values cannot be kept or read", err).With("storage_failed", "look at the server's log; is the disk full?")
+}
+
+// Put keeps what from holds, at most limit bytes, under ref's owner, run and name
+// until its time; it fills in size and digest. A name that a run has already is
+// replaced. Errors: too_large; failed, reason storage_failed.
+func (s *Store) Put(ctx context.Context, ref Ref, from io.Reader, limit int64) (Ref, error) {
+	tmp := ".new-" + strings.ToLower(rand.Text())
+	f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return ref, broken(err)
+	}
+	defer s.root.Remove(tmp) //nolint:errcheck // after the rename there is nothing to remove
+	sum := sha256.New()
+	ref.Size, err = io.Copy(io.MultiWriter(f, sum), io.LimitReader(from, limit+1))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return ref, broken(err)
+	}
+	if ref.Size > limit {
+		return ref, capability.Errorf(capability.CodeTooLarge, "blob", "%s has more than %d bytes", ref.Name, limit)
+	}
+	ref.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	// The same content may be there; what replaces it is the same, and young.
+	if err := s.root.Rename(tmp, ref.SHA256); err != nil {
+		return ref, broken(err)
+	}
+	_, err = s.db.ExecContext(ctx, `INSERT INTO blob_refs (principal, run, name, digest, size, mime, kept, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (run, name) DO UPDATE SET principal = excluded.principal, digest = excluded.digest, size = excluded.size, mime = excluded.mime, kept = excluded.kept, expires = excluded.expires`,
+		ref.Principal, ref.Run, ref.Name, ref.SHA256, ref.Size, ref.MIME, s.now().UnixNano(), ref.Expires.UnixNano())
+	if err != nil {
+		return ref, broken(err)
+	}
+	return ref, nil
+}
+
+// List returns the live references of a run.
+func (s *Store) List(ctx context.Context, run string) ([]Ref, error) {
+	rows, err := s.db.QueryContext(ctx, `SELECT principal, name, digest, size, mime, expires FROM blob_refs WHERE run = ? AND expires > ? ORDER BY id`, run, s.now().UnixNano())
+	if err != nil {
+		return nil, broken(err)
+	}
+	defer rows.Close()
+	var out []Ref
+	for rows.Next() {
+		ref, expires := Ref{Run: run}, int64(0)
+		if err := rows.Scan(&ref.Principal, &ref.Name, &ref.SHA256, &ref.Size, &ref.MIME, &expires); err != nil {
+			return nil, broken(err)
+		}
+		ref.Expires = time.Unix(0, expires).UTC()
+		out = append(out, ref)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, broken(err)
+	}
+	return out, nil
+}
+
+// Read opens what a reference leads to; the caller closes it.
+func (s *Store) Read(ref Ref) (io.ReadSeekCloser, error) {
+	if len(ref.SHA256) != 2*sha256.Size || strings.Trim(ref.SHA256, "0123456789abcdef") != "" {
+		return nil, broken(errors.New("no digest"))
+	}
+	f, err := s.root.Open(ref.SHA256)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, capability.Errorf(capability.CodeNotFound, "blob", "%s is no longer there", ref.Name)
+	}
+	if err != nil {
+		return nil, broken(err)
+	}
+	return f, nil
+}
+
+// Sweep drops references that have ended, the oldest beyond MaxTotal, and files
+// that nobody has referred to for an hour. Call it every ten minutes or so.
+func (s *Store) Sweep(ctx context.Context) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM blob_refs WHERE expires <= ?1 OR id IN
+		(SELECT id FROM (SELECT id, SUM(size) OVER (ORDER BY id DESC) AS sofar FROM blob_refs) WHERE sofar > ?2)`, s.now().UnixNano(), int64(MaxTotal))
+	if err != nil {
+		return broken(err)
+	}
+	dir, err := s.root.Open(".")
+	if err != nil {
+		return broken(err)
+	}
+	defer dir.Close()
+	for {
+		list, err := dir.ReadDir(256)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return broken(err)
+		}
+		for _, e := range list {
+			info, err := e.Info()
+			if err != nil || s.now().Sub(info.ModTime()) < idle {
+				continue
+			}
+			var refs int
+			if err := s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM blob_refs WHERE digest = ?`, e.Name()).Scan(&refs); err != nil {
+				return broken(err)
+			}
+			if refs == 0 {
+				if err := s.root.Remove(e.Name()); err != nil {
+					return broken(err)
+				}
+			}
+		}
+	}
+}
