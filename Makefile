@@ -33,6 +33,11 @@ deps:
 	  echo "installing:$$missing"; \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing $$(echo "$$missing" | grep -q gcc && echo libc6-dev) >/dev/null; \
 	fi
+	@missing=""; ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing:$$missing"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	elif [ -n "$$missing" ]; then echo "SKIPPED: the tests that need$$missing, which root could install"; fi
 
 interop-deps:
 	@if command -v npm >/dev/null; then npm ci --prefix interop --no-audit --no-fund --silent; \

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
@@ -16,6 +17,9 @@ func main() {
 	// may run there.
 	if sandbox.IsHelper(os.Args) {
 		os.Exit(sandbox.HelperMain(os.Args))
+	}
+	if db.IsWorker(os.Args) {
+		os.Exit(db.WorkerMain(os.Stdin, os.Stdout))
 	}
 	os.Exit(run())
 }

@@ -80,12 +80,13 @@ func coreThirdParty() []string {
 	}
 }
 
-// stopsAt says in which package a library's types end: nobody else imports it.
+// stopsAt says in which packages a library's types end: nobody else imports it.
 func stopsAt() map[string]string {
 	return map[string]string{
 		"github.com/cedar-policy/cedar-go":         "internal/policy",
 		"github.com/santhosh-tekuri/jsonschema/v6": "internal/catalog",
-		"modernc.org/sqlite":                       "internal/store",
+		"modernc.org/sqlite":                       "internal/store internal/exec/db",
+		"github.com/jackc/pgx/v5":                  "internal/exec/db",
 		"github.com/pressly/goose/v3":              "internal/store",
 		"github.com/modelcontextprotocol/go-sdk":   "internal/surface/mcpserve",
 		"github.com/prometheus/client_golang":      "internal/telemetry",

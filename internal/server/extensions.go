@@ -21,6 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
 	"github.com/junctor-run/junctor/internal/exec/api"
+	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/exec/tool"
 	"github.com/junctor-run/junctor/internal/intake/commandtable"
 	"github.com/junctor-run/junctor/internal/intake/condition"
@@ -57,6 +58,7 @@ type extensions struct {
 	box       *sandbox.Box
 	tools     *tool.Executor
 	calls     *api.Client
+	databases *db.Executor
 	analyzer  *analyze.Analyzer
 	queue     *queue.Queue
 	rates     queue.Rates
@@ -112,6 +114,10 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
 	})
 	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), analyze.New(s.analysis())
+	x.databases, err = x.openDatabases()
+	if err != nil {
+		return err
+	}
 	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
 	fetcher := fetch.New(fetch.Config{})
 	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
@@ -163,7 +169,7 @@ func (x *extensions) changed() {
 		return // it is being opened
 	}
 	commands, conflicts := commandtable.Of(x.manager.View())
-	x.router.Store(command.New(command.Table{Commands: append(chat.Builtins(), commands...), Reserved: operator.ReservedCommand}))
+	x.router.Store(command.New(command.Table{Commands: append(chat.Builtins(), withFlags(commands)...), Reserved: operator.ReservedCommand}))
 	x.conflicted(conflicts)
 	select {
 	case x.news <- struct{}{}:
@@ -197,6 +203,7 @@ func (x *extensions) conflicted(now []catalog.Conflict) {
 func (x *extensions) list() (out []runner.Extension) {
 	view := x.manager.View()
 	commands, _ := commandtable.Of(view)
+	commands = withFlags(commands)
 	batch, _ := view.Batch()
 	for _, m := range batch.Modules {
 		one := runner.Extension{Module: m}

@@ -22,6 +22,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/protocol/router"
@@ -35,6 +36,9 @@ const roleVariable = "JUNCTORTEST_ROLE"
 func TestMain(m *testing.M) {
 	if sandbox.IsHelper(os.Args) {
 		os.Exit(sandbox.HelperMain(os.Args))
+	}
+	if db.IsWorker(os.Args) {
+		os.Exit(db.WorkerMain(os.Stdin, os.Stdout))
 	}
 	var err error
 	switch role := os.Getenv(roleVariable); role {

@@ -26,6 +26,7 @@ import (
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
 	"github.com/junctor-run/junctor/internal/exec/api"
+	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/exec/tool"
 	"github.com/junctor-run/junctor/internal/intake/extension"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
@@ -43,7 +44,47 @@ const shellRunner = "exec.shell"
 
 // executors are the families of runners. A new one is one line here.
 func (x *extensions) executors() map[string]runner.Executor {
-	return map[string]runner.Executor{"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze.response": &analyzeRunner{x}, "analyze.text": &analyzeRunner{x}}
+	return map[string]runner.Executor{
+		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze.response": &analyzeRunner{x}, "analyze.text": &analyzeRunner{x},
+		"db": &dbRunner{x},
+	}
+}
+
+// runnerFlags are the flags that a runner's actions understand beside their own.
+func runnerFlags(name string) []command.Flag {
+	family, _, _ := strings.Cut(name, ".")
+	switch family {
+	case "api":
+		return api.Flags()
+	case "analyze":
+		return analyze.Flags()
+	case "db":
+		return db.Flags()
+	}
+	return nil
+}
+
+// withFlags declares the flags of the runners, so that what follows one as a word
+// is its value. An action's own flag of a name wins, and so does its own letter.
+func withFlags(commands []command.Command) []command.Command {
+	for i := range commands {
+		for j := range commands[i].Actions {
+			a := &commands[i].Actions[j]
+			for _, f := range runnerFlags(a.Runner) {
+				has := func(name, short string) bool {
+					return slices.ContainsFunc(a.Flags, func(own command.Flag) bool { return own.Name == name || short != "" && own.Short == short })
+				}
+				if has(f.Name, "") {
+					continue
+				}
+				if has("", f.Short) {
+					f.Short = ""
+				}
+				a.Flags = append(a.Flags, f)
+			}
+		}
+	}
+	return commands
 }
 
 // toolRunner carries out exec.<tool> and exec.shell.
@@ -90,7 +131,7 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	}
 	m := &x.Package.Manifest
 	p.manifest, p.wished = m, t.wish(x)
-	room := t.room(m, filepath.Join(t.dir, x.ID), cmp.Or(t.minTier, p.wished), r.Permissions)
+	room := t.room(m, filepath.Join(t.dir, x.ID), t.floor(x), r.Permissions)
 	if p.placed, err = t.box.Place(room); err != nil && capability.AsError(err).Reason == "confirmation_required" {
 		p.unfiltered, room.AllowUnfiltered = err, true
 		p.placed, err = t.box.Place(room)
@@ -365,6 +406,9 @@ func (x *extensions) wish(l *lifecycle.Loaded) sandbox.Tier {
 	}
 	return sandbox.T2
 }
+
+// floor is the weakest sandbox that an extension's programs may run in.
+func (x *extensions) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.minTier, x.wish(l)) }
 
 // room is what an extension's programs are put behind (runner spec, sections 10.1
 // and 15): the package to read, the working folder to write with the permission,

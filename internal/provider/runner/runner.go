@@ -196,6 +196,7 @@ func (p *provider) module(x Extension) capability.Module {
 		if act := p.actions[name]; tool && act != nil {
 			p.tools[c.Member.Name] = act
 			c.Provider, c.Timeout, c.Availability, c.Confirm = p.key, p.time(act), p.availability(act), act.confirm()
+			c.Approval = c.Approval || c.Confirm == "always"
 		}
 	}
 	return m
@@ -211,7 +212,7 @@ func (p *provider) entry(a *action) capability.Contribution {
 		Description: cmp.Or(a.Description, a.command.Summary),
 		Member:      capability.Member{Module: p.id, Kind: Kind, Name: a.name},
 		Provider:    p.key, Effect: p.effect(a, permissions), Permissions: permissions, InputSchema: json.RawMessage(wordsSchema),
-		Approval: a.Confirm == "always", Confirm: a.confirm(), Timeout: p.time(a), Availability: p.availability(a),
+		Approval: a.confirm() == "always", Confirm: a.confirm(), Timeout: p.time(a), Availability: p.availability(a),
 	}
 }
 
@@ -234,9 +235,13 @@ func (a *action) permissions() []string {
 	return slices.Compact(out)
 }
 
-// confirm is what people are asked too; "never" is the absence of a question.
+// confirm is what people are asked too; "never" is the absence of a question. What
+// changes a database always asks (spec/README section 5).
 func (a *action) confirm() string {
-	if a.Confirm == "never" {
+	switch {
+	case a.Runner == "db.exec":
+		return "always"
+	case a.Confirm == "never":
 		return ""
 	}
 	return a.Confirm

@@ -161,8 +161,17 @@ func (p *proxy) judge(ctx context.Context, target string, usual int) (addrs []ne
 	return addrs, d, nil
 }
 
-// open judges and dials, and reports the decision.
+// open is dial at the run's rate.
 func (p *proxy) open(ctx context.Context, target string, usual int) (net.Conn, error) {
+	conn, err := p.dial(ctx, target, usual)
+	if err != nil {
+		return nil, err
+	}
+	return &limited{Conn: conn, p: p}, nil
+}
+
+// dial judges and dials, and reports the decision.
+func (p *proxy) dial(ctx context.Context, target string, usual int) (net.Conn, error) {
 	addrs, d, err := p.judge(ctx, target, usual)
 	if r, denied := errors.AsType[*refusal](err); denied {
 		d.Reason = r.reason
@@ -183,7 +192,7 @@ func (p *proxy) open(ctx context.Context, target string, usual int) (net.Conn, e
 		}
 		d.Allowed, d.Address = true, a.Unmap().String()
 		p.report(d)
-		return &limited{Conn: conn, p: p}, nil
+		return conn, nil
 	}
 	return nil, last
 }
