@@ -11,7 +11,7 @@ import (
 // fractions of unbounded size.
 func TestCostlyNumbersAreRefusedBeforeTheyCost(t *testing.T) {
 	t.Parallel()
-	schema, err := compileSchema([]byte(`{"type":"object","properties":{"n":{"type":"array","items":{"type":"integer"}}}}`))
+	schema, err := CompileSchema([]byte(`{"type":"object","properties":{"n":{"type":"array","items":{"type":"integer"}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

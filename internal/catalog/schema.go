@@ -33,7 +33,7 @@ type document struct {
 }
 
 func (d *document) compile() (*Schema, error) {
-	d.once.Do(func() { d.compiled, d.err = compileSchema(d.doc) })
+	d.once.Do(func() { d.compiled, d.err = CompileSchema(d.doc) })
 	return d.compiled, d.err
 }
 
@@ -65,8 +65,13 @@ func (ds documents) release(e *Entry) {
 	}
 }
 
-// compileSchema never fetches a remote reference: the loader knows no scheme.
-func compileSchema(doc []byte) (*Schema, error) {
+// CompileSchema reads one JSON Schema document of 256 KiB at most, draft 2020-12
+// unless it says otherwise. It never fetches a remote reference: the loader knows
+// no scheme.
+func CompileSchema(doc []byte) (*Schema, error) {
+	if len(doc) > maxSchemaBytes {
+		return nil, fmt.Errorf("it has %d bytes; %d are the most", len(doc), maxSchemaBytes)
+	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
 	if err != nil {
 		return nil, fmt.Errorf("it is not JSON: %w", err)

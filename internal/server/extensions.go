@@ -113,7 +113,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		Spares: 2, ReadOnly: s.cfg.Sandbox.ReadOnly, CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: s.home.Path("run"),
 		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
 	})
-	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), analyze.New(s.analysis())
+	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), s.newAnalyzer()
 	x.databases, err = x.openDatabases()
 	if err != nil {
 		return err
@@ -139,14 +139,6 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	}
 	x.changed()
 	return nil
-}
-
-// analysis is what analyze.* has to go by.
-func (s *Server) analysis() analyze.Config {
-	if s.model == nil {
-		return analyze.Config{}
-	}
-	return analyze.Config{Model: s.model, ModelName: s.model.Model()}
 }
 
 // reaches reports whether programs that need a tier can run here at all.

@@ -45,7 +45,7 @@ const shellRunner = "exec.shell"
 // executors are the families of runners. A new one is one line here.
 func (x *extensions) executors() map[string]runner.Executor {
 	return map[string]runner.Executor{
-		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze.response": &analyzeRunner{x}, "analyze.text": &analyzeRunner{x},
+		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze": &analyzeRunner{x},
 		"db": &dbRunner{x},
 	}
 }
@@ -296,36 +296,6 @@ func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, 
 		return runner.Outcome{}, err
 	}
 	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}, nil
-}
-
-// analyzeRunner explains results.
-type analyzeRunner struct{ *extensions }
-
-// Supports implements runner.Executor.
-func (*analyzeRunner) Supports(name string) bool {
-	return name == "analyze.response" || name == "analyze.text"
-}
-
-// Needs implements runner.Executor: a plain extract needs no model.
-func (*analyzeRunner) Needs(*command.Action) []string { return nil }
-
-// Execute implements runner.Executor.
-func (a *analyzeRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
-	x, err := a.installed(r)
-	if err != nil {
-		return runner.Outcome{}, err
-	}
-	req, _ := analyze.FromRoute(r.Route)
-	req.AllowModel = slices.Contains(r.Permissions, "llm")
-	req.Last = func(ctx context.Context) (string, error) {
-		last, err := a.results.Last(ctx, r.Owner, session.Reader{Extension: r.Extension, Any: slices.Contains(r.Permissions, "session.read")})
-		return last.Text, err
-	}
-	if req.Usage, err = a.manager.Usage(x.ID); err != nil {
-		return runner.Outcome{}, err
-	}
-	got, err := a.analyzer.Response(ctx, req)
-	return runner.Outcome{Output: got.Output, Metadata: got.Metadata}, err
 }
 
 // maxToolOutput is the ceiling of what is kept of a program's output.

@@ -80,6 +80,7 @@ func sample() runner.Extension {
 				{ID: "get", Runner: "exec.curl", Args: []command.Arg{{Name: "url", Required: true}, {Name: "depth", Type: "integer", Default: "1"}, {Name: "note"}}, Flags: []command.Flag{flag("head", true), flag("quiet", false)}, Timeout: time.Second},
 				{ID: "keep", Runner: "exec.curl", Cache: time.Minute, Permissions: []string{"network"}},
 				{ID: "sure", Runner: "exec.curl", Confirm: "always"},
+				{ID: "change", Runner: "db.exec"},
 				{ID: "explain", Runner: "analyze.response"},
 				{ID: "strange", Runner: "teleport.now"},
 				{ID: "refused", Runner: "exec.unsupported"},
@@ -99,7 +100,7 @@ func newRig(t *testing.T, exec *recorder, rates queue.Rates) *rig {
 		return capability.EffectRead
 	}
 	src := runner.New(runner.Config{
-		Executors: map[string]runner.Executor{"exec": exec, "analyze.response": exec},
+		Executors: map[string]runner.Executor{"exec": exec, "analyze.response": exec, "db": exec},
 		Queue:     queue.New(queue.Limits{}), Limiter: queue.NewLimiter(rates, time.Now), Cache: queue.NewCache(time.Now), Results: r.results, Running: &r.running, QueueWait: time.Minute, Effect: effect,
 	}, func() []runner.Extension { return []runner.Extension{sample()} }, r.news)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -148,6 +149,7 @@ func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 	}{
 		"command:sample.get":     {capability.StateReady, capability.EffectExternal, false, time.Minute + time.Second},
 		"command:sample.sure":    {capability.StateReady, capability.EffectExternal, true, 0},
+		"command:sample.change":  {capability.StateReady, capability.EffectRead, true, 0},
 		"command:sample.explain": {capability.StateReady, capability.EffectRead, false, 0},
 		"command:sample.strange": {capability.StateUnconfigured, capability.EffectRead, false, 0},
 		"command:sample.refused": {capability.StateUnconfigured, capability.EffectExternal, false, 0},

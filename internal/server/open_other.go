@@ -1,0 +1,10 @@
+//go:build !unix
+
+package server
+
+import "io/fs"
+
+const nonBlocking = 0
+
+// linked reports whether a file has further names, where that can be told.
+func linked(fs.FileInfo) bool { return false }

@@ -1,0 +1,16 @@
+//go:build unix
+
+package server
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+const nonBlocking = syscall.O_NONBLOCK
+
+// linked reports whether a file has further names.
+func linked(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Nlink > 1
+}
