@@ -56,10 +56,7 @@ func (a *app) showSandbox(ctx context.Context, ask func(*sandbox.Box, context.Co
 		return capability.AsError(err)
 	}
 	if a.json {
-		data, err := json.Marshal(map[string]any{
-			"tier": report.Facts.Tier, "layers": report.Layers(), "limits": sandbox.DefaultLimits(), "held": report.Held(),
-			"facts": report.Facts, "tiers": report.Tiers, "at": report.At,
-		})
+		data, err := json.Marshal(report.Status())
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
+	"log/slog"
 	"net/netip"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,8 +126,8 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	s.extensions = x
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
 		Dir: x.dir, Registry: registry.New(s.db.SQL()), Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: s.log, Logger: s.logger,
-		Rules: extension.Rules{OS: platform.OS, Version: s.version, Reserved: operator.ReservedCommand}, Platform: platform, NeedDigest: !s.loopback(),
-		Tier: x.reaches, Executions: &x.running,
+		Rules: extension.Rules{OS: platform.OS, Version: s.version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: !s.loopback(),
+		Tier: x.reaches, Settings: fitsSchema, Executions: &x.running,
 		Permit: func(name string) error {
 			if s.deployment.Withholds(name) {
 				return fault.PermissionDenied(name, "the deployment mode "+string(s.deployment)+" keeps it from extensions")
@@ -235,6 +237,40 @@ func (x *extensions) close() error {
 // Commands are those that can be typed now.
 func (x *extensions) Commands() *command.Router { return x.router.Load() }
 
+func schemaFault(doc []byte) error {
+	_, err := catalog.CompileSchema(doc)
+	return err
+}
+
+func fitsSchema(schema, doc []byte) error {
+	compiled, err := catalog.CompileSchema(schema)
+	if err != nil {
+		return capability.Wrap(capability.CodeInternal, "settings", "the schema of the settings cannot be read", err) // it was at the install
+	}
+	return compiled.Check(doc)
+}
+
+// tryWalls runs the self-test, once a boot and binary, as soon as an extension is
+// enabled: what would hold its programs is known before they run.
+func (x *extensions) tryWalls(ctx context.Context, logger *slog.Logger) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		if slices.ContainsFunc(x.manager.View().Extensions, func(l lifecycle.Loaded) bool { return l.Enabled && slices.Contains(l.Permissions, "exec") }) {
+			report, err := x.box.Report(ctx)
+			if err == nil && !report.Held() {
+				logger.Error("a wall of the sandbox gave way to the self-test; see junctor sandbox status")
+			}
+			return nil // the error is that the server stops
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // extensionDoor adapts the manager to what the surface asks for.
 type extensionDoor struct {
 	*extensions
@@ -278,6 +314,27 @@ func (d extensionDoor) Uninstall(ctx context.Context, by capability.Principal, i
 func (d extensionDoor) SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error) {
 	defer d.cache.Clear()
 	return d.Manager.SetConfig(ctx, by, id, doc)
+}
+
+// Sandbox is what holds programs here; fresh tries it now.
+func (d extensionDoor) Sandbox(ctx context.Context, fresh bool) (any, error) {
+	report, err := d.box.Report(ctx)
+	if fresh {
+		report, err = d.box.SelfTest(ctx)
+	}
+	if err != nil {
+		return nil, capability.AsError(err)
+	}
+	return report.Status(), nil
+}
+
+// Logs are the records of an extension, newest first.
+func (d extensionDoor) Logs(ctx context.Context, id string, limit, offset int) ([]json.RawMessage, error) {
+	if _, err := d.Manager.Show(ctx, id); err != nil {
+		return nil, err
+	}
+	list, err := d.log.Query(ctx, audit.Query{Extension: id, Limit: limit + offset})
+	return list[min(offset, len(list)):], err
 }
 
 func (d extensionDoor) Doctor(ctx context.Context) (any, error) {

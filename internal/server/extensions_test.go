@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"fmt"
+	"io"
 	"mime/multipart"
 	"net/http"
 	"os"
@@ -240,4 +241,98 @@ func TestKilledServerKeepsExtensionsWhole(t *testing.T) {
 		n.verify(t)
 		n.terminate(t, 20*time.Second)
 	}
+}
+
+func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
+	n := serve(t, t.TempDir())
+	pkg := func(schema string) []byte {
+		return rezip(t, sayPackage(t, "1.0.0"), "manifest.json", `"license":"MIT",`, `"license":"MIT","config_schema":`+schema+`,`)
+	}
+	var rec struct {
+		Error string
+	}
+	err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg(`{"type":"nothing"}`), &rec)
+	if capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), "config_schema") {
+		t.Errorf("%+v %v", rec, err)
+	}
+	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg(`{"type":"object","properties":{"word":{"type":"string"},"api_key":{"type":"string"}},"additionalProperties":false}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	var made struct{ Token string }
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]string{"role": "operator", "name": "olga"}, &made); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, token, doc, code string }{
+		{"it fits", n.token(t, "admin"), `{"word":"a","api_key":"k"}`, ""},
+		{"it does not", n.token(t, "admin"), `{"word":7}`, "invalid_input"},
+		{"an operator may set what is no secret", made.Token, `{"word":"b","api_key":"***"}`, ""},
+		{"and no secret", made.Token, `{"api_key":"mine"}`, "denied"},
+		{"nor may an agent anything", n.token(t, "agent"), `{"word":"c"}`, "denied"},
+	} {
+		if a := n.request(t, http.MethodPut, extensionsDoor+"/tools.say/config", tt.token, tt.doc); a.code() != tt.code {
+			t.Errorf("%s: %d %s", tt.name, a.status, a.body)
+		}
+	}
+	if a := n.request(t, http.MethodGet, extensionsDoor+"/tools.say/config", n.token(t, "admin"), ""); !strings.Contains(a.body, `"word":"b"`) || !strings.Contains(a.body, `"api_key":"***"`) {
+		t.Error(a.body)
+	}
+	// What was done with it can be read page by page.
+	var first, second struct{ Records []struct{ Event string } }
+	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/logs?limit=2", nil, &first); err != nil || len(first.Records) != 2 || first.Records[0].Event != "config_changed" {
+		t.Errorf("%+v %v", first, err)
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/logs?limit=1&offset=1", nil, &second); err != nil || len(second.Records) != 1 || second.Records[0] != first.Records[1] {
+		t.Errorf("%+v %v", second, err)
+	}
+	for _, bad := range []string{"/tools.say/logs?limit=1001", "/tools.say/logs?offset=-1"} {
+		if a := n.request(t, http.MethodGet, extensionsDoor+bad, n.token(t, "admin"), ""); a.code() != "invalid_input" {
+			t.Errorf("%s: %s", bad, a.body)
+		}
+	}
+	var walls struct {
+		Tier   string
+		Layers map[string]string
+		Held   bool
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/sandbox", nil, &walls); err != nil || !walls.Held || walls.Tier == "" || walls.Layers["hygiene"] != "active" {
+		t.Errorf("%+v %v", walls, err)
+	}
+}
+
+// rezip replaces a text in one file of an archive.
+func rezip(t testing.TB, data []byte, name, old, by string) []byte {
+	t.Helper()
+	in, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	out := zip.NewWriter(&buf)
+	for _, f := range in.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Name == name {
+			if !bytes.Contains(text, []byte(old)) {
+				t.Fatalf("%q is not in %s", old, name)
+			}
+			text = bytes.Replace(text, []byte(old), []byte(by), 1)
+		}
+		w, err := out.Create(f.Name)
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
 }

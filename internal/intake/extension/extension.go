@@ -56,6 +56,8 @@ type Rules struct {
 	Version string
 	// Reserved reports command names that belong to the server; nil: none.
 	Reserved func(name string) bool
+	// Schema reports what is wrong with a JSON Schema; nil does not ask.
+	Schema func(doc []byte) error
 }
 
 // Package is an extension that was read and checked.
@@ -90,6 +92,11 @@ func Read(files Files, rules Rules) (*Package, error) {
 	}
 	if err := p.fits(rules); err != nil {
 		return nil, err
+	}
+	if rules.Schema != nil && len(m.ConfigSchema) > 0 {
+		if err := rules.Schema(m.ConfigSchema); err != nil {
+			return nil, bad("config_schema is no JSON Schema: %s", err)
+		}
 	}
 	for _, name := range []string{PlanFile, UsageFile, m.Install.Plan, m.Docs.Usage} {
 		if !files.Has(name) {

@@ -161,9 +161,17 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 	if err != nil {
 		return nil, err
 	}
+	if by.Role != capability.RoleAdmin && settings.HasSecrets(next) {
+		return nil, capability.Errorf(capability.CodeDenied, "settings", "a secret among the settings is an administrator's to change; yours is the role %s", by.Role).With("forbidden", "leave *** where it stands to keep the old value")
+	}
 	doc, err := settings.Merge(stored, next)
 	if err != nil {
 		return nil, err
+	}
+	if pkg, err := m.read(row.ID); err == nil && len(pkg.Manifest.ConfigSchema) > 0 && m.cfg.Settings != nil {
+		if err := m.cfg.Settings(pkg.Manifest.ConfigSchema, doc); err != nil {
+			return nil, err
+		}
 	}
 	if err := m.cfg.Registry.SetConfig(ctx, row.ID, doc, m.cfg.Now()); err != nil {
 		return nil, err

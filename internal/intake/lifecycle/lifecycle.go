@@ -81,6 +81,8 @@ type Config struct {
 	// Permit reports whether the deployment mode lets steps of plans use a permission
 	// (section 10.3); nil: always.
 	Permit func(permission string) error
+	// Settings holds the settings of an extension to its schema; nil: nobody does.
+	Settings func(schema, doc []byte) error
 	// Executions that must end before a package goes; nil: there are none.
 	Executions Executions
 	// Changed is called after each change that the catalog and the commands must

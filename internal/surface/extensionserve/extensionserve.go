@@ -53,6 +53,10 @@ type Extensions interface {
 	SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error)
 	Icon(id string) (data []byte, name string, err error)
 	Doctor(ctx context.Context) (any, error)
+	// Sandbox is what holds programs here; fresh tries it now.
+	Sandbox(ctx context.Context, fresh bool) (any, error)
+	// Logs are at most limit records of an extension, newest first, after offset.
+	Logs(ctx context.Context, id string, limit, offset int) ([]json.RawMessage, error)
 }
 
 // Config is what the surface needs; all are required.
@@ -81,7 +85,9 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST "+base+"/{id}/enable", s.Door.Guard(s.enable, capability.RoleAdmin))
 	mux.Handle("POST "+base+"/{id}/disable", s.Door.Guard(s.disable, capability.RoleAdmin))
 	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.uninstall, capability.RoleAdmin))
-	mux.Handle("PUT "+base+"/{id}/config", s.Door.Guard(s.setConfig, capability.RoleAdmin))
+	mux.Handle("PUT "+base+"/{id}/config", s.Door.Guard(s.setConfig, capability.RoleAdmin, capability.RoleOperator))
+	mux.Handle("GET /api/v1/sandbox", s.Door.Guard(s.sandbox(false)))
+	mux.Handle("POST /api/v1/sandbox/selftest", s.Door.Guard(s.sandbox(true), capability.RoleAdmin, capability.RoleOperator))
 }
 
 // part is GET install/{install}, {id}/icon, {id}/screen and {id}/config.
@@ -94,16 +100,61 @@ func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Pr
 		return answer(w, rec, err)
 	case part == "icon":
 		return s.icon(w, id)
-	case part != "screen" && part != "config":
-		return capability.Errorf(capability.CodeNotFound, "extensions", "there is no %q of an extension; there are icon, screen and config", part)
+	case part != "screen" && part != "config" && part != "logs":
+		return capability.Errorf(capability.CodeNotFound, "extensions", "there is no %q of an extension; there are icon, screen, config and logs", part)
 	case !manages:
 		return capability.Errorf(capability.CodeDenied, "extensions."+part, "this needs a token of role admin or operator; yours has role %s", who.Role).With("forbidden", "")
 	case part == "screen":
 		screen, err := s.Extensions.Screen(r.Context(), id, visible(r))
 		return answer(w, screen, err)
+	case part == "logs":
+		return s.logs(w, r, id)
 	}
 	doc, err := s.Extensions.Config(r.Context(), id)
 	return answer(w, jsonx.Raw(doc), err)
+}
+
+// maxLogs and maxOffset bound what is read of the audit for one page.
+const (
+	maxLogs   = 1000
+	maxOffset = 100_000
+)
+
+func (s *Surface) logs(w http.ResponseWriter, r *http.Request, id string) error {
+	limit, err := number(r, "limit", 100, maxLogs)
+	if err != nil {
+		return err
+	}
+	offset, err := number(r, "offset", 0, maxOffset)
+	if err != nil {
+		return err
+	}
+	list, err := s.Extensions.Logs(r.Context(), id, limit, offset)
+	raw := make([]jsonx.Raw, len(list))
+	for i := range list {
+		raw[i] = jsonx.Raw(list[i])
+	}
+	return answer(w, map[string]any{"records": raw}, err)
+}
+
+func (s *Surface) sandbox(fresh bool) door.Handler {
+	return func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+		report, err := s.Extensions.Sandbox(r.Context(), fresh)
+		return answer(w, report, err)
+	}
+}
+
+// number reads a parameter of 0 to most.
+func number(r *http.Request, name string, otherwise, most int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most {
+		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is no number from 0 to %d", name, text, most)
+	}
+	return n, nil
 }
 
 // answer writes a value, or hands the error on.
