@@ -62,7 +62,7 @@ func (d *dbRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, e
 		}
 		req.Policy = d.egress(&x.Package.Manifest)
 	} else {
-		req.Room = d.room(&x.Package.Manifest, filepath.Join(d.dir, x.ID), d.floor(x), r.Permissions)
+		req.Room = d.room(ctx, &x.Package.Manifest, filepath.Join(d.dir, x.ID), d.floor(x), r.Permissions)
 		req.Room.Package = "" // the engine needs nothing of it
 	}
 	got, err := d.databases.Do(ctx, req)

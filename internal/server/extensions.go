@@ -66,6 +66,8 @@ type extensions struct {
 	rates     queue.Rates
 	cache     *queue.Cache
 	running   runner.Running
+	registry  *registry.Registry
+	users     sync.Map // by extension: the user of its programs
 	news      chan struct{}
 	router    atomic.Pointer[command.Router]
 
@@ -88,7 +90,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		}
 	}
 	x := &extensions{
-		dir: s.home.Path("extensions"), secrets: s.secrets, log: s.log, news: make(chan struct{}, 1),
+		dir: s.home.Path("extensions"), registry: registry.New(s.db.SQL()), secrets: s.secrets, log: s.log, news: make(chan struct{}, 1),
 		toolDirs: []string{s.home.Path("tools"), s.home.Path("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
 		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(s.db.SQL())}),
 		cache:    queue.NewCache(time.Now),
@@ -125,7 +127,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
 	s.extensions = x
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
-		Dir: x.dir, Registry: registry.New(s.db.SQL()), Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: s.log, Logger: s.logger,
+		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: s.log, Logger: s.logger,
 		Rules: extension.Rules{OS: platform.OS, Version: s.version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: !s.loopback(),
 		Tier: x.reaches, Settings: fitsSchema, Executions: &x.running,
 		Permit: func(name string) error {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -335,4 +336,52 @@ func rezip(t testing.TB, data []byte, name, old, by string) []byte {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
+}
+
+func TestEachExtensionHasAUserOfItsOwnUnderRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only a server that is root gives users away")
+	}
+	home := t.TempDir()
+	n := serve(t, home)
+	owners := make(map[uint32]string)
+	for _, id := range []string{"tools.say", "tools.shout"} {
+		pkg := rezip(t, sayPackage(t, "1.0.0"), "manifest.json", `"permissions_required":["exec"]`, `"permissions_required":["exec","filesystem.write"]`)
+		pkg = rezip(t, pkg, "commands/commands.yaml", "exec.echo, argv: ['{args}']", "exec.touch, argv: [made]")
+		if id != "tools.say" {
+			pkg = rezip(t, pkg, "manifest.json", `"id":"tools.say"`, `"id":"tools.shout"`)
+			pkg = rezip(t, pkg, "install/plan.yaml", "id: tools.say", "id: tools.shout")
+		}
+		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg, nil); err != nil {
+			t.Fatal(err)
+		}
+		var shown struct {
+			Screen struct {
+				TreeHash string `json:"tree_hash"`
+			}
+		}
+		if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/"+id+"/screen", nil, &shown); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/"+id+"/enable", map[string]string{"tree_hash": shown.Screen.TreeHash}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := n.say(t, "/say:"+id+" hello"); err != nil {
+			t.Fatal(out, err)
+		}
+		for _, name := range []string{"mark", "made"} { // by the plan, and by the run
+			info, err := os.Stat(filepath.Join(home, "extensions", id, "work", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			uid := info.Sys().(*syscall.Stat_t).Uid
+			if other := owners[uid]; uid == 0 || other != "" && other != id {
+				t.Errorf("%s of %s belongs to user %d, as %s does", name, id, uid, other)
+			}
+			owners[uid] = id
+		}
+	}
+	if len(owners) != 2 {
+		t.Errorf("%v", owners)
+	}
 }

@@ -131,7 +131,7 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	}
 	m := &x.Package.Manifest
 	p.manifest, p.wished = m, t.wish(x)
-	room := t.room(m, filepath.Join(t.dir, x.ID), t.floor(x), r.Permissions)
+	room := t.room(ctx, m, filepath.Join(t.dir, x.ID), t.floor(x), r.Permissions)
 	if p.placed, err = t.box.Place(room); err != nil && capability.AsError(err).Reason == "confirmation_required" {
 		p.unfiltered, room.AllowUnfiltered = err, true
 		p.placed, err = t.box.Place(room)
@@ -383,10 +383,12 @@ func (x *extensions) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.m
 // room is what an extension's programs are put behind (runner spec, sections 10.1
 // and 15): the package to read, the working folder to write with the permission,
 // the network through the proxy with another.
-func (x *extensions) room(m *extension.Manifest, dir string, floor sandbox.Tier, permissions []string) sandbox.Confinement {
+func (x *extensions) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier, permissions []string) sandbox.Confinement {
 	may := func(name string) bool { return slices.Contains(permissions, name) }
+	user := x.user(ctx, m.ID)
 	c := sandbox.Confinement{
 		MinTier: floor, Package: dir, Work: filepath.Join(dir, "work"), WorkReadOnly: !may("filesystem.write"), Network: sandbox.NetworkNone,
+		UID: user, GID: user,
 		Limits: sandbox.Limits{
 			Memory: int64(m.Limits.MemoryMB) << 20, CPU: time.Duration(m.Limits.CPUSeconds) * time.Second, Processes: m.Limits.MaxProcesses, Disk: int64(m.Limits.DiskMB) << 20,
 		},
@@ -399,6 +401,21 @@ func (x *extensions) room(m *extension.Manifest, dir string, floor sandbox.Tier,
 		c.Egress = x.egress(m)
 	}
 	return c
+}
+
+// user is the one that an extension's programs run as where the server is root:
+// no two share one, or they could reach each other's files and, at tier T2,
+// processes.
+func (x *extensions) user(ctx context.Context, id string) int {
+	if known, ok := x.users.Load(id); ok {
+		return known.(int)
+	}
+	n, err := x.registry.User(context.WithoutCancel(ctx), id)
+	if err != nil {
+		return sandbox.DefaultUID - 1 // nobody's; the next run asks again
+	}
+	x.users.Store(id, sandbox.DefaultUID+n)
+	return sandbox.DefaultUID + n
 }
 
 // egress is where an extension may connect to.
@@ -503,7 +520,7 @@ func (x *extensions) Run(ctx context.Context, p plan.Program) (plan.Outcome, err
 	if err != nil {
 		return plan.Outcome{}, err
 	}
-	room := x.room(m, p.Package, cmp.Or(x.minTier, sandbox.T2), append(slices.Clone(p.Permissions), "filesystem.write"))
+	room := x.room(ctx, m, p.Package, cmp.Or(x.minTier, sandbox.T2), append(slices.Clone(p.Permissions), "filesystem.write"))
 	room.Work = p.Work
 	place, err := x.box.Place(room)
 	if err != nil {

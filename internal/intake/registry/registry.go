@@ -309,3 +309,14 @@ func (r *Registry) Config(ctx context.Context, id string) (json.RawMessage, erro
 func (r *Registry) SetConfig(ctx context.Context, id string, doc json.RawMessage, at time.Time) error {
 	return putConfig(ctx, r.db, id, doc, at)
 }
+
+// Users is how many extensions have a user of their own; those beyond share them.
+const Users = 2048
+
+// User is the number, below Users, of the user that programs of an extension run as
+// where the server is root. It never changes.
+func (r *Registry) User(ctx context.Context, id string) (number int, err error) {
+	err = r.db.QueryRowContext(ctx, `INSERT INTO extension_users (folded, number) SELECT ?1, COUNT(*) % ?2 FROM extension_users WHERE true
+		ON CONFLICT (folded) DO UPDATE SET number = number RETURNING number`, fold(id), Users).Scan(&number)
+	return number, err
+}
