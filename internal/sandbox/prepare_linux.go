@@ -100,7 +100,9 @@ func (r *confined) prepare() error {
 	if r.c.Work != "" && !r.c.WorkReadOnly {
 		r.job.Limits.Disk = l.Disk
 	}
-	if l.Memory <= 0 {
+	if l.AddressSpace != 0 {
+		r.job.Limits.AddrSpace = max(l.AddressSpace, 0)
+	} else if l.Memory <= 0 {
 		r.job.Limits.AddrSpace = 0
 	}
 	r.countTogether()

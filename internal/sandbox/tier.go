@@ -53,14 +53,18 @@ const (
 // Limits bound a whole run: the program and all it starts. A zero means the
 // default of section 15.3, a negative number no limit.
 type Limits struct {
-	Memory    int64         // bytes; default 512 MiB
-	Processes int           // processes and threads; default 256
-	CPU       time.Duration // CPU time; default 60 s
-	Cores     float64       // CPU share; default 1; only with a control group
-	FileSize  int64         // bytes of one file; default 64 MiB
-	OpenFiles int           // per process; default 256
-	Disk      int64         // bytes in the work directory; default 256 MiB
-	Temp      int64         // bytes in the private temporary directory; default 64 MiB; enforced at T3
+	Memory int64 // bytes; default 512 MiB
+	// AddressSpace is bytes of each process, where no control group counts memory;
+	// 0 means four times Memory and 4 GiB at least. Programs that reserve more than
+	// they ever use have none (a negative number); Memory is watched all the same.
+	AddressSpace int64
+	Processes    int           // processes and threads; default 256
+	CPU          time.Duration // CPU time; default 60 s
+	Cores        float64       // CPU share; default 1; only with a control group
+	FileSize     int64         // bytes of one file; default 64 MiB
+	OpenFiles    int           // per process; default 256
+	Disk         int64         // bytes in the work directory; default 256 MiB
+	Temp         int64         // bytes in the private temporary directory; default 64 MiB; enforced at T3
 }
 
 // Confinement is what a program is put behind. The zero value demands T3 and

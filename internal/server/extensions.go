@@ -23,6 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
 	"github.com/junctor-run/junctor/internal/exec/api"
+	"github.com/junctor-run/junctor/internal/exec/browser"
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/exec/tool"
 	"github.com/junctor-run/junctor/internal/intake/commandtable"
@@ -61,6 +62,7 @@ type extensions struct {
 	tools     *tool.Executor
 	calls     *api.Client
 	databases *db.Executor
+	browsers  *browser.Browsers
 	analyzer  *analyze.Analyzer
 	queue     *queue.Queue
 	rates     queue.Rates
@@ -118,6 +120,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
 	})
 	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), s.newAnalyzer()
+	x.browsers = browser.New(browser.Config{Walls: x.box})
 	x.databases, err = x.openDatabases()
 	if err != nil {
 		return err
@@ -164,6 +167,7 @@ func (x *extensions) changed() {
 	if x.manager == nil {
 		return // it is being opened
 	}
+	x.retainBrowsers()
 	commands, conflicts := commandtable.Of(x.manager.View())
 	x.router.Store(command.New(command.Table{Commands: append(chat.Builtins(), withFlags(commands)...), Reserved: operator.ReservedCommand}))
 	x.conflicted(conflicts)
@@ -224,6 +228,9 @@ func (x *extensions) source() capability.Source {
 
 // close ends what runs and lets go of the folder.
 func (x *extensions) close() error {
+	if x.browsers != nil {
+		x.browsers.Close()
+	}
 	if x.box != nil {
 		x.box.Close()
 	}

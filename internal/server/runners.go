@@ -26,6 +26,7 @@ import (
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
 	"github.com/junctor-run/junctor/internal/exec/api"
+	"github.com/junctor-run/junctor/internal/exec/browser"
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/exec/tool"
 	"github.com/junctor-run/junctor/internal/intake/extension"
@@ -46,7 +47,7 @@ const shellRunner = "exec.shell"
 func (x *extensions) executors() map[string]runner.Executor {
 	return map[string]runner.Executor{
 		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze": &analyzeRunner{x},
-		"db": &dbRunner{x},
+		"browser": &browserRunner{x}, "db": &dbRunner{x},
 	}
 }
 
@@ -58,6 +59,8 @@ func runnerFlags(name string) []command.Flag {
 		return api.Flags()
 	case "analyze":
 		return analyze.Flags()
+	case "browser":
+		return browser.Flags()
 	case "db":
 		return db.Flags()
 	}

@@ -178,6 +178,20 @@ func (p Policy) Check() error {
 	return err
 }
 
+// Admits judges a host and port by the patterns alone, without resolving it: ""
+// permits, anything else says why not. A policy that cannot be read admits nothing.
+func (p Policy) Admits(host string, port int) string {
+	f, err := compile(p)
+	if err != nil {
+		return "the policy cannot be read"
+	}
+	name, err := normalise(host)
+	if err != nil {
+		return err.Error()
+	}
+	return f.host(name, port)
+}
+
 // host judges a normalised name; "" permits.
 func (f *filter) host(host string, port int) string {
 	if slices.ContainsFunc(f.deny, func(p pattern) bool { return p.covers(host, port) }) {

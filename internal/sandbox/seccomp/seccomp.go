@@ -71,7 +71,9 @@ const (
 	familyInet6 = 10
 	typeStream  = 1
 	typeDgram   = 2
-	typeMask    = 0xf
+
+	typeSeqpacket = 5
+	typeMask      = 0xf
 )
 
 // namespaceFlags are the clone flags that make namespaces: user, mount, pid,
@@ -180,9 +182,10 @@ func build(t table, o Options) []Instruction {
 		b.errno(errPerm)
 		b.emit(opRet, retAllow)
 	})
-	for _, name := range []string{"socket", "socketpair"} {
-		a.when(name, func(b *assembler) { b.socket(o.Internet) })
-	}
+	a.when("socket", func(b *assembler) { b.socket(o.Internet, typeStream, typeDgram) })
+	// A pair reaches nobody but who holds it, so it may also keep the bounds of
+	// messages: browsers do not run without.
+	a.when("socketpair", func(b *assembler) { b.socket(o.Internet, typeStream, typeDgram, typeSeqpacket) })
 	a.when("ioctl", func(b *assembler) {
 		b.emit(opLoad, argLow(1))
 		b.jump(opEqual, tiocsti, 1, 0)
@@ -209,7 +212,7 @@ func build(t table, o Options) []Instruction {
 
 // socket permits families and types by list; every other one is refused when it
 // is made, so there is nothing to connect with.
-func (a *assembler) socket(internet bool) {
+func (a *assembler) socket(internet bool, types ...uint32) {
 	a.emit(opLoad, argLow(0))
 	if internet {
 		a.jump(opEqual, familyInet, 3, 0)
@@ -219,8 +222,9 @@ func (a *assembler) socket(internet bool) {
 	a.errno(errPerm)
 	a.emit(opLoad, argLow(1))
 	a.emit(opAnd, typeMask)
-	a.jump(opEqual, typeStream, 2, 0)
-	a.jump(opEqual, typeDgram, 1, 0)
+	for i, t := range types {
+		a.jump(opEqual, t, uint8(len(types)-i), 0)
+	}
 	a.errno(errPerm)
 	a.emit(opRet, retAllow)
 }

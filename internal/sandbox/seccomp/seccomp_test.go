@@ -79,6 +79,8 @@ func TestFilterAnswers(t *testing.T) {
 		{"socket", []uint64{38, 5}, perm, perm, perm},                // alg
 		{"socket", []uint64{1<<32 | 2, 1}, perm, retAllow, perm},     // the kernel reads 32 bits
 		{"socketpair", []uint64{1, 1}, retAllow, retAllow, retAllow}, //
+		{"socketpair", []uint64{1, 5}, retAllow, retAllow, retAllow}, // messages with bounds, between our own
+		{"socketpair", []uint64{1, 3}, perm, perm, perm},             // raw
 		{"ioctl", []uint64{0, tiocsti}, perm, perm, perm},            //
 		{"ioctl", []uint64{0, 1<<32 | tiocsti}, perm, perm, perm},    // an old trick: the upper half is dropped later
 		{"ioctl", []uint64{0, tioclinux}, perm, perm, perm},          //

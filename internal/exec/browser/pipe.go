@@ -1,0 +1,154 @@
+package browser
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// maxMessage bounds one message of a browser: a picture or document in base64.
+const maxMessage = 48 << 20
+
+// errGone says that the browser ended, or that what it says cannot be read.
+var errGone = errors.New("the browser ended")
+
+// message is one message of the DevTools protocol, either way.
+type message struct {
+	ID      int64           `json:"id,omitempty"`
+	Session string          `json:"sessionId,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *struct {
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
+}
+
+// pipe speaks the protocol over two pipes, messages end with a NUL. Events are
+// handed to one function, in order, which must not wait for an answer.
+type pipe struct {
+	to     io.Writer
+	events func(session, method string, params json.RawMessage)
+
+	mu      sync.Mutex
+	next    int64
+	waiting map[int64]chan message
+	done    chan struct{} // closed when nothing comes any more
+}
+
+func newPipe(to io.Writer, events func(session, method string, params json.RawMessage)) *pipe {
+	return &pipe{to: to, events: events, waiting: make(map[int64]chan message), done: make(chan struct{})}
+}
+
+// listen reads until the browser ends, or says something that is no message.
+func (p *pipe) listen(from io.Reader) {
+	defer close(p.done)
+	r := bufio.NewReaderSize(from, 64<<10)
+	for {
+		text, err := readMessage(r)
+		if err != nil {
+			return
+		}
+		var m message
+		if json.Unmarshal(text, &m) != nil {
+			return
+		}
+		if m.ID == 0 {
+			p.events(m.Session, m.Method, m.Params)
+			continue
+		}
+		p.mu.Lock()
+		ch := p.waiting[m.ID]
+		delete(p.waiting, m.ID)
+		p.mu.Unlock()
+		if ch != nil {
+			ch <- m
+		}
+	}
+}
+
+func readMessage(r *bufio.Reader) ([]byte, error) {
+	var text []byte
+	for {
+		part, err := r.ReadSlice(0)
+		if text = append(text, part...); len(text) > maxMessage {
+			return nil, bufio.ErrTooLong
+		}
+		if err == nil {
+			return text[:len(text)-1], nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+	}
+}
+
+// call sends a command to a session ("" is the browser) and waits for its answer,
+// which is put into result unless that is nil. What the browser refuses is an
+// error with its words.
+func (p *pipe) call(ctx context.Context, session, method string, params, result any) error {
+	ch := make(chan message, 1)
+	id, err := p.send(session, method, params, ch)
+	if err != nil {
+		return err
+	}
+	defer p.forget(id)
+	select {
+	case m := <-ch:
+		if m.Error != nil {
+			return &refusal{method, m.Error.Message}
+		}
+		if result == nil {
+			return nil
+		}
+		if err := json.Unmarshal(m.Result, result); err != nil {
+			return capability.Wrap(capability.CodeFailed, op, "the browser's answer cannot be read", err).With("execution_failed", "")
+		}
+		return nil
+	case <-p.done:
+		return errGone
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tell sends a command whose answer nobody waits for.
+func (p *pipe) tell(session, method string, params any) { _, _ = p.send(session, method, params, nil) }
+
+func (p *pipe) send(session, method string, params any, ch chan message) (int64, error) {
+	doc, err := json.Marshal(params)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next++
+	text, err := json.Marshal(message{ID: p.next, Session: session, Method: method, Params: doc})
+	if err != nil {
+		return 0, err
+	}
+	if ch != nil {
+		p.waiting[p.next] = ch
+	}
+	if _, err := p.to.Write(append(text, 0)); err != nil {
+		delete(p.waiting, p.next)
+		return 0, errGone
+	}
+	return p.next, nil
+}
+
+func (p *pipe) forget(id int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, id)
+}
+
+// refusal is the browser's own error.
+type refusal struct{ method, text string }
+
+func (r *refusal) Error() string { return r.method + ": " + r.text }

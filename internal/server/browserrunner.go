@@ -1,0 +1,62 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/exec/browser"
+	"github.com/junctor-run/junctor/internal/provider/runner"
+)
+
+// browserRunner carries out browser.navigate and what else is done with pages.
+type browserRunner struct{ *extensions }
+
+// Supports implements runner.Executor.
+func (*browserRunner) Supports(name string) bool {
+	return slices.Contains(strings.Fields("browser.navigate browser.screenshot browser.fill_form browser.click browser.extract browser.pdf"), name)
+}
+
+// Needs implements runner.Executor.
+func (*browserRunner) Needs(*command.Action) []string { return []string{"browser", "network"} }
+
+// Execute implements runner.Executor.
+func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+	x, err := b.installed(r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	req, secrets, err := browser.FromRoute(r.Route)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	if len(secrets) > 0 {
+		settings, err := b.settings(ctx, x)
+		if err != nil {
+			return runner.Outcome{}, err
+		}
+		for _, s := range secrets {
+			value, ok := settings.secrets(map[string]string{"value": s.Name})["value"]
+			if !ok {
+				return runner.Outcome{}, fault.InvalidArgs("store it: junctor secrets set "+s.Name, "there is no setting or secret %.100q", s.Name)
+			}
+			req.Fields = append(req.Fields, browser.Field{Selector: s.Selector, Secret: value})
+		}
+	}
+	req.Principal, req.Session, req.Extension, req.Digest, req.Run = r.Owner.Principal, r.Owner.Session, x.ID, r.Digest, r.ID
+	req.Policy, req.OnEgress, req.Work = b.egress(&x.Package.Manifest), b.egressRecords(r), filepath.Join(b.dir, x.ID, "work")
+	got, err := b.browsers.Do(ctx, req)
+	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}, err
+}
+
+// retainBrowsers ends those of extensions that are not enabled as they were.
+func (x *extensions) retainBrowsers() {
+	view := x.manager.View()
+	x.browsers.Retain(func(id, digest string) bool {
+		got, ok := view.Find(id)
+		return ok && got.Enabled && "sha256:"+got.TreeHash == digest
+	})
+}
