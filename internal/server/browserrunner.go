@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/browser"
 	"github.com/junctor-run/junctor/internal/provider/runner"
+	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
 // browserRunner carries out browser.navigate and what else is done with pages.
@@ -49,7 +51,18 @@ func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 	req.Principal, req.Session, req.Extension, req.Digest, req.Run = r.Owner.Principal, r.Owner.Session, x.ID, r.Digest, r.ID
 	req.Policy, req.OnEgress, req.Work = b.egress(&x.Package.Manifest), b.egressRecords(r), filepath.Join(b.dir, x.ID, "work")
 	got, err := b.browsers.Do(ctx, req)
-	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}, err
+	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != "", Ran: capability.Ran{Tool: "chromium", Sandbox: sandbox.T3.String()}}, err
+}
+
+// Preview implements runner.Previewer.
+func (b *browserRunner) Preview(_ context.Context, r runner.Run, out *capability.Preview) error {
+	x, err := b.installed(r)
+	if err != nil {
+		return err
+	}
+	out.Details["hosts"] = append([]string{}, x.Package.Manifest.Network.Allow...)
+	_, _, err = browser.FromRoute(r.Route)
+	return err
 }
 
 // retainBrowsers ends those of extensions that are not enabled as they were.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/fault"
@@ -66,7 +67,29 @@ func (d *dbRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, e
 		req.Room.Package = "" // the engine needs nothing of it
 	}
 	got, err := d.databases.Do(ctx, req)
-	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}, err
+	out := runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}
+	if err == nil && got.Placement.Tier != 0 {
+		out.Ran.Sandbox, out.Metadata["sandbox"] = got.Placement.Tier.String(), walls(got.Placement, req.Room.Limits)
+	}
+	return out, err
+}
+
+// Preview implements runner.Previewer: what cannot be run is not asked about.
+func (*dbRunner) Preview(_ context.Context, r runner.Run, out *capability.Preview) error {
+	req, err := db.FromRoute(r.Route)
+	if err != nil {
+		return err
+	}
+	dialect := db.SQLite
+	out.Details["database"] = req.File
+	if ref := r.Route.Action.DSNRef; ref != "" {
+		dialect, out.Details["database"] = db.Postgres, "the server at the setting or secret "+ref
+	}
+	statement, kind, err := req.Check(dialect)
+	if err == nil && !r.Route.Sensitive() {
+		out.Details["statement"], out.Details["statement_kind"] = statement, kind
+	}
+	return err
 }
 
 // dsn is the address that an action names: a setting of its extension, or else a

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/exec/browser"
 	"github.com/junctor-run/junctor/internal/sandbox"
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) {
 	if sandbox.IsHelper(os.Args) {
 		os.Exit(sandbox.HelperMain(os.Args))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // rig is a browser, a site it may reach and one that it may not.
@@ -104,6 +106,8 @@ func (r *rig) answer(w http.ResponseWriter, q *http.Request) {
 		page("Leaves", fmt.Sprintf(`<a id=out href="%s/away">out</a><a id=file href="file:///etc/passwd">file</a><a id=blank target=_blank href="%s/away">new</a>`, r.other.URL, r.other.URL))
 	case "/dialog":
 		page("Dialog", `<script>alert("hello")</script>after`)
+	case "/hungry":
+		page("Hungry", `<script>const all = []; for (;;) all.push(new Array(1000000).fill(Math.random()))</script>`)
 	case "/slow":
 		select {
 		case <-q.Context().Done():
@@ -353,6 +357,17 @@ func TestBrowsersAreApartAndEnd(t *testing.T) {
 	}
 	if left := orphans(t); left != "" {
 		t.Errorf("left behind: %s", left)
+	}
+}
+
+func TestAPageThatTakesAllMemory(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	if _, err := r.Do(t.Context(), r.request("navigate", r.site.URL+"/hungry")); capability.CodeOf(err) != capability.CodeFailed {
+		t.Error(err)
+	}
+	if got := r.do(r.request("navigate", r.site.URL+"/")); got.Metadata["title"] != "Fruit" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -101,8 +101,7 @@ type instance struct {
 	loading bool // the page does
 	loads   chan struct{}
 	denied  string // why a document was refused, since the last look
-	crashed bool
-	status  int // of the page's last document
+	status  int    // of the page's last document
 	secrets []string
 	idle    *time.Timer
 	why     error // why it ended
@@ -139,7 +138,11 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 			Files: []*os.File{commands, answers}, StdoutLimit: 4 << 10, StderrLimit: 64 << 10,
 		}, room(program, req.Policy, x.decided))
 		x.mu.Lock()
-		if x.why = err; err == nil {
+		switch {
+		case x.why != nil: // it was known before
+		case err != nil:
+			x.why = err
+		default:
 			x.why = capability.Errorf(capability.CodeFailed, op, "the browser ended by itself").With("execution_failed", "").Detail("exit_code", ran.ExitCode).Detail("signal", ran.Signal)
 		}
 		x.mu.Unlock()

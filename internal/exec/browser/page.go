@@ -62,6 +62,10 @@ func (x *instance) attached(a attachedTo) {
 		x.closing[a.Session] = true
 	}
 	x.tell(a.Session, "Target.setAutoAttach", attach())
+	if a.Info.Type == "browser_ui" { // its own menus
+		x.tell(a.Session, "Runtime.runIfWaitingForDebugger", struct{}{})
+		return
+	}
 	x.tell(a.Session, "Fetch.enable", map[string]any{"patterns": []any{map[string]any{"urlPattern": "*"}}, "handleAuthRequests": true})
 	for _, domain := range []string{"Page.enable", "Inspector.enable", "Network.enable"} { // not every target has all of them
 		x.tell(a.Session, domain, struct{}{})
@@ -148,7 +152,8 @@ func (x *instance) progress(session, method string, params json.RawMessage) {
 	}](params)
 	switch method {
 	case "Inspector.targetCrashed":
-		x.crashed = true
+		x.why = capability.Errorf(capability.CodeFailed, op, "the page crashed, or took more memory than it may").With("resource_limit", "the next call starts another browser")
+		x.stop() // which ends whoever waits for the page
 	case "Network.responseReceived":
 		if main.Type == "Document" && main.Frame == x.target {
 			x.status = main.Response.Status
@@ -175,13 +180,9 @@ func (x *instance) progress(session, method string, params json.RawMessage) {
 func (x *instance) settle(ctx context.Context) error {
 	for {
 		x.mu.Lock()
-		loading, crashed := x.loading, x.crashed
+		loading := x.loading
 		x.mu.Unlock()
-		switch {
-		case crashed:
-			x.stop()
-			return capability.Errorf(capability.CodeFailed, op, "the page crashed, or took more memory than it may").With("execution_failed", "the next call starts another browser")
-		case !loading:
+		if !loading {
 			return nil
 		}
 		select {

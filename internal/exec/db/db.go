@@ -105,6 +105,16 @@ type Request struct {
 type Result struct {
 	Output   string
 	Metadata map[string]any // rows, truncated, columns, statement_kind; of exec, rows_affected
+	// Placement is where the worker ran; zero for a server's database.
+	Placement sandbox.Placement
+}
+
+// Check judges a request without opening anything, and says which statement it
+// comes to and of what kind. Its errors are those of [Executor.Do] that need no
+// database.
+func (req Request) Check(d Dialect) (sql, kind string, err error) {
+	j, err := plan(req, d)
+	return j.SQL, j.Kind, err
 }
 
 // Do carries out one call. Errors: invalid_input, reason invalid_args (the
@@ -127,10 +137,11 @@ func (x *Executor) Do(ctx context.Context, req Request) (Result, error) {
 	}
 	j.Millis = req.Timeout.Milliseconds()
 	var a answer
+	var place sandbox.Placement
 	if dialect == Postgres {
 		a, err = x.server(ctx, req, j)
 	} else {
-		a, err = x.file(ctx, req, j)
+		a, place, err = x.file(ctx, req, j)
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -147,7 +158,7 @@ func (x *Executor) Do(ctx context.Context, req Request) (Result, error) {
 		meta["rows_affected"] = a.Affected
 	}
 	out, err := a.render(req.JSON, req.Action == Exec)
-	return Result{out, meta}, err
+	return Result{out, meta, place}, err
 }
 
 // job is what is to be run, once it was judged. The worker gets it as JSON.

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite"
 
+	"go.uber.org/goleak"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/sandbox"
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 	if db.IsWorker(os.Args) {
 		os.Exit(db.WorkerMain(os.Stdin, os.Stdout))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // shop is a working folder with a database, and an executor.

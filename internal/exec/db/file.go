@@ -16,9 +16,9 @@ import (
 )
 
 // file has the worker run a job in the room.
-func (x *Executor) file(ctx context.Context, req Request, j job) (answer, error) {
+func (x *Executor) file(ctx context.Context, req Request, j job) (answer, sandbox.Placement, error) {
 	if err := checkName(req.File); err != nil {
-		return answer{}, err
+		return answer{}, sandbox.Placement{}, err
 	}
 	room := req.Room
 	room.WorkReadOnly, room.Network = !j.Write, sandbox.NetworkNone
@@ -27,7 +27,7 @@ func (x *Executor) file(ctx context.Context, req Request, j job) (answer, error)
 	}
 	input, err := jsonx.Marshal(j)
 	if err != nil {
-		return answer{}, err
+		return answer{}, sandbox.Placement{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, req.Timeout+graceTime)
 	defer cancel()
@@ -36,20 +36,20 @@ func (x *Executor) file(ctx context.Context, req Request, j job) (answer, error)
 		Stdin: input, StdoutLimit: 4 * maxAnswer,
 	}, room)
 	if err != nil {
-		return answer{}, err
+		return answer{}, sandbox.Placement{}, err
 	}
 	var a answer
 	if ran.ExitCode != 0 || ran.Stdout.Truncated() || jsonx.UnmarshalStrict(ran.Stdout.Bytes(), &a) != nil {
-		return answer{}, capability.Errorf(capability.CodeFailed, op, "the database could not be worked on: its engine ended without an answer").
+		return answer{}, ran.Placement, capability.Errorf(capability.CodeFailed, op, "the database could not be worked on: its engine ended without an answer").
 			With("execution_failed", "the file may be damaged").Detail("exit_code", ran.ExitCode).Detail("signal", ran.Signal)
 	}
 	if f := a.Fault; f != nil {
 		if f.Code == capability.CodeTimeout {
-			return answer{}, fault.TimedOut(req.Timeout)
+			return answer{}, ran.Placement, fault.TimedOut(req.Timeout)
 		}
-		return answer{}, f.err()
+		return answer{}, ran.Placement, f.err()
 	}
-	return a, a.check()
+	return a, ran.Placement, a.check()
 }
 
 // err is the worker's error, as far as a worker may say what went wrong.
