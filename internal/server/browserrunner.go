@@ -50,6 +50,7 @@ func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 	}
 	req.Principal, req.Session, req.Extension, req.Digest, req.Run = r.Owner.Principal, r.Owner.Session, x.ID, r.Digest, r.ID
 	req.Policy, req.OnEgress, req.Work = b.egress(&x.Package.Manifest), b.egressRecords(r), filepath.Join(b.dir, x.ID, "work")
+	req.User = b.user(ctx, x.ID)
 	got, err := b.browsers.Do(ctx, req)
 	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != "", Ran: capability.Ran{Tool: "chromium", Sandbox: sandbox.T3.String()}}, err
 }

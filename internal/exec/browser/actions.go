@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
 // minSecret is the shortest value that is looked for in what pages show.
@@ -84,13 +86,10 @@ func (x *instance) do(ctx context.Context, req Request) (Result, error) {
 	for _, a := range made {
 		out += fmt.Sprintf("artifacts/%s (%s, %d bytes)\n", a.Name, a.MIME, a.Size)
 	}
-	if made != nil {
-		meta["artifacts"] = made
-	}
 	if req.Action != "extract" {
 		out += strings.TrimSpace(title+"\n"+address) + "\n"
 	}
-	return Result{out, meta}, nil
+	return Result{out, meta, made}, nil
 }
 
 // redact takes out what was filled in as a secret.
@@ -219,6 +218,6 @@ func (x *instance) artifact(ctx context.Context, req Request, method string, par
 	if err != nil || len(data) == 0 {
 		return nil, capability.Errorf(capability.CodeFailed, op, "the browser made nothing that can be read").With("execution_failed", "")
 	}
-	one, err := keep(req.Work, name+"-"+req.Run+"."+suffix, mime, data)
+	one, err := keep(req.Work, cmp.Or(req.User, sandbox.DefaultUID), name+"-"+req.Run+"."+suffix, mime, data)
 	return []Artifact{one}, err
 }

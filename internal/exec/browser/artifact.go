@@ -9,7 +9,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command/fault"
-	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
 // artifactsDir is where artifacts lie, below the work directory.
@@ -26,7 +25,7 @@ type Artifact struct {
 
 // keep writes a new file, through a handle that nothing in the work directory
 // leads out of. The file is the extension's, as the directory is.
-func keep(work, name, mime string, data []byte) (Artifact, error) {
+func keep(work string, user int, name, mime string, data []byte) (Artifact, error) {
 	if len(data) > MaxArtifact {
 		return Artifact{}, capability.Errorf(capability.CodeTooLarge, op, "the file has %d bytes; %d are the most", len(data), MaxArtifact)
 	}
@@ -58,7 +57,7 @@ func keep(work, name, mime string, data []byte) (Artifact, error) {
 	}
 	_, err = f.Write(data)
 	if os.Geteuid() == 0 { // its programs are another user
-		err = errors.Join(err, f.Chown(sandbox.DefaultUID, sandbox.DefaultUID), root.Lchown(artifactsDir, sandbox.DefaultUID, sandbox.DefaultUID))
+		err = errors.Join(err, f.Chown(user, user), root.Lchown(artifactsDir, user, user))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return failed(err)

@@ -135,6 +135,7 @@ type Request struct {
 	Policy   egress.Policy // the manifest's hosts, and the operator's addresses
 	OnEgress func(egress.Decision)
 	Work     string        // the work directory, for artifacts
+	User     int           // whose it is, when the server is root; 0: sandbox.DefaultUID
 	Timeout  time.Duration // 0 is DefaultTimeout
 }
 
@@ -148,7 +149,8 @@ type Field struct {
 // Result is what came of it.
 type Result struct {
 	Output   string
-	Metadata map[string]any // url, title, status, artifacts
+	Metadata map[string]any // url, title, status
+	Made     []Artifact
 }
 
 // Do carries out one call, in the browser of its session; without a session the

@@ -234,7 +234,7 @@ func TestPicturesAndDocumentsAreFilesOfTheWorkingFolder(t *testing.T) {
 	check := func(req browser.Request, name, mime string) []byte {
 		t.Helper()
 		got := r.do(req)
-		list, _ := got.Metadata["artifacts"].([]browser.Artifact)
+		list := got.Made
 		if len(list) != 1 || list[0].Name != name || list[0].MIME != mime {
 			t.Fatalf("%+v", got)
 		}

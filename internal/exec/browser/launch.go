@@ -56,9 +56,9 @@ func (b *Browsers) find() (string, error) {
 // room is where a browser runs: with nothing of the extension or of ours, its
 // profile in the room's own temporary directory, and the proxy as its only way
 // out.
-func room(program string, policy egress.Policy, heard func(egress.Decision)) sandbox.Confinement {
+func room(program string, req Request, heard func(egress.Decision)) sandbox.Confinement {
 	c := sandbox.Confinement{
-		MinTier: sandbox.T3, Network: sandbox.NetworkProxy, Egress: policy, OnEgress: heard, ReadOnly: []string{"/etc/fonts"},
+		MinTier: sandbox.T3, Network: sandbox.NetworkProxy, Egress: req.Policy, OnEgress: heard, UID: req.User, GID: req.User, ReadOnly: []string{"/etc/fonts"},
 		Limits: sandbox.Limits{Memory: memory, AddressSpace: -1, Processes: processes, CPU: cpuTime, Cores: 2, FileSize: fileSize, OpenFiles: openFiles, Temp: tempSize},
 	}
 	c.ReadOnly = slices.DeleteFunc(c.ReadOnly, func(dir string) bool { _, err := os.Stat(dir); return err != nil })
@@ -136,7 +136,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		ran, err := b.cfg.Walls.Run(life, sandbox.Spec{
 			Path: program, Args: arguments(), Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8", "XDG_CONFIG_HOME=/tmp", "XDG_CACHE_HOME=/tmp"},
 			Files: []*os.File{commands, answers}, StdoutLimit: 4 << 10, StderrLimit: 64 << 10,
-		}, room(program, req.Policy, x.decided))
+		}, room(program, req, x.decided))
 		x.mu.Lock()
 		switch {
 		case x.why != nil: // it was known before
