@@ -20,10 +20,13 @@ type kind struct {
 	isolate bool // in namespaces of its own
 	rawNet  bool // but the machine's network
 	grouped bool // in a control group of its own
+	noProc  bool // without a /proc
 }
 
 func (r *confined) kind() kind {
-	return kind{isolate: r.p.Tier == T3, rawNet: r.p.Tier == T3 && r.p.Network == NetworkRaw, grouped: r.grouped()}
+	k := kind{isolate: r.p.Tier == T3, rawNet: r.p.Tier == T3 && r.p.Network == NetworkRaw, grouped: r.grouped()}
+	_, k.noProc = r.p.Missing[LayerProc]
+	return k
 }
 
 // helperProcess is our own binary started again, waiting for a job or doing it.
@@ -32,6 +35,7 @@ type helperProcess struct {
 	control *net.UnixConn
 	exited  chan struct{}
 	group   *group // nil: none
+	built   string // stamp of the room that it was told to build ahead, "" for none
 }
 
 // startHelper starts one. It uses little and does nothing until it is given a
@@ -116,22 +120,11 @@ func isolate(attr *syscall.SysProcAttr, rawNet bool) {
 // others.
 func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.File, extra []*os.File) error {
 	job.HasWork, job.ToolHandle, job.Extra = work != nil, tool != nil, len(extra)
-	data, err := json.Marshal(job)
+	file, err := anonymous(job)
 	if err != nil {
 		return err
 	}
-	fd, err := unix.MemfdCreate("job", unix.MFD_CLOEXEC)
-	if err != nil {
-		return err
-	}
-	file := os.NewFile(uintptr(fd), "job")
 	defer file.Close()
-	if _, err := file.Write(data); err != nil {
-		return err
-	}
-	if _, err := file.Seek(0, 0); err != nil {
-		return err
-	}
 	stdin, ok := streams.Stdin.(*os.File)
 	if !ok {
 		if stdin, err = os.Open(os.DevNull); err != nil {
@@ -154,6 +147,39 @@ func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.Fil
 	return err
 }
 
+// anonymous is a file without a name that holds a value as JSON.
+func anonymous(v any) (*os.File, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("job", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "job")
+	if _, err = file.Write(data); err == nil {
+		_, err = file.Seek(0, 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// build has the helper make the part of the room that every job shares, ahead of
+// its own.
+func (h *helperProcess) build(s system) error {
+	file, err := anonymous(s.room)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	h.built = s.stamp
+	_, _, err = h.control.WriteMsgUnix([]byte{jail.CommandRoom}, unix.UnixRights(int(file.Fd())), nil)
+	return err
+}
+
 // close ends a helper that may still be there, and takes its group away.
 func (h *helperProcess) close() {
 	h.end()
@@ -168,21 +194,17 @@ func (h *helperProcess) end() {
 	h.control.Close()
 }
 
-// discard ends a used helper. Where spares are kept, its group is taken away
-// beside whatever comes next; Close waits for that.
+// discard ends a used helper. Where spares are kept, that happens beside whatever
+// comes next; Close waits for it.
 func (b *Box) discard(h *helperProcess) {
-	h.end()
-	if h.group == nil {
-		return
-	}
 	b.spares.mu.Lock()
 	later := b.cfg.Spares > 0 && !b.spares.closed
 	if later {
-		b.spares.starting.Go(h.group.remove)
+		b.spares.starting.Go(h.close)
 	}
 	b.spares.mu.Unlock()
 	if !later {
-		h.group.remove()
+		h.close()
 	}
 }
 
@@ -196,8 +218,9 @@ type spares struct {
 	starting sync.WaitGroup
 }
 
-// takeHelper returns a spare helper, or starts one.
-func (b *Box) takeHelper(k kind, spare bool) (h *helperProcess, warm bool, err error) {
+// takeHelper returns a spare helper, or starts one. A spare whose room is of files
+// that were replaced meanwhile is none.
+func (b *Box) takeHelper(k kind, spare bool, stamp string) (h *helperProcess, warm bool, err error) {
 	b.spares.mu.Lock()
 	list := b.spares.waiting[k]
 	for spare && len(list) > 0 && h == nil {
@@ -207,6 +230,10 @@ func (b *Box) takeHelper(k kind, spare bool) (h *helperProcess, warm bool, err e
 			h.close()
 			h = nil
 		default:
+			if h.built != stamp {
+				h.close()
+				h = nil
+			}
 		}
 		b.spares.waiting[k] = list
 	}
@@ -231,6 +258,11 @@ func (b *Box) refill(k kind) {
 	b.spares.coming[k]++
 	b.spares.starting.Go(func() { // ends once the helper is started; Close waits
 		h, err := startHelper(k)
+		if err == nil && k.isolate {
+			if err = h.build(b.system(k.noProc)); err != nil {
+				h.close()
+			}
+		}
 		b.spares.mu.Lock()
 		b.spares.coming[k]--
 		keep := err == nil && !b.spares.closed

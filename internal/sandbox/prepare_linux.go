@@ -2,7 +2,7 @@ package sandbox
 
 import (
 	"errors"
-	"maps"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -253,9 +253,11 @@ func mountOf(source, target string) (jail.Mount, bool) {
 
 // system is what every private root shows.
 type system struct {
-	at     time.Time
-	mounts []jail.Mount
-	links  map[string]string
+	at   time.Time
+	room *jail.Room
+	// stamp names the very files: a room that was built ahead of others is of no
+	// use once they were replaced.
+	stamp string
 }
 
 // systemTime is how long a list of the machine's own files is good for: package
@@ -265,22 +267,37 @@ const systemTime = 10 * time.Second
 // system lists the machine's own parts of a private root, by a short memory: it
 // takes a hundred look-ups. They are root's, so that which file it is is not
 // pinned.
-func (b *Box) system() system {
+func (b *Box) system(noProc bool) system {
+	s := b.parts()
+	if noProc {
+		room := *s.room
+		room.SkipProc, s.room = true, &room
+	}
+	return s
+}
+
+func (b *Box) parts() system {
 	b.spares.mu.Lock()
 	defer b.spares.mu.Unlock()
 	if time.Since(b.shared.at) < systemTime {
 		return b.shared
 	}
-	s := system{at: time.Now(), links: map[string]string{}}
+	s := system{at: time.Now(), room: &jail.Room{Links: map[string]string{
+		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
+		"/dev/shm": jail.TempDir, "/var/tmp": jail.TempDir, "/etc/mtab": "/proc/self/mounts",
+	}}}
+	var stamp strings.Builder
 	add := func(path string) {
 		if m, ok := mountOf(path, path); ok {
+			fmt.Fprintf(&stamp, "%s %d %d\n", m.Source, m.Dev, m.Ino)
 			m.Dev, m.Ino = 0, 0
-			s.mounts = append(s.mounts, m)
+			s.room.Mounts = append(s.room.Mounts, m)
 		}
 	}
 	for _, dir := range systemDirs() {
 		if to, err := os.Readlink(dir); err == nil {
-			s.links[dir] = to
+			s.room.Links[dir] = to
+			fmt.Fprintf(&stamp, "%s > %s\n", dir, to)
 			continue
 		}
 		add(dir)
@@ -288,6 +305,7 @@ func (b *Box) system() system {
 	for _, path := range slices.Concat(systemFiles(), devices()) {
 		add(path)
 	}
+	s.stamp = stamp.String()
 	b.shared = s
 	return s
 }
@@ -296,13 +314,6 @@ func (b *Box) system() system {
 func (r *confined) furnish() {
 	j := &r.job
 	j.Dir = "/"
-	j.Links = map[string]string{
-		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
-		"/dev/shm": jail.TempDir, "/var/tmp": jail.TempDir, "/etc/mtab": "/proc/self/mounts",
-	}
-	shared := r.box.system()
-	j.Mounts = append(j.Mounts, shared.mounts...)
-	maps.Copy(j.Links, shared.links)
 	for _, path := range r.shown() {
 		r.show(path, path)
 	}
@@ -330,7 +341,6 @@ func (r *confined) furnish() {
 	if r.p.Network != NetworkRaw {
 		j.Files["/etc/hosts"] = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 	}
-	_, j.SkipProc = r.p.Missing[LayerProc]
 	j.Rules = []jail.Rule{{Path: "/"}, {Path: jail.TempDir, Write: true}, {Path: "/dev", Device: true}}
 	if r.c.Work != "" && !r.c.WorkReadOnly {
 		j.Rules = append(j.Rules, jail.Rule{Path: jail.WorkDir, Write: true})

@@ -87,7 +87,7 @@ type confined struct {
 	proxy   sync.WaitGroup
 	unproxy context.CancelFunc
 
-	events chan struct{} // closed when the helper says no more
+	events chan struct{} // closed when the helper has said all there is to say
 
 	mu      sync.Mutex
 	ended   *jail.Event
@@ -156,10 +156,18 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 		pumps.giveTo(r.c.UID, r.c.GID)
 	}
 	result.Started = time.Now()
-	h, warm, err := r.box.takeHelper(r.kind(), spare)
+	var shared system
+	k := r.kind()
+	if k.isolate {
+		shared = r.box.system(k.noProc)
+	}
+	h, warm, err := r.box.takeHelper(k, spare, shared.stamp)
 	r.warm = warm
 	if err == nil {
 		defer r.box.discard(h)
+		if r.job.Room = nil; h.built == "" {
+			r.job.Room = shared.room
+		}
 		err = h.give(r.job, &streams, r.work, r.tool, r.spec.Files)
 	}
 	pumps.started()
@@ -172,10 +180,12 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 	if err = r.release(); err != nil {
 		_ = h.cmd.Process.Kill()
 	}
-	stopped := r.supervise(ctx, h.cmd, h.exited, flood)
-	<-r.events
+	stopped := r.supervise(ctx, h.cmd, flood)
+	if r.ended == nil { // it did not see the end of the program: its own must be everybody's
+		h.end()
+	}
 	pumps.wait(drainTime)
-	r.box.refill(r.kind())
+	r.box.refill(k)
 
 	result.Ended = time.Now()
 	result.Stdout, result.Stderr = stdout.output(), stderr.output()
@@ -207,12 +217,15 @@ func (r *confined) release() error {
 // say sends a command; a helper that is gone needs none.
 func (r *confined) say(command byte) { _, _ = r.control.Write([]byte{command}) }
 
-// supervise waits for the helper to end, stopping it once ctx ends or the
-// program writes without end. It reports whether ctx was the cause.
-func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, flood <-chan struct{}) bool {
+// supervise waits until the helper has said what became of the program, of which
+// nothing is left then, stopping it once ctx ends or the program writes without
+// end. It reports whether ctx was the cause. The helper itself may still be there:
+// taking its namespaces away costs the kernel a millisecond that nobody need wait
+// for.
+func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, flood <-chan struct{}) bool {
 	stopped := false
 	select {
-	case <-exited:
+	case <-r.events:
 		return false
 	case <-flood:
 		r.mu.Lock()
@@ -224,7 +237,7 @@ func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan s
 		timer := time.NewTimer(limitDuration(r.spec.Grace))
 		defer timer.Stop()
 		select {
-		case <-exited:
+		case <-r.events:
 			return true
 		case <-timer.C:
 		}
@@ -234,7 +247,7 @@ func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan s
 		timer := time.NewTimer(helperTime)
 		defer timer.Stop()
 		select {
-		case <-exited:
+		case <-r.events:
 			return stopped
 		case <-timer.C:
 		}
@@ -243,14 +256,14 @@ func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan s
 		r.group.kill()
 	}
 	_ = cmd.Process.Kill()
-	<-exited
+	<-r.events
 	return stopped
 }
 
 // helperTime is how long the helper may take to kill and reap a tree at T2.
 const helperTime = 6 * time.Second
 
-// listen takes the helper's events until it is gone.
+// listen takes the helper's events until the last, or until it is gone.
 func (r *confined) listen(ctx context.Context) {
 	defer close(r.events)
 	buf, oob := make([]byte, 8<<10), make([]byte, 256)
@@ -273,8 +286,11 @@ func (r *confined) listen(ctx context.Context) {
 			r.limit = e.Limit
 		}
 		r.mu.Unlock()
-		if e.Kind == jail.EventListener {
+		switch e.Kind {
+		case jail.EventListener:
 			r.serveProxy(ctx, oob[:oobn])
+		case jail.EventEnded, jail.EventFailed:
+			return
 		}
 	}
 }

@@ -37,9 +37,10 @@ func at(step string, err error) error {
 // helper is the running helper.
 type helper struct {
 	job   Job
-	work  int   // handle of the work directory, if the job has one
-	tool  int   // handle of the program, if it does
-	extra []int // the program's descriptors from 3 on
+	work  int    // handle of the work directory, if the job has one
+	tool  int    // handle of the program, if it does
+	extra []int  // the program's descriptors from 3 on
+	base  string // where the private root is being built, "" before
 	send  sync.Mutex
 
 	mu       sync.Mutex
@@ -86,8 +87,11 @@ func (h *helper) life() error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 
-	if err := h.receive(); err != nil {
-		return at("read the job", err)
+	for ready := false; !ready; {
+		var err error
+		if ready, err = h.receive(); err != nil {
+			return err
+		}
 	}
 	pid, err := h.begin()
 	if err != nil {
@@ -108,41 +112,67 @@ func (h *helper) life() error {
 	return h.wait(pid)
 }
 
-// receive waits for the job. Descriptors keep the numbers they come with, since
-// the runtime may have taken any other; only the streams are moved.
-func (h *helper) receive() error {
+// receive waits for the job; what comes before it is built at once. Descriptors
+// keep the numbers they come with, since the runtime may have taken any other;
+// only the streams are moved.
+func (h *helper) receive() (ready bool, err error) {
+	what, fds, err := message()
+	if err != nil {
+		return false, at("read the job", err)
+	}
+	if what == CommandRoom && len(fds) == 1 {
+		var r Room
+		if err := readJSON(fds[0], &r); err != nil {
+			return false, at("read the room", err)
+		}
+		return false, h.ahead(&r)
+	}
+	if what != CommandJob || len(fds) < 4 {
+		return false, at("read the job", io.ErrUnexpectedEOF)
+	}
+	return true, at("read the job", h.take(fds))
+}
+
+// message reads a command with its descriptors.
+func message() (what byte, fds []int, err error) {
 	buf, oob := make([]byte, 16), make([]byte, 256)
 	n, oobn, _, _, err := unix.Recvmsg(ControlFD, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	for errors.Is(err, unix.EINTR) {
 		n, oobn, _, _, err = unix.Recvmsg(ControlFD, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	}
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	if n != 1 || buf[0] != CommandJob {
-		return io.ErrUnexpectedEOF
+	if n != 1 {
+		return 0, nil, io.ErrUnexpectedEOF
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(messages) != 1 {
-		return errors.Join(err, io.ErrUnexpectedEOF)
+		return 0, nil, errors.Join(err, io.ErrUnexpectedEOF)
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) < 4 {
-		return errors.Join(err, io.ErrUnexpectedEOF)
+	fds, err = unix.ParseUnixRights(&messages[0])
+	return buf[0], fds, err
+}
+
+func readJSON(fd int, v any) error {
+	file := os.NewFile(uintptr(fd), "message")
+	defer file.Close()
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return err
 	}
+	return json.Unmarshal(data, v)
+}
+
+// take makes the descriptors of a job its own.
+func (h *helper) take(fds []int) (err error) {
 	for i, fd := range fds[:3] {
 		if err := unix.Dup3(fd, i, 0); err != nil {
 			return err
 		}
 		_ = unix.Close(fd)
 	}
-	file := os.NewFile(uintptr(fds[3]), "job")
-	defer file.Close()
-	data, err := io.ReadAll(file)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, &h.job); err != nil {
+	if err := readJSON(fds[3], &h.job); err != nil {
 		return err
 	}
 	rest := fds[4:]

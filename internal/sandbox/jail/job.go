@@ -45,6 +45,13 @@ type Mount struct {
 	Device bool   `json:"v,omitempty"` // a device node, which must stay one
 }
 
+// Room is the part of a private root that is the same for every job.
+type Room struct {
+	Mounts   []Mount           `json:"mounts"`
+	Links    map[string]string `json:"links"` // symbolic links: from → to
+	SkipProc bool              `json:"skip_proc,omitempty"`
+}
+
 // Rule permits something beneath a path (Landlock).
 type Rule struct {
 	Path   string `json:"p"`
@@ -83,11 +90,12 @@ type Job struct {
 	// Extra is how many handles come along that are the program's descriptors 3, 4, ….
 	Extra int `json:"extra,omitempty"`
 
-	Isolate  bool              `json:"isolate"` // this process is 1 of new namespaces
-	Mounts   []Mount           `json:"mounts,omitempty"`
-	Links    map[string]string `json:"links,omitempty"` // symbolic links of the private root: from → to
-	Files    map[string]string `json:"files,omitempty"` // small files of its own
-	SkipProc bool              `json:"skip_proc,omitempty"`
+	Isolate bool `json:"isolate"` // this process is 1 of new namespaces
+	// Room is what the private root holds whatever the job; nil when it was built
+	// before the job came (CommandRoom).
+	Room   *Room             `json:"room,omitempty"`
+	Mounts []Mount           `json:"mounts,omitempty"`
+	Files  map[string]string `json:"files,omitempty"` // small files of its own
 
 	// Drop changes to UID and GID, without supplementary groups.
 	Drop bool `json:"drop,omitempty"`
@@ -120,6 +128,7 @@ const (
 
 // Commands to the helper, one byte each. The end of the socket means CommandKill.
 const (
+	CommandRoom = 'r' // a Room comes with it, as JSON in an anonymous file: build it ahead
 	CommandJob  = 'j' // descriptors come with it
 	CommandGo   = 'g' // the helper has been put where it belongs
 	CommandTerm = 't'

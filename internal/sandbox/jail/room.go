@@ -5,7 +5,6 @@ package jail
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"unsafe"
 
@@ -15,29 +14,30 @@ import (
 // room builds the private root by an allow-list and moves into it. Everything
 // the job shows is taken by handle first, checked to be the file that was
 // judged, and only then is the old root covered; nothing is looked up twice.
+// Where the part that all jobs share was built ahead, the job's own is taken from
+// the old root beside it: what that covers fails the check.
 func (h *helper) room() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return at("make mounts private", err)
-	}
-	trees := make([]int, len(h.job.Mounts))
-	for i, m := range h.job.Mounts {
-		fd, err := take(m)
-		if err != nil {
-			return at("show "+m.Target, err)
+	if h.base == "" {
+		if err := privateMounts(); err != nil {
+			return err
 		}
-		trees[i] = fd
 	}
-	base, err := mountPoint()
+	trees, err := takeAll(h.job.Mounts)
 	if err != nil {
-		return at("find a mount point", err)
-	}
-	if err := unix.Mount("junctor", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=4m"); err != nil {
-		return at("mount the private root", err)
-	}
-	if err := h.furnish(base, trees); err != nil {
 		return err
 	}
-	if err := unix.Chdir(base); err != nil {
+	if h.base == "" {
+		if h.job.Room == nil {
+			return at("build the room", unix.EINVAL)
+		}
+		if err := h.build(h.job.Room, "/tmp", "/run", "/mnt", "/usr"); err != nil {
+			return err
+		}
+	}
+	if err := h.furnish(h.base, trees); err != nil {
+		return err
+	}
+	if err := unix.Chdir(h.base); err != nil {
 		return at("enter the private root", err)
 	}
 	// The old root ends up mounted over the new one, and is taken off it.
@@ -54,7 +54,96 @@ func (h *helper) room() error {
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, attr); err != nil {
 		return at("make the private root read-only", err)
 	}
+	return nil
+}
+
+// ahead builds the shared part of a room before there is a job, on a directory
+// where no job's own files are likely to be.
+func (h *helper) ahead(r *Room) error {
+	if err := privateMounts(); err != nil {
+		return err
+	}
+	return h.build(r, "/media", "/mnt", "/srv", "/boot", "/opt")
+}
+
+func privateMounts() error {
+	return at("make mounts private", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+}
+
+func takeAll(mounts []Mount) ([]int, error) {
+	trees := make([]int, len(mounts))
+	for i, m := range mounts {
+		fd, err := take(m)
+		if err != nil {
+			return nil, at("show "+m.Target, err)
+		}
+		trees[i] = fd
+	}
+	return trees, nil
+}
+
+// build makes the shared part on the first of the directories that exists; what
+// it holds is covered only in here.
+func (h *helper) build(r *Room, points ...string) error {
+	trees, err := takeAll(r.Mounts)
+	if err != nil {
+		return err
+	}
+	base := ""
+	for _, dir := range points {
+		var st unix.Stat_t
+		if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			base = dir
+			break
+		}
+	}
+	if base == "" {
+		return at("find a mount point", unix.ENOENT)
+	}
+	if err := unix.Mount("junctor", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=4m"); err != nil {
+		return at("mount the private root", err)
+	}
+	for _, dir := range []string{"/dev", TempDir, "/proc", "/etc", "/run"} {
+		if err := makeDir(base + dir); err != nil {
+			return at("make "+dir, err)
+		}
+	}
+	if !r.SkipProc {
+		err := unix.Mount("proc", base+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "")
+		if err != nil {
+			return at("mount /proc", err)
+		}
+	}
+	if err := placeAll(base, r.Mounts, trees); err != nil {
+		return err
+	}
+	for from, to := range r.Links {
+		err := unix.Symlink(to, base+from)
+		if errors.Is(err, unix.ENOENT) {
+			if err = makeDir(path.Dir(base + from)); err == nil {
+				err = unix.Symlink(to, base+from)
+			}
+		}
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return at("link "+from, err)
+		}
+	}
 	_ = unix.Sethostname([]byte("sandbox")) // the machine's name is its own affair
+	h.base = base
+	return nil
+}
+
+// placeAll puts trees where they are to be seen.
+func placeAll(base string, mounts []Mount, trees []int) error {
+	for i, m := range mounts {
+		if err := place(base+m.Target, m.File || m.Device); err != nil {
+			return at("show "+m.Target, err)
+		}
+		if err := unix.MoveMount(trees[i], "", unix.AT_FDCWD, base+m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return at("show "+m.Target, err)
+		}
+		_ = unix.Close(trees[i])
+	}
 	return nil
 }
 
@@ -97,22 +186,8 @@ func take(m Mount) (int, error) {
 	return tree, nil
 }
 
-// mountPoint is any directory that exists; what it holds is covered only in here.
-func mountPoint() (string, error) {
-	for _, dir := range []string{"/tmp", "/run", "/mnt", "/usr"} {
-		if st, err := os.Lstat(dir); err == nil && st.IsDir() {
-			return dir, nil
-		}
-	}
-	return "", unix.ENOENT
-}
-
+// furnish adds what is the job's own.
 func (h *helper) furnish(base string, trees []int) error {
-	for _, dir := range []string{"/dev", TempDir, "/proc", "/etc", "/run"} {
-		if err := makeDir(base + dir); err != nil {
-			return at("make "+dir, err)
-		}
-	}
 	size := h.job.Limits.Temp
 	if size <= 0 {
 		size = 64 << 20
@@ -122,35 +197,12 @@ func (h *helper) furnish(base string, trees []int) error {
 	if err := unix.Mount("junctor-tmp", base+TempDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return at("mount "+TempDir, err)
 	}
-	if !h.job.SkipProc {
-		err := unix.Mount("proc", base+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "")
-		if err != nil {
-			return at("mount /proc", err)
-		}
-	}
-	for i, m := range h.job.Mounts {
-		if err := place(base+m.Target, m.File || m.Device); err != nil {
-			return at("show "+m.Target, err)
-		}
-		if err := unix.MoveMount(trees[i], "", unix.AT_FDCWD, base+m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return at("show "+m.Target, err)
-		}
-		_ = unix.Close(trees[i])
+	if err := placeAll(base, h.job.Mounts, trees); err != nil {
+		return err
 	}
 	for name, text := range h.job.Files {
 		if err := write(base+name, text); err != nil {
 			return at("write "+name, err)
-		}
-	}
-	for from, to := range h.job.Links {
-		err := unix.Symlink(to, base+from)
-		if errors.Is(err, unix.ENOENT) {
-			if err = makeDir(path.Dir(base + from)); err == nil {
-				err = unix.Symlink(to, base+from)
-			}
-		}
-		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return at("link "+from, err)
 		}
 	}
 	return nil
