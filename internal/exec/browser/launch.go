@@ -19,7 +19,7 @@ import (
 
 // Bounds of one browser, whatever the extension's own are: less does not start it.
 const (
-	startTime  = 20 * time.Second
+	startTime  = 30 * time.Second
 	memory     = 2 << 30 // bytes of the whole tree, the operator's ceiling
 	pageMemory = 512     // MiB of a page's scripts
 	processes  = 512
@@ -125,7 +125,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 	life, stop := context.WithCancel(b.life)
 	x := &instance{key: k, digest: req.Digest, stop: stop, ended: make(chan struct{}), policy: req.Policy, closing: make(map[string]bool), ready: make(chan struct{}), loads: make(chan struct{}, 1)}
 	x.hear(req.OnEgress)
-	x.pipe = newPipe(toBrowser, x.event)
+	x.pipe = newPipe(toBrowser, stop, x.event)
 	if !b.begin() {
 		stop()
 		return nil, closeAll(capability.Errorf(capability.CodeUnavailable, op, "the server is stopping"), commands, answers, toBrowser, fromBrowser)

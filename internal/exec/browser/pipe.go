@@ -6,13 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 )
 
-// maxMessage bounds one message of a browser: a picture or document in base64.
-const maxMessage = 48 << 20
+// Bounds of talking with a browser: bytes of one message, a picture or document in
+// base64, and how long it may leave what we say unread.
+const (
+	maxMessage = 48 << 20
+	patience   = 10 * time.Second
+)
 
 // errGone says that the browser ended, or that what it says cannot be read.
 var errGone = errors.New("the browser ended")
@@ -32,8 +38,10 @@ type message struct {
 // pipe speaks the protocol over two pipes, messages end with a NUL. Events are
 // handed to one function, in order, which must not wait for an answer.
 type pipe struct {
-	to     io.Writer
-	events func(session, method string, params json.RawMessage)
+	to       *os.File
+	events   func(session, method string, params json.RawMessage)
+	broken   func() // ends a browser that does not listen
+	patience time.Duration
 
 	mu      sync.Mutex
 	next    int64
@@ -41,8 +49,8 @@ type pipe struct {
 	done    chan struct{} // closed when nothing comes any more
 }
 
-func newPipe(to io.Writer, events func(session, method string, params json.RawMessage)) *pipe {
-	return &pipe{to: to, events: events, waiting: make(map[int64]chan message), done: make(chan struct{})}
+func newPipe(to *os.File, broken func(), events func(session, method string, params json.RawMessage)) *pipe {
+	return &pipe{to: to, broken: broken, patience: patience, events: events, waiting: make(map[int64]chan message), done: make(chan struct{})}
 }
 
 // listen reads until the browser ends, or says something that is no message.
@@ -135,8 +143,10 @@ func (p *pipe) send(session, method string, params any, ch chan message) (int64,
 	if ch != nil {
 		p.waiting[p.next] = ch
 	}
+	_ = p.to.SetWriteDeadline(time.Now().Add(p.patience)) // a pipe has one
 	if _, err := p.to.Write(append(text, 0)); err != nil {
 		delete(p.waiting, p.next)
+		p.broken()
 		return 0, errGone
 	}
 	return p.next, nil
