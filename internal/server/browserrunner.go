@@ -43,7 +43,7 @@ func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 		for _, s := range secrets {
 			value, ok := settings.secrets(map[string]string{"value": s.Name})["value"]
 			if !ok {
-				return runner.Outcome{}, fault.InvalidArgs("store it: junctor secrets set "+s.Name, "there is no setting or secret %.100q", s.Name)
+				return runner.Outcome{}, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest", "the extension has no setting or secret %.100q", s.Name)
 			}
 			req.Fields = append(req.Fields, browser.Field{Selector: s.Selector, Secret: value})
 		}

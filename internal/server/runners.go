@@ -29,6 +29,7 @@ import (
 	"github.com/junctor-run/junctor/internal/exec/browser"
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/exec/tool"
+	"github.com/junctor-run/junctor/internal/intake/commandfile"
 	"github.com/junctor-run/junctor/internal/intake/extension"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
 	"github.com/junctor-run/junctor/internal/intake/plan"
@@ -456,7 +457,12 @@ type settings struct {
 }
 
 func (x *extensions) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
-	s := settings{stored: x.secrets.Get}
+	s := settings{stored: func(name string) (secret.Value, error) {
+		if !declared(l.Package, name) { // nobody agreed that the extension has it
+			return secret.Value{}, fault.PermissionDenied("env.secrets", "the manifest does not say that it uses the stored secret "+name)
+		}
+		return x.secrets.Get(name)
+	}}
 	raw, err := x.manager.RawConfig(ctx, l.ID)
 	if err != nil {
 		return s, err
@@ -465,6 +471,19 @@ func (x *extensions) settings(ctx context.Context, l *lifecycle.Loaded) (setting
 		return s, capability.Wrap(capability.CodeInternal, "runner", "the settings of "+l.ID+" cannot be read", err)
 	}
 	return s, nil
+}
+
+// declared reports whether a package says that it uses a stored secret: for a
+// variable, or for the database of an action. The consent screen shows both.
+func declared(p *extension.Package, name string) bool {
+	for _, from := range p.Manifest.Env.Secrets {
+		if from == name {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.Commands, func(c commandfile.Command) bool {
+		return slices.ContainsFunc(c.Actions, func(a commandfile.Action) bool { return a.DSNRef == name })
+	})
 }
 
 // plain is a setting for a word of a command: no secret, because others on the

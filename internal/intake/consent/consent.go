@@ -60,7 +60,8 @@ type Binary struct {
 	SHA256 string `json:"sha256,omitempty"` // "" for one of the machine
 }
 
-// Secret is a stored value that a program gets in its environment.
+// Secret is a stored value that a program gets in its environment, or that an
+// action reaches its database with.
 type Secret struct {
 	Variable string `json:"variable"`
 	From     string `json:"from"`
@@ -113,6 +114,13 @@ func New(p *extension.Package, treeHash, source, tier string, chosen []string) S
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Env.Secrets)) {
 		s.Secrets = append(s.Secrets, Secret{name, m.Env.Secrets[name]})
+	}
+	for i := range p.Commands {
+		for j := range p.Commands[i].Actions {
+			if a := &p.Commands[i].Actions[j]; a.DSNRef != "" {
+				s.Secrets = append(s.Secrets, Secret{"the database of " + p.Commands[i].Name + " " + a.ID, a.DSNRef})
+			}
+		}
 	}
 	tools := p.AgentActions(chosen)
 	for i := range p.Commands {
