@@ -207,7 +207,7 @@ type runRow struct {
 
 // runsCommand is about runs under way and just ended.
 func (a *app) runsCommand() *cobra.Command {
-	const path = "/api/v1/runs"
+	const path = "/api/v1/invocations"
 	filter := map[string]*string{"extension_id": new(string), "session_id": new(string), "status": new(string)}
 	list := &cobra.Command{
 		Use: "list", Short: "What runs, and what ended within the hour", Args: cobra.NoArgs,

@@ -159,7 +159,7 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 		t.Helper()
 		for {
 			var one runs.Run
-			if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/runs/"+id, nil, &one); err != nil {
+			if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/invocations/"+id, nil, &one); err != nil {
 				t.Fatal(err)
 			}
 			if until(one) {
@@ -173,21 +173,21 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 	}
 	slow := start("/say wait").RunID
 	poll(slow, func(r runs.Run) bool { return r.Status == runs.Running && r.Stage == "EXECUTING" })
-	if a := n.request(t, http.MethodPost, "/api/v1/runs/"+slow+"/cancel", n.token(t, "agent"), ""); a.status != http.StatusNotFound {
+	if a := n.request(t, http.MethodPost, "/api/v1/invocations/"+slow+"/cancel", n.token(t, "agent"), ""); a.status != http.StatusNotFound {
 		t.Errorf("an agent stopped it: %d", a.status)
 	}
-	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/runs/"+slow+"/cancel", nil, nil); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/invocations/"+slow+"/cancel", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if one := poll(slow, over); one.Status != runs.Canceled {
 		t.Errorf("%+v", one)
 	}
 	var list struct{ Runs []runs.Run }
-	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/runs?status=canceled&extension_id=tools.say", nil, &list); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != slow {
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/invocations?status=canceled&extension_id=tools.say", nil, &list); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != slow {
 		t.Errorf("%+v %v", list, err)
 	}
 	for _, bad := range []string{"?status=odd", "?limit=x"} {
-		if a := n.request(t, http.MethodGet, "/api/v1/runs"+bad, n.token(t, "admin"), ""); a.code() != "invalid_input" {
+		if a := n.request(t, http.MethodGet, "/api/v1/invocations"+bad, n.token(t, "admin"), ""); a.code() != "invalid_input" {
 			t.Errorf("%s: %s", bad, a.body)
 		}
 	}

@@ -48,11 +48,11 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	handle("GET /api/v1/chat/slash-commands", s.commands)
 	handle("POST /api/v1/chat/refresh-commands", s.refresh, capability.RoleAdmin, capability.RoleOperator)
 	handle("POST /api/v1/extensions/execute", s.execute)
-	handle("GET /api/v1/runs", s.runs)
-	handle("GET /api/v1/runs/{id}", s.run)
-	handle("POST /api/v1/runs/{id}/cancel", s.cancel)
-	handle("GET /api/v1/runs/{id}/artifacts", s.artifacts)
-	handle("GET /api/v1/runs/{id}/artifacts/{name...}", s.artifact)
+	handle("GET /api/v1/invocations", s.runs)
+	handle("GET /api/v1/invocations/{id}", s.run)
+	handle("POST /api/v1/invocations/{id}/cancel", s.cancel)
+	handle("GET /api/v1/invocations/{id}/artifacts", s.artifacts)
+	handle("GET /api/v1/invocations/{id}/artifacts/{name...}", s.artifact)
 }
 
 // message is the body of POST …/chat/messages.
