@@ -28,7 +28,7 @@ run: build
 # What the tests need and a fresh Debian may lack. Installing needs root; without
 # it the missing name is said.
 deps:
-	@missing=""; for tool in gcc git; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	@missing=""; for tool in gcc git curl; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	if [ -n "$$missing" ]; then \
 	  echo "installing:$$missing"; \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing $$(echo "$$missing" | grep -q gcc && echo libc6-dev) >/dev/null; \

@@ -27,6 +27,7 @@ func TestReadmeTour(t *testing.T) {
 	paste(t, tour,
 		"connected demo", "hello from the endpoint", "pong: hello", "needs an operator's approval", "is approved", `"bytesWritten": 2`,
 		"permission_denied", "the chain holds", `"event": "capability_executed"`, "claude mcp add junctor",
+		"install of tools.postman done", "nobody has agreed", "connect to the hosts listed below", "the tool failed with exit code", "this call was rejected", "command_routed", "egress_denied", "uninstalled tools.postman",
 	)
 }
 
@@ -60,6 +61,13 @@ func paste(t *testing.T, text string, wants ...string) {
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "junctor"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(examples, filepath.Join(dir, "examples")); err != nil {
+		t.Fatal(err)
 	}
 	// The program is built already, and $PWD is a folder of ours.
 	shell := strings.Replace(script.String(), "make build && ", "", 1)
