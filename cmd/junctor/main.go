@@ -10,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/worker"
 )
 
 func main() {
@@ -20,6 +21,9 @@ func main() {
 	}
 	if db.IsWorker(os.Args) {
 		os.Exit(db.WorkerMain(os.Stdin, os.Stdout))
+	}
+	if worker.IsWorker(os.Args) {
+		os.Exit(worker.Main())
 	}
 	os.Exit(run())
 }

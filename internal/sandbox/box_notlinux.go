@@ -4,12 +4,16 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"time"
 )
 
 // HelperMain has nothing to do on systems without the sandbox's walls.
 func HelperMain([]string) int { return 1 }
+
+// ComputeOnly says that there are no such walls here.
+func ComputeOnly() error { return errors.New("there are no walls for " + runtime.GOOS + " yet") }
 
 func (b *Box) probe() Facts {
 	why := "there are no walls for " + runtime.GOOS + " yet"

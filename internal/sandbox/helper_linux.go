@@ -21,10 +21,11 @@ type kind struct {
 	rawNet  bool // but the machine's network
 	grouped bool // in a control group of its own
 	noProc  bool // without a /proc
+	bare    bool // without the system's files
 }
 
 func (r *confined) kind() kind {
-	k := kind{isolate: r.p.Tier == T3, rawNet: r.p.Tier == T3 && r.p.Network == NetworkRaw, grouped: r.grouped()}
+	k := kind{isolate: r.p.Tier == T3, rawNet: r.p.Tier == T3 && r.p.Network == NetworkRaw, grouped: r.grouped(), bare: r.p.Tier == T3 && r.c.Bare}
 	_, k.noProc = r.p.Missing[LayerProc]
 	return k
 }
@@ -259,7 +260,7 @@ func (b *Box) refill(k kind) {
 	b.spares.starting.Go(func() { // ends once the helper is started; Close waits
 		h, err := startHelper(k)
 		if err == nil && k.isolate {
-			if err = h.build(b.system(k.noProc)); err != nil {
+			if err = h.build(b.system(k.noProc, k.bare)); err != nil {
 				h.close()
 			}
 		}

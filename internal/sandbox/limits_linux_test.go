@@ -84,6 +84,10 @@ func attackMain(args []string) int {
 		}
 		c := Confinement{Work: args[2], MinTier: tier, MaxTier: tier}
 		_, _ = New(Config{Spares: 1}).Run(context.Background(), hostile(": "+args[3]+"; setsid sleep 100; :"), c)
+	case "bare":
+		return bare(args[1:])
+	case "compute":
+		return computeOnly(args[1:])
 	case "fetch":
 		fetch(args[1:])
 	case "burn":

@@ -267,7 +267,10 @@ const systemTime = 10 * time.Second
 // system lists the machine's own parts of a private root, by a short memory: it
 // takes a hundred look-ups. They are root's, so that which file it is is not
 // pinned.
-func (b *Box) system(noProc bool) system {
+func (b *Box) system(noProc, bare bool) system {
+	if bare {
+		return system{room: &jail.Room{SkipProc: noProc}, stamp: "bare"}
+	}
 	s := b.parts()
 	if noProc {
 		room := *s.room
@@ -314,8 +317,10 @@ func (b *Box) parts() system {
 func (r *confined) furnish() {
 	j := &r.job
 	j.Dir = "/"
-	for _, path := range r.shown() {
-		r.show(path, path)
+	if !r.c.Bare {
+		for _, path := range r.shown() {
+			r.show(path, path)
+		}
 	}
 	if r.c.Package != "" {
 		r.show(r.c.Package, jail.PackageDir)
@@ -342,6 +347,9 @@ func (r *confined) furnish() {
 		j.Files["/etc/hosts"] = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 	}
 	j.Rules = []jail.Rule{{Path: "/"}, {Path: jail.TempDir, Write: true}, {Path: "/dev", Device: true}}
+	if r.c.Bare { // the room holds what it holds; nothing of it is needed
+		j.Rules = []jail.Rule{{Path: jail.PackageDir}, {Path: jail.WorkDir}}
+	}
 	if r.c.Work != "" && !r.c.WorkReadOnly {
 		j.Rules = append(j.Rules, jail.Rule{Path: jail.WorkDir, Write: true})
 	}
@@ -386,13 +394,15 @@ func (r *confined) confine() error {
 		}
 	}
 	j := &r.job
-	for _, path := range slices.Concat(systemDirs(), systemFiles(), r.shown(), procFiles()) {
-		j.Rules = append(j.Rules, jail.Rule{Path: path})
+	if !r.c.Bare {
+		for _, path := range slices.Concat(systemDirs(), systemFiles(), r.shown(), procFiles()) {
+			j.Rules = append(j.Rules, jail.Rule{Path: path})
+		}
+		for _, dev := range devices() {
+			j.Rules = append(j.Rules, jail.Rule{Path: dev, Device: true})
+		}
+		j.Rules = append(j.Rules, jail.Rule{Path: temp, Write: true})
 	}
-	for _, dev := range devices() {
-		j.Rules = append(j.Rules, jail.Rule{Path: dev, Device: true})
-	}
-	j.Rules = append(j.Rules, jail.Rule{Path: temp, Write: true})
 	if r.c.Package != "" {
 		j.Rules = append(j.Rules, jail.Rule{Path: r.c.Package})
 	}
@@ -424,6 +434,17 @@ func (r *confined) environment(temp string) {
 
 // fixTool finds the program's path inside and pins the file it is.
 func (r *confined) fixTool() error {
+	if r.spec.Self && (r.p.Tier == T2 || !r.kind().noProc) {
+		r.job.Self = true
+		return nil
+	}
+	if r.spec.Self { // without /proc in there, it goes by its name
+		self, err := os.Executable()
+		if err != nil {
+			return setupFailed("find our own binary", err)
+		}
+		r.spec.Path = self
+	}
 	path := filepath.Clean(r.spec.Path)
 	if !filepath.IsAbs(path) {
 		return capability.Errorf(capability.CodeInvalidInput, "sandbox.run", "a program is named by its absolute path")

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/sandbox/egress"
 	"github.com/junctor-run/junctor/internal/sandbox/jail"
+	"github.com/junctor-run/junctor/internal/sandbox/seccomp"
 )
 
 // HelperMain is this process's life as a part of the sandbox; it returns its
@@ -27,6 +28,10 @@ func HelperMain(argv []string) int {
 	}
 	return jail.Main()
 }
+
+// ComputeOnly takes from this process, for good, everything but computing and the
+// descriptors it has: see [seccomp.ComputeOnly].
+func ComputeOnly() error { return seccomp.ComputeOnly() }
 
 // Run runs the program confined, and waits for it; paths of the specification
 // are the machine's. The error is nil whenever the program ended by itself;
@@ -159,7 +164,7 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 	var shared system
 	k := r.kind()
 	if k.isolate {
-		shared = r.box.system(k.noProc)
+		shared = r.box.system(k.noProc, k.bare)
 	}
 	h, warm, err := r.box.takeHelper(k, spare, shared.stamp)
 	r.warm = warm

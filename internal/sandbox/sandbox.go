@@ -41,6 +41,9 @@ const drainTime = 500 * time.Millisecond
 // involved unless it is the program.
 type Spec struct {
 	Path string
+	// Self runs the very binary we are, in place of Path: the file that is
+	// executing, even where another has taken its name since.
+	Self bool
 	Args []string // without the program's name
 	Dir  string
 	Env  []string // the whole environment; nil means empty, never ours
@@ -89,6 +92,13 @@ type Result struct {
 func Run(ctx context.Context, spec Spec) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
+	}
+	if spec.Self {
+		self, err := os.Executable()
+		if err != nil {
+			return Result{}, fmt.Errorf("find our own binary: %w", err)
+		}
+		spec.Path = self
 	}
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = spec.Dir, spec.Env, spec.Files

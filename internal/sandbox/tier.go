@@ -84,6 +84,10 @@ type Confinement struct {
 	Package  string
 	ReadOnly []string
 
+	// Bare shows nothing of the machine: no system directories, files or devices.
+	// It is for a program that needs none, such as a static binary of our own.
+	Bare bool
+
 	Network Network // "" means none
 	// Egress decides about every connection of NetworkProxy.
 	Egress egress.Policy

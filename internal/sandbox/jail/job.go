@@ -87,6 +87,8 @@ type Job struct {
 	// ToolHandle executes the handle that comes along in place of Path: below T3 another user may not be
 	// able to walk to it. Not for scripts, whose interpreter opens them again.
 	ToolHandle bool `json:"tool_handle,omitempty"`
+	// Self executes the helper's own binary in place of Path.
+	Self bool `json:"self,omitempty"`
 	// Extra is how many handles come along that are the program's descriptors 3, 4, ….
 	Extra int `json:"extra,omitempty"`
 

@@ -5,6 +5,7 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -93,7 +94,11 @@ func (h *helper) ruleset() (int, error) {
 	if errno != 0 {
 		return -1, fmt.Errorf("make the Landlock rules: %w", errno)
 	}
-	for _, r := range h.job.Rules {
+	rules := h.job.Rules
+	if h.job.Self {
+		rules = append(slices.Clip(rules), Rule{Path: selfPath})
+	}
+	for _, r := range rules {
 		if err := addPath(int(fd), attr.fs, r); err != nil && !errors.Is(err, unix.ENOENT) {
 			return -1, fmt.Errorf("rule for %s: %w", r.Path, err)
 		}

@@ -50,6 +50,9 @@ func (h *helper) start() (pid int, err error) {
 		if h.job.ToolHandle {
 			path = "/proc/self/fd/" + strconv.Itoa(h.tool) // still open in the child until it has executed it
 		}
+		if h.job.Self {
+			path = selfPath
+		}
 		files := []uintptr{0, 1, 2}
 		for _, fd := range h.extra {
 			files = append(files, uintptr(fd))
@@ -67,9 +70,12 @@ func (h *helper) start() (pid int, err error) {
 	return pid, err
 }
 
+// selfPath is the file this process executes, whatever has become of its name.
+const selfPath = "/proc/self/exe"
+
 // sameTool checks that the program is still the file that was judged.
 func (h *helper) sameTool() error {
-	if h.job.ToolIno == 0 || h.job.ToolHandle {
+	if h.job.ToolIno == 0 || h.job.ToolHandle || h.job.Self {
 		return nil
 	}
 	var st unix.Stat_t
