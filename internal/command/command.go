@@ -67,6 +67,8 @@ type Action struct {
 	Sensitive   []string // names of args and flags that are never recorded
 	Argv        []string // template of runner spec, section 13.3; nil: action, then args
 	Template    string   // the one of the manifest's allowed_commands, for exec.shell
+	Script      string   // the file of the package that is run, for scripts and entrypoints
+	SHA256      string   // of Script, in lower-case hex
 	Permissions []string
 	Confirm     string // never, first, always
 	Timeout     time.Duration

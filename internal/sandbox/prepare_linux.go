@@ -435,7 +435,7 @@ func (r *confined) environment(temp string) {
 // fixTool finds the program's path inside and pins the file it is.
 func (r *confined) fixTool() error {
 	if r.spec.Self && (r.p.Tier == T2 || !r.kind().noProc) {
-		r.job.Self = true
+		r.job.Self, r.job.Args[0] = true, "junctor"
 		return nil
 	}
 	if r.spec.Self { // without /proc in there, it goes by its name

@@ -25,6 +25,8 @@ import (
 	"github.com/junctor-run/junctor/internal/exec/api"
 	"github.com/junctor-run/junctor/internal/exec/browser"
 	"github.com/junctor-run/junctor/internal/exec/db"
+	"github.com/junctor-run/junctor/internal/exec/llm"
+	"github.com/junctor-run/junctor/internal/exec/script"
 	"github.com/junctor-run/junctor/internal/exec/tool"
 	"github.com/junctor-run/junctor/internal/intake/commandtable"
 	"github.com/junctor-run/junctor/internal/intake/condition"
@@ -60,6 +62,8 @@ type extensions struct {
 	manager   *lifecycle.Manager
 	box       *sandbox.Box
 	tools     *tool.Executor
+	scripts   *script.Executor
+	model     *llm.Client // nil: none is configured
 	calls     *api.Client
 	databases *db.Executor
 	browsers  *browser.Browsers
@@ -125,6 +129,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	x.scripts, x.model = newScripts(x.box), s.model
 	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
 	fetcher := fetch.New(fetch.Config{})
 	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)

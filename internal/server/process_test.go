@@ -25,6 +25,7 @@ import (
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/worker"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -34,6 +35,9 @@ import (
 const roleVariable = "JUNCTORTEST_ROLE"
 
 func TestMain(m *testing.M) {
+	if worker.IsWorker(os.Args) {
+		os.Exit(worker.Main())
+	}
 	if sandbox.IsHelper(os.Args) {
 		os.Exit(sandbox.HelperMain(os.Args))
 	}

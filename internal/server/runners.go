@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -44,12 +45,17 @@ import (
 // shellRunner is the runner whose words come from a line of the manifest.
 const shellRunner = "exec.shell"
 
+// entryRunner is the runner of a program of the package that the action names: a
+// tool by another way, and like the package's tools one that needs exec alone,
+// whatever its first line says runs it.
+const entryRunner = "exec.entrypoint"
+
 // executors are the families of runners. A new one is one line here.
 func (x *extensions) executors() map[string]runner.Executor {
-	return map[string]runner.Executor{
+	return x.withScripts(map[string]runner.Executor{
 		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze": &analyzeRunner{x},
 		"browser": &browserRunner{x}, "db": &dbRunner{x},
-	}
+	})
 }
 
 // runnerFlags are the flags that a runner's actions understand beside their own.
@@ -91,7 +97,7 @@ func withFlags(commands []command.Command) []command.Command {
 	return commands
 }
 
-// toolRunner carries out exec.<tool> and exec.shell.
+// toolRunner carries out exec.<tool>, exec.shell and exec.entrypoint.
 type toolRunner struct{ *extensions }
 
 // Supports implements runner.Executor.
@@ -100,7 +106,7 @@ func (*toolRunner) Supports(name string) bool {
 		return true
 	}
 	_, err := argv.Tool(name)
-	return err == nil && !slices.Contains([]string{"exec.entrypoint", "exec.script", "exec.python_handler"}, name)
+	return err == nil && !slices.Contains([]string{"exec.script", "exec.python_handler"}, name)
 }
 
 // Needs implements runner.Executor.
@@ -152,6 +158,9 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	for i := range m.Tools {
 		o := &m.Tools[i]
 		own[o.Name] = tool.Own{Path: filepath.Join(t.dir, x.ID, filepath.FromSlash(o.Installed())), SHA256: o.SHA256}
+	}
+	if a := r.Route.Action; a.Runner == entryRunner {
+		own[name] = tool.Own{Path: filepath.Join(t.dir, x.ID, filepath.FromSlash(a.Script)), SHA256: a.SHA256}
 	}
 	secrets := settings.secrets(m.Env.Secrets)
 	p.secret = slices.Sorted(maps.Keys(secrets))
@@ -311,7 +320,9 @@ func words(a *command.Action) (name string, t *argv.Template, err error) {
 		t, name, err = argv.CompileShell(a.Template, a)
 		return name, t, err
 	}
-	if name, err = argv.Tool(a.Runner); err != nil {
+	if a.Runner == entryRunner {
+		name = path.Base(a.Script)
+	} else if name, err = argv.Tool(a.Runner); err != nil {
 		return "", nil, err
 	}
 	t, err = argv.Compile(name, a.Argv)

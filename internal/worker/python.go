@@ -1,3 +1,8 @@
 package worker
 
-const shim = ""
+import _ "embed"
+
+// shim is what the interpreter runs: it speaks the same lines as our own process.
+//
+//go:embed shim.py
+var shim string

@@ -61,28 +61,32 @@ type Example struct {
 
 // Action is one thing a command can do. Runner is never empty.
 type Action struct {
-	ID           string            `json:"id"`
-	Aliases      []string          `json:"aliases,omitempty"`
-	Runner       string            `json:"runner"`
-	Summary      string            `json:"summary,omitempty"`
-	Description  string            `json:"description,omitempty"`
-	Argv         []string          `json:"argv,omitempty"`
-	Args         []Argument        `json:"args,omitempty"`
-	Flags        []Argument        `json:"flags,omitempty"`
-	TimeoutSec   int               `json:"timeout_sec,omitempty"`
-	Permissions  []string          `json:"permissions,omitempty"` // canonical
-	Confirm      string            `json:"confirm,omitempty"`
-	Sensitive    []string          `json:"sensitive,omitempty"` // arguments and flags that are never logged
-	CacheSec     int               `json:"cache_ttl_sec,omitempty"`
-	Priority     string            `json:"priority,omitempty"` // low, normal, high, critical
-	Stdin        string            `json:"stdin,omitempty"`    // none, args, last_response
-	Output       Output            `json:"output,omitzero"`
-	BaseURL      string            `json:"base_url,omitempty"`
-	Headers      map[string]string `json:"headers,omitempty"`
-	DSNRef       string            `json:"dsn_ref,omitempty"`
-	Command      string            `json:"command,omitempty"`    // for exec.shell: one of the manifest's allowed_commands
-	Entrypoint   string            `json:"entrypoint,omitempty"` // for exec.entrypoint: a script of the package
-	AgentVisible bool              `json:"agent_visible,omitempty"`
+	ID          string            `json:"id"`
+	Aliases     []string          `json:"aliases,omitempty"`
+	Runner      string            `json:"runner"`
+	Summary     string            `json:"summary,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Argv        []string          `json:"argv,omitempty"`
+	Args        []Argument        `json:"args,omitempty"`
+	Flags       []Argument        `json:"flags,omitempty"`
+	TimeoutSec  int               `json:"timeout_sec,omitempty"`
+	Permissions []string          `json:"permissions,omitempty"` // canonical
+	Confirm     string            `json:"confirm,omitempty"`
+	Sensitive   []string          `json:"sensitive,omitempty"` // arguments and flags that are never logged
+	CacheSec    int               `json:"cache_ttl_sec,omitempty"`
+	Priority    string            `json:"priority,omitempty"` // low, normal, high, critical
+	Stdin       string            `json:"stdin,omitempty"`    // none, args, last_response
+	Output      Output            `json:"output,omitzero"`
+	BaseURL     string            `json:"base_url,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	DSNRef      string            `json:"dsn_ref,omitempty"`
+	Command     string            `json:"command,omitempty"`    // for exec.shell: one of the manifest's allowed_commands
+	Entrypoint  string            `json:"entrypoint,omitempty"` // for exec.entrypoint: a program of the package
+	Script      string            `json:"script,omitempty"`     // for script.js, script.wasm, exec.script and builtin: a file of the package
+	// ScriptSHA256 is the hash of what Entrypoint or Script name, in lower-case hex;
+	// it is computed, never read.
+	ScriptSHA256 string `json:"script_sha256,omitempty"`
+	AgentVisible bool   `json:"agent_visible,omitempty"`
 }
 
 // Output says what becomes of an action's output.
@@ -305,12 +309,16 @@ func (a *Action) check(k *checker) {
 	k.one("output.format", a.Output.Format, "text", "json", "binary")
 	k.hold(0 <= a.Output.MaxBytes && a.Output.MaxBytes <= 16<<20, "output.max_bytes is between 0 and 16777216")
 	k.hold(len(a.BaseURL) <= 2048 && len(a.Headers) <= 64 && len(a.DSNRef) <= 128 && text(a.Command, maxText), "base_url, headers, dsn_ref or command is too long")
-	if a.Entrypoint != "" {
-		k.hold(len(a.Entrypoint) <= 240 && path.Clean(a.Entrypoint) == a.Entrypoint && !strings.HasPrefix(a.Entrypoint, "/") && !strings.HasPrefix(a.Entrypoint, ".."), "the entrypoint is not a path in the package")
-	}
+	k.hold(a.Entrypoint == "" || inPackage(a.Entrypoint), "the entrypoint is not a path in the package")
+	k.hold(a.Script == "" || inPackage(a.Script), "the script is not a path in the package")
+	k.hold(a.Runner != "exec.entrypoint" || a.Entrypoint != "", "exec.entrypoint needs an entrypoint: a program of the package")
 	for _, name := range a.Sensitive {
 		k.hold(slices.ContainsFunc(append(slices.Clip(a.Args), a.Flags...), func(x Argument) bool { return x.Name == name }), "sensitive names %.60q, which is neither an argument nor a flag", name)
 	}
+}
+
+func inPackage(p string) bool {
+	return len(p) <= 240 && path.Clean(p) == p && !path.IsAbs(p) && p != "." && p != ".." && !strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\\\x00")
 }
 
 func (k *checker) arguments(list []Argument, flags bool) {

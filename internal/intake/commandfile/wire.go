@@ -106,6 +106,7 @@ type wireAction struct {
 	DSNRef       string          `json:"dsn_ref"`
 	Command      string          `json:"command"`
 	Entrypoint   string          `json:"entrypoint"`
+	Script       string          `json:"script"`
 	AgentVisible bool            `json:"agentVisible"`
 	AgentSnake   bool            `json:"agent_visible"`
 }
@@ -146,7 +147,7 @@ func (w *wireAction) plain() Action {
 		ID: string(w.ID), Aliases: words(w.Aliases), Runner: w.Runner, Summary: w.Summary, Description: cmp.Or(w.Description, w.Summary), Argv: words(w.Argv),
 		Args: arguments(w.Args), Flags: arguments(w.Flags), TimeoutSec: w.TimeoutSec, Permissions: w.Permissions, Confirm: string(w.Confirm), Sensitive: w.Sensitive,
 		CacheSec: w.Cache.TTL, Priority: priority(string(w.Priority)), Stdin: w.Stdin, Output: w.Output, BaseURL: w.BaseURL, DSNRef: w.DSNRef,
-		Command: w.Command, Entrypoint: w.Entrypoint, AgentVisible: w.AgentVisible || w.AgentSnake,
+		Command: w.Command, Entrypoint: strings.TrimPrefix(w.Entrypoint, "./"), Script: strings.TrimPrefix(w.Script, "./"), AgentVisible: w.AgentVisible || w.AgentSnake,
 	}
 	if len(w.Headers) > 0 {
 		a.Headers = make(map[string]string, len(w.Headers))

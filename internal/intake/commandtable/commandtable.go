@@ -137,6 +137,9 @@ func action(p *extension.Package, c *commandfile.Command, a *commandfile.Action,
 		Permissions: slices.Concat(a.Permissions, c.Permissions), Confirm: a.Confirm, Timeout: seconds(a.TimeoutSec), Priority: a.Priority, Cache: seconds(a.CacheSec),
 		Stdin: a.Stdin, Output: command.Output(a.Output), BaseURL: a.BaseURL, Headers: a.Headers, DSNRef: a.DSNRef, AgentVisible: slices.Contains(visible, bare(c.Name)+"."+a.ID),
 	}
+	if out.Script, out.SHA256 = a.Script, a.ScriptSHA256; a.Runner == "exec.entrypoint" {
+		out.Script = a.Entrypoint
+	}
 	if out.Confirm == "" {
 		out.Confirm = c.Confirm
 	}

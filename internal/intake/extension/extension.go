@@ -167,8 +167,8 @@ func (p *Package) readCommands(files Files, rules Rules) error {
 			}
 		}
 		for j := range c.Actions {
-			if entry := c.Actions[j].Entrypoint; entry != "" && !files.Has(entry) {
-				return bad("%s %s: the entrypoint %.120s is missing", c.Name, c.Actions[j].ID, entry)
+			if err := p.script(files, c, &c.Actions[j]); err != nil {
+				return err
 			}
 		}
 	}
