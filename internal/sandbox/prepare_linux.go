@@ -474,6 +474,9 @@ func (r *confined) fixTool() error {
 		r.show(path, r.job.Path)
 	}
 	r.job.Args[0] = r.job.Path
+	if r.c.Bare {
+		r.job.Rules = append(r.job.Rules, jail.Rule{Path: r.job.Path})
+	}
 	return nil
 }
 

@@ -160,7 +160,12 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 		own[o.Name] = tool.Own{Path: filepath.Join(t.dir, x.ID, filepath.FromSlash(o.Installed())), SHA256: o.SHA256}
 	}
 	if a := r.Route.Action; a.Runner == entryRunner {
-		own[name] = tool.Own{Path: filepath.Join(t.dir, x.ID, filepath.FromSlash(a.Script)), SHA256: a.SHA256}
+		file := filepath.Join(t.dir, x.ID, filepath.FromSlash(a.Script))
+		if info, err := os.Stat(file); err == nil && info.Mode()&0o111 == 0 {
+			return p, capability.Errorf(capability.CodeUnavailable, "runner", "the program %s of the package is not executable", a.Script).
+				With("tool_not_found", "make it executable before it is packed, and name what runs it in its first line, as in #!/bin/sh")
+		}
+		own[name] = tool.Own{Path: file, SHA256: a.SHA256}
 	}
 	secrets := settings.secrets(m.Env.Secrets)
 	p.secret = slices.Sorted(maps.Keys(secrets))

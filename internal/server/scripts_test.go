@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,40 +15,20 @@ import (
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
-// guestSource is a module that tries to get out.
-const guestSource = `package main
-
-import ("encoding/json"; "fmt"; "net"; "os"; "strings")
-
-func main() {
-	var in struct { Args []string; Context map[string]string }
-	err := json.NewDecoder(os.Stdin).Decode(&in)
-	var got []string
-	if _, err := os.ReadFile("/etc/hosts"); err == nil { got = append(got, "file") }
-	if _, err := net.Dial("tcp", "127.0.0.1:1"); err == nil { got = append(got, "socket") }
-	if _, err := os.StartProcess("/bin/true", nil, &os.ProcAttr{}); err == nil { got = append(got, "program") }
-	line, _ := json.Marshal(map[string]any{"result": fmt.Sprint("wasm ", os.Args[1], " ", in.Args, " reached: ", strings.Join(got, ","), " ", err)})
-	fmt.Println(string(line))
+// guestModule exports try: it opens a file by the first folder there could be, and
+// returns what WASI says to that.
+func guestModule() string {
+	return "\x00asm\x01\x00\x00\x00" +
+		"\x01\x12\x02" + "\x60\x09\x7f\x7f\x7f\x7f\x7f\x7e\x7e\x7f\x7f\x01\x7f" + "\x60\x00\x01\x7f" + // types
+		"\x02\x24\x01" + "\x16wasi_snapshot_preview1" + "\x09path_open" + "\x00\x00" + // import
+		"\x03\x02\x01\x01" + "\x05\x03\x01\x00\x01" + // function, memory
+		"\x07\x10\x02" + "\x06memory\x02\x00" + "\x03try\x00\x01" + // exports
+		"\x0a\x19\x01\x17\x00" + "\x41\x03\x41\x00\x41\x00\x41\x0a\x41\x00\x42\x00\x42\x00\x41\x00\x41\xc0\x00\x10\x00\x0b" + // code
+		"\x0b\x10\x01\x00\x41\x00\x0b\x0aetc/passwd" // data
 }
-`
 
-func guestModule(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(guestSource), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", "guest.wasm", "main.go")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "guest.wasm"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
+// badFile is WASI's EBADF: there is no folder at all.
+const badFile = "8"
 
 // scriptPackage is an extension of scripts that reaches host.
 func scriptPackage(t *testing.T, host string) []byte {
@@ -89,6 +68,7 @@ func scriptPackage(t *testing.T, host string) []byte {
   permissions: [exec]
   actions:
   - {id: run, description: Run, runner: exec.entrypoint, entrypoint: scripts/prog}
+  - {id: text, description: Not a program, runner: exec.entrypoint, entrypoint: scripts/js.js}
 `,
 		"scripts/js.js": `
 const handlers = {
@@ -100,7 +80,7 @@ const handlers = {
   fetch(i) { return host.fetch({url: i.args[0], method: 'post', body: 'sent'}) },
   fetchless(i) { return host.fetch(i.args[0]) },
 }`,
-		"scripts/guest.wasm":   guestModule(t),
+		"scripts/guest.wasm":   guestModule(),
 		"scripts/prog":         "#!/bin/sh\necho \"$@\" && cat \"$0\" | head -n 1\n",
 		"commands/handlers.py": "import helper\ndef greet(args, context):\n    return helper.word + ' ' + ' '.join(args) + ' ' + context['action_id']\nHANDLERS = {'greet': greet}\n",
 		"commands/helper.py":   "word = 'good day'\n",
@@ -174,9 +154,10 @@ func TestScriptsOfAnExtension(t *testing.T) {
 		"/js chunks":                   "a\nb",
 		"/js write":                    "kept",
 		"/js fetch " + service.URL:     `{"status":200,"type":"text/plain","body":"POST sent"}`,
-		"/wasm try x":                  "wasm try [x] reached:  <nil>",
+		"/wasm try x":                  badFile,
 		"/py greet you":                "good day you greet",
 		"/prog run x '$(id)'":          "run x $(id)\n#!/bin/sh\n",
+		"/prog text":                   "unavailable tool_not_found",
 		"/js endless":                  "timeout timeout",
 		"/js fetchless " + service.URL: "failed execution_failed",
 	} {

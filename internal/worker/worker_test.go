@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,10 +29,34 @@ func TestMain(m *testing.M) {
 	if worker.IsWorker(os.Args) {
 		os.Exit(worker.Main())
 	}
-	goleak.VerifyTestMain(m)
+	dir, err := build()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
 }
 
-// at forces a tier.
+// process is the path of the worker, as the product runs it: static.
+var process string
+
+func build() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "worker"); err != nil {
+		return "", err
+	}
+	process = filepath.Join(dir, "process")
+	cmd := exec.Command("go", "build", "-o", process, "./testdata/process")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return dir, nil
+}
+
+// at forces a tier, and runs the process in the room that the product runs it in.
 type at struct {
 	*sandbox.Box
 	tier sandbox.Tier
@@ -45,6 +70,9 @@ func (a at) force(c sandbox.Confinement) sandbox.Confinement {
 func (a at) Place(c sandbox.Confinement) (sandbox.Placement, error) { return a.Box.Place(a.force(c)) }
 
 func (a at) Run(ctx context.Context, s sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error) {
+	if s.Self {
+		s.Self, s.Path, c.Bare = false, process, true
+	}
 	return a.Box.Run(ctx, s, a.force(c))
 }
 
