@@ -124,7 +124,7 @@ func (s *scriptRunner) request(ctx context.Context, x *lifecycle.Loaded, r runne
 	req := script.Request{
 		Route: r.Route, Extension: x.ID, Dir: filepath.Join(s.dir, x.ID), Permissions: r.Permissions, Session: r.Owner.Session, User: r.Owner.Principal,
 		Usage: usage, Config: config, Timeout: r.Route.Action.Timeout, Memory: int64(m.Limits.MemoryMB) << 20, Disk: int64(m.Limits.DiskMB) << 20,
-		Floor: cmp.Or(s.minTier, s.wish(x)),
+		Floor: s.floor(x), UID: s.user(ctx, x.ID),
 		Fetch: func(ctx context.Context, f script.Fetch) (script.Fetched, error) { return s.fetch(ctx, x, r, f) },
 	}
 	if s.model != nil {

@@ -9,8 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"unicode/utf8"
-
-	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
 // defaultDisk is how much the working folder may hold (runner spec, section 15.3).
@@ -22,6 +20,7 @@ const defaultDisk = 256 << 20
 type files struct {
 	dir  string
 	most int64 // bytes
+	uid  int   // whose new files are, where we are root
 	used int64 // what it held when it was looked at, and what was written since
 	seen bool
 }
@@ -102,7 +101,7 @@ func (x *files) write(name, text string) error {
 		}
 		_, err = io.WriteString(f, text)
 		if err == nil && os.Geteuid() == 0 { // its programs' own
-			err = f.Chown(sandbox.DefaultUID, sandbox.DefaultUID)
+			err = f.Chown(x.uid, x.uid)
 		}
 		if err = errors.Join(err, f.Close()); err == nil {
 			err = root.Rename(next, name)
@@ -127,7 +126,7 @@ func (x *files) folders(root *os.Root, dir string) error {
 		return nil
 	}
 	if err == nil && os.Geteuid() == 0 {
-		err = root.Chown(dir, sandbox.DefaultUID, sandbox.DefaultUID)
+		err = root.Chown(dir, x.uid, x.uid)
 	}
 	return err
 }

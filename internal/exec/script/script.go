@@ -8,6 +8,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,6 +79,7 @@ type Request struct {
 	Memory      int64                      // bytes; 0: the engine's default
 	Disk        int64                      // bytes the working folder may hold; 0: 256 MiB
 	Floor       sandbox.Tier
+	UID         int // whose the extension's processes and files are where the server is root; 0: sandbox.DefaultUID
 	// Fetch carries out the host call of that name within the extension's network
 	// policy; Complete asks the language model, nil where there is none.
 	Fetch    func(ctx context.Context, f Fetch) (Fetched, error)
@@ -109,7 +111,7 @@ func Needs(runner string) []string {
 // holds what is known of the run, with an error too.
 func (x *Executor) Run(ctx context.Context, req Request) (Result, error) {
 	a := req.Route.Action
-	job := worker.Job{Entry: "main", Handler: a.ID, Timeout: req.Timeout, Memory: req.Memory, Floor: req.Floor}
+	job := worker.Job{Entry: "main", Handler: a.ID, Timeout: req.Timeout, Memory: req.Memory, Floor: req.Floor, UID: req.UID, GID: req.UID}
 	if job.Timeout <= 0 {
 		job.Timeout = DefaultTimeout
 	}
@@ -327,7 +329,7 @@ func (h *hostCalls) write(_ context.Context, raw json.RawMessage) (any, error) {
 
 func (h *hostCalls) open() (*files, error) {
 	if h.files == nil {
-		h.files = &files{dir: h.work, most: h.req.Disk}
+		h.files = &files{dir: h.work, most: h.req.Disk, uid: cmp.Or(h.req.UID, sandbox.DefaultUID)}
 	}
 	return h.files, nil
 }
