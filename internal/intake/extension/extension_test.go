@@ -243,6 +243,10 @@ func TestPartsOfAPackage(t *testing.T) {
 		{"reserved", "commands/commands.yaml", "slash_commands: [{name: /Help, summary: s, actions: [{id: a, runner: exec.x}]}]", extension.ReasonReserved},
 		{"reserved alias", "commands/commands.yaml", "slash_commands: [{name: /b, aliases: [status], summary: s, actions: [{id: a, runner: exec.x}]}]", extension.ReasonReserved},
 		{"no entrypoint", "commands/commands.yaml", "commands: [{name: /b, description: d, entrypoint: scripts/x}]", extension.ReasonManifest},
+		{"an entrypoint that is not named", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: exec.entrypoint}]}]", "invalid_commands"},
+		{"no script", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: script.js}]}]", extension.ReasonManifest},
+		{"script of another kind", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: script.wasm, script: docs/USAGE.md}]}]", extension.ReasonManifest},
+		{"script outside", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: script.js, script: ../x.js}]}]", "invalid_commands"},
 		{"plan asks for more", "install/plan.yaml", "steps: [{type: exec.shell, command: x}]", "permission_denied"},
 		{"plan of another", "install/plan.yaml", "id: c.d", "invalid_plan"},
 	} {
@@ -327,4 +331,30 @@ func FuzzParseManifest(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// An action without a script means the one of its command; what it is, is hashed.
+func TestScriptsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ runner, file, script, want string }{
+		{"script.js", "scripts/b.js", "", "scripts/b.js"},
+		{"script.wasm", "scripts/b.wasm", "", "scripts/b.wasm"},
+		{"exec.script", "scripts/b.wasm", "", "scripts/b.wasm"},
+		{"exec.script", "scripts/own.js", "scripts/own.js", "scripts/own.js"},
+		{"exec.echo", "scripts/b.js", "scripts/b.js", ""},
+		{"builtin", "commands/handlers.py", "", ""},
+	} {
+		f := minimal()
+		f[tt.file] = "code"
+		f["commands/commands.yaml"] = "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: " + tt.runner + ", script: '" + tt.script + "'}]}]"
+		p, err := extension.Read(f, rules())
+		if err != nil {
+			t.Errorf("%+v: %v", tt, err)
+			continue
+		}
+		a := p.Commands[0].Actions[0]
+		if hashed := tt.want == "" && a.ScriptSHA256 == "" || tt.want != "" && len(a.ScriptSHA256) == 64; a.Script != tt.want && tt.runner != "builtin" || !hashed {
+			t.Errorf("%+v: %q %q", tt, a.Script, a.ScriptSHA256)
+		}
+	}
 }
