@@ -16,8 +16,8 @@ type Config struct {
 	ReadOnly []string
 	// Private paths are never shown, whoever asks: the home's state, logs, audit.
 	Private []string
-	// Off switches layers off by name, with the reason that status gives. It is
-	// the operator's, and the tests'.
+	// Off switches layers (see [Switchable]) off by name, with the reason that
+	// status gives.
 	Off map[string]string
 	// CacheFile keeps the self-test's result until the next boot; "" keeps it in
 	// memory only.

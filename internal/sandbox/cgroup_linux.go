@@ -230,6 +230,29 @@ func (g *group) kill() {
 	}
 }
 
+// killTime bounds killAll: a process in an uninterruptible call cannot be killed.
+const killTime = 5 * time.Second
+
+// killAll kills until nobody is left in the group, where nobody else does it.
+func (g *group) killAll() {
+	g.kill()
+	for deadline := time.Now().Add(killTime); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		left := false
+		for _, dir := range g.dirs {
+			data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			for _, text := range strings.Fields(string(data)) {
+				if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
+					_ = unix.Kill(pid, unix.SIGKILL)
+					left = true
+				}
+			}
+		}
+		if !left {
+			return
+		}
+	}
+}
+
 // remove takes the group away. The kernel says "busy" for the moment that the
 // end of the last process takes.
 func (g *group) remove() {

@@ -56,8 +56,17 @@ func (b *Box) probe() Facts {
 		f.Tier = T2
 	}
 	if f.NoT3 != "" {
-		for _, layer := range []string{LayerNamespaces, LayerRoot, LayerNetwork, LayerProc} {
+		layers := []string{LayerNamespaces, LayerRoot, LayerNetwork, LayerProc}
+		if !f.Root { // the server's own user, then
+			layers = append(layers, LayerUser)
+		}
+		for _, layer := range layers {
 			note(layer, errors.New(f.NoT3))
+		}
+	}
+	if f.Tier == T1 {
+		for _, layer := range []string{LayerPrivileges, LayerRlimits, LayerSeccomp, LayerLandlock, LayerCgroup, LayerUser} {
+			note(layer, errors.New("not at tier T1"))
 		}
 	}
 	for _, layer := range allLayers() {
@@ -68,6 +77,7 @@ func (b *Box) probe() Facts {
 	return f
 }
 
+// allLayers are the walls in the order in which status lists them.
 func allLayers() []string {
 	return []string{
 		LayerHygiene, LayerPrivileges, LayerRlimits, LayerSeccomp, LayerLandlock, LayerCgroup,

@@ -394,6 +394,7 @@ func (r *confined) confine() error {
 		}
 	}
 	j := &r.job
+	j.TempDir = temp
 	if !r.c.Bare {
 		for _, path := range slices.Concat(systemDirs(), systemFiles(), r.shown(), procFiles()) {
 			j.Rules = append(j.Rules, jail.Rule{Path: path})

@@ -188,6 +188,9 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 	stopped := r.supervise(ctx, h.cmd, flood)
 	if r.ended == nil { // it did not see the end of the program: its own must be everybody's
 		h.end()
+		if r.group != nil { // at T2 it is not
+			r.group.killAll()
+		}
 	}
 	pumps.wait(drainTime)
 	r.box.refill(k)

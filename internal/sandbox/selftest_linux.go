@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +24,7 @@ import (
 // Report returns the result of the self-test: the cached one of this boot, or a
 // fresh one, which takes a few seconds.
 func (b *Box) Report(ctx context.Context) (Report, error) {
-	if r, ok := b.readReport(bootID(), binaryID()); ok {
+	if r, ok := b.readReport(bootID(), b.identity()); ok {
 		return r, nil
 	}
 	return b.SelfTest(ctx)
@@ -34,14 +36,18 @@ func bootID() string {
 	return strings.TrimSpace(string(data))
 }
 
-// binaryID names this binary: another one may have other walls. The user counts,
-// because another may do other things here.
-func binaryID() string {
+// identity names this binary and what it may not use: another one may have other
+// walls. The user counts, because another may do other things here.
+func (b *Box) identity() string {
 	info, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%d-%d-%d", info.Size(), info.ModTime().UnixNano(), os.Geteuid())
+	id := fmt.Sprintf("%d-%d-%d", info.Size(), info.ModTime().UnixNano(), os.Geteuid())
+	for _, layer := range slices.Sorted(maps.Keys(b.cfg.Off)) {
+		id += " without " + layer
+	}
+	return id
 }
 
 // SelfTest really tries to break out of every tier this machine has, and keeps
@@ -51,7 +57,7 @@ func (b *Box) SelfTest(ctx context.Context) (Report, error) {
 	b.mu.Lock()
 	b.facts = nil // what was true when we started may have changed
 	b.mu.Unlock()
-	r := Report{Facts: b.Facts(), At: time.Now().UTC(), Boot: bootID(), Binary: binaryID()}
+	r := Report{Facts: b.Facts(), At: time.Now().UTC(), Boot: bootID(), Binary: b.identity()}
 	for _, tier := range []Tier{T3, T2} {
 		r.Tiers = append(r.Tiers, b.testTier(ctx, tier, r.Facts))
 		if err := ctx.Err(); err != nil {

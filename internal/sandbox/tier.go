@@ -64,7 +64,7 @@ type Limits struct {
 	FileSize     int64         // bytes of one file; default 64 MiB
 	OpenFiles    int           // per process; default 256
 	Disk         int64         // bytes in the work directory; default 256 MiB
-	Temp         int64         // bytes in the private temporary directory; default 64 MiB; enforced at T3
+	Temp         int64         // bytes in the private temporary directory; default 64 MiB
 }
 
 // Confinement is what a program is put behind. The zero value demands T3 and
@@ -167,3 +167,18 @@ const (
 	LayerCgroup     = "cgroup"     // memory and processes of the whole tree held by the kernel
 	LayerHygiene    = "hygiene"    // environment, descriptors, group kill, bounded output
 )
+
+// Without is Config.Off for walls that the operator's configuration takes away.
+func Without(layers []string) map[string]string {
+	why := make(map[string]string, len(layers))
+	for _, layer := range layers {
+		why[layer] = "by sandbox.off of this server's configuration"
+	}
+	return why
+}
+
+// Switchable are the walls that Config.Off can take away; the others cost nothing
+// and are on every machine.
+func Switchable() []string {
+	return []string{LayerNamespaces, LayerRoot, LayerNetwork, LayerProc, LayerLandlock, LayerSeccomp, LayerCgroup}
+}

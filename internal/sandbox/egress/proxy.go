@@ -88,11 +88,55 @@ func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	_ = server.Serve(l)
+	_ = server.Serve(&bounded{Listener: l, ctx: ctx, places: make(chan struct{}, 2*n)})
 	cancel()
 	server.Close()
 	p.tunnels.Wait()
 	return nil
+}
+
+// bounded accepts so many connections at once and no more, whether they say
+// something or not: each is a descriptor of the server's. The others wait in the
+// kernel's queue.
+type bounded struct {
+	net.Listener
+	ctx    context.Context
+	places chan struct{}
+}
+
+// Accept implements net.Listener.
+func (b *bounded) Accept() (net.Conn, error) {
+	select {
+	case b.places <- struct{}{}:
+	case <-b.ctx.Done():
+		return nil, net.ErrClosed
+	}
+	c, err := b.Listener.Accept()
+	if err != nil {
+		<-b.places
+		return nil, err
+	}
+	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-b.places })}, nil
+}
+
+// placed gives its place back when it is closed.
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *placed) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// CloseWrite ends what we write, for tunnels.
+func (c *placed) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -56,6 +56,7 @@ func Main() int {
 		closeOnExecByHand()
 	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // nobody reads the job out of our memory
+	haveThreads()
 	h := &helper{}
 	if err := h.life(); err != nil {
 		step, errno := "sandbox", syscall.Errno(0)

@@ -68,7 +68,7 @@ type Limits struct {
 	FileSize  int64         `json:"fsize,omitempty"` // bytes
 	OpenFiles int           `json:"files,omitempty"`
 	Disk      int64         `json:"disk,omitempty"` // bytes used in the work directory, watched here
-	Temp      int64         `json:"tmp,omitempty"`  // bytes of the private temporary directory
+	Temp      int64         `json:"tmp,omitempty"`  // bytes of the private temporary directory: held by the kernel at T3, else watched here
 }
 
 // Job is what the helper is to do.
@@ -91,6 +91,9 @@ type Job struct {
 	Self bool `json:"self,omitempty"`
 	// Extra is how many handles come along that are the program's descriptors 3, 4, ….
 	Extra int `json:"extra,omitempty"`
+
+	// TempDir is the temporary directory where it is none of a private root.
+	TempDir string `json:"temp_dir,omitempty"`
 
 	Isolate bool `json:"isolate"` // this process is 1 of new namespaces
 	// Room is what the private root holds whatever the job; nil when it was built

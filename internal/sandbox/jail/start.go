@@ -4,7 +4,6 @@ package jail
 
 import (
 	"fmt"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -27,7 +26,7 @@ func (h *helper) start() (pid int, err error) {
 	}
 	var filter []seccomp.Instruction
 	if h.job.Filter {
-		filter, err = seccomp.Program(seccomp.Options{Internet: h.job.Internet, Processes: !h.job.Isolate, Files: !h.job.Isolate && !h.job.Drop})
+		filter, err = seccomp.Program(seccomp.Options{Internet: h.job.Internet, Processes: !h.job.Isolate, Files: !h.job.Isolate && !h.job.Drop, Uncounted: h.job.Limits.Memory > 0})
 		if err != nil {
 			return 0, at("seccomp", err)
 		}
@@ -39,10 +38,7 @@ func (h *helper) start() (pid int, err error) {
 	if err != nil {
 		return 0, at("limits", err)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
+	onThread(func() {
 		if err = h.walls(ruleset, filter); err != nil {
 			return
 		}
@@ -61,8 +57,7 @@ func (h *helper) start() (pid int, err error) {
 			Env: h.job.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 		})
 		err = at("start the program", err)
-	}()
-	<-done
+	})
 	restore()
 	if err == nil {
 		h.fixLimits(pid)
@@ -72,6 +67,12 @@ func (h *helper) start() (pid int, err error) {
 
 // selfPath is the file this process executes, whatever has become of its name.
 const selfPath = "/proc/self/exe"
+
+// own reports whether a limit may be final for the helper as well, which then
+// needs nobody's leave to make it final for the program.
+func own(resource int) bool {
+	return resource == unix.RLIMIT_FSIZE || resource == unix.RLIMIT_CORE || resource == unix.RLIMIT_MEMLOCK || resource == unix.RLIMIT_NOFILE
+}
 
 // sameTool checks that the program is still the file that was judged.
 func (h *helper) sameTool() error {
@@ -97,15 +98,8 @@ func (h *helper) walls(ruleset int, filter []seccomp.Instruction) error {
 	}
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	if h.job.Drop {
-		// Raw calls: the library's would change every thread.
-		for _, call := range []struct{ nr, a, b, c uintptr }{
-			{unix.SYS_SETGROUPS, 0, 0, 0},
-			{unix.SYS_SETRESGID, uintptr(h.job.GID), uintptr(h.job.GID), uintptr(h.job.GID)},
-			{unix.SYS_SETRESUID, uintptr(h.job.UID), uintptr(h.job.UID), uintptr(h.job.UID)},
-		} {
-			if _, _, errno := unix.RawSyscall(call.nr, call.a, call.b, call.c); errno != 0 {
-				return at("drop the user", errno)
-			}
+		if err := dropUser(h.job.UID, h.job.GID); err != nil {
+			return at("drop the user", err)
 		}
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -122,6 +116,21 @@ func (h *helper) walls(ruleset int, filter []seccomp.Instruction) error {
 	if filter != nil {
 		if err := seccomp.Install(filter); err != nil {
 			return at("seccomp", err)
+		}
+	}
+	return nil
+}
+
+// dropUser makes the calling thread another user's. Raw calls: the library's would
+// change every thread.
+func dropUser(uid, gid int) error {
+	for _, call := range []struct{ nr, a, b, c uintptr }{
+		{unix.SYS_SETGROUPS, 0, 0, 0},
+		{unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)},
+		{unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)},
+	} {
+		if _, _, errno := unix.RawSyscall(call.nr, call.a, call.b, call.c); errno != 0 {
+			return errno
 		}
 	}
 	return nil
@@ -155,10 +164,11 @@ func (h *helper) bounds() []bound {
 	return list
 }
 
-// lowerLimits lowers our own soft limits, so that the program is born with them;
-// restore takes that back. The hard limits follow by [helper.fixLimits]: ours
-// must stay, and the program can raise its own soft limit only in the moment
-// between.
+// lowerLimits lowers our own limits, so that the program is born with them. Those
+// that we can live with ourselves are lowered for good; of the others only the
+// soft ones, and restore takes that back. Their hard limits follow by
+// [helper.fixLimits]: ours must stay, and the program can raise its own soft limit
+// only in the moment between.
 func (h *helper) lowerLimits() (restore func(), err error) {
 	type saved struct {
 		resource int
@@ -181,23 +191,42 @@ func (h *helper) lowerLimits() (restore func(), err error) {
 		}
 		next := unix.Rlimit{Cur: min(b.value, old.Max), Max: old.Max}
 		if b.resource == unix.RLIMIT_NOFILE {
-			next.Cur = max(next.Cur, 16) // our own few stay usable meanwhile
+			next.Cur = max(next.Cur, 32) // our own few stay usable
 			if len(h.extra) > 0 {
 				next.Cur = max(next.Cur, toolFD) // and have room to be moved about
 			}
+			next.Cur = min(next.Cur, old.Max)
+		}
+		if own(b.resource) {
+			next.Max = next.Cur
 		}
 		if err := unix.Setrlimit(b.resource, &next); err != nil {
 			restore()
 			return nil, err
 		}
-		before = append(before, saved{b.resource, old})
+		if !own(b.resource) {
+			before = append(before, saved{b.resource, old})
+		}
 	}
 	return restore, nil
 }
 
 // fixLimits makes the program's limits final. A program that is gone already
-// needs none.
+// needs none. Root without the capability for it may not change another user's,
+// so that it is done as that user, on a thread that ends with it.
 func (h *helper) fixLimits(pid int) {
+	if !h.job.Drop {
+		h.setLimits(pid)
+		return
+	}
+	onThread(func() {
+		if dropUser(h.job.UID, h.job.GID) == nil {
+			h.setLimits(pid)
+		}
+	})
+}
+
+func (h *helper) setLimits(pid int) {
 	for _, b := range h.bounds() {
 		var old unix.Rlimit
 		if unix.Getrlimit(b.resource, &old) != nil {

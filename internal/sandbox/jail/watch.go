@@ -32,7 +32,14 @@ type process struct {
 func (h *helper) watch() {
 	l := h.job.Limits
 	if l.Disk > 0 {
-		go h.watchDisk()
+		dir := "."
+		if h.job.Isolate {
+			dir = WorkDir
+		}
+		go h.watchDisk(dir, l.Disk)
+	}
+	if l.Temp > 0 && h.job.TempDir != "" {
+		go h.watchDisk(h.job.TempDir, l.Temp)
 	}
 	if l.Memory <= 0 && l.CPU <= 0 {
 		return
@@ -54,29 +61,38 @@ func (h *helper) watch() {
 	}
 }
 
-// watchDisk adds up what the work directory's files occupy. The tree is hostile:
-// it is walked through a handle that cannot be led out of.
-func (h *helper) watchDisk() {
-	dir := "."
-	if h.job.Isolate {
-		dir = WorkDir
-	}
+// watchDisk adds up what the files of a directory occupy. The tree is hostile: it
+// is walked through a handle that cannot be led out of.
+func (h *helper) watchDisk(dir string, limit int64) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return
 	}
 	for range time.Tick(watchDisk) {
-		if diskUsage(root, h.job.Limits.Disk) > h.job.Limits.Disk {
+		if diskUsage(root, limit) > limit {
 			h.exceed("disk")
 		}
 	}
 }
 
-// diskUsage counts allocated bytes below root until they are more than enough.
-// A file with several names counts several times: that errs on the safe side.
+// leastEntry is what a file that occupies nothing is counted as, in bytes: names and
+// inodes run out as well.
+const leastEntry = 1 << 10
+
+// deepest is how many folders may lie in each other: walking takes the square of
+// it, and nobody could say what is at the bottom in time.
+const deepest = 128
+
+// diskUsage counts allocated bytes below root until they are more than enough,
+// which folders nested too deeply are as well. A file with several names counts
+// several times: that errs on the safe side.
 func diskUsage(root *os.Root, enough int64) int64 {
 	var used int64
-	_ = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if strings.Count(name, "/") >= deepest {
+			used = enough + 1
+			return fs.SkipAll
+		}
 		if err != nil {
 			return nil // it vanished, or is closed to us: count what can be seen
 		}
@@ -85,7 +101,7 @@ func diskUsage(root *os.Root, enough int64) int64 {
 			return nil
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			used += st.Blocks << 9 // units of 512 bytes, whatever the file system's are
+			used += max(st.Blocks<<9, leastEntry) // units of 512 bytes, whatever the file system's are
 		}
 		if used > enough {
 			return fs.SkipAll

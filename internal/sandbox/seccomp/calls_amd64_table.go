@@ -3,6 +3,12 @@ package seccomp
 // numbersAMD64 are the system calls of linux/amd64 that the filter names.
 func numbersAMD64() map[string]uint32 {
 	return map[string]uint32{
+		"shmget":             29,
+		"semget":             64,
+		"msgget":             68,
+		"mq_open":            240,
+		"memfd_create":       319,
+		"memfd_secret":       447,
 		"ioctl":              16,
 		"socket":             41,
 		"socketpair":         53,

@@ -3,6 +3,12 @@ package seccomp
 // numbersARM64 are the system calls of linux/arm64 that the filter names.
 func numbersARM64() map[string]uint32 {
 	return map[string]uint32{
+		"shmget":             194,
+		"semget":             190,
+		"msgget":             186,
+		"mq_open":            180,
+		"memfd_create":       279,
+		"memfd_secret":       447,
 		"setxattr":           5,
 		"lsetxattr":          6,
 		"removexattr":        14,

@@ -19,7 +19,14 @@ type Options struct {
 	// the same user and files that are writable to everybody, and Landlock does not
 	// cover: priorities, affinity, foreign limits; attributes of files by path,
 	// which report success and do nothing, because installers insist on them.
+	//
+	// Without an IPC namespace, System V objects and message queues would outlive
+	// every process: they are refused as well.
 	Processes bool
+	// Uncounted refuses memory that no process's size shows, where a watcher adds up
+	// sizes in place of a control group: anonymous files and shared segments, as if
+	// the kernel had none.
+	Uncounted bool
 	// Files refuses, where the program has the server's own user, what Landlock
 	// does not cover of its files: path-based chmod, chown and utime calls. Changes
 	// of owners report success.
@@ -115,8 +122,14 @@ func denied() []string {
 // processDenied are refused beside them by Options.Processes, processIgnored
 // report success.
 func processDenied() []string {
-	return []string{"setpriority", "ioprio_set", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"}
+	return []string{
+		"setpriority", "ioprio_set", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
+		"shmget", "semget", "msgget", "mq_open",
+	}
 }
+
+// uncounted are refused by Options.Uncounted.
+func uncounted() []string { return []string{"memfd_create", "memfd_secret", "shmget"} }
 
 func processIgnored() []string {
 	return []string{"setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"}
@@ -205,6 +218,9 @@ func build(t table, o Options) []Instruction {
 	}
 	if o.Files {
 		a.files()
+	}
+	if o.Uncounted {
+		a.refuse(errNoSys, uncounted()...)
 	}
 	a.emit(opRet, retAllow)
 	return a.prog
