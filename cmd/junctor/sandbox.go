@@ -16,7 +16,7 @@ import (
 )
 
 // sandboxCommand says what confines programs here; it asks no server, since the
-// answer is this machine's.
+// answer is this machine's and the configuration's.
 func (a *app) sandboxCommand() *cobra.Command {
 	status := &cobra.Command{
 		Use: "status", Short: "Which walls stand here, and what the last self-test found", Args: cobra.NoArgs,
@@ -39,7 +39,11 @@ func (a *app) box() (*sandbox.Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cfg sandbox.Config
+	settings, err := a.loadConfig(home, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	cfg := sandbox.Config{Off: sandbox.Without(settings.Sandbox.Off)}
 	if _, err := os.Stat(home); err == nil {
 		cfg.CacheFile = filepath.Join(home, "cache", "sandbox.json")
 	}

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
 // Config is everything that can be set. Add a field with a doc tag and it is a
@@ -124,6 +126,7 @@ type Extensions struct {
 type Sandbox struct {
 	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox that programs of extensions may run in: T3 (isolated), T2 (confined, the network unfiltered) or T1 (hygiene only); below it nothing runs. Empty: T3 for programs that came from an address, T2 for others. See junctor sandbox status."`
 	ReadOnly  []string `koanf:"extra_ro" doc:"Paths that programs of extensions may read besides the system's, such as a language runtime in a home directory."`
+	Off       []string `koanf:"off" doc:"Walls that are not put up although this machine has them: namespaces, root, network, proc, landlock, seccomp or cgroup. For finding out how extensions fare on a weaker machine; what is then out of reach, such as tier T3 without namespaces, is refused as it would be there, and junctor sandbox status says so."`
 	Addresses []string `koanf:"allow_addresses" doc:"Ranges that are not public and that programs of extensions may reach all the same when their hosts resolve to them, such as 10.1.0.0/16."`
 	Confirm   []string `koanf:"confirm" doc:"Regular expressions: a program of an extension whose words, with a space between, match one of them runs only after a yes, whoever asks. Such as ^rm or --force."`
 }
@@ -210,6 +213,11 @@ func (c *Config) Validate() error {
 	}
 	if err := oneOf("sandbox.min_tier", c.Sandbox.MinTier, "", "T1", "T2", "T3"); err != nil {
 		return err
+	}
+	for _, layer := range c.Sandbox.Off {
+		if err := oneOf("sandbox.off", layer, sandbox.Switchable()...); err != nil {
+			return err
+		}
 	}
 	for _, text := range c.Sandbox.Addresses {
 		if _, err := netip.ParsePrefix(text); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
+	"os"
 	"regexp"
 	"runtime"
 	"slices"
@@ -76,6 +77,7 @@ type extensions struct {
 	users     sync.Map // by extension: the user of its programs
 	news      chan struct{}
 	router    atomic.Pointer[command.Router]
+	published published
 
 	mu        sync.Mutex
 	conflicts map[string]bool // names that several want, and who
@@ -119,8 +121,12 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	for _, text := range s.cfg.Sandbox.Confirm {
 		x.patterns = append(x.patterns, regexp.MustCompile(text)) // the configuration was checked
 	}
+	scratch := s.home.Path("run")
+	if os.Geteuid() == 0 { // programs run as somebody who cannot walk there
+		scratch = ""
+	}
 	x.box = sandbox.New(sandbox.Config{
-		Spares: 2, ReadOnly: s.cfg.Sandbox.ReadOnly, CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: s.home.Path("run"),
+		Spares: 2, ReadOnly: s.cfg.Sandbox.ReadOnly, Off: sandbox.Without(s.cfg.Sandbox.Off), CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: scratch,
 		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
 	})
 	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), s.newAnalyzer()
@@ -144,7 +150,12 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 			}
 			return nil
 		},
-		Changed: func(context.Context) { x.changed() },
+		Changed: func(ctx context.Context) { // whoever changed something may use it at once
+			wait := x.published.change()
+			if x.changed(); x.manager != nil {
+				wait(ctx)
+			}
+		},
 	})
 	if err != nil {
 		return err
@@ -206,6 +217,7 @@ func (x *extensions) conflicted(now []catalog.Conflict) {
 // list are the extensions as the catalog takes them: their commands under their
 // own names, which are no others' business there.
 func (x *extensions) list() (out []runner.Extension) {
+	x.published.reading()
 	view := x.manager.View()
 	commands, _ := commandtable.Of(view)
 	commands = withFlags(commands)
@@ -225,10 +237,10 @@ func (x *extensions) list() (out []runner.Extension) {
 
 // source feeds the catalog.
 func (x *extensions) source() capability.Source {
-	return runner.New(runner.Config{
+	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
 		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect, Artifacts: x.artifacts,
-	}, x.list, x.news)
+	}, x.list, x.news)}
 }
 
 // close ends what runs and lets go of the folder.
