@@ -2,9 +2,11 @@ package lifecycle
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -193,9 +195,30 @@ func (m *Manager) publishConfig(id string, doc json.RawMessage) error {
 		return err
 	}
 	defer work.Close()
-	// What is there may be a link or anything else the extension put there.
-	if err := work.RemoveAll("config.json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return replaceConfig(work, public)
+}
+
+// replaceConfig puts the copy where the extension finds it. What is there may be a
+// link, a pipe that holds whoever opens it, or anything else the extension puts
+// there at this moment: nothing that is there is opened. The folder is its
+// owner's alone, so that the mode lets in nobody but the extension.
+func replaceConfig(work *os.Root, public []byte) error {
+	const name = "config.json"
+	next := "." + name + "-" + rand.Text()
+	f, err := work.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
 		return err
 	}
-	return work.WriteFile("config.json", public, 0o600)
+	defer func() { _ = work.Remove(next) }() // gone already when the rename has happened
+	_, err = f.Write(public)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := work.Rename(next, name); err == nil {
+		return nil
+	}
+	if err := work.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // a folder
+		return err
+	}
+	return work.Rename(next, name)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -20,6 +21,7 @@ import (
 const (
 	maxWork        = 2 << 30
 	maxWorkEntries = 200_000
+	maxWorkDepth   = 128
 )
 
 func (m *Manager) exists(name string) bool {
@@ -27,33 +29,82 @@ func (m *Manager) exists(name string) bool {
 	return err == nil
 }
 
-// clear removes a folder and what is in it without following links.
+// clear removes a folder and what is in it without following links. The folder was
+// an extension's: it may be locked, and nested deeper than we have descriptors, so
+// that what lies deep is first moved up beside it.
 func (m *Manager) clear(name string) error {
-	err := m.root.RemoveAll(name)
-	if errors.Is(err, fs.ErrPermission) { // an extension may lock its own folders
-		m.unlock(name, 0)
-		err = m.root.RemoveAll(name)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	moved := []string{name}
+	for n := 0; n < len(moved); n++ {
+		r := remover{m: m, lift: func(at string) error {
+			to := name + "-deep-" + strconv.Itoa(len(moved))
+			moved = append(moved, to)
+			return m.root.Rename(at, to)
+		}}
+		if err := r.remove(m.root, path.Base(moved[n]), moved[n], 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }
 
-// unlock makes the folders beneath name ones that we may empty. What cannot be
-// unlocked is seen by whoever tries to remove it.
-func (m *Manager) unlock(name string, depth int) {
-	if info, err := m.root.Lstat(name); err != nil || !info.IsDir() || depth > 1000 {
-		return
+// maxLevels is how many folders are open at once while a tree is removed.
+const maxLevels = 64
+
+// remover empties a tree, a level at a time.
+type remover struct {
+	m    *Manager
+	lift func(at string) error // moves a folder, named from the top, out of the tree
+}
+
+// remove takes away name in dir, whose whole path is at. At the top dir is the
+// manager's own root, and name the path.
+func (r *remover) remove(dir *os.Root, name, at string, level int) error {
+	if level == 0 {
+		name = at
 	}
-	_ = m.root.Chmod(name, 0o700)
-	entries, err := fs.ReadDir(m.root.FS(), name)
+	err := dir.Remove(name) // a file, a link, an empty folder
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	info, e := dir.Lstat(name)
+	if e != nil || !info.IsDir() {
+		return err
+	}
+	if info.Mode().Perm()&0o700 != 0o700 { // an extension may lock its own folders
+		_ = dir.Chmod(name, 0o700)
+	}
+	if level == maxLevels {
+		return r.lift(at)
+	}
+	inside, err := dir.OpenRoot(name)
 	if err != nil {
-		return
+		return err
 	}
-	for _, e := range entries {
-		if e.IsDir() {
-			m.unlock(path.Join(name, e.Name()), depth+1)
+	err = r.empty(inside, at, level)
+	if err := errors.Join(err, inside.Close()); err != nil {
+		return err
+	}
+	return dir.Remove(name)
+}
+
+func (r *remover) empty(dir *os.Root, at string, level int) error {
+	list, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer list.Close()
+	for {
+		names, err := list.Readdirnames(1000)
+		for _, name := range names {
+			if err := r.remove(dir, name, path.Join(at, name), level+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		if err != nil || len(names) == 0 {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
 		}
 	}
 }
@@ -209,7 +260,7 @@ func (m *Manager) copyWork(ctx context.Context, from, to string) error {
 		if entries++; err != nil || p == "." {
 			return err
 		}
-		if entries > maxWorkEntries {
+		if entries > maxWorkEntries || strings.Count(p, "/") >= maxWorkDepth {
 			return tooMuch()
 		}
 		if err := ctx.Err(); err != nil {
@@ -240,7 +291,7 @@ func (m *Manager) copyWork(ctx context.Context, from, to string) error {
 }
 
 func tooMuch() error {
-	return capability.Errorf(capability.CodeTooLarge, "extensions", "the working folder is too large to be kept through an upgrade").With(archive.ReasonTooLarge, "empty it, or uninstall first")
+	return capability.Errorf(capability.CodeTooLarge, "extensions", "the working folder is too large, or nested too deeply, to be kept through an upgrade").With(archive.ReasonTooLarge, "empty it, or uninstall first")
 }
 
 func copyFile(src, dst *os.Root, p string, mode fs.FileMode, left *int64) error {
