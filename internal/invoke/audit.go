@@ -200,10 +200,10 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 		rec.Event = audit.CapabilityFailed
 	}
 	switch {
+	case failure.Reason == "security_violation" && !r.hidden: // whatever its code: it is more than a missing permission
+		rec.Event = audit.SecurityViolation
 	case r.hidden, failure.Code == capability.CodeDenied, failure.Code == capability.CodeConsentRequired:
 		rec.Event = audit.PermissionDenied
-	case failure.Reason == "security_violation":
-		rec.Event = audit.SecurityViolation
 	case failure.Reason == "rate_limited":
 		rec.Event = audit.RateLimited
 	case failure.Code == capability.CodeOverloaded:

@@ -50,14 +50,15 @@ func Denied(name string) bool {
 	})
 }
 
-// build makes the whole environment of a placed program.
-func (e Environment) build(p sandbox.Placement, dirs []string) ([]string, error) {
+// build makes the whole environment of a placed program. dirs are the machine's, as
+// pkg is, the package's folder; the program sees that where it was placed.
+func (e Environment) build(p sandbox.Placement, pkg string, dirs []string) ([]string, error) {
 	lookup := e.Lookup
 	if lookup == nil {
 		lookup = os.LookupEnv
 	}
 	vars := map[string]string{
-		"PATH": strings.Join(existing(dirs, p.Work), ":"), "HOME": p.Work, "PWD": p.Work, "TMPDIR": "/tmp", "USER": "agent", "LOGNAME": "agent",
+		"PATH": strings.Join(seen(existing(dirs, p.Work), pkg, p.Package), ":"), "HOME": p.Work, "PWD": p.Work, "TMPDIR": "/tmp", "USER": "agent", "LOGNAME": "agent",
 		"LANG": locale(lookup, "LANG"), "LC_ALL": locale(lookup, "LC_ALL"),
 		"AGENTOS_EXTENSION_ID": e.Extension, "AGENTOS_RUN_ID": e.Run, "AGENTOS_SESSION_ID": e.Session, "AGENTOS_WORK_DIR": p.Work,
 	}
@@ -124,6 +125,16 @@ func existing(dirs []string, work string) (out []string) {
 		}
 	}
 	return out
+}
+
+// seen names the directories of the package as the program sees them.
+func seen(dirs []string, pkg, inside string) []string {
+	for i, dir := range dirs {
+		if rest, ok := strings.CutPrefix(dir, pkg+"/"); ok && pkg != "" {
+			dirs[i] = inside + "/" + rest
+		}
+	}
+	return dirs
 }
 
 func locale(lookup func(string) (string, bool), name string) string {

@@ -115,7 +115,7 @@ func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, unavailable(err)
 	}
-	env, err := req.Environment.build(placement, x.dirs(req))
+	env, err := req.Environment.build(placement, req.Confinement.Package, x.dirs(req))
 	if err != nil {
 		return Result{}, err
 	}
@@ -136,12 +136,21 @@ func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 	case errors.Is(err, context.Canceled):
 		result.ExitCode = 130
 		return result, fault.Cancelled()
+	case ended(err): // it ran, and what it wrote until then is kept
+		return result, unavailable(err)
 	case err != nil:
 		return Result{}, unavailable(err)
 	case !result.Success:
 		return result, fault.ExecutionFailed(result.ExitCode, lastLine(result.Stderr))
 	}
 	return result, nil
+}
+
+// ended reports whether an error is that of a program that was started and went
+// over a limit.
+func ended(err error) bool {
+	e, ok := errors.AsType[*capability.Error](err)
+	return ok && (e.Reason == "resource_limit" || e.Reason == "output_limit")
 }
 
 // unavailable keeps what the sandbox says with a code, and calls the rest a
