@@ -204,7 +204,7 @@ func TestBadBodies(t *testing.T) {
 func TestWrongVerb(t *testing.T) {
 	n := serve(t, t.TempDir())
 	for path, allow := range map[string]string{
-		"/api/v1/invocations":               "POST",
+		"/api/v1/invocations":               "GET, HEAD, POST",
 		"/api/v1/tokens":                    "GET, HEAD, POST",
 		"/api/v1/tokens/x":                  "DELETE",
 		"/api/capability-router/connect":    "POST",
