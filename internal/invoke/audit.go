@@ -274,6 +274,9 @@ func (r *run) observe(reply Reply, failure *capability.Error) {
 	if failure != nil {
 		ended.Code = failure.Code
 	}
+	if r.ran != nil && r.entry != nil {
+		ended.Extension, ended.Runner, ended.Sandbox = r.entry.Module.Extension, r.ran.Runner, r.ran.Sandbox
+	}
 	r.engine.cfg.Observer.Finished(ended)
 }
 

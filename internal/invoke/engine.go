@@ -66,6 +66,7 @@ type Ended struct {
 	State                         State
 	Code                          capability.Code // "" when completed
 	Duration, Provider            time.Duration
+	Extension, Runner, Sandbox    string // of a program or command that ran; else ""
 }
 
 // Engine runs invocations. It is safe for concurrent use.

@@ -171,6 +171,9 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 	if one := poll(start("/say hello x").RunID, over); one.Status != runs.Succeeded || !strings.Contains(string(one.Result), `"output":"x\n"`) || one.Extension != "tools.say" {
 		t.Errorf("%+v", one)
 	}
+	if a := n.request(t, http.MethodGet, "/metrics", n.token(t, "admin"), ""); !strings.Contains(a.body, `junctor_run_seconds_count{extension="tools.say",outcome="ok",runner="exec.echo",sandbox="T`) || !strings.Contains(a.body, "junctor_runs_waiting 0") || !strings.Contains(a.body, "junctor_sandbox_tier ") {
+		t.Error("the metrics do not tell of the run")
+	}
 	slow := start("/say wait").RunID
 	poll(slow, func(r runs.Run) bool { return r.Status == runs.Running && r.Stage == "EXECUTING" })
 	if a := n.request(t, http.MethodPost, "/api/v1/invocations/"+slow+"/cancel", n.token(t, "agent"), ""); a.status != http.StatusNotFound {

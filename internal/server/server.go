@@ -313,6 +313,10 @@ func (s *Server) catalogChanged(change catalog.Change) {
 
 func (s *Server) gauges() {
 	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(s.catalog.Snapshot().Len()) })
+	s.metrics.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(s.extensions.queue.Stats().Waiting) })
+	s.metrics.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(s.extensions.queue.Stats().Running) })
+	s.metrics.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(s.extensions.box.Facts().Tier) })
+	s.metrics.Gauge("audit_waiting", "Audit records that wait in memory for a broken log.", func() float64 { return float64(s.log.Health().Waiting) })
 	s.metrics.Gauge("audit_records", "Number of the last audit record.", func() float64 { return float64(s.log.Health().Seq) })
 	s.metrics.Gauge("audit_broken", "1 while the audit log cannot be written.", func() float64 {
 		if s.log.Health().Broken {

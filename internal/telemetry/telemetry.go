@@ -1,6 +1,7 @@
 // Package telemetry sets up what operators watch: the structured log and the
 // Prometheus registry behind /metrics. Metrics carry actions and codes, never
-// inputs, principals or secrets; label values come from closed sets.
+// inputs, principals or secrets; label values come from closed sets, or from what is
+// installed here.
 package telemetry
 
 import (
@@ -37,6 +38,7 @@ type Metrics struct {
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	overhead *prometheus.HistogramVec
+	runs     *prometheus.HistogramVec
 }
 
 // NewMetrics returns metrics with the process and Go collectors registered.
@@ -55,7 +57,11 @@ func NewMetrics() *Metrics {
 			NativeHistogramBucketFactor: 1.1, Buckets: prometheus.ExponentialBuckets(10e-6, 2, 12),
 		}, []string{"surface"}),
 	}
-	m.registry.MustRegister(m.calls, m.duration, m.overhead,
+	m.runs = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "junctor_run_seconds", Help: "Duration of the runs of extensions.",
+		NativeHistogramBucketFactor: 1.1, Buckets: prometheus.DefBuckets,
+	}, []string{"extension", "runner", "outcome", "sandbox"})
+	m.registry.MustRegister(m.calls, m.duration, m.overhead, m.runs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -77,6 +83,9 @@ func (m *Metrics) Finished(e invoke.Ended) {
 	m.calls.WithLabelValues(e.Surface, provider, effect, string(e.State), code).Inc()
 	m.duration.WithLabelValues(e.Surface, provider).Observe(e.Duration.Seconds())
 	m.overhead.WithLabelValues(e.Surface).Observe((e.Duration - e.Provider).Seconds())
+	if e.Runner != "" {
+		m.runs.WithLabelValues(e.Extension, e.Runner, code, e.Sandbox).Observe(e.Duration.Seconds())
+	}
 }
 
 // Gauge publishes a number read at scrape time under junctor_<name>.
