@@ -292,6 +292,13 @@ type Prompt interface {
 	ReturnsPromptly()
 }
 
+// Settler is a Provider whose calls take their time to end once they are over: what
+// they started has to be stopped. The engine waits for them so long before it
+// leaves one behind.
+type Settler interface {
+	Settle() time.Duration
+}
+
 // Source feeds the modules of one provider kind into the catalog. Run publishes
 // until ctx ends; a later batch of the same Batch.Source replaces the earlier.
 type Source interface {

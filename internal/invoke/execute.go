@@ -14,8 +14,12 @@ import (
 )
 
 // settle is how long a provider may take to notice that its call is over before
-// it is left behind; its goroutine ends when it returns.
-const settle = 100 * time.Millisecond
+// it is left behind, where it does not say itself; its goroutine ends when it
+// returns.
+const (
+	settle    = 100 * time.Millisecond
+	maxSettle = 10 * time.Second
+)
 
 // errDeadline is the cause of a context whose own time ran out, as opposed to a
 // caller who went away.
@@ -137,7 +141,11 @@ func (r *run) carry(ctx context.Context, call capability.Call) (capability.Resul
 		return a.result, a.err
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(settle)
+	wait := settle
+	if s, ok := provider.(capability.Settler); ok {
+		wait = min(s.Settle(), maxSettle)
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-done: // it noticed; what it says comes too late

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,5 +164,28 @@ func TestReplyIsOneJSONObject(t *testing.T) {
 		`"selection":{"step":4,"decided_by":"only_supported","fallback":false},"duration_ms":1.5,"history":[{"state":"created","at":"2026-01-02T03:04:05Z"}]}`
 	if err != nil || !bytes.Equal(got, []byte(want)) {
 		t.Errorf("%s %v", got, err)
+	}
+}
+
+// settler takes longer than others to end what it has started.
+type settler struct{ *fake }
+
+func (settler) Settle() time.Duration { return 5 * time.Second }
+
+func TestWhatHasToBeStoppedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	var stopped atomic.Bool
+	ctx, cancel := context.WithCancel(t.Context())
+	p := settler{&fake{key: capability.NewProviderKey("ext", "node", "w"), do: func(ctx context.Context, _ capability.Call) (capability.Result, error) {
+		cancel()
+		<-ctx.Done()
+		<-time.After(300 * time.Millisecond) // longer than one that says nothing may take
+		stopped.Store(true)
+		return capability.Result{}, ctx.Err()
+	}}}
+	r.publish("w", capability.Contribution{Effect: capability.EffectRead}, p)
+	if _, err := r.engine.Invoke(ctx, on(admin(), "w", `{}`)); capability.CodeOf(err) != capability.CodeCancelled || !stopped.Load() {
+		t.Errorf("%v, stopped %v", err, stopped.Load())
 	}
 }

@@ -171,6 +171,13 @@ type action struct {
 // Key implements capability.Provider.
 func (p *provider) Key() capability.ProviderKey { return p.key }
 
+// settleTime is what the end of a program may take: the grace that it is given, the
+// end of its tree, and a bit.
+const settleTime = 5 * time.Second
+
+// Settle implements capability.Settler: when a run is over, nothing of it runs.
+func (p *provider) Settle() time.Duration { return settleTime }
+
 // module adds the entries of all actions to what intake declared, and gives the
 // tools their way here. What cannot run says why instead of being hidden.
 func (p *provider) module(x Extension) capability.Module {
