@@ -69,6 +69,8 @@ func TestOwnAttacks(t *testing.T) {
 		{name: "Sessions", do: sessionNames},
 		{name: "Plans", permissions: writes, do: hostilePlan},
 		{name: "ChangedTool", do: changedTool},
+		{name: "Artifacts", permissions: writes, do: hostileArtifacts},
+		{name: "BadFiles", permissions: append([]string{"db.read"}, writes...), do: badFiles},
 	})
 }
 

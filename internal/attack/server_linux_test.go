@@ -45,6 +45,7 @@ func (p place) uid() int {
 func (p place) environment() []string {
 	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TMPDIR=" + filepath.Join(base, "tmp"), "JUNCTOR_SANDBOX_MIN_TIER=" + p.tier,
+		"JUNCTOR_EXTENSIONS_CALLS_PER_MINUTE=6000", "JUNCTOR_EXTENSIONS_BURST=100",
 		"AWS_SECRET_ACCESS_KEY=" + canaryText, "OPENAI_API_KEY=" + canaryText, "LD_PRELOAD=/nonexistent-" + canaryMark + ".so", "BASH_ENV=/nonexistent-" + canaryMark,
 	}
 	if p.tier == "T2" {
@@ -79,6 +80,9 @@ func (p place) newHome(name string) (string, error) {
 	home, err := os.MkdirTemp(filepath.Join(base, "tmp"), name+"-")
 	if err != nil {
 		return "", err
+	}
+	if p.uid() == os.Geteuid() {
+		return home, nil
 	}
 	return home, os.Chown(home, p.uid(), p.uid())
 }
@@ -275,10 +279,17 @@ func (p place) commandWith(t *testing.T, home string, env []string, args ...stri
 	return string(data), 0
 }
 
+// artifact is a file that a run made for others.
+type artifact struct {
+	Name, SHA256 string
+	Size         int64
+}
+
 // run is what came of a slash command.
 type run struct {
 	Output     string
 	Metadata   map[string]any
+	Artifacts  []artifact
 	Invocation string
 	State      string
 	Err        *capability.Error
@@ -289,8 +300,9 @@ type run struct {
 func (s *server) run(ctx context.Context, c *client.Client, session, line string) run {
 	var out struct {
 		Result struct {
-			Output   string
-			Metadata map[string]any
+			Output    string
+			Metadata  map[string]any
+			Artifacts []artifact
 		}
 		Invocation struct{ ID, State string }
 	}
@@ -298,7 +310,7 @@ func (s *server) run(ctx context.Context, c *client.Client, session, line string
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // a server that hangs fails one test
 	defer cancel()
 	err := c.Do(ctx, http.MethodPost, extensionsDoor+"/execute", map[string]any{"command": line, "session_id": session}, &out)
-	r := run{Output: out.Result.Output, Metadata: out.Result.Metadata, Invocation: out.Invocation.ID, State: out.Invocation.State, Took: time.Since(began)}
+	r := run{Artifacts: out.Result.Artifacts, Output: out.Result.Output, Metadata: out.Result.Metadata, Invocation: out.Invocation.ID, State: out.Invocation.State, Took: time.Since(began)}
 	if err != nil {
 		r.Err = capability.AsError(err)
 		if text, ok := r.Err.Details["output"].(string); ok {

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -320,106 +319,11 @@ func (h *helper) obey() {
 		switch {
 		case err == nil && c == CommandTerm:
 			h.terminate()
-		case err != nil || c == CommandKill:
-			h.killAll()
-			if err != nil {
-				os.Exit(1)
-			}
-		}
-	}
-}
-
-// terminate asks the program to end; at T3 everything in the namespace is asked.
-func (h *helper) terminate() {
-	h.mu.Lock()
-	pid := h.pid
-	h.mu.Unlock()
-	switch {
-	case h.job.Isolate:
-		_ = unix.Kill(-1, unix.SIGTERM)
-	case pid > 0:
-		_ = unix.Kill(-pid, unix.SIGTERM)
-	}
-}
-
-// killAll kills what we started. At T3 signalling -1 from process 1 reaches the
-// whole namespace at once; at T2 the tree is walked by wait until it is empty.
-func (h *helper) killAll() {
-	if h.job.Isolate {
-		_ = unix.Kill(-1, unix.SIGKILL)
-		return
-	}
-	for _, p := range h.tree() {
-		_ = unix.Kill(p.pid, unix.SIGKILL)
-	}
-}
-
-// exceed records the first limit that was exceeded and kills the tree.
-func (h *helper) exceed(kind string) {
-	h.mu.Lock()
-	first := h.exceeded == ""
-	if first {
-		h.exceeded = kind
-	}
-	h.mu.Unlock()
-	if first {
-		h.event(Event{Kind: EventLimit, Limit: kind})
-	}
-	h.killAll()
-}
-
-// wait reaps until the program has ended, reports it, and ends what is left.
-func (h *helper) wait(program int) error {
-	for {
-		var ws unix.WaitStatus
-		pid, err := unix.Wait4(-1, &ws, 0, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
 		case err != nil:
-			return at("wait for the program", err)
-		case pid != program:
-			continue // an orphan that came to us
-		}
-		e := Event{Kind: EventEnded, Code: ws.ExitStatus()}
-		if ws.Signaled() {
-			e.Code, e.Signal = -1, int(ws.Signal())
-		}
-		h.sweep()
-		e.Usage = usage()
-		h.event(e)
-		return nil
-	}
-}
-
-// sweep kills and reaps until there is nobody left: without children there are
-// no descendants, since orphans come to us. Something that cannot be killed,
-// such as a process in an uninterruptible call, is waited for 5 s and no longer.
-func (h *helper) sweep() {
-	deadline := time.Now().Add(5 * time.Second)
-	for first := true; time.Now().Before(deadline); first = false {
-		if !first { // mostly there is nobody left
+			h.killUntilNone()
+			os.Exit(1)
+		case c == CommandKill:
 			h.killAll()
 		}
-		for {
-			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-			if errors.Is(err, unix.ECHILD) {
-				return
-			}
-			if pid <= 0 && !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
-		if !first {
-			time.Sleep(time.Millisecond) // they die at their own pace
-		}
 	}
-}
-
-func usage() Usage {
-	var ru unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_CHILDREN, &ru) != nil {
-		return Usage{}
-	}
-	return Usage{User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()), MaxRSS: ru.Maxrss << 10}
 }

@@ -25,7 +25,7 @@ func own() map[string]func() {
 	return map[string]func(){
 		"a22fork": fork, "room": room, "memfd": memfd, "memfdchild": func() { try("read a canary from a program without a file", reads(v.File)) }, "foreign": foreign, "raise": raise, "traceme": traceme, "threads": threads,
 		"afterend": afterEnd, "fetchlate": fetchLate, "slow": slow, "slowchild": slowChild, "flood": flood, "swap": swap, "fifos": fifos, "fiforace": fifoRace, "escapes": escapes,
-		"secret": tellSecret, "init": signalInit, "ipc": ipc, "inodes": inodes, "deep": deep, "close": closeWork, "hidden": hiddenMemory, "calls": calls, "ownfile": ownFile, "steal": steal, "watch": watch,
+		"secret": tellSecret, "init": signalInit, "ipc": ipc, "inodes": inodes, "deep": deep, "close": closeWork, "hidden": hiddenMemory, "calls": calls, "ownfile": ownFile, "artifacts": artifacts, "badfiles": badFiles,
 	}
 }
 
@@ -219,41 +219,6 @@ func flood() {
 	fmt.Println("SAYS over")
 }
 
-// swap exchanges folders of ours with links to the outside, for as long as it runs.
-func swap() {
-	for _, name := range []string{"config.json", "data", "sub"} {
-		_ = os.RemoveAll(name)
-		check(os.MkdirAll(name+"/deep", 0o700))
-		check(os.WriteFile(name+"/deep/file", []byte("x"), 0o600))
-		check(os.Symlink(v.Dir, name+"-link"))
-	}
-	fmt.Println("SAYS begun")
-	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
-		for _, name := range []string{"config.json", "data", "sub"} {
-			_ = unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, name+"-link", unix.RENAME_EXCHANGE)
-		}
-	}
-}
-
-// fifos puts what blocks whoever opens it where the server's files would be.
-func fifos() {
-	for _, name := range []string{"config.json", "mark", "artifacts", "usage.md", "pipe"} {
-		_ = os.RemoveAll(name)
-		check(unix.Mkfifo(name, 0o666))
-	}
-	check(os.MkdirAll("tree", 0o700))
-	check(unix.Mkfifo("tree/pipe", 0o600))
-	_, err := net.Listen("unix", "tree/socket")
-	claims("make a socket", err)
-}
-
-func fifoRace() {
-	fmt.Println("SAYS begun")
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
-		_ = unix.Mkfifo("config.json", 0o666)
-	}
-}
-
 // escapes writes what a terminal obeys, on both streams and as the last line.
 func escapes() {
 	text := "\x1b]0;title\x07\x1b[2J\x1b[31mred\x1b]52;c;aGk=\x07\u009b31m\u202egnp.exe\u2066\x08\x7f\rover\x1bPdcs\x1b\\\x0e"
@@ -312,50 +277,6 @@ func ipc() {
 	claims("messages", call(unix.SYS_MSGGET, 0, 0o1600))
 	claims("a queue", call(unix.SYS_MQ_OPEN, ptr("hostile-"+strconv.Itoa(os.Getpid())), 0o102, 0o600, 0))
 	runtime.KeepAlive(keep)
-}
-
-// inodes makes files that hold nothing.
-func inodes() {
-	check(os.MkdirAll("empty", 0o700))
-	for i := range v.N {
-		if err := unix.Symlink("x", "empty/"+strconv.Itoa(i)); err != nil {
-			say("HELD", "empty files", cause(err))
-			os.Exit(9)
-		}
-	}
-	time.Sleep(5 * time.Second)
-	say("BROKE", "make files that hold nothing", v.N)
-}
-
-// deep makes a tree that is deeper than any path is long, with locks and names
-// that nobody expects.
-func deep() {
-	root, err := os.Getwd()
-	check(err)
-	for range v.N {
-		check(unix.Mkdir("0", 0o700))
-		check(unix.Chdir("0"))
-	}
-	check(os.WriteFile("bottom", nil, 0o600))
-	if unix.Chdir(root) != nil {
-		for range v.N {
-			check(unix.Chdir(".."))
-		}
-	}
-	for _, name := range []string{"-rf", "new\nline", "\xff\xfe", strings.Repeat("x", 255), "esc\x1b[2J", "'; rm -rf ~", "\u202egnp"} {
-		check(os.WriteFile(name, nil, 0o000))
-	}
-	check(os.MkdirAll("locked/in/here", 0o700))
-	check(os.WriteFile("locked/in/here/file", []byte("x"), 0o400))
-	for _, name := range []string{"locked/in/here", "locked/in", "locked"} {
-		_ = os.Chmod(name, 0) // refused at T2 where the server's user is ours
-	}
-	fmt.Println("SAYS made")
-}
-
-// closeWork locks the working folder itself.
-func closeWork() {
-	claims("lock the working folder", unix.Fchmodat(unix.AT_FDCWD, ".", 0, 0))
 }
 
 // hiddenMemory holds memory that is no process's.
@@ -419,34 +340,4 @@ func calls() {
 		try(name, call(c[0], c[1:]...))
 	}
 	runtime.KeepAlive(keep)
-}
-
-func ownFile() {
-	for _, path := range []string{os.Args[0], "/proc/self/exe"} {
-		try("write our own program "+filepath.Base(path), writes(path, os.O_WRONLY))
-		try("truncate it "+filepath.Base(path), os.Truncate(path, 0))
-	}
-	dir := filepath.Dir(os.Args[0])
-	try("replace it", os.Rename("/proc/self/cwd/x", os.Args[0]))
-	try("make one beside it", writes(filepath.Join(dir, "curl"), os.O_CREATE|os.O_WRONLY))
-	try("remove it", os.Remove(os.Args[0]))
-	try("write the manifest", writes(filepath.Join(dir, "..", "manifest.json"), os.O_WRONLY))
-	try("chmod it", unix.Chmod(os.Args[0], 0o777))
-}
-
-// steal takes what a file of ours led the server to put there.
-func steal() {
-	data, err := os.ReadFile("stolen")
-	fmt.Printf("SAYS %q %v\n", data, err)
-}
-
-// watch looks at what happens to files that it may not read.
-func watch() {
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK)
-	if err != nil {
-		try("watch", err)
-		return
-	}
-	_, err = unix.InotifyAddWatch(fd, v.Dir, unix.IN_ALL_EVENTS)
-	claims("watch a folder outside", err)
 }
