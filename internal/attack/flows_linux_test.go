@@ -158,9 +158,6 @@ func TestF1Legacy(t *testing.T) {
 	if err := s.uninstall(t.Context(), s.admin, "demo.hello"); err != nil {
 		t.Error(err)
 	}
-	if r.Err != nil && (r.Err.Reason == "unsupported_runner" || strings.Contains(r.Err.Message, "exec.entrypoint")) {
-		t.Skipf("SKIPPED: this build has no runner for it: %v", r.Err)
-	}
 	if r.Err != nil || r.Output != "Hello, World!\n" {
 		t.Errorf("%q %v", r.Output, r.Err)
 	}
