@@ -23,7 +23,7 @@ func layer(pkg string) int {
 		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task"), pkg == "internal/intake", strings.HasPrefix(pkg, "internal/intake/"),
 		pkg == "internal/reference", pkg == "conformance", strings.HasPrefix(pkg, "conformance/"):
 		return 3
-	case pkg == "internal/server", pkg == "internal/config":
+	case pkg == "internal/server", strings.HasPrefix(pkg, "internal/server/"), pkg == "internal/config":
 		return 4
 	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "interop":
 		return 5

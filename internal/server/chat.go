@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -11,8 +12,10 @@ import (
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/exec/llm"
+	"github.com/junctor-run/junctor/internal/queue"
 	"github.com/junctor-run/junctor/internal/runs"
 	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/server/extensions"
 	"github.com/junctor-run/junctor/internal/session"
 	"github.com/junctor-run/junctor/internal/session/sqlstore"
 	"github.com/junctor-run/junctor/secret"
@@ -33,11 +36,11 @@ type conversations struct {
 // openChat needs the engine and the extensions.
 func (s *Server) openChat() {
 	c := &conversations{
-		runs: runs.New(s.engine, time.Now), results: s.extensions.results, blobs: s.extensions.blobs,
+		runs: runs.New(s.engine, time.Now), results: s.extensions.Results(), blobs: s.extensions.Blobs(),
 		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(s.db.SQL())}),
 	}
 	cfg := chat.Config{
-		Runs: c.runs, Messages: c.messages, Results: c.results, Log: s.log, Commands: s.extensions.Commands, Usage: s.extensions.manager.Usage, Home: s.home.Dir,
+		Runs: c.runs, Messages: c.messages, Results: c.results, Log: s.log, Commands: s.extensions.Commands, Usage: s.extensions.Usage, Home: s.home.Dir,
 	}
 	if s.model != nil {
 		cfg.Model = talker{s.model}
@@ -62,6 +65,28 @@ func (c *conversations) sweep(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// openExtensions opens the runtime of what is installed, as it is configured.
+func (s *Server) openExtensions(ctx context.Context) (err error) {
+	tables, err := sqlstore.Migrations()
+	if err == nil {
+		err = s.db.Migrate(ctx, sqlstore.Owner, tables)
+	}
+	if err != nil {
+		return err
+	}
+	cfg := s.cfg
+	s.extensions, err = extensions.Open(ctx, extensions.Config{
+		Home: s.home.Path, DB: s.db, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version,
+		Withholds: s.deployment.Withholds, Mode: string(s.deployment), NeedDigest: !s.loopback(),
+		MinTier: cfg.Sandbox.MinTier, ReadOnly: cfg.Sandbox.ReadOnly, Off: cfg.Sandbox.Off, Addresses: cfg.Sandbox.Addresses, Confirm: cfg.Sandbox.Confirm,
+		Rates: queue.Rates{PerMinute: cfg.Extensions.CallsPerMinute, Burst: cfg.Extensions.Burst},
+		Limits: queue.Limits{
+			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: cfg.Extensions.PerUser, PerExtension: cfg.Extensions.MaxConcurrent, Length: cfg.Extensions.Queue,
+		},
+	})
+	return err
 }
 
 // openModel is the configured language model, nil without one.

@@ -21,7 +21,7 @@ func (s *Server) sources() []capability.Source {
 	return []capability.Source{
 		core.New(s.coreFunctions()...),
 		local.New(s.local),
-		s.extensions.source(),
+		s.extensions.Source(),
 		s.registry,
 	}
 }

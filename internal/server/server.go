@@ -39,6 +39,7 @@ import (
 	"github.com/junctor-run/junctor/internal/roots"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/segment"
+	"github.com/junctor-run/junctor/internal/server/extensions"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve"
@@ -69,7 +70,7 @@ type Server struct {
 	recent     publish.Recent // telemetry for the API
 	told       *publish.Queue // telemetry for the records
 	static     *static.Builder
-	extensions *extensions
+	extensions *extensions.Runtime
 	model      *llm.Client // nil: none is configured
 	engine     *invoke.Engine
 	intake     *intake.Pipeline
@@ -313,9 +314,9 @@ func (s *Server) catalogChanged(change catalog.Change) {
 
 func (s *Server) gauges() {
 	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(s.catalog.Snapshot().Len()) })
-	s.metrics.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(s.extensions.queue.Stats().Waiting) })
-	s.metrics.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(s.extensions.queue.Stats().Running) })
-	s.metrics.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(s.extensions.box.Facts().Tier) })
+	s.metrics.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(s.extensions.Stats().Waiting) })
+	s.metrics.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(s.extensions.Stats().Running) })
+	s.metrics.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(s.extensions.Tier()) })
 	s.metrics.Gauge("audit_waiting", "Audit records that wait in memory for a broken log.", func() float64 { return float64(s.log.Health().Waiting) })
 	s.metrics.Gauge("audit_records", "Number of the last audit record.", func() float64 { return float64(s.log.Health().Seq) })
 	s.metrics.Gauge("audit_broken", "1 while the audit log cannot be written.", func() float64 {
@@ -363,7 +364,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)
 	parts.Go(func() error { return s.sweep(partsCtx) })
-	parts.Go(func() error { return s.extensions.tryWalls(partsCtx, s.logger) })
+	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -438,7 +439,7 @@ func (s *Server) close() {
 		s.listener.Close()
 	}
 	if s.extensions != nil {
-		if err := s.extensions.close(); err != nil {
+		if err := s.extensions.Close(); err != nil {
 			s.logger.Error("extensions not closed cleanly", "err", err)
 		}
 	}

@@ -24,7 +24,7 @@ func (s *Server) settle(ctx context.Context) {
 	if err != nil {
 		return // the registry has said so in the log
 	}
-	installed := s.extensions.list()
+	installed := s.extensions.List()
 	back := func() bool {
 		isLocal := func(m *capability.Module) bool { return m.Extension == local.Extension }
 		if !s.registry.Running() || !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), isLocal) {

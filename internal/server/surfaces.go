@@ -40,10 +40,10 @@ func (s *Server) handler() (http.Handler, error) {
 		Telemetry: func(name string) any { return s.recent.List(name) },
 	}).Routes(mux)
 	extensionserve.New(extensionserve.Config{
-		Door: s.door, Extensions: extensionDoor{s.extensions, s.extensions.manager}, MaxPackage: archive.MaxBytes,
+		Door: s.door, Extensions: s.extensions.Door(), MaxPackage: archive.MaxBytes,
 	}).Routes(mux)
 	chatserve.New(chatserve.Config{
-		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.changed, Preview: s.preview, Blobs: s.blobs,
+		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

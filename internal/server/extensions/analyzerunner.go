@@ -1,4 +1,4 @@
-package server
+package extensions
 
 import (
 	"context"
@@ -14,23 +14,24 @@ import (
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
+	"github.com/junctor-run/junctor/internal/exec/llm"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/roots"
 	"github.com/junctor-run/junctor/internal/session"
 )
 
 // newAnalyzer holds JSON to schemas by the compiler of the catalog, and asks the
-// configured model, if there is one.
-func (s *Server) newAnalyzer() *analyze.Analyzer {
+// model, if there is one.
+func newAnalyzer(model *llm.Client) *analyze.Analyzer {
 	cfg := analyze.Config{Compile: func(schema []byte) (analyze.Checker, error) { return catalog.CompileSchema(schema) }}
-	if s.model != nil {
-		cfg.Model, cfg.ModelName = s.model, s.model.Model()
+	if model != nil {
+		cfg.Model, cfg.ModelName = model, model.Model()
 	}
 	return analyze.New(cfg)
 }
 
 // analyzeRunner explains results and holds them to schemas.
-type analyzeRunner struct{ *extensions }
+type analyzeRunner struct{ *Runtime }
 
 // Supports implements runner.Executor.
 func (*analyzeRunner) Supports(name string) bool {

@@ -1,4 +1,4 @@
-package server
+package extensions
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // openDatabases makes the executor of databases, whose worker is this binary.
-func (x *extensions) openDatabases() (*db.Executor, error) {
+func (x *Runtime) openDatabases() (*db.Executor, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (x *extensions) openDatabases() (*db.Executor, error) {
 }
 
 // dbRunner carries out db.query and the other calls of databases.
-type dbRunner struct{ *extensions }
+type dbRunner struct{ *Runtime }
 
 // Supports implements runner.Executor.
 func (*dbRunner) Supports(name string) bool {

@@ -1,4 +1,4 @@
-package server
+package extensions
 
 import (
 	"cmp"
@@ -46,7 +46,7 @@ func systemPython() string {
 
 // scriptRunner carries out script.js, script.wasm, exec.script and the handlers of
 // runtime python.
-type scriptRunner struct{ *extensions }
+type scriptRunner struct{ *Runtime }
 
 // scriptRunners are the names it goes by.
 func scriptRunners() []string {
@@ -54,7 +54,7 @@ func scriptRunners() []string {
 }
 
 // withScripts adds it to the families of runners.
-func (x *extensions) withScripts(families map[string]runner.Executor) map[string]runner.Executor {
+func (x *Runtime) withScripts(families map[string]runner.Executor) map[string]runner.Executor {
 	for _, name := range scriptRunners() {
 		families[name] = &scriptRunner{x}
 	}

@@ -1,11 +1,9 @@
-package server
+package extensions
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -13,33 +11,25 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/artifact"
-	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/argv"
-	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
 	"github.com/junctor-run/junctor/internal/exec/api"
 	"github.com/junctor-run/junctor/internal/exec/browser"
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/exec/tool"
-	"github.com/junctor-run/junctor/internal/intake/commandfile"
 	"github.com/junctor-run/junctor/internal/intake/extension"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
-	"github.com/junctor-run/junctor/internal/intake/plan"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/sandbox"
-	"github.com/junctor-run/junctor/internal/sandbox/egress"
 	"github.com/junctor-run/junctor/internal/session"
-	"github.com/junctor-run/junctor/secret"
 )
 
 // shellRunner is the runner whose words come from a line of the manifest.
@@ -51,7 +41,7 @@ const shellRunner = "exec.shell"
 const entryRunner = "exec.entrypoint"
 
 // executors are the families of runners. A new one is one line here.
-func (x *extensions) executors() map[string]runner.Executor {
+func (x *Runtime) executors() map[string]runner.Executor {
 	return x.withScripts(map[string]runner.Executor{
 		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze": &analyzeRunner{x},
 		"browser": &browserRunner{x}, "db": &dbRunner{x},
@@ -98,7 +88,7 @@ func withFlags(commands []command.Command) []command.Command {
 }
 
 // toolRunner carries out exec.<tool>, exec.shell and exec.entrypoint.
-type toolRunner struct{ *extensions }
+type toolRunner struct{ *Runtime }
 
 // Supports implements runner.Executor.
 func (*toolRunner) Supports(name string) bool {
@@ -261,61 +251,6 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	return out, err
 }
 
-// walls is what a result says of where its program ran (runner spec, section 15.7).
-func walls(p sandbox.Placement, l sandbox.Limits) map[string]any {
-	d := sandbox.DefaultLimits()
-	return map[string]any{
-		"tier": p.Tier.String(), "layers": p.Layers, "missing": p.Missing, "network": p.Network,
-		"limits": map[string]any{
-			"memory_bytes": cmp.Or(l.Memory, d.Memory), "processes": cmp.Or(l.Processes, d.Processes), "cpu_seconds": cmp.Or(l.CPU, d.CPU).Seconds(), "disk_bytes": cmp.Or(l.Disk, d.Disk),
-		},
-	}
-}
-
-// degraded records that a program runs behind weaker walls than its package calls
-// for, because the operator lets it.
-func (x *extensions) degraded(r runner.Run, wished, got sandbox.Tier) {
-	_, _ = x.log.Append(context.Background(), audit.Record{ // a broken log says so itself
-		Logger: "sandbox", Event: audit.SandboxDegraded, Extension: r.Extension, Session: r.Owner.Session, User: r.Owner.Principal,
-		Metadata: audit.Metadata{RunID: r.ID, Sandbox: got.String(), Attrs: []audit.Attr{{Key: "wished", Value: wished.String()}}},
-	}, audit.Buffered)
-}
-
-// apiRunner carries out api.get and the other calls of HTTP services.
-type apiRunner struct{ *extensions }
-
-// Supports implements runner.Executor.
-func (*apiRunner) Supports(name string) bool {
-	return slices.Contains(strings.Fields("api.get api.post api.put api.patch api.delete api.head api.graphql api.call"), name)
-}
-
-// Needs implements runner.Executor.
-func (*apiRunner) Needs(*command.Action) []string { return []string{"network"} }
-
-// Execute implements runner.Executor.
-func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
-	x, err := a.installed(r)
-	if err != nil {
-		return runner.Outcome{}, err
-	}
-	req, err := api.FromRoute(r.Route)
-	if err != nil {
-		return runner.Outcome{}, err
-	}
-	req.Extension, req.Version, req.User = x.ID, x.Version, r.Owner.Principal
-	req.Policy = a.egress(&x.Package.Manifest)
-	req.Timeout = r.Route.Action.Timeout
-	got, err := a.calls.Do(ctx, req)
-	if err != nil {
-		if got.Status != 0 {
-			e := *capability.AsError(err)
-			return runner.Outcome{}, e.Detail("output", got.Output).Detail("status", got.Status)
-		}
-		return runner.Outcome{}, err
-	}
-	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}, nil
-}
-
 // maxToolOutput is the ceiling of what is kept of a program's output.
 const maxToolOutput = 16 << 20
 
@@ -335,7 +270,7 @@ func words(a *command.Action) (name string, t *argv.Template, err error) {
 }
 
 // installed is the extension of a run, as long as it is the one that was published.
-func (x *extensions) installed(r runner.Run) (*lifecycle.Loaded, error) {
+func (x *Runtime) installed(r runner.Run) (*lifecycle.Loaded, error) {
 	got, ok := x.manager.View().Find(r.Extension)
 	switch {
 	case x.manager.Busy(r.Extension):
@@ -353,7 +288,7 @@ const artifactTTL = 24 * time.Hour
 
 // artifacts watches the working folder for what a run makes for others, and keeps
 // it for a day.
-func (x *extensions) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
+func (x *Runtime) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
 	before := artifact.Look(filepath.Join(x.dir, id, "work"))
 	return func(ctx context.Context, r runner.Run) (kept []runner.Artifact, omitted []string, err error) {
 		ctx = context.WithoutCancel(ctx) // also of a run that came too late
@@ -370,7 +305,7 @@ func (x *extensions) artifacts(id string) func(context.Context, runner.Run) ([]r
 }
 
 // input is what an action's program reads.
-func (x *extensions) input(ctx context.Context, r runner.Run) ([]byte, error) {
+func (x *Runtime) input(ctx context.Context, r runner.Run) ([]byte, error) {
 	switch r.Route.Action.Stdin {
 	case "args":
 		return []byte(r.Route.Raw), nil
@@ -385,208 +320,4 @@ func (x *extensions) input(ctx context.Context, r runner.Run) ([]byte, error) {
 		return []byte(last.Text), nil
 	}
 	return nil, nil
-}
-
-// wish is the weakest sandbox that an extension's programs call for: the strongest
-// for programs that came from an address (runner spec, section 15.1). The operator
-// may set another floor.
-func (x *extensions) wish(l *lifecycle.Loaded) sandbox.Tier {
-	if l.SourceURL != "" && slices.Contains(l.Permissions, "exec") {
-		return sandbox.T3
-	}
-	return sandbox.T2
-}
-
-// floor is the weakest sandbox that an extension's programs may run in.
-func (x *extensions) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.minTier, x.wish(l)) }
-
-// room is what an extension's programs are put behind (runner spec, sections 10.1
-// and 15): the package to read, the working folder to write with the permission,
-// the network through the proxy with another.
-func (x *extensions) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier, permissions []string) sandbox.Confinement {
-	may := func(name string) bool { return slices.Contains(permissions, name) }
-	user := x.user(ctx, m.ID)
-	c := sandbox.Confinement{
-		MinTier: floor, Package: dir, Work: filepath.Join(dir, "work"), WorkReadOnly: !may("filesystem.write"), Network: sandbox.NetworkNone,
-		UID: user, GID: user,
-		Limits: sandbox.Limits{
-			Memory: int64(m.Limits.MemoryMB) << 20, CPU: time.Duration(m.Limits.CPUSeconds) * time.Second, Processes: m.Limits.MaxProcesses, Disk: int64(m.Limits.DiskMB) << 20,
-		},
-	}
-	switch {
-	case may("network.raw"):
-		c.Network = sandbox.NetworkRaw
-	case may("network"):
-		c.Network = sandbox.NetworkProxy
-		c.Egress = x.egress(m)
-	}
-	return c
-}
-
-// user is the one that an extension's programs run as where the server is root:
-// no two share one, or they could reach each other's files and, at tier T2,
-// processes.
-func (x *extensions) user(ctx context.Context, id string) int {
-	if known, ok := x.users.Load(id); ok {
-		return known.(int)
-	}
-	n, err := x.registry.User(context.WithoutCancel(ctx), id)
-	if err != nil {
-		return sandbox.DefaultUID - 1 // nobody's; the next run asks again
-	}
-	x.users.Store(id, sandbox.DefaultUID+n)
-	return sandbox.DefaultUID + n
-}
-
-// egress is where an extension may connect to.
-func (x *extensions) egress(m *extension.Manifest) egress.Policy {
-	return egress.Policy{Allow: m.Network.Allow, Deny: m.Network.Deny, Addresses: x.addresses}
-}
-
-// egressRecords records where a run connected to and where it was not let. A
-// program that tries more often than anybody reads is not recorded further.
-func (x *extensions) egressRecords(r runner.Run) func(egress.Decision) {
-	var n atomic.Int32
-	return func(d egress.Decision) {
-		if n.Add(1) <= maxEgressRecords {
-			x.decided(audit.Record{Extension: r.Extension, Session: r.Owner.Session, User: r.Owner.Principal, Metadata: audit.Metadata{RunID: r.ID}}, d)
-		}
-	}
-}
-
-// maxEgressRecords bounds what one run adds to the audit.
-const maxEgressRecords = 100
-
-func (x *extensions) decided(rec audit.Record, d egress.Decision) {
-	rec.Logger, rec.Event, rec.Success = "sandbox", audit.Event(d.Event()), audit.OutcomeOf(d.Allowed)
-	rec.Metadata.Attrs = []audit.Attr{{Key: "host", Value: d.Host}, {Key: "port", Value: strconv.Itoa(d.Port)}, {Key: "address", Value: d.Address}}
-	if d.Reason != "" {
-		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "why", Value: d.Reason})
-	}
-	_, _ = x.log.Append(context.Background(), rec, audit.Buffered) // a broken log says so itself
-}
-
-// settings are an extension's, by name.
-type settings struct {
-	values map[string]json.RawMessage
-	stored func(name string) (secret.Value, error)
-}
-
-func (x *extensions) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
-	s := settings{stored: func(name string) (secret.Value, error) {
-		if !declared(l.Package, name) { // nobody agreed that the extension has it
-			return secret.Value{}, fault.PermissionDenied("env.secrets", "the manifest does not say that it uses the stored secret "+name)
-		}
-		return x.secrets.Get(name)
-	}}
-	raw, err := x.manager.RawConfig(ctx, l.ID)
-	if err != nil {
-		return s, err
-	}
-	if err := jsonx.Unmarshal(raw, &s.values); err != nil {
-		return s, capability.Wrap(capability.CodeInternal, "runner", "the settings of "+l.ID+" cannot be read", err)
-	}
-	return s, nil
-}
-
-// declared reports whether a package says that it uses a stored secret: for a
-// variable, or for the database of an action. The consent screen shows both.
-func declared(p *extension.Package, name string) bool {
-	for _, from := range p.Manifest.Env.Secrets {
-		if from == name {
-			return true
-		}
-	}
-	return slices.ContainsFunc(p.Commands, func(c commandfile.Command) bool {
-		return slices.ContainsFunc(c.Actions, func(a commandfile.Action) bool { return a.DSNRef == name })
-	})
-}
-
-// plain is a setting for a word of a command: no secret, because others on the
-// machine see a program's words.
-func (s settings) plain(name string) (string, bool) {
-	if secretName(name) {
-		return "", false
-	}
-	return s.text(name)
-}
-
-func (s settings) text(name string) (string, bool) {
-	raw, ok := s.values[name]
-	if !ok {
-		return "", false
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text, true
-	}
-	return string(raw), true
-}
-
-// secrets are the variables that the manifest asks values for: settings of the
-// extension, or else stored secrets of that name. What nobody has set is left out.
-func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
-	out := make(map[string]secret.Value, len(wanted))
-	for variable, name := range wanted {
-		if text, ok := s.text(name); ok {
-			out[variable] = secret.New(text)
-		} else if value, err := s.stored(name); err == nil {
-			out[variable] = value
-		}
-	}
-	return out
-}
-
-// secretName reports whether a setting's name says that its value is not to be
-// seen (runner spec, section 4.4).
-func secretName(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"key", "secret", "token", "password"}, func(word string) bool { return strings.Contains(name, word) })
-}
-
-// Run carries out a script of an install plan, in the room of the extension's own
-// programs with its working folder to write.
-func (x *extensions) Run(ctx context.Context, p plan.Program) (plan.Outcome, error) {
-	shell, args := "/bin/sh", []string{"-c", p.Script}
-	if p.PowerShell {
-		return plan.Outcome{}, fault.ToolNotFound("pwsh")
-	}
-	if _, err := os.Stat("/bin/bash"); err == nil {
-		shell = "/bin/bash"
-	}
-	m, err := manifestIn(p.Package)
-	if err != nil {
-		return plan.Outcome{}, err
-	}
-	room := x.room(ctx, m, p.Package, cmp.Or(x.minTier, sandbox.T2), append(slices.Clone(p.Permissions), "filesystem.write"))
-	room.Work = p.Work
-	place, err := x.box.Place(room)
-	if err != nil {
-		return plan.Outcome{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
-	defer cancel()
-	env := append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + place.Work, "PWD=" + place.Work, "TMPDIR=/tmp", "LANG=C.UTF-8", "AGENTOS_EXTENSION_ID=" + p.Extension, "AGENTOS_WORK_DIR=" + place.Work}, p.Env...)
-	got, err := x.box.Run(ctx, sandbox.Spec{Path: shell, Args: args, Dir: room.Work, Env: env, MergeStderr: true}, room)
-	return plan.Outcome{ExitCode: got.ExitCode, Output: tool.Clean(got.Stdout.Text(), nil)}, err
-}
-
-// manifestIn reads the manifest of a package that is not installed yet.
-func manifestIn(dir string) (*extension.Manifest, error) {
-	data, err := os.ReadFile(filepath.Join(dir, extension.ManifestFile))
-	if err != nil {
-		return nil, capability.Wrap(capability.CodeFailed, "runner", "the package cannot be read", err)
-	}
-	m, _, err := extension.ParseManifest(data)
-	return m, err
-}
-
-// Exists reports whether the extension would find a program.
-func (x *extensions) Exists(_ context.Context, id, name string) (bool, error) {
-	for _, dir := range append([]string{filepath.Join(x.dir, id, "tools")}, x.toolDirs...) {
-		if info, err := os.Stat(filepath.Join(dir, filepath.Base(name))); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return true, nil
-		}
-	}
-	return false, nil
 }

@@ -1,8 +1,11 @@
-package server
+// Package extensions is the runtime of installed extensions: their files and rows,
+// their commands, the executors of their runners, and the room that their programs
+// run in. It wires the packages that do the work, of intake, exec, provider and
+// surface, which never meet elsewhere; the list of executors is in toolrunner.go.
+package extensions
 
 import (
 	"context"
-	"encoding/json"
 	"io/fs"
 	"log/slog"
 	"net/netip"
@@ -45,12 +48,39 @@ import (
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/session"
 	"github.com/junctor-run/junctor/internal/session/sqlstore"
-	"github.com/junctor-run/junctor/internal/surface/extensionserve"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
-// extensions joins what runs installed extensions: their files and rows, their
+// Config is what a Runtime needs; all but Model are required.
+type Config struct {
+	// Home is a path below the home directory.
+	Home    func(elem ...string) string
+	DB      *store.DB
+	Log     *audit.Log
+	Logger  *slog.Logger
+	Secrets *secretstore.Store
+	Model   *llm.Client // nil: there is none
+	Version string      // the server's
+	// Withholds reports whether the deployment mode, which is called Mode, keeps a
+	// permission from extensions.
+	Withholds func(permission string) bool
+	Mode      string
+	// NeedDigest refuses installs from an address without a hash.
+	NeedDigest bool
+
+	// What the operator set. It was checked.
+	MinTier   string
+	ReadOnly  []string
+	Off       []string
+	Addresses []string
+	Confirm   []string
+	Rates     queue.Rates
+	Limits    queue.Limits
+}
+
+// Runtime joins what runs installed extensions: their files and rows, their
 // commands, and the room their programs run in.
-type extensions struct {
+type Runtime struct {
 	dir       string
 	toolDirs  []string
 	minTier   sandbox.Tier // the operator's; 0: each extension's own
@@ -83,70 +113,72 @@ type extensions struct {
 	conflicts map[string]bool // names that several want, and who
 }
 
-// openExtensions repairs what a crash left and loads what is installed.
-func (s *Server) openExtensions(ctx context.Context) (err error) {
+// Open repairs what a crash left and loads what is installed.
+func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	for _, t := range []struct {
 		owner string
 		files func() (fs.FS, error)
 	}{{registry.Owner, registry.Migrations}, {sqlstore.Owner, sqlstore.Migrations}, {blob.Owner, blob.Migrations}} {
 		tables, err := t.files()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := s.db.Migrate(ctx, t.owner, tables); err != nil {
-			return err
+		if err := cfg.DB.Migrate(ctx, t.owner, tables); err != nil {
+			return nil, err
 		}
 	}
-	x := &extensions{
-		dir: s.home.Path("extensions"), registry: registry.New(s.db.SQL()), secrets: s.secrets, log: s.log, news: make(chan struct{}, 1),
-		toolDirs: []string{s.home.Path("tools"), s.home.Path("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
-		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(s.db.SQL())}),
+	x := &Runtime{
+		dir: cfg.Home("extensions"), registry: registry.New(cfg.DB.SQL()), secrets: cfg.Secrets, log: cfg.Log, news: make(chan struct{}, 1),
+		toolDirs: []string{cfg.Home("tools"), cfg.Home("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
+		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(cfg.DB.SQL())}),
 		cache:    queue.NewCache(time.Now),
-		queue: queue.New(queue.Limits{
-			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: s.cfg.Extensions.PerUser, PerExtension: s.cfg.Extensions.MaxConcurrent, Length: s.cfg.Extensions.Queue,
-		}),
-		rates: queue.Rates{PerMinute: s.cfg.Extensions.CallsPerMinute, Burst: s.cfg.Extensions.Burst},
+		queue:    queue.New(cfg.Limits),
+		rates:    cfg.Rates,
 	}
-	if x.blobs, err = blob.Open(s.home.Path("blobs", "sha256"), s.db.SQL(), time.Now); err != nil {
-		return err
+	defer func() {
+		if err != nil {
+			_ = x.Close() // the first error is the one to tell
+		}
+	}()
+	if x.blobs, err = blob.Open(cfg.Home("blobs", "sha256"), cfg.DB.SQL(), time.Now); err != nil {
+		return nil, err
 	}
-	if text := s.cfg.Sandbox.MinTier; text != "" {
+	if text := cfg.MinTier; text != "" {
 		if err := x.minTier.UnmarshalText([]byte(text)); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	for _, text := range s.cfg.Sandbox.Addresses {
+	for _, text := range cfg.Addresses {
 		x.addresses = append(x.addresses, netip.MustParsePrefix(text)) // the configuration was checked
 	}
-	for _, text := range s.cfg.Sandbox.Confirm {
+	for _, text := range cfg.Confirm {
 		x.patterns = append(x.patterns, regexp.MustCompile(text)) // the configuration was checked
 	}
-	scratch := s.home.Path("run")
+	scratch := cfg.Home("run")
 	if os.Geteuid() == 0 { // programs run as somebody who cannot walk there
 		scratch = ""
 	}
 	x.box = sandbox.New(sandbox.Config{
-		Spares: 2, ReadOnly: s.cfg.Sandbox.ReadOnly, Off: sandbox.Without(s.cfg.Sandbox.Off), CacheFile: s.home.Path("cache", "sandbox.json"), Scratch: scratch,
-		Private: []string{s.home.Path("state"), s.home.Path("logs"), s.home.Path("audit"), s.home.Path("secrets")},
+		Spares: 2, ReadOnly: cfg.ReadOnly, Off: sandbox.Without(cfg.Off), CacheFile: cfg.Home("cache", "sandbox.json"), Scratch: scratch,
+		Private: []string{cfg.Home("state"), cfg.Home("logs"), cfg.Home("audit"), cfg.Home("secrets")},
 	})
-	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), s.newAnalyzer()
+	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), newAnalyzer(cfg.Model)
 	x.browsers = browser.New(browser.Config{Walls: x.box})
 	x.databases, err = x.openDatabases()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	x.scripts, x.model = newScripts(x.box), s.model
+	x.scripts, x.model = newScripts(x.box), cfg.Model
 	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
 	fetcher := fetch.New(fetch.Config{})
 	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
-	s.extensions = x
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
-		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: s.log, Logger: s.logger,
-		Rules: extension.Rules{OS: platform.OS, Version: s.version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: !s.loopback(),
+		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log, Logger: cfg.Logger,
+		Rules: extension.Rules{OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
 		Tier: x.reaches, Settings: fitsSchema, Executions: &x.running,
 		Permit: func(name string) error {
-			if s.deployment.Withholds(name) {
-				return fault.PermissionDenied(name, "the deployment mode "+string(s.deployment)+" keeps it from extensions")
+			if cfg.Withholds(name) {
+				return fault.PermissionDenied(name, "the deployment mode "+cfg.Mode+" keeps it from extensions")
 			}
 			return nil
 		},
@@ -158,14 +190,14 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	x.changed()
-	return nil
+	return x, nil
 }
 
 // reaches reports whether programs that need a tier can run here at all.
-func (x *extensions) reaches(tier string) error {
+func (x *Runtime) reaches(tier string) error {
 	need := x.minTier
 	if need == 0 {
 		if err := need.UnmarshalText([]byte(tier)); err != nil {
@@ -179,7 +211,7 @@ func (x *extensions) reaches(tier string) error {
 }
 
 // changed makes the commands anew and tells the catalog's source.
-func (x *extensions) changed() {
+func (x *Runtime) changed() {
 	if x.manager == nil {
 		return // it is being opened
 	}
@@ -195,7 +227,7 @@ func (x *extensions) changed() {
 
 // conflicted records the names that several extensions want, once for as long as
 // they do.
-func (x *extensions) conflicted(now []catalog.Conflict) {
+func (x *Runtime) conflicted(now []catalog.Conflict) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known := x.conflicts
@@ -214,9 +246,9 @@ func (x *extensions) conflicted(now []catalog.Conflict) {
 	}
 }
 
-// list are the extensions as the catalog takes them: their commands under their
+// List are the extensions as the catalog takes them: their commands under their
 // own names, which are no others' business there.
-func (x *extensions) list() (out []runner.Extension) {
+func (x *Runtime) List() (out []runner.Extension) {
 	x.published.reading()
 	view := x.manager.View()
 	commands, _ := commandtable.Of(view)
@@ -235,16 +267,16 @@ func (x *extensions) list() (out []runner.Extension) {
 	return out
 }
 
-// source feeds the catalog.
-func (x *extensions) source() capability.Source {
+// Source feeds the catalog.
+func (x *Runtime) Source() capability.Source {
 	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
 		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect, Artifacts: x.artifacts,
-	}, x.list, x.news)}
+	}, x.List, x.news)}
 }
 
-// close ends what runs and lets go of the folder.
-func (x *extensions) close() error {
+// Close ends what runs and lets go of the folder.
+func (x *Runtime) Close() error {
 	if x.browsers != nil {
 		x.browsers.Close()
 	}
@@ -260,8 +292,26 @@ func (x *extensions) close() error {
 	return x.manager.Close()
 }
 
+// Results are the last results of sessions, which commands speak of.
+func (x *Runtime) Results() *session.Results { return x.results }
+
+// Blobs keep what runs made for others.
+func (x *Runtime) Blobs() *blob.Store { return x.blobs }
+
+// Usage is the usage document of an extension.
+func (x *Runtime) Usage(id string) (string, error) { return x.manager.Usage(id) }
+
+// Stats are how many runs there are.
+func (x *Runtime) Stats() queue.Stats { return x.queue.Stats() }
+
+// Tier is the strongest sandbox that works here.
+func (x *Runtime) Tier() sandbox.Tier { return x.box.Facts().Tier }
+
+// Refresh makes the commands anew.
+func (x *Runtime) Refresh() { x.changed() }
+
 // Commands are those that can be typed now.
-func (x *extensions) Commands() *command.Router { return x.router.Load() }
+func (x *Runtime) Commands() *command.Router { return x.router.Load() }
 
 func schemaFault(doc []byte) error {
 	_, err := catalog.CompileSchema(doc)
@@ -276,9 +326,9 @@ func fitsSchema(schema, doc []byte) error {
 	return compiled.Check(doc)
 }
 
-// tryWalls runs the self-test, once a boot and binary, as soon as an extension is
+// TryWalls runs the self-test, once a boot and binary, as soon as an extension is
 // enabled: what would hold its programs is known before they run.
-func (x *extensions) tryWalls(ctx context.Context, logger *slog.Logger) error {
+func (x *Runtime) TryWalls(ctx context.Context, logger *slog.Logger) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
@@ -295,74 +345,4 @@ func (x *extensions) tryWalls(ctx context.Context, logger *slog.Logger) error {
 			return nil
 		}
 	}
-}
-
-// extensionDoor adapts the manager to what the surface asks for.
-type extensionDoor struct {
-	*extensions
-	*lifecycle.Manager
-}
-
-func (d extensionDoor) List(ctx context.Context, enabledOnly bool, status string) (any, error) {
-	return d.Manager.List(ctx, lifecycle.Filter{EnabledOnly: enabledOnly, Status: registry.Status(status)})
-}
-
-func (d extensionDoor) Show(ctx context.Context, id string) (any, error) {
-	return d.Manager.Show(ctx, id)
-}
-
-func (d extensionDoor) Screen(ctx context.Context, id string, agentVisible []string) (any, error) {
-	screen, err := d.Manager.Screen(ctx, id, agentVisible)
-	return map[string]any{"screen": screen, "text": screen.Text(), "asks": screen.Asks()}, err
-}
-
-func (d extensionDoor) Install(ctx context.Context, by capability.Principal, src extensionserve.Source) (any, error) {
-	return d.Manager.Install(ctx, by, lifecycle.Source{Zip: src.Zip, Size: src.Size, URL: src.URL, SHA256: src.SHA256}, lifecycle.Options{Force: src.Force})
-}
-
-func (d extensionDoor) Record(ctx context.Context, id string) (any, error) {
-	return d.Manager.Record(ctx, id)
-}
-
-func (d extensionDoor) Enable(ctx context.Context, by capability.Principal, id string, c extensionserve.Consent) (any, error) {
-	return d.Manager.Enable(ctx, by, id, lifecycle.Answer(c))
-}
-
-func (d extensionDoor) Disable(ctx context.Context, by capability.Principal, id string, kill bool) (any, error) {
-	return d.Manager.Disable(ctx, by, id, kill)
-}
-
-func (d extensionDoor) Uninstall(ctx context.Context, by capability.Principal, id string, keepWork bool) (any, error) {
-	return d.Manager.Uninstall(ctx, by, id, lifecycle.Removal{KeepWork: keepWork})
-}
-
-// SetConfig also forgets what was kept of runs: it may depend on the settings.
-func (d extensionDoor) SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error) {
-	defer d.cache.Clear()
-	return d.Manager.SetConfig(ctx, by, id, doc)
-}
-
-// Sandbox is what holds programs here; fresh tries it now.
-func (d extensionDoor) Sandbox(ctx context.Context, fresh bool) (any, error) {
-	report, err := d.box.Report(ctx)
-	if fresh {
-		report, err = d.box.SelfTest(ctx)
-	}
-	if err != nil {
-		return nil, capability.AsError(err)
-	}
-	return report.Status(), nil
-}
-
-// Logs are the records of an extension, newest first.
-func (d extensionDoor) Logs(ctx context.Context, id string, limit, offset int) ([]json.RawMessage, error) {
-	if _, err := d.Manager.Show(ctx, id); err != nil {
-		return nil, err
-	}
-	list, err := d.log.Query(ctx, audit.Query{Extension: id, Limit: limit + offset})
-	return list[min(offset, len(list)):], err
-}
-
-func (d extensionDoor) Doctor(ctx context.Context) (any, error) {
-	return d.Manager.Doctor(ctx, d.Exists)
 }

@@ -1,4 +1,4 @@
-package server
+package extensions
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // browserRunner carries out browser.navigate and what else is done with pages.
-type browserRunner struct{ *extensions }
+type browserRunner struct{ *Runtime }
 
 // Supports implements runner.Executor.
 func (*browserRunner) Supports(name string) bool {
@@ -67,7 +67,7 @@ func (b *browserRunner) Preview(_ context.Context, r runner.Run, out *capability
 }
 
 // retainBrowsers ends those of extensions that are not enabled as they were.
-func (x *extensions) retainBrowsers() {
+func (x *Runtime) retainBrowsers() {
 	view := x.manager.View()
 	x.browsers.Retain(func(id, digest string) bool {
 		got, ok := view.Find(id)
