@@ -230,6 +230,8 @@ type Preview struct {
 	Confirm, Why string
 	// Details are shown by a dry run: permissions, network, sandbox.
 	Details map[string]any
+	// Ran is what is known of the run beforehand, for its records; may be nil.
+	Ran *Ran
 }
 
 // Chunk is a progress notice of a running call. Progress must increase; Total

@@ -39,7 +39,7 @@ func (a *app) runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Command = args[0]
 			return a.confirmed(cmd.Context(), yes, func() error {
-				return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/execute", req, func(raw json.RawMessage) error {
+				err := a.call(cmd.Context(), http.MethodPost, extensionsPath+"/execute", req, func(raw json.RawMessage) error {
 					if req.DryRun {
 						a.printf("%s\n", indent(raw))
 						return nil
@@ -59,6 +59,8 @@ func (a *app) runCommand() *cobra.Command {
 					a.printf("%s\n", fault.Clean(strings.TrimRight(out.Result.Output, "\n")))
 					return nil
 				})
+				a.printPartial(capability.AsError(err))
+				return err
 			})
 		},
 	}
@@ -69,6 +71,16 @@ func (a *app) runCommand() *cobra.Command {
 	f.BoolVar(&req.Async, "async", false, "do not wait: print the run's id, for junctor runs show")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
+}
+
+// printPartial shows what a run printed before it failed.
+func (a *app) printPartial(e *capability.Error) {
+	if e == nil || a.json {
+		return
+	}
+	if said, _ := e.Details["output"].(string); strings.TrimSpace(said) != "" {
+		a.printf("%s\n", fault.Clean(strings.TrimRight(said, "\n")))
+	}
 }
 
 // maxLine is the longest line of chat that is read; a message may have 256 KiB.

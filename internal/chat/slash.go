@@ -134,6 +134,7 @@ func (e *Engine) command(ctx context.Context, m Message, route *command.Route, t
 		if said = strings.TrimSpace(said); !strings.Contains(a.text, said) {
 			a.text += "\n\n" + said
 		}
+		a.text = masked(a.text, route)
 		return a
 	}
 	var value struct {
@@ -152,7 +153,24 @@ func (e *Engine) command(ctx context.Context, m Message, route *command.Route, t
 	if a.text == "" {
 		a.text = "(no output)"
 	}
+	a.text = masked(a.text, route)
 	return a
+}
+
+// masked takes the words that must not be recorded out of a text that is kept.
+func masked(text string, route *command.Route) string {
+	for i, word := range route.Args {
+		if !route.SensitiveArg(i) {
+			continue
+		}
+		if _, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "-") {
+			word = value
+		}
+		if len(word) >= 3 { // less would take a text apart
+			text = strings.ReplaceAll(text, word, command.Mask)
+		}
+	}
+	return text
 }
 
 func excerpt(s string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -153,6 +154,10 @@ func (r *run) record() audit.Record {
 	if rec.Runner == "" {
 		rec.Runner = kind
 	}
+	if ran := r.preview.Ran; ran != nil {
+		rec.Command, rec.Action, rec.Runner = ran.Command, ran.Action, ran.Runner
+		rec.Metadata.ArgsCount = ran.Args
+	}
 	m := &rec.Metadata
 	m.CapabilityID, m.CanonicalAction, m.Provider = string(r.entry.ID), string(r.entry.Action), string(r.entry.Key())
 	m.Effect, m.Permissions = r.entry.Effect, r.entry.Contribution.Permissions
@@ -210,11 +215,29 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 		rec.Event = audit.QueueRejected
 	}
 	rec.Metadata.Code, rec.Metadata.Reason = failure.Code, failure.Reason
-	rec.Error = failure.Error()
+	rec.Error = r.recordable(failure)
 	if failure.Err != nil && !errors.Is(failure.Err, context.Canceled) {
 		// A cause may quote what the caller sent, and arguments are never recorded.
 		r.engine.cfg.Logger.Debug("cause of a failed call", "inv", r.inv.ID, "cap", rec.Metadata.CapabilityID, "err", failure.Err)
 	}
+}
+
+// recordable is what a record says of a failure. What a run of an extension says
+// may quote what its program said, and that its arguments, which are never recorded
+// (runner spec, section 20.1).
+func (r *run) recordable(failure *capability.Error) string {
+	quotes := failure.Code == capability.CodeFailed || failure.Code == capability.CodeInvalidInput || failure.Code == capability.CodeInternal
+	if r.entry == nil || r.entry.Module.Origin != "extension" || !quotes {
+		return failure.Error()
+	}
+	text := string(failure.Code)
+	if failure.Reason != "" {
+		text = failure.Reason
+	}
+	if code, ok := failure.Details["exit_code"]; ok {
+		text += fmt.Sprintf(": exit code %v", code)
+	}
+	return text
 }
 
 func (r *run) recordSlow(ctx context.Context) {

@@ -36,7 +36,7 @@ func ToolNotFound(tool string) *capability.Error {
 // PermissionDenied names the permission and why it is not there.
 func PermissionDenied(permission, why string) *capability.Error {
 	return capability.Errorf(capability.CodeDenied, op, "the permission %s is missing: %s", permission, why).
-		With("permission_denied", "an operator can allow it: junctor grants add --permissions "+permission).Detail("permission", permission)
+		With("permission_denied", "an extension declares it in its manifest; what the deployment mode keeps, an administrator grants: junctor grants create --module ID --permission "+permission).Detail("permission", permission)
 }
 
 // SecurityViolation says that policy forbids it, and nothing of the inside.

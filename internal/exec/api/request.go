@@ -28,10 +28,30 @@ func Flags() []command.Flag {
 		value("data", "d", "a body", false),
 		value("form", "", "a form field, name=value", true),
 		value("method", "X", "the method of api.call", false),
+		value("auth", "", "who it is: a setting or secret for a bearer token, or basic:USER:NAME, header:HEADER:NAME, query:PARAMETER:NAME", false),
 		value("variables", "", "the variables of api.graphql, as JSON", false),
 		{Arg: command.Arg{Name: "raw", Description: "the body alone"}},
 		{Arg: command.Arg{Name: "no-cache", Description: "do not use a stored answer"}},
 	}
+}
+
+// ParseAuth reads the flag --auth; name is that of the setting or secret.
+func ParseAuth(text string) (a Auth, name string, err error) {
+	kind, rest, several := strings.Cut(text, ":")
+	if !several {
+		return Auth{Kind: "bearer"}, text, nil
+	}
+	first, name, ok := strings.Cut(rest, ":")
+	if !ok || first == "" || name == "" {
+		return a, "", fault.InvalidArgs("", "--auth is a name, or basic:USER:NAME, header:HEADER:NAME or query:PARAMETER:NAME")
+	}
+	switch kind {
+	case "basic":
+		return Auth{Kind: kind, User: first}, name, nil
+	case "header", "query":
+		return Auth{Kind: kind, Name: first}, name, nil
+	}
+	return a, "", fault.InvalidArgs("", "%.20q is no kind of --auth: use basic, header or query", kind)
 }
 
 // FromRoute reads a call off a route: the method from the runner (api.get, …,

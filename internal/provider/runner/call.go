@@ -66,6 +66,7 @@ func (p *provider) Preview(ctx context.Context, c capability.Call) (capability.P
 	out := capability.Preview{
 		What:    append([]string{"/" + a.command.Name, a.ID}, route.RecordableArgs()...),
 		Details: map[string]any{"permissions": a.permissions()},
+		Ran:     &capability.Ran{Command: "/" + a.command.Name, Action: a.ID, Runner: a.Runner, Args: len(route.Args)},
 	}
 	if x, ok := a.executor.(Previewer); ok {
 		err = x.Preview(ctx, p.asRun(a, route, c), &out)
@@ -81,6 +82,11 @@ func (p *provider) understand(c capability.Call) (*action, *command.Route, Words
 	}
 	if a.executor == nil {
 		return nil, nil, words, fault.UnsupportedRunner(a.Runner, families(p.cfg.Executors))
+	}
+	for _, need := range a.executor.Needs(a.Action) { // runner spec, section 10.2, step 1
+		if !slices.Contains(a.permissions(), need) {
+			return nil, nil, words, fault.PermissionDenied(need, "the extension does not declare it, and "+a.Runner+" needs it")
+		}
 	}
 	route, _, err := p.router.Route(line(a, words.Args))
 	return a, route, words, err

@@ -266,12 +266,6 @@ func (p *provider) availability(a *action) capability.Availability {
 	why := ""
 	if a.executor == nil {
 		why = fault.UnsupportedRunner(a.Runner, families(p.cfg.Executors)).Message
-	} else {
-		for _, need := range a.executor.Needs(a.Action) {
-			if !slices.Contains(a.permissions(), need) {
-				why = "the extension does not declare the permission " + need + ", which " + a.Runner + " needs"
-			}
-		}
 	}
 	if why != "" {
 		return capability.Availability{State: capability.StateUnconfigured, Reason: why}

@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/exec/llm"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/roots"
-	"github.com/junctor-run/junctor/internal/session"
 )
 
 // newAnalyzer holds JSON to schemas by the compiler of the catalog, and asks the
@@ -50,7 +49,7 @@ func (a *analyzeRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 	req, schema := analyze.FromRoute(r.Route)
 	req.AllowModel = slices.Contains(r.Permissions, "llm")
 	req.Last = func(ctx context.Context) (string, error) {
-		last, err := a.results.Last(ctx, r.Owner, session.Reader{Extension: r.Extension, Any: slices.Contains(r.Permissions, "session.read")})
+		last, err := a.last(ctx, r)
 		return last.Text, err
 	}
 	req.Read = func(_ context.Context, name string) ([]byte, error) {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/command"
+	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/api"
+	"github.com/junctor-run/junctor/internal/intake/lifecycle"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 )
 
@@ -35,6 +37,11 @@ func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, 
 	req.Extension, req.Version, req.User = x.ID, x.Version, r.Owner.Principal
 	req.Policy = a.egress(&x.Package.Manifest)
 	req.Timeout = r.Route.Action.Timeout
+	if text, ok := r.Route.Flag("auth"); ok {
+		if req.Auth, err = a.auth(ctx, x, text); err != nil {
+			return runner.Outcome{}, err
+		}
+	}
 	got, err := a.calls.Do(ctx, req)
 	if err != nil {
 		if got.Status != 0 {
@@ -44,4 +51,23 @@ func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, 
 		return runner.Outcome{}, err
 	}
 	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}, nil
+}
+
+// auth is how a call shows who it is, by a setting of the extension or a stored
+// secret that its manifest names.
+func (a *apiRunner) auth(ctx context.Context, x *lifecycle.Loaded, text string) (*api.Auth, error) {
+	auth, name, err := api.ParseAuth(text)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := a.settings(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	value, ok := settings.secrets(map[string]string{"value": name})["value"]
+	if !ok {
+		return nil, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest", "the extension has no setting or secret %.100q", name)
+	}
+	auth.Secret = value
+	return &auth, nil
 }

@@ -1,6 +1,7 @@
 package extensions
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/argv"
+	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/analyze"
 	"github.com/junctor-run/junctor/internal/exec/api"
 	"github.com/junctor-run/junctor/internal/exec/browser"
@@ -161,7 +163,7 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	p.secret = slices.Sorted(maps.Keys(secrets))
 	p.request = tool.Request{
 		Tool: name, Args: line.List[1:], Own: own, Permissions: r.Permissions, Confinement: room, Timeout: r.Route.Action.Timeout,
-		MaxStdout: int(min(r.Route.Action.Output.MaxBytes, maxToolOutput)),
+		MaxStdout: int(min(cmp.Or(r.Route.Action.Output.MaxBytes, m.Limits.MaxOutputBytes), maxToolOutput)),
 		Environment: tool.Environment{
 			Extension: x.ID, Run: r.ID, Session: r.Owner.Session, Pass: m.Env.Pass, Set: m.Env.Set, Secrets: secrets,
 		},
@@ -304,13 +306,21 @@ func (x *Runtime) artifacts(id string) func(context.Context, runner.Run) ([]runn
 	}
 }
 
+// last is the last response that a run may see.
+func (x *Runtime) last(ctx context.Context, r runner.Run) (session.Result, error) {
+	if r.Owner.Session == "" {
+		return session.Result{}, fault.InvalidArgs("run both commands with the same --session NAME", "the last response belongs to a session, and this run has none")
+	}
+	return x.results.Last(ctx, r.Owner, session.Reader{Extension: r.Extension, Any: slices.Contains(r.Permissions, "session.read")})
+}
+
 // input is what an action's program reads.
 func (x *Runtime) input(ctx context.Context, r runner.Run) ([]byte, error) {
 	switch r.Route.Action.Stdin {
 	case "args":
 		return []byte(r.Route.Raw), nil
 	case "last_response":
-		last, err := x.results.Last(ctx, r.Owner, session.Reader{Extension: r.Extension, Any: slices.Contains(r.Permissions, "session.read")})
+		last, err := x.last(ctx, r)
 		if err != nil {
 			return nil, err
 		}
