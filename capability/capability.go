@@ -240,8 +240,17 @@ type Chunk struct {
 	Progress float64         `json:"progress"`
 	Total    float64         `json:"total,omitempty"`
 	Message  string          `json:"message,omitempty"`
+	// Stage says that a call waits for its turn, or does no more; such a chunk has no
+	// progress of its own.
+	Stage string `json:"stage,omitempty"`
 	Data     json.RawMessage `json:"data,omitempty"`
 }
+
+// The stages that a call may tell of.
+const (
+	StageQueued    = "queued"
+	StageExecuting = "executing"
+)
 
 // Result is what a provider returns: one JSON value as the bytes that came.
 type Result struct {

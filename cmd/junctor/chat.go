@@ -194,6 +194,7 @@ func (a *app) say(ctx context.Context, server *client.Client, session, text stri
 			}
 			return item.Reply.Error, nil
 		case a.json:
+		case item.Progress != nil && item.Progress.Message == "":
 		case item.Progress != nil && terminal(a.stdin):
 			fmt.Fprintf(a.stderr, "… %s\n", plainText(item.Progress.Message))
 		default:
@@ -288,6 +289,9 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at := path + "/" + url.PathEscape(args[0]) + "/artifacts"
 			if len(args) == 2 {
+				if !filepath.IsLocal(args[1]) {
+					return capability.Errorf(capability.CodeInvalidInput, "runs.artifacts", "%q is not the name of an artifact", args[1])
+				}
 				return a.saveArtifact(cmd.Context(), at+"/"+(&url.URL{Path: args[1]}).EscapedPath(), cmp.Or(output, filepath.Base(args[1])))
 			}
 			return a.call(cmd.Context(), http.MethodGet, at, nil, func(raw json.RawMessage) error {

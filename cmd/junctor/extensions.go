@@ -74,7 +74,7 @@ func (a *app) checkExtension(ctx context.Context, path string, strict bool) (err
 	if err != nil {
 		return err
 	}
-	screen := consent.New(p, hash, "folder", sandbox.T3.String(), nil)
+	screen := consent.New(p, hash, "folder", sandbox.T2.String(), nil)
 	if a.json {
 		data, err := json.Marshal(map[string]any{"ok": true, "consent": screen, "warnings": append([]string{}, p.Warnings...)})
 		if err != nil {

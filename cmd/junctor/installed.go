@@ -138,9 +138,14 @@ func (a *app) printInstalled(raw json.RawMessage) error {
 	rec, err := decode[struct {
 		Extension string `json:"extension_id"`
 		Operation string `json:"operation"`
+		Step      string `json:"current_step"`
 	}](raw)
 	if err != nil {
 		return err
+	}
+	if rec.Step == "nothing to do" {
+		a.printf("%s is installed already, just so\n", plainText(rec.Extension))
+		return nil
 	}
 	a.printf("%s of %s done\n\nSee what it asks for, and let it run: junctor extensions enable %s\n", plainText(rec.Operation), plainText(rec.Extension), plainText(rec.Extension))
 	return nil

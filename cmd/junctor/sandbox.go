@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,8 +16,8 @@ import (
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
-// sandboxCommand says what confines programs here; it asks no server, since the
-// answer is this machine's and the configuration's.
+// sandboxCommand says what confines programs: those of the server, or, where none
+// runs, those of one that this user would start here.
 func (a *app) sandboxCommand() *cobra.Command {
 	status := &cobra.Command{
 		Use: "status", Short: "Which walls stand here, and what the last self-test found", Args: cobra.NoArgs,
@@ -50,12 +51,29 @@ func (a *app) box() (*sandbox.Box, error) {
 	return sandbox.New(cfg), nil
 }
 
-func (a *app) showSandbox(ctx context.Context, ask func(*sandbox.Box, context.Context) (sandbox.Report, error), all bool) error {
-	box, err := a.box()
+// serversReport is what the running server says: its user and its settings decide
+// what holds its programs. fresh has it try again.
+func (a *app) serversReport(ctx context.Context, fresh bool) (report sandbox.Report, err error) {
+	c, err := a.client()
 	if err != nil {
-		return err
+		return report, capability.Wrap(capability.CodeUnavailable, "sandbox", "no server runs", err)
 	}
-	report, err := ask(box, ctx)
+	method, path := http.MethodGet, "/api/v1/sandbox"
+	if fresh {
+		method, path = http.MethodPost, path+"/selftest"
+	}
+	return report, c.Do(ctx, method, path, nil, &report)
+}
+
+func (a *app) showSandbox(ctx context.Context, ask func(*sandbox.Box, context.Context) (sandbox.Report, error), all bool) error {
+	report, err := a.serversReport(ctx, all)
+	if capability.CodeOf(err) == capability.CodeUnavailable { // no server runs: what it would be here
+		box, boxErr := a.box()
+		if boxErr != nil {
+			return boxErr
+		}
+		report, err = ask(box, ctx)
+	}
 	if err != nil {
 		return capability.AsError(err)
 	}

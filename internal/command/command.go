@@ -12,6 +12,7 @@ package command
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/command/words"
@@ -169,6 +170,13 @@ type compiled struct {
 	args  []checked
 	flags map[string]*checkedFlag
 	short map[string]*checkedFlag
+}
+
+// takesMore reports whether words beyond the declared arguments go anywhere.
+func (a *compiled) takesMore() bool {
+	return a.Argv == nil || slices.ContainsFunc(a.Argv, func(item string) bool {
+		return strings.Contains(item, "{args}") || strings.Contains(item, "{raw_args}")
+	})
 }
 
 type checked struct {

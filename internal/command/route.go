@@ -155,6 +155,9 @@ func (r *Route) read(a *compiled) *capability.Error {
 			i += used - 1
 		}
 	}
+	if most := len(a.args); most > 0 && len(places) > most && !a.takesMore() {
+		return fault.InvalidArgs("", "%d more words were given than it takes", len(places)-most)
+	}
 	for n, i := range places {
 		r.Positional = append(r.Positional, r.Args[i])
 		if n < len(a.args) {

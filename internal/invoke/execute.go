@@ -260,6 +260,10 @@ func (p *relay) send(c capability.Chunk) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if c.Stage != "" && !p.closed {
+		p.to(c)
+		return
+	}
 	if p.closed || (p.any && c.Progress <= p.last) {
 		return
 	}

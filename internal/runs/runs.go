@@ -152,9 +152,7 @@ func (r *Register) begin(inv *capability.Invocation, about About, cancel context
 	}}
 	tell := inv.Progress
 	inv.Progress = func(c capability.Chunk) {
-		if c.Message != "" {
-			r.change(one, func() { one.Message = c.Message })
-		}
+		r.change(one, func() { one.heard(c) })
 		if tell != nil {
 			tell(c)
 		}
@@ -176,6 +174,19 @@ func (r *Register) change(one *live, f func()) {
 	defer r.mu.Unlock()
 	if one.Ended.IsZero() {
 		f()
+	}
+}
+
+// heard takes over what the one who runs it says.
+func (one *Run) heard(c capability.Chunk) {
+	if c.Message != "" {
+		one.Message = c.Message
+	}
+	switch c.Stage {
+	case capability.StageQueued:
+		one.Status, one.Stage, one.Progress = Pending, "QUEUED", 15
+	case capability.StageExecuting:
+		one.Status, one.Stage, one.Progress = Running, "EXECUTING", 60
 	}
 }
 

@@ -64,7 +64,7 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 	if cut {
 		fmt.Fprintf(&b, "\n[cut after %d bytes]\n", MaxBody)
 	}
-	a.Output = hide(b.String())
+	a.Output, a.Body = hide(b.String()), hide(show(media, body, req.Raw))
 	a.Metadata = map[string]any{
 		"status": res.StatusCode, "url": hide(masked(u)), "content_type": media, "bytes": len(body), "truncated": cut, "cached": false,
 	}

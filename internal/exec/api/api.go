@@ -119,6 +119,7 @@ type Request struct {
 // Result is what the service answered.
 type Result struct {
 	Output   string
+	Body     string // the body alone, as it is shown
 	Status   int
 	Type     string // media type
 	Metadata map[string]any

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/intake/extension"
 	"github.com/junctor-run/junctor/internal/intake/registry"
 	"github.com/junctor-run/junctor/internal/intake/settings"
 )
@@ -140,7 +142,17 @@ func (m *Manager) Config(ctx context.Context, id string) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	return settings.Mask(doc)
+	var secrets []string
+	if pkg, err := m.read(id); err == nil { // else the names alone tell
+		secrets = secretsOf(pkg)
+	}
+	return settings.Mask(doc, secrets...)
+}
+
+// secretsOf are the settings that a manifest uses as secrets, whatever they are
+// called.
+func secretsOf(pkg *extension.Package) []string {
+	return slices.Collect(maps.Values(pkg.Manifest.Env.Secrets))
 }
 
 // RawConfig returns the settings as they are, for whoever runs the extension.
@@ -163,15 +175,20 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 	if err != nil {
 		return nil, err
 	}
-	if by.Role != capability.RoleAdmin && settings.HasSecrets(next) {
+	var secrets []string
+	var schema json.RawMessage
+	if pkg, err := m.read(row.ID); err == nil {
+		secrets, schema = secretsOf(pkg), pkg.Manifest.ConfigSchema
+	}
+	if by.Role != capability.RoleAdmin && settings.HasSecrets(next, secrets...) {
 		return nil, capability.Errorf(capability.CodeDenied, "settings", "a secret among the settings is an administrator's to change; yours is the role %s", by.Role).With("forbidden", "leave *** where it stands to keep the old value")
 	}
-	doc, err := settings.Merge(stored, next)
+	doc, err := settings.Merge(stored, next, secrets...)
 	if err != nil {
 		return nil, err
 	}
-	if pkg, err := m.read(row.ID); err == nil && len(pkg.Manifest.ConfigSchema) > 0 && m.cfg.Settings != nil {
-		if err := m.cfg.Settings(pkg.Manifest.ConfigSchema, doc); err != nil {
+	if len(schema) > 0 && m.cfg.Settings != nil {
+		if err := m.cfg.Settings(schema, doc); err != nil {
 			return nil, err
 		}
 	}
@@ -179,14 +196,14 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 		return nil, err
 	}
 	m.record(ctx, audit.Record{Event: audit.ConfigChanged, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess}, audit.Synced)
-	if err := m.publishConfig(row.ID, doc); err != nil { // the registry is the truth (D27)
+	if err := m.publishConfig(row.ID, doc, secrets); err != nil { // the registry is the truth (D27)
 		m.cfg.Logger.Warn("settings not copied to the working folder", "extension", row.ID, "err", err)
 	}
-	return settings.Mask(doc)
+	return settings.Mask(doc, secrets...)
 }
 
-func (m *Manager) publishConfig(id string, doc json.RawMessage) error {
-	public, err := settings.Public(doc)
+func (m *Manager) publishConfig(id string, doc json.RawMessage, secrets []string) error {
+	public, err := settings.Public(doc, secrets...)
 	if err != nil {
 		return err
 	}

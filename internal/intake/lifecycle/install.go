@@ -96,7 +96,8 @@ func (m *Manager) Install(ctx context.Context, by capability.Principal, src Sour
 		return in.rec, capability.Errorf(capability.CodeConflict, "extensions.install", "%s was used already", in.rec.ID).With(ReasonState, "")
 	}
 	if err = in.run(ctx); err != nil {
-		return in.rec, in.fail(ctx, err)
+		e := *capability.AsError(in.fail(ctx, err))
+		return in.rec, e.Detail("install_id", in.rec.ID).Detail("failed_step", in.rec.FailedStep)
 	}
 	if in.same {
 		return in.rec, nil

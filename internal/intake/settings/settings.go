@@ -7,6 +7,7 @@ package settings
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -32,25 +33,32 @@ func Secret(name string) bool {
 	return false
 }
 
-// Mask replaces secret values by ***, however deep they are.
-func Mask(doc json.RawMessage) (json.RawMessage, error) {
-	return rewrite(doc, func(json.RawMessage) (json.RawMessage, bool) { return json.RawMessage(`"` + Masked + `"`), true })
+// names says which members are secrets: those whose name says so, and those that the
+// manifest declares to be.
+type names []string
+
+func (n names) secret(name string) bool { return Secret(name) || slices.Contains(n, name) }
+
+// Mask replaces secret values by ***, however deep they are. declared are the names
+// that the manifest uses as secrets, here and below.
+func Mask(doc json.RawMessage, declared ...string) (json.RawMessage, error) {
+	return rewrite(doc, declared, func(json.RawMessage) (json.RawMessage, bool) { return json.RawMessage(`"` + Masked + `"`), true })
 }
 
 // Public leaves secret values out: it is what an extension finds in its working
 // folder.
-func Public(doc json.RawMessage) (json.RawMessage, error) {
-	return rewrite(doc, func(json.RawMessage) (json.RawMessage, bool) { return nil, false })
+func Public(doc json.RawMessage, declared ...string) (json.RawMessage, error) {
+	return rewrite(doc, declared, func(json.RawMessage) (json.RawMessage, bool) { return nil, false })
 }
 
 // Merge checks new settings and puts the stored value where a secret is *** in
 // them. invalid_input for what is no object or holds *** where nothing is stored;
 // too_large beyond 64 KiB.
-func Merge(stored, next json.RawMessage) (json.RawMessage, error) {
+func Merge(stored, next json.RawMessage, declared ...string) (json.RawMessage, error) {
 	if len(next) > MaxBytes {
 		return nil, capability.Errorf(capability.CodeTooLarge, "settings", "the settings have more than %d bytes", MaxBytes)
 	}
-	out, err := merge(stored, next, "", 0)
+	out, err := merge(stored, next, declared, "", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +69,9 @@ func Merge(stored, next json.RawMessage) (json.RawMessage, error) {
 }
 
 // HasSecrets reports whether a change would write a secret value; *** does not.
-func HasSecrets(next json.RawMessage) bool {
+func HasSecrets(next json.RawMessage, declared ...string) bool {
 	found := false
-	_, _ = rewrite(next, func(v json.RawMessage) (json.RawMessage, bool) {
+	_, _ = rewrite(next, declared, func(v json.RawMessage) (json.RawMessage, bool) {
 		found = found || string(v) != `"`+Masked+`"`
 		return v, true
 	})
@@ -75,11 +83,11 @@ func bad(format string, args ...any) error {
 }
 
 // rewrite passes every secret value through f, which may drop it.
-func rewrite(doc json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, error) {
-	return walk(doc, f, 0)
+func rewrite(doc json.RawMessage, is names, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, error) {
+	return walk(doc, is, f, 0)
 }
 
-func walk(doc json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool), depth int) (json.RawMessage, error) {
+func walk(doc json.RawMessage, is names, f func(json.RawMessage) (json.RawMessage, bool), depth int) (json.RawMessage, error) {
 	if depth > maxDepth {
 		return nil, bad("the settings are more than %d deep", maxDepth)
 	}
@@ -90,14 +98,14 @@ func walk(doc json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool), 
 			return nil, bad("the settings cannot be read: %.200s", err)
 		}
 		for name, v := range all {
-			if Secret(name) {
+			if is.secret(name) {
 				var keep bool
 				if all[name], keep = f(v); !keep {
 					delete(all, name)
 				}
 				continue
 			}
-			next, err := walk(v, f, depth+1)
+			next, err := walk(v, is, f, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -110,7 +118,7 @@ func walk(doc json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool), 
 			return nil, bad("the settings cannot be read: %.200s", err)
 		}
 		for i, v := range all {
-			next, err := walk(v, f, depth+1)
+			next, err := walk(v, is, f, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -130,14 +138,14 @@ func kind(doc json.RawMessage) byte {
 	return 0
 }
 
-func merge(stored, next json.RawMessage, at string, depth int) (json.RawMessage, error) {
+func merge(stored, next json.RawMessage, is names, at string, depth int) (json.RawMessage, error) {
 	if depth > maxDepth {
 		return nil, bad("the settings are more than %d deep", maxDepth)
 	}
 	if kind(next) == '[' && strings.Contains(string(next), `"`+Masked+`"`) {
 		// Which value of the list it stands for cannot be told.
 		if kind(stored) == '[' {
-			if shown, err := Mask(stored); err == nil && same(shown, next) {
+			if shown, err := Mask(stored, is...); err == nil && same(shown, next) {
 				return stored, nil
 			}
 		}
@@ -159,14 +167,14 @@ func merge(stored, next json.RawMessage, at string, depth int) (json.RawMessage,
 		}
 	}
 	for name, v := range all {
-		if Secret(name) && string(v) == `"`+Masked+`"` {
+		if is.secret(name) && string(v) == `"`+Masked+`"` {
 			if _, there := old[name]; !there {
 				return nil, bad("%s/%s: nothing is stored that %s could stand for", at, name, Masked)
 			}
 			all[name] = old[name]
 			continue
 		}
-		one, err := merge(old[name], v, at+"/"+name, depth+1)
+		one, err := merge(old[name], v, is, at+"/"+name, depth+1)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -28,6 +29,9 @@ type Reply struct {
 	Seconds   float64        `json:"duration_seconds"`
 }
 
+// waitTold is how long a run may wait for its turn before that is said.
+const waitTold = 100 * time.Millisecond
+
 // Invoke implements capability.Provider.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	a, route, words, err := p.understand(c)
@@ -43,11 +47,19 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 			return cached(value, age)
 		}
 	}
+	// Whoever watches is told of a wait, not of every turn that comes at once.
+	waits := time.AfterFunc(waitTold, func() {
+		c.Progress(capability.Chunk{Stage: capability.StageQueued, Message: "waiting for its turn"})
+	})
 	leave, err := p.cfg.Queue.Enter(ctx, queue.Job{User: c.Principal.ID, Extension: p.id, Session: c.Session, Priority: a.priority})
+	told := !waits.Stop()
 	if err != nil {
 		return capability.Result{}, err
 	}
 	defer leave()
+	if told {
+		c.Progress(capability.Chunk{Stage: capability.StageExecuting, Message: "its turn has come"})
+	}
 	ctx, end := p.cfg.Running.begin(ctx, p.id)
 	defer end()
 	value, ran, err := p.run(ctx, a, route, c)
@@ -130,7 +142,7 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 	end := p.cfg.Now()
 	if out.Kept && c.Session != "" {
 		err := p.cfg.Results.Save(ctx, run.Owner, session.Result{
-			Text: out.Output, Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: ran.Tool, Run: c.Invocation,
+			Text: cmp.Or(out.Stored, out.Output), Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: ran.Tool, Run: c.Invocation,
 		})
 		if err != nil {
 			return nil, ran, err

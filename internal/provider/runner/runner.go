@@ -55,6 +55,7 @@ type Run struct {
 // Outcome is what came of a run that succeeded.
 type Outcome struct {
 	Output   string
+	Stored   string // what becomes the last response; "": Output
 	Metadata map[string]any
 	// Ran is for the record, and may come with an error too; what is known of
 	// command and action is filled in.

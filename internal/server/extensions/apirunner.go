@@ -50,7 +50,7 @@ func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, 
 		}
 		return runner.Outcome{}, err
 	}
-	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}, nil
+	return runner.Outcome{Output: got.Output, Stored: got.Body, Metadata: got.Metadata, Kept: got.Output != ""}, nil
 }
 
 // auth is how a call shows who it is, by a setting of the extension or a stored

@@ -116,7 +116,7 @@ func (s *scriptRunner) request(ctx context.Context, x *lifecycle.Loaded, r runne
 		return script.Request{}, err
 	}
 	config := maps.Clone(settings.values)
-	maps.DeleteFunc(config, func(name string, _ json.RawMessage) bool { return secretName(name) })
+	maps.DeleteFunc(config, func(name string, _ json.RawMessage) bool { return settings.secret(name) })
 	usage, err := s.manager.Usage(x.ID)
 	if err != nil {
 		return script.Request{}, err

@@ -3,6 +3,7 @@ package extensions
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,6 +20,8 @@ import (
 type settings struct {
 	values map[string]json.RawMessage
 	stored func(name string) (secret.Value, error)
+	// declared are those that the manifest uses as secrets.
+	declared []string
 }
 
 func (x *Runtime) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
@@ -28,6 +31,7 @@ func (x *Runtime) settings(ctx context.Context, l *lifecycle.Loaded) (settings, 
 		}
 		return x.secrets.Get(name)
 	}}
+	s.declared = slices.Collect(maps.Values(l.Package.Manifest.Env.Secrets))
 	raw, err := x.manager.RawConfig(ctx, l.ID)
 	if err != nil {
 		return s, err
@@ -54,7 +58,7 @@ func declared(p *extension.Package, name string) bool {
 // plain is a setting for a word of a command: no secret, because others on the
 // machine see a program's words.
 func (s settings) plain(name string) (string, bool) {
-	if secretName(name) {
+	if s.secret(name) {
 		return "", false
 	}
 	return s.text(name)
@@ -86,8 +90,12 @@ func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
 	return out
 }
 
-// secretName reports whether a setting's name says that its value is not to be
-// seen (runner spec, section 4.4).
+// secret reports whether a setting is not to be seen: its name says so (runner spec,
+// section 4.4), or the manifest uses it as a secret.
+func (s settings) secret(name string) bool {
+	return secretName(name) || slices.Contains(s.declared, name)
+}
+
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"key", "secret", "token", "password"}, func(word string) bool { return strings.Contains(name, word) })

@@ -46,6 +46,9 @@ func (s *Surface) answerCall(ctx context.Context, w http.ResponseWriter, r *http
 			return
 		case <-ready:
 			if chunk, ok := latest.take(); ok {
+				if chunk.Stage != "" {
+					continue // progress has to grow
+				}
 				st.event(appendProgress(nil, token, chunk))
 			}
 			ready = nil
