@@ -229,7 +229,11 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	if p.placed.Tier < p.wished {
 		t.degraded(r, p.wished, p.placed.Tier)
 	}
+	began := time.Now()
 	got, err := t.tools.Execute(ctx, p.request)
+	if err != nil && capability.AsError(err).Details["kind"] == "disk" {
+		clean(p.request.Confinement.Work, began)
+	}
 	meta := map[string]any{
 		"exit_code": got.ExitCode, "command": p.display, "sandbox_tier": got.Placement.Tier.String(), "tool_ms": got.Duration.Milliseconds(),
 		"sandbox": walls(got.Placement, p.request.Confinement.Limits),
