@@ -37,14 +37,17 @@ func beside(from, to string) bool {
 	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
 		return true // a package and its own sub-packages
 	}
-	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/sandbox/"} { // parts of one whole, split for their size
+	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/sandbox/", "internal/skill/"} { // parts of one whole, split for their size
 		if strings.HasPrefix(from, root) && strings.HasPrefix(to, root) {
 			return true
 		}
 	}
+	switch {
+	case strings.HasPrefix(from, "protocol/") && (to == "capability" || to == "secret" || to == "internal/jsonx"):
+		return true
+	}
 	allowed := map[string][]string{
 		"capability":         {"secret", "internal/jsonx"},
-		"protocol/router":    {"capability", "secret", "internal/jsonx"},
 		"internal/session":   {"internal/catalog"},
 		"internal/audit":     {"internal/catalog"},
 		"internal/policy":    {"internal/catalog", "internal/catalog/actions", "internal/session", "internal/audit"},

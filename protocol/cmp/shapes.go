@@ -1,0 +1,214 @@
+package cmp
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Time is a moment as the protocol writes it: ISO 8601, UTC, microseconds.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
+
+// Function is one entry of the list of a node's functions (section 5.4).
+type Function struct {
+	Name           string   `json:"name"`
+	Tags           []string `json:"tags"` // sorted
+	Description    string   `json:"description"`
+	Version        string   `json:"version"`
+	TimeoutSeconds *float64 `json:"timeout_seconds"`
+	Priority       int      `json:"priority"`       // 1 to 10
+	ExecutionMode  string   `json:"execution_mode"` // informational
+	IsAsync        bool     `json:"is_async"`
+	IsGenerator    bool     `json:"is_generator"` // it can stream
+
+	Stream        bool            `json:"stream"` // the same
+	InputSchema   json.RawMessage `json:"input_schema,omitzero"`
+	OutputSchema  json.RawMessage `json:"output_schema,omitzero"`
+	Effect        string          `json:"effect,omitzero"`
+	Owner         string          `json:"owner,omitzero"` // node, host, skill:<name>, orphan:<name>
+	Alias         string          `json:"alias,omitzero"`
+	MediaType     string          `json:"media_type,omitzero"`
+	MaxConcurrent int             `json:"max_concurrent"` // 0: the node's limit only
+	Active        int             `json:"active"`
+	Stats         *Stats          `json:"stats,omitzero"`
+}
+
+// Stats of one function since it was registered (section 13.3). The average is a
+// moving one, in seconds.
+type Stats struct {
+	Total        int64   `json:"total"`
+	Successful   int64   `json:"successful"`
+	Failed       int64   `json:"failed"`
+	AverageTime  float64 `json:"average_execution_time"`
+	LastExecuted string  `json:"last_execution_time,omitzero"`
+}
+
+// CodeBinding names an export of a module of transferred code.
+type CodeBinding struct {
+	ModuleID string `json:"module_id"`
+	Export   string `json:"export"`
+}
+
+// How a capability is bound.
+const (
+	BoundToAction = "device_action"
+	BoundToCode   = "code_transfer"
+)
+
+// The states of an installed skill.
+const (
+	StateActive   = "active"
+	StateDegraded = "degraded"
+	StateDisabled = "disabled"
+)
+
+// CapabilityRecord is one capability of an installed skill (section 8.6).
+type CapabilityRecord struct {
+	FunctionName string          `json:"function_name"`
+	ActionName   *string         `json:"action_name"` // null when bound to code
+	BindingMode  string          `json:"binding_mode"`
+	CodeBinding  *CodeBinding    `json:"code_binding"`
+	Stream       bool            `json:"stream"`
+	MediaType    string          `json:"media_type"`
+	Metadata     json.RawMessage `json:"metadata"`
+	// Registered says that this install registered the function and owns it.
+	Registered bool       `json:"registered"`
+	Conflict   bool       `json:"conflict,omitzero"`
+	Error      *WireError `json:"error,omitzero"`
+}
+
+// Consent is what the device's owner said about an installed skill.
+type Consent struct {
+	Required  bool   `json:"required"`
+	GrantedAt string `json:"granted_at,omitzero"`
+	By        string `json:"by,omitzero"`
+	Digest    string `json:"digest,omitzero"`
+}
+
+// Record is one installed skill (section 8.6).
+type Record struct {
+	Source       string                      `json:"source"`
+	InstalledAt  string                      `json:"installed_at"`
+	Capabilities map[string]CapabilityRecord `json:"capabilities"`
+	Metadata     RecordMetadata              `json:"metadata"`
+
+	SkillName    string  `json:"skill_name,omitzero"`
+	SkillVersion string  `json:"skill_version,omitzero"`
+	SHA256       string  `json:"sha256,omitzero"` // of the newest payload
+	State        string  `json:"state,omitzero"`
+	Consent      Consent `json:"consent"`
+	UpdatedAt    string  `json:"updated_at,omitzero"`
+	Revision     int     `json:"revision"`
+}
+
+// RecordMetadata holds the sorted ids of the modules that were loaded, or where
+// none was, of those the payload has.
+type RecordMetadata struct {
+	RuntimeModules []string `json:"runtime_modules"`
+}
+
+// Flags of a host; the first four are the original's.
+type Flags struct {
+	AutoRefreshRegistration bool `json:"auto_refresh_registration"`
+	PreferTransferredCode   bool `json:"prefer_transferred_code"`
+	AllowTransferredCode    bool `json:"allow_transferred_code"`
+	AutoConsent             bool `json:"auto_consent"`
+	ConsentInteractive      bool `json:"consent_interactive"`
+}
+
+// Sandbox is how the last look into the folder of actions went (section 10).
+type Sandbox struct {
+	Attempted         bool    `json:"attempted"`
+	Path              *string `json:"path"`
+	Loaded            bool    `json:"loaded"`
+	ActionsRegistered int     `json:"actions_registered"`
+	Error             *string `json:"error"`
+	ErrorType         *string `json:"error_type"`
+	AttemptedAt       *string `json:"attempted_at"`
+	ErrorCode         string  `json:"error_code,omitzero"`
+}
+
+// Action is a device action as others see it.
+type Action struct {
+	Description string          `json:"description"`
+	Metadata    json.RawMessage `json:"metadata"`
+}
+
+// Language says whether code in a language is run, and why not.
+type Language struct {
+	Available bool   `json:"available"`
+	Reason    string `json:"reason,omitzero"`
+}
+
+// Limits of what is pushed; bytes where nothing else is said (section 6.4). Zero
+// means none at all.
+type Limits struct {
+	Modules      int `json:"max_runtime_modules"`
+	ModuleSource int `json:"max_runtime_module_source_bytes"`
+	TotalSource  int `json:"max_total_runtime_source_bytes"`
+	Payload      int `json:"max_payload_bytes"`
+}
+
+// DefaultLimits are those of section 6.
+func DefaultLimits() Limits { return Limits{8, 200_000, 800_000, 1 << 20} }
+
+// Status is what a host says of itself (section 12).
+type Status struct {
+	NodeID              *string `json:"node_id"`
+	Flags               Flags   `json:"flags"`
+	ActionCount         int     `json:"action_count"`
+	InstalledSkillCount int     `json:"installed_skill_count"`
+	Sandbox             Sandbox `json:"sandbox"`
+	SandboxModuleCount  int     `json:"sandbox_module_count"`
+
+	Actions         *map[string]Action `json:"actions,omitzero"`          // only if asked for
+	InstalledSkills *map[string]Record `json:"installed_skills,omitzero"` // only if asked for
+
+	Languages       map[string]Language `json:"languages"`
+	Limits          Limits              `json:"limits"`
+	OS              string              `json:"os"`
+	Arch            string              `json:"arch"`
+	Version         string              `json:"version"`
+	ProtocolVersion int                 `json:"protocol_version"`
+	Isolation       string              `json:"isolation,omitzero"`
+	DegradedSkills  []string            `json:"degraded_skills"`
+	Epoch           int64               `json:"epoch"`
+}
+
+// Warning is something that an install did not do as asked, or did beside it.
+type Warning struct {
+	Code         string `json:"code"`
+	Alias        string `json:"alias,omitzero"`
+	FunctionName string `json:"function_name,omitzero"`
+	Message      string `json:"message"`
+}
+
+// Installed answers device.install_remote_skill (section 5.1).
+type Installed struct {
+	InstalledSkill       string            `json:"installed_skill"`
+	InstalledSkills      map[string]Record `json:"installed_skills"`
+	CapabilityHostStatus Status            `json:"capability_host_status"`
+	NodeID               string            `json:"node_id,omitzero"`
+	NodeFunctions        []string          `json:"node_functions"` // sorted
+	Warnings             []Warning         `json:"warnings,omitempty"`
+	Changed              bool              `json:"changed"`
+	DryRun               bool              `json:"dry_run,omitzero"`
+}
+
+// Uninstalled answers device.uninstall_remote_skill (section 5.2).
+type Uninstalled struct {
+	SkillName            string            `json:"skill_name"`
+	Uninstalled          bool              `json:"uninstalled"`
+	InstalledSkills      map[string]Record `json:"installed_skills"`
+	CapabilityHostStatus Status            `json:"capability_host_status"`
+	NodeID               string            `json:"node_id,omitzero"`
+	NodeFunctions        []string          `json:"node_functions"` // sorted
+	Warnings             []Warning         `json:"warnings,omitempty"`
+}
+
+// Functions answers device.list_node_functions (section 5.4).
+type Functions struct {
+	NodeID               string     `json:"node_id,omitzero"`
+	CapabilityHostStatus Status     `json:"capability_host_status"`
+	FunctionCount        int        `json:"function_count"`
+	Functions            []Function `json:"functions"` // sorted by name
+}
