@@ -45,6 +45,8 @@ func beside(from, to string) bool {
 	switch {
 	case strings.HasPrefix(from, "protocol/") && (to == "capability" || to == "secret" || to == "internal/jsonx"):
 		return true
+	case from == "internal/skill/deviceaction" && to == "internal/sandbox", from == "internal/skill/pushed" && to == "internal/worker":
+		return true
 	}
 	allowed := map[string][]string{
 		"capability":         {"secret", "internal/jsonx"},

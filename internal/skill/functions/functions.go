@@ -1,0 +1,304 @@
+// Package functions is the table of what can be called on a node (nodes spec,
+// section 13): names with handlers, each owned by the node itself, by its host, or
+// by an installed skill. Functions come and go while calls run; a call keeps the
+// handler it began with. Nothing here talks to a gateway: a [Refresher] says when
+// somebody should.
+package functions
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	wire "github.com/junctor-run/junctor/protocol/cmp"
+)
+
+// Owners that are no skill.
+const (
+	OwnerNode = "node" // registered by the node's own program
+	OwnerHost = "host" // registered by the host for itself: a reserved name
+)
+
+// OwnedBy is the owner that a skill is.
+func OwnedBy(skill string) string { return "skill:" + skill }
+
+// OrphanOf is the owner of what a skill left callable when it went.
+func OrphanOf(skill string) string { return "orphan:" + skill }
+
+// Defaults and bounds of section 13.1.
+const (
+	DefaultVersion  = "1.0.0"
+	DefaultPriority = 5
+	MaxPriority     = 10
+	DefaultMax      = 1024 // functions of a node
+)
+
+// Call is one call to a handler.
+type Call struct {
+	ID     string
+	Caller string // who asks, for people and records
+	Args   wire.Arguments
+	// Emit hands over one chunk of a stream, and waits while the reader has no room.
+	// Its error ends the call. It is never nil, and must not be used after the
+	// handler has returned.
+	Emit func(ctx context.Context, chunk json.RawMessage) error
+}
+
+// Handler carries out calls. It must honour ctx and be safe for concurrent use. A
+// handler of a function that streams emits chunks and returns nil.
+type Handler func(ctx context.Context, c Call) (json.RawMessage, error)
+
+// Function is what is registered. Zero values are the defaults of section 13.1.
+type Function struct {
+	Name          string
+	Description   string
+	Version       string
+	Tags          []string
+	Timeout       time.Duration // 0: the node's
+	Priority      int           // 1 to 10, higher first; 0: 5
+	Mode          string        // informational; "": normal
+	MaxConcurrent int           // 0: the node's limit only
+	Stream        bool          // it emits chunks
+	Effect        string        // "": execute
+	Owner         string        // "": node
+	Alias         string
+	MediaType     string
+	InputSchema   json.RawMessage
+	OutputSchema  json.RawMessage
+	Digest        string // of the code that runs, in hex, for records; "" is none
+	Handle        Handler
+}
+
+// Registered is a function in the table. It does not change: one that is replaced
+// is another.
+type Registered struct {
+	Function
+	stats *stats
+}
+
+type stats struct {
+	mu     sync.Mutex
+	active int
+	of     wire.Stats
+}
+
+// Began counts a call that runs; the function returned counts how it ended.
+func (r *Registered) Began(now time.Time) (ended func(took time.Duration, failed bool)) {
+	r.stats.mu.Lock()
+	defer r.stats.mu.Unlock()
+	r.stats.active++
+	return func(took time.Duration, failed bool) {
+		s := r.stats
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.active--
+		s.of.Total++
+		if failed {
+			s.of.Failed++
+		} else {
+			s.of.Successful++
+		}
+		s.of.AverageTime += (took.Seconds() - s.of.AverageTime) / float64(min(s.of.Total, 100))
+		s.of.LastExecuted = wire.Time(now)
+	}
+}
+
+// Entry is the function as lists show it (section 5.4), a copy.
+func (r *Registered) Entry(withStats bool) wire.Function {
+	f := r.Function
+	e := wire.Function{
+		Name: f.Name, Tags: slices.Clone(f.Tags), Description: f.Description, Version: f.Version, Priority: f.Priority, ExecutionMode: f.Mode,
+		IsGenerator: f.Stream, Stream: f.Stream, InputSchema: slices.Clone(f.InputSchema), OutputSchema: slices.Clone(f.OutputSchema), Effect: f.Effect,
+		Owner: f.Owner, Alias: f.Alias, MediaType: f.MediaType, MaxConcurrent: f.MaxConcurrent,
+	}
+	if f.Timeout > 0 {
+		seconds := f.Timeout.Seconds()
+		e.TimeoutSeconds = &seconds
+	}
+	r.stats.mu.Lock()
+	defer r.stats.mu.Unlock()
+	e.Active = r.stats.active
+	if withStats {
+		s := r.stats.of
+		e.Stats = &s
+	}
+	return e
+}
+
+// Registry is the table. Create it with New; it is safe for concurrent use, from
+// inside handlers too.
+type Registry struct {
+	max int
+
+	mu       sync.RWMutex
+	table    map[string]*Registered
+	revision uint64
+	changed  func() // told of each change, without the lock
+}
+
+// New returns an empty table of at most so many functions; 0 means DefaultMax.
+func New(limit int) *Registry {
+	return &Registry{max: cmp.Or(limit, DefaultMax), table: make(map[string]*Registered)}
+}
+
+// Register adds a function. A name that is taken is a conflict, unless replace is
+// true: then the statistics of the old one are dropped.
+func (r *Registry) Register(f Function, replace bool) error {
+	for {
+		owners, revision := r.Owners()
+		if _, taken := owners[f.Name]; taken && !replace {
+			return capability.Errorf(capability.CodeConflict, "register", "a function with the name %.200q is already registered", f.Name).
+				With("already_registered", "choose another name, or replace it")
+		}
+		done, err := r.Apply(Change{Put: []Function{f}}, revision)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// Unregister takes a function away and reports whether it was there. Calls that run
+// end in its handler. An empty name is invalid_params.
+func (r *Registry) Unregister(name string) (bool, error) {
+	name = strings.TrimSpace(name)
+	if name == "" {
+		return false, wire.Errorf(wire.ReasonParams, "the name of a function is needed")
+	}
+	for {
+		owners, revision := r.Owners()
+		if _, there := owners[name]; !there {
+			return false, nil
+		}
+		if done, err := r.Apply(Change{Remove: []string{name}}, revision); done || err != nil {
+			return err == nil, err
+		}
+	}
+}
+
+// Change is applied as a whole: first what goes, then what comes or is replaced,
+// then what only has another owner.
+type Change struct {
+	Remove []string
+	Put    []Function
+	Own    map[string]string // name → owner
+}
+
+// Empty reports whether nothing would change.
+func (c Change) Empty() bool { return len(c.Remove) == 0 && len(c.Put) == 0 && len(c.Own) == 0 }
+
+// Apply makes a change to the table as it was at a revision. done is false when it
+// is another by now: look again. An error is a wrong declaration, or too many
+// functions; then nothing has changed.
+func (r *Registry) Apply(c Change, revision uint64) (done bool, err error) {
+	put := make([]*Registered, 0, len(c.Put))
+	for _, f := range c.Put {
+		if err := f.complete(); err != nil {
+			return false, err
+		}
+		put = append(put, &Registered{Function: f, stats: new(stats)})
+	}
+	if c.Empty() {
+		return true, nil
+	}
+	r.mu.Lock()
+	if r.revision != revision {
+		r.mu.Unlock()
+		return false, nil
+	}
+	next := maps.Clone(r.table)
+	for _, name := range c.Remove {
+		delete(next, name)
+	}
+	for _, f := range put {
+		next[f.Name] = f
+	}
+	for name, owner := range c.Own {
+		if f, there := next[name]; there {
+			other := *f
+			other.Owner = owner
+			next[name] = &other
+		}
+	}
+	if len(next) > r.max {
+		r.mu.Unlock()
+		return false, wire.Errorf(wire.ReasonTooLarge, "a node has at most %d functions", r.max)
+	}
+	r.table = next
+	r.revision++
+	changed := r.changed
+	r.mu.Unlock()
+	if changed != nil {
+		changed()
+	}
+	return true, nil
+}
+
+func (f *Function) complete() error {
+	f.Name = strings.TrimSpace(f.Name)
+	if err := wire.CheckFunction(f.Name); err != nil {
+		return err
+	}
+	f.Version, f.Priority, f.Mode = cmp.Or(f.Version, DefaultVersion), cmp.Or(f.Priority, DefaultPriority), cmp.Or(f.Mode, "normal")
+	f.Effect, f.Owner, f.Tags = cmp.Or(f.Effect, wire.EffectExecute), cmp.Or(f.Owner, OwnerNode), wire.Words(f.Tags)
+	f.InputSchema, f.OutputSchema = slices.Clone(f.InputSchema), slices.Clone(f.OutputSchema)
+	switch {
+	case f.Handle == nil:
+		return wire.Errorf(wire.ReasonParams, "the function %s has no handler", f.Name)
+	case f.MaxConcurrent < 0 || f.Timeout < 0:
+		return wire.Errorf(wire.ReasonParams, "the function %s has a negative limit", f.Name)
+	case f.Priority < 1 || f.Priority > MaxPriority:
+		return wire.Errorf(wire.ReasonParams, "the priority of the function %s must be 1 to %d", f.Name, MaxPriority)
+	}
+	return nil
+}
+
+// Get returns the function of a name as it is now.
+func (r *Registry) Get(name string) (*Registered, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	f, ok := r.table[name]
+	return f, ok
+}
+
+// Owners returns who owns each name, and the revision at which that is so.
+func (r *Registry) Owners() (owners map[string]string, revision uint64) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	owners = make(map[string]string, len(r.table))
+	for name, f := range r.table {
+		owners[name] = f.Owner
+	}
+	return owners, r.revision
+}
+
+// Names returns the names, sorted.
+func (r *Registry) Names() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Sorted(maps.Keys(r.table))
+}
+
+// List returns what there is, sorted by name, and the revision of it.
+func (r *Registry) List(withStats bool) (list []wire.Function, revision uint64) {
+	r.mu.RLock()
+	table, revision := r.table, r.revision // the map is never changed, only replaced
+	r.mu.RUnlock()
+	list = make([]wire.Function, 0, len(table))
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		list = append(list, table[name].Entry(withStats))
+	}
+	return list, revision
+}
+
+// Revision counts the changes.
+func (r *Registry) Revision() uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.revision
+}

@@ -1,0 +1,380 @@
+package skill
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/skill/asking"
+	"github.com/junctor-run/junctor/internal/skill/binding"
+	"github.com/junctor-run/junctor/internal/skill/functions"
+	wire "github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/payload"
+)
+
+// Order is a request to install.
+type Order struct {
+	Payload        json.RawMessage // an object, a text or bytes
+	Keep           bool            // replace_existing_skill is false (decision N3)
+	ExpectedSHA256 string          // "": any
+	DryRun         bool
+	Source         string        // "": DefaultSource
+	Caller         string        // for records
+	Wait           time.Duration // for consent; 0: asking.AskTime
+}
+
+// work is an install on its way.
+type work struct {
+	Order
+	p        *payload.Payload
+	digest   string
+	old      *installed
+	sources  []payload.Source
+	planned  []*binding.Binding
+	program  binding.Program
+	consent  wire.Consent
+	code     map[string][]byte
+	warnings []wire.Warning
+}
+
+// Install puts a skill on the device, or a newer version in the place of the one
+// that is there: all of it or nothing (sections 8.1 to 8.6). The same payload again
+// changes nothing. Errors are those of section 5.1, and storage's.
+func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
+	p, err := payload.Decode(o.Payload, h.limits.Payload)
+	if err != nil {
+		return nil, err
+	}
+	w := &work{Order: o, p: p, code: make(map[string][]byte)}
+	if w.digest, err = payload.Digest(p.Raw); err != nil {
+		return nil, err
+	}
+	if o.ExpectedSHA256 != "" && o.ExpectedSHA256 != w.digest {
+		return nil, wire.Errorf(wire.ReasonDigest, "the payload's digest is %s, not the one that was expected", w.digest)
+	}
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if w.old = h.get(p.SkillName); w.old != nil && w.old.Record.SHA256 == w.digest && w.old.Record.State == wire.StateActive {
+		return h.installedAnswer(p.SkillName, nil, false), nil
+	}
+	if w.old == nil && len(h.Installed()) >= MaxSkills {
+		return nil, wire.Errorf(wire.ReasonTooLarge, "a device has at most %d skills", MaxSkills)
+	}
+	if err := h.prepare(w); err != nil {
+		return nil, err
+	}
+	if o.DryRun {
+		_, next, err := h.settle(w)
+		if err != nil {
+			return nil, err
+		}
+		answer := h.installedAnswer(p.SkillName, w.warnings, true)
+		answer.InstalledSkills[p.SkillName], answer.DryRun = cloneRecord(next.Record), true
+		return answer, nil
+	}
+	if err := h.carryOut(ctx, w); err != nil {
+		return nil, err
+	}
+	w.warnings = append(w.warnings, h.refresh(ctx)...)
+	return h.installedAnswer(p.SkillName, w.warnings, true), nil
+}
+
+// prepare plans, and checks the code that is planned for. Nothing is run.
+func (h *Host) prepare(w *work) (err error) {
+	of := w.p.Capabilities
+	if w.keeps() {
+		of = slices.DeleteFunc(slices.Clone(of), func(c payload.Capability) bool { _, there := w.old.Record.Capabilities[c.Alias]; return there })
+		for _, c := range w.p.Capabilities {
+			if _, there := w.old.Record.Capabilities[c.Alias]; there {
+				w.warnings = append(w.warnings, wire.Warning{Code: "kept", Alias: c.Alias, FunctionName: c.FunctionName, Message: "it is installed already and stays as it is"})
+			}
+		}
+		if _, known := w.old.Payloads[w.digest]; !known && len(w.old.Payloads) >= maxLayers {
+			return wire.Errorf(wire.ReasonTooLarge, "the skill %s is made of %d payloads; replace it by one", w.p.SkillName, maxLayers)
+		}
+	}
+	var warnings []wire.Warning
+	if w.planned, warnings, err = h.binder.Plan(w.p, of); err != nil {
+		return err
+	}
+	w.warnings = append(w.warnings, warnings...)
+	if binding.NeedsCode(w.planned) {
+		if w.sources, err = w.p.Sources(h.limits); err != nil {
+			return err
+		}
+		return h.binder.Runnable(w.sources)
+	}
+	return nil
+}
+
+// keeps reports whether what is installed stays and only new aliases are added.
+func (w *work) keeps() bool {
+	return w.Keep && w.old != nil && w.old.Record.State != wire.StateDisabled
+}
+
+// carryOut asks, loads, keeps and makes callable, in that order.
+func (h *Host) carryOut(ctx context.Context, w *work) (err error) {
+	if err := h.agree(ctx, w); err != nil {
+		return err
+	}
+	if w.old != nil {
+		maps.Copy(w.code, w.old.Code)
+	}
+	var warnings []wire.Warning
+	if w.program, warnings, err = h.binder.Load(ctx, w.planned, w.sources, w.code); err != nil {
+		return err
+	}
+	w.warnings = append(w.warnings, warnings...)
+	defer func() {
+		if err != nil && w.program != nil {
+			w.program.Release()
+		}
+	}()
+	for _, b := range w.planned {
+		if err := h.binder.Bind(b); err != nil {
+			return err
+		}
+		if b.Streams != b.Capability.Stream {
+			w.warnings = append(w.warnings, wire.Warning{Code: "stream_mismatch", Alias: b.Capability.Alias, FunctionName: b.Capability.FunctionName, Message: "what it is bound to streams, or does not, other than declared"})
+		}
+	}
+	return h.commit(ctx, w)
+}
+
+// agree asks the owner, unless nothing of what is bound demands it or the same
+// payload was agreed to.
+func (h *Host) agree(ctx context.Context, w *work) error {
+	if w.keeps() {
+		w.consent = w.old.Record.Consent
+	}
+	q := question(w.p, w.digest, w.planned, w.sources)
+	if len(q.Capabilities) == 0 {
+		return nil
+	}
+	if old := w.old; old != nil && old.Record.State != wire.StateDisabled && old.Record.Consent.Digest == w.digest {
+		w.consent = old.Record.Consent
+		return nil
+	}
+	answer, err := h.asker.Ask(ctx, q, w.Wait, w.Caller)
+	if err != nil {
+		return err
+	}
+	w.consent = wire.Consent{Required: true, GrantedAt: wire.Time(h.cfg.Now()), By: answer.By}
+	if answer.Decision == asking.Grant {
+		w.consent.Digest = w.digest
+	}
+	return nil
+}
+
+// question is about those of what is planned that need consent.
+func question(p *payload.Payload, digest string, of []*binding.Binding, sources []payload.Source) asking.Question {
+	q := asking.Question{SkillName: p.SkillName, SHA256: digest, Publisher: p.Publisher, Code: []asking.QuestionCode{}}
+	for _, b := range of {
+		if b.Capability.NeedsConsent() {
+			q.Capabilities = append(q.Capabilities, asking.About(&b.Capability))
+		}
+	}
+	for _, s := range sources {
+		q.Code = append(q.Code, asking.QuestionCode{ModuleID: s.ModuleID, Language: s.Language, SHA256: s.SHA256, Bytes: s.Bytes})
+	}
+	return q
+}
+
+// function is what is registered of a binding.
+func (h *Host) function(skill, digest string, b *binding.Binding) functions.Function {
+	f := b.Function(skill)
+	if b.Capability.NeedsConsentEachCall() {
+		f.Handle = h.asker.EachCall(skill, digest, b.Capability, f.Handle)
+	}
+	return f
+}
+
+// change is a change to the table with the revision it is for.
+type change struct {
+	functions.Change
+	revision uint64
+	warnings []wire.Warning
+}
+
+// settle decides, by who owns the names now, what is registered (section 8.3), and
+// what the record says.
+func (h *Host) settle(w *work) (change, *installed, error) {
+	skill := w.p.SkillName
+	owners, revision := h.cfg.Functions.Owners()
+	c := change{revision: revision}
+	next := w.record(h)
+	taken := make(map[string]bool)
+	if w.keeps() {
+		for alias, r := range w.old.Record.Capabilities {
+			taken[r.FunctionName] = taken[r.FunctionName] || r.Registered
+			next.Record.Capabilities[alias] = r
+		}
+	}
+	for _, b := range w.planned {
+		r := b.Record()
+		owner := owners[r.FunctionName]
+		switch {
+		case taken[r.FunctionName]: // another alias of this skill has it
+		case owner == "" || owner == functions.OwnedBy(skill) || owner == functions.OrphanOf(skill):
+			r.Registered, taken[r.FunctionName] = true, true
+			if b.Handle != nil {
+				c.Put = append(c.Put, h.function(skill, w.digest, b))
+			}
+		default:
+			r.Conflict = true
+			c.warnings = append(c.warnings, wire.Warning{Code: "function_name_taken", Alias: b.Capability.Alias, FunctionName: r.FunctionName, Message: "the name belongs to " + owner + " and was left to it"})
+		}
+		next.Record.Capabilities[b.Capability.Alias] = r
+		next.From[b.Capability.Alias] = w.digest
+	}
+	for name, owner := range owners {
+		if owner == functions.OwnedBy(skill) && !taken[name] {
+			c.Remove = append(c.Remove, name)
+		}
+	}
+	next.prune()
+	return c, next, nil
+}
+
+// record is the skill's record without its capabilities.
+func (w *work) record(h *Host) *installed {
+	now := wire.Time(h.cfg.Now())
+	r := wire.Record{
+		Source: cmp.Or(w.Source, DefaultSource), InstalledAt: now, UpdatedAt: now, Capabilities: make(map[string]wire.CapabilityRecord), SkillName: w.p.SkillName,
+		SkillVersion: w.p.SkillVersion, SHA256: w.digest, State: wire.StateActive, Consent: w.consent, Revision: 1,
+	}
+	next := &installed{
+		Stored:   Stored{Payloads: map[string]json.RawMessage{w.digest: w.p.Raw}, From: make(map[string]string), Code: maps.Clone(w.code)},
+		programs: make(map[string]binding.Program),
+	}
+	for _, m := range w.p.Modules {
+		r.Metadata.RuntimeModules = append(r.Metadata.RuntimeModules, m.ModuleID)
+	}
+	if old := w.old; old != nil {
+		r.InstalledAt, r.Revision = old.Record.InstalledAt, old.Record.Revision+1
+		if w.keeps() {
+			maps.Copy(next.Payloads, old.Payloads)
+			maps.Copy(next.From, old.From)
+			maps.Copy(next.programs, old.programs)
+			r.Metadata.RuntimeModules = append(r.Metadata.RuntimeModules, old.Record.Metadata.RuntimeModules...)
+			r.State = old.Record.State
+		}
+	}
+	r.Metadata.RuntimeModules = wire.Words(r.Metadata.RuntimeModules)
+	if w.program != nil {
+		next.programs[w.digest] = w.program
+	}
+	next.Record = r
+	return next
+}
+
+// prune drops what no alias comes from; the newest payload stays.
+func (s *installed) prune() {
+	used := map[string]bool{s.Record.SHA256: true}
+	for _, digest := range s.From {
+		used[digest] = true
+	}
+	maps.DeleteFunc(s.Payloads, func(digest string, _ json.RawMessage) bool { return !used[digest] })
+	maps.DeleteFunc(s.programs, func(digest string, _ binding.Program) bool { return !used[digest] })
+	all := make([]string, 0, len(s.Payloads))
+	for _, raw := range s.Payloads {
+		all = append(all, string(raw))
+	}
+	maps.DeleteFunc(s.Code, func(digest string, _ []byte) bool {
+		return !slices.ContainsFunc(all, func(raw string) bool { return strings.Contains(raw, digest) })
+	})
+}
+
+// commit keeps the record first, then makes the functions callable: the second
+// cannot fail for a reason the first did not know, except that somebody else
+// changed the table meanwhile; then both are done again.
+func (h *Host) commit(ctx context.Context, w *work) error {
+	const most = 10
+	for range most {
+		c, next, err := h.settle(w)
+		if err != nil {
+			return err
+		}
+		if err := h.cfg.Store.Put(ctx, next.Stored); err != nil {
+			return capability.Wrap(capability.CodeInternal, "skill", "the skill could not be stored", err)
+		}
+		done, err := h.cfg.Functions.Apply(c.Change, c.revision)
+		if done {
+			w.warnings = append(w.warnings, c.warnings...)
+			h.install(ctx, w, next)
+			return nil
+		}
+		if err != nil {
+			return h.takeBack(ctx, w, err)
+		}
+	}
+	return h.takeBack(ctx, w, wire.Errorf(wire.ReasonInstalling, "the functions of this node change too fast"))
+}
+
+// takeBack puts the old record back into the store.
+func (h *Host) takeBack(ctx context.Context, w *work, cause error) error {
+	ctx = context.WithoutCancel(ctx)
+	err := error(nil)
+	if w.old != nil {
+		err = h.cfg.Store.Put(ctx, w.old.Stored)
+	} else {
+		err = h.cfg.Store.Delete(ctx, w.p.SkillName)
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeInternal, "skill", "the skill was not installed, and the store could not be put right", err)
+	}
+	return cause
+}
+
+// install puts a skill in its place and releases what it no longer needs.
+func (h *Host) install(ctx context.Context, w *work, next *installed) {
+	skill := w.p.SkillName
+	h.mu.Lock()
+	var gone []binding.Program
+	if w.old != nil {
+		for digest, p := range w.old.programs {
+			if next.programs[digest] != p {
+				gone = append(gone, p)
+			}
+		}
+	}
+	owners, _ := h.cfg.Functions.Owners()
+	if !slices.Contains(slices.Collect(maps.Values(owners)), functions.OrphanOf(skill)) {
+		gone = append(gone, h.orphans[skill]...)
+		delete(h.orphans, skill)
+	}
+	h.skills[skill] = next
+	h.mu.Unlock()
+	for _, p := range gone {
+		p.Release()
+	}
+	e := Event{Name: "skill_installed", Skill: skill, Digest: w.digest, Caller: w.Caller, Modules: make(map[string]string)}
+	if w.old != nil {
+		e.Name = "skill_updated"
+	}
+	for _, s := range w.sources {
+		e.Modules[s.ModuleID] = s.SHA256
+	}
+	h.cfg.Event(ctx, e)
+}
+
+// refresh tells the gateway once. A failure undoes nothing.
+func (h *Host) refresh(ctx context.Context) []wire.Warning {
+	if h.cfg.Refresh == nil || h.cfg.NoAutoRefresh {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, functions.RefreshTimeout)
+	defer cancel()
+	if err := h.cfg.Refresh(ctx); err != nil {
+		return []wire.Warning{{Code: "registration_refresh_failed", Message: "the gateway has not heard of it yet; it is told again"}}
+	}
+	return nil
+}
