@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -63,11 +62,11 @@ type definition struct {
 	Effect        string                     `json:"effect"`
 }
 
-// Read reads a skill's directory and writes its payload. Files outside the directory
-// are not reached. warnings name what was left out. A directory without a
+// Read reads a skill's directory and writes its payload. The directory is an
+// [os.Root.FS], so that no name and no link leads out of it. warnings name what was left out. A directory without a
 // declaration is not_found, anything wrong in it invalid_payload.
-func Read(root *os.Root, now time.Time) (raw json.RawMessage, warnings []string, err error) {
-	text, err := declaration(root)
+func Read(dir fs.FS, now time.Time) (raw json.RawMessage, warnings []string, err error) {
+	text, err := declaration(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,7 +80,7 @@ func Read(root *os.Root, now time.Time) (raw json.RawMessage, warnings []string,
 	}
 	d := payload.Draft{Name: f.Name, Namespace: f.Namespace, GatewayAddress: f.GatewayAddress, SkillVersion: f.Version, Description: f.Description, Publisher: f.Publisher}
 	if f.RuntimeModule != "" {
-		m, err := module(root, f.RuntimeModule, f.ModuleID)
+		m, err := module(dir, f.RuntimeModule, f.ModuleID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -105,9 +104,9 @@ func Read(root *os.Root, now time.Time) (raw json.RawMessage, warnings []string,
 
 func invalid(format string, args ...any) error { return cmp.Errorf(cmp.ReasonPayload, format, args...) }
 
-func declaration(root *os.Root) ([]byte, error) {
+func declaration(dir fs.FS) ([]byte, error) {
 	for _, name := range Files() {
-		data, err := file(root, name, plainyaml.MaxBytes)
+		data, err := file(dir, name, plainyaml.MaxBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -117,8 +116,8 @@ func declaration(root *os.Root) ([]byte, error) {
 }
 
 // file reads an ordinary file of at most limit bytes.
-func file(root *os.Root, name string, limit int) ([]byte, error) {
-	info, err := root.Stat(name)
+func file(dir fs.FS, name string, limit int) ([]byte, error) {
+	info, err := fs.Stat(dir, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
@@ -127,7 +126,7 @@ func file(root *os.Root, name string, limit int) ([]byte, error) {
 	case info.Size() > int64(limit):
 		return nil, cmp.Errorf(cmp.ReasonTooLarge, "%.200q has %d bytes; the limit is %d", name, info.Size(), limit)
 	}
-	data, err := root.ReadFile(name)
+	data, err := fs.ReadFile(dir, name)
 	if err != nil || len(data) > limit {
 		return nil, invalid("%.200q cannot be read", name)
 	}
@@ -248,8 +247,8 @@ func languages(v json.RawMessage) (list []string, err error) {
 
 // module reads the file of code. What it is written in is told by its ending: .js,
 // .wasm, and everything else is python.
-func module(root *os.Root, name, id string) (payload.Module, error) {
-	code, err := file(root, name, cmp.DefaultLimits().ModuleSource)
+func module(dir fs.FS, name, id string) (payload.Module, error) {
+	code, err := file(dir, name, cmp.DefaultLimits().ModuleSource)
 	if errors.Is(err, fs.ErrNotExist) {
 		return payload.Module{}, invalid("the file %.200q of runtime_module is not in the directory", name)
 	}

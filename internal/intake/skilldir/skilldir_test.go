@@ -2,10 +2,12 @@ package skilldir_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -14,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-func open(t testing.TB, files map[string]string) *os.Root {
+func open(t *testing.T, files map[string]string) fs.FS {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
@@ -27,7 +29,7 @@ func open(t testing.TB, files map[string]string) *os.Root {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	return root
+	return root.FS()
 }
 
 const camera = `---
@@ -140,7 +142,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("---\ncapabilities: {a: {metadata: {x: [1]}, load_balancing: {strategy: rr}}}\n---\n"))
 	f.Add([]byte("---\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		raw, _, err := skilldir.Read(open(t, map[string]string{"skill.md": string(data), "camera.py": "x"}), time.Unix(0, 0))
+		raw, _, err := skilldir.Read(fstest.MapFS{"skill.md": {Data: data}, "camera.py": {Data: []byte("x")}}, time.Unix(0, 0))
 		if err != nil {
 			return
 		}

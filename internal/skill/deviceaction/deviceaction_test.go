@@ -232,3 +232,24 @@ func TestActionsHaveRules(t *testing.T) {
 		}
 	}
 }
+
+func FuzzSideFile(f *testing.F) {
+	for _, s := range []string{`{}`, `{"name":"a","argv":["x"],"input":"args","output":"text","stream":true,"timeout":1.5}`, `{"metadata":{"k":[1]}}`, `{"name":"a\u0000"}`} {
+		f.Add([]byte(s))
+	}
+	dir := f.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := os.WriteFile(filepath.Join(dir, "a"+deviceaction.SideFile), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var s deviceaction.Set
+		s.TryLoad(t.Context(), deviceaction.Folder{Path: dir})
+		got, _ := s.Status()
+		if got.Loaded != (len(s.List()) == 1) || got.Loaded == (got.Error != nil) {
+			t.Fatalf("%q: %+v", data, got)
+		}
+	})
+}
