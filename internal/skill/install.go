@@ -33,6 +33,7 @@ type work struct {
 	Order
 	p        *payload.Payload
 	digest   string
+	signer   string // the id of the key whose signature was checked; "" is none
 	old      *installed
 	sources  []payload.Source
 	planned  []*binding.Binding
@@ -57,6 +58,9 @@ func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 	if o.ExpectedSHA256 != "" && o.ExpectedSHA256 != w.digest {
 		return nil, wire.Errorf(wire.ReasonDigest, "the payload's digest is %s, not the one that was expected", w.digest)
 	}
+	if w.signer, err = h.signer(p); err != nil {
+		return nil, err
+	}
 	unlock, err := h.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -72,12 +76,9 @@ func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 		return nil, err
 	}
 	if o.DryRun {
-		_, next, err := h.settle(w)
-		if err != nil {
-			return nil, err
-		}
+		_, next := h.settle(w)
 		answer := h.installedAnswer(p.SkillName, w.warnings, true)
-		answer.InstalledSkills[p.SkillName], answer.DryRun = cloneRecord(next.Record), true
+		answer.InstalledSkills[p.SkillName], answer.DryRun = next.Record.Clone(), true
 		return answer, nil
 	}
 	if err := h.carryOut(ctx, w); err != nil {
@@ -87,13 +88,22 @@ func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 	return h.installedAnswer(p.SkillName, w.warnings, true), nil
 }
 
+// signer is the known key that signed a payload. A signature that does not fit its
+// key is an error; one of a key that nobody knows is worth nothing.
+func (h *Host) signer(p *payload.Payload) (string, error) {
+	if p.Signature == nil || h.cfg.Keys == nil || h.cfg.Keys(p.Signature.KeyID) == nil {
+		return "", nil
+	}
+	return p.Signature.KeyID, p.Verify(h.cfg.Keys)
+}
+
 // prepare plans, and checks the code that is planned for. Nothing is run.
 func (h *Host) prepare(w *work) (err error) {
 	of := w.p.Capabilities
 	if w.keeps() {
-		of = slices.DeleteFunc(slices.Clone(of), func(c payload.Capability) bool { _, there := w.old.Record.Capabilities[c.Alias]; return there })
+		of = slices.DeleteFunc(slices.Clone(of), func(c payload.Capability) bool { return w.works(c.Alias) })
 		for _, c := range w.p.Capabilities {
-			if _, there := w.old.Record.Capabilities[c.Alias]; there {
+			if w.works(c.Alias) {
 				w.warnings = append(w.warnings, wire.Warning{Code: "kept", Alias: c.Alias, FunctionName: c.FunctionName, Message: "it is installed already and stays as it is"})
 			}
 		}
@@ -118,6 +128,12 @@ func (h *Host) prepare(w *work) (err error) {
 // keeps reports whether what is installed stays and only new aliases are added.
 func (w *work) keeps() bool {
 	return w.Keep && w.old != nil && w.old.Record.State != wire.StateDisabled
+}
+
+// works reports whether an alias is installed and was bound.
+func (w *work) works(alias string) bool {
+	r, there := w.old.Record.Capabilities[alias]
+	return there && r.Error == nil
 }
 
 // carryOut asks, loads, keeps and makes callable, in that order.
@@ -156,6 +172,7 @@ func (h *Host) agree(ctx context.Context, w *work) error {
 		w.consent = w.old.Record.Consent
 	}
 	q := question(w.p, w.digest, w.planned, w.sources)
+	q.SignedBy = w.signer
 	if len(q.Capabilities) == 0 {
 		return nil
 	}
@@ -176,7 +193,7 @@ func (h *Host) agree(ctx context.Context, w *work) error {
 
 // question is about those of what is planned that need consent.
 func question(p *payload.Payload, digest string, of []*binding.Binding, sources []payload.Source) asking.Question {
-	q := asking.Question{SkillName: p.SkillName, SHA256: digest, Publisher: p.Publisher, Code: []asking.QuestionCode{}}
+	q := asking.Question{SkillName: p.SkillName, SHA256: digest, Publisher: p.Publisher, Permissions: p.Permissions, Code: []asking.QuestionCode{}}
 	for _, b := range of {
 		if b.Capability.NeedsConsent() {
 			q.Capabilities = append(q.Capabilities, asking.About(&b.Capability))
@@ -206,7 +223,7 @@ type change struct {
 
 // settle decides, by who owns the names now, what is registered (section 8.3), and
 // what the record says.
-func (h *Host) settle(w *work) (change, *installed, error) {
+func (h *Host) settle(w *work) (change, *installed) {
 	skill := w.p.SkillName
 	owners, revision := h.cfg.Functions.Owners()
 	c := change{revision: revision}
@@ -214,8 +231,8 @@ func (h *Host) settle(w *work) (change, *installed, error) {
 	taken := make(map[string]bool)
 	if w.keeps() {
 		for alias, r := range w.old.Record.Capabilities {
-			taken[r.FunctionName] = taken[r.FunctionName] || r.Registered
 			next.Record.Capabilities[alias] = r
+			taken[r.FunctionName] = taken[r.FunctionName] || r.Registered && r.Error == nil
 		}
 	}
 	for _, b := range w.planned {
@@ -240,8 +257,13 @@ func (h *Host) settle(w *work) (change, *installed, error) {
 			c.Remove = append(c.Remove, name)
 		}
 	}
+	for _, r := range next.Record.Capabilities {
+		if r.Error != nil {
+			next.Record.State = wire.StateDegraded
+		}
+	}
 	next.prune()
-	return c, next, nil
+	return c, next
 }
 
 // record is the skill's record without its capabilities.
@@ -265,7 +287,6 @@ func (w *work) record(h *Host) *installed {
 			maps.Copy(next.From, old.From)
 			maps.Copy(next.programs, old.programs)
 			r.Metadata.RuntimeModules = append(r.Metadata.RuntimeModules, old.Record.Metadata.RuntimeModules...)
-			r.State = old.Record.State
 		}
 	}
 	r.Metadata.RuntimeModules = wire.Words(r.Metadata.RuntimeModules)
@@ -299,12 +320,9 @@ func (s *installed) prune() {
 func (h *Host) commit(ctx context.Context, w *work) error {
 	const most = 10
 	for range most {
-		c, next, err := h.settle(w)
-		if err != nil {
-			return err
-		}
+		c, next := h.settle(w)
 		if err := h.cfg.Store.Put(ctx, next.Stored); err != nil {
-			return capability.Wrap(capability.CodeInternal, "skill", "the skill could not be stored", err)
+			return h.takeBack(ctx, w, capability.Wrap(capability.CodeInternal, "skill", "the skill could not be stored", err))
 		}
 		done, err := h.cfg.Functions.Apply(c.Change, c.revision)
 		if done {

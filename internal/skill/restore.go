@@ -34,7 +34,7 @@ func (h *Host) Restore(ctx context.Context) error {
 func (h *Host) restore(ctx context.Context, s Stored) {
 	skill := s.Record.SkillName
 	next := &installed{Stored: s, programs: make(map[string]binding.Program)}
-	next.Record = cloneRecord(s.Record)
+	next.Record = s.Record.Clone()
 	if s.Record.State != wire.StateDisabled {
 		next.Record.State = wire.StateActive
 		for _, digest := range slices.Sorted(maps.Keys(s.Payloads)) {

@@ -2,6 +2,7 @@ package skill_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	goruntime "runtime"
@@ -15,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/skill"
 	"github.com/junctor-run/junctor/internal/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
 func TestScenario01BoundToAnAction(t *testing.T) {
@@ -604,4 +606,52 @@ func TestLimitsOfAHost(t *testing.T) {
 	_, err = r.install(p)
 	same(t, "payload", reason(err), wire.ReasonTooLarge)
 	same(t, "shown", r.host.Status(false, false).Limits, wire.Limits{Payload: 2000})
+}
+
+func TestAddingToADegradedSkillMendsIt(t *testing.T) {
+	t.Parallel()
+	r := device(t, nil)
+	r.action("a", "x")
+	r.action("b", "y")
+	r.must(pack("s", entry("a", "f.a"), entry("b", "f.b")))
+	less := device(t, nil)
+	less.action("a", "x")
+	again := restarted(t, r.dir, less.actions, nil)
+	same(t, "degraded", again.host.Installed()["s"].State, "degraded")
+	p := pack("s", entry("a", "f.a"))
+	p["description"] = "b is not in it"
+	same(t, "still", again.must(p, "replace_existing_skill", false).InstalledSkills["s"].State, "degraded")
+	again.action("b", "back")
+	out := again.must(pack("s", entry("a", "f.a"), entry("b", "f.b")), "replace_existing_skill", false)
+	same(t, "mended", []any{out.InstalledSkills["s"].State, again.answers("f.a"), again.answers("f.b")}, []any{"active", `"x"`, `"back"`})
+}
+
+func TestSignaturesOfKnownKeys(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &owner{answer: "grant"}
+	r := device(t, func(c *skill.Config) {
+		c.Owner = o
+		c.Keys = func(id string) ed25519.PublicKey {
+			return map[string]ed25519.PublicKey{"ours": public}[id]
+		}
+	})
+	r.action("a", "x")
+	sign := func(name, key string) json.RawMessage {
+		raw, _ := jsonx.Marshal(pack(name, consenting()))
+		signed, err := payload.Sign(raw, key, private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed
+	}
+	r.must(sign("one", "ours"))
+	r.must(sign("two", "theirs"))
+	q := o.questions()
+	same(t, "signed by", []string{q[0].SignedBy, q[1].SignedBy}, []string{"ours", ""})
+	_, err = r.install(json.RawMessage(strings.Replace(string(sign("three", "ours")), `"f.a"`, `"f.b"`, 1)))
+	same(t, "changed", reason(err), wire.ReasonDigest)
 }

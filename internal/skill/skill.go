@@ -10,8 +10,8 @@ package skill
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
-	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +72,7 @@ type Config struct {
 	Assets        func(ctx context.Context, a wire.Asset) ([]byte, error) // fetches code by reference; nil: there is none
 	Owner         asking.Owner                                            // nil: nobody can be asked
 	AutoConsent   bool                                                    // decides where Owner is nil
+	Keys          func(keyID string) ed25519.PublicKey                    // of publishers, by their ids; nil: none is known
 	NoAutoRefresh bool                                                    // Refresh is not called
 
 	// Refresh tells the gateway what there is now and returns when it has acknowledged
@@ -178,30 +179,7 @@ func (h *Host) Installed() map[string]wire.Record {
 	defer h.mu.RUnlock()
 	out := make(map[string]wire.Record, len(h.skills))
 	for name, s := range h.skills {
-		out[name] = cloneRecord(s.Record)
+		out[name] = s.Record.Clone()
 	}
 	return out
-}
-
-func cloneRecord(r wire.Record) wire.Record {
-	r.Metadata.RuntimeModules = slices.Clone(r.Metadata.RuntimeModules)
-	of := r.Capabilities
-	r.Capabilities = make(map[string]wire.CapabilityRecord, len(of))
-	for alias, c := range of {
-		c.Metadata = slices.Clone(c.Metadata)
-		if c.ActionName != nil {
-			name := *c.ActionName
-			c.ActionName = &name
-		}
-		if c.CodeBinding != nil {
-			b := *c.CodeBinding
-			c.CodeBinding = &b
-		}
-		if c.Error != nil {
-			e := *c.Error
-			c.Error = &e
-		}
-		r.Capabilities[alias] = c
-	}
-	return r
 }

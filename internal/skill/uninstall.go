@@ -81,7 +81,7 @@ func (h *Host) Revoke(ctx context.Context, skill, caller string) error {
 		return capability.Errorf(capability.CodeNotFound, "skill", "no skill %.128q is installed", skill)
 	}
 	next := &installed{Stored: old.Stored}
-	next.Record = cloneRecord(old.Record)
+	next.Record = old.Record.Clone()
 	next.Record.State, next.Record.Consent, next.Record.UpdatedAt = wire.StateDisabled, wire.Consent{Required: true}, wire.Time(h.cfg.Now())
 	next.Record.Revision++
 	if err := h.cfg.Store.Put(ctx, next.Stored); err != nil {

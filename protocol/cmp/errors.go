@@ -1,6 +1,7 @@
 package cmp
 
 import (
+	"maps"
 	"strings"
 	"time"
 
@@ -129,7 +130,8 @@ type WireError struct {
 }
 
 // FromError puts any error into the form of the wire; nil is nil. An error without
-// a fine code of the table gets the nearest by its code. idempotent says that the
+// a fine code of the table gets the nearest by its code, and its own as the detail
+// reason. idempotent says that the
 // call may run twice. Details must hold no values of arguments.
 func FromError(err error, node, function string, idempotent bool) *WireError {
 	e := capability.AsError(err)
@@ -146,6 +148,13 @@ func FromError(err error, node, function string, idempotent bool) *WireError {
 	}
 	if row.Reason == ReasonConnection && e.Code == capability.CodeFailed {
 		w.Retryable = idempotent // it was sent
+	}
+	if !ok && e.Reason != "" {
+		w.Details = maps.Clone(e.Details)
+		if w.Details == nil {
+			w.Details = make(map[string]any)
+		}
+		w.Details["reason"] = e.Reason
 	}
 	if w.Message == "" {
 		w.Message = e.Code.Row().Meaning

@@ -2,6 +2,7 @@ package cmp
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -98,6 +99,30 @@ type Record struct {
 	Consent      Consent `json:"consent"`
 	UpdatedAt    string  `json:"updated_at,omitzero"`
 	Revision     int     `json:"revision"`
+}
+
+// Clone is a copy that shares nothing with r.
+func (r Record) Clone() Record {
+	r.Metadata.RuntimeModules = slices.Clone(r.Metadata.RuntimeModules)
+	of := r.Capabilities
+	r.Capabilities = make(map[string]CapabilityRecord, len(of))
+	for alias, c := range of {
+		c.Metadata = slices.Clone(c.Metadata)
+		if c.ActionName != nil {
+			name := *c.ActionName
+			c.ActionName = &name
+		}
+		if c.CodeBinding != nil {
+			b := *c.CodeBinding
+			c.CodeBinding = &b
+		}
+		if c.Error != nil {
+			e := *c.Error
+			c.Error = &e
+		}
+		r.Capabilities[alias] = c
+	}
+	return r
 }
 
 // RecordMetadata holds the sorted ids of the modules that were loaded, or where

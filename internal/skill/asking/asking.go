@@ -37,8 +37,10 @@ type Question struct {
 	RequestID    string               `json:"request_id"`
 	NodeID       string               `json:"node_id"`
 	SkillName    string               `json:"skill_name"`
-	SHA256       string               `json:"sha256"` // of the payload
-	Publisher    string               `json:"publisher,omitzero"`
+	SHA256       string               `json:"sha256"`             // of the payload
+	Publisher    string               `json:"publisher,omitzero"` // as the payload says
+	SignedBy     string               `json:"signed_by,omitzero"` // the known key whose signature was checked
+	Permissions  []string             `json:"permissions,omitempty"`
 	Capabilities []QuestionCapability `json:"capabilities"`
 	Code         []QuestionCode       `json:"code"`
 	ExpiresAt    time.Time            `json:"expires_at"`
@@ -94,9 +96,6 @@ type Asker struct {
 // Ask asks once for all. wait bounds how long, at most AskTime; 0 is AskTime, unless
 // nobody is there. Errors: consent_denied, consent_required.
 func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller string) (Answer, error) {
-	if a.Owner == nil && a.Auto {
-		return Answer{Grant, "auto"}, nil
-	}
 	var id [12]byte
 	_, _ = rand.Read(id[:])
 	q.RequestID, q.NodeID = "cnf_"+hex.EncodeToString(id[:]), a.Node
@@ -105,6 +104,10 @@ func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller 
 			With(wire.ReasonConsentRequired, "ask again once the owner has answered, or with wait_for_consent_seconds").Detail("request_id", q.RequestID)
 	}
 	a.Told(ctx, q, Requested, caller)
+	if a.Owner == nil && a.Auto {
+		a.Told(ctx, q, Grant, caller)
+		return Answer{Grant, "auto"}, nil
+	}
 	if a.Owner == nil {
 		return Answer{}, required()
 	}

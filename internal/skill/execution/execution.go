@@ -51,8 +51,6 @@ type Executor struct {
 	cfg    Config
 	places places
 	memory memory
-
-	running sync.WaitGroup
 }
 
 // New returns an Executor.
@@ -117,14 +115,8 @@ func (e *Executor) Load() (active, queued int) { return e.places.load() }
 // Close refuses new calls and waits for those that run, until ctx ends: then it
 // returns its error, and they go on to their own ends.
 func (e *Executor) Close(ctx context.Context) error {
-	e.places.close()
-	done := make(chan struct{})
-	go func() { // ends when the last handler returns
-		e.running.Wait()
-		close(done)
-	}()
 	select {
-	case <-done:
+	case <-e.places.close():
 		return nil
 	case <-ctx.Done():
 		return capability.AsError(ctx.Err())
@@ -190,13 +182,13 @@ func (e *Executor) run(ctx context.Context, r Request, f *functions.Registered) 
 	ends := make(chan end, 1)
 	began := e.cfg.Now()
 	finished := f.Began(began)
-	e.running.Go(func() {
+	go func() { // ends with the handler
 		defer e.places.leave(r.Function)
 		value, err := e.contained(ctx, f, functions.Call{ID: r.ID, Caller: r.Caller, Args: r.Args, Emit: s.emit})
 		s.close()
 		finished(e.cfg.Now().Sub(began), err != nil)
 		ends <- end{value, err}
-	})
+	}()
 	select {
 	case got := <-ends:
 		out := Outcome{Took: e.cfg.Now().Sub(began)}

@@ -23,7 +23,7 @@ type places struct {
 	running int
 	active  map[string]int // by function
 	waiting []*waiter      // in the order they are served
-	closed  bool
+	idle    chan struct{}  // set when nothing is taken any more; closed when all is done
 }
 
 type waiter struct {
@@ -38,7 +38,7 @@ func (p *places) take(ctx context.Context, function string, priority int) error 
 		return err
 	}
 	p.mu.Lock()
-	if p.closed {
+	if p.idle != nil {
 		p.mu.Unlock()
 		return errClosed
 	}
@@ -68,6 +68,7 @@ func (p *places) take(ctx context.Context, function string, priority int) error 
 	for i, other := range p.waiting {
 		if other == w {
 			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+			p.settle()
 			return ctx.Err()
 		}
 	}
@@ -122,6 +123,19 @@ func (p *places) release(function string) {
 		p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
 		close(w.turn)
 	}
+	p.settle()
+}
+
+// settle tells that all is done, once it is.
+func (p *places) settle() {
+	if p.idle == nil || p.running > 0 || len(p.waiting) > 0 {
+		return
+	}
+	select {
+	case <-p.idle:
+	default:
+		close(p.idle)
+	}
 }
 
 func (p *places) load() (active, queued int) {
@@ -130,9 +144,14 @@ func (p *places) load() (active, queued int) {
 	return p.running, len(p.waiting)
 }
 
-// close refuses what comes; what waits has its turn still.
-func (p *places) close() {
+// close refuses what comes; what waits has its turn still. The channel is closed
+// when nothing runs or waits.
+func (p *places) close() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	p.settle()
+	return p.idle
 }

@@ -54,8 +54,6 @@ type Payload struct {
 // document is the payload's outer form; members whose wrong type must be told in
 // the right order are left as they are.
 type document struct {
-	Schema         json.RawMessage `json:"schema"`
-	Version        json.RawMessage `json:"version"`
 	SkillName      *string         `json:"skill_name"`
 	Namespace      *string         `json:"namespace"`
 	CreatedAt      json.RawMessage `json:"created_at"`
@@ -80,6 +78,16 @@ var versionGrammar = regexp.MustCompile(`^1(\.[0-9]{1,9}){1,2}$`)
 func Decode(data json.RawMessage, limit int) (*Payload, error) {
 	raw, err := object(data, limit)
 	if err != nil {
+		return nil, err
+	}
+	var kind struct {
+		Schema  json.RawMessage `json:"schema"`
+		Version json.RawMessage `json:"version"`
+	}
+	if err := jsonx.Unmarshal(raw, &kind); err != nil {
+		return nil, invalid("the payload: %w", err)
+	}
+	if err := known(kind.Schema, kind.Version); err != nil {
 		return nil, err
 	}
 	var d document
@@ -169,19 +177,24 @@ func holdsNUL(v any) bool {
 	return false
 }
 
-func (p *Payload) header(d *document) error {
-	switch schema, ok := asText(d.Schema); {
+// known checks what kind of payload it is, before anything else of it is read.
+func known(rawSchema, rawVersion json.RawMessage) error {
+	switch schema, ok := asText(rawSchema); {
 	case !ok || schema == "":
 		return invalid("the payload has no schema; it must be %s", Schema)
 	case schema != Schema:
 		return cmp.Errorf(cmp.ReasonSchema, "the schema %.100q is not known; it must be %s", schema, Schema)
 	}
-	switch version, ok := asText(d.Version); {
+	switch version, ok := asText(rawVersion); {
 	case !ok || version == "":
 		return invalid("the payload has no version; it must be 1.x, as text")
 	case !versionGrammar.MatchString(version):
 		return cmp.Errorf(cmp.ReasonVersion, "the version %.40q is not read here; it must be 1.x", version)
 	}
+	return nil
+}
+
+func (p *Payload) header(d *document) error {
 	if p.SkillName == "" {
 		p.SkillName = DefaultName
 	}
