@@ -283,3 +283,23 @@ func TestScenario29ListsFunctions(t *testing.T) {
 	same(t, "twice", reserved.Register(r.host, r.functions, "", false) != nil, true)
 	same(t, "twice, replacing", reserved.Register(r.host, r.functions, "", true), nil)
 }
+
+// A yes to what was added is no yes to the payload as a whole.
+func TestAYesToAPartIsNoneToTheWhole(t *testing.T) {
+	t.Parallel()
+	o := &owner{answer: "grant"}
+	with := func(c *skill.Config) { c.Owner = o }
+	r := device(t, with)
+	r.action("a", "x")
+	r.action("b", "y")
+	r.must(pack("s", entry("a", "f.a")))
+	both := pack("s", consenting(), entry("b", "f.b", "requires_user_consent", true))
+	r.must(both, "replace_existing_skill", false)
+	same(t, "asked", len(o.questions()[0].Capabilities), 1)
+	less := device(t, nil)
+	again := restarted(t, r.dir, less.actions, with) // degraded: no action is there
+	again.action("a", "x")
+	again.action("b", "y")
+	again.must(both)
+	same(t, "asked for the whole", []int{len(o.questions()), len(o.questions()[1].Capabilities)}, []int{2, 2})
+}

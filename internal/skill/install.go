@@ -61,14 +61,18 @@ func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 	if w.signer, err = h.signer(p); err != nil {
 		return nil, err
 	}
+	if h.has(p.SkillName, w.digest) {
+		return h.installedAnswer(p.SkillName, nil, false), nil
+	}
 	unlock, err := h.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if w.old = h.get(p.SkillName); w.old != nil && w.old.Record.SHA256 == w.digest && w.old.Record.State == wire.StateActive {
+	if h.has(p.SkillName, w.digest) { // somebody else was faster
 		return h.installedAnswer(p.SkillName, nil, false), nil
 	}
+	w.old = h.get(p.SkillName)
 	if w.old == nil && len(h.Installed()) >= MaxSkills {
 		return nil, wire.Errorf(wire.ReasonTooLarge, "a device has at most %d skills", MaxSkills)
 	}
@@ -86,6 +90,12 @@ func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 	}
 	w.warnings = append(w.warnings, h.refresh(ctx)...)
 	return h.installedAnswer(p.SkillName, w.warnings, true), nil
+}
+
+// has reports whether exactly that payload is installed, and works.
+func (h *Host) has(skill, digest string) bool {
+	s := h.get(skill)
+	return s != nil && s.Record.SHA256 == digest && s.Record.State == wire.StateActive
 }
 
 // signer is the known key that signed a payload. A signature that does not fit its
@@ -185,10 +195,20 @@ func (h *Host) agree(ctx context.Context, w *work) error {
 		return err
 	}
 	w.consent = wire.Consent{Required: true, GrantedAt: wire.Time(h.cfg.Now()), By: answer.By}
-	if answer.Decision == asking.Grant {
+	if answer.Decision == asking.Grant && len(q.Capabilities) == w.consenting() { // a yes to a part is none to the whole
 		w.consent.Digest = w.digest
 	}
 	return nil
+}
+
+// consenting counts the capabilities of the payload that need consent.
+func (w *work) consenting() (n int) {
+	for i := range w.p.Capabilities {
+		if w.p.Capabilities[i].NeedsConsent() {
+			n++
+		}
+	}
+	return n
 }
 
 // question is about those of what is planned that need consent.

@@ -151,7 +151,7 @@ func (m *memory) again(ctx context.Context, r Request, e *remembered) (Outcome, 
 // forget makes room: what is old goes, then the oldest; outcomes go before keys.
 func (m *memory) forget() {
 	for len(m.order) > 0 && (m.now().Sub(m.order[0].at) > KeyLife || len(m.order) >= MaxKeys) {
-		m.drop(m.order[0])
+		m.drop(m.order[0]) // a call takes an hour at most: the oldest of so many has ended
 	}
 	for _, e := range m.order {
 		if m.bytes <= maxMemory {
