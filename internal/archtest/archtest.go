@@ -59,7 +59,7 @@ func beside(from, to string) bool {
 		"host":               {"internal/sandbox"},
 		"internal/term":      {"internal/sandbox"},
 		"internal/workspace": {"internal/gitcmd"},
-		"internal/gateway":   {"internal/bus"},
+		"internal/gateway":   {"internal/bus", "internal/messaging"},
 		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},
 	}
@@ -100,7 +100,8 @@ func stopsAt() map[string]string {
 		"github.com/prometheus/client_golang":      "internal/telemetry",
 		"github.com/knadh/koanf":                   "internal/config",
 		"github.com/spf13/cobra":                   "cmd/junctor",
-		"github.com/nats-io":                       "internal/bus",
+		"github.com/nats-io":                       "internal/messaging/natsbus",
+		"github.com/coder/websocket":               "internal/messaging/natsbus",
 		"google.golang.org/grpc":                   "nobody",
 		"github.com/stretchr/testify":              "nobody",
 	}

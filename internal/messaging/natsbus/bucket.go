@@ -1,0 +1,291 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/messaging"
+)
+
+const (
+	// markerTTL is how long a bucket remembers that an entry was deleted, for
+	// watchers that come back.
+	markerTTL = time.Hour
+	// retry is the pause before a watch that failed is tried again.
+	retry = 50 * time.Millisecond
+	// check is how often a watch in a cluster is compared with the bucket: the
+	// server that feeds it may be gone while ours is not.
+	check = 300 * time.Millisecond
+)
+
+type bucket struct {
+	b  *Broker
+	o  messaging.BucketOptions
+	kv jetstream.KeyValue
+}
+
+// Bucket opens a bucket, making it when there is none.
+func (b *Broker) Bucket(ctx context.Context, o messaging.BucketOptions) (messaging.Bucket, error) {
+	if err := errors.Join(ctx.Err(), messaging.CheckBucket(o)); err != nil {
+		return nil, err
+	}
+	k := &bucket{b: b, o: o}
+	if err := k.open(ctx); err != nil {
+		return nil, k.fault(o.Name, err)
+	}
+	return k, nil
+}
+
+func (k *bucket) open(ctx context.Context) error {
+	if err := k.b.own.usable("bucket"); err != nil {
+		return err
+	}
+	marker := markerTTL
+	if k.o.TTL > 0 {
+		marker = min(marker, max(k.o.TTL, time.Second))
+	}
+	kv, err := k.b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: k.o.Name, TTL: k.o.TTL, LimitMarkerTTL: marker, MaxValueSize: messaging.MaxValue,
+		Storage: jetstream.FileStorage, Replicas: k.b.replicas,
+	})
+	if err != nil {
+		return err
+	}
+	if k.kv == nil {
+		k.kv = kv
+	}
+	return nil
+}
+
+// fault translates what the library says.
+func (k *bucket) fault(key string, err error) error {
+	var known *capability.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, jetstream.ErrKeyDeleted):
+		return messaging.ErrKeyAbsent(key)
+	case wrongRevision(err):
+		return messaging.ErrRevision(key)
+	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
+		return capability.Wrap(capability.CodeUnavailable, "bus.bucket", "the bucket is not there right now", err).With(messaging.ReasonDisconnected, "it is made anew, or its servers come back")
+	}
+	return k.b.own.fault("bucket", key, err)
+}
+
+func wrongRevision(err error) bool {
+	return errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch)
+}
+
+// begin checks what every method checks.
+func (k *bucket) begin(ctx context.Context, key string, value []byte) (context.Context, context.CancelFunc, error) {
+	if err := errors.Join(ctx.Err(), messaging.CheckEntry(key, value), k.b.own.usable("bucket")); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	return ctx, cancel, nil
+}
+
+func (k *bucket) Get(ctx context.Context, key string) (messaging.Entry, error) {
+	ctx, cancel, err := k.begin(ctx, key, nil)
+	if err != nil {
+		return messaging.Entry{}, err
+	}
+	defer cancel()
+	e, err := k.kv.Get(ctx, key)
+	if err != nil {
+		return messaging.Entry{}, k.fault(key, err)
+	}
+	return messaging.Entry{Key: key, Value: e.Value(), Revision: e.Revision()}, nil
+}
+
+func (k *bucket) Put(ctx context.Context, key string, value []byte) (uint64, error) {
+	return k.write(ctx, key, value, func(ctx context.Context) (uint64, error) { return k.kv.Put(ctx, key, value) })
+}
+
+func (k *bucket) Create(ctx context.Context, key string, value []byte) (uint64, error) {
+	return k.write(ctx, key, value, func(ctx context.Context) (uint64, error) { return k.kv.Create(ctx, key, value) })
+}
+
+func (k *bucket) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if revision == 0 {
+		return 0, messaging.ErrRevision(key) // to the server it would mean Create
+	}
+	return k.write(ctx, key, value, func(ctx context.Context) (uint64, error) { return k.kv.Update(ctx, key, value, revision) })
+}
+
+func (k *bucket) write(ctx context.Context, key string, value []byte, do func(context.Context) (uint64, error)) (uint64, error) {
+	ctx, cancel, err := k.begin(ctx, key, value)
+	if err != nil {
+		return 0, err
+	}
+	defer cancel()
+	revision, err := do(ctx)
+	return revision, k.fault(key, err)
+}
+
+func (k *bucket) Delete(ctx context.Context, key string, revision uint64) error {
+	ctx, cancel, err := k.begin(ctx, key, nil)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if revision == 0 { // what is not there leaves no mark
+		_, err := k.kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return nil
+		}
+		if err != nil {
+			return k.fault(key, err)
+		}
+	}
+	opts := []jetstream.KVDeleteOpt{jetstream.PurgeTTL(markerTTL)}
+	if revision > 0 {
+		opts = append(opts, jetstream.LastRevision(revision))
+	}
+	return k.fault(key, k.kv.Purge(ctx, key, opts...))
+}
+
+// Watch is a loop around the library's watch: each turn is one snapshot and what
+// follows it, until there is a reason to begin anew.
+func (k *bucket) Watch(ctx context.Context) iter.Seq2[messaging.Change, error] {
+	return func(yield func(messaging.Change, error) bool) {
+		for {
+			back, broken, closed := k.b.own.watchSession()
+			if closed {
+				yield(messaging.Change{}, messaging.ErrClosed("watch"))
+				return
+			}
+			select {
+			case <-back:
+				switch err := k.turn(ctx, broken, yield); {
+				case errors.Is(err, errStopped):
+					return
+				case err != nil:
+					k.b.cfg.Logger.Debug("a watch begins anew", "bucket", k.o.Name, "err", err)
+				}
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
+				yield(messaging.Change{}, ctx.Err())
+				return
+			}
+			select {
+			case <-time.After(retry):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+var (
+	errStopped = errors.New("the reader has stopped")
+	errMissed  = errors.New("the bucket has changed and the watch was not told")
+)
+
+// turn yields one snapshot and what follows.
+func (k *bucket) turn(ctx context.Context, broken <-chan struct{}, yield func(messaging.Change, error) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	if err := k.open(first); err != nil { // it may have been lost with its servers
+		return err
+	}
+	w, err := k.kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = w.Stop() }()
+	if !yield(messaging.Change{Kind: messaging.Reset}, nil) {
+		return errStopped
+	}
+	t := turn{k: k, shown: make(map[string]bool), yield: yield}
+	var tick <-chan time.Time
+	if !k.b.embedded {
+		ticker := time.NewTicker(check)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for {
+		select {
+		case e, ok := <-w.Updates():
+			if !ok {
+				return errMissed
+			}
+			if !t.take(e) {
+				return errStopped
+			}
+		case <-broken:
+			return messaging.ErrDisconnected("watch")
+		case <-tick:
+			if err := t.compare(ctx); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// turn is what is known of one snapshot.
+type turn struct {
+	k      *bucket
+	yield  func(messaging.Change, error) bool
+	shown  map[string]bool // in this snapshot; nil once it is complete
+	seen   uint64          // last revision
+	behind uint64          // what seen was when it was found to be behind
+	late   bool
+}
+
+func (t *turn) take(e jetstream.KeyValueEntry) bool {
+	if e == nil {
+		t.shown = nil
+		return t.yield(messaging.Change{Kind: messaging.Synced}, nil)
+	}
+	t.seen = max(t.seen, e.Revision())
+	entry := messaging.Entry{Key: e.Key(), Revision: e.Revision()}
+	if e.Operation() != jetstream.KeyValuePut {
+		if t.shown != nil && !t.shown[e.Key()] {
+			return true // the mark of one that was gone before
+		}
+		return t.yield(messaging.Change{Kind: messaging.Deleted, Entry: entry}, nil)
+	}
+	if t.shown != nil {
+		t.shown[e.Key()] = true
+	}
+	entry.Value = e.Value()
+	return t.yield(messaging.Change{Kind: messaging.Put, Entry: entry}, nil)
+}
+
+// compare fails when the bucket is ahead of the watch for two checks in a row,
+// or cannot be read.
+func (t *turn) compare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, check)
+	defer cancel()
+	status, err := t.k.kv.Status(ctx)
+	if err != nil {
+		if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		return nil // its servers are choosing a leader; nothing can have changed
+	}
+	last := status.(*jetstream.KeyValueBucketStatus).StreamInfo().State.LastSeq
+	if last <= t.seen {
+		t.late = false
+		return nil
+	}
+	if t.late && t.behind == t.seen {
+		return errMissed
+	}
+	t.late, t.behind = true, t.seen
+	return nil
+}

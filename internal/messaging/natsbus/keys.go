@@ -1,0 +1,138 @@
+package natsbus
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/messaging"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// NewKey makes a node's key pair: the seed (SU…), which is to be kept secret, and
+// the key that signs with it.
+func NewKey() (secret.Value, messaging.Key, error) {
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		return secret.Value{}, messaging.Key{}, err
+	}
+	seed, err := pair.Seed()
+	if err != nil {
+		return secret.Value{}, messaging.Key{}, err
+	}
+	key, err := keyOf(pair)
+	return secret.New(string(seed)), key, err
+}
+
+// ParseKey returns the key of a seed that NewKey made.
+func ParseKey(seed secret.Value) (messaging.Key, error) {
+	pair, err := nkeys.FromSeed([]byte(seed.Reveal()))
+	if err != nil {
+		return messaging.Key{}, capability.Wrap(capability.CodeInvalidInput, "bus.key", "the node's key cannot be read", err).
+			With("invalid_key", "remove it to have a new one made, and register the node again")
+	}
+	return keyOf(pair)
+}
+
+func keyOf(pair nkeys.KeyPair) (messaging.Key, error) {
+	public, err := pair.PublicKey()
+	if err != nil || !nkeys.IsValidPublicUserKey(public) {
+		return messaging.Key{}, capability.Errorf(capability.CodeInvalidInput, "bus.key", "the key is not that of a node").With("invalid_key", "")
+	}
+	return messaging.Key{Public: public, Sign: pair.Sign}, nil
+}
+
+// gatewayKeys are what gateways prove themselves to the servers by: all are
+// derived from one secret, so that all gateways of a cluster have the same.
+type gatewayKeys struct {
+	gateway, system nkeys.KeyPair // sessions in the two accounts
+	issuer          nkeys.KeyPair // signs who is let in
+	names           keyNames
+}
+
+// keyNames are the public halves.
+type keyNames struct{ gateway, system, issuer string }
+
+func deriveKeys(root []byte) (k gatewayKeys, err error) {
+	for _, d := range []struct {
+		info string
+		kind nkeys.PrefixByte
+		pair *nkeys.KeyPair
+		name *string
+	}{
+		{"gateway", nkeys.PrefixByteUser, &k.gateway, &k.names.gateway},
+		{"system", nkeys.PrefixByteUser, &k.system, &k.names.system},
+		{"issuer", nkeys.PrefixByteAccount, &k.issuer, &k.names.issuer},
+	} {
+		raw, err := hkdf.Key(sha256.New, root, nil, "junctor message bus "+d.info, 32)
+		if err != nil {
+			return k, err
+		}
+		if *d.pair, err = nkeys.FromRawSeed(d.kind, raw); err != nil {
+			return k, err
+		}
+		if *d.name, err = (*d.pair).PublicKey(); err != nil {
+			return k, err
+		}
+	}
+	return k, nil
+}
+
+func randomKeys() (gatewayKeys, error) {
+	root := make([]byte, 32)
+	_, _ = rand.Read(root)
+	return deriveKeys(root)
+}
+
+// The two accounts of the servers: nodes and gateways talk in one, the other is
+// the servers' own.
+const (
+	account       = "JUNCTOR"
+	systemAccount = "SYS"
+)
+
+// minSecret is the shortest secret that gateways of a cluster may share.
+const minSecret = 32
+
+// ServerConfig returns what the configuration of each NATS server must contain
+// so that gateways with this secret can use it: the accounts, the public keys of
+// the gateways, and that they decide who else comes in and may do what. It holds
+// nothing secret. The operator adds listeners, TLS, routes and a JetStream
+// directory.
+func ServerConfig(shared secret.Value) (string, error) {
+	keys, err := sharedKeys(shared)
+	if err != nil {
+		return "", err
+	}
+	return serverConfig(keys.names), nil
+}
+
+func sharedKeys(shared secret.Value) (gatewayKeys, error) {
+	if len(shared.Reveal()) < minSecret {
+		return gatewayKeys{}, capability.Errorf(capability.CodeInvalidInput, "bus.open", "the secret that gateways of a NATS cluster share has fewer than %d characters", minSecret).
+			With("weak_secret", "make one with: openssl rand -hex 32")
+	}
+	return deriveKeys([]byte(shared.Reveal()))
+}
+
+func serverConfig(k keyNames) string {
+	return fmt.Sprintf(`# Message bus of junctor.
+accounts {
+  %[1]s { jetstream: enabled, users: [ { nkey: %[3]s } ] }
+  %[2]s { users: [ { nkey: %[4]s } ] }
+}
+system_account: %[2]s
+authorization {
+  timeout: 5
+  auth_callout { account: %[1]s, issuer: %[5]s, auth_users: [ %[3]s, %[4]s ] }
+}
+max_payload: %[6]d
+ping_interval: "5s"
+ping_max: 2
+write_deadline: "5s"
+`, account, systemAccount, k.gateway, k.system, k.issuer, maxWire)
+}

@@ -1,0 +1,201 @@
+// Package natsbus is the message bus over NATS. A gateway has one of two: a
+// server inside this process, which listens on no port (Embed), or a cluster of
+// servers that several gateways share (Open). Everything else is the same: who
+// comes in and may do what is asked of the gateways by the servers (auth
+// callout), and sessions that come and go are heard of from the servers' system
+// account.
+//
+// Nodes reach it by the NATS protocol inside WebSocket messages on the gateway's
+// own HTTP port (Broker.Handler), or by NATS itself where there is a listener.
+//
+// Nothing in the servers is the only copy of anything: an embedded server whose
+// directory is damaged begins with an empty one (decision R44).
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/messaging"
+	"github.com/junctor-run/junctor/secret"
+)
+
+const (
+	// maxWire is the servers' limit of one message: the data, the header, and
+	// what the header's form adds.
+	maxWire = messaging.MaxPayload + messaging.MaxHeader + 1<<10
+	// patience bounds what has no deadline of its own.
+	patience = 10 * time.Second
+)
+
+// Config is what both kinds of bus need.
+type Config struct {
+	// Authorize decides who comes in; nil lets nobody in.
+	Authorize messaging.Authorizer
+	Logger    *slog.Logger // nil: nothing is logged
+}
+
+// Broker is the gateway's side of the bus.
+type Broker struct {
+	cfg      Config
+	keys     gatewayKeys
+	own      *conn
+	system   *nats.Conn
+	js       jetstream.JetStream
+	sessions messaging.Feed[messaging.SessionEvent]
+	replicas int
+	embedded bool
+
+	link func(ctx context.Context) (net.Conn, error) // a new connection to a server
+	stop func()                                      // ends the embedded server
+	ctx  context.Context                             // ends with the broker
+	end  context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup // of authorisations and proxied connections
+}
+
+var _ messaging.Broker = (*Broker)(nil)
+
+// Cluster is where the servers are that several gateways share.
+type Cluster struct {
+	// URL is one or more addresses, nats:// or tls://, with commas between.
+	URL string
+	// Secret is the same for all gateways; ServerConfig says what the servers
+	// must know of it.
+	Secret secret.Value
+	// Replicas is how many servers hold each bucket: 1, 3 or 5.
+	Replicas int
+}
+
+// Open uses a cluster. It fails with unavailable when no server can be reached,
+// and with unauthenticated when they do not know the secret.
+func Open(ctx context.Context, cluster Cluster, cfg Config) (*Broker, error) {
+	keys, err := sharedKeys(cluster.Secret)
+	if err != nil {
+		return nil, err
+	}
+	b := newBroker(cfg, keys)
+	b.replicas = max(cluster.Replicas, 1)
+	b.link = func(ctx context.Context) (net.Conn, error) {
+		return dialServer(ctx, b.own.nc.ConnectedUrl())
+	}
+	if err := b.connect(ctx, cluster.URL); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func newBroker(cfg Config, keys gatewayKeys) *Broker {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &Broker{
+		cfg: cfg, keys: keys, replicas: 1,
+		sessions: messaging.Feed[messaging.SessionEvent]{Lost: messaging.SessionEvent{Kind: messaging.SessionsLost}},
+	}
+	b.ctx, b.end = context.WithCancel(context.Background())
+	return b
+}
+
+// connect opens the gateway's sessions and begins to serve the servers' questions.
+func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) error {
+	options := func(name string, sign func([]byte) ([]byte, error), public string) []nats.Option {
+		return append([]nats.Option{
+			nats.Name(name), nats.Nkey(public, sign), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+			nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(30*time.Millisecond, 30*time.Millisecond), nats.ReconnectBufSize(-1),
+			nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.SyncQueueLen(messaging.DefaultPending),
+			nats.PermissionErrOnSubscribe(true), nats.Timeout(2 * time.Second),
+		}, more...)
+	}
+	b.own = newConn("_INBOX.gw", 0)
+	nc, err := b.own.open(url, options("junctor gateway", b.keys.gateway.Sign, b.keys.names.gateway)...)
+	if err != nil {
+		return refusedOrUnavailable(err)
+	}
+	system := options("junctor gateway, sessions", b.keys.system.Sign, b.keys.names.system)
+	system = append(system, nats.ReconnectHandler(func(*nats.Conn) {
+		b.sessions.Publish(b.sessions.Lost) // whoever came and went meanwhile
+	}))
+	if b.system, err = nats.Connect(url, system...); err != nil {
+		return refusedOrUnavailable(err)
+	}
+	if b.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(5*time.Second)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return errors.Join(b.listenToSessions(ctx), b.answerCallouts(ctx))
+}
+
+func refusedOrUnavailable(err error) error {
+	if isAuthError(err) {
+		return messaging.ErrRefused(err)
+	}
+	return capability.Wrap(capability.CodeUnavailable, "bus.open", "the message bus cannot be reached", err).
+		With(messaging.ReasonDisconnected, "check nats.url, and that the servers run")
+}
+
+// Conn is the gateway's own session.
+func (b *Broker) Conn() messaging.Conn { return b.own }
+
+// Sessions yields sessions as they come and go.
+func (b *Broker) Sessions(ctx context.Context) iter.Seq2[messaging.SessionEvent, error] {
+	return b.sessions.Read(ctx)
+}
+
+// Close ends the gateway's sessions, the proxied ones, and the embedded server.
+func (b *Broker) Close() {
+	b.mu.Lock()
+	closed := b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if closed {
+		return
+	}
+	b.end()
+	b.sessions.Close(messaging.ErrClosed("sessions"))
+	b.wg.Wait()
+	if b.own != nil {
+		b.own.Close()
+	}
+	if b.system != nil {
+		b.system.Close()
+	}
+	if b.stop != nil {
+		b.stop()
+	}
+}
+
+// enter counts something that Close waits for; wg.Done ends it.
+func (b *Broker) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.wg.Add(1)
+	}
+	return !b.closed
+}
+
+// dialServer opens a plain connection to a server, for a proxied session.
+func dialServer(ctx context.Context, url string) (net.Conn, error) {
+	address, plain := strings.CutPrefix(url, "nats://")
+	if !plain {
+		return nil, fmt.Errorf("sessions cannot be passed on to %q: only nats:// servers take them", url)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", address)
+}

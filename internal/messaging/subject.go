@@ -1,0 +1,195 @@
+package messaging
+
+import (
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Escape makes any text one token of a subject or key: each byte outside
+// [A-Za-z0-9_-] becomes = and two upper-case hex digits (spec, section 27.2).
+// Different texts have different tokens.
+func Escape(text string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(text) {
+		c := text[i]
+		if plain(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('=')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String()
+}
+
+func plain(c byte) bool {
+	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
+
+// Unescape reads a token that Escape wrote; ok is false for any other.
+func Unescape(token string) (text string, ok bool) {
+	var b strings.Builder
+	for i := 0; i < len(token); i++ {
+		c := token[i]
+		switch {
+		case plain(c):
+		case c == '=' && i+2 < len(token):
+			hi, lo := unhex(token[i+1]), unhex(token[i+2])
+			if hi < 0 || lo < 0 || plain(byte(hi<<4|lo)) {
+				return "", false
+			}
+			c = byte(hi<<4 | lo)
+			i += 2
+		default:
+			return "", false
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}
+
+func unhex(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }
+
+// CheckSubject refuses what cannot be published to: empty tokens, wildcards,
+// control characters, spaces, more than MaxSubject bytes, and subjects beginning
+// with $, which belong to the bus.
+func CheckSubject(subject string) error { return check(subject, false) }
+
+// CheckPattern is CheckSubject for what is subscribed to: * may be a token, and
+// > the last one.
+func CheckPattern(pattern string) error { return check(pattern, true) }
+
+func check(s string, wild bool) error {
+	bad := func(why string) error {
+		return capability.Errorf(capability.CodeInvalidInput, "bus.subject", "%.100q cannot be a subject: %s", s, why)
+	}
+	switch {
+	case s == "":
+		return bad("it is empty")
+	case len(s) > MaxSubject:
+		return capability.Errorf(capability.CodeInvalidInput, "bus.subject", "a subject has at most %d bytes, this one %d", MaxSubject, len(s))
+	case s[0] == '$':
+		return bad("those beginning with $ belong to the bus")
+	}
+	rest, more := s, true
+	for more {
+		var token string
+		token, rest, more = strings.Cut(rest, ".")
+		if token == "" {
+			return bad("a part between dots is empty")
+		}
+		if token == "*" || token == ">" {
+			if !wild {
+				return bad("wildcards are for subscriptions")
+			}
+			if token == ">" && more {
+				return bad("> stands at the end only")
+			}
+			continue
+		}
+		for i := range len(token) {
+			if c := token[i]; c <= ' ' || c == 0x7f || c == '*' || c == '>' {
+				return bad("spaces, control characters, * and > are not part of names")
+			}
+		}
+	}
+	return nil
+}
+
+// CheckQueue refuses what cannot be the name of a queue group.
+func CheckQueue(name string) error {
+	if name == "" || len(name) <= 64 && Escape(name) == name {
+		return nil
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "bus.subscribe", "%.100q cannot name a queue: use 1 to 64 of A-Z, a-z, 0-9, _ and -", name)
+}
+
+// CheckMessage refuses what is above the limits or cannot travel.
+func CheckMessage(m Message) error {
+	if err := CheckSubject(m.Subject); err != nil {
+		return err
+	}
+	if m.Reply != "" {
+		if err := CheckSubject(m.Reply); err != nil {
+			return err
+		}
+	}
+	if len(m.Data) > MaxPayload {
+		return tooLarge("a message carries at most %d bytes, this one has %d", MaxPayload, len(m.Data))
+	}
+	sum := 0
+	for k, v := range m.Header {
+		sum += len(k) + len(v)
+		if k == "" || strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f }) || strings.ContainsAny(v, "\r\n") || strings.TrimSpace(v) != v {
+			return capability.Errorf(capability.CodeInvalidInput, "bus.publish", "the header %.100q has a name or value that cannot travel", k)
+		}
+	}
+	if sum > MaxHeader {
+		return tooLarge("the headers of a message have at most %d bytes, these have %d", MaxHeader, sum)
+	}
+	return nil
+}
+
+func tooLarge(format string, limit, n int) error {
+	return capability.Errorf(capability.CodeTooLarge, "bus.publish", format, limit, n).
+		With(ReasonTooLarge, "send large values as assets")
+}
+
+// CheckBucket refuses options that cannot be a bucket's.
+func CheckBucket(o BucketOptions) error {
+	if o.Name == "" || len(o.Name) > 64 || Escape(o.Name) != o.Name {
+		return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "%.100q cannot name a bucket: use 1 to 64 of A-Z, a-z, 0-9, _ and -", o.Name)
+	}
+	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Second {
+		return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "entries live for at least a second, not %s", o.TTL)
+	}
+	return nil
+}
+
+// CheckEntry refuses keys and values that no bucket holds.
+func CheckEntry(key string, value []byte) error {
+	if len(key) > MaxSubject/2 {
+		return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "a key has at most %d bytes, this one %d", MaxSubject/2, len(key))
+	}
+	for token := range strings.SplitSeq(key, ".") {
+		if strings.ReplaceAll(token, "=", "") == "" || Escape(strings.ReplaceAll(token, "=", "")) != strings.ReplaceAll(token, "=", "") {
+			return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "%.100q cannot be a key: escape its parts", key)
+		}
+	}
+	if len(value) > MaxValue {
+		return tooLarge("an entry has at most %d bytes, this one %d", MaxValue, len(value))
+	}
+	return nil
+}
+
+// Covers reports whether everything that matches pattern also matches allowed.
+// A subject without wildcards is a pattern that matches itself.
+func Covers(allowed, pattern string) bool {
+	for {
+		a, aRest, aMore := strings.Cut(allowed, ".")
+		p, pRest, pMore := strings.Cut(pattern, ".")
+		switch {
+		case a == ">":
+			return true
+		case p == ">", a != "*" && a != p, aMore != pMore:
+			return false
+		case !aMore:
+			return true
+		}
+		allowed, pattern = aRest, pRest
+	}
+}
+
+// CoversAny reports whether one of the allowed patterns covers pattern.
+func CoversAny(allowed []string, pattern string) bool {
+	for _, a := range allowed {
+		if Covers(a, pattern) {
+			return true
+		}
+	}
+	return false
+}
