@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve"
 )
@@ -206,7 +207,22 @@ func (a *app) configCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c := a.group("config", "Settings", show, check, docs)
+	nats := &cobra.Command{
+		Use: "nats", Short: "What the configuration of the NATS servers of nats.url must contain", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, _, err := load()
+			if err != nil {
+				return err
+			}
+			text, err := server.NATSServerConfig(cfg)
+			if err != nil {
+				return err
+			}
+			a.printf("%s", text)
+			return nil
+		},
+	}
+	c := a.group("config", "Settings", show, check, docs, nats)
 	c.PersistentFlags().StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
 	return c
 }

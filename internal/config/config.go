@@ -38,6 +38,7 @@ type Config struct {
 	Extensions Extensions `koanf:"extensions"`
 	Sandbox    Sandbox    `koanf:"sandbox"`
 	Model      Model      `koanf:"model"`
+	NATS       NATS       `koanf:"nats"`
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
 	Eliza Eliza `koanf:"-"`
@@ -140,6 +141,13 @@ type Model struct {
 	MaxTokens int    `koanf:"max_tokens" doc:"Longest answer, in tokens."`
 }
 
+// NATS is the message bus that gateways and nodes talk over.
+type NATS struct {
+	URL       string `koanf:"url" doc:"Addresses of the NATS servers that several gateways share, nats:// or tls://, with commas between. Empty: a server inside this process that listens on no port. junctor config nats prints what the servers' configuration must contain."`
+	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret, of 32 characters or more, from which the gateways' keys are derived; the same on every gateway. Needed with nats.url."`
+	Replicas  int    `koanf:"replicas" doc:"How many servers of nats.url hold each shared table: 1, 3 or 5."`
+}
+
 // Default is the configuration of an empty file.
 func Default() Config {
 	return Config{
@@ -154,6 +162,7 @@ func Default() Config {
 		MCP:        MCP{PageSize: 100, Exposure: "auto"},
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
+		NATS:       NATS{Replicas: 1},
 		Eliza:      Eliza{Environment: "server"},
 	}
 }
@@ -242,6 +251,9 @@ func (c *Config) Validate() error {
 	if c.Model.URL != "" && c.Model.Name == "" {
 		return fmt.Errorf("model.name: say which model of %s is asked", c.Model.URL)
 	}
+	if err := c.NATS.validate(); err != nil {
+		return err
+	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)
 		if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
@@ -310,6 +322,25 @@ func (c *Config) Validate() error {
 		if n.v <= 0 {
 			return fmt.Errorf("%s: must be more than 0", n.key)
 		}
+	}
+	return nil
+}
+
+func (n NATS) validate() error {
+	if n.Replicas != 1 && n.Replicas != 3 && n.Replicas != 5 {
+		return fmt.Errorf("nats.replicas: %d is none of 1, 3 and 5", n.Replicas)
+	}
+	if n.URL == "" {
+		return nil
+	}
+	for address := range strings.SplitSeq(n.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(address))
+		if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "nats" && u.Scheme != "tls") {
+			return fmt.Errorf("nats.url: each address is nats://host:port or tls://host:port, without a user or password")
+		}
+	}
+	if n.KeySecret == "" {
+		return fmt.Errorf("nats.key_secret: name the stored secret that the gateways of %s share", n.URL)
 	}
 	return nil
 }

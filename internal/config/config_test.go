@@ -109,6 +109,10 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"two roots of one id", "fs: {roots: [{id: a, path: " + dir + "}, {id: a, path: " + dir + "}]}", "fs.roots[1].id"},
 		{"relative root", "fs: {roots: [{id: a, path: x}]}", "fs.roots[0].path"},
 		{"absent root", "fs: {roots: [{id: a, path: " + dir + "/none}]}", "fs.roots[0].path"},
+		{"nats without a secret", "nats: {url: nats://10.0.0.1:4222}", "nats.key_secret"},
+		{"nats with a password in it", "nats: {url: nats://a:b@10.0.0.1:4222, key_secret: bus}", "nats.url"},
+		{"nats by another protocol", "nats: {url: 'nats://a:1, http://b:2', key_secret: bus}", "nats.url"},
+		{"two copies", "nats: {replicas: 2}", "nats.replicas"},
 		{"huge", "# " + strings.Repeat("x", 1<<20), "larger than"},
 	} {
 		if _, err := load(t, tt.file, nil, nil); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -29,6 +29,9 @@ const (
 	MaxHeader = 8 << 10
 	// MaxSubscriptions is how many subscriptions one node's session may have.
 	MaxSubscriptions = 64
+	// MaxGatewaySubscriptions is how many the gateway's own session may have:
+	// servers have one limit for all, and the watches of buckets count.
+	MaxGatewaySubscriptions = 48
 	// MaxPendingBytes is how much may wait for one node's session to take it;
 	// a session that lets more pile up is closed.
 	MaxPendingBytes = 4 << 20

@@ -34,6 +34,7 @@ import (
 	"github.com/junctor-run/junctor/internal/intake"
 	"github.com/junctor-run/junctor/internal/intake/static"
 	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/messaging/natsbus"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/roots"
@@ -75,6 +76,7 @@ type Server struct {
 	engine     *invoke.Engine
 	intake     *intake.Pipeline
 	bus        *bus.Bus
+	nats       *natsbus.Broker
 	metrics    *telemetry.Metrics
 	door       *door.Door
 	registry   *endpoint.Registry
@@ -128,6 +130,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.bus = bus.New(bus.Config{})
+	if s.nats, err = openMessageBus(ctx, cfg, s.home, s.secrets, nil, s.logger); err != nil {
+		return err
+	}
 	var settings catalog.Settings
 	if err = config.ReadCatalog(s.home.Path("catalog.yaml"), &settings); err != nil {
 		return capability.Wrap(capability.CodeInvalidInput, "catalog", "catalog.yaml cannot be used: "+err.Error(), err).
@@ -445,6 +450,9 @@ func (s *Server) close() {
 	}
 	if s.model != nil {
 		s.model.Close()
+	}
+	if s.nats != nil {
+		s.nats.Close()
 	}
 	if s.log != nil {
 		if err := s.log.Close(); err != nil {

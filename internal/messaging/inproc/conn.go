@@ -244,8 +244,12 @@ func (c *conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (mes
 		c.events.Publish(messaging.Event{Kind: messaging.Refused, Err: err})
 		return nil, err
 	}
-	if !c.owner && len(c.subs) >= messaging.MaxSubscriptions {
-		return nil, messaging.ErrSubscriptions(messaging.MaxSubscriptions)
+	limit := messaging.MaxSubscriptions
+	if c.owner {
+		limit = messaging.MaxGatewaySubscriptions
+	}
+	if len(c.subs) >= limit {
+		return nil, messaging.ErrSubscriptions(limit)
 	}
 	s := newSubscription(c, o)
 	c.subs[s] = struct{}{}

@@ -17,6 +17,8 @@ const (
 	// markerTTL is how long a bucket remembers that an entry was deleted, for
 	// watchers that come back.
 	markerTTL = time.Hour
+	// bucketTime bounds one step: servers without a leader do not answer.
+	bucketTime = 2 * time.Second
 	// retry is the pause before a watch that failed is tried again.
 	retry = 50 * time.Millisecond
 	// check is how often a watch in a cluster is compared with the bucket: the
@@ -36,16 +38,30 @@ func (b *Broker) Bucket(ctx context.Context, o messaging.BucketOptions) (messagi
 		return nil, err
 	}
 	k := &bucket{b: b, o: o}
-	if err := k.open(ctx); err != nil {
-		return nil, k.fault(o.Name, err)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := k.open(ctx)
+		if err == nil {
+			return k, nil
+		}
+		// Servers that have just met have no leader, and do not answer.
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrNoResponders) {
+			return nil, k.fault(o.Name, err)
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+		}
 	}
-	return k, nil
 }
 
 func (k *bucket) open(ctx context.Context) error {
 	if err := k.b.own.usable("bucket"); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, bucketTime)
+	defer cancel()
 	marker := markerTTL
 	if k.o.TTL > 0 {
 		marker = min(marker, max(k.o.TTL, time.Second))
@@ -90,7 +106,7 @@ func (k *bucket) begin(ctx context.Context, key string, value []byte) (context.C
 	if err := errors.Join(ctx.Err(), messaging.CheckEntry(key, value), k.b.own.usable("bucket")); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, bucketTime)
 	return ctx, cancel, nil
 }
 
@@ -195,9 +211,7 @@ var (
 func (k *bucket) turn(ctx context.Context, broken <-chan struct{}, yield func(messaging.Change, error) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	first, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	if err := k.open(first); err != nil { // it may have been lost with its servers
+	if err := k.open(ctx); err != nil { // it may have been lost with its servers
 		return err
 	}
 	w, err := k.kv.WatchAll(ctx)

@@ -97,8 +97,8 @@ func (b *Broker) authorize(ask *jwt.AuthorizationRequestClaims) (string, error) 
 	user.Name = id.ID
 	user.Audience = account
 	user.Pub, user.Sub = only(id.Publish), only(id.Subscribe)
-	user.Subs = messaging.MaxSubscriptions + 1 // and the inbox of its requests
-	user.NatsLimits.Payload = maxWire
+	// Servers do not apply the limits of an answer, only its permissions; the
+	// limits are in their configuration, for every session.
 	return user.Encode(b.keys.issuer)
 }
 

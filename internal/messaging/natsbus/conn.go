@@ -18,7 +18,7 @@ import (
 // conn is one session.
 type conn struct {
 	inbox   string
-	maxSubs int // 0: as many as the server takes
+	maxSubs int
 	events  messaging.Feed[messaging.Event]
 	nc      *nats.Conn
 	trying  atomic.Pointer[nats.Conn] // nc, for callbacks that may come before it is set

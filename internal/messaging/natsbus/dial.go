@@ -34,7 +34,7 @@ var errHTTPRefused = errors.New("the gateway refused the credential")
 func Dialer(address string, config *tls.Config) (messaging.Dialer, error) {
 	u, err := url.Parse(address)
 	bad := func(why string) error {
-		return capability.Errorf(capability.CodeInvalidInput, "bus.connect", "%.200q is not the address of a gateway: %s", address, why)
+		return capability.Errorf(capability.CodeInvalidInput, "bus.connect", "this is not the address of a gateway: %s", why)
 	}
 	if err != nil || u.Host == "" || u.User != nil {
 		return nil, bad("write https://host, without a user or password")

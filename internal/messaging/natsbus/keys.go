@@ -127,12 +127,13 @@ accounts {
 }
 system_account: %[2]s
 authorization {
-  timeout: 5
+  timeout: 3
   auth_callout { account: %[1]s, issuer: %[5]s, auth_users: [ %[3]s, %[4]s ] }
 }
 max_payload: %[6]d
+max_subscriptions: %[7]d
 ping_interval: "5s"
 ping_max: 2
 write_deadline: "5s"
-`, account, systemAccount, k.gateway, k.system, k.issuer, maxWire)
+`, account, systemAccount, k.gateway, k.system, k.issuer, maxWire, maxSubs)
 }

@@ -35,6 +35,9 @@ const (
 	// maxWire is the servers' limit of one message: the data, the header, and
 	// what the header's form adds.
 	maxWire = messaging.MaxPayload + messaging.MaxHeader + 1<<10
+	// maxSubs is the servers' limit for one session: a node's subscriptions and
+	// the inbox of its requests.
+	maxSubs = messaging.MaxSubscriptions + 1
 	// patience bounds what has no deadline of its own.
 	patience = 10 * time.Second
 )
@@ -118,10 +121,10 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 			nats.Name(name), nats.Nkey(public, sign), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 			nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(30*time.Millisecond, 30*time.Millisecond), nats.ReconnectBufSize(-1),
 			nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.SyncQueueLen(messaging.DefaultPending),
-			nats.PermissionErrOnSubscribe(true), nats.Timeout(2 * time.Second),
+			nats.PermissionErrOnSubscribe(true), nats.Timeout(5 * time.Second), // longer than servers take to refuse
 		}, more...)
 	}
-	b.own = newConn("_INBOX.gw", 0)
+	b.own = newConn("_INBOX.gw", messaging.MaxGatewaySubscriptions)
 	nc, err := b.own.open(url, options("junctor gateway", b.keys.gateway.Sign, b.keys.names.gateway)...)
 	if err != nil {
 		return refusedOrUnavailable(err)
@@ -142,8 +145,11 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 }
 
 func refusedOrUnavailable(err error) error {
-	if isAuthError(err) {
-		return messaging.ErrRefused(err)
+	// Servers that do not know our keys ask a gateway who we are, and while they
+	// wait for one they ask whether we are alive, which the library takes amiss.
+	if isAuthError(err) || strings.Contains(err.Error(), "expected 'PONG'") {
+		return capability.Wrap(capability.CodeUnauthenticated, "bus.open", "the NATS servers do not know this gateway's keys", err).
+			With(messaging.ReasonRefused, "compare nats.key_secret with what the servers' configuration says: junctor config nats")
 	}
 	return capability.Wrap(capability.CodeUnavailable, "bus.open", "the message bus cannot be reached", err).
 		With(messaging.ReasonDisconnected, "check nats.url, and that the servers run")

@@ -42,7 +42,7 @@ func (c *conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (mes
 func (c *conn) enlist(s *subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.maxSubs > 0 && len(c.subs) >= c.maxSubs {
+	if len(c.subs) >= c.maxSubs {
 		return messaging.ErrSubscriptions(c.maxSubs)
 	}
 	c.subs[s] = struct{}{}

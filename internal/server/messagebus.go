@@ -1,0 +1,49 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/messaging"
+	"github.com/junctor-run/junctor/internal/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/secretstore"
+)
+
+// openMessageBus starts the bus that gateways and nodes talk over: a server in
+// this process that listens on no port, or the cluster that is configured.
+// authorize decides which sessions come in; nil lets nobody in.
+func openMessageBus(ctx context.Context, cfg config.Config, home *Home, secrets *secretstore.Store, authorize messaging.Authorizer, logger *slog.Logger) (*natsbus.Broker, error) {
+	c := natsbus.Config{Authorize: authorize, Logger: logger}
+	if cfg.NATS.URL == "" {
+		return natsbus.Embed(ctx, home.Path("state", "nats"), c)
+	}
+	shared, err := secrets.Get(cfg.NATS.KeySecret)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "config", fmt.Sprintf("nats.key_secret: the secret %s cannot be read", cfg.NATS.KeySecret), err).
+			With("", "store it before nats.url is set: junctor secrets set "+cfg.NATS.KeySecret)
+	}
+	return natsbus.Open(ctx, natsbus.Cluster{URL: cfg.NATS.URL, Secret: shared, Replicas: cfg.NATS.Replicas}, c)
+}
+
+// NATSServerConfig is what the configuration of each server of nats.url must
+// contain; nothing in it is secret.
+func NATSServerConfig(cfg config.Config) (string, error) {
+	if cfg.NATS.KeySecret == "" {
+		return "", capability.Errorf(capability.CodeInvalidInput, "config", "nats.key_secret is not set, so the servers cannot be told whom to trust").
+			With("", "store a secret and name it: junctor secrets set NAME")
+	}
+	secrets, err := secretstore.Open(filepath.Join(cfg.Home, "secrets"))
+	if err != nil {
+		return "", err
+	}
+	defer secrets.Close()
+	shared, err := secrets.Get(cfg.NATS.KeySecret)
+	if err != nil {
+		return "", err
+	}
+	return natsbus.ServerConfig(shared)
+}
