@@ -65,6 +65,8 @@ type Broker struct {
 	ctx  context.Context                             // ends with the broker
 	end  context.CancelFunc
 
+	buffers sync.Pool // of *[chunk]byte
+
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup // of authorisations and proxied connections
@@ -75,6 +77,7 @@ var _ messaging.Broker = (*Broker)(nil)
 // Cluster is where the servers are that several gateways share.
 type Cluster struct {
 	// URL is one or more addresses, nats:// or tls://, with commas between.
+	// Sessions that come in by WebSocket are passed on to nats:// servers only.
 	URL string
 	// Secret is the same for all gateways; ServerConfig says what the servers
 	// must know of it.

@@ -19,7 +19,7 @@ const (
 	// NATS message may be spread over several.
 	maxFrame = 4 << 20
 	// chunk is how much is read from a server at once.
-	chunk = 32 << 10
+	chunk = 16 << 10
 	// writeTime is how long a node may take to accept what is sent to it.
 	writeTime = 10 * time.Second
 )
@@ -93,7 +93,7 @@ func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn) {
 			}
 		}
 	})
-	receive(ctx, ws, link) // node → server
+	b.receive(ctx, ws, link) // node → server
 	cancel()
 	_ = link.Close()
 	both.Wait()
@@ -105,21 +105,28 @@ func send(ctx context.Context, ws *websocket.Conn, data []byte) error {
 	return ws.Write(ctx, websocket.MessageBinary, data)
 }
 
-func receive(ctx context.Context, ws *websocket.Conn, link net.Conn) {
-	buf := make([]byte, chunk)
+// receive borrows its buffer only while there is something to copy: most
+// sessions are idle most of the time.
+func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn) {
 	for {
 		kind, r, err := ws.Reader(ctx)
 		if err != nil || kind != websocket.MessageBinary {
 			return
 		}
-		if _, err := io.CopyBuffer(link, onlyReader{r}, buf); err != nil {
+		buf, _ := b.buffers.Get().(*[chunk]byte)
+		if buf == nil {
+			buf = new([chunk]byte)
+		}
+		_, err = io.CopyBuffer(onlyWriter{link}, r, buf[:])
+		b.buffers.Put(buf)
+		if err != nil {
 			return
 		}
 	}
 }
 
-// onlyReader keeps io.CopyBuffer to its buffer.
-type onlyReader struct{ io.Reader }
+// onlyWriter keeps io.CopyBuffer to its buffer.
+type onlyWriter struct{ io.Writer }
 
 // backlog is what waits to be sent to one node, at most MaxPendingBytes.
 type backlog struct {
@@ -163,7 +170,7 @@ func (q *backlog) take(ctx context.Context) ([]byte, bool) {
 		data, closed := q.data, q.closed
 		if len(data) > 0 {
 			q.data, q.spare = q.spare[:0], nil
-			if cap(data) <= 4*chunk {
+			if cap(data) <= chunk {
 				q.spare = data // swapped in at the next call, when it has been sent
 			}
 		}
