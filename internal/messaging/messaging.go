@@ -48,7 +48,7 @@ const (
 // and must not be changed; what was sent belongs to the sender again.
 type Message struct {
 	Subject string
-	Reply   string // where an answer is wanted; may be empty
+	Reply   string // where an answer is wanted; may be empty; see CheckReply
 	Header  map[string]string
 	Data    []byte
 }

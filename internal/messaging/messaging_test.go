@@ -196,3 +196,14 @@ func TestPausesGrowByHalfAndAreSpread(t *testing.T) {
 		}
 	}
 }
+
+func TestAnswersGoToTheSendersInboxOnly(t *testing.T) {
+	t.Parallel()
+	for reply, ok := range map[string]bool{
+		"_INBOX.n1.a.1": true, "_INBOX.n1": false, "_INBOX.n10.a": false, "": false, "v1.host.n2.call": false, "_INBOX.n1.>": false, "_INBOX.n1.a b": false, "$SYS.REQ.SERVER.PING": false,
+	} {
+		if err := CheckReply(Message{Subject: "v1.gw.n1.join", Reply: reply}, "_INBOX.n1"); (err == nil) != ok {
+			t.Errorf("%q: %v", reply, err)
+		}
+	}
+}

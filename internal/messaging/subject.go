@@ -134,6 +134,18 @@ func CheckMessage(m Message) error {
 	return nil
 }
 
+// CheckReply refuses to answer a message that asks for its answer anywhere but
+// below inbox, the inbox of who sent it. The bus checks where a session publishes
+// and subscribes, not what it asks others to publish: a gateway that answered
+// wherever it is told to would speak for one node to another.
+func CheckReply(m Message, inbox string) error {
+	if strings.HasPrefix(m.Reply, inbox+".") && CheckSubject(m.Reply) == nil {
+		return nil
+	}
+	return capability.Errorf(capability.CodeDenied, "bus.answer", "the answer to %s is wanted on %.100q, which is not below %s", m.Subject, m.Reply, inbox).
+		With(ReasonSubjectDenied, "")
+}
+
 func tooLarge(format string, limit, n int) error {
 	return capability.Errorf(capability.CodeTooLarge, "bus.publish", format, limit, n).
 		With(ReasonTooLarge, "send large values as assets")

@@ -39,11 +39,15 @@ func Dialer(address string, config *tls.Config) (messaging.Dialer, error) {
 	if err != nil || u.Host == "" || u.User != nil {
 		return nil, bad("write https://host, without a user or password")
 	}
-	web := false
+	var web *webDialer
 	switch u.Scheme {
 	case "https", "http":
-		web = true
-		u = &url.URL{Scheme: map[string]string{"https": "wss", "http": "ws"}[u.Scheme], Host: withPort(u), Path: ConnectPath}
+		web = &webDialer{}
+		if u.Scheme == "https" {
+			web.name, web.config = u.Hostname(), config
+		}
+		// To the library it is ws:// either way: the dialer sees to TLS.
+		u = &url.URL{Scheme: "ws", Host: withPort(u), Path: ConnectPath}
 	case "tls", "nats":
 	default:
 		return nil, bad("its scheme is none of https, http, tls and nats")
@@ -54,7 +58,7 @@ func Dialer(address string, config *tls.Config) (messaging.Dialer, error) {
 		}
 		o = o.WithDefaults()
 		c := newConn(o.Inbox, messaging.MaxSubscriptions)
-		if _, err := c.open(u.String(), nodeOptions(c, o, u, web, config)...); err != nil {
+		if _, err := c.open(u.String(), nodeOptions(c, o, web, config)...); err != nil {
 			return nil, capability.Wrap(capability.CodeInvalidInput, "bus.connect", "the session cannot be opened", err)
 		}
 		return c, nil
@@ -74,7 +78,7 @@ func withPort(u *url.URL) string {
 
 // nodeOptions are what long-lived devices need: the library's defaults give up,
 // come back all at once, or keep calls that nobody waits for any more.
-func nodeOptions(c *conn, o messaging.DialOptions, u *url.URL, web bool, config *tls.Config) []nats.Option {
+func nodeOptions(c *conn, o messaging.DialOptions, web *webDialer, config *tls.Config) []nats.Option {
 	options := []nats.Option{
 		nats.Name(o.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(func(n int) time.Duration { c.tried(); return o.Pause(n, rand.Float64()) }),
@@ -86,17 +90,13 @@ func nodeOptions(c *conn, o messaging.DialOptions, u *url.URL, web bool, config 
 	} else {
 		options = append(options, nats.TokenHandler(o.Token.Reveal))
 	}
-	if web {
+	if web != nil {
 		header := make(http.Header)
 		if !o.Token.Empty() {
 			header.Set("Authorization", "Bearer "+o.Token.Reveal())
 		}
-		d := &webDialer{config: config}
-		if u.Scheme == "wss" {
-			d.name = u.Hostname()
-		}
 		// The servers behind a gateway are not the node's to know.
-		return append(options, nats.WebSocketConnectionHeaders(header), nats.SetCustomDialer(d), nats.IgnoreDiscoveredServers())
+		return append(options, nats.WebSocketConnectionHeaders(header), nats.SetCustomDialer(web), nats.IgnoreDiscoveredServers())
 	}
 	if config != nil {
 		options = append(options, nats.Secure(config))
@@ -104,23 +104,23 @@ func nodeOptions(c *conn, o messaging.DialOptions, u *url.URL, web bool, config 
 	return options
 }
 
-// webDialer does the TLS of wss:// itself, in order to see the status line of the
-// answer: the library tells a refusal like any other failure.
+// webDialer does TLS itself, in order to see the status line of the answer: the
+// library tells a refusal like any other failure.
 type webDialer struct {
 	name   string // of the server, for TLS; empty: none
 	config *tls.Config
 }
-
-// SkipTLSHandshake tells the library that Dial did it.
-func (d *webDialer) SkipTLSHandshake() bool { return true }
 
 // Dial connects.
 func (d *webDialer) Dial(network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil || d.name == "" {
-		return &statusConn{Conn: conn}, err
+	if err != nil {
+		return nil, err
+	}
+	if d.name == "" {
+		return &statusConn{Conn: conn}, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if d.config != nil {

@@ -3,8 +3,11 @@ package natsbus
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -298,6 +301,45 @@ func TestAddressesThatAreRefused(t *testing.T) {
 			t.Errorf("%q: %v", address, err)
 		} else if strings.Contains(err.Error(), "password@") {
 			t.Errorf("the refusal repeats the password: %v", err)
+		}
+	}
+}
+
+func TestAnEncryptedGatewayIsReachedAndAForeignCertificateIsNot(t *testing.T) {
+	t.Parallel()
+	b := embed(t, anybody)
+	mux := http.NewServeMux()
+	mux.Handle(ConnectPath, b.Handler(func(*http.Request) error { return nil }))
+	web := httptest.NewUnstartedServer(mux)
+	web.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	dial, err := Dialer(web.URL, &tls.Config{RootCAs: roots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := dial(t.Context(), options("n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	await(t, eventsOf(t, c), messaging.Connected)
+	if err := c.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	foreign, err := dialer(t, web.URL)(t.Context(), options("n2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Close()
+	for e, err := range foreign.Events(t.Context()) {
+		if err != nil || e.Kind == messaging.Connected {
+			t.Fatalf("a certificate that nobody vouches for was taken: %v", err)
+		}
+		if e.Err != nil && strings.Contains(e.Err.Error(), "certificate") {
+			break
 		}
 	}
 }

@@ -68,7 +68,7 @@ func dialInside(t testing.TB, b *Broker) messaging.Dialer {
 			return nil, err
 		}
 		c := newConn(o.Inbox, messaging.MaxSubscriptions)
-		_, err := c.open("", append(nodeOptions(c, o.WithDefaults(), nil, false, nil), nats.InProcessServer(inside(l.Addr().String())))...)
+		_, err := c.open("", append(nodeOptions(c, o.WithDefaults(), nil, nil), nats.InProcessServer(inside(l.Addr().String())))...)
 		return c, err
 	}
 }
