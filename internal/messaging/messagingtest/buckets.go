@@ -127,10 +127,11 @@ func watch(t *testing.T, s *suite) {
 	if _, err := k.Put(ctx, "gone", nil); err != nil {
 		t.Fatal(err)
 	}
+	told(t, empty, "put gone=") // else only the deletion might be told
 	if err := k.Delete(ctx, "gone", 0); err != nil {
 		t.Fatal(err)
 	}
-	told(t, empty, "put gone=", "deleted gone")
+	told(t, empty, "deleted gone")
 	late := follow(t, k)
 	told(t, late, "reset", "put a=1", "synced")
 	if _, err := k.Update(ctx, "a", []byte("2"), first); err != nil {

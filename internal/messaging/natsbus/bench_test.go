@@ -86,7 +86,7 @@ func plainEcho(b *testing.B, data []byte) {
 		}
 	}))
 	defer web.Close()
-	ws, _, err := websocket.Dial(b.Context(), strings.Replace(web.URL, "http", "ws", 1), nil) //nolint:bodyclose // it has none
+	ws, _, err := websocket.Dial(b.Context(), strings.Replace(web.URL, "http", "ws", 1), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
