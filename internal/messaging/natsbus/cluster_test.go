@@ -2,9 +2,12 @@ package natsbus
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +24,7 @@ func shared() secret.Value { return secret.New("0123456789abcdef0123456789abcdef
 
 // startServers starts servers as an operator would: the text we tell them to
 // use, and listeners, a directory and, for several, routes.
-func startServers(t testing.TB, n int) []*server.Server {
+func startServers(t testing.TB, n int, change ...func(*server.Options)) []*server.Server {
 	t.Helper()
 	text, err := ServerConfig(shared())
 	if err != nil {
@@ -51,6 +54,9 @@ func startServers(t testing.TB, n int) []*server.Server {
 		if n > 1 {
 			opts.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]}
 			opts.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		}
+		for _, c := range change {
+			c(opts)
 		}
 		s, err := server.NewServer(opts)
 		if err != nil {
@@ -286,5 +292,42 @@ func seen(ctx context.Context, t testing.TB, changes <-chan messaging.Change, ke
 		case <-ctx.Done():
 			t.Fatalf("the watcher was never told of %s", key)
 		}
+	}
+}
+
+// TestSessionsArePassedOnToAnEncryptedServer: the node knows nothing of the
+// server's certificate, nor of other servers.
+func TestSessionsArePassedOnToAnEncryptedServer(t *testing.T) {
+	t.Parallel()
+	vouched := httptest.NewTLSServer(nil)
+	defer vouched.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(vouched.Certificate())
+	url := startServers(t, 1, func(o *server.Options) {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: vouched.TLS.Certificates}
+		o.TLSTimeout = 5
+	})[0].ClientURL()
+	cluster := Cluster{URL: url, Secret: shared(), TLS: &tls.Config{RootCAs: roots}}
+	b, err := Open(t.Context(), cluster, Config{Authorize: anybody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	c, err := dialer(t, serveWeb(t, b))(t.Context(), options("n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	await(t, eventsOf(t, c), messaging.Connected)
+	if _, err := c.Request(t.Context(), messaging.Message{Subject: "v1.gw.n1.join"}); !messaging.Is(err, messaging.ReasonNoResponders) {
+		t.Errorf("a request where nobody answers: %v", err)
+	}
+	if seen := c.(*conn).nc.DiscoveredServers(); len(seen) > 0 {
+		t.Errorf("the node was told of %v", seen)
+	}
+	cluster.TLS = nil
+	if b, err := Open(t.Context(), cluster, Config{}); err == nil {
+		b.Close()
+		t.Error("a server that nobody vouches for was taken")
 	}
 }

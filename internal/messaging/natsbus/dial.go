@@ -28,8 +28,8 @@ var errHTTPRefused = errors.New("the gateway refused the credential")
 
 // Dialer reaches a gateway, or servers, from a node. The scheme of the address
 // decides (spec, section 27.1): https:// and http:// are the NATS protocol inside
-// WebSocket at ConnectPath of a gateway, tls:// and nats:// are servers. config
-// is for TLS and may be nil. The token is sent in the HTTP request, too, so that
+// WebSocket at ConnectPath of a gateway, tls:// and nats:// are servers; http://
+// and nats:// are for this machine only. config is for TLS and may be nil. The token is sent in the HTTP request, too, so that
 // the gateway's door can refuse; a key proves itself inside the protocol.
 func Dialer(address string, config *tls.Config) (messaging.Dialer, error) {
 	u, err := url.Parse(address)
@@ -38,6 +38,9 @@ func Dialer(address string, config *tls.Config) (messaging.Dialer, error) {
 	}
 	if err != nil || u.Host == "" || u.User != nil {
 		return nil, bad("write https://host, without a user or password")
+	}
+	if (u.Scheme == "http" || u.Scheme == "nats") && !loopback(u.Hostname()) {
+		return nil, bad("without encryption only this machine is reached; use https or tls, or the near end of a tunnel")
 	}
 	var web *webDialer
 	switch u.Scheme {
@@ -63,6 +66,11 @@ func Dialer(address string, config *tls.Config) (messaging.Dialer, error) {
 		}
 		return c, nil
 	}, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func withPort(u *url.URL) string {

@@ -296,7 +296,7 @@ func TestWhatServersAreToldHoldsNoSecret(t *testing.T) {
 
 func TestAddressesThatAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"", "host", "ftp://host", "https://", "https://user:password@host", "://"} {
+	for _, address := range []string{"", "host", "ftp://host", "https://", "https://user:password@host", "://", "http://gateway.example", "nats://10.0.0.1:4222"} {
 		if _, err := Dialer(address, nil); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%q: %v", address, err)
 		} else if strings.Contains(err.Error(), "password@") {

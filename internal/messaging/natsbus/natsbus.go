@@ -14,8 +14,8 @@ package natsbus
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"net"
@@ -77,8 +77,9 @@ var _ messaging.Broker = (*Broker)(nil)
 // Cluster is where the servers are that several gateways share.
 type Cluster struct {
 	// URL is one or more addresses, nats:// or tls://, with commas between.
-	// Sessions that come in by WebSocket are passed on to nats:// servers only.
 	URL string
+	// TLS is for tls:// servers; nil: the system's roots.
+	TLS *tls.Config
 	// Secret is the same for all gateways; ServerConfig says what the servers
 	// must know of it.
 	Secret secret.Value
@@ -96,9 +97,13 @@ func Open(ctx context.Context, cluster Cluster, cfg Config) (*Broker, error) {
 	b := newBroker(cfg, keys)
 	b.replicas = max(cluster.Replicas, 1)
 	b.link = func(ctx context.Context) (net.Conn, error) {
-		return dialServer(ctx, b.own.nc.ConnectedUrl())
+		return dialServer(ctx, b.own.nc.ConnectedUrl(), cluster.TLS)
 	}
-	if err := b.connect(ctx, cluster.URL); err != nil {
+	var more []nats.Option
+	if cluster.TLS != nil {
+		more = append(more, nats.Secure(cluster.TLS))
+	}
+	if err := b.connect(ctx, cluster.URL, more...); err != nil {
 		b.Close()
 		return nil, err
 	}
@@ -197,14 +202,4 @@ func (b *Broker) enter() bool {
 		b.wg.Add(1)
 	}
 	return !b.closed
-}
-
-// dialServer opens a plain connection to a server, for a proxied session.
-func dialServer(ctx context.Context, url string) (net.Conn, error) {
-	address, plain := strings.CutPrefix(url, "nats://")
-	if !plain {
-		return nil, fmt.Errorf("sessions cannot be passed on to %q: only nats:// servers take them", url)
-	}
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", address)
 }

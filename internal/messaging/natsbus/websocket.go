@@ -93,10 +93,17 @@ func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn) {
 			}
 		}
 	})
-	b.receive(ctx, ws, link) // node → server
-	cancel()
-	_ = link.Close()
+	if b.receive(ctx, ws, link) { // node → server
+		cancel()
+	} else {
+		// The server has gone: why, its last words say, and they must arrive.
+		_ = link.SetReadDeadline(time.Now().Add(time.Second))
+	}
 	both.Wait()
+	if b.ctx.Err() == nil {
+		defer context.AfterFunc(b.ctx, func() { _ = ws.CloseNow() })()
+		_ = ws.Close(websocket.StatusNormalClosure, "") // at most 5 s; a node that is gone does not answer
+	}
 }
 
 func send(ctx context.Context, ws *websocket.Conn, data []byte) error {
@@ -105,28 +112,40 @@ func send(ctx context.Context, ws *websocket.Conn, data []byte) error {
 	return ws.Write(ctx, websocket.MessageBinary, data)
 }
 
-// receive borrows its buffer only while there is something to copy: most
-// sessions are idle most of the time.
-func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn) {
+// receive copies until one side ends, and reports whether that was the node's. It
+// borrows its buffer only while there is something to copy: most sessions are
+// idle most of the time.
+func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn) (node bool) {
 	for {
 		kind, r, err := ws.Reader(ctx)
 		if err != nil || kind != websocket.MessageBinary {
-			return
+			return true
 		}
 		buf, _ := b.buffers.Get().(*[chunk]byte)
 		if buf == nil {
 			buf = new([chunk]byte)
 		}
-		_, err = io.CopyBuffer(onlyWriter{link}, r, buf[:])
+		to := &towards{link: link}
+		_, err = io.CopyBuffer(to, r, buf[:])
 		b.buffers.Put(buf)
 		if err != nil {
-			return
+			return !to.failed
 		}
 	}
 }
 
-// onlyWriter keeps io.CopyBuffer to its buffer.
-type onlyWriter struct{ io.Writer }
+// towards is the server's side of a session: it knows which side of a copy
+// failed, and keeps io.CopyBuffer to its buffer.
+type towards struct {
+	link   net.Conn
+	failed bool
+}
+
+func (t *towards) Write(p []byte) (int, error) {
+	n, err := t.link.Write(p)
+	t.failed = t.failed || err != nil
+	return n, err
+}
 
 // backlog is what waits to be sent to one node, at most MaxPendingBytes.
 type backlog struct {
