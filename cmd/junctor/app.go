@@ -114,11 +114,24 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 			root.AddCommand(c)
 		}
 	}
-	// A noun's own usage line says already that a command follows.
-	const twice = "{{if .HasAvailableSubCommands}}\n  {{.CommandPath}} [command]{{end}}"
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), twice, "", 1))
+	root.SetUsageFunc(usage(root.UsageFunc()))
 	sayArguments(root)
 	return root
+}
+
+// usage is the library's text without the line that says a command follows: a
+// noun's own usage line says so already. It is no template: with the engine of
+// templates linked, the linker keeps every method of every type, 4 MiB of them.
+func usage(text func(*cobra.Command) error) func(*cobra.Command) error {
+	return func(c *cobra.Command) error {
+		var b strings.Builder
+		out := c.OutOrStderr()
+		c.SetOut(&b)
+		err := text(c)
+		c.SetOut(out)
+		_, _ = io.WriteString(out, strings.Replace(b.String(), "\n  "+c.CommandPath()+" [command]", "", 1))
+		return err
+	}
 }
 
 // sayArguments makes every complaint about arguments say which ones belong there.

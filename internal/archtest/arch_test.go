@@ -240,6 +240,30 @@ func TestSQLiteAndItsRuntimeMatch(t *testing.T) {
 	}
 }
 
+// TestNothingKeepsEveryMethodAlive: once the engine of templates is linked, the
+// linker drops no exported method of any type, which costs 4 MiB.
+func TestNothingKeepsEveryMethodAlive(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			if imp == "text/template" || imp == "html/template" {
+				t.Errorf("%s imports %s", p.path(), imp)
+			}
+		}
+	}
+	for _, name := range sources(t, ".go") {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range []string{"UsageTemplate", "HelpTemplate", "VersionTemplate"} {
+			if bytes.Contains(data, []byte(".Set"+call+"(")) {
+				t.Errorf("%s calls Set%s: cobra's defaults and SetUsageFunc need no templates", name, call)
+			}
+		}
+	}
+}
+
 func sources(t *testing.T, ext string) []string {
 	t.Helper()
 	var out []string
