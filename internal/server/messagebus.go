@@ -13,13 +13,14 @@ import (
 	"github.com/junctor-run/junctor/internal/secretstore"
 )
 
-// openMessageBus starts the bus that gateways and nodes talk over: a server in
-// this process that listens on no port, or the cluster that is configured.
-// authorize decides which sessions come in; nil lets nobody in.
-func openMessageBus(ctx context.Context, cfg config.Config, home *Home, secrets *secretstore.Store, authorize messaging.Authorizer, logger *slog.Logger) (*natsbus.Broker, error) {
+// openMessageBus joins the cluster that is configured, over which gateways and nodes
+// talk; nil without one. authorize decides which sessions come in; nil lets nobody
+// in. A bus in this process (natsbus.Embed) is opened with the gateway that uses it,
+// which is being built: until then it would cost memory and serve nobody.
+func openMessageBus(ctx context.Context, cfg config.Config, secrets *secretstore.Store, authorize messaging.Authorizer, logger *slog.Logger) (*natsbus.Broker, error) {
 	c := natsbus.Config{Authorize: authorize, Logger: logger}
 	if cfg.NATS.URL == "" {
-		return natsbus.Embed(ctx, home.Path("state", "nats"), c)
+		return nil, nil
 	}
 	shared, err := secrets.Get(cfg.NATS.KeySecret)
 	if err != nil {

@@ -130,7 +130,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.bus = bus.New(bus.Config{})
-	if s.nats, err = openMessageBus(ctx, cfg, s.home, s.secrets, nil, s.logger); err != nil {
+	if s.nats, err = openMessageBus(ctx, cfg, s.secrets, nil, s.logger); err != nil {
 		return err
 	}
 	var settings catalog.Settings
