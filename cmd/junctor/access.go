@@ -136,14 +136,16 @@ func (a *app) decide(cmd *cobra.Command, id, decision string) error {
 
 func (a *app) grantsCommand() *cobra.Command {
 	var req struct {
-		Principal string `json:"principal,omitempty"`
-		Role      string `json:"role,omitempty"`
-		Module    string `json:"module,omitempty"`
-		Action    string `json:"action,omitempty"`
-		Scope     string `json:"scope,omitempty"`
-		ScopeID   string `json:"scope_id,omitempty"`
-		Expires   string `json:"expires,omitempty"`
-		MaxUses   int    `json:"max_uses,omitempty"`
+		Principal   string   `json:"principal,omitempty"`
+		Role        string   `json:"role,omitempty"`
+		Module      string   `json:"module,omitempty"`
+		Action      string   `json:"action,omitempty"`
+		Permissions []string `json:"permissions,omitempty"`
+		ContentHash string   `json:"content_hash,omitempty"`
+		Scope       string   `json:"scope,omitempty"`
+		ScopeID     string   `json:"scope_id,omitempty"`
+		Expires     string   `json:"expires,omitempty"`
+		MaxUses     int      `json:"max_uses,omitempty"`
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "Every standing permission", Args: cobra.NoArgs,
@@ -167,14 +169,22 @@ func (a *app) grantsCommand() *cobra.Command {
 	}
 	create := &cobra.Command{
 		Use: "create", Short: "Permit something without asking again", Args: cobra.NoArgs,
-		Example: "  junctor grants create --principal agent:local-agent --action fs.writeText --expires 8h",
+		Example: `  junctor grants create --principal agent:local-agent --action fs.writeText --expires 8h
+  junctor grants create --module tools.say --action say.hello
+  junctor grants create --module tools.say --permission exec`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodPost, "/api/v1/grants", req, func(raw json.RawMessage) error {
-				g, err := decode[policy.Grant](raw)
+				g, err := decode[struct {
+					policy.Grant
+					Warnings []string
+				}](raw)
 				if err != nil {
 					return err
 				}
 				a.printf("grant %s made\n", g.ID)
+				for _, w := range g.Warnings {
+					a.warnf("%s", plainText(w))
+				}
 				return nil
 			})
 		},
@@ -183,7 +193,9 @@ func (a *app) grantsCommand() *cobra.Command {
 	f.StringVar(&req.Principal, "principal", "", "who, such as agent:local-agent (default anybody)")
 	f.StringVar(&req.Role, "role", "", "role of who (default any)")
 	f.StringVar(&req.Module, "module", "", "extension id of the module (default any)")
-	f.StringVar(&req.Action, "action", "", "canonical action (default any)")
+	f.StringVar(&req.Action, "action", "", "canonical action, or COMMAND.ACTION of an extension (default any)")
+	f.StringArrayVar(&req.Permissions, "permission", nil, "permission that the deployment mode keeps from the extension, or \"*\" (repeatable)")
+	f.StringVar(&req.ContentHash, "content-hash", "", "content of the module that is meant (default: of an extension, what is installed)")
 	f.StringVar(&req.Scope, "scope", "", "global, user or session (default global)")
 	f.StringVar(&req.ScopeID, "scope-id", "", "principal or session the scope means")
 	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default: until revoked)")

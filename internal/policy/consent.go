@@ -128,7 +128,7 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 		for _, exact := range []bool{true, false} {
 			for i := range live {
 				g := &live[i]
-				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && g.Capability == "" || !g.covers(a, now) {
+				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) {
 					continue
 				}
 				if g.MaxUses > 0 {
@@ -149,6 +149,26 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 	return "", false, nil
 }
 
+// exact reports whether the grant is about this very thing that an extension does,
+// or this very capability.
+func (g *Grant) exact(e *catalog.Entry) bool {
+	return g.Capability != "" || g.Action != "*" && g.Action == typed(e) && g.Module == e.Module.Extension
+}
+
+// gives reports whether the permissions that a grant names, if it names any, are
+// all that the entry needs: a grant for a part of them lets nothing pass that asks.
+func (g *Grant) gives(e *catalog.Entry) bool {
+	if len(g.Permissions) == 0 || slices.Contains(g.Permissions, "*") {
+		return true
+	}
+	for _, permission := range e.Contribution.Permissions {
+		if !slices.Contains(g.Permissions, permission) {
+			return false
+		}
+	}
+	return true
+}
+
 func (g *Grant) covers(a Asked, now time.Time) bool {
 	switch {
 	case g.state(now) != grantActive:
@@ -159,7 +179,7 @@ func (g *Grant) covers(a Asked, now time.Time) bool {
 		return false
 	case g.Module != "*" && g.Module != a.Entry.Module.Extension:
 		return false
-	case g.Action != "*" && g.Action != string(a.Entry.Action):
+	case g.Action != "*" && g.Action != string(a.Entry.Action) && g.Action != typed(a.Entry):
 		return false
 	case g.Capability != "" && g.Capability != a.Entry.ID:
 		return false
@@ -268,6 +288,9 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 	}
 	if g.MaxUses < 0 || (!g.Expires.IsZero() && !g.Expires.After(now)) {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "the grant would be over before it begins: check expires and max_uses")
+	}
+	if g.Role != "*" && !slices.Contains(capability.Roles(), capability.Role(g.Role)) {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a role; use admin, operator, agent, node or task", g.Role)
 	}
 	if g.Principal == "*" && g.Role == "*" && g.Module == "*" && g.Action == "*" {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant for everybody and everything is a policy, not a grant").

@@ -140,13 +140,14 @@ type Approval struct {
 }
 
 // Grant is a standing permission. Principal, Role and Action are "*" or a name;
-// a grant dies with its content hash.
+// a grant dies with its content hash. Permissions, where there are any, are what it
+// gives back of what the deployment mode withholds, and the most that it covers.
 type Grant struct {
 	ID          string            `json:"id"` // "grt_" + 24 hex
 	Principal   string            `json:"principal"`
 	Role        string            `json:"role"`
 	Module      string            `json:"module"`
-	Action      string            `json:"action"`               // canonical action, or "*"
+	Action      string            `json:"action"`               // canonical action, <command>.<action> of an extension, or "*"
 	Capability  capability.ID     `json:"capability,omitempty"` // narrower than Action when set
 	Permissions []string          `json:"permissions,omitempty"`
 	Scope       string            `json:"scope"`                  // session, user or global

@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/intake/archive"
+	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/surface/chatserve"
@@ -35,7 +36,7 @@ func (s *Server) handler() (http.Handler, error) {
 	wire.Routes(mux)
 	consoleserve.New(consoleserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
-		Secrets: secretNames{s.secrets}, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
+		Secrets: secretNames{s.secrets}, Permissions: permissions, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
 		AssetURL: routerserve.AssetURL, Trust: s.trustOf, Operator: s.operatorRows, Static: s.staticRows, Eval: evaluate, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
 		Telemetry: func(name string) any { return s.recent.List(name) },
 	}).Routes(mux)
@@ -53,6 +54,14 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { consoleserve.Unrouted(mux, w, r) })
 	return s.guardHost(bounded(wire.Uncleaned(mux))), nil
+}
+
+func permissions(names []string) ([]string, error) {
+	list, unknown := permission.Canonical(names)
+	if unknown != "" {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "permissions", "%q is not a permission; there are %s, and * for all", unknown, permission.Names())
+	}
+	return list, nil
 }
 
 // publicRoutes are the routes that the operator lets anybody call.

@@ -1,8 +1,11 @@
 package consoleserve
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,15 +126,17 @@ func (s *Surface) grants(w http.ResponseWriter, r *http.Request, _ capability.Pr
 
 func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var req struct {
-		Principal string            `json:"principal"`
-		Role      string            `json:"role"`
-		Module    string            `json:"module"`
-		Action    string            `json:"action"`
-		Scope     string            `json:"scope"`
-		ScopeID   string            `json:"scope_id"`
-		Expires   string            `json:"expires"`
-		MaxUses   int               `json:"max_uses"`
-		Effect    capability.Effect `json:"effect"`
+		Principal   string            `json:"principal"`
+		Role        string            `json:"role"`
+		Module      string            `json:"module"`
+		Action      string            `json:"action"`
+		Permissions []string          `json:"permissions"`
+		ContentHash string            `json:"content_hash"`
+		Scope       string            `json:"scope"`
+		ScopeID     string            `json:"scope_id"`
+		Expires     string            `json:"expires"`
+		MaxUses     int               `json:"max_uses"`
+		Effect      capability.Effect `json:"effect"`
 	}
 	if err := door.Decode(w, r, &req); err != nil {
 		return err
@@ -141,18 +146,69 @@ func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capabi
 		return err
 	}
 	g := policy.Grant{
-		Principal: req.Principal, Role: req.Role, Module: req.Module, Action: req.Action,
+		Principal: req.Principal, Role: req.Role, Module: req.Module, Action: req.Action, ContentHash: req.ContentHash,
 		Scope: req.Scope, ScopeID: req.ScopeID, MaxUses: req.MaxUses, Effect: req.Effect,
+	}
+	if g.Permissions, err = s.grantedPermissions(who, &g, req.Permissions); err != nil {
+		return err
 	}
 	if expires > 0 {
 		g.Expires = time.Now().UTC().Add(expires)
+	}
+	if g, err = policy.Bound(g, s.Catalog.Snapshot()); err != nil {
+		return err
 	}
 	g, err = s.Policy.CreateGrant(r.Context(), who, g)
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusCreated, g)
+	warnings, err := s.strangers(r.Context(), g)
+	if err != nil {
+		return err
+	}
+	door.WriteJSON(w, http.StatusCreated, struct {
+		policy.Grant
+		Warnings []string `json:"warnings,omitempty"`
+	}{g, warnings})
 	return nil
+}
+
+// grantedPermissions are the names under their canonical spelling. What a
+// deployment mode withholds is an administrator's to give, and only by grants that
+// hold for every call: one that could not is refused, instead of being without use.
+func (s *Surface) grantedPermissions(who capability.Principal, g *policy.Grant, names []string) ([]string, error) {
+	const op = "grants.create"
+	switch {
+	case len(names) == 0:
+		return nil, nil
+	case who.Role != capability.RoleAdmin:
+		return nil, capability.Errorf(capability.CodeDenied, op, "only an administrator may grant permissions; yours is the role %s", who.Role).
+			With("forbidden", "use the admin token of the home")
+	case g.Module == "" || g.Module == "*":
+		return nil, capability.Errorf(capability.CodeInvalidInput, op, "permissions are granted to one extension: name it as the module")
+	case g.MaxUses > 0 || g.Scope == "session":
+		return nil, capability.Errorf(capability.CodeInvalidInput, op, "permissions are not granted for a number of uses or a session").
+			With("", "use expires")
+	case slices.Equal(names, []string{"*"}):
+		return names, nil
+	}
+	return s.Permissions(names)
+}
+
+// strangers are warnings about principals that nobody is yet: their tokens may be
+// made later.
+func (s *Surface) strangers(ctx context.Context, g policy.Grant) (warnings []string, err error) {
+	names := []string{g.Principal}
+	if g.Scope == "user" && g.ScopeID != g.Principal {
+		names = append(names, g.ScopeID)
+	}
+	tokens, err := s.Policy.Tokens(ctx)
+	for _, name := range names {
+		if name != "*" && !slices.ContainsFunc(tokens, func(t policy.Token) bool { return t.Principal().ID == name && t.Live(time.Now()) }) {
+			warnings = append(warnings, fmt.Sprintf("no token is %q, so the grant is of no use until one is made; principals are role:name, such as agent:local-agent", name))
+		}
+	}
+	return warnings, err
 }
 
 func (s *Surface) revokeGrant(w http.ResponseWriter, r *http.Request, who capability.Principal) error {

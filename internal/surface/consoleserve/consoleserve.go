@@ -59,6 +59,9 @@ type Config struct {
 	Policy  *policy.Policy
 	Log     *audit.Log
 	Secrets Secrets
+	// Permissions are the canonical spellings of permissions of extensions; a name
+	// that is none is invalid_input.
+	Permissions func(names []string) ([]string, error)
 	// Events yields the events after the id, then follows until ctx ends.
 	Events func(ctx context.Context, after uint64) iter.Seq[Event]
 	Doctor func(ctx context.Context) []Check
