@@ -81,7 +81,7 @@ func (r *run) obtainConsent(ctx context.Context) error {
 		return err
 	}
 	consent, err := r.engine.cfg.Policy.Consent(ctx, policy.Asked{
-		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, InputDigest: r.bound(), Channel: channel, Summary: r.summary(),
+		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, Run: r.inv.ID, InputDigest: r.bound(), Channel: channel, Summary: r.summary(),
 		Exact: asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
 	})
 	if err != nil {

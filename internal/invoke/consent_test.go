@@ -1,6 +1,7 @@
 package invoke_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -266,5 +267,124 @@ func TestAGrantForNCallsIsUsedNTimes(t *testing.T) {
 	wg.Wait()
 	if f.calls.Load() != 7 {
 		t.Errorf("%d calls with a grant for 7", f.calls.Load())
+	}
+}
+
+func TestAnApprovalOnceIsNotSpentByACallThatNeverStarted(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		fails capability.Code
+		back  bool
+	}{
+		{"the rate is exceeded, or the queue is full", capability.CodeOverloaded, true},
+		{"there is no sandbox", capability.CodeUnavailable, true},
+		{"it ran and failed", capability.CodeFailed, false},
+		{"it may have run", capability.CodeTimeout, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, c := withClock(t)
+			var refuse atomic.Bool
+			refuse.Store(true)
+			r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(_ context.Context, c capability.Call) (capability.Result, error) {
+				if refuse.Load() {
+					return capability.Result{}, capability.Errorf(tt.fails, "test", "no")
+				}
+				return capability.Result{Value: []byte("{}")}, nil
+			})
+			inv := on(agent(), "w", `{}`)
+			id := r.asked(inv)
+			r.decide(id, policy.DecideOnce)
+			_, err := r.engine.Invoke(t.Context(), inv)
+			fails(t, err, tt.fails, "")
+			if !tt.back {
+				if r.asked(inv) == id {
+					t.Error("a spent approval is asked about again")
+				}
+				return
+			}
+			_, err = r.engine.Invoke(t.Context(), inv)
+			fails(t, err, tt.fails, "")
+			refuse.Store(false)
+			if got := r.passes(inv); got["approval"] != id {
+				t.Error(got)
+			}
+			again := r.asked(inv) // it was good for one call
+			r.decide(again, policy.DecideOnce)
+			refuse.Store(true)
+			_, err = r.engine.Invoke(t.Context(), inv)
+			fails(t, err, tt.fails, "")
+			refuse.Store(false)
+			c.advance(15*time.Minute + time.Second)
+			r.asked(inv) // and for as long as it was
+		})
+	}
+}
+
+func TestAnApprovalOnceIsNotSpentWhereThereIsNoPlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{tune: func(c *invoke.Config) { c.PerProvider = 1 }})
+	inside, leave := make(chan struct{}), make(chan struct{})
+	r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(_ context.Context, c capability.Call) (capability.Result, error) {
+		if string(c.Input) == `{"slow":1}` {
+			inside <- struct{}{}
+			<-leave
+		}
+		return capability.Result{Value: []byte("{}")}, nil
+	})
+	inv := on(agent(), "w", `{}`)
+	id := r.asked(inv)
+	r.decide(id, policy.DecideOnce)
+	var slow sync.WaitGroup
+	slow.Go(func() { _, _ = r.engine.Invoke(t.Context(), on(operator(), "w", `{"slow":1}`)) })
+	<-inside
+	_, err := r.engine.Invoke(t.Context(), inv)
+	fails(t, err, capability.CodeOverloaded, "queue_full")
+	close(leave)
+	slow.Wait()
+	if got := r.passes(inv); got["approval"] != id {
+		t.Error(got)
+	}
+}
+
+func TestEveryUseOfAGrantIsCountedAndSaysForWhat(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, nil)
+	g, err := r.policy.CreateGrant(t.Context(), admin(), policy.Grant{Module: "test.w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run string
+	for range 3 {
+		reply, err := r.engine.Invoke(t.Context(), on(agent(), "w", `{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run = reply.Invocation
+	}
+	first := r.records(run)[0]
+	if first["event"] != "grant_used" || first["extension_id"] != "test.w" || first["action"] != "ext.test.w.work" {
+		t.Errorf("%v", first)
+	}
+	if m := first["metadata"].(map[string]any); m["grant"] != g.ID || m["run_id"] != run || m["capability_id"] == nil {
+		t.Errorf("%v", m)
+	}
+	uses := func(want int) {
+		t.Helper()
+		if all, err := r.policy.Grants(t.Context()); err != nil || all[0].Uses != want {
+			t.Errorf("%+v %v", all, err)
+		}
+	}
+	uses(3)
+	for range 2 {
+		if err := r.policy.SaveUses(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		uses(3)
+	}
+	if kept, err := r.db.Grants(t.Context()); err != nil || kept[0].Uses != 3 {
+		t.Errorf("%+v %v", kept, err)
 	}
 }

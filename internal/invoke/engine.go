@@ -270,7 +270,9 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	if err := r.askAugmenters(ctx); err != nil {
 		return capability.Result{}, nil, err
 	}
+	agreed := r.consent // a fallback goes on without it
 	result, err := r.execute(ctx, rest)
+	r.giveBack(ctx, agreed, err)
 	return result, nil, err
 }
 

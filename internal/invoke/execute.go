@@ -55,6 +55,18 @@ func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Re
 	}
 }
 
+// giveBack returns what somebody agreed to once, when the call was refused before
+// it started: they would have to be asked again for what never happened. Overloaded
+// and unavailable are the promise of a provider that it did not start.
+func (r *run) giveBack(ctx context.Context, agreed policy.Consent, err error) {
+	if code := capability.CodeOf(err); err == nil || r.started && code != capability.CodeOverloaded && code != capability.CodeUnavailable {
+		return
+	}
+	if err := r.engine.cfg.Policy.Return(context.WithoutCancel(ctx), agreed); err != nil {
+		r.engine.cfg.Logger.Error("an approval that was not used is spent", "inv", r.inv.ID, "approval", agreed.Approval, "err", err)
+	}
+}
+
 // callable reports whether a fallback may go to e: it must be permitted at once,
 // since a fallback never asks for a new yes, and accept the input.
 func (r *run) callable(e *catalog.Entry) bool {

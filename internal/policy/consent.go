@@ -24,6 +24,7 @@ type Asked struct {
 	Principal   capability.Principal
 	Entry       *catalog.Entry
 	Session     string
+	Run         string // of the invocation, for the record
 	InputDigest string
 	Channel     Channel
 	Summary     string
@@ -140,8 +141,10 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 						continue
 					}
 				}
-				p.record(ctx, audit.GrantUsed, a.Principal, true, audit.Written,
-					audit.Attr{Key: "grant", Value: g.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)})
+				if g.MaxUses == 0 {
+					p.uses.count(g.ID)
+				}
+				p.recordUse(ctx, a, g.ID)
 				return g.ID, true, nil
 			}
 		}
@@ -193,6 +196,24 @@ func (g *Grant) covers(a Asked, now time.Time) bool {
 		return false // a grant for writes never reaches an administrative action
 	}
 	return true
+}
+
+// Return gives an approved once back that was spent on a call which did not start.
+// It may be spent again in the rest of its time; when that is over, nothing happens.
+// What stands for an answer from then on (see Asked.Once) is left as it is.
+func (p *Policy) Return(ctx context.Context, c Consent) error {
+	if c.Approval == "" {
+		return nil
+	}
+	_, err := p.store.ReturnApproval(ctx, c.Approval, p.now().UTC())
+	return err
+}
+
+// Supersede ends the open questions about a module whose content is another one by
+// now, or which is gone ("").
+func (p *Policy) Supersede(ctx context.Context, module, content string) error {
+	_, err := p.store.SupersedeApprovals(ctx, module, content)
+	return err
 }
 
 // Approvals lists approvals in the state ("" = all), newest first.
@@ -309,9 +330,12 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 
 // Grants lists every grant, ended ones too.
 func (p *Policy) Grants(ctx context.Context) ([]Grant, error) {
+	p.uses.saving.Lock() // so that none is counted twice, or not at all
+	defer p.uses.saving.Unlock()
 	all, err := p.store.Grants(ctx)
 	for i := range all {
 		all[i].State = all[i].state(p.now())
+		all[i].Uses += p.uses.of(all[i].ID)
 	}
 	return all, err
 }

@@ -50,6 +50,7 @@ type Policy struct {
 	// mu makes a change in the store and in its mirror one step, so that a token
 	// revoked while it is made stays revoked. Only management waits for it.
 	mu    sync.Mutex
+	uses  uses
 	cache verdictCache
 }
 

@@ -20,14 +20,18 @@ func (p *Policy) ready() error {
 // it tells of has happened, and [Policy.ready] stops the next. A caller that went
 // away meanwhile does not keep it from being written.
 func (p *Policy) record(ctx context.Context, ev audit.Event, who capability.Principal, ok bool, d audit.Durability, attrs ...audit.Attr) {
+	p.write(ctx, audit.Record{
+		Event: ev, User: who.ID, Success: audit.OutcomeOf(ok),
+		Metadata: audit.Metadata{Principal: audit.Principal{ID: who.ID, Role: who.Role}, Attrs: attrs},
+	}, d)
+}
+
+func (p *Policy) write(ctx context.Context, rec audit.Record, d audit.Durability) {
 	if p.log == nil {
 		return
 	}
-	_, err := p.log.Append(context.WithoutCancel(ctx), audit.Record{
-		Logger: "policy", Event: ev, User: who.ID, Success: audit.OutcomeOf(ok),
-		Metadata: audit.Metadata{Principal: audit.Principal{ID: who.ID, Role: who.Role}, Attrs: attrs},
-	}, d)
-	if err != nil {
-		p.logger.Error("audit record not written", "event", string(ev), "err", err)
+	rec.Logger = "policy"
+	if _, err := p.log.Append(context.WithoutCancel(ctx), rec, d); err != nil {
+		p.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
 	}
 }

@@ -33,6 +33,13 @@ type Store interface {
 	// ConsumeApproval spends an approved "once" that fits the binding exactly and
 	// is still usable, in one statement; ok is false when there is none.
 	ConsumeApproval(ctx context.Context, b Binding, now time.Time) (id string, ok bool, err error)
+	// ReturnApproval takes back that an approved "once" was spent, while it is still
+	// usable; ok is false when there is nothing to take back.
+	ReturnApproval(ctx context.Context, id string, now time.Time) (ok bool, err error)
+	// SupersedeApprovals moves the pending approvals about a module that are bound to
+	// another content than the one given ("": to any) to superseded and returns how
+	// many.
+	SupersedeApprovals(ctx context.Context, module, content string) (int, error)
 	// ExpireApprovals moves pending approvals past their time to expired and
 	// returns how many.
 	ExpireApprovals(ctx context.Context, now time.Time) (int, error)
@@ -46,6 +53,9 @@ type Store interface {
 	// UseGrant checks that g is active, unexpired and under its max uses, and
 	// counts one use, in one statement; ok is false when it is not.
 	UseGrant(ctx context.Context, id string, now time.Time) (ok bool, err error)
+	// AddUses adds uses that were counted elsewhere to a grant, also to one that has
+	// ended; a grant that is not there is left alone.
+	AddUses(ctx context.Context, id string, uses int) error
 }
 
 // Token is a credential at rest: the hash, never the token.

@@ -312,6 +312,7 @@ func readPolicies(dir string) ([]policy.Document, error) {
 
 func (s *Server) catalogChanged(change catalog.Change) {
 	s.policy.CatalogChanged()
+	s.supersede(change)
 	s.mcp.CatalogChanged()
 	s.notices.Changed(change)
 	s.publish("catalog.changed", map[string]any{"generation": change.After.Generation, "etag": change.After.Etag})
@@ -369,6 +370,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)
 	parts.Go(func() error { return s.sweep(partsCtx) })
+	parts.Go(func() error { return s.saveUses(partsCtx) })
 	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {

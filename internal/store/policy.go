@@ -149,6 +149,24 @@ func (d *DB) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Tim
 	return id, err == nil, err
 }
 
+// ReturnApproval makes a spent once good again for the rest of its time.
+func (d *DB) ReturnApproval(ctx context.Context, id string, now time.Time) (bool, error) {
+	return changed(d.sql.ExecContext(ctx, `
+		UPDATE approvals SET consumed = 0
+		WHERE id = ? AND state = 'approved' AND decision = 'once' AND consumed != 0 AND usable_until > ?`, id, nanos(now)))
+}
+
+// SupersedeApprovals ends the questions about what is no longer there.
+func (d *DB) SupersedeApprovals(ctx context.Context, module, content string) (int, error) {
+	res, err := d.sql.ExecContext(ctx, `
+		UPDATE approvals SET state = 'superseded' WHERE state = 'pending' AND module = ? AND content_hash != ?`, module, content)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
 // ExpireApprovals sweeps the pending ones that are past their time.
 func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
 	res, err := d.sql.ExecContext(ctx, `UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires <= ?`, nanos(now))
@@ -214,4 +232,10 @@ func (d *DB) UseGrant(ctx context.Context, id string, now time.Time) (bool, erro
 	return changed(d.sql.ExecContext(ctx, `
 		UPDATE grants SET uses = uses + 1
 		WHERE id = ? AND state = 'active' AND (expires = 0 OR expires > ?) AND (max_uses = 0 OR uses < max_uses)`, id, nanos(now)))
+}
+
+// AddUses adds uses that were counted in memory.
+func (d *DB) AddUses(ctx context.Context, id string, uses int) error {
+	_, err := d.sql.ExecContext(ctx, `UPDATE grants SET uses = uses + ? WHERE id = ?`, uses, id)
+	return err
 }

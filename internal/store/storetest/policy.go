@@ -200,6 +200,70 @@ func approvalConsumedOnce(t *testing.T, s Stores) {
 	none("not a once", a.Binding, at)
 }
 
+func approvalReturned(t *testing.T, s Stores) {
+	a := approval("cnf_1")
+	_, _, err := s.Policy.AskApproval(t.Context(), a)
+	ok(t, err)
+	at := day(0).Add(time.Minute)
+	until := at.Add(15 * time.Minute)
+	back := func(want bool, id string, now time.Time) {
+		t.Helper()
+		if got, err := s.Policy.ReturnApproval(t.Context(), id, now); err != nil || got != want {
+			t.Fatalf("%s at %s: %v %v", id, now, got, err)
+		}
+	}
+	consume := func() {
+		t.Helper()
+		if _, got, err := s.Policy.ConsumeApproval(t.Context(), a.Binding, at); err != nil || !got {
+			t.Fatalf("%v %v", got, err)
+		}
+	}
+	back(false, "cnf_1", at) // pending
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_1", policy.DecideOnce, "o", at, until)
+	ok(t, err)
+	back(false, "cnf_1", at) // not spent
+	consume()
+	back(false, "cnf_9", at)
+	back(false, "cnf_1", until) // too late
+	back(true, "cnf_1", at)
+	back(false, "cnf_1", at)
+	consume()
+}
+
+func approvalsSuperseded(t *testing.T, s Stores) {
+	for i, change := range []func(*policy.Approval){
+		func(*policy.Approval) {},
+		func(a *policy.Approval) { a.ContentHash = "new" },
+		func(a *policy.Approval) { a.Module = "y" },
+		func(a *policy.Approval) { a.State = policy.ApprovalDenied },
+	} {
+		a := approval(fmt.Sprintf("cnf_%d", i))
+		a.InputDigest = a.ID
+		change(&a)
+		_, _, err := s.Policy.AskApproval(t.Context(), a)
+		ok(t, err)
+	}
+	states := func() (list []policy.ApprovalState) {
+		t.Helper()
+		for i := range 4 {
+			a, err := s.Policy.Approval(t.Context(), fmt.Sprintf("cnf_%d", i))
+			ok(t, err)
+			list = append(list, a.State)
+		}
+		return list
+	}
+	n, err := s.Policy.SupersedeApprovals(t.Context(), "x", "new")
+	ok(t, err)
+	same(t, n, 1)
+	same(t, states(), []policy.ApprovalState{"superseded", "pending", "pending", "denied"})
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_0", policy.DecideOnce, "o", day(0), day(1))
+	code(t, err, capability.CodeConflict)
+	n, err = s.Policy.SupersedeApprovals(t.Context(), "x", "")
+	ok(t, err)
+	same(t, n, 1)
+	same(t, states(), []policy.ApprovalState{"superseded", "superseded", "pending", "denied"})
+}
+
 func approvalsExpire(t *testing.T, s Stores) {
 	for i, expires := range []time.Time{day(1), day(2), day(3)} {
 		a := approval(fmt.Sprintf("cnf_%d", i))
@@ -258,6 +322,11 @@ func grantUses(t *testing.T, s Stores) {
 	all, err := s.Policy.Grants(t.Context())
 	ok(t, err)
 	same(t, all[0].Uses, 5)
+	ok(t, s.Policy.AddUses(t.Context(), "grt_1", 3))
+	ok(t, s.Policy.AddUses(t.Context(), "grt_9", 3))
+	all, err = s.Policy.Grants(t.Context())
+	ok(t, err)
+	same(t, all[0].Uses, 8)
 
 	ok(t, s.Policy.CreateGrant(t.Context(), grant("grt_2")))
 	n = winners(t, 8, func(int) (bool, error) { return s.Policy.UseGrant(t.Context(), "grt_2", day(9)) })

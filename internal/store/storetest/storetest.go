@@ -42,6 +42,8 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 		with("an approval is asked once for a binding", approvalAskedOnce)
 		with("an approval is decided once", approvalDecidedOnce)
 		with("an approved once fits its binding and is spent once", approvalConsumedOnce)
+		with("a spent once can be given back in its time", approvalReturned)
+		with("approvals about other content are superseded", approvalsSuperseded)
 		with("approvals expire", approvalsExpire)
 		with("grants come back and are revoked once", grantsComeBack)
 		with("a grant is used as often as it may", grantUses)
