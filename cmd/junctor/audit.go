@@ -129,6 +129,9 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 	if run := q.Get("run"); cmd.Name() == "trail" && len(out.Records) == 0 {
 		return capability.Errorf(capability.CodeNotFound, "", "the log knows no invocation %q", run).With("", "find its id with: junctor audit query")
 	}
+	if session := q.Get("session"); cmd.Name() == "session" && len(out.Records) == 0 {
+		return capability.Errorf(capability.CodeNotFound, "", "the log knows no session %q", session).With("", "find its id with: junctor audit query --json")
+	}
 	if a.json {
 		return a.printJSON(raw)
 	}

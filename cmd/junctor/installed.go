@@ -114,9 +114,17 @@ func (a *app) installedCommands() []*cobra.Command {
 	}
 	uninstall.Flags().BoolVar(&keep, "keep-work", false, "keep its working folder in the home's extensions/.trash")
 	doctor := &cobra.Command{
-		Use: "doctor", Short: "What does not fit together among installed extensions", Args: cobra.NoArgs,
+		Use: "doctor", Short: "What does not fit together among installed extensions; exit 1 if anything is broken", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), http.MethodGet, extensionsPath+"/doctor", nil, a.printFindings)
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			var raw json.RawMessage
+			if err := c.Do(cmd.Context(), http.MethodGet, extensionsPath+"/doctor", nil, &raw); err != nil {
+				return err
+			}
+			return a.printFindings(raw)
 		},
 	}
 	return []*cobra.Command{list, show, install, fromURL, enable, disable, uninstall, doctor}
@@ -162,15 +170,24 @@ func (a *app) printFindings(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
+	bad := exitStatus(0)
 	var rows [][]string
 	for _, f := range out.Findings {
 		state := "odd"
 		if f.Broken {
-			state = "broken"
+			state, bad = "broken", exitStatus(1)
 		}
 		rows = append(rows, []string{f.Extension, state, f.Code, f.Message, f.Hint})
 	}
-	return table(a.stdout, []string{"EXTENSION", "STATE", "WHAT", "MESSAGE", "REMEDY"}, rows)
+	if a.json {
+		err = a.printJSON(raw)
+	} else {
+		err = table(a.stdout, []string{"EXTENSION", "STATE", "WHAT", "MESSAGE", "REMEDY"}, rows)
+	}
+	if err == nil && bad != 0 {
+		return bad
+	}
+	return err
 }
 
 // screenOf asks what is to be agreed to.

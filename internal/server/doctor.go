@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/intake/lifecycle"
+	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/secret"
@@ -23,6 +25,8 @@ const lowDisk = 256 << 20
 func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
 	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), s.checkDisk(), s.checkRoots(), s.checkGit(ctx), s.checkCatalog()}
 	checks = append(checks, s.checkModes()...)
+	checks = append(checks, s.checkSandbox())
+	checks = append(checks, s.checkExtensions(ctx)...)
 	for _, ep := range s.registry.List() {
 		c := consoleserve.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
 		if !c.OK {
@@ -97,10 +101,44 @@ func (s *Server) checkModes() []consoleserve.Check {
 		if err == nil && info.Mode().Perm()&^want != 0 {
 			c.OK = false
 			c.Detail = fmt.Sprintf("others can read a part of the home (%s is %o)", info.Name(), info.Mode().Perm())
-			c.Remedy = "chmod -R go-rwx on the home"
+			// Not with -R: programs of extensions read their packages as another user.
+			c.Remedy = fmt.Sprintf("chmod %o %s", want, path)
 		}
 	}
 	return []consoleserve.Check{c}
+}
+
+// checkSandbox finds a sandbox that was asked for and cannot be had.
+func (s *Server) checkSandbox() consoleserve.Check {
+	tier := s.extensions.Tier()
+	c := consoleserve.Check{Name: "sandbox", OK: true, Detail: "programs can be held at tier " + tier.String()}
+	var need sandbox.Tier
+	if s.cfg.Sandbox.MinTier == "" || need.UnmarshalText([]byte(s.cfg.Sandbox.MinTier)) != nil || need <= tier {
+		return c
+	}
+	c.OK = false
+	c.Detail = fmt.Sprintf("sandbox.min_tier is %s and this machine has %s, so no extension runs a program", need, tier)
+	c.Remedy = "junctor sandbox status says what is missing; or lower sandbox.min_tier"
+	return c
+}
+
+// checkExtensions lists what is broken of the installed extensions; what is only
+// odd is for: junctor extensions doctor.
+func (s *Server) checkExtensions(ctx context.Context) []consoleserve.Check {
+	found, err := s.extensions.Door().Doctor(ctx)
+	if err != nil {
+		return []consoleserve.Check{{Name: "extensions", Detail: "they cannot be looked through: " + capability.AsError(err).Message, Remedy: "junctor extensions doctor"}}
+	}
+	var checks []consoleserve.Check
+	for _, f := range found.([]lifecycle.Finding) {
+		if f.Broken {
+			checks = append(checks, consoleserve.Check{Name: "extension " + f.Extension, Detail: f.Message, Remedy: f.Hint})
+		}
+	}
+	if checks == nil {
+		checks = []consoleserve.Check{{Name: "extensions", OK: true, Detail: "whole"}}
+	}
+	return checks
 }
 
 // status is the body of GET /api/v1/status.

@@ -99,6 +99,7 @@ func TestExtensionDoorRefusesNonsense(t *testing.T) {
 		{"POST", "/execute", `{"command":"/nothing"}`, "", "unknown_capability"},
 		{"POST", "/execute", `{"command":"/say \u0000"}`, "", "unknown_capability"},
 		{"POST", "/execute", `{"command":"/` + strings.Repeat("x", 70<<10) + `"}`, "", ""},
+		{"GET", "?status=BOGUS", "", "", "invalid_input"},
 		{"GET", "/tools.none", "", "", "not_found"},
 		{"GET", "/tools.none/icon", "", "", "not_found"},
 		{"GET", "/tools.none/other", "", "", "not_found"},

@@ -59,6 +59,7 @@ func OpenHome(dir string) (*Home, error) {
 				With("", "name a directory you may write to with --home")
 		}
 	}
+	narrow(dir)
 	f, err := os.OpenFile(filepath.Join(dir, "run", "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "home", "the lock of the home cannot be opened", err)
@@ -73,6 +74,15 @@ func OpenHome(dir string) (*Home, error) {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	return &Home{Dir: dir, lock: f}, nil
+}
+
+// narrow keeps others out of a home that was made before, by somebody else's hand.
+// Only the folder itself: below it, programs of extensions may have to read. Where
+// that is not ours to do, the doctor says so.
+func narrow(dir string) {
+	if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o077 != 0 {
+		_ = os.Chmod(dir, 0o700)
+	}
 }
 
 func orUnknown(s string) string {

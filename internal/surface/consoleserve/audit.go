@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,8 +63,13 @@ func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 			q.Capability = val
 		case "level":
 			q.Level = audit.Level(val)
+			if !slices.Contains([]audit.Level{audit.Debug, audit.Info, audit.Warning, audit.Error}, q.Level) {
+				return q, false, bad(key, "a level; use DEBUG, INFO, WARNING or ERROR")
+			}
 		case "denied":
-			denied = val == "true"
+			if denied, err = strconv.ParseBool(val); err != nil {
+				return q, false, bad(key, "true or false")
+			}
 		case "since", "until":
 			t, ok := parseTime(val)
 			if !ok {

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -183,7 +184,11 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Prin
 	if err != nil {
 		return err
 	}
-	list, err := s.Extensions.List(r.Context(), enabled, r.URL.Query().Get("status"))
+	status := r.URL.Query().Get("status")
+	if states := []string{"INSTALLING", "INSTALLED", "FAILED", "UNINSTALLED"}; status != "" && !slices.Contains(states, status) {
+		return capability.Errorf(capability.CodeInvalidInput, "extensions.list", "status: %q is none; use %s", status, strings.Join(states, ", "))
+	}
+	list, err := s.Extensions.List(r.Context(), enabled, status)
 	return answer(w, map[string]any{"extensions": list}, err)
 }
 
