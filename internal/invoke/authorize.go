@@ -28,7 +28,7 @@ func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	case capability.RoleAdmin, capability.RoleOperator:
 		if len(denied.Withheld) > 0 {
 			return nil, capability.Errorf(capability.CodeDenied, "authorize", "this server keeps %s from extensions (%s), so %s cannot be called", strings.Join(denied.Withheld, ", "), strings.Join(denied.Policies, ", "), r.inv.Target).
-				With("permission_denied", "an administrator may grant the permission to the extension, or start the server with deployment_mode local_open").Detail("denied_permissions", denied.Withheld)
+				With("permission_denied", fmt.Sprintf("an administrator grants it with: junctor grants create --module %s --permission %s; or starts the server with deployment_mode local_open", r.entry.Module.Extension, strings.Join(denied.Withheld, " --permission "))).Detail("denied_permissions", denied.Withheld)
 		}
 		because := "no policy permits it"
 		if len(denied.Policies) > 0 {
