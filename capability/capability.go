@@ -237,13 +237,13 @@ type Preview struct {
 // Chunk is a progress notice of a running call. Progress must increase; Total
 // is 0 when unknown.
 type Chunk struct {
-	Progress float64         `json:"progress"`
-	Total    float64         `json:"total,omitempty"`
-	Message  string          `json:"message,omitempty"`
+	Progress float64 `json:"progress"`
+	Total    float64 `json:"total,omitempty"`
+	Message  string  `json:"message,omitempty"`
 	// Stage says that a call waits for its turn, or does no more; such a chunk has no
 	// progress of its own.
-	Stage string `json:"stage,omitempty"`
-	Data     json.RawMessage `json:"data,omitempty"`
+	Stage string          `json:"stage,omitempty"`
+	Data  json.RawMessage `json:"data,omitempty"`
 }
 
 // The stages that a call may tell of.
