@@ -96,15 +96,6 @@ type Result struct {
 	worker.Result
 }
 
-// Needs are the permissions of a runner.
-func Needs(runner string) []string {
-	switch runner {
-	case "builtin", "default", "exec.python_handler":
-		return []string{"builtin.exec"}
-	}
-	return []string{"exec"}
-}
-
 // Run runs the script of an action. Errors are those of worker.Runner, and denied,
 // reason security_violation, for a script that is not the one that was installed;
 // invalid_input, reason unsupported_runner, where the action has none. The result

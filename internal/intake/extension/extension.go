@@ -112,6 +112,7 @@ func Read(files Files, rules Rules) (*Package, error) {
 			p.warn("commands ask for %s, which permissions_required does not name", name)
 		}
 	}
+	p.warnOfNeeds()
 	if err := p.readPlan(files); err != nil {
 		return nil, err
 	}
@@ -318,6 +319,21 @@ func (p *Package) needed(c *commandfile.Command, a *commandfile.Action) []string
 		return list
 	}
 	return p.Permissions
+}
+
+// warnOfNeeds tells of actions that can never run, for want of what their runner needs.
+func (p *Package) warnOfNeeds() {
+	for i := range p.Commands {
+		c := &p.Commands[i]
+		for j := range c.Actions {
+			a := &c.Actions[j]
+			for _, name := range permission.Needed(a.Runner, a.DSNRef != "") {
+				if !slices.Contains(p.needed(c, a), name) {
+					p.warn("%s %s cannot run: its runner needs the permission %s, which is not declared for it", c.Name, a.ID, name)
+				}
+			}
+		}
+	}
 }
 
 func local(list []commandfile.Argument) []sources.LocalArg {

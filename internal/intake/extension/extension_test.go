@@ -2,6 +2,7 @@ package extension_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"strings"
@@ -278,6 +279,21 @@ func TestFormBJoinsTheCommands(t *testing.T) {
 	}
 	if b, c := p.Commands[0], p.Commands[1]; b.Actions[0].TimeoutSec != 9 || b.Permissions[0] != "network" || c.Name != "/c" || c.Actions[0].Command != "git log {n}" || c.Summary != "Log" {
 		t.Errorf("%+v", p.Commands)
+	}
+}
+
+func TestAnActionThatCanNeverRunIsTold(t *testing.T) {
+	t.Parallel()
+	for runner, want := range map[string]string{"browser.open": "browser", "api.get": "", "analyze.response": "", "db.exec": "db.write"} {
+		doc := fmt.Sprintf(`{"permissions_required":["exec","network"],"capabilities":[{"command":"/z","runner":%q,"permissions":["network"],"summary":"Z"}]}`, runner)
+		p, err := extension.Read(with(t, minimal(), doc), rules())
+		if err != nil {
+			t.Fatal(runner, err)
+		}
+		found := strings.Join(p.Warnings, "\n")
+		if want == "" && strings.Contains(found, "cannot run") || want != "" && !strings.Contains(found, "/z default cannot run: its runner needs the permission "+want) {
+			t.Errorf("%s: %s", runner, found)
+		}
 	}
 }
 

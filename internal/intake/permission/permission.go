@@ -103,3 +103,30 @@ func Canonical(names []string) (list []string, unknown string) {
 	}
 	return list, ""
 }
+
+// Needed are the permissions without which an action of a runner cannot begin (runner
+// spec, section 10.2, step 1); remote says that it opens a database elsewhere.
+// Analyses need none: without llm they do without a model.
+func Needed(runner string, remote bool) []string {
+	family, _, _ := strings.Cut(runner, ".")
+	switch {
+	case runner == "builtin" || runner == "default" || runner == "exec.python_handler":
+		return []string{"builtin.exec"}
+	case family == "exec" || family == "script":
+		return []string{"exec"}
+	case family == "api":
+		return []string{"network"}
+	case family == "browser":
+		return []string{"browser", "network"}
+	case family == "db":
+		needed := []string{"db.read"}
+		if runner == "db.exec" {
+			needed[0] = "db.write"
+		}
+		if remote {
+			needed = append(needed, "network")
+		}
+		return needed
+	}
+	return nil
+}

@@ -56,3 +56,34 @@ func TestLockedModesWithholdWhatTheSpecNames(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+func TestWhatARunnerNeeds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		runner string
+		remote bool
+		want   []string
+	}{
+		{"exec.curl", false, []string{"exec"}},
+		{"exec.shell", false, []string{"exec"}},
+		{"script.js", false, []string{"exec"}},
+		{"builtin", false, []string{"builtin.exec"}},
+		{"exec.python_handler", false, []string{"builtin.exec"}},
+		{"api.get", false, []string{"network"}},
+		{"browser.run", false, []string{"browser", "network"}},
+		{"db.query", false, []string{"db.read"}},
+		{"db.exec", true, []string{"db.write", "network"}},
+		{"analyze.response", false, nil},
+		{"teleport.now", false, nil},
+	} {
+		got := permission.Needed(tt.runner, tt.remote)
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Error(tt.runner, d)
+		}
+		for _, name := range got {
+			if _, ok := permission.Lookup(name); !ok {
+				t.Errorf("%s needs %s, which is no permission", tt.runner, name)
+			}
+		}
+	}
+}

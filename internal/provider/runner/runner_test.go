@@ -52,7 +52,7 @@ func (r *recorder) count() int {
 }
 
 type rig struct {
-	*testing.T
+	testing.TB
 	exec    *recorder
 	results *session.Results
 	running runner.Running
@@ -89,9 +89,9 @@ func sample() runner.Extension {
 	}
 }
 
-func newRig(t *testing.T, exec *recorder, rates queue.Rates) *rig {
+func newRig(t testing.TB, exec *recorder, rates queue.Rates) *rig {
 	t.Helper()
-	r := &rig{T: t, exec: exec, entries: make(map[string]capability.Contribution), news: make(chan struct{}), batches: make(chan capability.Batch)}
+	r := &rig{TB: t, exec: exec, entries: make(map[string]capability.Contribution), news: make(chan struct{}), batches: make(chan capability.Batch)}
 	r.results = session.NewResults(session.ResultsConfig{Store: session.NewMemory()})
 	effect := func(permissions []string) capability.Effect {
 		if slices.Contains(permissions, "network") {
@@ -288,5 +288,20 @@ func TestRunsOfAnExtensionCanBeEnded(t *testing.T) {
 	}
 	if err := r.running.Stop(t.Context(), "tools.sample"); err != nil {
 		t.Error(err)
+	}
+}
+
+// BenchmarkExecute is what stands between the engine and an executor that costs
+// nothing: which action is meant, its executor, its words, turn and rate, and the
+// reply around the output (runner spec, section 23: executor selection and result
+// formatting).
+func BenchmarkExecute(b *testing.B) {
+	r := newRig(b, &recorder{}, queue.Rates{PerMinute: 1 << 30, Burst: 1 << 30})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.call("command", "sample.get", `{"args":["https://a","2"]}`); err != nil {
+			b.Fatal(err)
+		}
+		r.exec.runs = r.exec.runs[:0]
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/api"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
+	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 )
 
@@ -22,7 +23,7 @@ func (*apiRunner) Supports(name string) bool {
 }
 
 // Needs implements runner.Executor.
-func (*apiRunner) Needs(*command.Action) []string { return []string{"network"} }
+func (*apiRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
 
 // Execute implements runner.Executor.
 func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/command"
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/browser"
+	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
@@ -23,7 +24,7 @@ func (*browserRunner) Supports(name string) bool {
 }
 
 // Needs implements runner.Executor.
-func (*browserRunner) Needs(*command.Action) []string { return []string{"browser", "network"} }
+func (*browserRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
 
 // Execute implements runner.Executor.
 func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/command/fault"
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
+	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/sandbox/egress"
 	"github.com/junctor-run/junctor/secret"
@@ -37,14 +38,7 @@ func (*dbRunner) Supports(name string) bool {
 
 // Needs implements runner.Executor: a server is reached over the network.
 func (*dbRunner) Needs(a *command.Action) []string {
-	needs := []string{"db.read"}
-	if a.Runner == "db.exec" {
-		needs[0] = "db.write"
-	}
-	if a.DSNRef != "" {
-		needs = append(needs, "network")
-	}
-	return needs
+	return permission.Needed(a.Runner, a.DSNRef != "")
 }
 
 // Execute implements runner.Executor.

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/exec/script"
 	"github.com/junctor-run/junctor/internal/exec/tool"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
+	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/internal/worker"
@@ -65,7 +66,7 @@ func (x *Runtime) withScripts(families map[string]runner.Executor) map[string]ru
 func (*scriptRunner) Supports(name string) bool { return slices.Contains(scriptRunners(), name) }
 
 // Needs implements runner.Executor.
-func (*scriptRunner) Needs(a *command.Action) []string { return script.Needs(a.Runner) }
+func (*scriptRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
 
 // Preview implements runner.Previewer.
 func (s *scriptRunner) Preview(_ context.Context, r runner.Run, out *capability.Preview) error {

@@ -28,6 +28,7 @@ import (
 	"github.com/junctor-run/junctor/internal/exec/tool"
 	"github.com/junctor-run/junctor/internal/intake/extension"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
+	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 	"github.com/junctor-run/junctor/internal/sandbox"
@@ -102,7 +103,7 @@ func (*toolRunner) Supports(name string) bool {
 }
 
 // Needs implements runner.Executor.
-func (*toolRunner) Needs(*command.Action) []string { return []string{"exec"} }
+func (*toolRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
 
 // prepared is a program as it would be run.
 type prepared struct {
