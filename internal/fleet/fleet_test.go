@@ -46,7 +46,7 @@ func member(id string, functions ...string) fleet.Member {
 	return m
 }
 
-func (r *rig) join(m fleet.Member) uint64 {
+func (r *rig) join(m fleet.Member) int64 {
 	r.t.Helper()
 	epoch, _, err := r.Join(m)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *rig) join(m fleet.Member) uint64 {
 	return epoch
 }
 
-func (r *rig) beat(id string, epoch uint64, cpu float64) {
+func (r *rig) beat(id string, epoch int64, cpu float64) {
 	r.t.Helper()
 	if v, _ := r.Beat(id, epoch, 1, fleet.Load{CPU: cpu, Accepting: true}); v != "" {
 		r.t.Fatal(id, v)

@@ -12,6 +12,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -39,13 +40,16 @@ const (
 // Function is something that a node offers. A Function is not changed once it is in
 // the table.
 type Function struct {
-	Name          string   `json:"name"`
-	Tags          []string `json:"tags,omitempty"`
-	Description   string   `json:"description,omitempty"`
-	Version       string   `json:"version,omitempty"`
-	Effect        string   `json:"effect,omitempty"`
-	Stream        bool     `json:"stream,omitempty"`
-	MaxConcurrent int      `json:"max_concurrent,omitempty"` // 0: the node's limit alone
+	Name          string          `json:"name"`
+	Tags          []string        `json:"tags,omitempty"`
+	Description   string          `json:"description,omitempty"`
+	Version       string          `json:"version,omitempty"`
+	Effect        string          `json:"effect,omitempty"`
+	Stream        bool            `json:"stream,omitempty"`
+	MaxConcurrent int             `json:"max_concurrent,omitempty"` // 0: the node's limit alone
+	Timeout       time.Duration   `json:"timeout,omitempty"`        // 0: the caller's, or the default
+	Input         json.RawMessage `json:"input_schema,omitempty"`
+	Output        json.RawMessage `json:"output_schema,omitempty"`
 	// Pinned functions take no part in routing without a node's id.
 	Pinned bool `json:"pinned,omitempty"`
 }
@@ -83,7 +87,7 @@ type Member struct {
 // the table's and must not be changed.
 type Node struct {
 	Member
-	Epoch    uint64
+	Epoch    int64
 	Status   Status
 	Load     Load
 	Joined   time.Time
@@ -181,7 +185,7 @@ const (
 type Event struct {
 	Kind     string
 	Node     string
-	Epoch    uint64
+	Epoch    int64
 	Reason   string // of node.left
 	Revision uint64
 	Session  string

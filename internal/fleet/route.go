@@ -198,7 +198,7 @@ func preferred(list []string, id string) int {
 
 // Begin counts a call that goes to a node; end counts it out, once, and says how
 // long it took. It is nil for a node that is not there any more in that epoch.
-func (t *Table) Begin(id string, epoch uint64, function string) (end func(latencyMS float64)) {
+func (t *Table) Begin(id string, epoch int64, function string) (end func(latencyMS float64)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[id]

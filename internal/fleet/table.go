@@ -26,7 +26,7 @@ type Table struct {
 	// offering are the nodes of each function, in the order they joined.
 	offering map[string][]*Node
 	turn     map[string]uint64 // of round robin, by function
-	epoch    uint64            // the highest ever given
+	epoch    int64             // the highest ever given
 }
 
 // New returns an empty table.
@@ -92,7 +92,7 @@ func RejectedLabels(labels, granted []string) (rejected []string) {
 // than every other. A node that is there already in another session is superseded:
 // the newer one serves (N9). Errors: invalid_input; denied, for a label that is not
 // granted; overloaded beyond MaxNodes.
-func (t *Table) Join(m Member) (epoch uint64, events []Event, err error) {
+func (t *Table) Join(m Member) (epoch int64, events []Event, err error) {
 	if err := check(&m); err != nil {
 		return 0, nil, err
 	}
@@ -104,7 +104,7 @@ func (t *Table) Join(m Member) (epoch uint64, events []Event, err error) {
 	}
 	now := t.cfg.Now()
 	// Time makes epochs grow over the restart of a gateway and beside others.
-	t.epoch = max(t.epoch+1, uint64(now.UnixMilli())) //nolint:gosec // a time after 1970
+	t.epoch = max(t.epoch+1, now.UnixMilli())
 	switch {
 	case n == nil:
 		n = &Node{Joined: now, running: make(map[string]int)}
@@ -148,7 +148,7 @@ func (t *Table) withdraw(n *Node) {
 // Update takes over what a node offers now. Older and equal revisions change
 // nothing. Errors: those of Join; conflict, reason superseded, for an older epoch;
 // not_found.
-func (t *Table) Update(id string, epoch, revision uint64, labels, granted []string, functions []Function) ([]Event, error) {
+func (t *Table) Update(id string, epoch int64, revision uint64, labels, granted []string, functions []Function) ([]Event, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, err := t.of(id, epoch)
@@ -169,7 +169,7 @@ func (t *Table) Update(id string, epoch, revision uint64, labels, granted []stri
 	return []Event{{Kind: NodeUpdated, Node: id, Epoch: epoch, Revision: revision}}, nil
 }
 
-func (t *Table) of(id string, epoch uint64) (*Node, error) {
+func (t *Table) of(id string, epoch int64) (*Node, error) {
 	n := t.nodes[id]
 	if n == nil {
 		return nil, unknown(id)
@@ -196,7 +196,7 @@ const (
 
 // Beat takes a heartbeat. A node that was suspect and beats in its own session is
 // back.
-func (t *Table) Beat(id string, epoch, revision uint64, load Load) (Verdict, []Event) {
+func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdict, []Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[id]
@@ -237,7 +237,7 @@ func (t *Table) Gone(session string) []Event {
 }
 
 // Leave takes a node out that said goodbye. A goodbye of an older epoch is nobody's.
-func (t *Table) Leave(id string, epoch uint64) ([]Event, error) {
+func (t *Table) Leave(id string, epoch int64) ([]Event, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, err := t.of(id, epoch)
