@@ -59,7 +59,7 @@ func beside(from, to string) bool {
 		"host":               {"internal/sandbox"},
 		"internal/term":      {"internal/sandbox"},
 		"internal/workspace": {"internal/gitcmd"},
-		"internal/gateway":   {"internal/bus", "internal/messaging"},
+		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
 		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},
 	}

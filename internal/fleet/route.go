@@ -197,8 +197,9 @@ func preferred(list []string, id string) int {
 }
 
 // Begin counts a call that goes to a node; end counts it out, once, and says how
-// long it took. It is nil for a node that is not there any more in that epoch.
-func (t *Table) Begin(id string, epoch int64, function string) (end func(latencyMS float64)) {
+// long it took; idle means that the node drains and has nothing more to do. It is
+// nil for a node that is not there any more in that epoch.
+func (t *Table) Begin(id string, epoch int64, function string) (end func(latencyMS float64) (idle bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[id]
@@ -208,11 +209,11 @@ func (t *Table) Begin(id string, epoch int64, function string) (end func(latency
 	n.InFlight++
 	n.running[function]++
 	done := false
-	return func(latency float64) {
+	return func(latency float64) bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if done || t.nodes[id] != n || n.Epoch != epoch || n.running[function] == 0 {
-			return
+			return false
 		}
 		done = true
 		n.InFlight--
@@ -225,6 +226,7 @@ func (t *Table) Begin(id string, epoch int64, function string) (end func(latency
 			}
 			n.Load.Latency += (latency - n.Load.Latency) / 8
 		}
+		return n.Status == Draining && n.InFlight == 0
 	}
 }
 
