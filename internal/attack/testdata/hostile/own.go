@@ -109,7 +109,7 @@ func foreign() {
 	}
 }
 
-// raise lifts each limit as far as it can be lifted.
+// raise lifts each limit as far as it can be lifted for good.
 func raise() {
 	for name, r := range map[string]struct {
 		resource int
@@ -118,12 +118,19 @@ func raise() {
 		"file size": {unix.RLIMIT_FSIZE, 64 << 20}, "open files": {unix.RLIMIT_NOFILE, 256}, "CPU": {unix.RLIMIT_CPU, 61}, "core": {unix.RLIMIT_CORE, 0}, "locked memory": {unix.RLIMIT_MEMLOCK, 64 << 10},
 	} {
 		var limit unix.Rlimit
-		check(unix.Getrlimit(r.resource, &limit))
-		limit.Cur = limit.Max
-		_ = unix.Setrlimit(r.resource, &limit)
-		limit = unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-		_ = unix.Setrlimit(r.resource, &limit)
-		check(unix.Getrlimit(r.resource, &limit))
+		// Hard limits become final right after a program has begun; what was raised in
+		// the moment before is lowered again then.
+		for end := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			check(unix.Getrlimit(r.resource, &limit))
+			limit.Cur = limit.Max
+			_ = unix.Setrlimit(r.resource, &limit)
+			limit = unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+			_ = unix.Setrlimit(r.resource, &limit)
+			check(unix.Getrlimit(r.resource, &limit))
+			if limit.Cur <= r.most || time.Now().After(end) {
+				break
+			}
+		}
 		if limit.Cur > r.most {
 			say("BROKE", "raise the limit of "+name, fmt.Sprint(limit.Cur, " of ", limit.Max))
 			continue

@@ -176,11 +176,15 @@ func privileges() {
 		"load a module": {unix.SYS_INIT_MODULE, at, 16, at}, "unload a module": {unix.SYS_DELETE_MODULE, ptr("loop"), 0}, "bpf": {unix.SYS_BPF, 5, at, 120}, "perf": {unix.SYS_PERF_EVENT_OPEN, at, 0, ^uintptr(0), ^uintptr(0), 0},
 		"keyring": {unix.SYS_KEYCTL, 0, ^uintptr(3), 1}, "add a key": {unix.SYS_ADD_KEY, ptr("user"), ptr("x"), ptr("y"), 1, ^uintptr(3)}, "reboot": {unix.SYS_REBOOT, 0xfee1dead, 672274793, 0, 0},
 		"make a device": {unix.SYS_MKNODAT, ^uintptr(99), ptr("/tmp/device"), unix.S_IFBLK | 0o600, 0xfe00}, "host name": {unix.SYS_SETHOSTNAME, at, 1}, "clock": {unix.SYS_CLOCK_SETTIME, 0, at},
-		"become root": {unix.SYS_SETUID, 0}, "root's group": {unix.SYS_SETGID, 0}, "groups": {unix.SYS_SETGROUPS, 0, 0}, "raise the hard file limit": {unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, raised(), 0},
-		"raise the hard process limit": {unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NPROC, raised(), 0}, "raise the hard CPU limit": {unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CPU, raised(), 0}, "a lower nice value": {unix.SYS_SETPRIORITY, 0, 0, ^uintptr(9)},
+		"become root": {unix.SYS_SETUID, 0}, "root's group": {unix.SYS_SETGID, 0}, "groups": {unix.SYS_SETGROUPS, 0, 0}, "a lower nice value": {unix.SYS_SETPRIORITY, 0, 0, ^uintptr(9)},
 	} {
 		try(name, call(c[0], c[1:]...))
 	}
+	defer func() { // last: hard limits become final right after a program has begun, not before
+		for name, resource := range map[string]uintptr{"file": unix.RLIMIT_NOFILE, "process": unix.RLIMIT_NPROC, "CPU": unix.RLIMIT_CPU} {
+			try("raise the hard "+name+" limit", call(unix.SYS_PRLIMIT64, 0, resource, raised(), 0))
+		}
+	}()
 	for _, name := range []string{"su", "passwd", "sudo", "mount", "newgrp", "chsh", "ping"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
