@@ -17,7 +17,7 @@ func relativePaths() {
 	try("write by a relative path", writes(up+v.File, os.O_RDWR))
 	try("truncate by a relative path", os.Truncate(up+v.File, 0))
 	try("make by a relative path", writes(up+v.Dir+"/made", os.O_CREATE|os.O_WRONLY))
-	try("read a neighbour's file", reads("../../"+filepath.Base(filepath.Dir(filepath.Dir(v.OtherWork)))+"/work/secret"))
+	try("read a neighbour's file", reads(filepath.Join("../..", filepath.Base(filepath.Dir(filepath.Dir(v.OtherWork))), "work", "secret")))
 	if v.Self == "/job" { // Landlock does not cover looking at names
 		try("see the other extensions", func() error {
 			_, err := os.Stat("../../" + filepath.Base(filepath.Dir(filepath.Dir(v.OtherWork))))
