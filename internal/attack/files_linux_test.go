@@ -14,7 +14,7 @@ import (
 // anything, waiting for anything or believing a name.
 func hostileArtifacts(l *lab) {
 	r := l.task("artifacts")
-	if r.Err != nil || !strings.Contains(r.Output, "made") || r.Took > 25*time.Second {
+	if r.Err != nil || !strings.Contains(r.Output, "made") || r.Took > 15*time.Second {
 		l.Fatalf("%v after %s: %s", r.Err, r.Took, r.Output)
 	}
 	sum := sha256.Sum256([]byte(canaryText))
@@ -50,7 +50,7 @@ func badFiles(l *lab) {
 	}
 	for _, file := range []string{"text", "pipe", "../manifest.json", l.v.File, "artifacts/../../../x"} {
 		r := l.run(l.Context(), l.who, "files", l.p.command()+" explain --file "+file)
-		if r.Err == nil || strings.Contains(r.Output, canaryText) || r.Took > 25*time.Second {
+		if r.Err == nil || strings.Contains(r.Output, canaryText) || r.Took > 10*time.Second {
 			l.Errorf("explain %s: after %s: %q %v", file, r.Took, r.Output, r.Err)
 		}
 	}
