@@ -125,6 +125,15 @@ func (n *node) join(change func(*wire.Join)) *wire.JoinReply {
 	return reply
 }
 
+// joined is a gateway and the one node that has joined it.
+func joined(t *testing.T) (*rig, *node) {
+	t.Helper()
+	r := newRig(t, gateway.Config{})
+	n := r.dial("a")
+	n.join(nil)
+	return r, n
+}
+
 func (n *node) beat(seq uint64) {
 	n.t.Helper()
 	data, err := wire.Encode(&wire.Beat{Epoch: n.epoch, Seq: seq, Revision: 1, Accepting: true})
@@ -258,9 +267,7 @@ func TestWhoMayNotJoinIsToldWhy(t *testing.T) {
 func TestADeadNodeIsSuspectAtOnceAndGoneAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, gateway.Config{})
-		n := r.dial("a")
-		n.join(nil)
+		r, n := joined(t)
 		done := r.call(t.Context(), gateway.Request{Node: "a", Function: "f"})
 		n.called()
 		n.conn.Close()
@@ -281,9 +288,7 @@ func TestADeadNodeIsSuspectAtOnceAndGoneAfterTheGrace(t *testing.T) {
 func TestAFrozenNodeIsGoneWithItsLeaseAndToldToRejoin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, gateway.Config{})
-		n := r.dial("a")
-		n.join(nil)
+		r, n := joined(t)
 		for i := range 10 { // it beats, and stays
 			time.Sleep(5 * time.Second)
 			n.beat(uint64(i))
@@ -403,9 +408,7 @@ func TestTheEndOfACallReachesItsNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, gateway.Config{})
-				n := r.dial("a")
-				n.join(nil)
+				r, n := joined(t)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				done := r.call(ctx, gateway.Request{Node: "a", Function: "f", Stream: true, Chunk: func(json.RawMessage) error { return errors.New("enough") }})
@@ -485,9 +488,7 @@ func TestANodeCannotAnswerForAnother(t *testing.T) {
 func TestGoodbyeAndDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, gateway.Config{})
-		n := r.dial("a")
-		n.join(nil)
+		r, n := joined(t)
 		done := r.call(t.Context(), gateway.Request{Node: "a", Function: "f"})
 		_, answer := n.called()
 		if err := r.Drain(t.Context(), "a"); err != nil {
