@@ -37,7 +37,7 @@ func beside(from, to string) bool {
 	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
 		return true // a package and its own sub-packages
 	}
-	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/sandbox/", "internal/skill/"} { // parts of one whole, split for their size
+	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/messaging/", "internal/sandbox/", "internal/skill/"} { // parts of one whole, split for their size
 		if strings.HasPrefix(from, root) && strings.HasPrefix(to, root) {
 			return true
 		}
@@ -60,6 +60,7 @@ func beside(from, to string) bool {
 		"internal/term":      {"internal/sandbox"},
 		"internal/workspace": {"internal/gitcmd"},
 		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
+		"internal/node":      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
 		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},
 	}
@@ -100,7 +101,7 @@ func stopsAt() map[string]string {
 		"github.com/prometheus/client_golang":      "internal/telemetry",
 		"github.com/knadh/koanf":                   "internal/config",
 		"github.com/spf13/cobra":                   "cmd/junctor",
-		"github.com/nats-io":                       "internal/messaging/natsbus",
+		"github.com/nats-io":                       "internal/messaging/natsbus internal/messaging/natsdial",
 		"github.com/coder/websocket":               "internal/messaging/natsbus",
 		"google.golang.org/grpc":                   "nobody",
 		"github.com/stretchr/testify":              "nobody",
