@@ -47,6 +47,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
+	s.nodeDoor.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	})
