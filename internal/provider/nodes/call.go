@@ -36,7 +36,7 @@ func (p *provider) ReturnsPromptly() {}
 // one rule makes arguments of it (nodes spec, section 4). A function that streams is
 // called as a stream; its chunks are the progress, and the result their list.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
-	if c.Member.Kind != "function" {
+	if c.Member.Kind != memberKind {
 		return capability.Result{}, capability.Wrap(capability.CodeInternal, "nodes.call", "this entry cannot be called itself", errNoDoor)
 	}
 	arguments, err := cmp.ParseArguments(c.Input)

@@ -7,6 +7,8 @@ package nodes
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -18,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/gateway"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -161,7 +164,7 @@ func (s *Source) batch(id string) capability.Batch {
 		if skill, is := strings.CutPrefix(f.Owner, "skill:"); is && !cmp.IsReserved(f.Name) {
 			if skills[skill] == nil {
 				ext := "skill." + id + "." + escape(skill)
-				skills[skill] = &capability.Module{Extension: ext, ID: ext, Name: skill, Label: id, Origin: OriginSkill, Endpoint: own.Endpoint, Users: users}
+				skills[skill] = &capability.Module{Extension: ext, ID: wireID(ext), Name: skill, Label: id, Origin: OriginSkill, Endpoint: own.Endpoint, Users: users}
 			}
 			to = skills[skill]
 		}
@@ -180,6 +183,9 @@ func (s *Source) batch(id string) capability.Batch {
 	for _, name := range sorted(skills) {
 		b.Modules = append(b.Modules, *skills[name])
 	}
+	for i := range b.Modules {
+		b.Modules[i].Manifest = manifest(&b.Modules[i])
+	}
 	p := provider{source: s, node: id, key: functions}
 	d := p
 	d.key = device
@@ -189,6 +195,7 @@ func (s *Source) batch(id string) capability.Batch {
 
 const (
 	toolKind   = "capability.agent-tool"
+	memberKind = "function"
 	doorAction = capability.Action("device.function.invoke")
 )
 
@@ -222,7 +229,7 @@ func reserved(function string) (capability.Action, bool) {
 func contribution(f *fleet.Function, module string, state capability.Availability, functions, device capability.ProviderKey) capability.Contribution {
 	c := capability.Contribution{
 		ID: escape(f.Name), Kind: toolKind, Action: capability.Action("fn." + f.Name), Tool: f.Name, Title: f.Name, Description: f.Description,
-		Member: capability.Member{Module: module, Kind: "function", Name: f.Name}, Provider: functions, Effect: cmp.EngineEffect(f.Effect),
+		Member: capability.Member{Module: module, Kind: memberKind, Name: f.Name}, Provider: functions, Effect: cmp.EngineEffect(f.Effect),
 		InputSchema: f.Input, OutputSchema: f.Output, Availability: state, Timeout: f.Timeout,
 		Telemetry: map[string]string{"source": Kind},
 	}
@@ -240,6 +247,42 @@ func contribution(f *fleet.Function, module string, state capability.Availabilit
 	c.Effect, c.InputSchema, c.OutputSchema = row.Effect, row.InputSchema, row.OutputSchema
 	c.Approval = row.Effect == capability.EffectAdmin // and the device's owner is asked there (decision R17)
 	return c
+}
+
+// manifest lists the functions of a module as the actions of the router wire.
+func manifest(m *capability.Module) json.RawMessage {
+	type action struct {
+		Name        string    `json:"name"`
+		Description string    `json:"description"`
+		Parameters  jsonx.Raw `json:"parameters,omitempty"`
+	}
+	list := []action{}
+	for i := range m.Contributions {
+		c := &m.Contributions[i]
+		if c.Member.Kind != memberKind {
+			continue
+		}
+		a := action{Name: c.Member.Name, Description: c.Description, Parameters: jsonx.Raw(c.InputSchema)}
+		if a.Description == "" {
+			a.Description = a.Name
+		}
+		list = append(list, a)
+	}
+	doc, err := jsonx.Marshal(map[string]any{"id": m.ID, "name": m.Name, "actions": list})
+	if err != nil {
+		return nil // a schema that is no JSON: the catalog refuses that entry
+	}
+	return doc
+}
+
+// wireID is an extension id as module ids are spelled on the router wire, which have
+// no ~.
+func wireID(ext string) string {
+	if !strings.Contains(ext, "~") {
+		return ext
+	}
+	sum := sha256.Sum256([]byte(ext))
+	return strings.ReplaceAll(ext, "~", "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
 // escape spells a foreign name in the grammar of contribution ids (spec/README,

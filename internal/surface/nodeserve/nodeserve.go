@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -170,9 +171,41 @@ func viewOf(n *fleet.Node, whole bool) view {
 	}
 	slices.Sort(v.Capabilities)
 	if v.Functions = append([]string{}, n.Names()...); whole {
-		v.Functions = n.Functions
+		v.Functions = functionsOf(n)
 	}
 	return v
+}
+
+// function is an entry of section 5.4, as far as the gateway knows it.
+type function struct {
+	Name          string    `json:"name"`
+	Tags          []string  `json:"tags"`
+	Description   string    `json:"description"`
+	Version       string    `json:"version"`
+	Timeout       *float64  `json:"timeout_seconds"`
+	Stream        bool      `json:"stream"`
+	Effect        string    `json:"effect,omitempty"`
+	Owner         string    `json:"owner,omitempty"`
+	MaxConcurrent int       `json:"max_concurrent"`
+	Input         jsonx.Raw `json:"input_schema,omitempty"`
+	Output        jsonx.Raw `json:"output_schema,omitempty"`
+}
+
+func functionsOf(n *fleet.Node) []function {
+	out := make([]function, len(n.Functions))
+	for i := range n.Functions {
+		f := &n.Functions[i]
+		out[i] = function{
+			Name: f.Name, Tags: append([]string{}, f.Tags...), Description: f.Description, Version: f.Version, Stream: f.Stream, Effect: f.Effect,
+			Owner: f.Owner, MaxConcurrent: f.MaxConcurrent, Input: jsonx.Raw(f.Input), Output: jsonx.Raw(f.Output),
+		}
+		if f.Timeout > 0 {
+			seconds := f.Timeout.Seconds()
+			out[i].Timeout = &seconds
+		}
+	}
+	slices.SortFunc(out, func(a, b function) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 const (
@@ -253,7 +286,7 @@ func (s *Surface) show(w http.ResponseWriter, r *http.Request, who capability.Pr
 		Health   float64 `json:"health_score"`
 		LastSeen int64   `json:"last_seen"`
 		Detail   any     `json:"function_details"`
-	}{viewOf(n, false), n.Load.CPU, n.Load.Memory, n.Load.GPU, health, n.LastBeat.Unix(), n.Functions})
+	}{viewOf(n, false), n.Load.CPU, n.Load.Memory, n.Load.GPU, health, n.LastBeat.Unix(), functionsOf(n)})
 	return nil
 }
 
