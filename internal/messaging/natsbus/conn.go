@@ -18,6 +18,7 @@ import (
 // conn is one session.
 type conn struct {
 	inbox   string
+	own     bool // the gateway's
 	maxSubs int
 	events  messaging.Feed[messaging.Event]
 	nc      *nats.Conn

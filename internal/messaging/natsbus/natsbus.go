@@ -133,6 +133,7 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 		}, more...)
 	}
 	b.own = newConn("_INBOX.gw", messaging.MaxGatewaySubscriptions)
+	b.own.own = true
 	nc, err := b.own.open(url, options("junctor gateway", b.keys.gateway.Sign, b.keys.names.gateway)...)
 	if err != nil {
 		return refusedOrUnavailable(err)
