@@ -92,6 +92,7 @@ type Node struct {
 	Load     Load
 	Joined   time.Time
 	LastBeat time.Time
+	Gateway  string // the instance that let it in
 	// InFlight are calls that this gateway has under way there.
 	InFlight int
 
@@ -99,6 +100,8 @@ type Node struct {
 	rank    float64        // its score while candidates are compared
 	running map[string]int // calls under way by function
 	until   time.Time      // a suspect's grace, a draining node's limit
+	reason  string         // of what happens then to a suspect
+	gap     time.Duration  // between its last two heartbeats
 }
 
 // Offers reports whether the node has a function.
@@ -189,4 +192,7 @@ type Event struct {
 	Reason   string // of node.left
 	Revision uint64
 	Session  string
+	// Ours is true in one of several gateways: the one that made the change. Of
+	// node.suspect it is the one that let the node in, while that lives.
+	Ours bool
 }
