@@ -110,6 +110,9 @@ func (n *Node) Offers(function string) bool { return n.offers[function] != nil }
 // Function returns what the node said of a function, nil if it has none of the name.
 func (n *Node) Function(name string) *Function { return n.offers[name] }
 
+// New reports whether the node joined a moment ago and has not said anything since.
+func (n *Node) New() bool { return n.gap == 0 && time.Since(n.LastBeat) < 2*time.Second }
+
 // LoadFactor is the CPU share as lists of the original show it: 0 to 1.
 func (n *Node) LoadFactor() float64 { return clamp(n.Load.CPU) / 100 }
 

@@ -250,19 +250,34 @@ const (
 	Outdated   Verdict = "update"     // the gateway has an older revision
 )
 
-// Beat takes a heartbeat. A node that was suspect and beats in its own session is
-// back.
+// Judge is what is wrong with a heartbeat; it changes nothing.
+func (t *Table) Judge(id string, epoch int64, revision uint64) Verdict {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.judge(t.nodes[id], epoch, revision)
+}
+
+func (t *Table) judge(n *Node, epoch int64, revision uint64) Verdict {
+	switch {
+	case n == nil || n.Epoch < epoch:
+		return Rejoin
+	case n.Epoch > epoch:
+		return Superseded
+	case revision > n.Revision:
+		return Outdated
+	}
+	return ""
+}
+
+// Beat takes a heartbeat and judges it. A node that was suspect and beats in its own
+// session is back.
 func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdict, []Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[id]
-	switch {
-	case n == nil:
-		return Rejoin, nil
-	case n.Epoch > epoch:
-		return Superseded, nil
-	case n.Epoch < epoch:
-		return Rejoin, nil
+	verdict := t.judge(n, epoch, revision)
+	if verdict == Rejoin || verdict == Superseded {
+		return verdict, nil
 	}
 	latency, now := n.Load.Latency, t.cfg.Now()
 	n.Load, n.gap, n.LastBeat = load, now.Sub(n.LastBeat), now
@@ -272,10 +287,7 @@ func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdic
 		n.Status, n.until = Connected, time.Time{}
 		events = []Event{{Kind: NodeResumed, Node: id, Epoch: epoch, Revision: n.Revision, Ours: n.Gateway == t.cfg.Gateway}}
 	}
-	if revision > n.Revision {
-		return Outdated, events
-	}
-	return "", events
+	return verdict, events
 }
 
 // Late reports whether the last heartbeats of a node were further apart than d, or
