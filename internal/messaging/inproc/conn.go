@@ -168,7 +168,9 @@ func (c *conn) Publish(ctx context.Context, m messaging.Message) error {
 		c.events.Publish(messaging.Event{Kind: messaging.Refused, Err: messaging.ErrDenied("publish", m.Subject)})
 		return nil
 	}
-	c.b.deliver(clone(m))
+	if c.b.deliver(clone(m)) == 0 && m.Reply != "" {
+		c.b.sendBack(c, messaging.Nobody(m.Reply))
+	}
 	return nil
 }
 
