@@ -153,6 +153,7 @@ func (d *device) join(ctx context.Context) {
 		j.Functions = append(j.Functions, cmp.Function{Name: f, Version: "1.0.0", Priority: 5, ExecutionMode: "normal", Tags: []string{}})
 	}
 	over := d.over
+	d.epoch = 0 // what is said of the old one is over
 	d.mu.Unlock()
 	data, err := wire.Encode(&j)
 	if err != nil {
