@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -52,6 +53,7 @@ func (w *world) gateway(change ...func(*gateway.Config)) *instance {
 	b := w.brokers[len(w.gateways)%len(w.brokers)]
 	i := &instance{ended: make(chan error, 1)}
 	cfg := w.config(b)
+	cfg.Logger = slog.New(slog.NewTextHandler(logs{w.t}, nil))
 	cfg.Told = func(e fleet.Event) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -292,4 +294,12 @@ func (p *proxy) carry(to, from net.Conn) {
 			return
 		}
 	}
+}
+
+// logs is where gateways say what is wrong.
+type logs struct{ t testing.TB }
+
+func (l logs) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
 }
