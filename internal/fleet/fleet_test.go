@@ -303,6 +303,9 @@ func TestDrainingFinishesWhatThereIs(t *testing.T) {
 	if n, _ := r.Get("a"); n.Status != fleet.Draining {
 		t.Error(n.Status)
 	}
+	for range 2 {
+		r.beat("a", e, 1)
+	}
 	if got := r.expire(); got != nil {
 		t.Error(got)
 	}
@@ -311,8 +314,17 @@ func TestDrainingFinishesWhatThereIs(t *testing.T) {
 	if d := cmp.Diff([]string{"node.left a drained"}, r.expire()); d != "" {
 		t.Error(d)
 	}
-	r.join(member("b", "f"))
+	e = r.join(member("b", "f"))
+	r.beat("b", e, 1)
 	r.drain("b")
+	if v, _ := r.Beat("b", e, 1, fleet.Load{Active: 1}); v != "" { // for another gateway
+		t.Error(v)
+	}
+	r.beat("b", e, 1)
+	if got := r.expire(); got != nil {
+		t.Error(got)
+	}
+	r.beat("b", e, 1)
 	if d := cmp.Diff([]string{"node.left b drained"}, r.expire()); d != "" {
 		t.Error(d)
 	}

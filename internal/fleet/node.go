@@ -103,6 +103,7 @@ type Node struct {
 	until   time.Time      // a suspect's grace, a draining node's limit
 	reason  string         // of what happens then to a suspect
 	gap     time.Duration  // between its last two heartbeats
+	idle    int            // heartbeats in a row, since it drains, that said it has nothing to do
 }
 
 // Offers reports whether the node has a function.

@@ -157,7 +157,7 @@ func (t *Table) Take(r Record) (events []Event) {
 		n.Load.Accepting = true
 	}
 	if r.Draining && n.Status == Connected {
-		n.Status, n.until = Draining, t.cfg.Now().Add(t.cfg.Drain)
+		n.Status, n.until, n.idle = Draining, t.cfg.Now().Add(t.cfg.Drain), 0
 	}
 	t.offer(n)
 	return events
@@ -282,6 +282,11 @@ func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdic
 	latency, now := n.Load.Latency, t.cfg.Now()
 	n.Load, n.gap, n.LastBeat = load, now.Sub(n.LastBeat), now
 	n.Load.known, n.Load.Latency = true, latency
+	// What other gateways have under way there, only the node knows; one heartbeat
+	// may have been on its way before the last of it came.
+	if n.idle++; load.Active > 0 {
+		n.idle = 0
+	}
 	var events []Event
 	if n.Status == Disconnected {
 		n.Status, n.until = Connected, time.Time{}
@@ -376,7 +381,7 @@ func (t *Table) Expire() (due []Due, events []Event, next time.Time) {
 		switch {
 		case n.Status == Disconnected:
 			end, reason = n.until, n.reason
-		case n.Status == Draining && n.InFlight == 0 && n.Load.Active == 0:
+		case n.Status == Draining && n.InFlight == 0 && n.idle >= 2:
 			end, reason = now, ReasonDrained
 		case n.Status == Draining && n.until.Before(end):
 			end, reason = n.until, ReasonDrained

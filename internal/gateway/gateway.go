@@ -25,7 +25,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -81,6 +80,7 @@ type Gateway struct {
 	feed     messaging.Feed[Sight]
 	deaf     atomic.Bool   // our own session is broken: silence says nothing
 	wake     chan struct{} // somebody's time has changed
+	older    chan older
 
 	mu       sync.Mutex
 	barriers sync.Map            // id → chan struct{}, of caughtUp
@@ -119,7 +119,7 @@ func New(cfg Config) *Gateway {
 	cfg.Fleet.Gateway = strings.ToLower(rand.Text()[:16])
 	g := &Gateway{
 		cfg: cfg, instance: cfg.Fleet.Gateway, table: fleet.New(cfg.Fleet), conn: cfg.Broker.Conn(), breaker: newBreaker(cfg.Breaker, cfg.Fleet.Now),
-		wake: make(chan struct{}, 1), sessions: make(map[string][]string), calls: make(map[string]*call), streams: make(map[string]*streams),
+		wake: make(chan struct{}, 1), older: make(chan older, 1024), sessions: make(map[string][]string), calls: make(map[string]*call), streams: make(map[string]*streams),
 		feed: messaging.Feed[Sight]{Lost: Sight{Kind: sightLost}},
 	}
 	g.shared = &shared{g: g, rows: make(map[string]*row)}
@@ -179,7 +179,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	sessions, events := g.cfg.Broker.Sessions(ctx), g.conn.Events(ctx)
 	for _, part := range []func(context.Context) error{
-		g.expire, g.shared.watch, g.shared.refresh, g.attend,
+		g.expire, g.shared.watch, g.shared.refresh, g.attend, g.evict,
 		func(ctx context.Context) error { return g.follow(ctx, sessions) },
 		func(ctx context.Context) error { return g.listen(ctx, events) },
 	} {
@@ -318,17 +318,5 @@ func (g *Gateway) send(ctx context.Context, node, reply string, c wire.Control) 
 	}
 	if err != nil {
 		g.cfg.Logger.Debug("control message not sent", "node", node, "type", c.Type, "err", err)
-	}
-}
-
-// disconnect ends the sessions of a node, but for the newest so many.
-func (g *Gateway) disconnect(ctx context.Context, node string, keep int) {
-	g.mu.Lock()
-	list := append([]string(nil), g.sessions[node]...)
-	g.mu.Unlock()
-	for _, id := range list[:max(len(list)-keep, 0)] {
-		if err := g.cfg.Broker.Disconnect(ctx, id); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
-			g.cfg.Logger.Warn("a node's session could not be ended", "node", node, "err", err)
-		}
 	}
 }

@@ -510,3 +510,7 @@ func TestGoodbyeAndDrain(t *testing.T) {
 		}
 	})
 }
+
+func answerResult(answer func(wire.Frame), v json.RawMessage) {
+	answer(wire.Frame{Type: wire.FrameResult, Value: v})
+}

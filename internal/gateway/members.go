@@ -36,8 +36,7 @@ func (g *Gateway) join(ctx context.Context, m messaging.Message) {
 			g.answer(ctx, m, data, err)
 			return
 		}
-		_ = g.conn.Flush(ctx)           // they are told why before they are cut off
-		g.disconnect(ctx, nodeOf(m), 1) // the older ones: this one is the newest
+		g.supersede(nodeOf(m))
 	})
 }
 

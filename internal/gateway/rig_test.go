@@ -82,3 +82,7 @@ func joinRaw(ctx context.Context, t testing.TB, c messaging.Conn, id, instance s
 		return reply
 	}
 }
+
+func subscribe(pattern string) messaging.SubscribeOptions {
+	return messaging.SubscribeOptions{Pattern: pattern}
+}

@@ -5,7 +5,9 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
@@ -63,6 +65,56 @@ func (g *Gateway) closed(s messaging.Session) bool {
 	}
 	delete(g.sessions, s.Identity)
 	return true
+}
+
+// older are the sessions that a node had before it joined.
+type older struct {
+	node string
+	at   time.Time // when they are to end
+}
+
+// lastWord is the time that the older of two processes has to hear that it is
+// superseded: cut off before that, it would come back and supersede the newer.
+const lastWord = 100 * time.Millisecond
+
+// supersede has the sessions of a node ended in a moment, but for the newest.
+func (g *Gateway) supersede(node string) {
+	g.mu.Lock()
+	several := len(g.sessions[node]) > 1
+	g.mu.Unlock()
+	if !several {
+		return
+	}
+	select {
+	case g.older <- older{node, time.Now().Add(lastWord)}:
+	default: // the bus finds those that are dead by itself
+	}
+}
+
+func (g *Gateway) evict(ctx context.Context) error {
+	for {
+		select {
+		case o := <-g.older:
+			if err := pause(ctx, time.Until(o.at)); err != nil {
+				return err
+			}
+			g.disconnect(ctx, o.node, 1)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// disconnect ends the sessions of a node, but for the newest so many.
+func (g *Gateway) disconnect(ctx context.Context, node string, keep int) {
+	g.mu.Lock()
+	list := append([]string(nil), g.sessions[node]...)
+	g.mu.Unlock()
+	for _, id := range list[:max(len(list)-keep, 0)] {
+		if err := g.cfg.Broker.Disconnect(ctx, id); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+			g.cfg.Logger.Warn("a node's session could not be ended", "node", node, "err", err)
+		}
+	}
 }
 
 // sessionOf names the session of a node in the table: one process, whichever of its

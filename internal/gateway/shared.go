@@ -26,7 +26,8 @@ type shared struct {
 	inside bool            // a snapshot comes in
 }
 
-// row is what is known of one entry.
+// row is what is known of one entry. The table always has what the revision stands
+// for: it is noted last.
 type row struct {
 	node     string
 	revision uint64    // 0: not there, as far as we know
@@ -134,6 +135,9 @@ func (s *shared) tidy(r *row) {
 func (s *shared) write(ctx context.Context, node string, propose func() (r fleet.Record, ok bool, err error), written func(fleet.Record)) error {
 	defer s.busy(node)()
 	for range attempts {
+		// The revision comes first: the table has then what it stands for, and the
+		// record that is proposed outdoes it.
+		revision := s.revision(node)
 		rec, ok, err := propose()
 		if err != nil || !ok {
 			return err
@@ -142,7 +146,6 @@ func (s *shared) write(ctx context.Context, node string, propose func() (r fleet
 		if err != nil {
 			return err
 		}
-		revision := s.revision(node)
 		if revision == 0 {
 			revision, err = s.bucket.Create(ctx, keyOf(node), data)
 		} else {
@@ -158,11 +161,11 @@ func (s *shared) write(ctx context.Context, node string, propose func() (r fleet
 		if err != nil {
 			return s.unavailable(err)
 		}
-		s.know(node, revision)
 		if written != nil {
 			written(rec)
 		}
 		s.g.change(ctx, func() []fleet.Event { return s.g.table.Take(rec) })
+		s.know(node, revision)
 		return nil
 	}
 	return capability.Errorf(capability.CodeUnavailable, "nodes.table", "the entry of the node %s is being changed by others all the time", node).With("", "try again in a moment")
@@ -184,8 +187,8 @@ func (s *shared) learn(ctx context.Context, node string) (there bool, err error)
 	if err != nil {
 		return false, s.unavailable(err)
 	}
-	s.know(node, e.Revision)
 	s.take(ctx, e)
+	s.know(node, e.Revision)
 	return true, nil
 }
 
@@ -227,11 +230,11 @@ func (s *shared) remove(ctx context.Context, d fleet.Due) error {
 		s.g.change(ctx, func() []fleet.Event { return s.g.table.Drop(d.Node, d.Epoch, d.Reason, ours) })
 	}
 	for range attempts {
+		revision := s.revision(d.Node) // before the table is asked, as in write
 		n, ok := s.g.table.Get(d.Node)
 		if !ok || n.Epoch != d.Epoch {
 			return nil // it has come back, or is gone
 		}
-		revision := s.revision(d.Node)
 		if revision == 0 {
 			switch there, err := s.learn(ctx, d.Node); {
 			case err != nil:

@@ -56,14 +56,14 @@ func (s *shared) put(ctx context.Context, e messaging.Entry) {
 		return
 	}
 	_, known := s.g.table.Record(rec.ID)
+	s.g.change(ctx, func() []fleet.Event { return s.g.table.Take(rec) })
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	r := s.row(rec.ID)
 	r.revision, r.written, r.shown = max(r.revision, e.Revision), s.g.cfg.Fleet.Now(), true
 	if s.inside && !known {
 		s.fresh = append(s.fresh, rec)
 	}
-	s.mu.Unlock()
-	s.g.change(ctx, func() []fleet.Event { return s.g.table.Take(rec) })
 }
 
 func (s *shared) deleted(ctx context.Context, e messaging.Entry) {
