@@ -64,6 +64,10 @@ func (g *Gateway) admit(m messaging.Message) (wire.JoinReply, []fleet.Event) {
 	case j.Proto != wire.Proto:
 		return refused(cmp.Errorf(cmp.ReasonVersion, "the protocol is %d, and %d is spoken here", j.Proto, wire.Proto)), nil
 	}
+	if n, ok := g.table.Get(node); ok && n.Session != sessionOf(node, j.Instance) && j.Epoch != 0 && j.Epoch < n.Epoch {
+		// It was cut before it could hear that: let in again, the two would chase each other.
+		return refused(capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")), nil
+	}
 	rejected := fleet.RejectedLabels(j.Labels, granted)
 	member := fleet.Member{
 		ID: node, Instance: j.Instance, Software: j.Software.Name + " " + j.Software.Version, OS: j.OS, Arch: j.Arch, Location: j.Location,
