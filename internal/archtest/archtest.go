@@ -48,6 +48,9 @@ func beside(from, to string) bool {
 	case from == "internal/skill/deviceaction" && to == "internal/sandbox", from == "internal/skill/pushed" && to == "internal/worker":
 		return true
 	}
+	if from == "host/device" && (to == "internal/skill" || strings.HasPrefix(to, "internal/skill/")) {
+		return true // it is the whole of a node, for programs of others
+	}
 	allowed := map[string][]string{
 		"capability":         {"secret", "internal/jsonx"},
 		"internal/session":   {"internal/catalog"},
@@ -57,6 +60,7 @@ func beside(from, to string) bool {
 		"internal/gitcmd":    {"internal/sandbox"},
 		"internal/worker":    {"internal/sandbox"},
 		"host":               {"internal/sandbox"},
+		"host/device":        {"internal/node", "internal/messaging", "internal/messaging/natsdial"},
 		"internal/term":      {"internal/sandbox"},
 		"internal/workspace": {"internal/gitcmd"},
 		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
