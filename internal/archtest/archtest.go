@@ -65,6 +65,8 @@ func beside(from, to string) bool {
 		"internal/workspace": {"internal/gitcmd"},
 		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
 		"internal/node":      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
+		"internal/admission": {"internal/messaging"},
+		"internal/store":     {"internal/admission"},
 		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},
 	}

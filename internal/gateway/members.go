@@ -98,7 +98,7 @@ func functions(list []cmp.Function) []fleet.Function {
 		f := &list[i]
 		out[i] = fleet.Function{
 			Name: f.Name, Tags: f.Tags, Description: f.Description, Version: f.Version, Effect: f.Effect, Stream: f.Stream || f.IsGenerator,
-			MaxConcurrent: f.MaxConcurrent, Input: f.InputSchema, Output: f.OutputSchema, Timeout: seconds(f.TimeoutSeconds),
+			MaxConcurrent: f.MaxConcurrent, Input: f.InputSchema, Output: f.OutputSchema, Timeout: seconds(f.TimeoutSeconds), Owner: f.Owner,
 		}
 	}
 	return out
