@@ -307,7 +307,7 @@ func (d *Device) openHost(ctx context.Context) error {
 	if d.cfg.Code != nil {
 		cfg.Runtime = d.cfg.Code
 	}
-	if d.web != nil && d.key.Sign != nil {
+	if d.web != nil {
 		cfg.Assets = d.assets().fetch
 	}
 	d.host = skill.New(cfg)
@@ -319,7 +319,7 @@ func (d *Device) openHost(ctx context.Context) error {
 }
 
 func (d *Device) assets() *assets {
-	return &assets{web: d.web, node: d.who.ID, sign: d.key.Sign, now: d.time}
+	return &assets{web: d.web, node: d.who.ID, sign: d.key.Sign, token: d.cfg.Token, now: d.time}
 }
 
 func (d *Device) time() time.Time {
@@ -437,7 +437,7 @@ func (d *Device) newNode() (*node.Node, error) {
 	if d.host != nil {
 		cfg.HostStatus = func() cmp.Status { return d.host.Status(false, false) }
 	}
-	if d.web != nil && d.key.Sign != nil {
+	if d.web != nil {
 		a := d.assets()
 		cfg.Fetch, cfg.Put = a.fetch, a.put
 	}

@@ -119,7 +119,9 @@ func (s *site) asset(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, err := wire.ReadProof(r.Header.Get("Authorization"))
-	if err == nil {
+	if r.Header.Get("Authorization") == "Bearer "+token && r.Header.Get("Junctor-Node") == "simple" {
+		err = nil
+	} else if err == nil {
 		err = errors.New("there is no such node")
 		for text, node := range s.keys {
 			if key, _ := wire.PublicKey(text); node == p.Node {
@@ -329,6 +331,12 @@ func TestWithoutAFolderTheTokenIsShown(t *testing.T) {
 	d := s.run(t, device.Config{Token: secret.New(token), ID: "simple", Functions: []device.Function{hello()}})
 	if _, err := s.ask(t, "simple", "demo.hello", `{"name":"b"}`); err != nil {
 		t.Error(err)
+	}
+	if err := d.Register(device.Func("large", func(context.Context, struct{}) (string, error) { return strings.Repeat("x", 1<<20), nil })); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.ask(t, "simple", "large", `null`); err != nil || len(s.assets) != 1 {
+		t.Errorf("%.200s %v", out, err)
 	}
 	if _, ok := d.HostStatus(); ok || s.asked != 0 {
 		t.Error("it has skills, or has enrolled")

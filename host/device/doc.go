@@ -12,8 +12,7 @@
 // The first time, the node makes a key, shows the gateway its public half together
 // with the operator's node token, and keeps both the key and its id in Dir; from
 // then on the token is not needed. Without a Dir nothing is kept: the token is shown
-// each time, there are no skills, and values that are too large for a message cannot
-// travel.
+// each time, and there are no skills.
 //
 // Run comes back by itself whatever happens to the network. It ends when its context
 // does, when the node drains or leaves, and with an error when coming back would do

@@ -165,6 +165,9 @@ func (p *Process) Run(ctx context.Context) error {
 // sayHint warns of what would surprise later.
 func (cfg Config) sayHint(d *device.Device) {
 	host, ok := d.HostStatus()
+	if e := host.Sandbox.Error; ok && e != nil {
+		cfg.Logger.Warn("the folder of actions was not read, so there are none of it", "why", *e)
+	}
 	if !ok || !cfg.Device.AllowCode {
 		return
 	}

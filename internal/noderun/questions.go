@@ -15,6 +15,7 @@ import (
 // Bounds of questions.
 const (
 	maxQuestions = 64
+	maxNames     = 16 // of one question that is asked again and again
 	// keptFor is how long a question stays open that nobody waits for any more, and
 	// how long its answer counts then.
 	keptFor = time.Hour
@@ -34,7 +35,7 @@ type questions struct {
 
 type question struct {
 	device.Question
-	asked  time.Time
+	ids    []string // it was asked under, the newest last
 	until  time.Time
 	waits  int
 	answer *device.Answer
@@ -95,13 +96,16 @@ func (s *questions) put(asked device.Question) (*question, error) {
 	for _, q := range s.open {
 		if q.same(asked) {
 			q.waits++
+			if q.ids = append(q.ids, asked.RequestID); len(q.ids) > maxNames {
+				q.ids = q.ids[1:]
+			}
 			return q, nil
 		}
 	}
 	if len(s.open) >= maxQuestions {
 		return nil, capability.Errorf(capability.CodeOverloaded, "node.consent", "%d questions wait for this machine's owner, which is the limit", maxQuestions)
 	}
-	q := &question{Question: asked, asked: s.now(), until: s.now().Add(keptFor), waits: 1, done: make(chan struct{})}
+	q := &question{Question: asked, ids: []string{asked.RequestID}, until: s.now().Add(keptFor), waits: 1, done: make(chan struct{})}
 	s.open = append(s.open, q)
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -146,7 +150,7 @@ func (s *questions) answer(id, decision, by string) error {
 	defer s.mu.Unlock()
 	s.tidy()
 	for _, q := range s.open {
-		if q.RequestID == id && q.answer == nil {
+		if (q.RequestID == id || slices.Contains(q.ids, id)) && q.answer == nil {
 			q.answer, q.until = &device.Answer{Decision: decision, By: by}, s.now().Add(keptFor)
 			close(q.done)
 			return nil
