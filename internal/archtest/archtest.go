@@ -48,6 +48,9 @@ func beside(from, to string) bool {
 	case from == "internal/skill/deviceaction" && to == "internal/sandbox", from == "internal/skill/pushed" && to == "internal/worker":
 		return true
 	}
+	if strings.HasPrefix(from, "host/device") && (to == "internal/skill" || strings.HasPrefix(to, "internal/skill/") || from == "host/device/pushcode" && (to == "internal/worker" || to == "internal/sandbox")) {
+		return true // it is the whole of a node, for programs of others
+	}
 	allowed := map[string][]string{
 		"capability":         {"secret", "internal/jsonx"},
 		"internal/session":   {"internal/catalog"},
@@ -57,6 +60,8 @@ func beside(from, to string) bool {
 		"internal/gitcmd":    {"internal/sandbox"},
 		"internal/worker":    {"internal/sandbox"},
 		"host":               {"internal/sandbox"},
+		"internal/noderun":   {"host/device", "host/device/pushcode", "internal/skill/asking", "internal/segment"},
+		"host/device":        {"internal/node", "internal/messaging", "internal/messaging/natsdial"},
 		"internal/term":      {"internal/sandbox"},
 		"internal/workspace": {"internal/gitcmd"},
 		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},

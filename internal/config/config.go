@@ -40,6 +40,8 @@ type Config struct {
 	Model      Model      `koanf:"model"`
 	NATS       NATS       `koanf:"nats"`
 	Gateway    Gateway    `koanf:"gateway"`
+	Node       Node       `koanf:"node"`
+	Host       Host       `koanf:"host"`
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
 	Eliza Eliza `koanf:"-"`
@@ -168,6 +170,7 @@ func Default() Config {
 			Heartbeat: 5 * time.Second, HeartbeatTimeout: 30 * time.Second, Grace: 5 * time.Second,
 			Streams: Streams{Total: 512, PerNode: 32, Window: 256 << 10},
 		},
+		Node: defaultNode(), Host: defaultHost(),
 		Eliza: Eliza{Environment: "server"},
 	}
 }
@@ -260,6 +263,12 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.Gateway.validate(); err != nil {
+		return err
+	}
+	if err := c.Node.validate(c.Gateway.HeartbeatTimeout); err != nil {
+		return err
+	}
+	if err := c.Host.validate(c.Node.Development); err != nil {
 		return err
 	}
 	if c.PublicURL != "" {

@@ -33,15 +33,16 @@ func (s *session) join(ctx context.Context, parts *sync.WaitGroup) {
 		s.joins <- joinResult{err: err}
 		return
 	}
-	parts.Go(func() { s.joins <- s.ask(ctx) })
+	last := s.last
+	parts.Go(func() { s.joins <- s.ask(ctx, last) })
 }
 
 // ask sends the full truth and waits for the answer.
-func (n *Node) ask(ctx context.Context) joinResult {
+func (n *Node) ask(ctx context.Context, last int64) joinResult {
 	list, revision := n.cfg.Functions.List(false)
 	j := &wire.Join{
 		Proto: wire.Proto, NodeID: n.cfg.ID, Instance: n.instance, Software: n.cfg.Software, OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Labels: n.cfg.Labels, Location: n.cfg.Location, Functions: list, Revision: revision, MaxConcurrent: n.cfg.MaxConcurrent, Accepting: true,
+		Labels: n.cfg.Labels, Location: n.cfg.Location, Functions: list, Revision: revision, Epoch: last, MaxConcurrent: n.cfg.MaxConcurrent, Accepting: true,
 	}
 	if n.cfg.HostStatus != nil {
 		j.HostStatus = marshal(n.cfg.HostStatus())
@@ -75,13 +76,16 @@ func (s *session) admitted(ctx context.Context, r joinResult) error {
 		return nil
 	case !r.reply.OK:
 		e := r.reply.Error.Capability()
+		if r.reply.Error.Details["reason"] == ReasonSuperseded {
+			return s.superseded()
+		}
 		if permanent(r.reply.Error.Code) {
 			return e.With(e.Reason, "see what the gateway says of this node: junctor nodes show "+s.cfg.ID)
 		}
 		s.again(e, e.RetryAfter)
 		return nil
 	}
-	s.tries = 0
+	s.tries, s.last = 0, r.reply.Epoch
 	now := s.cfg.Now()
 	// What earlier epochs were asked for is answered to nobody any more (N11).
 	s.cancelCalls(func(c *call) bool { return c.epoch != r.reply.Epoch }, "the session was renewed")

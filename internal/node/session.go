@@ -24,9 +24,10 @@ type session struct {
 
 	there      bool // the bus is
 	subscribed bool
-	joining    bool // a join is under way: nothing is taken meanwhile, see run
-	tries      int  // joins in a row that were refused
-	refusals   int  // by the bus, in a row
+	joining    bool  // a join is under way: nothing is taken meanwhile, see run
+	tries      int   // joins in a row that were refused
+	refusals   int   // by the bus, in a row
+	last       int64 // epoch that was given
 	seq        uint64
 	strained   int // beats in a row with too little of the machine left
 	retry      *time.Timer
@@ -221,6 +222,10 @@ func (s *session) obey(ctx context.Context, o order, parts *sync.WaitGroup) erro
 	return nil
 }
 
+// lingering is between the last answer and the goodbye: the gateway reads them by
+// different ways, and what it has not read when the node goes is lost.
+const lingering = 250 * time.Millisecond
+
 // drain takes nothing new and waits for what runs.
 func (s *session) drain(parts *sync.WaitGroup) {
 	if s.drained != nil {
@@ -234,7 +239,11 @@ func (s *session) drain(parts *sync.WaitGroup) {
 	s.drainEnd.Reset(DrainTime)
 	s.set(func(st *Status) { st.State, st.Accepting = Draining, false })
 	// It ends at the latest when Run has cancelled the calls.
-	parts.Go(func() { s.busy.Wait(); close(done) })
+	parts.Go(func() {
+		s.busy.Wait()
+		<-time.After(lingering)
+		close(done)
+	})
 }
 
 // goodbye tells the gateway, if it can hear it.
@@ -296,14 +305,16 @@ func (s *session) take(ctx context.Context, r received, parts *sync.WaitGroup) e
 }
 
 // control acts on what the gateway says beside calls. What is meant for another
-// epoch concerns a session that is over.
+// epoch than the last concerns a session that is over. The last counts while the bus
+// is away, too: that another process has taken over is told just before the session
+// is cut, and may be read just after.
 func (s *session) control(ctx context.Context, m messaging.Message, parts *sync.WaitGroup) error {
 	c, err := wire.Decode[wire.Control](m.Data)
 	if err != nil {
 		s.cfg.Logger.Debug("a control message that is none", "node", s.cfg.ID, "err", err)
 		return nil
 	}
-	if epoch := s.Epoch(); c.Epoch != epoch {
+	if c.Epoch != s.last {
 		return nil
 	}
 	switch c.Type {
@@ -322,12 +333,16 @@ func (s *session) control(ctx context.Context, m messaging.Message, parts *sync.
 	case wire.ControlDrain:
 		s.drain(parts)
 	case wire.ControlSuperseded:
-		return capability.Errorf(capability.CodeConflict, "node.run", "another process has joined as %s: this one stops", s.cfg.ID).
-			With(ReasonSuperseded, "one node id is one process: choose another one for this with --id")
+		return s.superseded()
 	case wire.ControlShutdown:
 		s.cfg.Logger.Info("the gateway is going", "node", s.cfg.ID, "reason", c.Reason)
 	}
 	return nil
+}
+
+func (s *session) superseded() error {
+	return capability.Errorf(capability.CodeConflict, "node.run", "another process has joined as %s: this one stops", s.cfg.ID).
+		With(ReasonSuperseded, "one node id is one process: choose another one for this with --id")
 }
 
 // tell sends a heartbeat and sets the next one.
