@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 // Config is everything that can be set. Add a field with a doc tag and it is a
@@ -39,6 +40,7 @@ type Config struct {
 	Sandbox    Sandbox    `koanf:"sandbox"`
 	Model      Model      `koanf:"model"`
 	NATS       NATS       `koanf:"nats"`
+	Store      Store      `koanf:"store"`
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
 	Eliza Eliza `koanf:"-"`
@@ -148,6 +150,13 @@ type NATS struct {
 	Replicas  int    `koanf:"replicas" doc:"How many servers of nats.url hold each shared table: 1, 3 or 5."`
 }
 
+// Store is the database of tokens, approvals, grants, outcomes, endpoints, sessions
+// and the audit index.
+type Store struct {
+	URL            string `koanf:"url" doc:"The Postgres database that several gateways share, as postgres://user@host:5432/database without a password; ?sslmode= is disable, require or verify-full (the default but on this machine), ?sslrootcert= the file of a private authority, ?host= the folder of a socket. Empty: the SQLite file in the home. See docs/several-gateways.md."`
+	PasswordSecret string `koanf:"password_secret" doc:"Name of the stored secret that holds the user's password (junctor secrets set NAME). Empty: none is sent."`
+}
+
 // Default is the configuration of an empty file.
 func Default() Config {
 	return Config{
@@ -253,6 +262,13 @@ func (c *Config) Validate() error {
 	}
 	if err := c.NATS.validate(); err != nil {
 		return err
+	}
+	if c.Store.URL != "" {
+		if err := store.CheckURL(c.Store.URL); err != nil {
+			return fmt.Errorf("store.url: %w", err)
+		}
+	} else if c.Store.PasswordSecret != "" {
+		return fmt.Errorf("store.password_secret: there is no store.url that it is for")
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)

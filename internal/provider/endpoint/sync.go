@@ -14,6 +14,9 @@ import (
 // that cannot be started is left out, old and new: the others go on, the
 // endpoint is degraded and the module is tried again with growing pauses.
 func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Duration) (Synced, error) {
+	if ep.tokenless {
+		return Synced{}, r.redeem(ep)
+	}
 	askCtx, cancel := context.WithTimeout(ctx, within)
 	o, err := ep.ask(askCtx)
 	cancel()
