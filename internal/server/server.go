@@ -163,7 +163,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
 	s.engine = invoke.New(invoke.Config{
-		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.shared, Observer: s.metrics, Logger: s.logger,
+		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.shared, SharedOutcomes: s.shared.Shared(), Observer: s.metrics, Logger: s.logger,
 		DefaultTimeout: cfg.Limits.CallTimeout, MaxTimeout: cfg.Limits.MaxTimeout,
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -90,7 +91,7 @@ func (s *Server) watchShared(ctx context.Context) error {
 	}
 	return s.shared.Watch(ctx, s.takeOver, func(h store.Health) {
 		if h.Down {
-			s.logger.Error("the shared store is away; this server goes on with what it knows", "cause", h.Cause)
+			s.logger.Error("the shared store is away; this server goes on with what it knows", "store", s.shared.Where(), "cause", h.Cause, "err", errors.Unwrap(h.Err))
 		} else {
 			s.logger.Info("the shared store answers again")
 		}
@@ -130,7 +131,7 @@ func (s *Server) checkShared(ctx context.Context) consoleserve.Check {
 		return c
 	}
 	e := capability.AsError(err)
-	c.OK, c.Detail, c.Remedy = false, e.Message, e.Hint
+	c.OK, c.Detail, c.Remedy = false, "shared: the database "+s.shared.Where()+": "+e.Message, e.Hint
 	if c.Remedy == "" {
 		c.Remedy = "see that the server runs and can be reached; this gateway tries again by itself"
 	}

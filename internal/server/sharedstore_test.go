@@ -218,7 +218,7 @@ func TestTheSharedStoreGoesAwayAndComesBack(t *testing.T) {
 	postgres.Stop(t)
 	within(t, "readyz says that the store is away", func() bool {
 		ans := n.request(t, http.MethodGet, "/readyz", "", "")
-		return ans.status == http.StatusServiceUnavailable && strings.Contains(ans.body, "the shared store, ")
+		return ans.status == http.StatusServiceUnavailable && strings.Contains(ans.body, "the shared store ")
 	})
 	var out client.Invoked
 	if err := n.agent.Invoke(t.Context(), client.Invocation{Target: "fs.list", Input: json.RawMessage(`{"path":"."}`)}, &out); err != nil {

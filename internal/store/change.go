@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/junctor-run/junctor/capability"
 )
 
 // channel is what the triggers of the tables notify on, with the table's name.
@@ -22,7 +24,8 @@ const (
 type Health struct {
 	Down  bool
 	Since time.Time // of the present state
-	Cause string    // why it is down; never a credential
+	Cause string    // why it is down, as a sentence; never a credential or an address
+	Err   error     // the same for the log, with the address
 }
 
 type health struct {
@@ -35,8 +38,9 @@ func (h *health) set(err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	down := err != nil
+	h.now.Cause, h.now.Err = "", err
 	if down {
-		h.now.Cause = err.Error()
+		h.now.Cause = capability.AsError(err).Message
 	}
 	if h.now.Down == down {
 		return false
@@ -82,7 +86,7 @@ func (d *DB) Watch(ctx context.Context, changed func(ctx context.Context, table 
 		if ctx.Err() != nil {
 			break
 		}
-		if d.pg.health.set(d.pg.explain(ctx, err, true)) && state != nil {
+		if d.pg.health.set(explain(ctx, err, true)) && state != nil {
 			state(d.Health())
 		}
 		timer := time.NewTimer(pause)

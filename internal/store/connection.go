@@ -19,43 +19,53 @@ import (
 
 // Reasons of the shared store's errors.
 const (
-	ReasonUnavailable = "store_unavailable" // it does not answer; nothing was written
+	ReasonUnavailable = "store_unavailable" // it does not answer; a change that was under way may have been kept
 	ReasonBusy        = "store_busy"        // others held what was to be changed for too long
 	ReasonUnkeepable  = "text_unkeepable"   // a text that Postgres cannot hold
 )
 
 // connection is one connection to Postgres. It takes the statements that SQLite
 // takes: one set of texts serves both.
-type connection struct {
-	*stdlib.Conn
-	pg *postgres
+type connection struct{ *stdlib.Conn }
+
+// explain is the error of a statement that began outside of a transaction or, with
+// idle false, inside of one. That the server ended an idle connection, as it does
+// when it stops, is heard with the next statement, which it has not taken: outside
+// of a transaction database/sql takes another connection.
+func (c connection) explain(ctx context.Context, err error, idle bool) error {
+	said, ok := errors.AsType[*pgconn.PgError](err)
+	if idle && ok && strings.HasPrefix(said.Code, stateEnded) && ctx.Err() == nil {
+		return driver.ErrBadConn
+	}
+	return explain(ctx, err, c.Conn.Conn().IsClosed())
 }
 
-func (c connection) explain(ctx context.Context, err error) error {
-	return c.pg.explain(ctx, err, c.Conn.Conn().IsClosed())
-}
+func (c connection) idle() bool { return c.Conn.Conn().PgConn().TxStatus() == 'I' }
 
 func (c connection) Prepare(query string) (driver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
 func (c connection) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	idle := c.idle()
 	s, err := c.Conn.PrepareContext(ctx, numbered(query))
 	if err != nil {
-		return nil, c.explain(ctx, err)
+		return nil, c.explain(ctx, err, idle)
 	}
 	return statement{s.(*stdlib.Stmt), c}, nil
 }
 
 func (c connection) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	idle := c.idle()
 	res, err := c.Conn.ExecContext(ctx, numbered(query), args)
-	return res, c.explain(ctx, err)
+	return res, c.explain(ctx, err, idle)
 }
 
 func (c connection) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	idle := c.idle()
 	rows, err := c.Conn.QueryContext(ctx, numbered(query), args)
 	if err != nil {
-		return nil, c.explain(ctx, err)
+		return nil, c.explain(ctx, err, idle)
 	}
 	return rows, nil
 }
@@ -63,7 +73,7 @@ func (c connection) QueryContext(ctx context.Context, query string, args []drive
 func (c connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	tx, err := c.Conn.BeginTx(ctx, opts)
 	if err != nil {
-		return nil, c.explain(ctx, err)
+		return nil, c.explain(ctx, err, true)
 	}
 	return transaction{tx, ctx, c}, nil
 }
@@ -84,13 +94,13 @@ type statement struct {
 
 func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	res, err := s.Stmt.ExecContext(ctx, args)
-	return res, s.c.explain(ctx, err)
+	return res, s.c.explain(ctx, err, false)
 }
 
 func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	rows, err := s.Stmt.QueryContext(ctx, args)
 	if err != nil {
-		return nil, s.c.explain(ctx, err)
+		return nil, s.c.explain(ctx, err, false)
 	}
 	return rows, nil
 }
@@ -101,7 +111,7 @@ type transaction struct {
 	c   connection
 }
 
-func (t transaction) Commit() error { return t.c.explain(t.ctx, t.Tx.Commit()) }
+func (t transaction) Commit() error { return t.c.explain(t.ctx, t.Tx.Commit(), false) }
 
 // numbered writes the placeholders of a statement as Postgres has them: ?3 becomes
 // $3, each ? the next number. What is quoted or a comment stays.
@@ -150,12 +160,14 @@ const (
 	stateLock          = "55P03"
 	stateCanceled      = "57014" // by statement_timeout: our own cancel ends the context
 	stateTooMany       = "53300"
+	stateEnded         = "57P" // the beginning: the server stops, or starts
 )
 
 // explain is an error of the server or of the way to it, in our words; lost says
 // that the connection is gone. An error that only tells of what was asked stays
-// as it is. The library's texts never hold the password.
-func (p *postgres) explain(ctx context.Context, err error, lost bool) error {
+// as it is. The library's texts never hold the password; where the server is, is not
+// the callers' to know.
+func explain(ctx context.Context, err error, lost bool) error {
 	if err == nil || errors.Is(err, driver.ErrBadConn) {
 		return err
 	}
@@ -166,7 +178,7 @@ func (p *postgres) explain(ctx context.Context, err error, lost bool) error {
 		return ctx.Err()
 	}
 	unavailable := func(why, hint string) error {
-		return capability.Wrap(capability.CodeUnavailable, "store", "the shared store, "+p.at.String()+", "+why, err).With(ReasonUnavailable, hint)
+		return capability.Wrap(capability.CodeUnavailable, "store", "the shared store "+why+", so what must be kept cannot be changed now", err).With(ReasonUnavailable, hint)
 	}
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
@@ -174,7 +186,7 @@ func (p *postgres) explain(ctx context.Context, err error, lost bool) error {
 			return unavailable("does not let this gateway in", "look at the user in store.url and at the secret that store.password_secret names")
 		case said.Code == "3D000":
 			return unavailable("has no such database", "make it: createdb -O USER DATABASE")
-		case strings.HasPrefix(said.Code, "08"), strings.HasPrefix(said.Code, "57P"), said.Code == stateTooMany:
+		case strings.HasPrefix(said.Code, "08"), strings.HasPrefix(said.Code, stateEnded), said.Code == stateTooMany:
 			return unavailable("takes no connection now", "see that it runs, and its max_connections; this gateway tries again by itself")
 		case said.Code == stateLock, said.Code == stateCanceled:
 			return capability.Wrap(capability.CodeUnavailable, "store", "others held what was to be changed in the shared store for too long", err).

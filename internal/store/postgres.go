@@ -173,7 +173,7 @@ func OpenPostgres(ctx context.Context, p Postgres) (*DB, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "store", "store.url cannot be used: %v", err)
 	}
 	d := &DB{pg: &postgres{cfg: cfg, at: a}}
-	d.sql = sql.OpenDB(connector{stdlib.GetConnector(*cfg), d.pg})
+	d.sql = sql.OpenDB(connector{stdlib.GetConnector(*cfg)})
 	d.sql.SetMaxOpenConns(postgresConns)
 	d.sql.SetMaxIdleConns(postgresConns)
 	d.sql.SetConnMaxLifetime(connectionsLive)
@@ -196,15 +196,12 @@ type postgres struct {
 
 // connector opens connections whose statements are written with ? and whose
 // errors are ours.
-type connector struct {
-	driver.Connector
-	pg *postgres
-}
+type connector struct{ driver.Connector }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
-		return nil, c.pg.explain(ctx, err, true)
+		return nil, explain(ctx, err, true)
 	}
-	return connection{conn.(*stdlib.Conn), c.pg}, nil
+	return connection{conn.(*stdlib.Conn)}, nil
 }
