@@ -103,21 +103,21 @@ func (ep *Endpoint) withoutToken() error {
 }
 
 // redeem puts the endpoint in force once more when its token has come into the
-// secret store; until then that is its error.
-func (r *Registry) redeem(ep *Endpoint) error {
+// secret store, and returns it; until then that is its error.
+func (r *Registry) redeem(ep *Endpoint) (*Endpoint, error) {
 	if value, err := r.cfg.Secrets.Get(ep.secret); err != nil || value.Empty() {
-		return ep.withoutToken()
+		return nil, ep.withoutToken()
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	publish, err := r.current(ep)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	next, ok := r.restoreOne(ep.record)
 	if !ok || next.tokenless {
-		return ep.withoutToken()
+		return nil, ep.withoutToken()
 	}
 	r.take(next, ep, publish)
-	return nil
+	return next, nil
 }

@@ -15,7 +15,10 @@ import (
 // endpoint is degraded and the module is tried again with growing pauses.
 func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Duration) (Synced, error) {
 	if ep.tokenless {
-		return Synced{}, r.redeem(ep)
+		var err error
+		if ep, err = r.redeem(ep); err != nil {
+			return Synced{}, err
+		}
 	}
 	askCtx, cancel := context.WithTimeout(ctx, within)
 	o, err := ep.ask(askCtx)
