@@ -62,7 +62,7 @@ func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	}
 	if n, ok := g.table.Get(node); ok && n.Session != sessionOf(node, j.Instance) && j.Epoch != 0 && j.Epoch < n.Epoch {
 		// It was cut before it could hear that: let in again, the two would chase each other.
-		return refused(capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")), nil
+		return capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")
 	}
 	rejected := fleet.RejectedLabels(j.Labels, granted)
 	member := fleet.Member{
