@@ -299,7 +299,7 @@ func TestAFrozenNodeIsGoneWithItsLeaseAndToldToRejoin(t *testing.T) {
 		}
 		time.Sleep(30*time.Second + time.Millisecond)
 		synctest.Wait()
-		if d := r.told(); !slices.Equal(d, []string{"node.joined a", "node.left a silent"}) {
+		if d := r.told(); !slices.Equal(d, []string{"node.joined a", "node.suspect a", "node.left a silent"}) {
 			t.Error(d)
 		}
 	})
@@ -532,4 +532,8 @@ func TestGoodbyeAndDrain(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func answerResult(answer func(wire.Frame), v json.RawMessage) {
+	answer(wire.Frame{Type: wire.FrameResult, Value: v})
 }

@@ -33,9 +33,12 @@ type Config struct {
 	Policy   *policy.Policy
 	Log      *audit.Log
 	Outcomes OutcomeStore // nil: idempotency keys are refused
-	Observer Observer     // nil: nobody counts
-	Logger   *slog.Logger
-	Now      func() time.Time
+	// SharedOutcomes says that other servers use the same store: a key that is worked
+	// on there is waited for, 10 s at most.
+	SharedOutcomes bool
+	Observer       Observer // nil: nobody counts
+	Logger         *slog.Logger
+	Now            func() time.Time
 	// Compiled is told of catalogs that are shown to somebody; nil: nobody asks.
 	Compiled func(*compile.Agent)
 	// Vetoed is told of calls that a route augmenter stopped; nil: nobody asks.

@@ -82,7 +82,8 @@ func TestAllStreamsTogetherKeepToFourMiB(t *testing.T) {
 			r.call(ctx, gateway.Request{Node: "a", Function: "count", Stream: true, Chunk: func(json.RawMessage) error { <-hold; return nil }})
 		}
 		synctest.Wait()
-		if n := sent.Load() * size; n > node.MaxOutstanding || n < node.MaxOutstanding-size {
+		// The gateway divides as much among its streams, so that less may be on its way.
+		if n := sent.Load() * size; n > node.MaxOutstanding || n < 2*wire.MinWindow {
 			t.Errorf("%d bytes are on their way", n)
 		}
 		cancel()

@@ -67,17 +67,29 @@ func New(ctx context.Context, cfg Config) (*Policy, error) {
 	if err := p.SetRules(cfg.Documents); err != nil {
 		return nil, err
 	}
-	tokens, err := cfg.Store.Tokens(ctx)
-	if err != nil {
+	if err := p.Refresh(ctx); err != nil {
 		return nil, err
+	}
+	return p, nil
+}
+
+// Refresh reads tokens and grants again, after another server has changed them in
+// a store that both use. When it fails, what was known stays known: tell somebody
+// and try again.
+func (p *Policy) Refresh(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tokens, err := p.store.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	grants, err := p.store.Grants(ctx)
+	if err != nil {
+		return err
 	}
 	p.setTokens(tokens)
-	grants, err := cfg.Store.Grants(ctx)
-	if err != nil {
-		return nil, err
-	}
 	p.setGrants(grants)
-	return p, nil
+	return nil
 }
 
 // SetRules replaces the rules as a whole, or changes nothing and says why.

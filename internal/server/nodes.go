@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"iter"
 	"strings"
 	"time"
 
@@ -37,12 +36,12 @@ func (s *Server) openNodes(ctx context.Context) (err error) {
 	}
 	cfg := s.cfg
 	d.gateway = gateway.New(gateway.Config{
-		Broker: s.nats, Granted: d.admission.Granted, Told: s.nodeChanged, Logger: s.logger,
+		Broker: s.nats, Granted: d.admission.Granted, Told: s.nodeChanged, PutAsset: d.assets.keep, Logger: s.logger,
 		Heartbeat: cfg.Gateway.Heartbeat, Fleet: fleet.Config{Lease: cfg.Gateway.HeartbeatTimeout, Grace: cfg.Gateway.Grace},
 		TotalStreams: cfg.Gateway.Streams.Total, NodeStreams: cfg.Gateway.Streams.PerNode, Window: int(cfg.Gateway.Streams.Window),
 	})
 	d.source = nodes.New(nodes.Config{
-		Fleet: d.gateway.Fleet(), Caller: tmpCaller{d.gateway}, Asset: d.assets.fetch, MaxResult: int(s.cfg.Limits.Result), Logger: s.logger,
+		Fleet: d.gateway.Fleet(), Caller: d.gateway, Unhealthy: d.gateway.Unhealthy, Asset: d.assets.fetch, MaxResult: int(s.cfg.Limits.Result), Logger: s.logger,
 	})
 	s.devices = d
 	return nil
@@ -51,6 +50,10 @@ func (s *Server) openNodes(ctx context.Context) (err error) {
 // nodeChanged records what became of a node and tells everybody.
 func (s *Server) nodeChanged(e fleet.Event) {
 	s.devices.source.Changed(e.Node)
+	s.publish(e.Kind, nodeNews(e))
+	if !e.Ours { // another gateway writes it
+		return
+	}
 	rec := audit.Record{
 		Logger: "gateway", Event: audit.Event(strings.ReplaceAll(e.Kind, ".", "_")),
 		Metadata: audit.Metadata{Node: audit.Node{ID: e.Node, Epoch: uint64(max(e.Epoch, 0))}},
@@ -61,11 +64,14 @@ func (s *Server) nodeChanged(e fleet.Event) {
 	if _, err := s.log.Append(context.Background(), rec, audit.Buffered); err != nil {
 		s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
 	}
+}
+
+func nodeNews(e fleet.Event) map[string]any {
 	data := map[string]any{"node_id": e.Node, "epoch": e.Epoch}
 	if e.Reason != "" {
 		data["reason"] = e.Reason
 	}
-	s.publish(e.Kind, data)
+	return data
 }
 
 // revokes ends the sessions of nodes whose credential has ended, soon after it did.
@@ -104,7 +110,7 @@ func (s *Server) appendNode(ev audit.Event, node string) {
 func (s *Server) openNodeDoor() *nodeserve.Surface {
 	return nodeserve.New(nodeserve.Config{
 		Door: s.door, Engine: s.engine, Admission: s.devices.admission, Gateway: s.devices.gateway, Assets: s.devices.assets,
-		Connect: s.nats.Handler, Bus: s.nats.Conn(), Logger: s.logger, Watch: s.watchNodes,
+		Connect: s.nats.Handler, Bus: s.nats.Conn(), Logger: s.logger, Watch: s.devices.gateway.Watch,
 		May: func(who capability.Principal, n *fleet.Node) bool {
 			var users []string
 			for _, l := range n.Granted {
@@ -115,11 +121,6 @@ func (s *Server) openNodeDoor() *nodeserve.Surface {
 			return s.policy.Serves(who, users, nodes.ExtensionOf(n.ID))
 		},
 	})
-}
-
-// watchNodes is what the live feed has of nodes.
-func (s *Server) watchNodes(ctx context.Context) iter.Seq2[fleet.Event, error] {
-	return tmpWatch(ctx)
 }
 
 // assets keeps the large values of nodes among the blobs, for an hour.
@@ -143,6 +144,12 @@ func (a assets) Put(ctx context.Context, node, digest, mediaType string, body []
 		Principal: "node:" + node, Run: assetRunPrefix + digest, Name: "value", MIME: mediaType, Expires: time.Now().Add(assetLife),
 	}, bytes.NewReader(body), cmp.MaxAsset)
 	return cmp.Asset{Digest: "sha256:" + digest, Size: ref.Size, MediaType: ref.MIME, URL: "/nodes/assets/" + digest}, err
+}
+
+// keep holds arguments that are too large for one message.
+func (a assets) keep(ctx context.Context, node string, arguments []byte) (cmp.Asset, error) {
+	sum := sha256.Sum256(arguments)
+	return a.Put(ctx, node, hex.EncodeToString(sum[:]), "application/json", arguments)
 }
 
 // Get implements nodeserve.Assets.

@@ -60,7 +60,9 @@ type Server struct {
 	logger  *slog.Logger
 
 	home       *Home
-	db         *store.DB
+	db         *store.DB // this machine's own
+	shared     *store.DB // of all gateways that share one; else db
+	gateway    string    // its name among them
 	log        *audit.Log
 	secrets    *secretstore.Store
 	policy     *policy.Policy
@@ -164,7 +166,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
 	s.engine = invoke.New(invoke.Config{
-		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.db, Observer: s.metrics, Logger: s.logger,
+		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.shared, SharedOutcomes: s.shared.Shared(), Observer: s.metrics, Logger: s.logger,
 		DefaultTimeout: cfg.Limits.CallTimeout, MaxTimeout: cfg.Limits.MaxTimeout,
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
@@ -175,7 +177,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.openChat()
 	s.door = door.New(s.policy, s.log, s.logger)
 	s.registry = endpoint.NewRegistry(endpoint.Config{
-		Store: endpoint.NewSQLStore(s.db.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
+		Store: endpoint.NewSQLStore(s.shared.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
 		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
 		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary, TrustAudit: cfg.Eliza.TrustAudit, Call: s.callInner,
 	})
@@ -200,11 +202,14 @@ func (s *Server) openStores(ctx context.Context) error {
 	if s.db, err = store.Open(ctx, s.home.Path("state", "junctor.db")); err != nil {
 		return err
 	}
+	if err = s.openShared(ctx); err != nil {
+		return err
+	}
 	tables, err := memory.Migrations()
 	if err != nil {
 		return err
 	}
-	if err = s.db.Migrate(ctx, memory.Owner, tables); err != nil {
+	if err = s.shared.Migrate(ctx, memory.Owner, tables); err != nil {
 		return err
 	}
 	segments, err := segment.Open(s.home.Path("audit"), segment.Config{})
@@ -222,18 +227,10 @@ func (s *Server) openStores(ctx context.Context) error {
 	}
 	user, _ := os.UserHomeDir()
 	s.log, err = audit.Open(ctx, audit.Config{
-		Segments: segments, Mirror: mirror, Index: s.db.Audit(), Gateway: gatewayName(), Mode: audit.Mode(s.cfg.Audit.Mode),
+		Segments: segments, Mirror: mirror, Index: s.shared.Audit(s.gateway), Gateway: s.gateway, Mode: audit.Mode(s.cfg.Audit.Mode),
 		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention,
 	})
 	return err
-}
-
-func gatewayName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "local"
-	}
-	return name
 }
 
 // openPolicy reads the Cedar files, writing the default one into an empty
@@ -248,7 +245,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 	if !known {
 		s.logger.Warn("the deployment mode is not known, so extensions are locked", "deployment_mode", s.cfg.DeploymentMode)
 	}
-	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.db, Log: s.log, Logger: s.logger, Deployment: mode}); err != nil {
+	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.shared, Log: s.log, Logger: s.logger, Deployment: mode}); err != nil {
 		return err
 	}
 	for _, t := range []struct {
@@ -256,8 +253,8 @@ func (s *Server) openPolicy(ctx context.Context) error {
 		role capability.Role
 		name string
 	}{
-		{"admin.token", capability.RoleAdmin, "local-admin"},
-		{"agent.token", capability.RoleAgent, "local-agent"},
+		{"admin.token", capability.RoleAdmin, s.ownToken("local-admin")},
+		{"agent.token", capability.RoleAgent, s.ownToken("local-agent")},
 	} {
 		if err := s.ensureToken(ctx, t.file, t.role, t.name); err != nil {
 			return err
@@ -379,6 +376,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
 	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
 	parts.Go(func() error { return s.revokes(partsCtx) })
+	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
@@ -469,6 +467,7 @@ func (s *Server) close() {
 			s.logger.Error("audit log not closed cleanly", "err", err)
 		}
 	}
+	s.closeShared()
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
 			s.logger.Error("database not closed cleanly", "err", err)

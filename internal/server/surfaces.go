@@ -91,7 +91,7 @@ func (s *Server) trustOf(endpoint, module string) any {
 
 // savedEndpoints are those that come back after a restart, for an export.
 func (s *Server) savedEndpoints(ctx context.Context) (list []routerserve.SavedEndpoint, err error) {
-	saved, err := endpoint.NewSQLStore(s.db.SQL()).Endpoints(ctx)
+	saved, err := endpoint.NewSQLStore(s.shared.SQL()).Endpoints(ctx)
 	for _, e := range saved {
 		list = append(list, routerserve.SavedEndpoint{
 			ID: e.ID, BaseURL: e.BaseURL, Provider: e.Provider, TokenSecret: e.TokenName, AllowedModuleIDs: e.AllowedModules,
@@ -153,6 +153,9 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	}
 	if h := s.log.Health(); h.Broken {
 		reasons = append(reasons, "the audit log cannot be written: "+h.Cause)
+	}
+	if h := s.shared.Health(); h.Down {
+		reasons = append(reasons, h.Cause)
 	}
 	for _, issue := range s.catalog.Snapshot().Blocking() {
 		reasons = append(reasons, "the backend class "+issue.Class+" is exclusive and nobody holds it: "+issue.Remediation)

@@ -17,7 +17,7 @@ func scanNode(s scanner) (n admission.Node, err error) {
 
 // ClaimNode adds n unless its id or key is taken, and returns the row that has it.
 func (d *DB) ClaimNode(ctx context.Context, n admission.Node) (got admission.Node, err error) {
-	err = d.inTx(ctx, func(tx *sql.Tx) error {
+	err = d.InTx(ctx, "nodes", func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO nodes (`+nodeColumns+`) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			n.ID, n.Key, n.Token, nanos(n.Created)); err != nil {
 			return err

@@ -21,6 +21,7 @@ const patience = 10 * time.Second
 // Conn is one session.
 type Conn struct {
 	inbox   string
+	own     bool // the gateway's
 	maxSubs int
 	events  messaging.Feed[messaging.Event]
 	nc      *nats.Conn
@@ -46,11 +47,12 @@ func newConn(inbox string, maxSubs int) *Conn {
 	}
 }
 
-// Open connects a session whose requests are answered at inbox and that may have so
+// Open connects a gateway's own session, whose requests are answered at inbox and that may have so
 // many subscriptions, and keeps it connected from then on. options are the library's:
 // nodes have those of [Dialer], gateways theirs.
 func Open(url, inbox string, maxSubs int, options ...nats.Option) (*Conn, error) {
 	c := newConn(inbox, maxSubs)
+	c.own = true
 	if err := c.open(url, options...); err != nil {
 		return nil, err
 	}

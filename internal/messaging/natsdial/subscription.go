@@ -12,9 +12,11 @@ import (
 )
 
 type subscription struct {
-	c   *Conn
-	o   messaging.SubscribeOptions
-	sub *nats.Subscription
+	c      *Conn
+	o      messaging.SubscribeOptions
+	sub    *nats.Subscription
+	pushed *pushed   // of the gateway's own session
+	once   sync.Once // Close
 
 	mu   sync.Mutex
 	held *nats.Msg // taken while looking for a refusal
@@ -59,13 +61,18 @@ func (s *subscription) begin(ctx context.Context) (err error) {
 	if bytes <= 0 {
 		bytes = messaging.DefaultPendingBytes
 	}
-	if s.sub, err = s.c.nc.QueueSubscribeSync(s.o.Pattern, s.o.Queue); err != nil {
+	if s.c.own {
+		s.sub, err = s.c.push(s)
+	} else {
+		s.sub, err = s.c.nc.QueueSubscribeSync(s.o.Pattern, s.o.Queue)
+	}
+	if err != nil {
 		return err
 	}
 	if err = s.sub.SetPendingLimits(pending, bytes); err != nil {
 		return err
 	}
-	if err = s.c.Flush(ctx); err != nil {
+	if err = s.c.Flush(ctx); err != nil || s.pushed != nil { // the gateway's own is refused nothing
 		return err
 	}
 	// A refusal arrives before the answer to Flush, and only asking for a
@@ -89,7 +96,11 @@ func (s *subscription) Next(ctx context.Context) (messaging.Message, error) {
 		if err != nil {
 			return messaging.Message{}, err
 		}
-		if m == nil {
+		switch {
+		case m != nil:
+		case s.pushed != nil:
+			m, err = s.pushed.next(ctx)
+		default:
 			m, err = s.sub.NextMsgWithContext(ctx)
 		}
 		switch {
@@ -137,6 +148,9 @@ func (s *subscription) Close() {
 	s.c.mu.Lock()
 	delete(s.c.subs, s)
 	s.c.mu.Unlock()
+	if s.pushed != nil {
+		s.once.Do(func() { close(s.pushed.quit) })
+	}
 	if s.sub != nil {
 		_ = s.sub.Unsubscribe() // fails only when it is gone already
 	}

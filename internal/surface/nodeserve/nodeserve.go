@@ -17,6 +17,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/fleet"
+	"github.com/junctor-run/junctor/internal/gateway"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/messaging"
@@ -63,8 +64,8 @@ type Config struct {
 	Bus messaging.Conn
 	// May reports whether somebody may know of a node.
 	May func(who capability.Principal, n *fleet.Node) bool
-	// Watch yields what becomes of nodes from now on.
-	Watch  func(ctx context.Context) iter.Seq2[fleet.Event, error]
+	// Watch yields the nodes there are, and then what becomes of them.
+	Watch  func(ctx context.Context) iter.Seq2[gateway.Sight, error]
 	Logger *slog.Logger
 	Now    func() time.Time
 }
@@ -318,44 +319,39 @@ func (s *Surface) remove(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	return nil
 }
 
-// watch streams the nodes there are, then every change.
+// watch streams the nodes there are, then every change. A reader that was too slow
+// sees a new snapshot begin.
 func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	people := who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
-	events := s.Watch(r.Context()) // from before the list, so that nothing falls between
 	out := door.NewStream(w, r)
-	send := func(kind, reason string, n *fleet.Node, id string) bool {
-		line := map[string]any{"event": kind, "node_id": id, "at": s.Now().UTC()}
-		if reason != "" {
-			line["reason"] = reason
-		}
-		if n != nil {
-			line["node"] = viewOf(n, false)
-		}
-		return sendJSON(out, kind, line)
-	}
-	for _, n := range s.Gateway.Fleet().List(fleet.Filter{Suspect: people, Visible: func(n *fleet.Node) bool { return s.May(who, n) }}) {
-		if !send("node.present", "", &n, n.ID) {
-			return nil
-		}
-	}
 	known := make(map[string]bool)
-	for e, err := range events {
+	for sight, err := range s.Watch(r.Context()) {
 		if err != nil {
-			return nil //nolint:nilerr // the reader is gone, or was too slow: it asks again
+			return nil //nolint:nilerr // the reader is gone
 		}
-		n, ok := s.Gateway.Fleet().Get(e.Node)
+		line := map[string]any{"event": sight.Kind, "at": s.Now().UTC()}
+		if n := &sight.Node; n.ID != "" {
+			if !s.May(who, n) || !people && n.Status == fleet.Disconnected {
+				continue
+			}
+			known[n.ID], line["node"] = true, viewOf(n, false)
+		}
+		id := sight.Event.Node
+		if id == "" {
+			id = sight.Node.ID
+		}
 		switch {
-		case ok && !s.May(who, &n), !ok && !people && !known[e.Node]:
-			continue
-		case !people && e.Kind == fleet.NodeSuspect: // agents hear of it when it is over
+		case id == "": // of the snapshot
+		case !people && !known[id]:
 			continue
 		}
-		known[e.Node] = ok
-		var about *fleet.Node
-		if ok {
-			about = &n
+		if id != "" {
+			line["node_id"] = id
 		}
-		if !send(e.Kind, e.Reason, about, e.Node) {
+		if sight.Event.Reason != "" {
+			line["reason"] = sight.Event.Reason
+		}
+		if !sendJSON(out, sight.Kind, line) {
 			return nil
 		}
 	}
