@@ -122,6 +122,7 @@ func (n *node) join(change func(*wire.Join)) *wire.JoinReply {
 		n.t.Fatal(err)
 	}
 	n.epoch = reply.Epoch
+	synctest.Wait() // the answer comes first, then the table has it
 	return reply
 }
 
