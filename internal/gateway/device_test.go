@@ -187,7 +187,7 @@ func (d *device) join(ctx context.Context) {
 func (d *device) beat(ctx context.Context) {
 	d.mu.Lock()
 	d.seq++
-	b := wire.Beat{Epoch: d.epoch, Seq: d.seq, Revision: 1, CPU: 10, Active: len(d.running), Accepting: !d.full}
+	b := wire.Beat{Epoch: d.epoch, Seq: d.seq, Revision: 1, CPU: 10, Active: len(d.running), Accepting: true}
 	frozen := d.frozen || d.over || d.epoch == 0
 	goes := d.draining && len(d.running) == 0 && !frozen
 	d.over = d.over || goes

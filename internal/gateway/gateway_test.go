@@ -204,7 +204,12 @@ func (r *rig) call(ctx context.Context, q gateway.Request) <-chan outcome {
 	return done
 }
 
-func reason(err error) string { return capability.AsError(err).Reason }
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return capability.AsError(err).Reason
+}
 
 func TestJoinedIsListedAndCalled(t *testing.T) {
 	t.Parallel()

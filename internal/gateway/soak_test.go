@@ -24,23 +24,28 @@ import (
 // two gateways, beat for a while, and join again when the table is lost. It says what
 // that costs.
 func TestSoakAThousandNodes(t *testing.T) {
-	for name, open := range map[string]func() (messaging.Broker, messaging.Dialer){
-		"memory": func() (messaging.Broker, messaging.Dialer) { b := inproc.New(anybody); return b, b.Dial },
-		"embedded": func() (messaging.Broker, messaging.Dialer) {
+	for name, open := range map[string]func(t *testing.T) ([]messaging.Broker, messaging.Dialer){
+		"memory": func(t *testing.T) ([]messaging.Broker, messaging.Dialer) {
+			b := inproc.New(anybody)
+			t.Cleanup(b.Close)
+			return []messaging.Broker{b}, b.Dial
+		},
+		"cluster": func(t *testing.T) ([]messaging.Broker, messaging.Dialer) { w := cluster(t); return w.brokers, w.dial },
+		"embedded": func(t *testing.T) ([]messaging.Broker, messaging.Dialer) {
 			b, err := natsbus.Embed(t.Context(), t.TempDir(), natsbus.Config{Authorize: anybody})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return b, webDialer(t, b)
+			t.Cleanup(b.Close)
+			return []messaging.Broker{b}, webDialer(t, b)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const count = 1000
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			b, dial := open()
-			t.Cleanup(b.Close)
-			w := &world{t: t, ctx: ctx, heartbeat: 5 * time.Second, dial: dial, brokers: []messaging.Broker{b}}
+			brokers, dial := open(t)
+			w := &world{t: t, ctx: ctx, heartbeat: 5 * time.Second, dial: dial, brokers: brokers}
 			w.gateway()
 			w.gateway()
 			conns := make([]messaging.Conn, count)
@@ -76,10 +81,20 @@ func TestSoakAThousandNodes(t *testing.T) {
 				w.eventually("both gateways know them all", time.Minute, func() bool { return g.Fleet().Len() == count })
 			}
 			t.Logf("both gateways know them after %s; %d KiB for each node, two tables and the bucket", time.Since(began), (inUse()-before)/count>>10)
+			bucket, err := brokers[0].Bucket(ctx, messaging.BucketOptions{Name: "nodes"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, err := bucket.Get(ctx, "n7"); err == nil {
+				t.Logf("an entry of the bucket has %d bytes", len(e.Value))
+			}
 			cpu := used()
 			began = time.Now()
 			for round := range 12 { // a minute of heartbeats
 				for i := range count {
+					if i%100 == 99 { // a burst of all at once would be dropped, in part
+						_ = conns[i].Flush(ctx)
+					}
 					data, err := wire.Encode(&wire.Beat{Epoch: epochs[i], Seq: uint64(round), Revision: 1, CPU: float64(i % 100), Accepting: true})
 					if err == nil {
 						err = conns[i].Publish(ctx, messaging.Message{Subject: wire.SubjectBeat(fmt.Sprintf("n%d", i)), Data: data})
@@ -139,7 +154,15 @@ func joinLarge(ctx context.Context, t testing.TB, c messaging.Conn, id string) i
 		t.Error(err)
 		return 0
 	}
-	m, err := c.Request(ctx, messaging.Message{Subject: wire.SubjectJoin(id), Data: data})
+	var m messaging.Message
+	for {
+		m, err = c.Request(ctx, messaging.Message{Subject: wire.SubjectJoin(id), Data: data})
+		if messaging.Is(err, messaging.ReasonNoResponders) && ctx.Err() == nil { // servers that have just met
+			<-time.After(20 * time.Millisecond)
+			continue
+		}
+		break
+	}
 	if err != nil {
 		t.Error(err)
 		return 0
