@@ -96,7 +96,7 @@ func newEngine(ctx context.Context, dir string) (*invoke.Engine, *audit.Log, *st
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	log, err := audit.Open(ctx, audit.Config{Segments: segments, Mirror: mirror, Index: db.Audit(), Key: make([]byte, 32)})
+	log, err := audit.Open(ctx, audit.Config{Segments: segments, Mirror: mirror, Index: db.Audit(""), Key: make([]byte, 32)})
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/junctor-run/junctor/capability"
 )
 
 // Query selects records; every set field must match. Strings match whole.
@@ -129,10 +131,14 @@ func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 		return l.search(ctx, q)
 	}
 	for attempt := 0; ; attempt++ {
-		if err := l.catchUp(ctx); err != nil {
-			return nil, err
+		err := l.catchUp(ctx)
+		var found []Entry
+		if err == nil {
+			found, err = l.cfg.Index.Find(ctx, q)
 		}
-		found, err := l.cfg.Index.Find(ctx, q)
+		if capability.CodeOf(err) == capability.CodeUnavailable { // on another machine, which is away: the files are here
+			return l.search(ctx, q)
+		}
 		if err != nil {
 			return nil, err
 		}

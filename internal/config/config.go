@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 // Config is everything that can be set. Add a field with a doc tag and it is a
@@ -39,6 +40,10 @@ type Config struct {
 	Sandbox    Sandbox    `koanf:"sandbox"`
 	Model      Model      `koanf:"model"`
 	NATS       NATS       `koanf:"nats"`
+	Gateway    Gateway    `koanf:"gateway"`
+	Node       Node       `koanf:"node"`
+	Host       Host       `koanf:"host"`
+	Store      Store      `koanf:"store"`
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
 	Eliza Eliza `koanf:"-"`
@@ -143,9 +148,16 @@ type Model struct {
 
 // NATS is the message bus that gateways and nodes talk over.
 type NATS struct {
-	URL       string `koanf:"url" doc:"Addresses of the NATS servers that several gateways share, nats:// or tls://, with commas between. Empty: none is joined. junctor config nats prints what the servers' configuration must contain."`
+	URL       string `koanf:"url" doc:"Addresses of the NATS servers that several gateways share, nats:// or tls://, with commas between. Empty: one inside this process, which listens on no port. junctor config nats prints what the servers' configuration must contain."`
 	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret, of 32 characters or more, from which the gateways' keys are derived; the same on every gateway. Needed with nats.url."`
 	Replicas  int    `koanf:"replicas" doc:"How many servers of nats.url hold each shared table: 1, 3 or 5."`
+}
+
+// Store is the database of tokens, approvals, grants, outcomes, endpoints, sessions
+// and the audit index.
+type Store struct {
+	URL            string `koanf:"url" doc:"The Postgres database that several gateways share, as postgres://user@host:5432/database without a password; ?sslmode= is disable, require or verify-full (the default but on this machine), ?sslrootcert= the file of a private authority, ?host= the folder of a socket. Empty: the SQLite file in the home. See docs/several-gateways.md."`
+	PasswordSecret string `koanf:"password_secret" doc:"Name of the stored secret that holds the user's password (junctor secrets set NAME). Empty: none is sent."`
 }
 
 // Default is the configuration of an empty file.
@@ -163,7 +175,12 @@ func Default() Config {
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
 		NATS:       NATS{Replicas: 1},
-		Eliza:      Eliza{Environment: "server"},
+		Gateway: Gateway{
+			Heartbeat: 5 * time.Second, HeartbeatTimeout: 30 * time.Second, Grace: 5 * time.Second,
+			Streams: Streams{Total: 512, PerNode: 32, Window: 256 << 10},
+		},
+		Node: defaultNode(), Host: defaultHost(),
+		Eliza: Eliza{Environment: "server"},
 	}
 }
 
@@ -253,6 +270,22 @@ func (c *Config) Validate() error {
 	}
 	if err := c.NATS.validate(); err != nil {
 		return err
+	}
+	if err := c.Gateway.validate(); err != nil {
+		return err
+	}
+	if err := c.Node.validate(c.Gateway.HeartbeatTimeout); err != nil {
+		return err
+	}
+	if err := c.Host.validate(c.Node.Development); err != nil {
+		return err
+	}
+	if c.Store.URL != "" {
+		if err := store.CheckURL(c.Store.URL); err != nil {
+			return fmt.Errorf("store.url: %w", err)
+		}
+	} else if c.Store.PasswordSecret != "" {
+		return fmt.Errorf("store.password_secret: there is no store.url that it is for")
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)

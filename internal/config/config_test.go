@@ -113,6 +113,12 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"nats with a password in it", "nats: {url: nats://a:b@10.0.0.1:4222, key_secret: bus}", "nats.url"},
 		{"nats by another protocol", "nats: {url: 'nats://a:1, http://b:2', key_secret: bus}", "nats.url"},
 		{"two copies", "nats: {replicas: 2}", "nats.replicas"},
+		{"a store of another kind", "store: {url: 'mysql://a@b/c'}", "store.url: its scheme is not postgres"},
+		{"a store with a password in it", "store: {url: 'postgres://a:b@c/d'}", "store.url: it holds a password"},
+		{"a store without a database", "store: {url: 'postgres://a@c'}", "store.url: it names no user or no database"},
+		{"a store with a setting of the library", "store: {url: 'postgres://a@c/d?passfile=/x'}", "store.url: there are three settings"},
+		{"a store in a file", "store: {url: /var/lib/junctor.db}", "store.url: its scheme is not postgres"},
+		{"a password without a store", "store: {password_secret: pg}", "store.password_secret"},
 		{"huge", "# " + strings.Repeat("x", 1<<20), "larger than"},
 	} {
 		if _, err := load(t, tt.file, nil, nil); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -50,6 +50,7 @@ type Function struct {
 	Timeout       time.Duration   `json:"timeout,omitempty"`        // 0: the caller's, or the default
 	Input         json.RawMessage `json:"input_schema,omitempty"`
 	Output        json.RawMessage `json:"output_schema,omitempty"`
+	Owner         string          `json:"owner,omitempty"` // node, host, skill:<name>, orphan:<name>
 	// Pinned functions take no part in routing without a node's id.
 	Pinned bool `json:"pinned,omitempty"`
 }

@@ -322,6 +322,9 @@ func (g *Gateway) cancel(ctx context.Context, c *call, why string) {
 // nobody's.
 func (g *Gateway) reply(ctx context.Context, m messaging.Message) {
 	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	if g.passed(id) {
+		return
+	}
 	nobody := messaging.IsNobody(m)
 	if strings.HasPrefix(id, probePrefix) {
 		if nobody {

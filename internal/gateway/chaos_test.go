@@ -19,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/inproc"
 	"github.com/junctor-run/junctor/internal/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -198,7 +199,7 @@ func TestAnEmbeddedBusRestartsAndEveryNodeIsBackOnce(t *testing.T) {
 				now.Load().Handler(func(*http.Request) error { return nil }).ServeHTTP(rw, r)
 			}))
 			t.Cleanup(web.Close)
-			dial, err := natsbus.Dialer(web.URL, nil)
+			dial, err := natsdial.Dialer(web.URL, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -341,11 +342,11 @@ func TestACutCableIsAFrozenNode(t *testing.T) {
 	}
 	t.Cleanup(b.Close)
 	mux := http.NewServeMux()
-	mux.Handle(natsbus.ConnectPath, b.Handler(func(*http.Request) error { return nil }))
+	mux.Handle(natsdial.ConnectPath, b.Handler(func(*http.Request) error { return nil }))
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
 	wire := newProxy(t, strings.TrimPrefix(web.URL, "http://"))
-	dial, err := natsbus.Dialer("http://"+wire.Addr().String(), nil)
+	dial, err := natsdial.Dialer("http://"+wire.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,6 +83,7 @@ type Gateway struct {
 	older    chan older
 
 	mu       sync.Mutex
+	barriers sync.Map            // id → chan struct{}, of caughtUp
 	sessions map[string][]string // open ones of an identity, the oldest first
 	calls    map[string]*call    // under way, by id
 	made     uint64              // calls

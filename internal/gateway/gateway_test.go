@@ -351,6 +351,29 @@ func TestTheOlderOfTwoIsToldAndItsAnswersAreNobodys(t *testing.T) {
 	})
 }
 
+func TestTheOlderOfTwoIsNotLetInAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, gateway.Config{})
+		old := r.dial("a")
+		first := old.join(nil).Epoch
+		second := r.dial("a")
+		newer := second.join(func(j *wire.Join) { j.Instance = "i2" })
+		again := r.dial("a")
+		reply := again.join(func(j *wire.Join) { j.Epoch = first })
+		if reply.OK || reply.Error.Details["reason"] != "superseded" {
+			t.Errorf("%+v", reply)
+		}
+		if n, _ := r.Fleet().Get("a"); n.Epoch != newer.Epoch {
+			t.Errorf("%+v", n)
+		}
+		// The newer one comes back as often as it likes.
+		if reply := again.join(func(j *wire.Join) { j.Instance, j.Epoch = "i2", newer.Epoch }); !reply.OK {
+			t.Errorf("%+v", reply)
+		}
+	})
+}
+
 func TestAStreamComesInOrderAsItsReaderTakesIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -60,6 +60,10 @@ func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	if !ok || node == "" || j.NodeID != node {
 		return cmp.Errorf(cmp.ReasonDenied, "this session may not join as %s", j.NodeID)
 	}
+	if n, ok := g.table.Get(node); ok && n.Session != sessionOf(node, j.Instance) && j.Epoch != 0 && j.Epoch < n.Epoch {
+		// It was cut before it could hear that: let in again, the two would chase each other.
+		return capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")
+	}
 	rejected := fleet.RejectedLabels(j.Labels, granted)
 	member := fleet.Member{
 		ID: node, Instance: j.Instance, Software: j.Software.Name + " " + j.Software.Version, OS: j.OS, Arch: j.Arch, Location: j.Location,
@@ -98,7 +102,7 @@ func functions(list []cmp.Function) []fleet.Function {
 		f := &list[i]
 		out[i] = fleet.Function{
 			Name: f.Name, Tags: f.Tags, Description: f.Description, Version: f.Version, Effect: f.Effect, Stream: f.Stream || f.IsGenerator,
-			MaxConcurrent: f.MaxConcurrent, Input: f.InputSchema, Output: f.OutputSchema, Timeout: seconds(f.TimeoutSeconds),
+			MaxConcurrent: f.MaxConcurrent, Input: f.InputSchema, Output: f.OutputSchema, Timeout: seconds(f.TimeoutSeconds), Owner: f.Owner,
 		}
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 	"github.com/junctor-run/junctor/secret"
@@ -31,10 +32,10 @@ func options(id string) messaging.DialOptions {
 func webDialer(t testing.TB, b *natsbus.Broker) messaging.Dialer {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle(natsbus.ConnectPath, b.Handler(func(*http.Request) error { return nil }))
+	mux.Handle(natsdial.ConnectPath, b.Handler(func(*http.Request) error { return nil }))
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
-	dial, err := natsbus.Dialer(web.URL, nil)
+	dial, err := natsdial.Dialer(web.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ func (g *Gateway) follow(ctx context.Context, sessions iter.Seq2[messaging.Sessi
 				break
 			}
 			node := e.Session.Identity
+			g.caughtUp(ctx)
 			g.change(ctx, func() []fleet.Event {
 				n, ok := g.table.Get(node)
 				if !ok { // it has said goodbye, and calls may be under way there all the same

@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/inproc"
 	"github.com/junctor-run/junctor/internal/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 )
 
 // world is a bus, gateways on it, and how nodes reach it.
@@ -183,7 +184,7 @@ func cluster(t testing.TB) *world {
 		w.brokers = append(w.brokers, w.open(i))
 	}
 	// Nodes come in through the third server, where no gateway is.
-	dial, err := natsbus.Dialer("nats://"+w.servers[2].address, nil)
+	dial, err := natsdial.Dialer("nats://"+w.servers[2].address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,11 @@ const (
 	outcomeKeep = 24 * time.Hour
 	outcomeMax  = 10_000 // keys per principal
 	keyMax      = 200    // bytes of a key
+
+	// elsewhereWait is how long a call waits for another server that works on its
+	// key; that server cannot say whether it still does.
+	elsewhereWait  = 10 * time.Second
+	elsewherePause = 50 * time.Millisecond // doubled up to a second
 )
 
 // flights are the keyed calls running in this process: a second call with the
@@ -65,6 +70,9 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 		}
 	}
 	got, claimed, err := store.BeginOutcome(ctx, r.outcome(StateCreated), outcomeKeep, outcomeMax)
+	if err == nil && !claimed && r.engine.cfg.SharedOutcomes {
+		got, claimed, err = r.elsewhere(ctx, got)
+	}
 	if err != nil {
 		return nil, capability.AsError(err)
 	}
@@ -73,6 +81,25 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 	}
 	r.claimed = true
 	return nil, nil
+}
+
+// elsewhere waits for the end of a call that another server may be working on.
+func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bool, err error) {
+	until := time.Now().Add(elsewhereWait)
+	for pause := elsewherePause; !got.State.Terminal() && got.Digest == r.digest && time.Now().Before(until); pause = min(2*pause, time.Second) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return got, false, r.ended(ctx)
+		}
+		got, claimed, err = r.engine.cfg.Outcomes.BeginOutcome(ctx, r.outcome(StateCreated), outcomeKeep, outcomeMax)
+		if err != nil || claimed {
+			break
+		}
+	}
+	return got, claimed, err
 }
 
 // board returns the flight that holds the run's key, or nil and makes one. The
@@ -109,6 +136,10 @@ func (r *run) land(reply Reply, err error) {
 func (r *run) remembered(got Outcome) (*Reply, error) {
 	if got.Digest != r.digest {
 		return nil, keyReused(r.inv.IdempotencyKey)
+	}
+	if !got.State.Terminal() && r.engine.cfg.SharedOutcomes {
+		return nil, capability.Errorf(capability.CodeConflict, "idempotency", "the call %s with this idempotency key is under way on another server, or was interrupted with it", got.Invocation).
+			With("interrupted", "ask again with the same key; if this stays, look at what the call was to change, then use a new key")
 	}
 	if !got.State.Terminal() {
 		return nil, capability.Errorf(capability.CodeConflict, "idempotency", "the call %s with this idempotency key was interrupted; nobody knows whether its work was done", got.Invocation).

@@ -172,6 +172,43 @@ func TestAKeyWhoseProcessDiedIsAConflict(t *testing.T) {
 	}
 }
 
+func TestAKeyIsOneCallOnTwoServersThatShareAStore(t *testing.T) {
+	t.Parallel()
+	shared := func(c *invoke.Config) { c.SharedOutcomes = true }
+	a := newRig(t, options{tune: shared})
+	b := newRig(t, options{tune: func(c *invoke.Config) { shared(c); c.Outcomes = a.db }})
+	in, out := make(chan struct{}), make(chan struct{})
+	here := a.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(context.Context, capability.Call) (capability.Result, error) {
+		close(in)
+		<-out
+		return capability.Result{Value: json.RawMessage(`"done"`)}, nil
+	})
+	there := b.offer("w", capability.Contribution{Effect: capability.EffectWrite}, nil)
+	var wg sync.WaitGroup
+	call := func(r *rig) {
+		reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
+		if err != nil || string(reply.Result) != `"done"` {
+			t.Errorf("%s %v", reply.Result, err)
+		}
+	}
+	wg.Go(func() { call(a) })
+	<-in
+	// Another input is told at once, and a caller who leaves is not held.
+	_, err := b.engine.Invoke(t.Context(), keyed(admin(), "w", `{"x":1}`, "k"))
+	fails(t, err, capability.CodeConflict, "key_reused")
+	ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer leave()
+	if _, err := b.engine.Invoke(ctx, keyed(admin(), "w", `{}`, "k")); capability.CodeOf(err) != capability.CodeTimeout {
+		t.Error(err)
+	}
+	wg.Go(func() { call(b) })
+	close(out)
+	wg.Wait()
+	if here.calls.Load() != 1 || there.calls.Load() != 0 {
+		t.Errorf("%d calls here, %d there", here.calls.Load(), there.calls.Load())
+	}
+}
+
 // forgetful never stores an end, as a process that was killed.
 type forgetful struct{ invoke.OutcomeStore }
 

@@ -67,17 +67,29 @@ func New(ctx context.Context, cfg Config) (*Policy, error) {
 	if err := p.SetRules(cfg.Documents); err != nil {
 		return nil, err
 	}
-	tokens, err := cfg.Store.Tokens(ctx)
-	if err != nil {
+	if err := p.Refresh(ctx); err != nil {
 		return nil, err
+	}
+	return p, nil
+}
+
+// Refresh reads tokens and grants again, after another server has changed them in
+// a store that both use. When it fails, what was known stays known: tell somebody
+// and try again.
+func (p *Policy) Refresh(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tokens, err := p.store.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	grants, err := p.store.Grants(ctx)
+	if err != nil {
+		return err
 	}
 	p.setTokens(tokens)
-	grants, err := cfg.Store.Grants(ctx)
-	if err != nil {
-		return nil, err
-	}
 	p.setGrants(grants)
-	return p, nil
+	return nil
 }
 
 // SetRules replaces the rules as a whole, or changes nothing and says why.
@@ -109,6 +121,14 @@ func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Ver
 	if withheld := p.withholds(principal, e); len(withheld) > 0 {
 		return p.locked(withheld)
 	}
+	if p.kept(principal, e) {
+		return Verdict{Policies: []string{"users:" + e.Module.Extension}}
+	}
+	return p.granted(principal, e, p.judge(principal, e))
+}
+
+// judge asks the rules, or remembers what they said.
+func (p *Policy) judge(principal capability.Principal, e *catalog.Entry) Verdict {
 	r := p.rules.Load()
 	if v, ok := p.cache.get(r, principal, e); ok {
 		return v

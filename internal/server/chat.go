@@ -37,7 +37,7 @@ type conversations struct {
 func (s *Server) openChat() {
 	c := &conversations{
 		runs: runs.New(s.engine, time.Now), results: s.extensions.Results(), blobs: s.extensions.Blobs(),
-		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(s.db.SQL())}),
+		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(s.shared)}),
 	}
 	cfg := chat.Config{
 		Runs: c.runs, Messages: c.messages, Results: c.results, Log: s.log, Commands: s.extensions.Commands, Usage: s.extensions.Usage, Home: s.home.Dir,
@@ -61,7 +61,11 @@ func (c *conversations) sweep(ctx context.Context) error {
 		}
 		_, err := c.results.Sweep(ctx)
 		_, err2 := c.messages.Sweep(ctx)
-		if err := errors.Join(err, err2, c.blobs.Sweep(ctx)); err != nil && ctx.Err() == nil {
+		err = errors.Join(err, err2)
+		if capability.CodeOf(err) == capability.CodeUnavailable {
+			err = nil // the shared store is away; the next sweep finds the same
+		}
+		if err := errors.Join(err, c.blobs.Sweep(ctx)); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
@@ -71,14 +75,14 @@ func (c *conversations) sweep(ctx context.Context) error {
 func (s *Server) openExtensions(ctx context.Context) (err error) {
 	tables, err := sqlstore.Migrations()
 	if err == nil {
-		err = s.db.Migrate(ctx, sqlstore.Owner, tables)
+		err = s.shared.Migrate(ctx, sqlstore.Owner, tables)
 	}
 	if err != nil {
 		return err
 	}
 	cfg := s.cfg
 	s.extensions, err = extensions.Open(ctx, extensions.Config{
-		Home: s.home.Path, DB: s.db, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version,
+		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version,
 		Withholds: s.deployment.Withholds, Mode: string(s.deployment), NeedDigest: !s.loopback(),
 		MinTier: cfg.Sandbox.MinTier, ReadOnly: cfg.Sandbox.ReadOnly, Off: cfg.Sandbox.Off, Addresses: cfg.Sandbox.Addresses, Confirm: cfg.Sandbox.Confirm,
 		Rates: queue.Rates{PerMinute: cfg.Extensions.CallsPerMinute, Burst: cfg.Extensions.Burst},

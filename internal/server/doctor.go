@@ -23,7 +23,7 @@ const lowDisk = 256 << 20
 // Doctor looks for everything that keeps this installation from working, each
 // finding with its remedy.
 func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
-	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), s.checkDisk(), s.checkRoots(), s.checkGit(ctx), s.checkCatalog()}
+	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), s.checkShared(ctx), s.checkDisk(), s.checkRoots(), s.checkGit(ctx), s.checkCatalog()}
 	checks = append(checks, s.checkModes()...)
 	checks = append(checks, s.checkSandbox())
 	checks = append(checks, s.checkExtensions(ctx)...)

@@ -23,6 +23,7 @@ func (s *Server) sources() []capability.Source {
 		local.New(s.local),
 		s.extensions.Source(),
 		s.registry,
+		s.devices.source,
 	}
 }
 
@@ -114,7 +115,7 @@ func (s *Server) coreFunctions() []core.Function {
 		core.Catalog(s.engine, s.version),
 		core.Of(capability.Contribution{
 			ID: "memory", Kind: memory.Kind, Arbitration: &claim, Provider: capability.NewProviderKey("memory", claim.SelectorID, "default"),
-		}, memory.Functions(memory.Config{DB: s.db.SQL(), Workspace: workspace})...),
+		}, memory.Functions(memory.Config{DB: s.shared, Workspace: workspace})...),
 		core.Of(capability.Contribution{Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", core.Extension, "default")},
 			diff.Functions(diff.Config{})...),
 	)

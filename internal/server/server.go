@@ -44,6 +44,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve"
+	"github.com/junctor-run/junctor/internal/surface/nodeserve"
 	"github.com/junctor-run/junctor/internal/telemetry"
 )
 
@@ -59,7 +60,9 @@ type Server struct {
 	logger  *slog.Logger
 
 	home       *Home
-	db         *store.DB
+	db         *store.DB // this machine's own
+	shared     *store.DB // of all gateways that share one; else db
+	gateway    string    // its name among them
 	log        *audit.Log
 	secrets    *secretstore.Store
 	policy     *policy.Policy
@@ -77,8 +80,10 @@ type Server struct {
 	intake     *intake.Pipeline
 	bus        *bus.Bus
 	nats       *natsbus.Broker
+	devices    *devices
 	metrics    *telemetry.Metrics
 	door       *door.Door
+	nodeDoor   *nodeserve.Surface
 	registry   *endpoint.Registry
 	mcp        *mcpserve.Surface
 	local      *host.Host
@@ -130,9 +135,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.bus = bus.New(bus.Config{})
-	if s.nats, err = openMessageBus(ctx, cfg, s.secrets, nil, s.logger); err != nil {
-		return err
-	}
 	var settings catalog.Settings
 	if err = config.ReadCatalog(s.home.Path("catalog.yaml"), &settings); err != nil {
 		return capability.Wrap(capability.CodeInvalidInput, "catalog", "catalog.yaml cannot be used: "+err.Error(), err).
@@ -154,6 +156,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openExtensions(ctx); err != nil {
 		return err
 	}
+	if err = s.openNodes(ctx); err != nil {
+		return err
+	}
 	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
 	if s.local, err = s.openHost(); err != nil {
 		return err
@@ -161,17 +166,18 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
 	s.engine = invoke.New(invoke.Config{
-		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.db, Observer: s.metrics, Logger: s.logger,
+		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.shared, SharedOutcomes: s.shared.Shared(), Observer: s.metrics, Logger: s.logger,
 		DefaultTimeout: cfg.Limits.CallTimeout, MaxTimeout: cfg.Limits.MaxTimeout,
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
 		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
+		Balance:     s.devices.source.Order,
 		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.compiledFor,
 	})
 	s.openChat()
 	s.door = door.New(s.policy, s.log, s.logger)
 	s.registry = endpoint.NewRegistry(endpoint.Config{
-		Store: endpoint.NewSQLStore(s.db.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
+		Store: endpoint.NewSQLStore(s.shared.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
 		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
 		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary, TrustAudit: cfg.Eliza.TrustAudit, Call: s.callInner,
 	})
@@ -179,6 +185,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
 	}
+	s.nodeDoor = s.openNodeDoor()
 	s.mcp = mcpserve.New(mcpserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Version: opts.Version,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
@@ -195,11 +202,14 @@ func (s *Server) openStores(ctx context.Context) error {
 	if s.db, err = store.Open(ctx, s.home.Path("state", "junctor.db")); err != nil {
 		return err
 	}
+	if err = s.openShared(ctx); err != nil {
+		return err
+	}
 	tables, err := memory.Migrations()
 	if err != nil {
 		return err
 	}
-	if err = s.db.Migrate(ctx, memory.Owner, tables); err != nil {
+	if err = s.shared.Migrate(ctx, memory.Owner, tables); err != nil {
 		return err
 	}
 	segments, err := segment.Open(s.home.Path("audit"), segment.Config{})
@@ -217,18 +227,10 @@ func (s *Server) openStores(ctx context.Context) error {
 	}
 	user, _ := os.UserHomeDir()
 	s.log, err = audit.Open(ctx, audit.Config{
-		Segments: segments, Mirror: mirror, Index: s.db.Audit(), Gateway: gatewayName(), Mode: audit.Mode(s.cfg.Audit.Mode),
+		Segments: segments, Mirror: mirror, Index: s.shared.Audit(s.gateway), Gateway: s.gateway, Mode: audit.Mode(s.cfg.Audit.Mode),
 		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention,
 	})
 	return err
-}
-
-func gatewayName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "local"
-	}
-	return name
 }
 
 // openPolicy reads the Cedar files, writing the default one into an empty
@@ -243,7 +245,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 	if !known {
 		s.logger.Warn("the deployment mode is not known, so extensions are locked", "deployment_mode", s.cfg.DeploymentMode)
 	}
-	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.db, Log: s.log, Logger: s.logger, Deployment: mode}); err != nil {
+	if s.policy, err = policy.New(ctx, policy.Config{Documents: docs, Store: s.shared, Log: s.log, Logger: s.logger, Deployment: mode}); err != nil {
 		return err
 	}
 	for _, t := range []struct {
@@ -251,8 +253,8 @@ func (s *Server) openPolicy(ctx context.Context) error {
 		role capability.Role
 		name string
 	}{
-		{"admin.token", capability.RoleAdmin, "local-admin"},
-		{"agent.token", capability.RoleAgent, "local-agent"},
+		{"admin.token", capability.RoleAdmin, s.ownToken("local-admin")},
+		{"agent.token", capability.RoleAgent, s.ownToken("local-agent")},
 	} {
 		if err := s.ensureToken(ctx, t.file, t.role, t.name); err != nil {
 			return err
@@ -371,6 +373,10 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	web.RegisterOnShutdown(s.mcp.Drain)
 	parts.Go(func() error { return s.sweep(partsCtx) })
 	parts.Go(func() error { return s.saveUses(partsCtx) })
+	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
+	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
+	parts.Go(func() error { return s.revokes(partsCtx) })
+	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
@@ -461,6 +467,7 @@ func (s *Server) close() {
 			s.logger.Error("audit log not closed cleanly", "err", err)
 		}
 	}
+	s.closeShared()
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
 			s.logger.Error("database not closed cleanly", "err", err)

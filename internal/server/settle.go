@@ -20,7 +20,7 @@ const settleTime = 2 * time.Second
 func (s *Server) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	saved, err := endpoint.NewSQLStore(s.db.SQL()).Endpoints(ctx)
+	saved, err := endpoint.NewSQLStore(s.shared.SQL()).Endpoints(ctx)
 	if err != nil {
 		return // the registry has said so in the log
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/surface/chatserve"
+	"github.com/junctor-run/junctor/internal/surface/cmpserve"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/extensionserve"
@@ -47,6 +48,8 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
+	s.nodeDoor.Routes(mux)
+	cmpserve.New(cmpserve.Config{Door: s.door, Engine: s.engine, Version: s.version, MaxBody: int64(s.cfg.Limits.RequestBody)}).Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	})
@@ -88,7 +91,7 @@ func (s *Server) trustOf(endpoint, module string) any {
 
 // savedEndpoints are those that come back after a restart, for an export.
 func (s *Server) savedEndpoints(ctx context.Context) (list []routerserve.SavedEndpoint, err error) {
-	saved, err := endpoint.NewSQLStore(s.db.SQL()).Endpoints(ctx)
+	saved, err := endpoint.NewSQLStore(s.shared.SQL()).Endpoints(ctx)
 	for _, e := range saved {
 		list = append(list, routerserve.SavedEndpoint{
 			ID: e.ID, BaseURL: e.BaseURL, Provider: e.Provider, TokenSecret: e.TokenName, AllowedModuleIDs: e.AllowedModules,
@@ -150,6 +153,9 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	}
 	if h := s.log.Health(); h.Broken {
 		reasons = append(reasons, "the audit log cannot be written: "+h.Cause)
+	}
+	if h := s.shared.Health(); h.Down {
+		reasons = append(reasons, h.Cause)
 	}
 	for _, issue := range s.catalog.Snapshot().Blocking() {
 		reasons = append(reasons, "the backend class "+issue.Class+" is exclusive and nobody holds it: "+issue.Remediation)

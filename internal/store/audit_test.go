@@ -23,7 +23,7 @@ func openAudit(t *testing.T, dir string) (*audit.Log, *store.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := audit.Open(t.Context(), audit.Config{Segments: segs, Index: db.Audit(), SegmentBytes: 64 << 10})
+	l, err := audit.Open(t.Context(), audit.Config{Segments: segs, Index: db.Audit(""), SegmentBytes: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,20 +4,40 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/audit"
 )
 
-// AuditIndex finds audit records; see [audit.Index].
-type AuditIndex struct{ db *DB }
+// AuditIndex finds audit records of one gateway; see [audit.Index]. On a server it
+// lies in one table with those of the others, apart by the column gateway, so that
+// whoever has the database finds a run or a session wherever it was.
+type AuditIndex struct {
+	db  *DB
+	own string // the condition that a row is this gateway's; its one argument is who
+	key string // column that tells whose the position is
+	who any    // value of key
+}
 
-// Audit returns the audit index in this database.
-func (d *DB) Audit() *AuditIndex { return &AuditIndex{d} }
+// Audit returns the audit index in this database. gateway names the one whose
+// segments it is about; it must be the only one of that name on a server, and is
+// of no account in a file.
+func (d *DB) Audit(gateway string) *AuditIndex {
+	if d.pg == nil {
+		return &AuditIndex{db: d, own: "1 = ?", key: "id", who: 1}
+	}
+	return &AuditIndex{db: d, own: "gateway = ?", key: "gateway", who: gateway}
+}
+
+func (x *AuditIndex) inTx(ctx context.Context, f func(*sql.Tx) error) error {
+	return x.db.InTx(ctx, fmt.Sprint("audit ", x.who), f)
+}
 
 // Position returns how far the index has read.
 func (x *AuditIndex) Position(ctx context.Context) (p audit.Position, err error) {
-	err = x.db.sql.QueryRowContext(ctx, `SELECT seq, hash, segment, start FROM audit_position WHERE id = 1`).
+	err = x.db.sql.QueryRowContext(ctx, `SELECT seq, hash, segment, start FROM audit_position WHERE `+x.key+` = ?`, x.who).
 		Scan(&p.Seq, &p.Hash, &p.Segment, &p.Offset)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
@@ -25,37 +45,56 @@ func (x *AuditIndex) Position(ctx context.Context) (p audit.Position, err error)
 	return p, err
 }
 
+const indexColumns = `seq, segment, start, length, at, level, event, extension, action, capability, session, principal, run, success`
+
+// addRows is how many rows one statement adds.
+const addRows = 100
+
 // Add stores a batch and the new position together.
 func (x *AuditIndex) Add(ctx context.Context, entries []audit.Entry, at audit.Position) error {
-	return x.db.inTx(ctx, func(tx *sql.Tx) error {
-		// A record that was indexed before a crash or by another reader is the same.
-		add, err := tx.PrepareContext(ctx, `
-			INSERT INTO audit_index (seq, segment, start, length, at, level, event, extension, action, capability, session, principal, run, success)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
-		if err != nil {
-			return err
-		}
-		defer add.Close()
-		for _, e := range entries {
-			if _, err := add.ExecContext(ctx, e.Seq, e.Segment, e.Offset, e.Length, nanos(e.Time), e.Level.Rank(), e.Event,
-				e.Extension, e.Action, e.Capability, e.Session, e.User, e.Run, e.Success); err != nil {
+	columns, row := indexColumns, `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	if x.db.pg != nil {
+		columns, row = `gateway, `+columns, `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	}
+	return x.inTx(ctx, func(tx *sql.Tx) error {
+		for part := range slices.Chunk(entries, addRows) {
+			var args []any
+			for _, e := range part {
+				if x.db.pg != nil {
+					args = append(args, x.who)
+				}
+				args = append(args, e.Seq, e.Segment, e.Offset, e.Length, nanos(e.Time), e.Level.Rank(), x.text(string(e.Event)),
+					x.text(e.Extension), x.text(e.Action), x.text(e.Capability), x.text(e.Session), x.text(e.User), x.text(e.Run), e.Success)
+			}
+			// A record that was indexed before a crash or by another reader is the same.
+			_, err := tx.ExecContext(ctx, `INSERT INTO audit_index (`+columns+`) VALUES `+row+strings.Repeat(`, `+row, len(part)-1)+` ON CONFLICT DO NOTHING`, args...)
+			if err != nil {
 				return err
 			}
 		}
-		_, err = tx.ExecContext(ctx, `
-			INSERT INTO audit_position (id, seq, hash, segment, start) VALUES (1, ?, ?, ?, ?)
-			ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, segment = excluded.segment, start = excluded.start`,
-			at.Seq, at.Hash, at.Segment, at.Offset)
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO audit_position (`+x.key+`, seq, hash, segment, start) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (`+x.key+`) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, segment = excluded.segment, start = excluded.start`,
+			x.who, at.Seq, at.Hash, at.Segment, at.Offset)
 		return err
 	})
 }
 
+// text is a stranger's word as the database can hold it: that one record has a zero
+// byte must not keep the others out of the index.
+func (x *AuditIndex) text(s string) string {
+	if x.db.pg == nil {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
 // Reset empties the copy and keeps the checkpoints.
 func (x *AuditIndex) Reset(ctx context.Context) error {
-	return x.db.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM audit_index`)
+	return x.inTx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM audit_index WHERE `+x.own, x.who)
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `DELETE FROM audit_position`)
+			_, err = tx.ExecContext(ctx, `DELETE FROM audit_position WHERE `+x.own, x.who)
 		}
 		return err
 	})
@@ -63,10 +102,10 @@ func (x *AuditIndex) Reset(ctx context.Context) error {
 
 // Forget drops what lies before seq, but for the checkpoint right before it.
 func (x *AuditIndex) Forget(ctx context.Context, seq uint64) error {
-	return x.db.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM audit_index WHERE seq < ?`, seq)
+	return x.inTx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM audit_index WHERE `+x.own+` AND seq < ?`, x.who, seq)
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `DELETE FROM audit_checkpoints WHERE seq + 1 < ?`, seq)
+			_, err = tx.ExecContext(ctx, `DELETE FROM audit_checkpoints WHERE `+x.own+` AND seq + 1 < ?`, x.who, seq)
 		}
 		return err
 	})
@@ -74,30 +113,26 @@ func (x *AuditIndex) Forget(ctx context.Context, seq uint64) error {
 
 // Find returns the newest matches.
 func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, error) {
-	var where []string
-	var args []any
+	where, args := []string{x.own}, []any{x.who}
 	and := func(set bool, clause string, values ...any) {
 		if set {
 			where = append(where, clause)
 			args = append(args, values...)
 		}
 	}
-	and(q.Extension != "", `extension = ?`, q.Extension)
-	and(q.Event != "", `event = ?`, q.Event)
-	and(q.Session != "", `session = ?`, q.Session)
-	and(q.User != "", `principal = ?`, q.User)
-	and(q.Run != "", `run = ?`, q.Run)
-	and(q.Capability != "", `(capability = ? OR action = ?)`, q.Capability, q.Capability)
+	and(q.Extension != "", `extension = ?`, x.text(q.Extension))
+	and(q.Event != "", `event = ?`, x.text(string(q.Event)))
+	and(q.Session != "", `session = ?`, x.text(q.Session))
+	and(q.User != "", `principal = ?`, x.text(q.User))
+	and(q.Run != "", `run = ?`, x.text(q.Run))
+	and(q.Capability != "", `(capability = ? OR action = ?)`, x.text(q.Capability), x.text(q.Capability))
 	and(q.Level != "", `level >= ?`, q.Level.Rank())
 	and(!q.Since.IsZero(), `at >= ?`, nanos(q.Since))
 	and(!q.Until.IsZero(), `at < ?`, nanos(q.Until))
 	and(q.Success != nil, `success = ?`, q.Success)
 	and(q.Before > 0, `seq < ?`, q.Before)
-	stmt := `SELECT seq, segment, start, length, at, level, event, extension, action, capability, session, principal, run, success FROM audit_index`
-	if len(where) > 0 {
-		stmt += ` WHERE ` + strings.Join(where, ` AND `)
-	}
-	rows, err := x.db.sql.QueryContext(ctx, stmt+` ORDER BY seq DESC LIMIT ?`, append(args, q.Limit)...)
+	rows, err := x.db.sql.QueryContext(ctx, `SELECT `+indexColumns+` FROM audit_index WHERE `+strings.Join(where, ` AND `)+` ORDER BY seq DESC LIMIT ?`,
+		append(args, q.Limit)...)
 	return collect(rows, err, func(s scanner) (e audit.Entry, err error) {
 		var rank int
 		err = s.Scan(&e.Seq, &e.Segment, &e.Offset, &e.Length, instant{&e.Time}, &rank, &e.Event, &e.Extension, &e.Action,
@@ -110,14 +145,17 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 // AddCheckpoint keeps the first checkpoint of a number: a later one with another
 // hash would be a forged history's.
 func (x *AuditIndex) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
-	_, err := x.db.sql.ExecContext(ctx, `INSERT INTO audit_checkpoints (seq, hash, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`,
-		c.Seq, c.Hash, nanos(c.At))
+	columns, marks, args := `seq, hash, at`, `?, ?, ?`, []any{c.Seq, c.Hash, nanos(c.At)}
+	if x.db.pg != nil {
+		columns, marks, args = columns+`, gateway`, marks+`, ?`, append(args, x.who)
+	}
+	_, err := x.db.exec(ctx, `INSERT INTO audit_checkpoints (`+columns+`) VALUES (`+marks+`) ON CONFLICT DO NOTHING`, args...)
 	return err
 }
 
 // Checkpoints returns a page of checkpoints.
 func (x *AuditIndex) Checkpoints(ctx context.Context, after uint64, limit int) ([]audit.Checkpoint, error) {
-	rows, err := x.db.sql.QueryContext(ctx, `SELECT seq, hash, at FROM audit_checkpoints WHERE seq > ? ORDER BY seq LIMIT ?`, after, limit)
+	rows, err := x.db.sql.QueryContext(ctx, `SELECT seq, hash, at FROM audit_checkpoints WHERE `+x.own+` AND seq > ? ORDER BY seq LIMIT ?`, x.who, after, limit)
 	return collect(rows, err, func(s scanner) (c audit.Checkpoint, err error) {
 		err = s.Scan(&c.Seq, &c.Hash, instant{&c.At})
 		return c, err

@@ -32,7 +32,7 @@ func scanOutcome(s scanner) (o invoke.Outcome, err error) {
 // BeginOutcome claims a key. Finished keys make room for new ones; unfinished
 // ones are kept until they are too old, since only they know of their call.
 func (d *DB) BeginOutcome(ctx context.Context, o invoke.Outcome, keep time.Duration, limit int) (got invoke.Outcome, claimed bool, err error) {
-	err = d.inTx(ctx, func(tx *sql.Tx) error {
+	err = d.InTx(ctx, "outcomes "+o.Principal, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM outcomes WHERE at < ?`, nanos(o.At.Add(-keep))); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (d *DB) BeginOutcome(ctx context.Context, o invoke.Outcome, keep time.Durat
 		_, err = tx.ExecContext(ctx, `
 			DELETE FROM outcomes WHERE rowid IN (
 				SELECT rowid FROM outcomes WHERE principal = ?1 AND terminal = 1 ORDER BY at
-				LIMIT max(0, (SELECT count(*) FROM outcomes WHERE principal = ?1) - ?2))`, o.Principal, limit)
+				LIMIT (SELECT CASE WHEN count(*) > ?2 THEN count(*) - ?2 ELSE 0 END FROM outcomes WHERE principal = ?1))`, o.Principal, limit)
 		return err
 	})
 	if err != nil {
@@ -71,11 +71,15 @@ func (d *DB) FinishOutcome(ctx context.Context, o invoke.Outcome) error {
 			return err
 		}
 	}
-	ok, err := changed(d.sql.ExecContext(ctx, `
+	terminal := 0
+	if o.State.Terminal() {
+		terminal = 1
+	}
+	n, err := d.exec(ctx, `
 		UPDATE outcomes SET state = ?3, terminal = ?4, provider = ?5, capability = ?6, error = ?7, result = ?8
 		WHERE principal = ?1 AND key = ?2 AND terminal = 0`,
-		o.Principal, o.Key, o.State, o.State.Terminal(), o.Provider, o.Capability, failure, []byte(o.Result)))
-	if err == nil && !ok {
+		o.Principal, o.Key, o.State, terminal, o.Provider, o.Capability, failure, []byte(o.Result))
+	if err == nil && n == 0 {
 		err = notFound("unfinished call with the idempotency key", o.Key, "")
 	}
 	return err
@@ -83,6 +87,6 @@ func (d *DB) FinishOutcome(ctx context.Context, o invoke.Outcome) error {
 
 // DropOutcome frees an unfinished key; one that is not there is no error.
 func (d *DB) DropOutcome(ctx context.Context, principal, key string) error {
-	_, err := d.sql.ExecContext(ctx, `DELETE FROM outcomes WHERE principal = ? AND key = ? AND terminal = 0`, principal, key)
+	_, err := d.exec(ctx, `DELETE FROM outcomes WHERE principal = ? AND key = ? AND terminal = 0`, principal, key)
 	return err
 }

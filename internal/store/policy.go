@@ -18,16 +18,18 @@ func scanToken(s scanner) (t policy.Token, err error) {
 
 // CreateToken adds t unless a live token, at the time t was created, has its name.
 func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
-	ok, err := changed(d.sql.ExecContext(ctx, `
-		INSERT INTO tokens (`+tokenColumns+`)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
-		WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE name = ?2 AND revoked = 0 AND (expires = 0 OR expires > ?7))
-		ON CONFLICT DO NOTHING`,
-		t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, nanos(t.Created), nanos(t.Expires), nanos(t.Revoked)))
-	if err == nil && !ok {
-		err = conflict("a live token named %q exists", t.Name)
-	}
-	return err
+	return d.InTx(ctx, "token "+t.Name, func(tx *sql.Tx) error {
+		ok, err := changed(tx.ExecContext(ctx, `
+			INSERT INTO tokens (`+tokenColumns+`)
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
+			WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE name = ?2 AND revoked = 0 AND (expires = 0 OR expires > ?7))
+			ON CONFLICT DO NOTHING`,
+			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, nanos(t.Created), nanos(t.Expires), nanos(t.Revoked)))
+		if err == nil && !ok {
+			err = conflict("a live token named %q exists", t.Name)
+		}
+		return err
+	})
 }
 
 // Tokens returns every token, oldest first.
@@ -62,7 +64,7 @@ func scanApproval(s scanner) (a policy.Approval, err error) {
 
 // AskApproval adds a or returns the open question about the same thing.
 func (d *DB) AskApproval(ctx context.Context, a policy.Approval) (got policy.Approval, created bool, err error) {
-	err = d.inTx(ctx, func(tx *sql.Tx) error {
+	err = d.InTx(ctx, "approval "+a.Principal+" "+string(a.Capability)+" "+a.InputDigest, func(tx *sql.Tx) error {
 		var err error
 		got, err = scanApproval(tx.QueryRowContext(ctx, `
 			SELECT `+approvalColumns+` FROM approvals
@@ -158,22 +160,14 @@ func (d *DB) ReturnApproval(ctx context.Context, id string, now time.Time) (bool
 
 // SupersedeApprovals ends the questions about what is no longer there.
 func (d *DB) SupersedeApprovals(ctx context.Context, module, content string) (int, error) {
-	res, err := d.sql.ExecContext(ctx, `
+	n, err := d.exec(ctx, `
 		UPDATE approvals SET state = 'superseded' WHERE state = 'pending' AND module = ? AND content_hash != ?`, module, content)
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
 	return int(n), err
 }
 
 // ExpireApprovals sweeps the pending ones that are past their time.
 func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
-	res, err := d.sql.ExecContext(ctx, `UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires <= ?`, nanos(now))
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
+	n, err := d.exec(ctx, `UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires <= ?`, nanos(now))
 	return int(n), err
 }
 

@@ -1,16 +1,23 @@
-// Package store keeps in one SQLite file what must outlive the process:
+// Package store keeps in one SQL database what must outlive the process:
 // tokens, approvals, grants and idempotency outcomes, which are truth, and the
-// audit index, which is a copy. It implements the store interfaces that the core
-// packages declare; the suite in storetest says what each of them promises, so
-// that a shared SQL database can stand in for SQLite.
+// audit index, which is a copy. The database is a SQLite file of one gateway or a
+// Postgres server that several share (decision R44). It implements the store
+// interfaces that the core packages declare; the suite in storetest says what each
+// of them promises, and both pass it.
+//
+// One set of statements serves both, with SQLite's placeholders; tables are
+// declared once for each, in migrations and migrations/postgres under the same
+// numbers. A new table is one file in each.
 //
 // Two rules make it safe with many callers. What is decided on a stored value is
 // decided in the statement that changes it (a grant is checked and counted by
-// one UPDATE), never by reading first. And a transaction takes the write lock
-// when it begins, so that it can wait for it instead of failing later.
+// one UPDATE), never by reading first. And a transaction takes its lock when it
+// begins, so that it can wait for it instead of failing later: the write lock of
+// a file, on a server the lock of the key that [DB.InTx] is given.
 //
 // An L3 package with tables of its own keeps its SQL in its own folder, brings
-// its tables up to date with [DB.Migrate] and queries through [DB.SQL].
+// its tables up to date with [DB.Migrate] and queries through [DB.SQL] and
+// [DB.InTx].
 package store
 
 import (
@@ -20,12 +27,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 	_ "modernc.org/sqlite" // the driver named "sqlite"
 
 	"github.com/junctor-run/junctor/capability"
@@ -35,7 +44,7 @@ import (
 	"github.com/junctor-run/junctor/internal/policy"
 )
 
-//go:embed migrations/*.sql
+//go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
 // maxConns bounds the connections: one writer and a few readers beside it is all
@@ -44,7 +53,10 @@ const maxConns = 6
 
 // DB is an open database. It is safe for concurrent use and implements
 // [policy.Store] and [invoke.OutcomeStore]; the audit index is [DB.Audit].
-type DB struct{ sql *sql.DB }
+type DB struct {
+	sql *sql.DB
+	pg  *postgres // nil for a file
+}
 
 var (
 	_ policy.Store        = (*DB)(nil)
@@ -87,18 +99,44 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	return d, nil
 }
 
-// SQL is the handle for the packages that keep tables of their own.
+// SQL is the handle for the packages that keep tables of their own. Statements are
+// written with the placeholders ? or ?1, ?2, …, whichever the database is.
 func (d *DB) SQL() *sql.DB { return d.sql }
 
-// Close closes the file.
+// Shared reports whether other gateways use this database too.
+func (d *DB) Shared() bool { return d.pg != nil }
+
+// Where names the shared database for people, without user and password; "" for a
+// file.
+func (d *DB) Where() string {
+	if d.pg == nil {
+		return ""
+	}
+	return d.pg.at.String()
+}
+
+// Close closes the file, or the connections.
 func (d *DB) Close() error { return d.sql.Close() }
 
 // Migrate brings the tables of one owner up to date from its numbered .sql files
-// (goose form). The owner's name, lower_snake, is part of the name of its version
-// table, so owners count independently.
+// (goose form), those for Postgres in the folder postgres. The owner's name,
+// lower_snake, is part of the name of its version table, so owners count
+// independently.
 func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
-	p, err := goose.NewProvider(goose.DialectSQLite3, d.sql, files,
-		goose.WithTableName("schema_"+owner), goose.WithDisableGlobalRegistry(true))
+	dialect := goose.DialectSQLite3
+	opts := []goose.ProviderOption{goose.WithTableName("schema_" + owner), goose.WithDisableGlobalRegistry(true)}
+	if d.pg != nil {
+		dialect = goose.DialectPostgres
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, migrateWait), lock.WithUnlockTimeout(1, migrateWait))
+		if err == nil {
+			files, err = fs.Sub(files, "postgres")
+		}
+		if err != nil {
+			return fmt.Errorf("read the migrations of %s: %w", owner, err)
+		}
+		opts = append(opts, goose.WithSessionLocker(locker))
+	}
+	p, err := goose.NewProvider(dialect, d.sql, files, opts...)
 	if err != nil {
 		return fmt.Errorf("read the migrations of %s: %w", owner, err)
 	}
@@ -108,17 +146,69 @@ func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 	return nil
 }
 
-// inTx runs f in a transaction that holds the write lock from its beginning.
-func (d *DB) inTx(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := d.sql.BeginTx(ctx, nil)
-	if err != nil {
+// migrateWait is how many seconds a gateway waits for another one that migrates.
+const migrateWait = 60
+
+// maxAttempts bounds how often a transaction is begun that meets others.
+const maxAttempts = 10
+
+// InTx runs f in a transaction that holds its lock from its beginning: of a file
+// the write lock, of a server the one that belongs to key, which names what must
+// not change beneath f ("token ann"). Transactions with other keys run at the same
+// time. f may run more than once, since the server may end a transaction that
+// meets another; after 10 times that is an error, unavailable.
+func (d *DB) InTx(ctx context.Context, key string, f func(*sql.Tx) error) error {
+	return d.repeat(ctx, func() error {
+		tx, err := d.sql.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+		if d.pg != nil {
+			if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended(?, 0))`, key); err != nil {
+				return err
+			}
+		}
+		if err := f(tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+// exec runs one statement that changes rows; with others it may meet in no order.
+func (d *DB) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+	err = d.repeat(ctx, func() error {
+		res, err := d.sql.ExecContext(ctx, query, args...)
+		if err == nil {
+			n, err = res.RowsAffected()
+		}
 		return err
+	})
+	return n, err
+}
+
+// repeat runs f again when the server ended it for somebody else's sake.
+func (d *DB) repeat(ctx context.Context, f func() error) error {
+	pause := time.Millisecond
+	for attempt := 1; ; attempt++ {
+		err := f()
+		if d.pg == nil || !again(err) {
+			return err
+		}
+		if attempt == maxAttempts {
+			return capability.Wrap(capability.CodeUnavailable, "store", fmt.Sprintf("the shared store ended a change %d times because others changed the same", maxAttempts), err).
+				With(ReasonBusy, "try again in a moment")
+		}
+		timer := time.NewTimer(time.Duration(float64(pause) * (0.5 + rand.Float64())))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		pause *= 2
 	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
 }
 
 func nanos(t time.Time) int64 {

@@ -1,100 +1,24 @@
 package db_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/exec/db"
 	"github.com/junctor-run/junctor/internal/sandbox/egress"
+	"github.com/junctor-run/junctor/internal/store/pgtest"
 	"github.com/junctor-run/junctor/secret"
 )
 
-const password = "opens-sesame"
+const password = pgtest.Password
 
 // postgres starts a server of its own on loopback and returns its port.
-func postgres(t *testing.T) string {
-	t.Helper()
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	if len(found) == 0 {
-		t.Skip("no Postgres server is installed: make deps does it on Debian")
-	}
-	bin := filepath.Dir(found[len(found)-1])
-	dir, err := os.MkdirTemp("", "junctor-pg-*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() == 0 { // which the server refuses to be
-		u, err := user.Lookup("postgres")
-		if err != nil {
-			t.Skip("root needs the user postgres to start a server: ", err)
-		}
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
-		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	}
-	secretFile := filepath.Join(dir, "password")
-	if err := os.WriteFile(secretFile, []byte(password), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	data := filepath.Join(dir, "data")
-	init := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "boss", "--pwfile", secretFile, "-A", "scram-sha-256", "--no-sync", "-E", "UTF8", "--locale", "C")
-	init.SysProcAttr, init.Dir = attr, dir
-	if out, err := init.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	var log bytes.Buffer
-	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", port, "-k", dir, "-F")
-	server.SysProcAttr, server.Dir, server.Stdout, server.Stderr = attr, dir, &log, &log
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Signal(syscall.SIGINT)
-		_ = server.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for ready := exec.CommandContext; ; {
-		if ready(ctx, filepath.Join(bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port).Run() == nil {
-			return port
-		}
-		if ctx.Err() != nil {
-			t.Fatal("the server does not come up")
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
+func postgres(t *testing.T) string { return pgtest.Start(t).Port }
 
 // remote asks one server.
 type remote struct {

@@ -1,6 +1,7 @@
 // Package memory carries memory.search, memory.store, memory.get and
 // memory.forget: the built-in memory (decision R50), which is full text in the
-// server's own SQLite file, apart for each workspace.
+// server's own database, apart for each workspace. Gateways that share a Postgres
+// database share their memories.
 //
 // What is found, and in which order, follows from the items of the caller's own
 // workspace alone: neither scores nor counts tell anything of another's.
@@ -25,7 +26,7 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
-//go:embed migrations/*.sql
+//go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
 // Owner names the package's tables for [store.DB.Migrate].
@@ -58,10 +59,20 @@ const (
 	handleTimeout = 30 * time.Second
 )
 
+// Database is what the memory needs of [store.DB].
+type Database interface {
+	SQL() *sql.DB
+	// Shared says that it is Postgres, not a SQLite file.
+	Shared() bool
+	// InTx runs f in a transaction that holds from its beginning what key names; f
+	// may run more than once.
+	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
+}
+
 // Config says where memories are kept and whose they are.
 type Config struct {
 	// DB is the server's database; nil makes the functions unavailable.
-	DB *sql.DB
+	DB Database
 	// Workspace says whose memory a call is about. nil takes the principal's own.
 	// An empty answer is refused.
 	Workspace func(ctx context.Context, c capability.Call) string
@@ -173,10 +184,10 @@ func (m *memory) store(ctx context.Context, workspace string, input json.RawMess
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
 	id := "mem_" + hex.EncodeToString(random[:])
-	err = m.inTx(ctx, func(tx *sql.Tx) error {
+	err = m.cfg.DB.InTx(ctx, "memory "+workspace, func(tx *sql.Tx) error {
 		// Counted by the statement that admits it, so that no two callers share the last place.
 		res, err := tx.ExecContext(ctx, `INSERT INTO memory_workspaces (workspace, items) VALUES (?, 1)
-			ON CONFLICT (workspace) DO UPDATE SET items = items + 1 WHERE items < ?`, workspace, m.cfg.Limit)
+			ON CONFLICT (workspace) DO UPDATE SET items = memory_workspaces.items + 1 WHERE memory_workspaces.items < ?`, workspace, m.cfg.Limit)
 		if err != nil {
 			return err
 		}
@@ -184,18 +195,13 @@ func (m *memory) store(ctx context.Context, workspace string, input json.RawMess
 			return cmpErr(err, capability.Errorf(capability.CodeTooLarge, op, "the workspace holds %d memories, which is the limit", m.cfg.Limit).
 				With("memory_full", "forget some that are no longer needed"))
 		}
-		res, err = tx.ExecContext(ctx, `INSERT INTO memory_items (id, workspace, text, tags, created) VALUES (?, ?, ?, ?, ?)`,
-			id, workspace, p.Text, string(doc), m.cfg.Now().UnixNano())
+		var row int64
+		err = tx.QueryRowContext(ctx, `INSERT INTO memory_items (id, workspace, text, tags, created) VALUES (?, ?, ?, ?, ?) RETURNING rowid`,
+			id, workspace, p.Text, string(doc), m.cfg.Now().UnixNano()).Scan(&row)
 		if err != nil {
 			return err
 		}
-		row, err := res.LastInsertId()
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO memory_index (rowid, workspace, tags, words) VALUES (?, ?, ?, ?)`,
-			row, mark("w", workspace), strings.Join(marks(tags), " "), strings.Join(words(p.Text), " "))
-		return err
+		return m.index(ctx, tx, row, workspace, tags, words(p.Text))
 	})
 	if err != nil {
 		return nil, err
@@ -236,7 +242,7 @@ func (m *memory) get(ctx context.Context, workspace string, input json.RawMessag
 	}
 	var it item
 	var tags string
-	err = m.cfg.DB.QueryRowContext(ctx, `SELECT id, text, tags FROM memory_items WHERE id = ? AND workspace = ?`, id, workspace).Scan(&it.ID, &it.Text, &tags)
+	err = m.cfg.DB.SQL().QueryRowContext(ctx, `SELECT id, text, tags FROM memory_items WHERE id = ? AND workspace = ?`, id, workspace).Scan(&it.ID, &it.Text, &tags)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, capability.Errorf(capability.CodeNotFound, op, "there is no memory %q", short(id)).With("memory_not_found", "find its id with memory.search")
 	}
@@ -258,8 +264,9 @@ func (m *memory) forget(ctx context.Context, workspace string, input json.RawMes
 		return nil, err
 	}
 	ok := false
-	err = m.inTx(ctx, func(tx *sql.Tx) error {
+	err = m.cfg.DB.InTx(ctx, "memory "+workspace, func(tx *sql.Tx) error {
 		var row int64
+		ok = false
 		err := tx.QueryRowContext(ctx, `DELETE FROM memory_items WHERE id = ? AND workspace = ? RETURNING rowid`, id, workspace).Scan(&row)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -303,17 +310,4 @@ func short(s string) string {
 		cut--
 	}
 	return s[:cut] + "…"
-}
-
-// inTx runs f in a transaction that holds the write lock from its beginning.
-func (m *memory) inTx(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := m.cfg.DB.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
 }

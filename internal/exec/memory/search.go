@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"math"
 	"slices"
@@ -55,7 +56,7 @@ func (m *memory) search(ctx context.Context, workspace string, input json.RawMes
 	terms := queryTerms(p.Query)
 	items := []item{}
 	if len(terms) > 0 {
-		if items, err = m.candidates(ctx, match(workspace, tags, terms), max(minCandidates, 2*limit)); err != nil {
+		if items, err = m.candidates(ctx, workspace, tags, terms, max(minCandidates, 2*limit)); err != nil {
 			return nil, err
 		}
 	}
@@ -90,10 +91,48 @@ func match(workspace string, tags, terms []string) string {
 	return b.String()
 }
 
-func (m *memory) candidates(ctx context.Context, query string, most int) ([]item, error) {
-	rows, err := m.cfg.DB.QueryContext(ctx, `SELECT i.id, i.text, i.tags FROM
-		(SELECT rowid AS r FROM memory_index WHERE memory_index MATCH ? ORDER BY bm25(memory_index, 0.0, 0.0, 1.0), rowid LIMIT ?)
-		JOIN memory_items i ON i.rowid = r`, query, most)
+// lexemes is the same for Postgres.
+func lexemes(workspace string, tags, terms []string) string {
+	var b strings.Builder
+	b.WriteString(`'` + mark("w:", workspace) + `'`)
+	for _, tag := range tags {
+		b.WriteString(` & '` + mark("t:", tag) + `'`)
+	}
+	b.WriteString(` & ('` + strings.Join(terms, `' | '`) + `')`)
+	return b.String()
+}
+
+// index makes an item of the workspace findable.
+func (m *memory) index(ctx context.Context, tx *sql.Tx, row int64, workspace string, tags, words []string) error {
+	if m.cfg.DB.Shared() {
+		all := []string{mark("w:", workspace)}
+		for _, tag := range tags {
+			all = append(all, mark("t:", tag))
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO memory_index (rowid, words) VALUES (?, array_to_tsvector(string_to_array(?, ' ')))`,
+			row, strings.Join(append(all, words...), " "))
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO memory_index (rowid, workspace, tags, words) VALUES (?, ?, ?, ?)`,
+		row, mark("w", workspace), strings.Join(marks(tags), " "), strings.Join(words, " "))
+	return err
+}
+
+// candidates are those that hold the rarest words, or on Postgres, which does not
+// count how rare a word is, the most of them.
+func (m *memory) candidates(ctx context.Context, workspace string, tags, terms []string, most int) ([]item, error) {
+	statement, query := `SELECT i.id, i.text, i.tags FROM
+		(SELECT rowid AS r FROM memory_index WHERE memory_index MATCH ? ORDER BY bm25(memory_index, 0.0, 0.0, 1.0), rowid LIMIT ?) AS c
+		JOIN memory_items i ON i.rowid = r`, ""
+	if m.cfg.DB.Shared() {
+		statement = `SELECT i.id, i.text, i.tags FROM
+			(SELECT rowid AS r FROM memory_index, CAST(CAST(?1 AS text) AS tsquery) q WHERE words @@ q ORDER BY ts_rank(words, q) DESC, rowid LIMIT ?2) AS c
+			JOIN memory_items i ON i.rowid = r`
+		query = lexemes(workspace, tags, terms)
+	} else {
+		query = match(workspace, tags, terms)
+	}
+	rows, err := m.cfg.DB.SQL().QueryContext(ctx, statement, query, most)
 	if err != nil {
 		return nil, err
 	}

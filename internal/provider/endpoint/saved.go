@@ -12,9 +12,13 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Store keeps what must survive a restart. Tokens are in it as names of secrets.
+// Store keeps what must survive a restart, and what several servers share. Tokens
+// are in it as names of secrets.
 type Store interface {
 	SaveEndpoint(ctx context.Context, s Saved) error
+	// SaveOffer replaces what is saved of an endpoint, unless it was forgotten or
+	// connected anew since s.Connected: then nothing happens.
+	SaveOffer(ctx context.Context, s Saved) error
 	Endpoints(ctx context.Context) ([]Saved, error)
 	DeleteEndpoint(ctx context.Context, id string) error
 }
@@ -72,7 +76,7 @@ func (ep *Endpoint) seen() *SavedOffer {
 // Caller holds changing.
 func (r *Registry) saveOffer(ctx context.Context, ep *Endpoint) error {
 	ep.record.Seen = ep.seen()
-	return r.cfg.Store.SaveEndpoint(ctx, ep.record)
+	return r.cfg.Store.SaveOffer(ctx, ep.record)
 }
 
 // restore makes endpoints of those that were saved; one that cannot be made does
@@ -83,39 +87,50 @@ func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
 	}
 	saved, err := r.cfg.Store.Endpoints(ctx)
 	for _, s := range saved {
-		req := Request{ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout, KeepMissing: s.KeepMissing}
-		distrust := s.Damaged
-		if len(s.TrustPolicy) > 0 {
-			var unknown []string
-			var err error
-			if req.TrustPolicy, unknown, err = ParseTrustPolicy(s.TrustPolicy); err != nil {
-				distrust = capability.AsError(err).Message
-			} else if len(unknown) > 0 { // a restriction we do not know is one we would not keep
-				distrust = strings.Join(unknown, "; ")
-			}
+		if ep, ok := r.restoreOne(s); ok {
+			list = append(list, ep)
 		}
-		if s.TokenName != "" {
-			var err error
-			if req.Token, err = r.cfg.Secrets.Get(s.TokenName); err != nil {
-				r.cfg.Logger.Error("endpoint not restored: its token is missing", "endpoint", s.ID, "err", err)
-				continue
-			}
-		}
-		ep, err := r.newEndpoint(req)
-		if err != nil {
-			r.cfg.Logger.Error("endpoint not restored", "endpoint", s.ID, "err", err)
-			continue
-		}
-		if distrust != "" {
-			ep.distrust = "its saved trust policy cannot be read, so all of it is denied; connect it again (" + distrust + ")"
-			r.cfg.Logger.Error("endpoint denied: its saved trust policy cannot be read", "endpoint", s.ID, "reason", distrust)
-		}
-		ep.saved, ep.record = true, s
-		ep.secret = cmp.Or(s.TokenName, ep.secret)
-		ep.state = capability.Availability{State: capability.StateStarting, Reason: notAsked, Since: r.cfg.Now()}
-		list = append(list, ep)
 	}
 	return list, err
+}
+
+// restoreOne makes an endpoint of what was saved of it. Its token is in the secret
+// store of the machine it was connected on: where that is another one, the
+// endpoint is there and asked nothing.
+func (r *Registry) restoreOne(s Saved) (*Endpoint, bool) {
+	req := Request{ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout, KeepMissing: s.KeepMissing}
+	distrust := s.Damaged
+	if len(s.TrustPolicy) > 0 {
+		var unknown []string
+		var err error
+		if req.TrustPolicy, unknown, err = ParseTrustPolicy(s.TrustPolicy); err != nil {
+			distrust = capability.AsError(err).Message
+		} else if len(unknown) > 0 { // a restriction we do not know is one we would not keep
+			distrust = strings.Join(unknown, "; ")
+		}
+	}
+	state := capability.Availability{State: capability.StateStarting, Reason: notAsked, Since: r.cfg.Now()}
+	tokenless := false
+	if s.TokenName != "" {
+		var err error
+		if req.Token, err = r.cfg.Secrets.Get(s.TokenName); err != nil {
+			tokenless, state.State, state.Reason = true, capability.StateUnauthorized, noToken(s.TokenName)
+			r.cfg.Logger.Error("an endpoint's token is not in the secret store of this machine, so it is not asked", "endpoint", s.ID, "secret", s.TokenName, "err", err)
+		}
+	}
+	ep, err := r.newEndpoint(req)
+	if err != nil {
+		r.cfg.Logger.Error("endpoint not restored", "endpoint", s.ID, "err", err)
+		return nil, false
+	}
+	if distrust != "" {
+		ep.distrust = "its saved trust policy cannot be read, so all of it is denied; connect it again (" + distrust + ")"
+		r.cfg.Logger.Error("endpoint denied: its saved trust policy cannot be read", "endpoint", s.ID, "reason", distrust)
+	}
+	ep.saved, ep.record = true, s
+	ep.secret = cmp.Or(s.TokenName, ep.secret)
+	ep.hasToken, ep.tokenless, ep.state = s.TokenName != "", tokenless, state
+	return ep, true
 }
 
 // comeBack shows what a saved endpoint offered before the stop, as not ready

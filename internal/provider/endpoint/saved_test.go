@@ -128,6 +128,13 @@ func (s *failingStore) SaveEndpoint(ctx context.Context, e endpoint.Saved) error
 	return s.Store.SaveEndpoint(ctx, e)
 }
 
+func (s *failingStore) SaveOffer(ctx context.Context, e endpoint.Saved) error {
+	if s.broken.Load() {
+		return errors.New("disk full")
+	}
+	return s.Store.SaveOffer(ctx, e)
+}
+
 func TestTheStoreKeepsTheOrderOfConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -32,6 +32,19 @@ func (s *SQLStore) SaveEndpoint(ctx context.Context, e Saved) error {
 	return nil
 }
 
+// SaveOffer replaces the document of the same connect.
+func (s *SQLStore) SaveOffer(ctx context.Context, e Saved) error {
+	doc, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	_, err = s.db.ExecContext(ctx, `UPDATE endpoints SET doc = ? WHERE id = ? AND connected = ?`, string(doc), e.ID, e.Connected.UTC().Format(sortable))
+	if err != nil {
+		return fmt.Errorf("save what endpoint %s offers: %w", e.ID, err)
+	}
+	return nil
+}
+
 // Endpoints returns all, in the order they were connected.
 func (s *SQLStore) Endpoints(ctx context.Context) ([]Saved, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT id, doc FROM endpoints ORDER BY connected, id`)

@@ -14,6 +14,12 @@ import (
 // that cannot be started is left out, old and new: the others go on, the
 // endpoint is degraded and the module is tried again with growing pauses.
 func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Duration) (Synced, error) {
+	if ep.tokenless {
+		var err error
+		if ep, err = r.redeem(ep); err != nil {
+			return Synced{}, err
+		}
+	}
 	askCtx, cancel := context.WithTimeout(ctx, within)
 	o, err := ep.ask(askCtx)
 	cancel()

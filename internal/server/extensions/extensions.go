@@ -54,13 +54,15 @@ import (
 // Config is what a Runtime needs; all but Model are required.
 type Config struct {
 	// Home is a path below the home directory.
-	Home    func(elem ...string) string
-	DB      *store.DB
-	Log     *audit.Log
-	Logger  *slog.Logger
-	Secrets *secretstore.Store
-	Model   *llm.Client // nil: there is none
-	Version string      // the server's
+	Home func(elem ...string) string
+	DB   *store.DB // this machine's own: what is installed and its blobs
+	// Sessions holds the last results of sessions; its tables are up to date.
+	Sessions *store.DB
+	Log      *audit.Log
+	Logger   *slog.Logger
+	Secrets  *secretstore.Store
+	Model    *llm.Client // nil: there is none
+	Version  string      // the server's
 	// Withholds reports whether the deployment mode, which is called Mode, keeps a
 	// permission from extensions.
 	Withholds func(permission string) bool
@@ -118,7 +120,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	for _, t := range []struct {
 		owner string
 		files func() (fs.FS, error)
-	}{{registry.Owner, registry.Migrations}, {sqlstore.Owner, sqlstore.Migrations}, {blob.Owner, blob.Migrations}} {
+	}{{registry.Owner, registry.Migrations}, {blob.Owner, blob.Migrations}} {
 		tables, err := t.files()
 		if err != nil {
 			return nil, err
@@ -130,7 +132,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	x := &Runtime{
 		dir: cfg.Home("extensions"), registry: registry.New(cfg.DB.SQL()), secrets: cfg.Secrets, log: cfg.Log, news: make(chan struct{}, 1),
 		toolDirs: []string{cfg.Home("tools"), cfg.Home("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
-		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(cfg.DB.SQL())}),
+		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(cfg.Sessions)}),
 		cache:    queue.NewCache(time.Now),
 		queue:    queue.New(cfg.Limits),
 		rates:    cfg.Rates,

@@ -1,6 +1,7 @@
-// Package sqlstore keeps sessions in the server's SQLite file: messages and last
-// results outlive the process. It implements session.Store and holds the suite in
-// sessiontest; the rules are package session's.
+// Package sqlstore keeps sessions in the server's database: messages and last
+// results outlive the process, and are those of every gateway that shares the
+// database. It implements session.Store and holds the suite in sessiontest; the
+// rules are package session's.
 package sqlstore
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/session"
 )
 
-//go:embed migrations/*.sql
+//go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
 // Owner names the package's tables for [store.DB.Migrate].
@@ -27,14 +28,24 @@ const Owner = "session"
 // Migrations are the package's tables, to be brought up to date before [New].
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Store is a session.Store over a database whose transactions take the write lock
-// when they begin.
-type Store struct{ db *sql.DB }
+// Database is what the store needs of [store.DB].
+type Database interface {
+	SQL() *sql.DB
+	// InTx runs f in a transaction that holds from its beginning what key names; f
+	// may run more than once.
+	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
+}
+
+// Store is a session.Store over a database.
+type Store struct {
+	db *sql.DB
+	tx func(ctx context.Context, key string, f func(*sql.Tx) error) error
+}
 
 var _ session.Store = (*Store)(nil)
 
 // New returns the store; the database stays the caller's.
-func New(db *sql.DB) *Store { return &Store{db} }
+func New(db Database) *Store { return &Store{db.SQL(), db.InTx} }
 
 // explain gives an error of the database a code; its text stays inside.
 func explain(ctx context.Context, err error) error {
@@ -44,24 +55,25 @@ func explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return capability.AsError(ctx.Err())
 	}
+	if _, said := errors.AsType[*capability.Error](err); said { // by the shared database: it does not answer
+		return err
+	}
 	return capability.Wrap(capability.CodeFailed, "session", "the session cannot be read or written", err)
 }
 
-func (s *Store) inTx(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return explain(ctx, err)
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
-	if err = f(tx); err == nil {
-		err = tx.Commit()
-	}
-	return explain(ctx, err)
+func (s *Store) inTx(ctx context.Context, key string, f func(*sql.Tx) error) error {
+	return explain(ctx, s.tx(ctx, key, f))
 }
+
+// Keys of transactions: the results are counted over all owners, the sessions of
+// each principal by themselves.
+const allResults = "session results"
+
+func sessionsOf(principal string) string { return "sessions " + principal }
 
 // AppendMessage implements session.Store.
 func (s *Store) AppendMessage(ctx context.Context, o session.Owner, m session.Message, b session.Bounds) (seq int64, err error) {
-	err = s.inTx(ctx, func(tx *sql.Tx) error {
+	err = s.inTx(ctx, sessionsOf(o.Principal), func(tx *sql.Tx) error {
 		var id int64
 		err := tx.QueryRowContext(ctx, `INSERT INTO session_sessions (principal, session, created, active, last, messages) VALUES (?1, ?2, ?3, ?3, 0, 0)
 			ON CONFLICT (principal, session) DO UPDATE SET active = excluded.active RETURNING id`, o.Principal, o.Session, m.Time.UnixNano()).Scan(&id)
@@ -89,7 +101,7 @@ func (s *Store) AppendMessage(ctx context.Context, o session.Owner, m session.Me
 		if count > 1 {
 			return nil // no new session, so not one too many
 		}
-		return drop(ctx, tx, `id IN (SELECT id FROM session_sessions WHERE principal = ? ORDER BY last DESC LIMIT -1 OFFSET ?)`, o.Principal, b.Sessions)
+		return drop(ctx, tx, `id IN (SELECT id FROM session_sessions WHERE principal = ? ORDER BY last DESC LIMIT 9223372036854775807 OFFSET ?)`, o.Principal, b.Sessions)
 	})
 	return seq, err
 }
@@ -161,7 +173,8 @@ func (s *Store) Sessions(ctx context.Context, principal string, limit int) ([]se
 
 // DeleteSession implements session.Store.
 func (s *Store) DeleteSession(ctx context.Context, o session.Owner) (found bool, err error) {
-	err = s.inTx(ctx, func(tx *sql.Tx) error {
+	err = s.inTx(ctx, sessionsOf(o.Principal), func(tx *sql.Tx) error {
+		found = false
 		for _, table := range []string{"session_sessions", "session_results"} {
 			n, err := affected(tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE principal = ? AND session = ?`, o.Principal, o.Session))
 			if err != nil {
@@ -176,7 +189,7 @@ func (s *Store) DeleteSession(ctx context.Context, o session.Owner) (found bool,
 
 // SweepSessions implements session.Store.
 func (s *Store) SweepSessions(ctx context.Context, before time.Time) (n int, err error) {
-	err = s.inTx(ctx, func(tx *sql.Tx) error {
+	err = s.inTx(ctx, allResults, func(tx *sql.Tx) error {
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM session_sessions WHERE active < ?`, before.UnixNano()).Scan(&n); err != nil || n == 0 {
 			return err
 		}
@@ -191,7 +204,7 @@ func (s *Store) PutResult(ctx context.Context, o session.Owner, r session.Result
 	if err != nil {
 		return explain(ctx, err)
 	}
-	return s.inTx(ctx, func(tx *sql.Tx) error {
+	return s.inTx(ctx, allResults, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM session_results WHERE principal = ? AND session = ? AND extension = ?`, o.Principal, o.Session, r.Extension); err != nil {
 			return err
 		}
@@ -221,7 +234,8 @@ func (s *Store) PutResult(ctx context.Context, o session.Owner, r session.Result
 
 // LastResult implements session.Store.
 func (s *Store) LastResult(ctx context.Context, o session.Owner, extension string, before, _ time.Time) (r session.Result, ok bool, err error) {
-	err = s.inTx(ctx, func(tx *sql.Tx) error {
+	err = s.inTx(ctx, allResults, func(tx *sql.Tx) error {
+		r, ok = session.Result{}, false
 		var id, saved int64
 		var about []byte
 		err := tx.QueryRowContext(ctx, `SELECT id, text, about, saved FROM session_results WHERE principal = ?1 AND session = ?2

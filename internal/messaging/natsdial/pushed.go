@@ -1,4 +1,4 @@
-package natsbus
+package natsdial
 
 import (
 	"context"
@@ -15,7 +15,7 @@ type pushed struct {
 	quit chan struct{} // closed when nobody reads any more
 }
 
-func (c *conn) push(s *subscription) (*nats.Subscription, error) {
+func (c *Conn) push(s *subscription) (*nats.Subscription, error) {
 	p := &pushed{out: make(chan *nats.Msg), done: make(chan struct{}), quit: make(chan struct{})}
 	sub, err := c.nc.QueueSubscribe(s.o.Pattern, s.o.Queue, func(m *nats.Msg) {
 		select {

@@ -1,4 +1,4 @@
-package natsbus
+package natsdial
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 type subscription struct {
-	c      *conn
+	c      *Conn
 	o      messaging.SubscribeOptions
 	sub    *nats.Subscription
 	pushed *pushed   // of the gateway's own session
@@ -23,11 +23,12 @@ type subscription struct {
 	lost int       // of the dropped ones, those that were told
 }
 
-func (c *conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (messaging.Subscription, error) {
+// Subscribe is messaging.Conn's.
+func (c *Conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (messaging.Subscription, error) {
 	if err := errors.Join(ctx.Err(), messaging.CheckPattern(o.Pattern), messaging.CheckQueue(o.Queue)); err != nil {
 		return nil, err
 	}
-	if err := c.usable("subscribe"); err != nil {
+	if err := c.Usable("subscribe"); err != nil {
 		return nil, err
 	}
 	s := &subscription{c: c, o: o}
@@ -36,12 +37,12 @@ func (c *conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (mes
 	}
 	if err := s.begin(ctx); err != nil {
 		s.Close()
-		return nil, c.fault("subscribe", o.Pattern, err)
+		return nil, c.Fault("subscribe", o.Pattern, err)
 	}
 	return s, nil
 }
 
-func (c *conn) enlist(s *subscription) error {
+func (c *Conn) enlist(s *subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.subs) >= c.maxSubs {
@@ -110,7 +111,7 @@ func (s *subscription) Next(ctx context.Context) (messaging.Message, error) {
 		case ctx.Err() != nil:
 			return messaging.Message{}, ctx.Err()
 		}
-		return messaging.Message{}, s.c.fault("subscribe", s.o.Pattern, err)
+		return messaging.Message{}, s.c.Fault("subscribe", s.o.Pattern, err)
 	}
 }
 

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// openShared opens the database that several gateways share, where one is
+// configured, and finds the name by which this gateway is told from the others
+// (decision R44). Without one, the file in the home holds everything. What belongs
+// to this machine stays in the file either way: installed extensions, their
+// settings and users, and which blobs are kept.
+func (s *Server) openShared(ctx context.Context) (err error) {
+	s.shared, s.gateway = s.db, hostName()
+	if s.cfg.Store.URL == "" {
+		return nil
+	}
+	password, err := storePassword(s.cfg, s.secrets)
+	if err != nil {
+		return err
+	}
+	if s.shared, err = store.OpenPostgres(ctx, store.Postgres{URL: s.cfg.Store.URL, Password: password}); err != nil {
+		s.shared = nil
+		return err
+	}
+	id, err := s.home.key("gateway.id")
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "home", "the name of this gateway cannot be kept", err)
+	}
+	const most = 40
+	name := regexp.MustCompile(`[^A-Za-z0-9.-]`).ReplaceAllString(s.gateway, "-")
+	s.gateway = name[:min(len(name), most)] + "-" + hex.EncodeToString(id[:4])
+	return nil
+}
+
+func storePassword(cfg config.Config, secrets *secretstore.Store) (secret.Value, error) {
+	name := cfg.Store.PasswordSecret
+	if name == "" {
+		return secret.Value{}, nil
+	}
+	password, err := secrets.Get(name)
+	if err != nil {
+		return secret.Value{}, capability.Wrap(capability.CodeInvalidInput, "config", fmt.Sprintf("store.password_secret: the secret %s cannot be read", name), err).
+			With("", "store it before store.url is set: junctor secrets set "+name)
+	}
+	return password, nil
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "local"
+	}
+	return name
+}
+
+// ownToken is the name of a token that every home has, apart for each gateway.
+func (s *Server) ownToken(name string) string {
+	if s.shared.Shared() {
+		return name + "@" + s.gateway
+	}
+	return name
+}
+
+// watchShared takes over what other gateways change, until ctx ends. What it does
+// not take in, it reads again: Watch begins anew after an error.
+func (s *Server) watchShared(ctx context.Context) error {
+	if !s.shared.Shared() {
+		return nil
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !s.registry.Running() { // before that it would not hear
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return s.shared.Watch(ctx, s.takeOver, func(h store.Health) {
+		if h.Down {
+			s.logger.Error("the shared store is away; this server goes on with what it knows", "store", s.shared.Where(), "cause", h.Cause, "err", errors.Unwrap(h.Err))
+		} else {
+			s.logger.Info("the shared store answers again")
+		}
+		s.publish("store.changed", map[string]any{"down": h.Down})
+	})
+}
+
+// takeOver reads again what a table is mirrored in, "" for all. A new mirror is one
+// line here.
+func (s *Server) takeOver(ctx context.Context, table string) error {
+	if table == "" || table == "tokens" || table == "grants" {
+		if err := s.policy.Refresh(ctx); err != nil {
+			return err
+		}
+	}
+	if table == "" || table == "endpoints" {
+		return s.registry.Refresh(ctx)
+	}
+	return nil
+}
+
+// checkShared says which database holds what gateways share, and whether it answers.
+func (s *Server) checkShared(ctx context.Context) consoleserve.Check {
+	c := consoleserve.Check{Name: "store", OK: true, Detail: "everything is in state/junctor.db of the home"}
+	if !s.shared.Shared() {
+		return c
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	began := time.Now()
+	var version string
+	var gateways int
+	err := s.shared.SQL().QueryRowContext(ctx, `SELECT current_setting('server_version'), (SELECT count(*) FROM audit_position)`).Scan(&version, &gateways)
+	if err == nil {
+		c.Detail = fmt.Sprintf("shared: the database %s, version %s, answers in %s; %d gateways have written to it; this one is %s",
+			s.shared.Where(), version, time.Since(began).Round(time.Millisecond), gateways, s.gateway)
+		return c
+	}
+	e := capability.AsError(err)
+	c.OK, c.Detail, c.Remedy = false, "shared: the database "+s.shared.Where()+": "+e.Message, e.Hint
+	if c.Remedy == "" {
+		c.Remedy = "see that the server runs and can be reached; this gateway tries again by itself"
+	}
+	return c
+}
+
+// closeShared closes the connections.
+func (s *Server) closeShared() {
+	if s.shared == nil || s.shared == s.db {
+		return
+	}
+	if err := s.shared.Close(); err != nil {
+		s.logger.Error("shared store not closed cleanly", "err", err)
+	}
+}

@@ -1,0 +1,211 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Reasons of the shared store's errors.
+const (
+	ReasonUnavailable = "store_unavailable" // it does not answer; a change that was under way may have been kept
+	ReasonBusy        = "store_busy"        // others held what was to be changed for too long
+	ReasonUnkeepable  = "text_unkeepable"   // a text that Postgres cannot hold
+)
+
+// connection is one connection to Postgres. It takes the statements that SQLite
+// takes: one set of texts serves both.
+type connection struct{ *stdlib.Conn }
+
+// explain is the error of a statement that began outside of a transaction or, with
+// idle false, inside of one. That the server ended an idle connection, as it does
+// when it stops, is heard with the next statement, which it has not taken: outside
+// of a transaction database/sql takes another connection.
+func (c connection) explain(ctx context.Context, err error, idle bool) error {
+	said, ok := errors.AsType[*pgconn.PgError](err)
+	if idle && ok && strings.HasPrefix(said.Code, stateEnded) && ctx.Err() == nil {
+		return driver.ErrBadConn
+	}
+	return explain(ctx, err, c.Conn.Conn().IsClosed())
+}
+
+func (c connection) idle() bool { return c.Conn.Conn().PgConn().TxStatus() == 'I' }
+
+func (c connection) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+func (c connection) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	idle := c.idle()
+	s, err := c.Conn.PrepareContext(ctx, numbered(query))
+	if err != nil {
+		return nil, c.explain(ctx, err, idle)
+	}
+	return statement{s.(*stdlib.Stmt), c}, nil
+}
+
+func (c connection) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	idle := c.idle()
+	res, err := c.Conn.ExecContext(ctx, numbered(query), args)
+	return res, c.explain(ctx, err, idle)
+}
+
+func (c connection) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	idle := c.idle()
+	rows, err := c.Conn.QueryContext(ctx, numbered(query), args)
+	if err != nil {
+		return nil, c.explain(ctx, err, idle)
+	}
+	return rows, nil
+}
+
+func (c connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, c.explain(ctx, err, true)
+	}
+	return transaction{tx, ctx, c}, nil
+}
+
+// CheckNamedValue refuses what Postgres would refuse in a text, in words.
+func (c connection) CheckNamedValue(v *driver.NamedValue) error {
+	if s := reflect.ValueOf(v.Value); s.Kind() == reflect.String && (strings.ContainsRune(s.String(), 0) || !utf8.ValidString(s.String())) {
+		return capability.Errorf(capability.CodeInvalidInput, "store", "a text holds a zero byte or is not UTF-8, which the shared store cannot keep").
+			With(ReasonUnkeepable, "leave such characters out")
+	}
+	return c.Conn.CheckNamedValue(v)
+}
+
+type statement struct {
+	*stdlib.Stmt
+	c connection
+}
+
+func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	res, err := s.Stmt.ExecContext(ctx, args)
+	return res, s.c.explain(ctx, err, false)
+}
+
+func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := s.Stmt.QueryContext(ctx, args)
+	if err != nil {
+		return nil, s.c.explain(ctx, err, false)
+	}
+	return rows, nil
+}
+
+type transaction struct {
+	driver.Tx
+	ctx context.Context //nolint:containedctx // of BeginTx: database/sql ends a transaction without one
+	c   connection
+}
+
+func (t transaction) Commit() error { return t.c.explain(t.ctx, t.Tx.Commit(), false) }
+
+// numbered writes the placeholders of a statement as Postgres has them: ?3 becomes
+// $3, each ? the next number. What is quoted or a comment stays.
+func numbered(query string) string {
+	if !strings.Contains(query, "?") {
+		return query
+	}
+	var b strings.Builder
+	next := 0
+	for i := 0; i < len(query); i++ {
+		end := ""
+		switch {
+		case query[i] == '\'' || query[i] == '"':
+			end = query[i : i+1]
+		case strings.HasPrefix(query[i:], "--"):
+			end = "\n"
+		case strings.HasPrefix(query[i:], "/*"):
+			end = "*/"
+		}
+		if end != "" {
+			stop := len(query)
+			if n := strings.Index(query[i+1:], end); n >= 0 {
+				stop = i + 1 + n + len(end)
+			}
+			b.WriteString(query[i:stop])
+			i = stop - 1
+			continue
+		}
+		if query[i] != '?' {
+			b.WriteByte(query[i])
+			continue
+		}
+		b.WriteByte('$')
+		if i+1 == len(query) || query[i+1] < '0' || query[i+1] > '9' {
+			next++
+			b.WriteString(strconv.Itoa(next))
+		}
+	}
+	return b.String()
+}
+
+// SQLSTATEs that are told apart.
+const (
+	stateSerialization = "40001"
+	stateDeadlock      = "40P01"
+	stateLock          = "55P03"
+	stateCanceled      = "57014" // by statement_timeout: our own cancel ends the context
+	stateTooMany       = "53300"
+	stateEnded         = "57P" // the beginning: the server stops, or starts
+)
+
+// explain is an error of the server or of the way to it, in our words; lost says
+// that the connection is gone. An error that only tells of what was asked stays
+// as it is. The library's texts never hold the password; where the server is, is not
+// the callers' to know.
+func explain(ctx context.Context, err error, lost bool) error {
+	if err == nil || errors.Is(err, driver.ErrBadConn) {
+		return err
+	}
+	if _, own := errors.AsType[*capability.Error](err); own {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	unavailable := func(why, hint string) error {
+		return capability.Wrap(capability.CodeUnavailable, "store", "the shared store "+why+", so what must be kept cannot be changed now", err).With(ReasonUnavailable, hint)
+	}
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch {
+		case strings.HasPrefix(said.Code, "28"):
+			return unavailable("does not let this gateway in", "look at the user in store.url and at the secret that store.password_secret names")
+		case said.Code == "3D000":
+			return unavailable("has no such database", "make it: createdb -O USER DATABASE")
+		case strings.HasPrefix(said.Code, "08"), strings.HasPrefix(said.Code, stateEnded), said.Code == stateTooMany:
+			return unavailable("takes no connection now", "see that it runs, and its max_connections; this gateway tries again by itself")
+		case said.Code == stateLock, said.Code == stateCanceled:
+			return capability.Wrap(capability.CodeUnavailable, "store", "others held what was to be changed in the shared store for too long", err).
+				With(ReasonBusy, "try again in a moment")
+		case strings.HasPrefix(said.Code, "25006"), strings.HasPrefix(said.Code, "53"):
+			return unavailable("takes no writes now", "look at its disk, and whether it is a standby")
+		}
+		return err
+	}
+	_, network := errors.AsType[net.Error](err)
+	if _, connect := errors.AsType[*pgconn.ConnectError](err); lost || network || connect || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return unavailable("does not answer", "see that it runs and can be reached; this gateway goes on with what it knows and tries again by itself")
+	}
+	return err
+}
+
+// again reports whether a transaction that failed so may succeed when it is
+// repeated: it met another one, and nothing of it was done.
+func again(err error) bool {
+	said, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (said.Code == stateSerialization || said.Code == stateDeadlock)
+}

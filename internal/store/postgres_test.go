@@ -1,0 +1,348 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/store/pgtest"
+	"github.com/junctor-run/junctor/internal/store/storetest"
+	"github.com/junctor-run/junctor/secret"
+)
+
+func openPostgres(t testing.TB, url string) *DB {
+	t.Helper()
+	db, err := OpenPostgres(t.Context(), Postgres{URL: url, Password: secret.New(pgtest.Password)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func TestPostgresIsAStore(t *testing.T) {
+	server := pgtest.Start(t)
+	storetest.Run(t, func(t *testing.T) storetest.Stores {
+		db := openPostgres(t, server.Database(t))
+		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit("a"), Nodes: db}
+	})
+	// The same with calls through two gateways' connections in turn.
+	storetest.Run(t, func(t *testing.T) storetest.Stores {
+		url := server.Database(t)
+		a, b := openPostgres(t, url), openPostgres(t, url)
+		both := &turns{a: a, b: b}
+		return storetest.Stores{Policy: both, Outcomes: both}
+	})
+}
+
+func TestTheIndexOfEachGatewayIsItsOwn(t *testing.T) {
+	server := pgtest.Start(t)
+	url := server.Database(t)
+	db := openPostgres(t, url)
+	a, b := db.Audit("a"), db.Audit("b")
+	add := func(x *AuditIndex, seq uint64, run string) {
+		t.Helper()
+		err := x.Add(t.Context(), []audit.Entry{{Seq: seq, Event: audit.CapabilityExecuted, Run: run, Time: time.Unix(1, 0)}}, audit.Position{Seq: seq})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(a, 1, "r")
+	add(b, 1, "r")
+	add(b, 2, "a zero \x00 byte and no \xff UTF-8")
+	if err := a.AddCheckpoint(t.Context(), audit.Checkpoint{Seq: 1, Hash: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	found, err := b.Find(t.Context(), audit.Query{Limit: 10})
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%+v %v", found, err)
+	}
+	if found, err = b.Find(t.Context(), audit.Query{Run: "a zero \x00 byte and no \xff UTF-8", Limit: 10}); err != nil || len(found) != 1 {
+		t.Errorf("%+v %v", found, err)
+	}
+	if points, err := b.Checkpoints(t.Context(), 0, 10); err != nil || len(points) != 0 {
+		t.Errorf("%+v %v", points, err)
+	}
+	if got := server.Query(t, url, `SELECT gateway, seq FROM audit_index WHERE run = 'r' ORDER BY 1`); got != "a|1\nb|1" {
+		t.Errorf("a run on two gateways is found as %q", got)
+	}
+	if err := b.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := a.Position(t.Context()); err != nil || at.Seq != 1 {
+		t.Errorf("%+v %v", at, err)
+	}
+}
+
+func TestGatewaysThatStartAtOnceMigrateOnce(t *testing.T) {
+	url := pgtest.Start(t).Database(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			db, err := OpenPostgres(t.Context(), Postgres{URL: url, Password: secret.New(pgtest.Password)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, err = db.Tokens(t.Context())
+			if err := errors.Join(err, db.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestATransactionThatMeetsAnotherIsRepeatedAndNotForever(t *testing.T) {
+	db := openPostgres(t, pgtest.Start(t).Database(t))
+	for _, id := range []string{"a", "b"} {
+		if err := db.CreateGrant(t.Context(), policy.Grant{ID: id, State: "active"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Each takes one row and then wants the other's: the server ends one of them.
+	var met, wg sync.WaitGroup
+	met.Add(2)
+	runs := make([]int, 2)
+	for i, ids := range [][]string{{"a", "b"}, {"b", "a"}} {
+		wg.Go(func() {
+			err := db.InTx(t.Context(), fmt.Sprint("key ", i), func(tx *sql.Tx) error {
+				runs[i]++
+				for n, id := range ids {
+					if _, err := tx.ExecContext(t.Context(), `UPDATE grants SET uses = uses + 1 WHERE id = ?`, id); err != nil {
+						return err
+					}
+					if n == 0 && runs[i] == 1 {
+						met.Done()
+						met.Wait()
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if runs[0]+runs[1] != 3 {
+		t.Errorf("%d and %d runs, one of them twice", runs[0], runs[1])
+	}
+	all, err := db.Grants(t.Context())
+	if err != nil || all[0].Uses != 2 || all[1].Uses != 2 {
+		t.Errorf("%+v %v", all, err)
+	}
+	n := 0
+	err = db.InTx(t.Context(), "key", func(tx *sql.Tx) error {
+		n++
+		_, err := tx.ExecContext(t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'met' USING ERRCODE = '40001'; END $$`)
+		return err
+	})
+	if e := capability.AsError(err); n != maxAttempts || e.Code != capability.CodeUnavailable || e.Reason != ReasonBusy {
+		t.Errorf("%d runs, %v", n, err)
+	}
+}
+
+func TestWhatPostgresCannotKeepIsRefusedInWords(t *testing.T) {
+	db := openPostgres(t, pgtest.Start(t).Database(t))
+	for _, name := range []string{"a\x00b", "a\xffb"} {
+		err := db.CreateToken(t.Context(), policy.Token{ID: "tok_1", Name: "n", View: name})
+		if e := capability.AsError(err); e.Code != capability.CodeInvalidInput || e.Reason != ReasonUnkeepable {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := db.Tokens(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who left: %v", err)
+	}
+}
+
+func TestWhoeverIsNotLetInHearsWhyAndNotTheSecret(t *testing.T) {
+	server := pgtest.Start(t)
+	url := server.Database(t)
+	for name, tt := range map[string]struct{ url, password, says string }{
+		"another password": {url, "not-the-password", "does not let this gateway in"},
+		"no password":      {url, "", "does not let this gateway in"},
+		"no database":      {url + "0", pgtest.Password, "has no such database"},
+		"nobody there":     {strings.Replace(url, server.Port, "1", 1), pgtest.Password, "does not answer"},
+	} {
+		p := Postgres{URL: tt.url}
+		if tt.password != "" {
+			p.Password = secret.New(tt.password)
+		}
+		db, err := OpenPostgres(t.Context(), p)
+		if err == nil {
+			db.Close()
+			t.Errorf("%s: opened", name)
+			continue
+		}
+		e := capability.AsError(err)
+		if e.Code != capability.CodeUnavailable || e.Reason != ReasonUnavailable || !strings.Contains(e.Message, tt.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if text := fmt.Sprintf("%v %+v %v", err, err, e.Err); tt.password != "" && strings.Contains(text, tt.password) {
+			t.Errorf("%s: the password is in %s", name, text)
+		}
+	}
+}
+
+func TestWatchTellsOfEveryChangeAndComesBackAfterAnOutage(t *testing.T) {
+	server := pgtest.Start(t)
+	url := server.Database(t)
+	a, b := openPostgres(t, url), openPostgres(t, url)
+	heard, states := make(chan string, 100), make(chan Health, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	fail := make(chan error, 1)
+	wg.Go(func() {
+		err := b.Watch(ctx, func(_ context.Context, table string) error {
+			heard <- table
+			select {
+			case err := <-fail:
+				return err
+			default:
+				return nil
+			}
+		}, func(h Health) { states <- h })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	next := func(want string) {
+		t.Helper()
+		select {
+		case got := <-heard:
+			if got != want {
+				t.Fatalf("heard of %q, not of %q", got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("heard nothing of %q", want)
+		}
+	}
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	next("")
+	ok(a.CreateToken(t.Context(), policy.Token{ID: "tok_1", Name: "n"}))
+	next("tokens")
+	_, err := a.RevokeToken(t.Context(), "n", time.Now())
+	ok(err)
+	next("tokens")
+	ok(a.CreateGrant(t.Context(), policy.Grant{ID: "grt_1", State: "active", MaxUses: 3}))
+	next("grants")
+	_, err = a.UseGrant(t.Context(), "grt_1", time.Now()) // no news
+	ok(err)
+	_, err = a.RevokeGrant(t.Context(), "grt_1", time.Now())
+	ok(err)
+	next("grants")
+	fail <- errors.New("it could not be read") // then all is read again
+	ok(a.CreateGrant(t.Context(), policy.Grant{ID: "grt_2", State: "active"}))
+	next("grants")
+	next("")
+	for _, down := range []bool{true, false} {
+		if h := <-states; h.Down != down || h.Since.IsZero() {
+			t.Fatalf("%+v", h)
+		}
+	}
+
+	server.Stop(t)
+	if h := <-states; !h.Down || h.Cause == "" || b.Health() != h {
+		t.Fatalf("%+v", h)
+	}
+	if _, err := b.Tokens(t.Context()); capability.AsError(err).Reason != ReasonUnavailable {
+		t.Errorf("asked while it was away: %v", err)
+	}
+	server.Run(t)
+	next("")
+	if h := <-states; h.Down {
+		t.Fatalf("%+v", h)
+	}
+	ok(a.CreateGrant(t.Context(), policy.Grant{ID: "grt_3", State: "active"}))
+	next("grants")
+	cancel()
+	wg.Wait()
+	select {
+	case got := <-heard:
+		t.Errorf("heard of %q too often", got)
+	default:
+	}
+}
+
+func TestPlaceholdersAreNumberedOutsideOfQuotes(t *testing.T) {
+	for in, want := range map[string]string{
+		`SELECT 1`:                               `SELECT 1`,
+		`a = ? AND b = ?`:                        `a = $1 AND b = $2`,
+		`a = ?2 AND b = ?1 AND c = ?12`:          `a = $2 AND b = $1 AND c = $12`,
+		`a = '?' AND "b?" = ? -- why?` + "\n, ?": `a = '?' AND "b?" = $1 -- why?` + "\n, $2",
+		`/* ? */ ? /* ?`:                         `/* ? */ $1 /* ?`,
+		`it''s = 'a''?' || ?`:                    `it''s = 'a''?' || $1`,
+		`?`:                                      `$1`,
+		`CAST(?1 AS text) || '`:                  `CAST($1 AS text) || '`,
+		`INSERT INTO t (a) VALUES (?), (?), (?)`: `INSERT INTO t (a) VALUES ($1), ($2), ($3)`,
+		`SELECT $1, 'x'`:                         `SELECT $1, 'x'`,
+	} {
+		if got := numbered(in); got != want {
+			t.Errorf("%s: %s, not %s", in, got, want)
+		}
+	}
+}
+
+func TestURLs(t *testing.T) {
+	for url, want := range map[string]address{
+		"postgres://u@h/d":                             {"h", "d", "u", 5432, "verify-full", ""},
+		"postgresql://u@127.0.0.1:5433/d":              {"127.0.0.1", "d", "u", 5433, "disable", ""},
+		"postgres://u@localhost/d?sslmode=verify-full": {"localhost", "d", "u", 5432, "verify-full", ""},
+		"postgres://u@h/d?sslmode=require":             {"h", "d", "u", 5432, "require", ""},
+		"postgres://u@h/d?sslrootcert=/ca.pem":         {"h", "d", "u", 5432, "verify-full", "/ca.pem"},
+		"postgres://u@/d?host=/run/postgresql":         {"/run/postgresql", "d", "u", 5432, "disable", ""},
+		"postgres://u@[::1]/d":                         {"::1", "d", "u", 5432, "disable", ""},
+	} {
+		if got, err := readURL(url); err != nil || got != want {
+			t.Errorf("%s: %+v %v", url, got, err)
+		}
+	}
+	for url, want := range map[string]string{
+		"":                                "scheme",
+		"sqlite:///x":                     "scheme",
+		"postgres://u:geheim@h/d":         "password",
+		"postgres://h/d":                  "no user",
+		"postgres://u@h":                  "no database",
+		"postgres://u@h/d/e":              "no database",
+		"postgres://u@/d":                 "no host",
+		"postgres://u@a,b/d":              "no host",
+		"postgres://u@h:0/d":              "port",
+		"postgres://u@h/d?sslmode=prefer": "three settings",
+		"postgres://u@h/d?sslmode=disable&sslmode=require": "twice",
+		"postgres://u@h/d?sslrootcert=ca.pem":              "three settings",
+		"postgres://u@h/d?host=/other":                     "three settings",
+		"postgres://u@h/d?passfile=/x":                     "three settings",
+		"postgres://u@h/d#x":                               "no host",
+		"postgres://u@h/" + strings.Repeat("d", 3000):      "cannot be read",
+	} {
+		err := CheckURL(url)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%.60s: %v, not %s", url, err, want)
+		}
+	}
+	for _, p := range []Postgres{{URL: "mysql://x"}, {URL: "postgres://u@h/d?sslrootcert=/no/such/file"}} {
+		if _, err := OpenPostgres(t.Context(), p); capability.CodeOf(err) != capability.CodeInvalidInput {
+			t.Errorf("%s: %v", p.URL, err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/policy"
+)
+
+// turns is a store that is asked through one gateway's connections and then
+// another's.
+type turns struct {
+	a, b *DB
+	mu   sync.Mutex
+	odd  bool
+}
+
+var (
+	_ policy.Store        = (*turns)(nil)
+	_ invoke.OutcomeStore = (*turns)(nil)
+)
+
+func (s *turns) next() *DB {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.odd = !s.odd; s.odd {
+		return s.a
+	}
+	return s.b
+}
+
+func (s *turns) CreateToken(ctx context.Context, t policy.Token) error {
+	return s.next().CreateToken(ctx, t)
+}
+
+func (s *turns) Tokens(ctx context.Context) ([]policy.Token, error) {
+	return s.next().Tokens(ctx)
+}
+
+func (s *turns) RevokeToken(ctx context.Context, id string, at time.Time) (policy.Token, error) {
+	return s.next().RevokeToken(ctx, id, at)
+}
+
+func (s *turns) AskApproval(ctx context.Context, a policy.Approval) (policy.Approval, bool, error) {
+	return s.next().AskApproval(ctx, a)
+}
+
+func (s *turns) Approval(ctx context.Context, id string) (policy.Approval, error) {
+	return s.next().Approval(ctx, id)
+}
+
+func (s *turns) Approvals(ctx context.Context, state policy.ApprovalState, limit int) ([]policy.Approval, error) {
+	return s.next().Approvals(ctx, state, limit)
+}
+
+func (s *turns) DecideApproval(ctx context.Context, id string, d policy.Decision, by string, at, until time.Time) (policy.Approval, error) {
+	return s.next().DecideApproval(ctx, id, d, by, at, until)
+}
+
+func (s *turns) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Time) (string, bool, error) {
+	return s.next().ConsumeApproval(ctx, b, now)
+}
+
+func (s *turns) ReturnApproval(ctx context.Context, id string, now time.Time) (bool, error) {
+	return s.next().ReturnApproval(ctx, id, now)
+}
+
+func (s *turns) SupersedeApprovals(ctx context.Context, module, content string) (int, error) {
+	return s.next().SupersedeApprovals(ctx, module, content)
+}
+
+func (s *turns) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
+	return s.next().ExpireApprovals(ctx, now)
+}
+
+func (s *turns) CreateGrant(ctx context.Context, g policy.Grant) error {
+	return s.next().CreateGrant(ctx, g)
+}
+
+func (s *turns) Grants(ctx context.Context) ([]policy.Grant, error) {
+	return s.next().Grants(ctx)
+}
+
+func (s *turns) RevokeGrant(ctx context.Context, id string, at time.Time) (policy.Grant, error) {
+	return s.next().RevokeGrant(ctx, id, at)
+}
+
+func (s *turns) UseGrant(ctx context.Context, id string, now time.Time) (bool, error) {
+	return s.next().UseGrant(ctx, id, now)
+}
+
+func (s *turns) AddUses(ctx context.Context, id string, uses int) error {
+	return s.next().AddUses(ctx, id, uses)
+}
+
+func (s *turns) BeginOutcome(ctx context.Context, o invoke.Outcome, keep time.Duration, limit int) (invoke.Outcome, bool, error) {
+	return s.next().BeginOutcome(ctx, o, keep, limit)
+}
+
+func (s *turns) FinishOutcome(ctx context.Context, o invoke.Outcome) error {
+	return s.next().FinishOutcome(ctx, o)
+}
+
+func (s *turns) DropOutcome(ctx context.Context, principal, key string) error {
+	return s.next().DropOutcome(ctx, principal, key)
+}
