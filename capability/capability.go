@@ -192,6 +192,21 @@ type Invocation struct {
 	IdempotencyKey string
 	Audience       Audience    // which catalog the surface shows; "" = agent
 	Progress       func(Chunk) // nil when only the end matters; called serially
+	// Balance asks for a choice among the nodes that offer the function; nil: only
+	// where nobody could mind which (decision R51).
+	Balance *Balance
+}
+
+// Balance says how one of several nodes is chosen (nodes spec, section 18). The
+// zero value leaves it all to the gateway.
+type Balance struct {
+	Strategy  string   // "": resource_aware
+	Preferred []string // ids of nodes: first, if alive and able
+	Excluded  []string // never
+	Labels    []string // that the node must have
+	Tags      []string // that the function must have
+	NeedsGPU  bool
+	MinMemory int // MiB
 }
 
 // Call is what reaches a provider.
@@ -207,6 +222,11 @@ type Call struct {
 	Progress   func(Chunk)     // never nil
 	// Idempotent says that the call may be sent twice without harm.
 	Idempotent bool
+	// Key is the caller's idempotency key, for a far side that remembers outcomes
+	// itself; "" is none.
+	Key string
+	// Watched says that somebody hears the progress.
+	Watched bool
 	// Agreed is the Binds of the preview that was agreed to, "" without one. A
 	// provider whose preview would differ by now refuses the call.
 	Agreed string
@@ -275,6 +295,17 @@ type Ran struct {
 	Sandbox   string // the tier: "T3"
 	Truncated bool
 	Output    string
+	// Node says where a call to a node went; nil for all others.
+	Node *NodeRan
+}
+
+// NodeRan is what the record of a call to a node adds (nodes spec, section 28).
+type NodeRan struct {
+	ID            string
+	Epoch         int64
+	Function      string
+	Skill         string // whose function it is, or which was installed or removed
+	PayloadDigest string // of the skill that was installed, in hex
 }
 
 // Provider carries calls to where the work happens. It decides nothing.
@@ -363,6 +394,10 @@ type Module struct {
 	Digest        string          `json:"digest,omitempty"` // "sha256:<hex>" over the canonical manifest
 	Manifest      json.RawMessage `json:"manifest,omitempty"`
 	Contributions []Contribution  `json:"contributions"`
+	// Users are the only ones of role agent, task or node who may call it, besides
+	// those whom a grant names; none: everybody whom the rules permit (nodes spec,
+	// section 28).
+	Users []string `json:"users,omitempty"`
 }
 
 // Contribution is one declaration of a module, made by one provider instance.

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve"
+	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
 // buildVersion and buildCommit are set by the linker in make build.
@@ -52,7 +53,7 @@ func (a *app) versionCommand() *cobra.Command {
 			}
 			data, err := json.Marshal(map[string]any{
 				"version": version(), "commit": rev, "go": goVersion,
-				"protocols": map[string]any{"capability-router": "1", "mcp": mcpserve.Versions()},
+				"protocols": map[string]any{"capability-router": "1", "mcp": mcpserve.Versions(), "cmp": payload.Version},
 			})
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ func beside(from, to string) bool {
 	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
 		return true // a package and its own sub-packages
 	}
-	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/sandbox/", "internal/skill/"} { // parts of one whole, split for their size
+	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/messaging/", "internal/sandbox/", "internal/skill/"} { // parts of one whole, split for their size
 		if strings.HasPrefix(from, root) && strings.HasPrefix(to, root) {
 			return true
 		}
@@ -48,6 +48,9 @@ func beside(from, to string) bool {
 	case from == "internal/skill/deviceaction" && to == "internal/sandbox", from == "internal/skill/pushed" && to == "internal/worker":
 		return true
 	}
+	if strings.HasPrefix(from, "host/device") && (to == "internal/skill" || strings.HasPrefix(to, "internal/skill/") || from == "host/device/pushcode" && (to == "internal/worker" || to == "internal/sandbox")) {
+		return true // it is the whole of a node, for programs of others
+	}
 	allowed := map[string][]string{
 		"capability":         {"secret", "internal/jsonx"},
 		"internal/session":   {"internal/catalog"},
@@ -57,9 +60,14 @@ func beside(from, to string) bool {
 		"internal/gitcmd":    {"internal/sandbox"},
 		"internal/worker":    {"internal/sandbox"},
 		"host":               {"internal/sandbox"},
+		"internal/noderun":   {"host/device", "host/device/pushcode", "internal/skill/asking", "internal/segment"},
+		"host/device":        {"internal/node", "internal/messaging", "internal/messaging/natsdial"},
 		"internal/term":      {"internal/sandbox"},
 		"internal/workspace": {"internal/gitcmd"},
 		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
+		"internal/node":      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
+		"internal/admission": {"internal/messaging"},
+		"internal/store":     {"internal/admission"},
 		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},
 	}
@@ -101,7 +109,7 @@ func stopsAt() map[string]string {
 		"github.com/prometheus/client_golang":    "internal/telemetry",
 		"github.com/knadh/koanf":                 "internal/config",
 		"github.com/spf13/cobra":                 "cmd/junctor",
-		"github.com/nats-io":                     "internal/messaging/natsbus",
+		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
 		"github.com/coder/websocket":             "internal/messaging/natsbus",
 		"google.golang.org/grpc":                 "nobody",
 		"github.com/stretchr/testify":            "nobody",

@@ -111,7 +111,7 @@ func (b *builder) unit(batch capability.Batch) *unit {
 func (b *builder) module(in *capability.Module, providers map[capability.ProviderKey]capability.Provider) *module {
 	m := &module{Module: in}
 	sum := put(nil, in.Extension, in.ID, in.Name, in.Version, in.Endpoint, in.Digest, in.Stage, in.Origin, in.Label)
-	m.sum = sha256.Sum256(sum)
+	m.sum = sha256.Sum256(put(sum, in.Users...))
 	m.entries = make([]*Entry, 0, len(in.Contributions))
 	for i := range in.Contributions {
 		c := &in.Contributions[i]

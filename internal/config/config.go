@@ -40,6 +40,9 @@ type Config struct {
 	Sandbox    Sandbox    `koanf:"sandbox"`
 	Model      Model      `koanf:"model"`
 	NATS       NATS       `koanf:"nats"`
+	Gateway    Gateway    `koanf:"gateway"`
+	Node       Node       `koanf:"node"`
+	Host       Host       `koanf:"host"`
 	Store      Store      `koanf:"store"`
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
@@ -145,7 +148,7 @@ type Model struct {
 
 // NATS is the message bus that gateways and nodes talk over.
 type NATS struct {
-	URL       string `koanf:"url" doc:"Addresses of the NATS servers that several gateways share, nats:// or tls://, with commas between. Empty: none is joined. junctor config nats prints what the servers' configuration must contain."`
+	URL       string `koanf:"url" doc:"Addresses of the NATS servers that several gateways share, nats:// or tls://, with commas between. Empty: one inside this process, which listens on no port. junctor config nats prints what the servers' configuration must contain."`
 	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret, of 32 characters or more, from which the gateways' keys are derived; the same on every gateway. Needed with nats.url."`
 	Replicas  int    `koanf:"replicas" doc:"How many servers of nats.url hold each shared table: 1, 3 or 5."`
 }
@@ -172,7 +175,12 @@ func Default() Config {
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
 		NATS:       NATS{Replicas: 1},
-		Eliza:      Eliza{Environment: "server"},
+		Gateway: Gateway{
+			Heartbeat: 5 * time.Second, HeartbeatTimeout: 30 * time.Second, Grace: 5 * time.Second,
+			Streams: Streams{Total: 512, PerNode: 32, Window: 256 << 10},
+		},
+		Node: defaultNode(), Host: defaultHost(),
+		Eliza: Eliza{Environment: "server"},
 	}
 }
 
@@ -261,6 +269,15 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("model.name: say which model of %s is asked", c.Model.URL)
 	}
 	if err := c.NATS.validate(); err != nil {
+		return err
+	}
+	if err := c.Gateway.validate(); err != nil {
+		return err
+	}
+	if err := c.Node.validate(c.Gateway.HeartbeatTimeout); err != nil {
+		return err
+	}
+	if err := c.Host.validate(c.Node.Development); err != nil {
 		return err
 	}
 	if c.Store.URL != "" {

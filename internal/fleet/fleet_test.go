@@ -46,6 +46,40 @@ func member(id string, functions ...string) fleet.Member {
 	return m
 }
 
+// The changes a gateway makes, with nobody beside it.
+
+func (r *rig) Join(m fleet.Member) (int64, []fleet.Event, error) {
+	rec, err := r.Propose(m)
+	if err != nil {
+		return 0, nil, err
+	}
+	return rec.Epoch, r.Take(rec), nil
+}
+
+func (r *rig) Update(id string, epoch int64, revision uint64, labels, granted []string, functions []fleet.Function) ([]fleet.Event, error) {
+	rec, changed, err := r.Revise(id, epoch, revision, labels, granted, functions)
+	if err != nil || !changed {
+		return nil, err
+	}
+	return r.Take(rec), nil
+}
+
+func (r *rig) Leave(id string, epoch int64) ([]fleet.Event, error) {
+	if err := r.Holds(id, epoch); err != nil {
+		return nil, err
+	}
+	return r.Drop(id, epoch, fleet.ReasonLeft, true), nil
+}
+
+func (r *rig) drain(id string) []fleet.Event {
+	rec, ok := r.Record(id)
+	if !ok {
+		r.t.Fatal("there is no", id)
+	}
+	rec.Draining = true
+	return r.Take(rec)
+}
+
 func (r *rig) join(m fleet.Member) int64 {
 	r.t.Helper()
 	epoch, _, err := r.Join(m)
@@ -71,7 +105,10 @@ func kinds(events []fleet.Event) (out []string) {
 
 func (r *rig) expire() []string {
 	r.t.Helper()
-	events, _ := r.Expire()
+	due, events, _ := r.Expire()
+	for _, d := range due {
+		events = append(events, r.Drop(d.Node, d.Epoch, d.Reason, true)...)
+	}
 	return kinds(events)
 }
 
@@ -120,13 +157,13 @@ func TestMembershipIsASessionAGraceAndALease(t *testing.T) {
 		t.Error(got)
 	}
 	r.after(time.Second)
-	if d := cmp.Diff([]string{"node.left b silent"}, r.expire()); d != "" {
+	if d := cmp.Diff([]string{"node.suspect b", "node.left b silent"}, r.expire()); d != "" {
 		t.Error(d)
 	}
 	if v, _ := r.Beat("b", b, 1, fleet.Load{}); v != fleet.Rejoin {
 		t.Errorf("%q", v)
 	}
-	if _, next := r.Expire(); !next.IsZero() || r.Len() != 0 {
+	if _, _, next := r.Expire(); !next.IsZero() || r.Len() != 0 {
 		t.Error(next)
 	}
 }
@@ -254,14 +291,20 @@ func TestDrainingFinishesWhatThereIs(t *testing.T) {
 	r := newRig(t)
 	e := r.join(member("a", "f"))
 	end := r.Begin("a", e, "f")
-	if events, err := r.Drain("a"); err != nil || kinds(events)[0] != "node.updated a" {
-		t.Fatal(events, err)
+	if d := cmp.Diff([]string{"node.updated a"}, kinds(r.drain("a"))); d != "" {
+		t.Fatal(d)
+	}
+	if events := r.drain("a"); events != nil {
+		t.Error("it was asked twice:", kinds(events))
 	}
 	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "no_available_nodes" {
 		t.Error(err)
 	}
 	if n, _ := r.Get("a"); n.Status != fleet.Draining {
 		t.Error(n.Status)
+	}
+	for range 2 {
+		r.beat("a", e, 1)
 	}
 	if got := r.expire(); got != nil {
 		t.Error(got)
@@ -271,12 +314,19 @@ func TestDrainingFinishesWhatThereIs(t *testing.T) {
 	if d := cmp.Diff([]string{"node.left a drained"}, r.expire()); d != "" {
 		t.Error(d)
 	}
-	r.join(member("b", "f"))
-	if events, err := r.Drain("b"); err != nil || kinds(events)[0] != "node.left b drained" {
-		t.Error(events, err)
+	e = r.join(member("b", "f"))
+	r.beat("b", e, 1)
+	r.drain("b")
+	if v, _ := r.Beat("b", e, 1, fleet.Load{Active: 1}); v != "" { // for another gateway
+		t.Error(v)
 	}
-	if _, err := r.Drain("b"); reason(err) != "node_not_found" {
-		t.Error(err)
+	r.beat("b", e, 1)
+	if got := r.expire(); got != nil {
+		t.Error(got)
+	}
+	r.beat("b", e, 1)
+	if d := cmp.Diff([]string{"node.left b drained"}, r.expire()); d != "" {
+		t.Error(d)
 	}
 }
 
@@ -444,13 +494,16 @@ func TestManyAtOnce(t *testing.T) {
 				}
 				_, _ = r.Pick(fleet.Request{Function: "f", Balance: true})
 				r.Gone(m.Session)
-				r.Expire()
+				due, _, _ := r.Expire()
+				for _, d := range due {
+					r.Drop(d.Node, d.Epoch, d.Reason, true)
+				}
 			}
 		})
 	}
 	wg.Wait()
 	r.after(time.Minute)
-	r.Expire()
+	r.expire()
 	if r.Len() != 0 {
 		t.Error(r.Len())
 	}
@@ -463,11 +516,12 @@ func BenchmarkPickAmong1000(b *testing.B) {
 	table := fleet.New(fleet.Config{})
 	for i := range 1000 {
 		m := member(fmt.Sprintf("n%04d", i), "f")
-		e, _, err := table.Join(m)
+		rec, err := table.Propose(m)
 		if err != nil {
 			b.Fatal(err)
 		}
-		table.Beat(m.ID, e, 1, fleet.Load{CPU: float64(i % 100), Accepting: true})
+		table.Take(rec)
+		table.Beat(m.ID, rec.Epoch, 1, fleet.Load{CPU: float64(i % 100), Accepting: true})
 	}
 	for b.Loop() {
 		if _, err := table.Pick(fleet.Request{Function: "f", Balance: true}); err != nil {

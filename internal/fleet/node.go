@@ -50,6 +50,7 @@ type Function struct {
 	Timeout       time.Duration   `json:"timeout,omitempty"`        // 0: the caller's, or the default
 	Input         json.RawMessage `json:"input_schema,omitempty"`
 	Output        json.RawMessage `json:"output_schema,omitempty"`
+	Owner         string          `json:"owner,omitempty"` // node, host, skill:<name>, orphan:<name>
 	// Pinned functions take no part in routing without a node's id.
 	Pinned bool `json:"pinned,omitempty"`
 }
@@ -92,6 +93,7 @@ type Node struct {
 	Load     Load
 	Joined   time.Time
 	LastBeat time.Time
+	Gateway  string // the instance that let it in
 	// InFlight are calls that this gateway has under way there.
 	InFlight int
 
@@ -99,6 +101,9 @@ type Node struct {
 	rank    float64        // its score while candidates are compared
 	running map[string]int // calls under way by function
 	until   time.Time      // a suspect's grace, a draining node's limit
+	reason  string         // of what happens then to a suspect
+	gap     time.Duration  // between its last two heartbeats
+	idle    int            // heartbeats in a row, since it drains, that said it has nothing to do
 }
 
 // Offers reports whether the node has a function.
@@ -106,6 +111,9 @@ func (n *Node) Offers(function string) bool { return n.offers[function] != nil }
 
 // Function returns what the node said of a function, nil if it has none of the name.
 func (n *Node) Function(name string) *Function { return n.offers[name] }
+
+// New reports whether the node joined a moment ago and has not said anything since.
+func (n *Node) New() bool { return n.gap == 0 && time.Since(n.LastBeat) < 2*time.Second }
 
 // LoadFactor is the CPU share as lists of the original show it: 0 to 1.
 func (n *Node) LoadFactor() float64 { return clamp(n.Load.CPU) / 100 }
@@ -189,4 +197,7 @@ type Event struct {
 	Reason   string // of node.left
 	Revision uint64
 	Session  string
+	// Ours is true in one of several gateways: the one that made the change. Of
+	// node.suspect it is the one that let the node in, while that lives.
+	Ours bool
 }

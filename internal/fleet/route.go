@@ -226,7 +226,7 @@ func (t *Table) Begin(id string, epoch int64, function string) (end func(latency
 			}
 			n.Load.Latency += (latency - n.Load.Latency) / 8
 		}
-		return n.Status == Draining && n.InFlight == 0
+		return n.Status == Draining && n.InFlight == 0 && n.idle >= 2
 	}
 }
 

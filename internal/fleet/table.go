@@ -15,6 +15,8 @@ type Config struct {
 	Grace time.Duration // 5 s after the session's end: removed
 	Drain time.Duration // 30 s after it was asked to go: removed
 	Now   func() time.Time
+	// Gateway is the instance that has the table, as records name it.
+	Gateway string
 }
 
 // Table is the fleet. It is safe for concurrent use; no method blocks.
@@ -25,6 +27,7 @@ type Table struct {
 	nodes map[string]*Node
 	// offering are the nodes of each function, in the order they joined.
 	offering map[string][]*Node
+	sessions map[string]*Node
 	turn     map[string]uint64 // of round robin, by function
 	epoch    int64             // the highest ever given
 }
@@ -39,7 +42,7 @@ func New(cfg Config) *Table {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Table{cfg: cfg, nodes: make(map[string]*Node), offering: make(map[string][]*Node), turn: make(map[string]uint64)}
+	return &Table{cfg: cfg, nodes: make(map[string]*Node), offering: make(map[string][]*Node), sessions: make(map[string]*Node), turn: make(map[string]uint64)}
 }
 
 func check(m *Member) error {
@@ -88,53 +91,105 @@ func RejectedLabels(labels, granted []string) (rejected []string) {
 	return rejected
 }
 
-// Join takes a node in, or takes it back, and returns its epoch, which is higher
-// than every other. A node that is there already in another session is superseded:
-// the newer one serves (N9). Errors: invalid_input; denied, for a label that is not
-// granted; overloaded beyond MaxNodes.
-func (t *Table) Join(m Member) (epoch int64, events []Event, err error) {
+// Propose is the record that lets a node in, or takes it back: its epoch is higher
+// than every other this table has seen. Nothing has changed before the record is
+// taken. Errors: invalid_input; denied, for a label that is not granted; overloaded
+// beyond MaxNodes.
+func (t *Table) Propose(m Member) (Record, error) {
 	if err := check(&m); err != nil {
-		return 0, nil, err
+		return Record{}, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[m.ID]
 	if n == nil && len(t.nodes) >= MaxNodes {
-		return 0, nil, capability.Errorf(capability.CodeOverloaded, "nodes.join", "the fleet has %d nodes; no more are taken", MaxNodes)
+		return Record{}, capability.Errorf(capability.CodeOverloaded, "nodes.join", "the fleet has %d nodes; no more are taken", MaxNodes)
 	}
 	now := t.cfg.Now()
 	// Time makes epochs grow over the restart of a gateway and beside others.
 	t.epoch = max(t.epoch+1, now.UnixMilli())
-	switch {
-	case n == nil:
-		n = &Node{Joined: now, running: make(map[string]int)}
-		t.nodes[m.ID] = n
-		events = append(events, Event{Kind: NodeJoined, Node: m.ID, Epoch: t.epoch, Revision: m.Revision})
-	case n.Status == Connected && n.Session != m.Session:
-		events = append(events, Event{Kind: NodeSuperseded, Node: m.ID, Epoch: n.Epoch, Session: n.Session}, Event{Kind: NodeResumed, Node: m.ID, Epoch: t.epoch, Revision: m.Revision})
-	default:
-		events = append(events, Event{Kind: NodeResumed, Node: m.ID, Epoch: t.epoch, Revision: m.Revision})
+	r := Record{Member: m, Epoch: t.epoch, Joined: now, Gateway: t.cfg.Gateway, Writer: t.cfg.Gateway}
+	if n != nil {
+		r.Joined = n.Joined
 	}
-	if n.Revision != m.Revision && n.Epoch != 0 {
-		events = append(events, Event{Kind: NodeUpdated, Node: m.ID, Epoch: t.epoch, Revision: m.Revision})
-	}
-	t.withdraw(n)
-	n.take(m)
-	// Calls of an earlier session have failed already (N11).
-	n.Epoch, n.Status, n.LastBeat, n.InFlight, n.running, n.until = t.epoch, Connected, now, 0, make(map[string]int), time.Time{}
-	n.Load.Accepting = true
-	t.offer(n)
-	return t.epoch, events, nil
+	r.Labels, r.Granted = tidy(m.Labels), tidy(m.Granted)
+	return r, nil
 }
 
-// offer enters a node under its functions.
+// Take enters what a record says, whoever wrote it, and returns what has changed. A
+// node that is there in another session is superseded: the newer epoch serves (N9).
+// What is older than what the table has changes nothing.
+func (t *Table) Take(r Record) (events []Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.epoch = max(t.epoch, r.Epoch)
+	n := t.nodes[r.ID]
+	event := func(kind string) {
+		events = append(events, Event{Kind: kind, Node: r.ID, Epoch: r.Epoch, Revision: r.Revision, Ours: r.Writer == t.cfg.Gateway})
+	}
+	fresh := n == nil
+	switch {
+	case fresh:
+		n = &Node{}
+		t.nodes[r.ID] = n
+		event(NodeJoined)
+	case r.Epoch < n.Epoch, r.Epoch == n.Epoch && r.Revision <= n.Revision && !(r.Draining && n.Status == Connected):
+		if r.Epoch == n.Epoch && r.Gateway == n.Gateway {
+			n.Joined = r.Joined
+		}
+		return nil
+	case r.Epoch == n.Epoch:
+		event(NodeUpdated)
+	default:
+		if n.Status == Connected && n.Session != r.Session {
+			events = append(events, Event{Kind: NodeSuperseded, Node: r.ID, Epoch: n.Epoch, Session: n.Session, Ours: r.Writer == t.cfg.Gateway})
+		}
+		event(NodeResumed)
+		if n.Revision != r.Revision {
+			event(NodeUpdated)
+		}
+	}
+	t.withdraw(n)
+	n.take(r.Member)
+	n.Gateway, n.Joined = r.Gateway, r.Joined
+	if n.Epoch != r.Epoch { // calls of an earlier session have failed already (N11)
+		n.Epoch, n.Status, n.LastBeat, n.gap, n.InFlight, n.running, n.until = r.Epoch, Connected, t.cfg.Now(), 0, 0, make(map[string]int), time.Time{}
+		n.Load.Accepting = true
+	}
+	if r.Draining && n.Status == Connected {
+		n.Status, n.until, n.idle = Draining, t.cfg.Now().Add(t.cfg.Drain), 0
+	}
+	t.offer(n)
+	return events
+}
+
+// Record is what gateways share of a node, as the table has it.
+func (t *Table) Record(id string) (Record, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[id]
+	if n == nil {
+		return Record{}, false
+	}
+	return n.record(t.cfg.Gateway), true
+}
+
+func (n *Node) record(writer string) Record {
+	return Record{Member: n.Member, Epoch: n.Epoch, Joined: n.Joined, Gateway: n.Gateway, Writer: writer, Draining: n.Status == Draining}
+}
+
+// offer enters a node under its functions, and its session.
 func (t *Table) offer(n *Node) {
 	for name := range n.offers {
 		t.offering[name] = append(t.offering[name], n)
 	}
+	t.sessions[n.Session] = n
 }
 
 func (t *Table) withdraw(n *Node) {
+	if t.sessions[n.Session] == n {
+		delete(t.sessions, n.Session)
+	}
 	for name := range n.offers {
 		if list := slices.DeleteFunc(t.offering[name], func(o *Node) bool { return o == n }); len(list) > 0 {
 			t.offering[name] = list
@@ -145,28 +200,29 @@ func (t *Table) withdraw(n *Node) {
 	}
 }
 
-// Update takes over what a node offers now. Older and equal revisions change
-// nothing. Errors: those of Join; conflict, reason superseded, for an older epoch;
+// Revise is the record of what a node offers now; changed is false for a revision
+// that is no newer than the table's. Nothing has changed before the record is taken.
+// Errors: those of Propose; conflict, reason superseded, for an older epoch;
 // not_found.
-func (t *Table) Update(id string, epoch int64, revision uint64, labels, granted []string, functions []Function) ([]Event, error) {
+func (t *Table) Revise(id string, epoch int64, revision uint64, labels, granted []string, functions []Function) (r Record, changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, err := t.of(id, epoch)
-	if err != nil {
-		return nil, err
+	if err != nil || revision <= n.Revision {
+		return Record{}, false, err
 	}
-	if revision <= n.Revision {
-		return nil, nil
-	}
-	m := n.Member
-	m.Labels, m.Granted, m.Functions, m.Revision = labels, granted, functions, revision
-	if err := check(&m); err != nil {
-		return nil, err
-	}
-	t.withdraw(n)
-	n.take(m)
-	t.offer(n)
-	return []Event{{Kind: NodeUpdated, Node: id, Epoch: epoch, Revision: revision}}, nil
+	r = n.record(t.cfg.Gateway)
+	r.Labels, r.Granted, r.Functions, r.Revision = tidy(labels), tidy(granted), functions, revision
+	return r, true, check(&r.Member)
+}
+
+// Holds fails unless a node is there in that epoch: conflict, reason superseded;
+// not_found.
+func (t *Table) Holds(id string, epoch int64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, err := t.of(id, epoch)
+	return err
 }
 
 func (t *Table) of(id string, epoch int64) (*Node, error) {
@@ -194,118 +250,154 @@ const (
 	Outdated   Verdict = "update"     // the gateway has an older revision
 )
 
-// Beat takes a heartbeat. A node that was suspect and beats in its own session is
-// back.
+// Judge is what is wrong with a heartbeat; it changes nothing.
+func (t *Table) Judge(id string, epoch int64, revision uint64) Verdict {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.judge(t.nodes[id], epoch, revision)
+}
+
+func (t *Table) judge(n *Node, epoch int64, revision uint64) Verdict {
+	switch {
+	case n == nil || n.Epoch < epoch:
+		return Rejoin
+	case n.Epoch > epoch:
+		return Superseded
+	case revision > n.Revision:
+		return Outdated
+	}
+	return ""
+}
+
+// Beat takes a heartbeat and judges it. A node that was suspect and beats in its own
+// session is back.
 func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdict, []Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[id]
-	switch {
-	case n == nil:
-		return Rejoin, nil
-	case n.Epoch > epoch:
-		return Superseded, nil
-	case n.Epoch < epoch:
-		return Rejoin, nil
+	verdict := t.judge(n, epoch, revision)
+	if verdict == Rejoin || verdict == Superseded {
+		return verdict, nil
 	}
-	latency := n.Load.Latency
-	n.Load, n.LastBeat = load, t.cfg.Now()
+	latency, now := n.Load.Latency, t.cfg.Now()
+	n.Load, n.gap, n.LastBeat = load, now.Sub(n.LastBeat), now
 	n.Load.known, n.Load.Latency = true, latency
+	// What other gateways have under way there, only the node knows; one heartbeat
+	// may have been on its way before the last of it came.
+	if n.idle++; load.Active > 0 {
+		n.idle = 0
+	}
 	var events []Event
 	if n.Status == Disconnected {
 		n.Status, n.until = Connected, time.Time{}
-		events = []Event{{Kind: NodeResumed, Node: id, Epoch: epoch, Revision: n.Revision}}
+		events = []Event{{Kind: NodeResumed, Node: id, Epoch: epoch, Revision: n.Revision, Ours: n.Gateway == t.cfg.Gateway}}
 	}
-	if revision > n.Revision {
-		return Outdated, events
+	return verdict, events
+}
+
+// Late reports whether the last heartbeats of a node were further apart than d, or
+// the next has not come for so long.
+func (t *Table) Late(id string, d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[id]
+	return n != nil && (n.gap > d || t.cfg.Now().Sub(n.LastBeat) > d)
+}
+
+// Spare gives every node its whole lease again: for a gateway that was deaf itself.
+func (t *Table) Spare() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.cfg.Now()
+	for _, n := range t.nodes {
+		n.LastBeat, n.gap = now, 0
+		if n.Status == Disconnected {
+			n.until, n.reason = now.Add(t.cfg.Lease), ReasonLost
+		}
 	}
-	return "", events
 }
 
 // Gone says that a session has ended. Its node is suspect until the grace is over.
 func (t *Table) Gone(session string) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id, n := range t.nodes {
-		if n.Session != session || n.Status == Disconnected {
-			continue
-		}
-		n.Status, n.until, n.InFlight, n.running = Disconnected, t.cfg.Now().Add(min(t.cfg.Grace, t.cfg.Lease)), 0, make(map[string]int)
-		return []Event{{Kind: NodeSuspect, Node: id, Epoch: n.Epoch, Session: session}}
+	n := t.sessions[session]
+	if n == nil || n.Status == Disconnected {
+		return nil
 	}
-	return nil
+	return t.suspect(n, min(t.cfg.Grace, t.cfg.Lease), ReasonLost)
 }
 
-// Leave takes a node out that said goodbye. A goodbye of an older epoch is nobody's.
-func (t *Table) Leave(id string, epoch int64) ([]Event, error) {
+// Absent says that the bus knows no session of a node; grace is how long it may take
+// to come back, 0 the usual.
+func (t *Table) Absent(id string, epoch int64, grace time.Duration) []Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[id]
+	if n == nil || n.Epoch != epoch || n.Status == Disconnected {
+		return nil
+	}
+	if grace <= 0 {
+		grace = min(t.cfg.Grace, t.cfg.Lease)
+	}
+	return t.suspect(n, grace, ReasonLost)
+}
+
+func (t *Table) suspect(n *Node, grace time.Duration, reason string) []Event {
+	n.Status, n.until, n.reason, n.InFlight, n.running = Disconnected, t.cfg.Now().Add(grace), reason, 0, make(map[string]int)
+	return []Event{{Kind: NodeSuspect, Node: n.ID, Epoch: n.Epoch, Session: n.Session, Ours: n.Gateway == t.cfg.Gateway}}
+}
+
+// Drop takes a node out, unless it is there in another epoch by now. ours is said by
+// the one of several gateways that decided it.
+func (t *Table) Drop(id string, epoch int64, reason string, ours bool) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, err := t.of(id, epoch)
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	return t.remove(n, ReasonLeft), nil
-}
-
-// Drain lets a node finish what it has; it is removed when that is done, or when
-// its time is over.
-func (t *Table) Drain(id string) ([]Event, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.nodes[id]
-	if n == nil {
-		return nil, unknown(id)
-	}
-	if n.Status == Draining {
-		return nil, nil
-	}
-	if n.InFlight == 0 && n.Load.Active == 0 {
-		return t.remove(n, ReasonDrained), nil
-	}
-	n.Status, n.until = Draining, t.cfg.Now().Add(t.cfg.Drain)
-	return []Event{{Kind: NodeUpdated, Node: id, Epoch: n.Epoch, Revision: n.Revision}}, nil
-}
-
-// Remove takes a node out for an operator.
-func (t *Table) Remove(id string) ([]Event, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.nodes[id]
-	if n == nil {
-		return nil, unknown(id)
-	}
-	return t.remove(n, ReasonRemoved), nil
-}
-
-func (t *Table) remove(n *Node, reason string) []Event {
 	t.withdraw(n)
 	delete(t.nodes, n.ID)
-	return []Event{{Kind: NodeLeft, Node: n.ID, Epoch: n.Epoch, Reason: reason, Session: n.Session}}
+	return []Event{{Kind: NodeLeft, Node: n.ID, Epoch: n.Epoch, Reason: reason, Session: n.Session, Ours: ours}}
 }
 
-// Expire removes whose time is over, and says when to ask again; zero while nobody's
+// Due is a node whose time is over.
+type Due struct {
+	Node   string
+	Epoch  int64
+	Reason string
+}
+
+// Expire returns whose time is over, which is for the caller to Drop, by id; what
+// became suspect because it says nothing; and when to ask again, zero while nobody's
 // time runs.
-func (t *Table) Expire() (events []Event, next time.Time) {
+func (t *Table) Expire() (due []Due, events []Event, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.cfg.Now()
 	for _, n := range t.nodes {
-		due, reason := n.LastBeat.Add(t.cfg.Lease), ReasonSilent
+		end, reason := n.LastBeat.Add(t.cfg.Lease), ReasonSilent
 		switch {
-		case n.Status == Disconnected && n.until.Before(due):
-			due, reason = n.until, ReasonLost
-		case n.Status == Draining && (n.until.Before(due) || n.InFlight == 0 && n.Load.Active == 0):
-			due, reason = n.until, ReasonDrained
-			if n.InFlight == 0 && n.Load.Active == 0 {
-				due = now
+		case n.Status == Disconnected:
+			end, reason = n.until, n.reason
+		case n.Status == Draining && n.InFlight == 0 && n.idle >= 2:
+			end, reason = now, ReasonDrained
+		case n.Status == Draining && n.until.Before(end):
+			end, reason = n.until, ReasonDrained
+		}
+		if now.Before(end) {
+			if next.IsZero() || end.Before(next) {
+				next = end
 			}
+			continue
 		}
-		if !now.Before(due) {
-			events = append(events, t.remove(n, reason)...)
-		} else if next.IsZero() || due.Before(next) {
-			next = due
+		if reason == ReasonSilent && n.Status != Disconnected {
+			events = append(events, t.suspect(n, 0, ReasonSilent)...)
 		}
+		due = append(due, Due{n.ID, n.Epoch, reason})
 	}
+	slices.SortFunc(due, func(a, b Due) int { return strings.Compare(a.Node, b.Node) })
 	slices.SortFunc(events, func(a, b Event) int { return strings.Compare(a.Node, b.Node) })
-	return events, next
+	return due, events, next
 }

@@ -3,6 +3,14 @@
 // with their deadline, their cancellation and the flow control of streams
 // (nodes-and-cmp, sections 15, 16, 20 and 27). Which node takes a call is package
 // fleet's to say, whether it may happen at all the engine's.
+//
+// Several gateways are one: they share a bucket with an entry for each node, written
+// by whichever of them hears the change and watched by all. An entry is changed only
+// by who knows its revision, so two gateways that let the same node in agree on which
+// of its sessions is the newer. Heartbeats and the bus's word on sessions reach every
+// gateway: what is alive is seen where calls are routed. The bucket holds nothing
+// that could not be written again, from the tables of the gateways and by the nodes
+// that join once more (decision R44).
 package gateway
 
 import (
@@ -12,11 +20,11 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -30,37 +38,66 @@ type Config struct {
 	// node that is not admitted any more.
 	Granted func(node string) (labels []string, ok bool)
 	// Told hears of every change of the fleet, in order, from one goroutine at a
-	// time; it must not block.
+	// time; it must not block, and not call the Gateway's Watch. Every gateway is told;
+	// Event.Ours is true in one of them: that one writes the record.
 	Told func(fleet.Event)
+	// PutAsset keeps arguments that are too large for one message where the node can
+	// fetch them: {"args":…,"kwargs":…} as JSON. nil: such a call is
+	// payload_too_large.
+	PutAsset func(ctx context.Context, node string, arguments []byte) (cmp.Asset, error)
 
 	Heartbeat    time.Duration // 5 s
 	Fleet        fleet.Config  // its Lease must be three heartbeats at least
 	TotalStreams int           // 512
 	NodeStreams  int           // 32
 	Window       int           // bytes of a stream on their way: 256 KiB
+	Idle         time.Duration // of a stream without a frame, then timeout: 300 s
+	Refresh      time.Duration // after which an unchanged entry is written again: 10 min
+	Breaker      BreakerConfig
 	Logger       *slog.Logger
 }
 
-// Gateway is one instance of it. Run serves; Call may be used while it does.
+// bucketName is where gateways share the table of nodes.
+const bucketName = "nodes"
+
+// group is the queue group of all gateways.
+const group = "gateways"
+
+// lanes is how many nodes are let in, changed or taken out at the same time; what
+// concerns one node happens in order.
+const lanes = 16
+
+// Gateway is one instance of it. Run serves; Call, Do and Broadcast may be used while
+// it does.
 type Gateway struct {
 	cfg      Config
 	instance string
 	table    *fleet.Table
 	conn     messaging.Conn
-
-	wake chan struct{} // somebody's time has changed
+	shared   *shared
+	breaker  *breaker
+	lanes    [lanes]chan func(context.Context)
+	feed     messaging.Feed[Sight]
+	deaf     atomic.Bool   // our own session is broken: silence says nothing
+	wake     chan struct{} // somebody's time has changed
+	older    chan older
 
 	mu       sync.Mutex
+	barriers sync.Map            // id → chan struct{}, of caughtUp
 	sessions map[string][]string // open ones of an identity, the oldest first
 	calls    map[string]*call    // under way, by id
-	streams  map[string]int      // by node
+	made     uint64              // calls
+	streams  map[string]*streams // by node
 	total    int
-	telling  sync.Mutex
+	// telling is held from a change of the table until it has been told.
+	telling sync.Mutex
 }
 
 // New returns a Gateway that serves nobody yet.
 func New(cfg Config) *Gateway {
-	for d, def := range map[*time.Duration]time.Duration{&cfg.Heartbeat: 5 * time.Second, &cfg.Fleet.Lease: 30 * time.Second} {
+	for d, def := range map[*time.Duration]time.Duration{
+		&cfg.Heartbeat: 5 * time.Second, &cfg.Fleet.Lease: 30 * time.Second, &cfg.Idle: 300 * time.Second, &cfg.Refresh: 10 * time.Minute,
+	} {
 		if *d <= 0 {
 			*d = def
 		}
@@ -79,43 +116,83 @@ func New(cfg Config) *Gateway {
 	if cfg.Fleet.Now == nil {
 		cfg.Fleet.Now = time.Now
 	}
-	return &Gateway{
-		cfg: cfg, instance: strings.ToLower(rand.Text()[:16]), table: fleet.New(cfg.Fleet), conn: cfg.Broker.Conn(),
-		wake: make(chan struct{}, 1), sessions: make(map[string][]string), calls: make(map[string]*call), streams: make(map[string]int),
+	cfg.Fleet.Gateway = strings.ToLower(rand.Text()[:16])
+	g := &Gateway{
+		cfg: cfg, instance: cfg.Fleet.Gateway, table: fleet.New(cfg.Fleet), conn: cfg.Broker.Conn(), breaker: newBreaker(cfg.Breaker, cfg.Fleet.Now),
+		wake: make(chan struct{}, 1), older: make(chan older, 1024), sessions: make(map[string][]string), calls: make(map[string]*call), streams: make(map[string]*streams),
+		feed: messaging.Feed[Sight]{Lost: Sight{Kind: sightLost}},
 	}
+	g.shared = &shared{g: g, rows: make(map[string]*row)}
+	for i := range g.lanes {
+		g.lanes[i] = make(chan func(context.Context), 64)
+	}
+	return g
 }
 
 // Fleet is the table of nodes, to be read.
 func (g *Gateway) Fleet() *fleet.Table { return g.table }
 
-// Run serves nodes until ctx ends; calls under way fail then.
+// Instance is this gateway's name among the others, new with every New.
+func (g *Gateway) Instance() string { return g.instance }
+
+// Run serves nodes until ctx ends; calls under way fail then. Nodes do not notice:
+// the table is the other gateways' too, and the next start's.
 func (g *Gateway) Run(ctx context.Context) error {
+	if err := g.shared.open(ctx); err != nil {
+		return ended(ctx, err)
+	}
 	parts, ctx := errgroup.WithContext(ctx)
 	for _, s := range []struct {
 		pattern, queue string
 		take           func(context.Context, messaging.Message)
 	}{
 		// One of several gateways takes each; the state is the table's, which they share.
-		{ofAll(wire.SubjectJoin), "gateways", g.join},
-		{ofAll(wire.SubjectUpdate), "gateways", g.update},
-		{ofAll(wire.SubjectBeat), "gateways", g.beat},
-		{ofAll(wire.SubjectLeave), "gateways", g.leave},
+		{ofAll(wire.SubjectJoin), group, g.join},
+		{ofAll(wire.SubjectUpdate), group, g.update},
+		{ofAll(wire.SubjectLeave), group, g.leave},
+		// All hear heartbeats: load and life are needed where calls are routed. One of
+		// them answers those that are wrong.
+		{ofAll(wire.SubjectBeat), "", g.beat},
+		{ofAll(wire.SubjectBeat), group, g.judge},
 		{wire.SubjectReplies(g.instance), "", g.reply},
 	} {
 		sub, err := g.conn.Subscribe(ctx, messaging.SubscribeOptions{Pattern: s.pattern, Queue: s.queue})
 		if err != nil {
-			return err
+			return ended(ctx, err)
 		}
 		parts.Go(func() error {
 			defer sub.Close()
 			return g.read(ctx, sub, s.take)
 		})
 	}
-	parts.Go(func() error { return g.watch(ctx) })
-	parts.Go(func() error { return g.expire(ctx) })
+	for _, lane := range g.lanes {
+		parts.Go(func() error {
+			for {
+				select {
+				case job := <-lane:
+					job(ctx)
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		})
+	}
+	sessions, events := g.cfg.Broker.Sessions(ctx), g.conn.Events(ctx)
+	for _, part := range []func(context.Context) error{
+		g.expire, g.shared.watch, g.shared.refresh, g.attend, g.evict,
+		func(ctx context.Context) error { return g.follow(ctx, sessions) },
+		func(ctx context.Context) error { return g.listen(ctx, events) },
+	} {
+		parts.Go(func() error { return part(ctx) })
+	}
 	err := parts.Wait()
-	g.failAll(cmp.Errorf(cmp.ReasonNodeLost, "the gateway stops"))
-	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || err == nil) {
+	g.failThose(cmp.Errorf(cmp.ReasonNodeLost, "the gateway stops"), func(*call) bool { return true })
+	return ended(ctx, err)
+}
+
+// ended is nil for an error that is only the end of ctx.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return nil
 	}
 	return err
@@ -141,83 +218,45 @@ func (g *Gateway) read(ctx context.Context, sub messaging.Subscription, take fun
 	}
 }
 
-// watch follows the sessions of the bus: a node whose last one ends is suspect.
-func (g *Gateway) watch(ctx context.Context) error {
-	for e, err := range g.cfg.Broker.Sessions(ctx) {
-		if err != nil {
-			return err
-		}
-		switch e.Kind {
-		case messaging.SessionOpened:
-			g.mu.Lock()
-			g.sessions[e.Session.Identity] = append(g.sessions[e.Session.Identity], e.Session.ID)
-			g.mu.Unlock()
-		case messaging.SessionClosed:
-			if n, ok := g.table.Get(e.Session.Identity); g.closed(e.Session) && ok {
-				g.tell(ctx, g.table.Gone(n.Session))
-			}
-		case messaging.SessionsLost: // the leases will tell
-		}
+// inLane has a job done in order with the others of its node.
+func (g *Gateway) inLane(ctx context.Context, node string, job func(context.Context)) {
+	h := uint32(2166136261) // FNV-1a
+	for i := range len(node) {
+		h = (h ^ uint32(node[i])) * 16777619
 	}
-	return nil
+	select {
+	case g.lanes[h%lanes] <- job:
+	case <-ctx.Done():
+	}
 }
 
-// closed forgets a session and reports whether it was its identity's last.
-func (g *Gateway) closed(s messaging.Session) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	list := g.sessions[s.Identity]
-	for i, id := range list {
-		if id == s.ID {
-			list = append(list[:i:i], list[i+1:]...)
-			break
-		}
-	}
-	if len(list) > 0 {
-		g.sessions[s.Identity] = list
-		return false
-	}
-	delete(g.sessions, s.Identity)
-	return true
-}
-
-// sessionOf names the session of a node in the table: one process, whichever of its
-// connections it speaks through. A second process of the same name supersedes it.
-func sessionOf(node, instance string) string { return node + "/" + instance }
-
-// tell acts on changes of the fleet and passes them on, in order.
-func (g *Gateway) tell(ctx context.Context, events []fleet.Event) {
-	if len(events) == 0 {
-		return
-	}
-	g.look()
+// change makes a change of the table, acts on it and passes it on, in order.
+func (g *Gateway) change(ctx context.Context, make func() []fleet.Event) {
 	g.telling.Lock()
 	defer g.telling.Unlock()
-	for _, e := range events {
+	for _, e := range make() {
 		switch e.Kind {
 		case fleet.NodeSuperseded:
-			g.control(ctx, e.Node, wire.Control{Epoch: e.Epoch, Type: wire.ControlSuperseded})
+			if e.Ours {
+				g.control(ctx, e.Node, wire.Control{Epoch: e.Epoch, Type: wire.ControlSuperseded})
+			}
 		case fleet.NodeResumed: // of its earlier epochs nothing is heard any more (N11)
 			g.failNode(e.Node, func(epoch int64) bool { return epoch < e.Epoch })
-		case fleet.NodeSuspect, fleet.NodeLeft:
-			g.failNode(e.Node, func(epoch int64) bool { return epoch == e.Epoch })
-			if e.Reason == fleet.ReasonRemoved { // others end theirs, or have
-				g.disconnect(ctx, e.Node, 0)
+		case fleet.NodeSuspect:
+			g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })
+		case fleet.NodeLeft:
+			// A node that drains or says goodbye answers what it has; of one that
+			// is gone its session or its silence has told already.
+			if e.Reason != fleet.ReasonDrained && e.Reason != fleet.ReasonLeft {
+				g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })
 			}
+			g.breaker.forget(e.Node)
+		}
+		if e.Kind == fleet.NodeSuspect || e.Kind == fleet.NodeUpdated {
+			g.look()
 		}
 		g.cfg.Told(e)
-	}
-}
-
-// disconnect ends the sessions of a node, but for the newest so many.
-func (g *Gateway) disconnect(ctx context.Context, node string, keep int) {
-	g.mu.Lock()
-	list := append([]string(nil), g.sessions[node]...)
-	g.mu.Unlock()
-	for _, id := range list[:max(len(list)-keep, 0)] {
-		if err := g.cfg.Broker.Disconnect(ctx, id); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
-			g.cfg.Logger.Warn("a node's session could not be ended", "node", node, "err", err)
-		}
+		g.show(e)
 	}
 }
 
@@ -231,14 +270,31 @@ func (g *Gateway) look() {
 
 // expire removes nodes when their time is over.
 func (g *Gateway) expire(ctx context.Context) error {
-	timer := time.NewTimer(time.Hour)
+	// Whoever joins has a lease of its own: nobody's time ends sooner than this
+	// without look being called.
+	most := g.cfg.Fleet.Lease / 4
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	for {
-		events, next := g.table.Expire()
-		g.tell(ctx, events)
-		wait := time.Hour
-		if !next.IsZero() {
-			wait = max(next.Sub(g.cfg.Fleet.Now()), time.Millisecond)
+		wait := most
+		if !g.deaf.Load() {
+			var due []fleet.Due
+			var next time.Time
+			g.change(ctx, func() (events []fleet.Event) {
+				due, events, next = g.table.Expire()
+				return events
+			})
+			for _, d := range due {
+				if g.shared.claim(d.Node) {
+					g.inLane(ctx, d.Node, func(ctx context.Context) { _ = g.shared.remove(ctx, d) }) // it has said why, and comes again
+				}
+			}
+			if len(due) > 0 { // until they are gone: the bucket may not be there
+				wait = min(wait, time.Second)
+			}
+			if !next.IsZero() {
+				wait = min(wait, max(next.Sub(g.cfg.Fleet.Now()), time.Millisecond))
+			}
 		}
 		timer.Reset(wait)
 		select {
@@ -252,9 +308,13 @@ func (g *Gateway) expire(ctx context.Context) error {
 
 // control tells a node something; it need not arrive.
 func (g *Gateway) control(ctx context.Context, node string, c wire.Control) {
+	g.send(ctx, node, "", c)
+}
+
+func (g *Gateway) send(ctx context.Context, node, reply string, c wire.Control) {
 	data, err := wire.Encode(&c)
 	if err == nil {
-		err = g.conn.Publish(context.WithoutCancel(ctx), messaging.Message{Subject: wire.SubjectControl(node), Data: data})
+		err = g.conn.Publish(context.WithoutCancel(ctx), messaging.Message{Subject: wire.SubjectControl(node), Reply: reply, Data: data})
 	}
 	if err != nil {
 		g.cfg.Logger.Debug("control message not sent", "node", node, "type", c.Type, "err", err)

@@ -299,7 +299,7 @@ func TestAFrozenNodeIsGoneWithItsLeaseAndToldToRejoin(t *testing.T) {
 		}
 		time.Sleep(30*time.Second + time.Millisecond)
 		synctest.Wait()
-		if d := r.told(); !slices.Equal(d, []string{"node.joined a", "node.left a silent"}) {
+		if d := r.told(); !slices.Equal(d, []string{"node.joined a", "node.suspect a", "node.left a silent"}) {
 			t.Error(d)
 		}
 	})
@@ -341,6 +341,29 @@ func TestTheOlderOfTwoIsToldAndItsAnswersAreNobodys(t *testing.T) {
 		}
 		if r.Fleet().Len() != 1 || slices.Contains(r.told(), "node.suspect a") {
 			t.Error(r.told())
+		}
+	})
+}
+
+func TestTheOlderOfTwoIsNotLetInAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, gateway.Config{})
+		old := r.dial("a")
+		first := old.join(nil).Epoch
+		second := r.dial("a")
+		newer := second.join(func(j *wire.Join) { j.Instance = "i2" })
+		again := r.dial("a")
+		reply := again.join(func(j *wire.Join) { j.Epoch = first })
+		if reply.OK || reply.Error.Details["reason"] != "superseded" {
+			t.Errorf("%+v", reply)
+		}
+		if n, _ := r.Fleet().Get("a"); n.Epoch != newer.Epoch {
+			t.Errorf("%+v", n)
+		}
+		// The newer one comes back as often as it likes.
+		if reply := again.join(func(j *wire.Join) { j.Instance, j.Epoch = "i2", newer.Epoch }); !reply.OK {
+			t.Errorf("%+v", reply)
 		}
 	})
 }
@@ -509,4 +532,8 @@ func TestGoodbyeAndDrain(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func answerResult(answer func(wire.Frame), v json.RawMessage) {
+	answer(wire.Frame{Type: wire.FrameResult, Value: v})
 }

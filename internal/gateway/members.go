@@ -30,13 +30,14 @@ func (g *Gateway) answer(ctx context.Context, m messaging.Message, data []byte, 
 // join lets a node in. The subject says who asks: the permissions of its session
 // make that true, so an id in the message that differs is refused.
 func (g *Gateway) join(ctx context.Context, m messaging.Message) {
-	reply, events := g.admit(m)
-	data, err := wire.Encode(&reply)
-	g.answer(ctx, m, data, err)
-	g.tell(ctx, events)
-	if reply.OK {
-		g.disconnect(ctx, nodeOf(m), 1) // the older ones: this one is the newest
-	}
+	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
+		if err := g.admit(ctx, m); err != nil {
+			data, err := wire.Encode(&wire.JoinReply{Error: cmp.FromError(err, "", "", false)})
+			g.answer(ctx, m, data, err)
+			return
+		}
+		g.supersede(nodeOf(m))
+	})
 }
 
 func nodeOf(m messaging.Message) string {
@@ -47,22 +48,21 @@ func nodeOf(m messaging.Message) string {
 	return node
 }
 
-func refused(err error) wire.JoinReply {
-	return wire.JoinReply{Error: cmp.FromError(err, "", "", false)}
-}
-
-func (g *Gateway) admit(m messaging.Message) (wire.JoinReply, []fleet.Event) {
+// admit lets a node in and answers it, or says why not. It is answered before
+// anybody hears of it: its first call must find it ready.
+func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	node := nodeOf(m)
 	j, err := wire.Decode[wire.Join](m.Data)
 	if err != nil {
-		return refused(err), nil
+		return err
 	}
 	granted, ok := g.cfg.Granted(node)
-	switch {
-	case !ok || node == "" || j.NodeID != node:
-		return refused(cmp.Errorf(cmp.ReasonDenied, "this session may not join as %s", j.NodeID)), nil
-	case j.Proto != wire.Proto:
-		return refused(cmp.Errorf(cmp.ReasonVersion, "the protocol is %d, and %d is spoken here", j.Proto, wire.Proto)), nil
+	if !ok || node == "" || j.NodeID != node {
+		return cmp.Errorf(cmp.ReasonDenied, "this session may not join as %s", j.NodeID)
+	}
+	if n, ok := g.table.Get(node); ok && n.Session != sessionOf(node, j.Instance) && j.Epoch != 0 && j.Epoch < n.Epoch {
+		// It was cut before it could hear that: let in again, the two would chase each other.
+		return capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")
 	}
 	rejected := fleet.RejectedLabels(j.Labels, granted)
 	member := fleet.Member{
@@ -70,18 +70,26 @@ func (g *Gateway) admit(m messaging.Message) (wire.JoinReply, []fleet.Event) {
 		Labels: without(j.Labels, rejected), Granted: granted, Functions: functions(j.Functions), Revision: j.Revision,
 		MaxConcurrent: j.MaxConcurrent, Session: sessionOf(node, j.Instance),
 	}
-	epoch, events, err := g.table.Join(member)
-	if err != nil {
-		return refused(err), nil
+	propose := func() (fleet.Record, bool, error) {
+		r, err := g.table.Propose(member)
+		return r, true, err
 	}
-	if !j.Accepting {
-		_, more := g.table.Beat(node, epoch, j.Revision, fleet.Load{})
-		events = append(events, more...)
+	var epoch int64
+	err = g.shared.write(ctx, node, propose, func(r fleet.Record) {
+		epoch = r.Epoch
+		data, err := wire.Encode(&wire.JoinReply{
+			OK: true, Epoch: r.Epoch, HeartbeatMS: g.cfg.Heartbeat.Milliseconds(), TimeoutMS: g.cfg.Fleet.Lease.Milliseconds(),
+			MaxInline: wire.MaxInline, Window: g.cfg.Window, ServerTime: cmp.Time(time.Now()), RejectedLabels: rejected, Gateway: g.instance,
+		})
+		g.answer(ctx, m, data, err)
+	})
+	if err == nil && !j.Accepting {
+		g.change(ctx, func() []fleet.Event {
+			_, events := g.table.Beat(node, epoch, j.Revision, fleet.Load{})
+			return events
+		})
 	}
-	return wire.JoinReply{
-		OK: true, Epoch: epoch, HeartbeatMS: g.cfg.Heartbeat.Milliseconds(), TimeoutMS: g.cfg.Fleet.Lease.Milliseconds(),
-		MaxInline: wire.MaxInline, Window: g.cfg.Window, ServerTime: cmp.Time(time.Now()), RejectedLabels: rejected, Gateway: g.instance,
-	}, events
+	return err
 }
 
 func without(list, drop []string) []string {
@@ -94,7 +102,7 @@ func functions(list []cmp.Function) []fleet.Function {
 		f := &list[i]
 		out[i] = fleet.Function{
 			Name: f.Name, Tags: f.Tags, Description: f.Description, Version: f.Version, Effect: f.Effect, Stream: f.Stream || f.IsGenerator,
-			MaxConcurrent: f.MaxConcurrent, Input: f.InputSchema, Output: f.OutputSchema, Timeout: seconds(f.TimeoutSeconds),
+			MaxConcurrent: f.MaxConcurrent, Input: f.InputSchema, Output: f.OutputSchema, Timeout: seconds(f.TimeoutSeconds), Owner: f.Owner,
 		}
 	}
 	return out
@@ -107,27 +115,46 @@ func seconds(s *float64) time.Duration {
 	return time.Duration(min(*s, 86400) * float64(time.Second))
 }
 
+// update takes what a node offers now.
 func (g *Gateway) update(ctx context.Context, m messaging.Message) {
-	node := nodeOf(m)
-	u, err := wire.Decode[wire.Update](m.Data)
-	var events []fleet.Event
-	if err == nil {
-		granted, _ := g.cfg.Granted(node)
-		labels := without(u.Labels, fleet.RejectedLabels(u.Labels, granted))
-		events, err = g.table.Update(node, u.Epoch, u.Revision, labels, granted, functions(u.Functions))
-	}
-	ack := wire.Ack{OK: err == nil}
-	if err != nil {
-		ack.Error = cmp.FromError(err, "", "", false)
-	} else {
-		ack.Revision = u.Revision
-	}
-	g.tell(ctx, events) // before the answer: whoever hears it finds what it offers
-	data, err := wire.Encode(&ack)
-	g.answer(ctx, m, data, err)
+	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
+		node := nodeOf(m)
+		u, err := wire.Decode[wire.Update](m.Data)
+		if err == nil {
+			err = g.knows(ctx, node, u.Epoch)
+		}
+		if err == nil {
+			granted, _ := g.cfg.Granted(node)
+			labels := without(u.Labels, fleet.RejectedLabels(u.Labels, granted))
+			err = g.shared.write(ctx, node, func() (fleet.Record, bool, error) {
+				return g.table.Revise(node, u.Epoch, u.Revision, labels, granted, functions(u.Functions))
+			}, nil)
+		}
+		ack := wire.Ack{OK: err == nil}
+		if err != nil {
+			ack.Error = cmp.FromError(err, "", "", false)
+		} else {
+			ack.Revision = u.Revision
+		}
+		data, err := wire.Encode(&ack)
+		g.answer(ctx, m, data, err)
+	})
 }
 
-// beat is answered only when something is wrong.
+// knows makes sure that the table has a node in an epoch: another gateway may have
+// let it in a moment ago. Errors are those of fleet.Table.Holds.
+func (g *Gateway) knows(ctx context.Context, node string, epoch int64) error {
+	if n, ok := g.table.Get(node); ok && n.Epoch >= epoch {
+		return g.table.Holds(node, epoch)
+	}
+	defer g.shared.busy(node)()
+	if _, err := g.shared.learn(ctx, node); err != nil {
+		return err
+	}
+	return g.table.Holds(node, epoch)
+}
+
+// beat hears a heartbeat, as every gateway does.
 func (g *Gateway) beat(ctx context.Context, m messaging.Message) {
 	node := nodeOf(m)
 	b, err := wire.Decode[wire.Beat](m.Data)
@@ -135,55 +162,109 @@ func (g *Gateway) beat(ctx context.Context, m messaging.Message) {
 		g.cfg.Logger.Debug("a heartbeat that is none", "node", node, "err", err)
 		return
 	}
-	verdict, events := g.table.Beat(node, b.Epoch, b.Revision, fleet.Load{
-		CPU: b.CPU, Memory: b.Memory, GPU: b.GPU, Active: b.Active, Queued: b.Queued, Accepting: b.Accepting,
+	load := fleet.Load{CPU: b.CPU, Memory: b.Memory, GPU: b.GPU, Active: b.Active, Queued: b.Queued, Accepting: b.Accepting}
+	g.change(ctx, func() []fleet.Event {
+		_, events := g.table.Beat(node, b.Epoch, b.Revision, load)
+		return events
 	})
-	g.tell(ctx, events)
-	if say := map[fleet.Verdict]string{fleet.Superseded: wire.ControlSuperseded, fleet.Rejoin: wire.ControlRejoin, fleet.Outdated: wire.ControlUpdate}[verdict]; say != "" {
-		g.control(ctx, node, wire.Control{Epoch: b.Epoch, Type: say})
-	}
 }
 
-func (g *Gateway) leave(ctx context.Context, m messaging.Message) {
+// judge answers a heartbeat with which something is wrong; one of the gateways does.
+func (g *Gateway) judge(ctx context.Context, m messaging.Message) {
 	node := nodeOf(m)
-	l, err := wire.Decode[wire.Leave](m.Data)
-	var events []fleet.Event
-	if err == nil {
-		if l.Drain {
-			events, err = g.table.Drain(node)
-		} else {
-			events, err = g.table.Leave(node, l.Epoch)
-		}
-	}
-	if capability.CodeOf(err) == capability.CodeNotFound { // it is gone already: drained, for one
-		err = nil
-	}
-	ack := wire.Ack{OK: err == nil}
+	b, err := wire.Decode[wire.Beat](m.Data)
 	if err != nil {
-		ack.Error = cmp.FromError(err, "", "", false)
+		return
 	}
-	data, encodeErr := wire.Encode(&ack)
-	g.answer(ctx, m, data, encodeErr)
-	g.tell(ctx, events)
+	verdict := g.table.Judge(node, b.Epoch, b.Revision)
+	if verdict != fleet.Rejoin {
+		g.rule(ctx, node, b.Epoch, verdict)
+		return
+	}
+	// It may be known to the others, and what we do not know before the first
+	// snapshot says nothing.
+	if g.shared.isSynced() {
+		g.inLane(ctx, node, func(ctx context.Context) {
+			if err := g.knows(ctx, node, b.Epoch); err == nil || capability.CodeOf(err) != capability.CodeUnavailable {
+				g.rule(ctx, node, b.Epoch, g.table.Judge(node, b.Epoch, b.Revision))
+			}
+		})
+	}
 }
 
-// Drain has a node finish what it has and go.
+func (g *Gateway) rule(ctx context.Context, node string, epoch int64, v fleet.Verdict) {
+	if say := map[fleet.Verdict]string{fleet.Superseded: wire.ControlSuperseded, fleet.Rejoin: wire.ControlRejoin, fleet.Outdated: wire.ControlUpdate}[v]; say != "" {
+		g.control(ctx, node, wire.Control{Epoch: epoch, Type: say})
+	}
+}
+
+// leave takes a goodbye.
+func (g *Gateway) leave(ctx context.Context, m messaging.Message) {
+	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
+		node := nodeOf(m)
+		l, err := wire.Decode[wire.Leave](m.Data)
+		if err == nil {
+			err = g.knows(ctx, node, l.Epoch)
+		}
+		switch {
+		case err != nil:
+		case l.Drain:
+			err = g.drain(ctx, node)
+		case g.shared.claim(node):
+			err = g.shared.remove(ctx, fleet.Due{Node: node, Epoch: l.Epoch, Reason: fleet.ReasonLeft})
+		}
+		if capability.CodeOf(err) == capability.CodeNotFound { // it is gone already: drained, for one
+			err = nil
+		}
+		ack := wire.Ack{OK: err == nil}
+		if err != nil {
+			ack.Error = cmp.FromError(err, "", "", false)
+		}
+		data, err := wire.Encode(&ack)
+		g.answer(ctx, m, data, err)
+	})
+}
+
+// drain writes into the shared table that a node takes nothing new.
+func (g *Gateway) drain(ctx context.Context, node string) error {
+	return g.shared.write(ctx, node, func() (fleet.Record, bool, error) {
+		r, ok := g.table.Record(node)
+		if !ok {
+			return r, false, notFound(node)
+		}
+		changed := !r.Draining
+		r.Draining = true
+		return r, changed, nil
+	}, nil)
+}
+
+func notFound(node string) error {
+	return cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", node).With(cmp.ReasonNodeNotFound, "junctor nodes list")
+}
+
+// Drain has a node finish what it has and go: of all gateways, and at most for the
+// fleet's Drain. Errors: not_found, reason node_not_found; unavailable.
 func (g *Gateway) Drain(ctx context.Context, node string) error {
 	n, ok := g.table.Get(node)
-	events, err := g.table.Drain(node)
-	if err == nil && ok {
-		g.control(ctx, node, wire.Control{Epoch: n.Epoch, Type: wire.ControlDrain})
+	if !ok {
+		return notFound(node)
 	}
-	g.tell(ctx, events)
-	return err
+	g.control(ctx, node, wire.Control{Epoch: n.Epoch, Type: wire.ControlDrain})
+	return g.drain(ctx, node)
 }
 
-// Remove ends a node's session; whether it may come back is its credential's to say.
+// Remove ends a node's sessions, whichever server they are with, as far as this
+// gateway has seen them come; whether it may come back is its credential's to say.
+// Errors are those of Drain.
 func (g *Gateway) Remove(ctx context.Context, node string) error {
-	events, err := g.table.Remove(node)
-	if capability.CodeOf(err) == capability.CodeNotFound {
-		return err
+	n, ok := g.table.Get(node)
+	if !ok {
+		return notFound(node)
 	}
-	g.tell(ctx, events)
+	var err error
+	if g.shared.claim(node) {
+		err = g.shared.remove(ctx, fleet.Due{Node: node, Epoch: n.Epoch, Reason: fleet.ReasonRemoved})
+	}
+	g.disconnect(ctx, node, 0)
 	return err
 }

@@ -18,6 +18,10 @@ const probeWithin = time.Second
 // arbitrate chooses one of the permitted candidates and checks the input against
 // its schema. rest holds the ones a fallback may go to.
 func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest []*catalog.Entry, err error) {
+	candidates, err = r.balance(candidates)
+	if err != nil {
+		return nil, err
+	}
 	req := request(&r.inv, candidates)
 	sel, err := r.agent.Select(req)
 	if capability.CodeOf(err) == capability.CodeUnavailable {
@@ -50,6 +54,10 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 	}
 	if err := checkSchema(sel.Entry, r.inv.Input); err != nil {
 		return nil, err
+	}
+	if r.balanced != nil {
+		r.selection.DecidedBy = "balanced"
+		return r.balanced, nil
 	}
 	return sel.Rest, nil
 }
@@ -119,6 +127,9 @@ func checkSchema(e *catalog.Entry, input []byte) error {
 // only in ranked mode, only where no pin is a promise, and never past a selector
 // of the caller.
 func (r *run) mayFallBack(err error) bool {
+	if r.balanced != nil {
+		return balancedMayFallBack(err)
+	}
 	row := r.entry.Row
 	return row != nil && row.Mode == "ranked" && row.Pin == "soft" &&
 		len(r.inv.Target.Select) == 0 && r.inv.Target.Action != "" &&
@@ -156,7 +167,10 @@ func (e *Engine) Plan(inv capability.Invocation) Plan {
 		p.Err = capability.UnknownCapability(inv.Target)
 		return p
 	}
-	if p.Selection, p.Err = r.agent.Select(request(&inv, permitted)); p.Err != nil || p.Selection.Entry == nil {
+	if permitted, p.Err = r.balance(permitted); p.Err != nil {
+		return p
+	}
+	if p.Selection, p.Err = r.agent.Select(request(&r.inv, permitted)); p.Err != nil || p.Selection.Entry == nil {
 		return p
 	}
 	r.choose(p.Selection.Entry)

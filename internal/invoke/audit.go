@@ -189,6 +189,9 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 		m := &rec.Metadata
 		m.WorkDir = ran.WorkDir
 		m.Tool, m.ArgsCount, m.Sandbox, m.Truncated = ran.Tool, ran.Args, ran.Sandbox, ran.Truncated
+		if n := ran.Node; n != nil {
+			m.Node = audit.Node{ID: n.ID, Epoch: uint64(max(n.Epoch, 0)), Function: n.Function, Skill: n.Skill, PayloadDigest: n.PayloadDigest}
+		}
 		if ran.Output != "" {
 			m.StdoutHash = r.engine.cfg.Log.Digest([]byte(ran.Output))
 		}

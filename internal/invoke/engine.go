@@ -47,6 +47,10 @@ type Config struct {
 	// which it can be looked up; nil: nobody asks. It must not block.
 	Explain func(*capability.Invocation, *compile.Agent, *arbitration.Selection) (id string)
 
+	// Balance orders the entries of one function on several nodes, the best first;
+	// its error says why none of them can take the call. nil: nothing is balanced.
+	Balance func(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error)
+
 	DefaultTimeout  time.Duration            // 300 s
 	ProviderTimeout map[string]time.Duration // by provider kind; endpoint 60 s
 	MaxTimeout      time.Duration            // 1 h
@@ -152,11 +156,12 @@ type run struct {
 	consent   policy.Consent
 	preview   capability.Preview // of a provider that can tell
 	selection Selection
-	hidden    bool    // every candidate was denied
-	digest    string  // of target and input, when there is an idempotency key
-	argsHash  string  // keyed digest of the input, for the records
-	flight    *flight // of the idempotency key, while others may wait for it
-	claimed   bool    // the store waits for the end of the key
+	balanced  []*catalog.Entry // nodes that a balanced call may still go to; nil: it is not balanced
+	hidden    bool             // every candidate was denied
+	digest    string           // of target and input, when there is an idempotency key
+	argsHash  string           // keyed digest of the input, for the records
+	flight    *flight          // of the idempotency key, while others may wait for it
+	claimed   bool             // the store waits for the end of the key
 
 	within       time.Duration // the deadline that holds, for the message
 	started      bool          // bytes may have reached the provider

@@ -119,7 +119,7 @@ func (r *run) call() capability.Call {
 	return capability.Call{
 		Invocation: r.inv.ID, Capability: r.entry.ID, Action: r.entry.Action, Member: r.entry.Contribution.Member,
 		Principal: r.inv.Principal, Session: r.inv.Session, Context: r.context, Input: r.inv.Input, Progress: func(capability.Chunk) {},
-		Idempotent: !r.entry.Effect.Mutates(), Agreed: r.preview.Binds,
+		Idempotent: !r.entry.Effect.Mutates(), Agreed: r.preview.Binds, Key: r.inv.IdempotencyKey, Watched: r.inv.Progress != nil,
 	}
 }
 

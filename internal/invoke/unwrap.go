@@ -16,6 +16,9 @@ import (
 // does not exist.
 func (r *run) unwrap(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	door := candidates[0].Action
+	if door == actionInvokeFunction {
+		return r.unwrapFunction(candidates)
+	}
 	if door != compile.ActionCall && door != compile.ActionCallRead {
 		return candidates, nil
 	}

@@ -63,7 +63,8 @@ type Conn interface {
 	// Publish hands m over. It does not wait for anybody to receive it: a
 	// subject this session may not publish to is told as an event of kind
 	// Refused. A message above the limits, or with a subject that cannot be
-	// one, fails at once.
+	// one, fails at once. A message with a Reply that nobody subscribes to comes
+	// back on it: see Nobody.
 	Publish(ctx context.Context, m Message) error
 	// Request publishes m and returns the first answer. It fails at once when
 	// nobody subscribes to the subject (no_responders) or it may not be

@@ -176,9 +176,7 @@ func (g *Grant) covers(a Asked, now time.Time) bool {
 	switch {
 	case g.state(now) != grantActive:
 		return false
-	case g.Principal != "*" && g.Principal != a.Principal.ID:
-		return false
-	case g.Role != "" && g.Role != "*" && g.Role != string(a.Principal.Role):
+	case !g.of(a.Principal):
 		return false
 	case g.Module != "*" && g.Module != a.Entry.Module.Extension:
 		return false
@@ -187,8 +185,6 @@ func (g *Grant) covers(a Asked, now time.Time) bool {
 	case g.Capability != "" && g.Capability != a.Entry.ID:
 		return false
 	case g.Scope == "session" && (a.Session == "" || g.ScopeID != a.Session):
-		return false
-	case g.Scope == "user" && g.ScopeID != a.Principal.ID:
 		return false
 	case g.ContentHash != "" && g.ContentHash != a.Entry.ContentHash():
 		return false
@@ -383,4 +379,10 @@ func (g *Grant) state(now time.Time) string {
 		return "expired"
 	}
 	return g.State
+}
+
+// of reports whether the grant is the principal's.
+func (g *Grant) of(p capability.Principal) bool {
+	return (g.Principal == "*" || g.Principal == p.ID) && (g.Role == "" || g.Role == "*" || g.Role == string(p.Role)) &&
+		(g.Scope != "user" || g.ScopeID == p.ID)
 }

@@ -121,6 +121,14 @@ func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Ver
 	if withheld := p.withholds(principal, e); len(withheld) > 0 {
 		return p.locked(withheld)
 	}
+	if p.kept(principal, e) {
+		return Verdict{Policies: []string{"users:" + e.Module.Extension}}
+	}
+	return p.granted(principal, e, p.judge(principal, e))
+}
+
+// judge asks the rules, or remembers what they said.
+func (p *Policy) judge(principal capability.Principal, e *catalog.Entry) Verdict {
 	r := p.rules.Load()
 	if v, ok := p.cache.get(r, principal, e); ok {
 		return v

@@ -13,14 +13,13 @@ import (
 	"github.com/junctor-run/junctor/internal/secretstore"
 )
 
-// openMessageBus joins the cluster that is configured, over which gateways and nodes
-// talk; nil without one. authorize decides which sessions come in; nil lets nobody
-// in. A bus in this process (natsbus.Embed) is opened with the gateway that uses it,
-// which is being built: until then it would cost memory and serve nobody.
-func openMessageBus(ctx context.Context, cfg config.Config, secrets *secretstore.Store, authorize messaging.Authorizer, logger *slog.Logger) (*natsbus.Broker, error) {
+// openMessageBus opens the bus over which gateways and nodes talk: the cluster that
+// is configured, else a server inside this process, which keeps in dir nothing that
+// could not be made again. authorize decides which sessions come in.
+func openMessageBus(ctx context.Context, cfg config.Config, dir string, secrets *secretstore.Store, authorize messaging.Authorizer, logger *slog.Logger) (*natsbus.Broker, error) {
 	c := natsbus.Config{Authorize: authorize, Logger: logger}
 	if cfg.NATS.URL == "" {
-		return nil, nil
+		return natsbus.Embed(ctx, dir, c)
 	}
 	shared, err := secrets.Get(cfg.NATS.KeySecret)
 	if err != nil {

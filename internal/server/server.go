@@ -44,6 +44,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve"
+	"github.com/junctor-run/junctor/internal/surface/nodeserve"
 	"github.com/junctor-run/junctor/internal/telemetry"
 )
 
@@ -79,8 +80,10 @@ type Server struct {
 	intake     *intake.Pipeline
 	bus        *bus.Bus
 	nats       *natsbus.Broker
+	devices    *devices
 	metrics    *telemetry.Metrics
 	door       *door.Door
+	nodeDoor   *nodeserve.Surface
 	registry   *endpoint.Registry
 	mcp        *mcpserve.Surface
 	local      *host.Host
@@ -132,9 +135,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.bus = bus.New(bus.Config{})
-	if s.nats, err = openMessageBus(ctx, cfg, s.secrets, nil, s.logger); err != nil {
-		return err
-	}
 	var settings catalog.Settings
 	if err = config.ReadCatalog(s.home.Path("catalog.yaml"), &settings); err != nil {
 		return capability.Wrap(capability.CodeInvalidInput, "catalog", "catalog.yaml cannot be used: "+err.Error(), err).
@@ -156,6 +156,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openExtensions(ctx); err != nil {
 		return err
 	}
+	if err = s.openNodes(ctx); err != nil {
+		return err
+	}
 	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
 	if s.local, err = s.openHost(); err != nil {
 		return err
@@ -168,6 +171,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
 		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
+		Balance:     s.devices.source.Order,
 		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.compiledFor,
 	})
 	s.openChat()
@@ -181,6 +185,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
 	}
+	s.nodeDoor = s.openNodeDoor()
 	s.mcp = mcpserve.New(mcpserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Version: opts.Version,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
@@ -368,6 +373,9 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	web.RegisterOnShutdown(s.mcp.Drain)
 	parts.Go(func() error { return s.sweep(partsCtx) })
 	parts.Go(func() error { return s.saveUses(partsCtx) })
+	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
+	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
+	parts.Go(func() error { return s.revokes(partsCtx) })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })

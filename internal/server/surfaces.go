@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
 	"github.com/junctor-run/junctor/internal/surface/chatserve"
+	"github.com/junctor-run/junctor/internal/surface/cmpserve"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/extensionserve"
@@ -47,6 +48,8 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	s.mcp.Routes(mux)
+	s.nodeDoor.Routes(mux)
+	cmpserve.New(cmpserve.Config{Door: s.door, Engine: s.engine, Version: s.version, MaxBody: int64(s.cfg.Limits.RequestBody)}).Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	})

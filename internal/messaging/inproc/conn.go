@@ -168,7 +168,9 @@ func (c *conn) Publish(ctx context.Context, m messaging.Message) error {
 		c.events.Publish(messaging.Event{Kind: messaging.Refused, Err: messaging.ErrDenied("publish", m.Subject)})
 		return nil
 	}
-	c.b.deliver(clone(m))
+	if c.b.deliver(clone(m)) == 0 && m.Reply != "" {
+		c.b.sendBack(c, messaging.Nobody(m.Reply))
+	}
 	return nil
 }
 
@@ -212,7 +214,7 @@ func (c *conn) ask(m messaging.Message) (*subscription, <-chan struct{}, error) 
 		return nil, nil, err
 	}
 	c.inboxes++
-	m.Reply = fmt.Sprintf("%s.%d", c.o.Inbox, c.inboxes)
+	m.Reply = fmt.Sprintf("%s.%s.%d", c.o.Inbox, c.session.ID, c.inboxes) // two sessions of one node hear their own answers
 	if !messaging.CoversAny(c.identity.Subscribe, m.Reply) {
 		return nil, nil, messaging.ErrDenied("subscribe", c.o.Inbox+".*")
 	}

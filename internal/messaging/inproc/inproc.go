@@ -179,6 +179,16 @@ func (b *Broker) deliver(m messaging.Message) int {
 	return len(all)
 }
 
+// sendBack hands m to one subscription of a session that matches; b.mu is held.
+func (b *Broker) sendBack(c *conn, m messaging.Message) {
+	for s := range c.subs {
+		if messaging.Covers(s.o.Pattern, m.Subject) && !s.refused {
+			s.push(m)
+			return
+		}
+	}
+}
+
 // credential is what a session shows, with a key's possession proven.
 func credential(o messaging.DialOptions, challenge []byte) (messaging.Credential, error) {
 	cred := messaging.Credential{Token: o.Token, Name: o.Name, Address: "inproc"}

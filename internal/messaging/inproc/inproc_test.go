@@ -5,7 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/messagingtest"
-	"github.com/junctor-run/junctor/internal/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 )
 
 func TestContract(t *testing.T) {
@@ -14,7 +14,7 @@ func TestContract(t *testing.T) {
 		b := New(a)
 		t.Cleanup(b.Close)
 		return messagingtest.Rig{Broker: b, Dial: b.Dial, Interrupt: b.Interrupt, NewKey: func() messaging.Key {
-			_, key, err := natsbus.NewKey()
+			_, key, err := natsdial.NewKey()
 			if err != nil {
 				t.Fatal(err)
 			}

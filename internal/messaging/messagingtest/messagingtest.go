@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T, a messaging.Authorizer) Rig) {
 		"queue groups share, others get all":                 queues,
 		"a request is answered":                              answered,
 		"nobody there is told at once":                       noResponders,
+		"a message for nobody comes back":                    nobodyThere,
 		"a request ends with its context":                    requestTimeout,
 		"a request fails when its session breaks":            requestBreaks,
 		"a node hears its own subjects only":                 subscribeRefused,

@@ -57,7 +57,7 @@ func (b *Broker) Bucket(ctx context.Context, o messaging.BucketOptions) (messagi
 }
 
 func (k *bucket) open(ctx context.Context) error {
-	if err := k.b.own.usable("bucket"); err != nil {
+	if err := k.b.own.Usable("bucket"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, bucketTime)
@@ -94,7 +94,7 @@ func (k *bucket) fault(key string, err error) error {
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return capability.Wrap(capability.CodeUnavailable, "bus.bucket", "the bucket is not there right now", err).With(messaging.ReasonDisconnected, "it is made anew, or its servers come back")
 	}
-	return k.b.own.fault("bucket", key, err)
+	return k.b.own.Fault("bucket", key, err)
 }
 
 func wrongRevision(err error) bool {
@@ -103,7 +103,7 @@ func wrongRevision(err error) bool {
 
 // begin checks what every method checks.
 func (k *bucket) begin(ctx context.Context, key string, value []byte) (context.Context, context.CancelFunc, error) {
-	if err := errors.Join(ctx.Err(), messaging.CheckEntry(key, value), k.b.own.usable("bucket")); err != nil {
+	if err := errors.Join(ctx.Err(), messaging.CheckEntry(key, value), k.b.own.Usable("bucket")); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, bucketTime)
@@ -175,7 +175,7 @@ func (k *bucket) Delete(ctx context.Context, key string, revision uint64) error 
 func (k *bucket) Watch(ctx context.Context) iter.Seq2[messaging.Change, error] {
 	return func(yield func(messaging.Change, error) bool) {
 		for {
-			back, broken, closed := k.b.own.watchSession()
+			back, broken, closed := k.b.own.Watch()
 			if closed {
 				yield(messaging.Change{}, messaging.ErrClosed("watch"))
 				return

@@ -27,7 +27,7 @@ const (
 // cluster answers for all.
 func (b *Broker) answerCallouts(ctx context.Context) error {
 	places := make(chan struct{}, callouts)
-	sub, err := b.own.nc.QueueSubscribe(calloutSubject, "gateways", func(m *nats.Msg) {
+	sub, err := b.own.NATS().QueueSubscribe(calloutSubject, "gateways", func(m *nats.Msg) {
 		select {
 		case places <- struct{}{}:
 		case <-b.ctx.Done():
@@ -48,7 +48,7 @@ func (b *Broker) answerCallouts(ctx context.Context) error {
 	if err := sub.SetPendingLimits(10*messaging.DefaultPending, messaging.DefaultPendingBytes); err != nil {
 		return err
 	}
-	return b.own.nc.FlushWithContext(ctx)
+	return b.own.NATS().FlushWithContext(ctx)
 }
 
 func (b *Broker) answer(m *nats.Msg) {

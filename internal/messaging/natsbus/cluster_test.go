@@ -16,6 +16,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/messagingtest"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -230,7 +231,7 @@ func TestAClusterGoesOnWithoutOneOfItsServers(t *testing.T) {
 		t.Errorf("a change was told %s after it had been written", told)
 	}
 	again := eventsOf(t, two.Conn())
-	if err := two.own.nc.ForceReconnect(); err != nil {
+	if err := two.own.NATS().ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, again, messaging.Reconnected)
@@ -322,7 +323,7 @@ func TestSessionsArePassedOnToAnEncryptedServer(t *testing.T) {
 	if _, err := c.Request(t.Context(), messaging.Message{Subject: "v1.gw.n1.join"}); !messaging.Is(err, messaging.ReasonNoResponders) {
 		t.Errorf("a request where nobody answers: %v", err)
 	}
-	if seen := c.(*conn).nc.DiscoveredServers(); len(seen) > 0 {
+	if seen := c.(*natsdial.Conn).NATS().DiscoveredServers(); len(seen) > 0 {
 		t.Errorf("the node was told of %v", seen)
 	}
 	cluster.TLS = nil

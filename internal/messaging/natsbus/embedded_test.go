@@ -22,6 +22,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/messaging"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -107,7 +108,7 @@ func TestAStrangerWithItsOwnClient(t *testing.T) {
 			return what
 		}
 	}
-	nc, err := nats.Connect(strings.Replace(serveWeb(t, b), "http", "ws", 1)+ConnectPath, nats.Token("token"), nats.Name("n1"), nats.CustomInboxPrefix("_INBOX.n1"),
+	nc, err := nats.Connect(strings.Replace(serveWeb(t, b), "http", "ws", 1)+natsdial.ConnectPath, nats.Token("token"), nats.Name("n1"), nats.CustomInboxPrefix("_INBOX.n1"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { errs <- err.Error() }))
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func rawSession(t *testing.T, url string, header string) (net.Conn, *bufio.Reade
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n%s\r\n", ConnectPath, c.RemoteAddr(), header)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n%s\r\n", natsdial.ConnectPath, c.RemoteAddr(), header)
 	r := bufio.NewReader(c)
 	status, err := r.ReadString('\n')
 	if err != nil {
@@ -268,15 +269,15 @@ func TestASessionThatTakesNothingIsClosed(t *testing.T) {
 
 func TestASeedIsReadBack(t *testing.T) {
 	t.Parallel()
-	seed, key, err := NewKey()
+	seed, key, err := natsdial.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := ParseKey(seed)
+	again, err := natsdial.ParseKey(seed)
 	if err != nil || again.Public != key.Public || !strings.HasPrefix(key.Public, "U") {
 		t.Errorf("%s became %s, %v", key.Public, again.Public, err)
 	}
-	if _, err := ParseKey(secret.New("SUAnonsense")); capability.CodeOf(err) != capability.CodeInvalidInput {
+	if _, err := natsdial.ParseKey(secret.New("SUAnonsense")); capability.CodeOf(err) != capability.CodeInvalidInput {
 		t.Errorf("a seed that is none: %v", err)
 	}
 }
@@ -297,7 +298,7 @@ func TestWhatServersAreToldHoldsNoSecret(t *testing.T) {
 func TestAddressesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"", "host", "ftp://host", "https://", "https://user:password@host", "://", "http://gateway.example", "nats://10.0.0.1:4222"} {
-		if _, err := Dialer(address, nil); capability.CodeOf(err) != capability.CodeInvalidInput {
+		if _, err := natsdial.Dialer(address, nil); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%q: %v", address, err)
 		} else if strings.Contains(err.Error(), "password@") {
 			t.Errorf("the refusal repeats the password: %v", err)
@@ -309,14 +310,14 @@ func TestAnEncryptedGatewayIsReachedAndAForeignCertificateIsNot(t *testing.T) {
 	t.Parallel()
 	b := embed(t, anybody)
 	mux := http.NewServeMux()
-	mux.Handle(ConnectPath, b.Handler(func(*http.Request) error { return nil }))
+	mux.Handle(natsdial.ConnectPath, b.Handler(func(*http.Request) error { return nil }))
 	web := httptest.NewUnstartedServer(mux)
 	web.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
-	dial, err := Dialer(web.URL, &tls.Config{RootCAs: roots})
+	dial, err := natsdial.Dialer(web.URL, &tls.Config{RootCAs: roots})
 	if err != nil {
 		t.Fatal(err)
 	}

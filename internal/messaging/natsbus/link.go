@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// dialTime bounds one try to connect, TLS included.
+const dialTime = 10 * time.Second
+
 // maxInfo bounds the first line of a server.
 const maxInfo = 64 << 10
 

@@ -28,6 +28,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/messaging"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -53,7 +54,7 @@ type Config struct {
 type Broker struct {
 	cfg      Config
 	keys     gatewayKeys
-	own      *conn
+	own      *natsdial.Conn
 	system   *nats.Conn
 	js       jetstream.JetStream
 	sessions messaging.Feed[messaging.SessionEvent]
@@ -97,7 +98,7 @@ func Open(ctx context.Context, cluster Cluster, cfg Config) (*Broker, error) {
 	b := newBroker(cfg, keys)
 	b.replicas = max(cluster.Replicas, 1)
 	b.link = func(ctx context.Context) (net.Conn, error) {
-		return dialServer(ctx, b.own.nc.ConnectedUrl(), cluster.TLS)
+		return dialServer(ctx, b.own.NATS().ConnectedUrl(), cluster.TLS)
 	}
 	var more []nats.Option
 	if cluster.TLS != nil {
@@ -132,8 +133,8 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 			nats.PermissionErrOnSubscribe(true), nats.Timeout(5 * time.Second), // longer than servers take to refuse
 		}, more...)
 	}
-	b.own = newConn("_INBOX.gw", messaging.MaxGatewaySubscriptions)
-	nc, err := b.own.open(url, options("junctor gateway", b.keys.gateway.Sign, b.keys.names.gateway)...)
+	var err error
+	b.own, err = natsdial.Open(url, "_INBOX.gw", messaging.MaxGatewaySubscriptions, options("junctor gateway", b.keys.gateway.Sign, b.keys.names.gateway)...)
 	if err != nil {
 		return refusedOrUnavailable(err)
 	}
@@ -144,7 +145,7 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 	if b.system, err = nats.Connect(url, system...); err != nil {
 		return refusedOrUnavailable(err)
 	}
-	if b.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(5*time.Second)); err != nil {
+	if b.js, err = jetstream.New(b.own.NATS(), jetstream.WithDefaultTimeout(5*time.Second)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -155,7 +156,7 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 func refusedOrUnavailable(err error) error {
 	// Servers that do not know our keys ask a gateway who we are, and while they
 	// wait for one they ask whether we are alive, which the library takes amiss.
-	if isAuthError(err) || strings.Contains(err.Error(), "expected 'PONG'") {
+	if natsdial.Refused(err) || strings.Contains(err.Error(), "expected 'PONG'") {
 		return capability.Wrap(capability.CodeUnauthenticated, "bus.open", "the NATS servers do not know this gateway's keys", err).
 			With(messaging.ReasonRefused, "compare nats.key_secret with what the servers' configuration says: junctor config nats")
 	}

@@ -9,15 +9,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/messagingtest"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 )
 
 func newKey(t *testing.T) messaging.Key {
 	t.Helper()
-	_, key, err := NewKey()
+	_, key, err := natsdial.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,14 +62,7 @@ func dialInside(t testing.TB, b *Broker) messaging.Dialer {
 			go func() { defer link.Close(); _, _ = io.Copy(link, c) }()
 		}
 	}()
-	return func(_ context.Context, o messaging.DialOptions) (messaging.Conn, error) {
-		if err := o.Check(); err != nil {
-			return nil, err
-		}
-		c := newConn(o.Inbox, messaging.MaxSubscriptions)
-		_, err := c.open("", append(nodeOptions(c, o.WithDefaults(), nil, nil), nats.InProcessServer(inside(l.Addr().String())))...)
-		return c, err
-	}
+	return natsdial.Inside(inside(l.Addr().String()))
 }
 
 // inside makes a socket what the library calls a server.
@@ -81,7 +73,7 @@ func (s inside) InProcessConn() (net.Conn, error) { return net.Dial("unix", stri
 func serveWeb(t testing.TB, b *Broker) string {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle(ConnectPath, b.Handler(func(*http.Request) error { return nil }))
+	mux.Handle(natsdial.ConnectPath, b.Handler(func(*http.Request) error { return nil }))
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
 	return web.URL
@@ -89,7 +81,7 @@ func serveWeb(t testing.TB, b *Broker) string {
 
 func dialer(t testing.TB, url string) messaging.Dialer {
 	t.Helper()
-	d, err := Dialer(url, nil)
+	d, err := natsdial.Dialer(url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +91,7 @@ func dialer(t testing.TB, url string) messaging.Dialer {
 // interrupt breaks the gateway's session.
 func interrupt(t testing.TB, b *Broker) {
 	t.Helper()
-	if err := b.own.nc.ForceReconnect(); err != nil {
+	if err := b.own.NATS().ForceReconnect(); err != nil {
 		t.Error(err)
 	}
 }

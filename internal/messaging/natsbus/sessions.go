@@ -76,7 +76,7 @@ func (b *Broker) Disconnect(ctx context.Context, session string) error {
 		return gone // its server is gone, and it with it
 	}
 	if err != nil {
-		return b.own.fault("disconnect", session, err)
+		return b.own.Fault("disconnect", session, err)
 	}
 	var says struct {
 		Error *struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/admission"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
@@ -24,6 +25,7 @@ type Stores struct {
 	Policy   policy.Store
 	Outcomes invoke.OutcomeStore
 	Index    audit.Index
+	Nodes    admission.Store
 }
 
 // Run tests the stores that open makes; each test gets its own.
@@ -47,6 +49,10 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 		with("approvals expire", approvalsExpire)
 		with("grants come back and are revoked once", grantsComeBack)
 		with("a grant is used as often as it may", grantUses)
+	}
+	if s.Nodes != nil {
+		with("a node's id and key are claimed once", nodesClaimed)
+		with("one of many claims a node's id", nodeRace)
 	}
 	if s.Outcomes != nil {
 		with("an idempotency key is claimed once", outcomeClaimedOnce)

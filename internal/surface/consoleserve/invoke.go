@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
 // invocation is the body of POST /api/v1/invocations. Target has the form of the
@@ -26,6 +27,8 @@ type invocation struct {
 	IdempotencyKey string              `json:"idempotency_key,omitempty"`
 	DryRun         bool                `json:"dry_run,omitempty"`
 	Stream         bool                `json:"stream,omitempty"`
+	// LoadBalancing asks for a choice among nodes (nodes spec, section 18.1).
+	LoadBalancing jsonx.Raw `json:"load_balancing,omitempty"`
 }
 
 func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -83,6 +86,15 @@ func (q invocation) invocation(who capability.Principal) (capability.Invocation,
 	}
 	if q.Session != "" && !validSession(q.Session) {
 		return inv, capability.Errorf(capability.CodeInvalidInput, "decode", "session: %q must be 1 to 128 letters, digits, '.', '_', ':', '@' or '-'", q.Session)
+	}
+	b, err := cmp.ParseBalancing(json.RawMessage(q.LoadBalancing))
+	if err != nil {
+		return inv, err
+	}
+	if inv.Timeout = b.Timeout; b.On {
+		inv.Balance = &capability.Balance{
+			Strategy: b.Strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags, NeedsGPU: b.NeedsGPU, MinMemory: b.MinMemory,
+		}
 	}
 	if q.Timeout != "" {
 		if inv.Timeout, err = time.ParseDuration(q.Timeout); err != nil || inv.Timeout <= 0 {

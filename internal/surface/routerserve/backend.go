@@ -10,12 +10,14 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/protocol/router"
 )
@@ -152,11 +154,39 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 	} else if err := b.member(&inv, m, p); err != nil {
 		return nil, err
 	}
+	device := m.Name == "plugin.action.invoke" && b.ofDevice(inv.Target.Member)
+	if device { // its functions are listed as actions, and are none
+		inv.Target.Member.Kind, inv.Input = "function", p.raw("content")
+	}
 	reply, err := b.Engine.Invoke(ctx, inv)
 	if err != nil {
 		return nil, err
 	}
+	if device {
+		return actionResult(reply.Result)
+	}
 	return reply.Result, nil
+}
+
+// ofDevice reports whether what is listed as an action is the function of a node.
+func (b *backend) ofDevice(m capability.Member) bool {
+	m.Kind = "function"
+	return slices.ContainsFunc(b.Catalog.Snapshot().Member(m), func(e *catalog.Entry) bool {
+		return strings.HasPrefix(e.Module.Endpoint, "node:")
+	})
+}
+
+// actionResult is the result of a function in the form of an action's.
+func actionResult(value json.RawMessage) (json.RawMessage, error) {
+	data := jsonx.Raw(value)
+	if len(value) == 0 || value[0] != '{' {
+		wrapped, err := jsonx.Marshal(map[string]any{"value": jsonx.Raw(value)})
+		if err != nil {
+			return nil, err
+		}
+		data = wrapped
+	}
+	return jsonx.Marshal(map[string]any{"text": "", "data": data})
 }
 
 // primaryRank is what an endpoint that was configured as the primary offers its

@@ -40,6 +40,7 @@ type Join struct {
 	Location      string          `json:"location,omitzero"`
 	Functions     []cmp.Function  `json:"functions"`
 	Revision      uint64          `json:"revision"`
+	Epoch         int64           `json:"epoch,omitzero"` // that this process had last: who had an older one than another process has now was superseded
 	MaxConcurrent int             `json:"max_concurrent"`
 	Accepting     bool            `json:"accepting"`
 	HostStatus    json.RawMessage `json:"host_status,omitzero"` // a cmp.Status

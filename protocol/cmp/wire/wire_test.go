@@ -210,6 +210,12 @@ func FuzzDecode(f *testing.F) {
 		if m, err := wire.Decode[wire.Control](data); err == nil {
 			encodes(t, m, wire.Encode[wire.Control])
 		}
+		if m, err := wire.Decode[wire.Upward](data); err == nil {
+			encodes(t, m, wire.Encode[wire.Upward])
+		}
+		if m, err := wire.Decode[wire.UpwardReply](data); err == nil {
+			encodes(t, m, wire.Encode[wire.UpwardReply])
+		}
 	})
 }
 

@@ -1,4 +1,7 @@
-package natsbus
+// Package natsdial is a session with the message bus over NATS: what nodes are, and
+// gateways too. It has no server, so that a program which only joins a gateway does
+// not carry one; package natsbus has the other side.
+package natsdial
 
 import (
 	"bytes"
@@ -17,7 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/messaging"
 )
 
-// ConnectPath is where gateways serve Handler.
+// ConnectPath is where gateways serve the bus to nodes.
 const ConnectPath = "/nodes/connect"
 
 // dialTime bounds one try to connect, TLS included.
@@ -61,11 +64,23 @@ func Dialer(address string, config *tls.Config) (messaging.Dialer, error) {
 		}
 		o = o.WithDefaults()
 		c := newConn(o.Inbox, messaging.MaxSubscriptions)
-		if _, err := c.open(u.String(), nodeOptions(c, o, web, config)...); err != nil {
+		if err := c.open(u.String(), nodeOptions(c, o, web, config)...); err != nil {
 			return nil, capability.Wrap(capability.CodeInvalidInput, "bus.connect", "the session cannot be opened", err)
 		}
 		return c, nil
 	}, nil
+}
+
+// Inside reaches a server whose connections are made in this process.
+func Inside(server nats.InProcessConnProvider) messaging.Dialer {
+	return func(_ context.Context, o messaging.DialOptions) (messaging.Conn, error) {
+		if err := o.Check(); err != nil {
+			return nil, err
+		}
+		c := newConn(o.Inbox, messaging.MaxSubscriptions)
+		err := c.open("", append(nodeOptions(c, o.WithDefaults(), nil, nil), nats.InProcessServer(server))...)
+		return c, err
+	}
 }
 
 func loopback(host string) bool {
@@ -86,7 +101,7 @@ func withPort(u *url.URL) string {
 
 // nodeOptions are what long-lived devices need: the library's defaults give up,
 // come back all at once, or keep calls that nobody waits for any more.
-func nodeOptions(c *conn, o messaging.DialOptions, web *webDialer, config *tls.Config) []nats.Option {
+func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.Config) []nats.Option {
 	options := []nats.Option{
 		nats.Name(o.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(func(n int) time.Duration { c.tried(); return o.Pause(n, rand.Float64()) }),

@@ -1,4 +1,4 @@
-package natsbus
+package natsdial
 
 import (
 	"context"
@@ -15,9 +15,13 @@ import (
 	"github.com/junctor-run/junctor/internal/messaging"
 )
 
-// conn is one session.
-type conn struct {
+// patience bounds what has no deadline of its own.
+const patience = 10 * time.Second
+
+// Conn is one session.
+type Conn struct {
 	inbox   string
+	own     bool // the gateway's
 	maxSubs int
 	events  messaging.Feed[messaging.Event]
 	nc      *nats.Conn
@@ -32,10 +36,10 @@ type conn struct {
 	waiting map[string]map[*context.CancelCauseFunc]struct{} // requests by subject
 }
 
-var _ messaging.Conn = (*conn)(nil)
+var _ messaging.Conn = (*Conn)(nil)
 
-func newConn(inbox string, maxSubs int) *conn {
-	return &conn{
+func newConn(inbox string, maxSubs int) *Conn {
+	return &Conn{
 		inbox: inbox, maxSubs: maxSubs, broken: make(chan struct{}), back: make(chan struct{}),
 		events: messaging.Feed[messaging.Event]{Lost: messaging.Event{Kind: messaging.Lost}},
 		now:    messaging.Event{Kind: messaging.Disconnected},
@@ -43,8 +47,22 @@ func newConn(inbox string, maxSubs int) *conn {
 	}
 }
 
-// open connects, and keeps the session connected from then on.
-func (c *conn) open(url string, options ...nats.Option) (*nats.Conn, error) {
+// Open connects a gateway's own session, whose requests are answered at inbox and that may have so
+// many subscriptions, and keeps it connected from then on. options are the library's:
+// nodes have those of [Dialer], gateways theirs.
+func Open(url, inbox string, maxSubs int, options ...nats.Option) (*Conn, error) {
+	c := newConn(inbox, maxSubs)
+	c.own = true
+	if err := c.open(url, options...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// NATS is the library's side of the session, for what only servers are asked.
+func (c *Conn) NATS() *nats.Conn { return c.nc }
+
+func (c *Conn) open(url string, options ...nats.Option) error {
 	options = append(options,
 		nats.CustomInboxPrefix(c.inbox),
 		nats.ConnectHandler(func(*nats.Conn) { c.came(messaging.Connected) }),
@@ -56,17 +74,17 @@ func (c *conn) open(url string, options ...nats.Option) (*nats.Conn, error) {
 	)
 	nc, err := nats.Connect(url, options...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.nc = nc
 	c.trying.Store(nc)
 	if !nc.IsConnected() && nc.LastError() != nil {
 		c.went(nc.LastError())
 	}
-	return nc, nil
+	return nil
 }
 
-func (c *conn) came(kind messaging.EventKind) {
+func (c *Conn) came(kind messaging.EventKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.now.Kind == messaging.Connected {
@@ -78,13 +96,13 @@ func (c *conn) came(kind messaging.EventKind) {
 	c.events.Publish(messaging.Event{Kind: kind})
 }
 
-func (c *conn) went(err error) {
+func (c *Conn) went(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
-	if isAuthError(err) {
+	if Refused(err) {
 		err = messaging.ErrRefused(err)
 	}
 	if c.now.Kind == messaging.Connected {
@@ -102,7 +120,7 @@ func (c *conn) went(err error) {
 
 // tried is called before each pause. The library has no callback for a try that
 // the server refused, but it keeps the error until the next one.
-func (c *conn) tried() {
+func (c *Conn) tried() {
 	if nc := c.trying.Load(); nc != nil {
 		if err := nc.LastError(); err != nil {
 			c.went(err)
@@ -117,7 +135,7 @@ var (
 )
 
 // failed hears what the server refuses.
-func (c *conn) failed(err error) {
+func (c *Conn) failed(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
 	}
@@ -140,7 +158,9 @@ func (c *conn) failed(err error) {
 	}
 }
 
-func isAuthError(err error) bool {
+// Refused reports whether an error says that the servers, or the door before them, do
+// not let the session in.
+func Refused(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -148,8 +168,8 @@ func isAuthError(err error) bool {
 		strings.Contains(strings.ToLower(err.Error()), "authorization violation")
 }
 
-// fault translates what the library says.
-func (c *conn) fault(op, subject string, err error) error {
+// Fault translates what the library says.
+func (c *Conn) Fault(op, subject string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -165,7 +185,8 @@ func (c *conn) fault(op, subject string, err error) error {
 	return err
 }
 
-func (c *conn) usable(op string) error {
+// Usable fails while the session is broken or closed.
+func (c *Conn) Usable(op string) error {
 	c.mu.Lock()
 	closed := c.closed
 	c.mu.Unlock()
@@ -178,17 +199,18 @@ func (c *conn) usable(op string) error {
 	return nil
 }
 
-func (c *conn) Publish(ctx context.Context, m messaging.Message) error {
+// Publish is messaging.Conn's.
+func (c *Conn) Publish(ctx context.Context, m messaging.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := messaging.CheckMessage(m); err != nil {
 		return err
 	}
-	if err := c.usable("publish"); err != nil {
+	if err := c.Usable("publish"); err != nil {
 		return err
 	}
-	return c.fault("publish", m.Subject, c.nc.PublishMsg(outgoing(m)))
+	return c.Fault("publish", m.Subject, c.nc.PublishMsg(outgoing(m)))
 }
 
 func outgoing(m messaging.Message) *nats.Msg {
@@ -215,7 +237,8 @@ func incoming(m *nats.Msg) messaging.Message {
 	return in
 }
 
-func (c *conn) Request(ctx context.Context, m messaging.Message) (messaging.Message, error) {
+// Request is messaging.Conn's.
+func (c *Conn) Request(ctx context.Context, m messaging.Message) (messaging.Message, error) {
 	m.Reply = ""
 	if err := messaging.CheckMessage(m); err != nil {
 		return messaging.Message{}, err
@@ -231,14 +254,14 @@ func (c *conn) Request(ctx context.Context, m messaging.Message) (messaging.Mess
 		if cause := context.Cause(ctx); cause != nil {
 			return messaging.Message{}, cause
 		}
-		return messaging.Message{}, c.fault("request", m.Subject, err)
+		return messaging.Message{}, c.Fault("request", m.Subject, err)
 	}
 	return incoming(answer), nil
 }
 
 // wait has a request hear what becomes of its session and its subject.
-func (c *conn) wait(subject string, cancel *context.CancelCauseFunc) error {
-	if err := c.usable("request"); err != nil {
+func (c *Conn) wait(subject string, cancel *context.CancelCauseFunc) error {
+	if err := c.Usable("request"); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -253,7 +276,7 @@ func (c *conn) wait(subject string, cancel *context.CancelCauseFunc) error {
 	return nil
 }
 
-func (c *conn) forget(subject string, cancel *context.CancelCauseFunc) {
+func (c *Conn) forget(subject string, cancel *context.CancelCauseFunc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting[subject], cancel)
@@ -262,23 +285,25 @@ func (c *conn) forget(subject string, cancel *context.CancelCauseFunc) {
 	}
 }
 
-func (c *conn) Flush(ctx context.Context) error {
-	if err := c.usable("flush"); err != nil {
+// Flush is messaging.Conn's.
+func (c *Conn) Flush(ctx context.Context) error {
+	if err := c.Usable("flush"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return c.fault("flush", "", c.nc.FlushWithContext(ctx))
+	return c.Fault("flush", "", c.nc.FlushWithContext(ctx))
 }
 
-func (c *conn) Events(ctx context.Context) iter.Seq2[messaging.Event, error] {
+// Events is messaging.Conn's.
+func (c *Conn) Events(ctx context.Context) iter.Seq2[messaging.Event, error] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.events.Read(ctx, c.now)
 }
 
 // Drain asks every subscription to end, and looks until they have been read.
-func (c *conn) Drain(ctx context.Context) error {
+func (c *Conn) Drain(ctx context.Context) error {
 	defer c.Close()
 	c.mu.Lock()
 	subs := make([]*subscription, 0, len(c.subs))
@@ -288,7 +313,7 @@ func (c *conn) Drain(ctx context.Context) error {
 	c.mu.Unlock()
 	for _, s := range subs {
 		if err := s.sub.Drain(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
-			return c.fault("drain", s.o.Pattern, err)
+			return c.Fault("drain", s.o.Pattern, err)
 		}
 	}
 	if err := c.Flush(ctx); err != nil {
@@ -308,14 +333,15 @@ func (c *conn) Drain(ctx context.Context) error {
 	return nil
 }
 
-func (c *conn) Close() {
+// Close is messaging.Conn's.
+func (c *Conn) Close() {
 	if c.nc != nil { // else it never was
 		c.nc.Close()
 	}
 	c.finish()
 }
 
-func (c *conn) finish() {
+func (c *Conn) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -337,9 +363,9 @@ func (c *conn) finish() {
 	c.events.Close(nil)
 }
 
-// watchSession returns channels that are closed when the session is there, and
-// when it is broken.
-func (c *conn) watchSession() (back, broken <-chan struct{}, closed bool) {
+// Watch returns channels that are closed when the session is there, and when it is
+// broken.
+func (c *Conn) Watch() (back, broken <-chan struct{}, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.back, c.broken, c.closed

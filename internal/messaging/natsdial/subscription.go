@@ -1,4 +1,4 @@
-package natsbus
+package natsdial
 
 import (
 	"context"
@@ -12,20 +12,23 @@ import (
 )
 
 type subscription struct {
-	c   *conn
-	o   messaging.SubscribeOptions
-	sub *nats.Subscription
+	c      *Conn
+	o      messaging.SubscribeOptions
+	sub    *nats.Subscription
+	pushed *pushed   // of the gateway's own session
+	once   sync.Once // Close
 
 	mu   sync.Mutex
 	held *nats.Msg // taken while looking for a refusal
 	lost int       // of the dropped ones, those that were told
 }
 
-func (c *conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (messaging.Subscription, error) {
+// Subscribe is messaging.Conn's.
+func (c *Conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (messaging.Subscription, error) {
 	if err := errors.Join(ctx.Err(), messaging.CheckPattern(o.Pattern), messaging.CheckQueue(o.Queue)); err != nil {
 		return nil, err
 	}
-	if err := c.usable("subscribe"); err != nil {
+	if err := c.Usable("subscribe"); err != nil {
 		return nil, err
 	}
 	s := &subscription{c: c, o: o}
@@ -34,12 +37,12 @@ func (c *conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (mes
 	}
 	if err := s.begin(ctx); err != nil {
 		s.Close()
-		return nil, c.fault("subscribe", o.Pattern, err)
+		return nil, c.Fault("subscribe", o.Pattern, err)
 	}
 	return s, nil
 }
 
-func (c *conn) enlist(s *subscription) error {
+func (c *Conn) enlist(s *subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.subs) >= c.maxSubs {
@@ -58,13 +61,18 @@ func (s *subscription) begin(ctx context.Context) (err error) {
 	if bytes <= 0 {
 		bytes = messaging.DefaultPendingBytes
 	}
-	if s.sub, err = s.c.nc.QueueSubscribeSync(s.o.Pattern, s.o.Queue); err != nil {
+	if s.c.own {
+		s.sub, err = s.c.push(s)
+	} else {
+		s.sub, err = s.c.nc.QueueSubscribeSync(s.o.Pattern, s.o.Queue)
+	}
+	if err != nil {
 		return err
 	}
 	if err = s.sub.SetPendingLimits(pending, bytes); err != nil {
 		return err
 	}
-	if err = s.c.Flush(ctx); err != nil {
+	if err = s.c.Flush(ctx); err != nil || s.pushed != nil { // the gateway's own is refused nothing
 		return err
 	}
 	// A refusal arrives before the answer to Flush, and only asking for a
@@ -88,7 +96,11 @@ func (s *subscription) Next(ctx context.Context) (messaging.Message, error) {
 		if err != nil {
 			return messaging.Message{}, err
 		}
-		if m == nil {
+		switch {
+		case m != nil:
+		case s.pushed != nil:
+			m, err = s.pushed.next(ctx)
+		default:
 			m, err = s.sub.NextMsgWithContext(ctx)
 		}
 		switch {
@@ -99,7 +111,7 @@ func (s *subscription) Next(ctx context.Context) (messaging.Message, error) {
 		case ctx.Err() != nil:
 			return messaging.Message{}, ctx.Err()
 		}
-		return messaging.Message{}, s.c.fault("subscribe", s.o.Pattern, err)
+		return messaging.Message{}, s.c.Fault("subscribe", s.o.Pattern, err)
 	}
 }
 
@@ -136,6 +148,9 @@ func (s *subscription) Close() {
 	s.c.mu.Lock()
 	delete(s.c.subs, s)
 	s.c.mu.Unlock()
+	if s.pushed != nil {
+		s.once.Do(func() { close(s.pushed.quit) })
+	}
 	if s.sub != nil {
 		_ = s.sub.Unsubscribe() // fails only when it is gone already
 	}

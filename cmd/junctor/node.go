@@ -1,0 +1,410 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host/device"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/noderun"
+	"github.com/junctor-run/junctor/internal/telemetry"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/secret"
+)
+
+func (a *app) nodeCommand() *cobra.Command {
+	return a.group("node", "Be a node of a gateway: a device whose functions others can call",
+		a.nodeJoinCommand(), a.nodeStatusCommand(), a.nodeOrderCommand("drain", "Take no new calls, finish those that run, and leave", "The node has finished and left."),
+		a.nodeOrderCommand("leave", "Leave at once; calls that run are cancelled", "The node has left."), a.nodeRescanCommand(), a.nodeConsentCommand())
+}
+
+// joinFlags are those of node join that are keys of the configuration.
+func joinFlags() map[string]string {
+	return map[string]string{
+		"id": "node.id", "location": "node.location", "max-concurrent": "node.max_concurrent", "label": "node.labels", "node-token-file": "node.credential",
+		"development": "node.development", "auto-consent": "host.auto_consent", "actions": "host.actions_dir", "allow-code": "host.allow_transferred_code",
+		"prefer-code": "host.prefer_transferred_code", "allow-language": "host.languages",
+	}
+}
+
+func (a *app) nodeJoinCommand() *cobra.Command {
+	var file, readyFile string
+	var detach bool
+	var report int
+	c := &cobra.Command{
+		Use:   "join [URL]",
+		Short: "Join a gateway and carry this machine's actions and skills, until it is ended",
+		Long: `Join a gateway and carry this machine's actions and skills, until it is ended.
+
+The first time, the node makes a key and enrols with the operator's node token;
+from then on the key is enough. It comes back by itself after every outage. Skills
+that demand it are installed after the owner of this machine has agreed: here, or
+with "junctor node consent".`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set := make(map[string]any)
+			for name, key := range joinFlags() {
+				flag := cmd.Flags().Lookup(name)
+				switch {
+				case !flag.Changed:
+				case flag.Value.Type() == "stringArray":
+					list, err := cmd.Flags().GetStringArray(name)
+					if err != nil {
+						return err
+					}
+					if name == "allow-language" { // besides those there are anyway
+						list = append(config.Default().Host.Languages, list...)
+					}
+					set[key] = list
+				default:
+					set[key] = flag.Value.String()
+				}
+			}
+			if len(args) > 0 {
+				set["node.gateway"] = args[0]
+			}
+			home, err := a.findHome()
+			if err != nil {
+				return err
+			}
+			if detach {
+				return a.detachNode(cmd.Context(), home)
+			}
+			err = a.joinNode(cmd.Context(), home, file, set, readyFile, report)
+			reportDetached(report, nil, err)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.String("node-token-file", "", "file that holds the operator's node token; needed until the node has enrolled")
+	f.String("id", "", "name of this node at the gateway (default: the one it has had, else the host's)")
+	f.StringArray("label", nil, "label for routing and filters; may be given again")
+	f.String("location", "", "where this node is, for people")
+	f.Int("max-concurrent", 0, "calls that run at once (default 10)")
+	f.String("actions", "", "folder with this device's own actions (default node/actions in the home)")
+	f.Bool("allow-code", false, "let skills bring code, which runs in processes that can only compute")
+	f.Bool("prefer-code", false, "use a skill's own code where there is an action for the same, too")
+	f.StringArray("allow-language", nil, "language of code besides javascript and wasm: python; may be given again")
+	f.Bool("development", false, "this node is for trying things out")
+	f.Bool("auto-consent", false, "agree to every skill without asking; needs --development")
+	f.BoolVar(&detach, "detach", false, "go on in the background, and return when the node has joined")
+	f.StringVar(&readyFile, "ready-file", "", "write the ready line to this file too")
+	f.StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
+	f.IntVar(&report, "detached-to", 0, "")
+	if err := f.MarkHidden("detached-to"); err != nil {
+		panic(err) // the flag is three lines above
+	}
+	return c
+}
+
+// readyNode is the line that says a node has joined.
+type readyNode struct {
+	NodeID         string   `json:"node_id"`
+	Gateway        string   `json:"gateway"`
+	PID            int      `json:"pid"`
+	Home           string   `json:"home"`
+	Epoch          int64    `json:"epoch"`
+	Labels         []string `json:"labels"`
+	RejectedLabels []string `json:"rejected_labels,omitempty"`
+	Functions      int      `json:"functions"`
+	Version        string   `json:"version"`
+	Log            string   `json:"log,omitempty"`
+}
+
+func (a *app) joinNode(ctx context.Context, home, file string, set map[string]any, readyFile string, report int) error {
+	cfg, err := a.loadConfig(home, file, set)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"JUNCTOR_GATEWAY", "EASYREMOTE_GATEWAY", "EASYREMOTE_GATEWAY_ADDRESS"} {
+		if cfg.Node.Gateway == "" {
+			cfg.Node.Gateway = a.env(name)
+		}
+	}
+	if cfg.Node.Gateway == "" {
+		return capability.Errorf(capability.CodeInvalidInput, "", "which gateway? Give its URL, such as https://gateway.example")
+	}
+	var token secret.Value
+	if cfg.Node.Credential != "" {
+		if token, err = a.readSecretFile(cfg.Node.Credential); err != nil {
+			return err
+		}
+	}
+	logger, err := telemetry.NewLogger(a.stderr, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		return err
+	}
+	limits := &cmp.Limits{
+		Modules: cfg.Host.Limits.RuntimeModules, ModuleSource: int(cfg.Host.Limits.ModuleSource), TotalSource: int(cfg.Host.Limits.TotalSource), Payload: int(cfg.Host.Limits.Payload),
+	}
+	p, err := noderun.Open(ctx, noderun.Config{
+		Home: home, Languages: cfg.Host.Languages, Interactive: terminal(a.stdin), AutoConsent: cfg.Host.AutoConsent && cfg.Node.Development, Logger: logger,
+		Device: device.Config{
+			Gateway: cfg.Node.Gateway, Token: token, ID: cfg.Node.ID, Labels: cfg.Node.Labels, Location: cfg.Node.Location, Name: "junctor", Version: version(),
+			ActionsDir: cfg.Host.ActionsDir, AllowCode: cfg.Host.AllowTransferredCode, PreferCode: cfg.Host.PreferTransferredCode,
+			Limits:        limits,
+			MaxConcurrent: cfg.Node.MaxConcurrent, Queue: cfg.Node.Queue, Timeout: cfg.Limits.CallTimeout, Heartbeat: cfg.Node.Heartbeat,
+			ReconnectWait: cfg.Node.Reconnect.Min, ReconnectMax: cfg.Node.Reconnect.Max,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go a.rescanOnHangup(ctx, p)
+	if terminal(a.stdin) {
+		go a.askOwner(ctx, p)
+	}
+	told := make(chan error, 1)
+	go func() {
+		select {
+		case <-p.Joined():
+			err := a.nodeReady(home, cfg.Node.Gateway, p.Device(), readyFile, report)
+			if err != nil {
+				cancel()
+			}
+			told <- err
+		case <-ctx.Done():
+			told <- nil
+		}
+	}()
+	err = p.Run(ctx)
+	cancel()
+	if failed := <-told; err == nil {
+		err = failed
+	}
+	return err
+}
+
+// nodeReady says that the node has joined.
+func (a *app) nodeReady(home, gateway string, d *device.Device, readyFile string, report int) error {
+	s := d.Status()
+	line := readyNode{
+		NodeID: s.ID, Gateway: gateway, PID: os.Getpid(), Home: home, Epoch: s.Epoch, Labels: s.Labels, RejectedLabels: s.RejectedLabels, Functions: s.Functions, Version: version(),
+	}
+	data, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if readyFile != "" {
+		if err := replaceFile(readyFile, append(data, '\n')); err != nil {
+			return err
+		}
+	}
+	if report > 0 {
+		reportDetached(report, data, nil)
+		return nil
+	}
+	if a.json {
+		return a.printJSON(data)
+	}
+	a.printf("Joined %s as %s, with %d functions.\n", gateway, s.ID, s.Functions)
+	if len(s.RejectedLabels) > 0 {
+		a.printf("The node's token does not grant the labels %s.\n", strings.Join(s.RejectedLabels, ", "))
+	}
+	return nil
+}
+
+// rescanOnHangup reads the folder of actions again on SIGHUP.
+func (a *app) rescanOnHangup(ctx context.Context, p *noderun.Process) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-hup:
+			p.Device().Rescan(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// askOwner asks at the terminal; the first answer counts, wherever it is given.
+func (a *app) askOwner(ctx context.Context, p *noderun.Process) {
+	lines := make(chan string)
+	go func() { // ends with the process: nothing can take a read of a terminal back
+		in := bufio.NewScanner(a.stdin)
+		for in.Scan() {
+			select {
+			case lines <- in.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	p.Questions(ctx, func(q device.Question) {
+		fmt.Fprintf(a.stderr, "\n%sAgree? [y]es, [o]nce, [N]o: ", terminalText(noderun.Text(q)))
+		decision := device.Deny
+		select {
+		case line := <-lines:
+			switch strings.ToLower(strings.TrimSpace(line)) {
+			case "y", "yes":
+				decision = device.Grant
+			case "o", "once":
+				decision = device.GrantOnce
+			}
+		case <-ctx.Done():
+			return
+		}
+		if err := p.Answer(q.RequestID, decision, "terminal"); err != nil {
+			fmt.Fprintln(a.stderr, "That question is over: it was answered elsewhere, or nobody waits for it any more.")
+		}
+	})
+}
+
+// terminalText keeps lines and drops what else could steer a terminal.
+func terminalText(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = plainText(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (a *app) askNode(ctx context.Context, method, path string, body any, show func(json.RawMessage) error) error {
+	home, err := a.findHome()
+	if err != nil {
+		return err
+	}
+	raw, err := noderun.Ask(ctx, home, method, path, body)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(raw)
+	}
+	return show(raw)
+}
+
+func (a *app) nodeStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "How this home's node is", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.askNode(cmd.Context(), http.MethodGet, "/status", nil, func(raw json.RawMessage) error {
+				r, err := decode[noderun.Report](raw)
+				if err != nil {
+					return err
+				}
+				rows := [][]string{
+					{"node", r.ID},
+					{"gateway", r.Gateway},
+					{"state", r.State + " since " + when(r.Since)},
+					{"process", fmt.Sprintf("%d since %s", r.PID, when(r.Started))},
+					{"labels", dash(strings.Join(r.Labels, ", "))},
+					{"functions", fmt.Sprint(r.Functions)},
+					{"calls", fmt.Sprintf("%d running, %d waiting, %d streams", r.Active, r.Queued, r.Streams)},
+					{"machine", fmt.Sprintf("cpu %.0f %%, memory %.0f %%", r.CPU, r.Memory)},
+					{"audit", r.Audit},
+				}
+				if r.Error != "" {
+					rows = append(rows, []string{"trouble", r.Error})
+				}
+				if r.Host != nil {
+					code := "not taken"
+					if r.Host.Flags.AllowTransferredCode {
+						code = "taken, held by " + dash(r.Host.Isolation)
+					}
+					rows = append(rows, []string{"skills", fmt.Sprintf("%d installed, %d actions", r.Host.InstalledSkillCount, r.Host.ActionCount)}, []string{"pushed code", code})
+				}
+				if r.Questions > 0 {
+					rows = append(rows, []string{"questions", fmt.Sprintf("%d wait for an answer: junctor node consent list", r.Questions)})
+				}
+				return table(a.stdout, []string{"", ""}, rows)
+			})
+		},
+	}
+}
+
+func (a *app) nodeOrderCommand(verb, short, done string) *cobra.Command {
+	return &cobra.Command{
+		Use: verb, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.askNode(cmd.Context(), http.MethodPost, "/"+verb, nil, func(json.RawMessage) error {
+				a.printf("%s\n", done)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) nodeRescanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rescan", Short: "Read the folder of actions again (so does SIGHUP)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.askNode(cmd.Context(), http.MethodPost, "/rescan", nil, func(raw json.RawMessage) error {
+				r, err := decode[struct {
+					Sandbox cmp.Sandbox
+					Actions int
+				}](raw)
+				if err != nil {
+					return err
+				}
+				if r.Sandbox.Error != nil {
+					a.warnf("the folder could not be read whole, and what was there before stays: %s", plainText(*r.Sandbox.Error))
+				}
+				a.printf("%d actions.\n", r.Actions)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) nodeConsentCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "What waits for this machine's owner to agree", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.askNode(cmd.Context(), http.MethodGet, "/consent", nil, func(raw json.RawMessage) error {
+				r, err := decode[struct{ Questions []device.Question }](raw)
+				if err != nil {
+					return err
+				}
+				for _, q := range r.Questions {
+					a.printf("%s\n%s\n", plainText(q.RequestID), terminalText(noderun.Text(q)))
+				}
+				if len(r.Questions) == 0 {
+					a.printf("(none)\n")
+				}
+				return nil
+			})
+		},
+	}
+	answer := func(verb, short string) *cobra.Command {
+		var once bool
+		c := &cobra.Command{
+			Use: verb + " ID", Short: short, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				decision := device.Deny
+				if verb == "grant" {
+					decision = device.Grant
+				}
+				if once {
+					decision = device.GrantOnce
+				}
+				if strings.ContainsAny(args[0], "/?#%") {
+					return capability.Errorf(capability.CodeInvalidInput, "", "%.100q is no id of a question", args[0]).With("", "junctor node consent list")
+				}
+				return a.askNode(cmd.Context(), http.MethodPost, "/consent/"+args[0], map[string]string{"decision": decision}, func(json.RawMessage) error {
+					a.printf("Answered: %s.\n", strings.ReplaceAll(decision, "_", " "))
+					return nil
+				})
+			},
+		}
+		if verb == "grant" {
+			c.Flags().BoolVar(&once, "once", false, "for this time only")
+		}
+		return c
+	}
+	return a.group("consent", "Answer what this node's owner is asked", list, answer("grant", "Agree"), answer("deny", "Refuse"))
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+)
+
+// nodeRow is one node as the server lists it.
+type nodeRow struct {
+	NodeID        string   `json:"node_id"`
+	Status        string   `json:"status"`
+	Version       string   `json:"version"`
+	Location      string   `json:"location"`
+	Capabilities  []string `json:"capabilities"`
+	CurrentLoad   float64  `json:"current_load"`
+	LastHeartbeat int64    `json:"last_heartbeat"`
+	Epoch         int64    `json:"epoch"`
+	Revision      uint64   `json:"revision"`
+	OS            string   `json:"os"`
+	Arch          string   `json:"arch"`
+	Granted       []string `json:"granted_labels"`
+	MaxConcurrent int      `json:"max_concurrent"`
+	InFlight      int      `json:"in_flight"`
+	Accepting     bool     `json:"accepting"`
+}
+
+func (n *nodeRow) cells(functions int) []string {
+	return []string{n.NodeID, n.Status, fmt.Sprintf("%.0f%%", 100*n.CurrentLoad), fmt.Sprint(functions), dash(strings.Join(n.Capabilities, ",")), when(time.Unix(n.LastHeartbeat, 0))}
+}
+
+func (a *app) nodesCommand() *cobra.Command {
+	return a.group("nodes", "Devices that joined: list, show, watch, drain, remove",
+		a.nodesListCommand(), a.nodesShowCommand(), a.nodesWatchCommand(), a.nodesDrainCommand(), a.nodesRemoveCommand())
+}
+
+func (a *app) nodesListCommand() *cobra.Command {
+	var labels, functions []string
+	var status string
+	c := &cobra.Command{
+		Use: "list", Short: "Every node, with its labels, load and last heartbeat", Args: cobra.NoArgs,
+		Example: `  junctor nodes list --label gpu --function camera.photo`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			var all []json.RawMessage
+			for cursor := ""; ; {
+				q := url.Values{"label": labels, "function": functions, "limit": {"1000"}}
+				for key, value := range map[string]string{"status": status, "cursor": cursor} {
+					if value != "" {
+						q.Set(key, value)
+					}
+				}
+				var page struct {
+					Nodes []json.RawMessage `json:"nodes"`
+					Next  string            `json:"next"`
+				}
+				if err := c.Do(cmd.Context(), http.MethodGet, "/api/v1/nodes?"+q.Encode(), nil, &page); err != nil {
+					return err
+				}
+				if all = append(all, page.Nodes...); page.Next == "" {
+					break
+				}
+				cursor = page.Next
+			}
+			if a.json {
+				if all == nil {
+					all = []json.RawMessage{}
+				}
+				raw, err := json.Marshal(map[string]any{"nodes": all})
+				if err != nil {
+					return err
+				}
+				return a.printJSON(raw)
+			}
+			var rows [][]string
+			for _, raw := range all {
+				n, err := decode[struct {
+					nodeRow
+					Functions []string `json:"functions"`
+				}](raw)
+				if err != nil {
+					return err
+				}
+				rows = append(rows, n.cells(len(n.Functions)))
+			}
+			return table(a.stdout, []string{"NODE", "STATUS", "LOAD", "FUNCTIONS", "LABELS", "HEARD"}, rows)
+		},
+	}
+	c.Flags().StringArrayVar(&labels, "label", nil, "only nodes with this label; may be given again")
+	c.Flags().StringArrayVar(&functions, "function", nil, "only nodes that offer this function; may be given again")
+	c.Flags().StringVar(&status, "status", "", "only nodes that are connected, disconnected or draining")
+	return c
+}
+
+func (a *app) nodesShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NODE", Short: "One node: what it is, how it does, what it offers", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/nodes/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
+				n, err := decode[struct {
+					nodeRow
+					CPU     float64 `json:"cpu_usage"`
+					Memory  float64 `json:"memory_usage"`
+					GPU     float64 `json:"gpu_usage"`
+					Details []struct {
+						Name, Description, Effect, Owner string
+						Stream                           bool
+					} `json:"function_details"`
+				}](raw)
+				if err != nil {
+					return err
+				}
+				rows := [][]string{
+					{"node", n.NodeID},
+					{"status", n.Status},
+					{"software", n.Version},
+					{"system", n.OS + "/" + n.Arch},
+					{"location", dash(n.Location)},
+					{"labels", dash(strings.Join(n.Capabilities, ", "))},
+					{"granted labels", dash(strings.Join(n.Granted, ", "))},
+					{"cpu, memory, gpu", fmt.Sprintf("%.0f%%, %.0f%%, %.0f%%", n.CPU, n.Memory, n.GPU)},
+					{"calls under way", fmt.Sprintf("%d of %d", n.InFlight, n.MaxConcurrent)},
+					{"takes new calls", fmt.Sprint(n.Accepting)},
+					{"heard", when(time.Unix(n.LastHeartbeat, 0))},
+					{"epoch, revision", fmt.Sprintf("%d, %d", n.Epoch, n.Revision)},
+				}
+				for _, f := range n.Details {
+					what := f.Effect
+					if f.Stream {
+						what += ", streams"
+					}
+					if f.Owner != "" && f.Owner != "node" {
+						what += ", of " + f.Owner
+					}
+					rows = append(rows, []string{"function " + f.Name, strings.TrimPrefix(what+": "+f.Description, ": ")})
+				}
+				return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
+			})
+		},
+	}
+}
+
+func (a *app) nodesWatchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "watch", Short: "The nodes there are, then every change as it happens", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.follow(cmd, "/api/v1/nodes/watch", func(line json.RawMessage) error {
+				ev, err := decode[struct {
+					Event  string    `json:"event"`
+					NodeID string    `json:"node_id"`
+					At     time.Time `json:"at"`
+					Reason string    `json:"reason"`
+				}](line)
+				if err != nil || ev.Event == "" {
+					return err
+				}
+				a.printf("%s %s %s %s\n", when(ev.At), plainText(ev.NodeID), plainText(strings.TrimPrefix(ev.Event, "node.")), plainText(ev.Reason))
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) nodesDrainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "drain NODE", Short: "Give a node no new calls; it finishes what runs and leaves", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/nodes/"+url.PathEscape(args[0])+"/drain", nil, func(json.RawMessage) error {
+				a.printf("%s finishes what it has and leaves\n", plainText(args[0]))
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) nodesRemoveCommand() *cobra.Command {
+	var keep bool
+	c := &cobra.Command{
+		Use: "remove NODE", Short: "End a node's session and forget its credential, so that it has to be let in again", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := "/api/v1/nodes/" + url.PathEscape(args[0])
+			said := "%s is removed; it has to be let in again with a node token\n"
+			if keep {
+				said = "the session of %s is ended; it may come back\n"
+			} else {
+				path += "?forget=true"
+			}
+			return a.call(cmd.Context(), http.MethodDelete, path, nil, func(json.RawMessage) error {
+				a.printf(said, plainText(args[0]))
+				return nil
+			})
+		},
+	}
+	c.Flags().BoolVar(&keep, "keep-credential", false, "end the session only: the node may come back at once")
+	return c
+}
+
+func (a *app) callCommand() *cobra.Command {
+	var inv client.Invocation
+	var strategy string
+	var prefer, exclude, labels []string
+	var yes bool
+	c := &cobra.Command{
+		Use:   "call NODE FUNCTION [JSON|-]",
+		Short: "Call a function of a node",
+		Long: `Call a function of a node and print its result.
+
+NODE is a node's id, or any for the least loaded one that offers the function.
+JSON holds the arguments: an object by name, a list by place, anything else is one
+argument by place; {"__args__":[…],"__kwargs__":{…}} gives both. The call takes the
+governed path like any other.`,
+		Example: `  junctor call laptop camera.photo '{"flash":true}'
+  junctor call any resize '{"width":640}' --label gpu --stream`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := map[string]any{"function": args[1]}
+			if len(args) == 3 {
+				arguments, err := a.jsonInput("JSON", args[2])
+				if err != nil {
+					return err
+				}
+				in["args"] = arguments
+			}
+			var err error
+			if inv.Input, err = json.Marshal(in); err != nil {
+				return capability.Wrap(capability.CodeInvalidInput, "", "the arguments cannot be sent", err)
+			}
+			inv.Target, inv.Select = "device.function.invoke", map[string]string{"node": args[0]}
+			if balanced := args[0] == "any"; balanced {
+				inv.LoadBalancing = map[string]any{
+					"strategy": strategy, "preferred_node_ids": prefer, "excluded_node_ids": exclude, "requirements": map[string]any{"labels": labels},
+				}
+			} else if strategy != "" || len(prefer)+len(exclude)+len(labels) > 0 {
+				return capability.Errorf(capability.CodeInvalidInput, "", "--strategy, --prefer, --exclude and --label choose among nodes, and %s is named", args[0]).
+					With("", "write any in place of the node")
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return a.confirmed(cmd.Context(), yes, func() error {
+				if inv.Stream {
+					return a.streamCall(cmd, c, inv)
+				}
+				var raw json.RawMessage
+				if err := c.Invoke(cmd.Context(), inv, &raw); err != nil {
+					return err
+				}
+				return a.printInvoked(raw, inv.DryRun)
+			})
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&inv.Stream, "stream", false, "print each chunk as it comes, one line of JSON")
+	f.StringVar(&inv.Timeout, "timeout", "", "deadline of the call, such as 30s")
+	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "run the work once however often the key is used")
+	f.BoolVar(&inv.DryRun, "dry-run", false, "say which node would be called and why; do nothing")
+	f.StringVar(&strategy, "strategy", "", "with any: resource_aware (default), round_robin or random")
+	f.StringArrayVar(&prefer, "prefer", nil, "with any: a node to take first, if it can; may be given again")
+	f.StringArrayVar(&exclude, "exclude", nil, "with any: a node not to take; may be given again")
+	f.StringArrayVar(&labels, "label", nil, "with any: a label the node must have; may be given again")
+	f.BoolVar(&yes, "yes", false, yesHelp)
+	return c
+}
+
+// streamCall prints the chunks of a stream; what is left of the end is said where it
+// is more than their list.
+func (a *app) streamCall(cmd *cobra.Command, c *client.Client, inv client.Invocation) error {
+	chunks := 0
+	for line, err := range c.Lines(cmd.Context(), http.MethodPost, "/api/v1/invocations", inv) {
+		if err != nil {
+			return err
+		}
+		item, err := decode[struct {
+			Progress *capability.Chunk `json:"progress"`
+			Error    *capability.Error `json:"error"`
+		}](line)
+		if err != nil {
+			return err
+		}
+		switch {
+		case item.Error != nil:
+			return item.Error
+		case a.json:
+			if err := a.printJSON(line); err != nil {
+				return err
+			}
+		case item.Progress != nil && item.Progress.Data != nil:
+			chunks++
+			if _, err := fmt.Fprintln(a.stdout, string(item.Progress.Data)); err != nil {
+				return err
+			}
+		case item.Progress != nil:
+			fmt.Fprintf(a.stderr, "%g %s\n", item.Progress.Progress, plainText(item.Progress.Message))
+		case chunks == 0: // it does not stream: its result is all there is
+			return a.printInvoked(line, false)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,443 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/intake/skilldir"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/payload"
+)
+
+func (a *app) skillCommand() *cobra.Command {
+	return a.group("skill", "Skills for devices: pack, sign, install, uninstall, list, diff",
+		a.skillPackCommand(), a.skillSignCommand(), a.skillInstallCommand(), a.skillUninstallCommand(), a.skillListCommand(), a.skillDiffCommand())
+}
+
+// readSkill reads a payload from a file, from standard input for -, or packs the
+// folder of that name.
+func (a *app) readSkill(path string) (json.RawMessage, error) {
+	bad := func(err error) error {
+		return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s cannot be read as a skill", path), err)
+	}
+	if path == "-" {
+		return a.jsonInput("the skill", path)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeNotFound, "", path+" is not there", err)
+	}
+	if !info.IsDir() {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, bad(err)
+		}
+		defer file.Close()
+		data, err := io.ReadAll(io.LimitReader(file, maxInput+1))
+		if err == nil && len(data) > maxInput {
+			return nil, capability.Errorf(capability.CodeTooLarge, "", "%s is larger than %d bytes", path, maxInput)
+		}
+		if err != nil {
+			return nil, bad(err)
+		}
+		return data, nil
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, bad(err)
+	}
+	defer root.Close()
+	raw, warnings, err := skilldir.Read(root.FS(), time.Now())
+	for _, w := range warnings {
+		fmt.Fprintf(a.stderr, "junctor: %s\n", plainText(w))
+	}
+	return raw, err
+}
+
+// checkedSkill is readSkill for a payload that must be whole.
+func (a *app) checkedSkill(path string) (json.RawMessage, *payload.Payload, error) {
+	raw, err := a.readSkill(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	limits := cmp.DefaultLimits()
+	p, err := payload.Decode(raw, limits.Payload)
+	if err == nil {
+		_, err = p.Sources(limits)
+	}
+	return raw, p, err
+}
+
+// writeSkill prints a payload, or writes it to a file that must not be there yet.
+func (a *app) writeSkill(out string, raw json.RawMessage) error {
+	if out == "" {
+		return a.printJSON(raw)
+	}
+	file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return capability.Wrap(capability.CodeConflict, "", out+" cannot be written, or is there already", err)
+	}
+	_, err = file.Write(append(raw, '\n'))
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = os.Remove(out)
+		return capability.Wrap(capability.CodeFailed, "", out+" cannot be written", err)
+	}
+	return nil
+}
+
+func (a *app) skillPackCommand() *cobra.Command {
+	var out string
+	c := &cobra.Command{
+		Use: "pack DIR", Short: "Make a skill's payload of its folder (skill.md and perhaps a file of code)", Args: cobra.ExactArgs(1),
+		Example: `  junctor skill pack ./camera-pack --out camera-pack.json`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			raw, p, err := a.checkedSkill(args[0])
+			if err != nil {
+				return err
+			}
+			if out != "" && !a.json {
+				digest, err := payload.Digest(raw)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.stderr, "%s: %d capabilities, sha256 %s\n", plainText(p.SkillName), len(p.Capabilities), digest)
+			}
+			return a.writeSkill(out, raw)
+		},
+	}
+	c.Flags().StringVarP(&out, "out", "o", "", "file to write; without it the payload is printed")
+	return c
+}
+
+func (a *app) skillSignCommand() *cobra.Command {
+	var out, keyFile, keyID string
+	c := &cobra.Command{
+		Use: "sign FILE|DIR", Short: "Sign a skill with an Ed25519 key", Args: cobra.ExactArgs(1),
+		Long: `Sign a skill with an Ed25519 key, in PEM (PKCS #8), as made by
+openssl genpkey -algorithm ed25519. Devices that know the key by its id show who
+signed what they are asked to install.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			raw, _, err := a.checkedSkill(args[0])
+			if err != nil {
+				return err
+			}
+			key, err := signingKey(keyFile)
+			if err != nil {
+				return err
+			}
+			signed, err := payload.Sign(raw, keyID, key)
+			if err != nil {
+				return err
+			}
+			return a.writeSkill(out, signed)
+		},
+	}
+	c.Flags().StringVar(&keyFile, "key", "", "file with the private key")
+	c.Flags().StringVar(&keyID, "key-id", "", "the name that devices know the key by")
+	c.Flags().StringVarP(&out, "out", "o", "", "file to write; without it the payload is printed")
+	_ = c.MarkFlagRequired("key")
+	_ = c.MarkFlagRequired("key-id")
+	return c
+}
+
+func signingKey(path string) (ed25519.PrivateKey, error) {
+	bad := func(err error) error {
+		return capability.Wrap(capability.CodeInvalidInput, "", path+" holds no Ed25519 private key in PEM (PKCS #8)", err).
+			With("", "make one with: openssl genpkey -algorithm ed25519 -out key.pem")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, bad(err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, bad(nil)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, ok := parsed.(ed25519.PrivateKey)
+	if err != nil || !ok {
+		return nil, bad(err)
+	}
+	return key, nil
+}
+
+// onNode calls one of the reserved functions.
+func (a *app) onNode(ctx context.Context, node, action string, input any, timeout, key string) (json.RawMessage, json.RawMessage, error) {
+	raw, err := json.Marshal(input)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := a.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	var answer json.RawMessage
+	err = c.Invoke(ctx, client.Invocation{Target: action, Input: raw, Select: map[string]string{"node": node}, Timeout: timeout, IdempotencyKey: key}, &answer)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := decode[client.Invoked](answer)
+	return answer, out.Result, err
+}
+
+func (a *app) skillInstallCommand() *cobra.Command {
+	var keep, dryRun, yes bool
+	var sha256, timeout, key string
+	c := &cobra.Command{
+		Use: "install NODE FILE|DIR|-", Short: "Install a skill on a node, or put a newer version in its place", Args: cobra.ExactArgs(2),
+		Long: `Install a skill on a node. The device decides: code that comes with a skill is taken
+only where its owner allowed that, and capabilities that demand consent are asked for
+there. Either all of it is installed or nothing.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := a.readSkill(args[1])
+			if err != nil {
+				return err
+			}
+			input := map[string]any{"skill_payload": raw, "replace_existing_skill": !keep}
+			if dryRun {
+				input["dry_run"] = true
+			}
+			if sha256 != "" {
+				input["expected_sha256"] = sha256
+			}
+			return a.confirmed(cmd.Context(), yes, func() error {
+				answer, result, err := a.onNode(cmd.Context(), args[0], "device.skill.install", input, timeout, key)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(answer)
+				}
+				out, err := decode[cmp.Installed](result)
+				if err != nil {
+					return err
+				}
+				return a.printSkill(args[0], &out)
+			})
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&keep, "keep", false, "leave what the installed version has and add to it, instead of replacing it")
+	f.BoolVar(&dryRun, "dry-run", false, "have the device plan and report; change nothing")
+	f.StringVar(&sha256, "sha256", "", "refuse a payload with another digest")
+	f.StringVar(&timeout, "timeout", "", "how long to wait, also for the owner's consent (default 5m)")
+	f.StringVar(&key, "idempotency-key", "", "install once however often the key is used")
+	f.BoolVar(&yes, "yes", false, yesHelp)
+	return c
+}
+
+func (a *app) printSkill(node string, out *cmp.Installed) error {
+	word := "installed"
+	switch {
+	case out.DryRun:
+		word = "would be installed"
+	case !out.Changed:
+		word = "was installed already"
+	}
+	a.printf("%s %s on %s\n", plainText(out.InstalledSkill), word, plainText(node))
+	record := out.InstalledSkills[out.InstalledSkill]
+	var rows [][]string
+	for _, alias := range slices.Sorted(maps.Keys(record.Capabilities)) {
+		c := record.Capabilities[alias]
+		bound := c.BindingMode
+		if c.ActionName != nil {
+			bound += " " + *c.ActionName
+		}
+		rows = append(rows, []string{alias, c.FunctionName, bound, fmt.Sprint(c.Registered)})
+	}
+	for _, w := range out.Warnings {
+		fmt.Fprintf(a.stderr, "junctor: %s\n", plainText(w.Message))
+	}
+	return table(a.stdout, []string{"ALIAS", "FUNCTION", "BOUND TO", "REGISTERED"}, rows)
+}
+
+func (a *app) skillUninstallCommand() *cobra.Command {
+	var leave, yes bool
+	c := &cobra.Command{
+		Use: "uninstall NODE SKILL", Short: "Take a skill off a node: the functions it brought, and nothing else", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.confirmed(cmd.Context(), yes, func() error {
+				answer, result, err := a.onNode(cmd.Context(), args[0], "device.skill.uninstall", map[string]any{"skill_name": args[1], "unregister_functions": !leave}, "", "")
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(answer)
+				}
+				out, err := decode[cmp.Uninstalled](result)
+				if err != nil {
+					return err
+				}
+				if !out.Uninstalled {
+					a.printf("%s was not installed on %s\n", plainText(args[1]), plainText(args[0]))
+					return nil
+				}
+				a.printf("%s is gone from %s\n", plainText(args[1]), plainText(args[0]))
+				return nil
+			})
+		},
+	}
+	c.Flags().BoolVar(&leave, "leave-functions", false, "leave its functions callable; installing it again takes them back")
+	c.Flags().BoolVar(&yes, "yes", false, yesHelp)
+	return c
+}
+
+// installedOn are the records of the skills on a node.
+func (a *app) installedOn(ctx context.Context, node string) (answer json.RawMessage, records map[string]cmp.Record, err error) {
+	answer, result, err := a.onNode(ctx, node, "device.skill.list", struct{}{}, "", "")
+	if err == nil {
+		records, err = decode[map[string]cmp.Record](result)
+	}
+	return answer, records, err
+}
+
+func (a *app) skillListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list NODE", Short: "The skills that are installed on a node", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer, records, err := a.installedOn(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(answer)
+			}
+			var rows [][]string
+			for _, name := range slices.Sorted(maps.Keys(records)) {
+				r := records[name]
+				rows = append(rows, []string{name, dash(r.SkillVersion), r.State, fmt.Sprint(len(r.Capabilities)), r.Source, cut(r.SHA256, 12)})
+			}
+			return table(a.stdout, []string{"SKILL", "VERSION", "STATE", "CAPABILITIES", "FROM", "SHA256"}, rows)
+		},
+	}
+}
+
+func cut(s string, n int) string { return s[:min(len(s), n)] }
+
+func (a *app) skillDiffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff NODE FILE|DIR", Short: "What installing a skill would change on a node; exit 1 if it is not what is installed", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, p, err := a.checkedSkill(args[1])
+			if err != nil {
+				return err
+			}
+			digest, err := payload.Digest(raw)
+			if err != nil {
+				return err
+			}
+			_, records, err := a.installedOn(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			d := difference(p, records[p.SkillName], digest)
+			if a.json {
+				doc, err := jsonx.Marshal(d)
+				if err != nil {
+					return err
+				}
+				if err := a.printJSON(doc); err != nil {
+					return err
+				}
+			} else {
+				a.printf("%s", d.text())
+			}
+			if d.Same {
+				return nil
+			}
+			return exitStatus(capability.CodeFailed.Row().Exit)
+		},
+	}
+}
+
+// skillDiff is what is different between a payload and what is installed.
+type skillDiff struct {
+	Skill     string   `json:"skill"`
+	Installed bool     `json:"installed"`
+	Same      bool     `json:"same"`
+	SHA256    string   `json:"sha256"`
+	Was       string   `json:"installed_sha256,omitempty"`
+	Added     []string `json:"added"`
+	Removed   []string `json:"removed"`
+	Changed   []string `json:"changed"`
+}
+
+func difference(p *payload.Payload, was cmp.Record, digest string) skillDiff {
+	d := skillDiff{
+		Skill: p.SkillName, Installed: was.Capabilities != nil, Same: was.SHA256 == digest, SHA256: digest, Was: was.SHA256,
+		Added: []string{}, Removed: []string{}, Changed: []string{},
+	}
+	now := make(map[string]bool)
+	for i := range p.Capabilities {
+		c := &p.Capabilities[i]
+		now[c.Alias] = true
+		old, had := was.Capabilities[c.Alias]
+		switch {
+		case !had:
+			d.Added = append(d.Added, c.Alias)
+		case old.FunctionName != c.FunctionName || old.Stream != c.Stream || old.MediaType != c.MediaType || !bytes.Equal(sortedJSON(old.Metadata), sortedJSON(c.Metadata)):
+			d.Changed = append(d.Changed, c.Alias)
+		}
+	}
+	for alias := range was.Capabilities {
+		if !now[alias] {
+			d.Removed = append(d.Removed, alias)
+		}
+	}
+	slices.Sort(d.Added)
+	slices.Sort(d.Removed)
+	slices.Sort(d.Changed)
+	return d
+}
+
+func sortedJSON(doc json.RawMessage) []byte {
+	if len(doc) == 0 {
+		return []byte("{}")
+	}
+	out, err := jsonx.Sorted(doc)
+	if err != nil {
+		return doc
+	}
+	return out
+}
+
+func (d *skillDiff) text() string {
+	if d.Same {
+		return plainText(d.Skill) + " is what is installed\n"
+	}
+	var b strings.Builder
+	if !d.Installed {
+		fmt.Fprintf(&b, "%s is not installed\n", plainText(d.Skill))
+	}
+	for _, part := range []struct {
+		sign  string
+		names []string
+	}{{"+", d.Added}, {"~", d.Changed}, {"-", d.Removed}} {
+		for _, name := range part.names {
+			fmt.Fprintf(&b, "%s %s\n", part.sign, plainText(name))
+		}
+	}
+	if len(d.Added)+len(d.Changed)+len(d.Removed) == 0 && d.Installed {
+		b.WriteString("the capabilities are the same; something else of the payload differs, such as its code\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,119 @@
+package device
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// assets carries large values to and from a gateway, each request signed with the
+// node's key, or where it has none with the operator's token.
+type assets struct {
+	web   *web
+	node  string
+	sign  func([]byte) ([]byte, error)
+	token secret.Value
+	now   func() time.Time // the gateway's
+}
+
+func (a *assets) request(ctx context.Context, method, digest string, body []byte) (*http.Request, error) {
+	path := wire.AssetsPath + digest // nothing in it is escaped
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.web.base.JoinPath(path).String(), content)
+	if err != nil {
+		return nil, err
+	}
+	if a.sign == nil {
+		req.Header.Set("Authorization", "Bearer "+a.token.Reveal())
+		req.Header.Set("Junctor-Node", a.node)
+		return req, nil
+	}
+	proof, err := wire.SignRequest(a.node, method, path, a.now(), a.sign)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", proof)
+	return req, nil
+}
+
+// fetch reads an asset and holds it to what its reference says.
+func (a *assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
+	if err := asset.Check(); err != nil {
+		return nil, err
+	}
+	digest := strings.TrimPrefix(asset.Digest, "sha256:")
+	ctx, cancel := context.WithTimeout(ctx, assetTime)
+	defer cancel()
+	req, err := a.request(ctx, http.MethodGet, digest, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := a.web.client.Do(req)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeUnavailable, "node.asset", "the asset "+asset.Digest+" cannot be fetched", err).With(cmp.ReasonConnection, "")
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, a.refused(resp, "node.asset")
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, asset.Size+1))
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeUnavailable, "node.asset", "the asset "+asset.Digest+" broke off", err).With(cmp.ReasonConnection, "")
+	}
+	if sum := sha256.Sum256(data); int64(len(data)) != asset.Size || hex.EncodeToString(sum[:]) != digest {
+		return nil, cmp.Errorf(cmp.ReasonDigest, "the asset %s is not what its digest and size say", asset.Digest)
+	}
+	return data, nil
+}
+
+// put gives the gateway a value to keep for a while.
+func (a *assets) put(ctx context.Context, data []byte, mediaType string) (cmp.Asset, error) {
+	sum := sha256.Sum256(data)
+	digest := hex.EncodeToString(sum[:])
+	asset := cmp.Asset{Digest: "sha256:" + digest, Size: int64(len(data)), MediaType: mediaType}
+	if err := asset.Check(); err != nil {
+		return asset, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, assetTime)
+	defer cancel()
+	req, err := a.request(ctx, http.MethodPut, digest, data)
+	if err != nil {
+		return asset, err
+	}
+	req.Header.Set("Content-Type", mediaType)
+	resp, err := a.web.client.Do(req)
+	if err != nil {
+		return asset, capability.Wrap(capability.CodeUnavailable, "node.asset", "a value of the answer cannot be sent to the gateway", err).With(cmp.ReasonConnection, "")
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+		return asset, nil
+	}
+	return asset, a.refused(resp, "node.asset")
+}
+
+func (a *assets) refused(resp *http.Response, op string) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		data = nil
+	}
+	e := a.web.refusal(resp.StatusCode, data, op)
+	if resp.StatusCode == http.StatusRequestEntityTooLarge {
+		return e.With(cmp.ReasonTooLarge, e.Hint)
+	}
+	return e
+}

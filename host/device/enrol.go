@@ -1,0 +1,260 @@
+package device
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/messaging"
+	"github.com/junctor-run/junctor/internal/messaging/natsdial"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Bounds of what is asked of a gateway's HTTP doors.
+const (
+	webTime   = 15 * time.Second // of one small request
+	assetTime = 10 * time.Minute // of one asset
+	maxAnswer = 64 << 10         // bytes of an answer that is no asset
+)
+
+// identity is who the node is, as its folder keeps it: key has the secret half.
+type identity struct {
+	ID        string   `json:"node_id"`
+	Gateway   string   `json:"gateway,omitzero"`
+	PublicKey string   `json:"public_key,omitzero"`
+	Labels    []string `json:"labels,omitzero"` // that the token granted
+	Enrolled  bool     `json:"enrolled,omitzero"`
+}
+
+// folder is where one node keeps what it is.
+type folder struct {
+	dir  string
+	lock *os.File
+}
+
+// openFolder makes the folder and takes its lock: one folder is one process.
+func openFolder(dir string) (*folder, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "node.open", "the node's folder "+dir+" cannot be made", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "node.open", "the lock of the node's folder cannot be opened", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		pid, _ := io.ReadAll(io.LimitReader(f, 32))
+		return nil, capability.Errorf(capability.CodeConflict, "node.open", "process %s is the node of this folder already", orUnknown(string(pid))).
+			With("node_running", "junctor node status shows it; one home is one node")
+	}
+	if err := f.Truncate(0); err == nil {
+		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // for whoever is refused
+	}
+	return &folder{dir: dir, lock: f}, nil
+}
+
+func orUnknown(s string) string {
+	if s = strings.TrimSpace(s); s != "" {
+		return s
+	}
+	return "(unknown)"
+}
+
+func (f *folder) close() {
+	_ = f.lock.Truncate(0)
+	_ = f.lock.Close()
+}
+
+// identity reads who the node is; id is what it is called where it has no name yet.
+func (f *folder) identity(id string) (identity, error) {
+	who := identity{ID: id}
+	data, err := os.ReadFile(filepath.Join(f.dir, "state.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return who, nil
+	}
+	if err == nil {
+		who = identity{}
+		err = jsonx.Unmarshal(data, &who)
+	}
+	if err == nil {
+		err = cmp.CheckNode(who.ID)
+	}
+	if err != nil {
+		return who, capability.Wrap(capability.CodeFailed, "node.open", "the file state.json of the node's folder cannot be read", err).
+			With("", "remove it to enrol the node again")
+	}
+	if id != "" && id != who.ID { // somebody wants it to be called otherwise
+		who = identity{ID: id}
+	}
+	return who, nil
+}
+
+func (f *folder) save(who identity) error {
+	data, err := json.MarshalIndent(who, "", "  ")
+	if err != nil {
+		return err
+	}
+	return f.write("state.json", append(data, '\n'))
+}
+
+// write puts a file in its place whole.
+func (f *folder) write(name string, data []byte) error {
+	tmp, err := os.CreateTemp(f.dir, "."+name+"-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // gone already when the rename has happened
+	_, err = tmp.Write(data)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), filepath.Join(f.dir, name))
+}
+
+// key returns the node's key, which is made when there is none.
+func (f *folder) key() (messaging.Key, error) {
+	path := filepath.Join(f.dir, "key")
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		seed, key, err := natsdial.NewKey()
+		if err == nil {
+			err = f.write("key", []byte(seed.Reveal()+"\n"))
+		}
+		if err != nil {
+			return key, capability.Wrap(capability.CodeFailed, "node.open", "the node's key cannot be kept", err)
+		}
+		return key, nil
+	}
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		return messaging.Key{}, capability.Errorf(capability.CodeDenied, "node.open", "others may read the node's key %s", path).With("key_exposed", "chmod 600 "+path)
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return messaging.Key{}, capability.Wrap(capability.CodeFailed, "node.open", "the node's key cannot be read", err)
+	}
+	return natsdial.ParseKey(secret.New(strings.TrimSpace(string(data))))
+}
+
+// web is a gateway's HTTP side.
+type web struct {
+	base   *url.URL
+	client *http.Client
+}
+
+// enrol shows the gateway the node's key and the operator's token until the gateway
+// has answered: a node may start before it. Refusals end it.
+func (w *web) enrol(ctx context.Context, who identity, token secret.Value, waiting func(error)) (*wire.EnrolReply, error) {
+	pause := messaging.DialOptions{ReconnectWait: time.Second, ReconnectMax: time.Minute}
+	for n := 1; ; n++ {
+		reply, again, err := w.ask(ctx, who, token)
+		if err == nil || !again {
+			return reply, err
+		}
+		waiting(err)
+		select {
+		case <-time.After(pause.Pause(n, rand.Float64())):
+		case <-ctx.Done():
+			return nil, capability.AsError(ctx.Err())
+		}
+	}
+}
+
+func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply *wire.EnrolReply, again bool, err error) {
+	body, err := wire.Encode(&wire.Enrol{NodeID: who.ID, PublicKey: who.PublicKey})
+	if err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, webTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base.JoinPath(wire.EnrolPath).String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, false, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+token.Reveal())
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return nil, true, capability.Wrap(capability.CodeUnavailable, "node.enrol", "the gateway "+w.base.Host+" is not reached", err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil || len(data) > maxAnswer {
+		return nil, true, capability.Wrap(capability.CodeUnavailable, "node.enrol", "the gateway's answer cannot be read", err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		reply, err := wire.Decode[wire.EnrolReply](data)
+		if err == nil && reply.NodeID != who.ID {
+			err = cmp.Errorf(cmp.ReasonEncoding, "the gateway enrolled %s, not %s", reply.NodeID, who.ID)
+		}
+		return reply, false, err
+	}
+	e := w.refusal(resp.StatusCode, data, "node.enrol")
+	switch resp.StatusCode {
+	case http.StatusConflict:
+		e.Hint = "choose another id (--id), or remove the other on the gateway: junctor nodes remove " + who.ID
+	case http.StatusUnauthorized, http.StatusForbidden:
+		if e.Hint == "" {
+			e.Hint = "the token must be a node token: junctor tokens create --role node"
+		}
+	case http.StatusNotFound:
+		e.Message = "there is no gateway for nodes at " + w.base.Host
+	}
+	return nil, resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500, e
+}
+
+// refusal is what a gateway answered in place of what was wanted. Its words are kept,
+// if it is one of ours, its code only where it fits the status.
+func (w *web) refusal(status int, data []byte, op string) *capability.Error {
+	var body struct {
+		Error *capability.Error `json:"error"`
+	}
+	code := codeOf(status)
+	if json.Unmarshal(data, &body) != nil || body.Error == nil || body.Error.Message == "" {
+		return capability.Errorf(code, op, "the gateway %s answered with status %d", w.base.Host, status)
+	}
+	e := capability.Errorf(code, op, "%.1000s", body.Error.Message).With(body.Error.Reason, fmt.Sprintf("%.1000s", body.Error.Hint))
+	return e
+}
+
+func codeOf(status int) capability.Code {
+	switch status {
+	case http.StatusBadRequest:
+		return capability.CodeInvalidInput
+	case http.StatusUnauthorized:
+		return capability.CodeUnauthenticated
+	case http.StatusForbidden:
+		return capability.CodeDenied
+	case http.StatusNotFound:
+		return capability.CodeNotFound
+	case http.StatusConflict:
+		return capability.CodeConflict
+	case http.StatusRequestEntityTooLarge:
+		return capability.CodeTooLarge
+	case http.StatusTooManyRequests:
+		return capability.CodeOverloaded
+	}
+	if status >= 500 {
+		return capability.CodeUnavailable
+	}
+	return capability.CodeFailed
+}

@@ -1,0 +1,38 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// Gateway is the side of the node protocol that nodes join (nodes spec, sections 16
+// and 25).
+type Gateway struct {
+	Heartbeat        time.Duration `koanf:"heartbeat" doc:"How often a node says that it lives."`
+	HeartbeatTimeout time.Duration `koanf:"heartbeat_timeout" doc:"A node that says nothing for longer is removed; three heartbeats at least."`
+	Grace            time.Duration `koanf:"grace" doc:"A node whose connection broke is removed after this, unless it comes back; at most heartbeat_timeout."`
+	Streams          Streams       `koanf:"streams"`
+}
+
+// Streams bounds the streams of nodes.
+type Streams struct {
+	Total   int  `koanf:"total" doc:"Streams of all nodes at once; one more is refused."`
+	PerNode int  `koanf:"per_node" doc:"Streams of one node at once."`
+	Window  Size `koanf:"window" doc:"Bytes of a stream that may be on their way to a reader; 64KiB to 4MiB."`
+}
+
+func (g Gateway) validate() error {
+	switch {
+	case g.Heartbeat < 100*time.Millisecond:
+		return fmt.Errorf("gateway.heartbeat: %s is less than 100ms", g.Heartbeat)
+	case g.HeartbeatTimeout < 3*g.Heartbeat:
+		return fmt.Errorf("gateway.heartbeat_timeout: %s is less than three times gateway.heartbeat (%s), so that a lost heartbeat would remove a node", g.HeartbeatTimeout, g.Heartbeat)
+	case g.Grace <= 0 || g.Grace > g.HeartbeatTimeout:
+		return fmt.Errorf("gateway.grace: %s is not above 0 and at most gateway.heartbeat_timeout (%s)", g.Grace, g.HeartbeatTimeout)
+	case g.Streams.Total < 1 || g.Streams.PerNode < 1:
+		return fmt.Errorf("gateway.streams: total and per_node are at least 1")
+	case g.Streams.Window < 64<<10 || g.Streams.Window > 4<<20:
+		return fmt.Errorf("gateway.streams.window: %d bytes are not between 64KiB and 4MiB", g.Streams.Window)
+	}
+	return nil
+}

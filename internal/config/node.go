@@ -1,0 +1,95 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/protocol/cmp"
+)
+
+// Node is this machine as a node of somebody's gateway (junctor node join).
+type Node struct {
+	ID            string        `koanf:"id" doc:"Name of this node at its gateway: letters, digits, dots, underscores and hyphens. Empty: the name it has had, else the host's."`
+	Gateway       string        `koanf:"gateway" doc:"Address of the gateway: https://host, or tls://host:4222 where its operator says so. JUNCTOR_GATEWAY is read too."`
+	Credential    string        `koanf:"credential" doc:"File that holds the operator's node token; it is needed until the node has enrolled."`
+	Labels        []string      `koanf:"labels" doc:"Labels for routing and filters, such as gpu. Those that begin with user: or tenant: come with the token only."`
+	Location      string        `koanf:"location" doc:"Where the node is, for people."`
+	MaxConcurrent int           `koanf:"max_concurrent" doc:"Calls that run at once."`
+	Queue         int           `koanf:"queue" doc:"Calls that wait for their turn; one more is refused."`
+	Heartbeat     time.Duration `koanf:"heartbeat" doc:"Longest pause between two heartbeats; the gateway may ask for more of them. At most a third of gateway.heartbeat_timeout."`
+	Reconnect     Reconnect     `koanf:"reconnect"`
+	Development   bool          `koanf:"development" doc:"This node is for trying things out: host.auto_consent is allowed."`
+}
+
+// Reconnect is how a node comes back.
+type Reconnect struct {
+	Min time.Duration `koanf:"min" doc:"Pause before the first try to come back; each pause is between half and one and a half of what it should be."`
+	Max time.Duration `koanf:"max" doc:"Longest pause between two tries."`
+}
+
+// Host is what skills may do on this node.
+type Host struct {
+	AllowTransferredCode  bool       `koanf:"allow_transferred_code" doc:"Let skills bring code of their own, which runs in processes that can only compute."`
+	PreferTransferredCode bool       `koanf:"prefer_transferred_code" doc:"Use a skill's own code where this device has an action for the same, too."`
+	AutoConsent           bool       `koanf:"auto_consent" doc:"Agree to every skill without asking anybody. Refused unless node.development is set."`
+	Languages             []string   `koanf:"languages" doc:"Languages that code may be in: javascript, wasm, python."`
+	ActionsDir            string     `koanf:"actions_dir" doc:"Folder with this device's own actions. Empty: node/actions in the home."`
+	Limits                HostLimits `koanf:"limits"`
+}
+
+// HostLimits bound what skills bring.
+type HostLimits struct {
+	RuntimeModules int  `koanf:"runtime_modules" doc:"Modules of code in one skill."`
+	ModuleSource   Size `koanf:"module_source" doc:"Source of one module."`
+	TotalSource    Size `koanf:"total_source" doc:"Source of all modules of one skill."`
+	Payload        Size `koanf:"payload" doc:"One skill as it is sent."`
+}
+
+func defaultNode() Node {
+	return Node{MaxConcurrent: 10, Queue: 1000, Heartbeat: 5 * time.Second, Reconnect: Reconnect{Min: time.Second, Max: time.Minute}}
+}
+
+func defaultHost() Host {
+	l := cmp.DefaultLimits()
+	return Host{Languages: []string{"wasm", "javascript"}, Limits: HostLimits{
+		RuntimeModules: l.Modules, ModuleSource: Size(l.ModuleSource), TotalSource: Size(l.TotalSource), Payload: Size(l.Payload),
+	}}
+}
+
+func (n Node) validate(timeout time.Duration) error {
+	if n.ID != "" {
+		if err := cmp.CheckNode(n.ID); err != nil {
+			return fmt.Errorf("node.id: %w", err)
+		}
+	}
+	if _, err := cmp.Labels(n.Labels); err != nil {
+		return fmt.Errorf("node.labels: %w", err)
+	}
+	switch {
+	case n.MaxConcurrent < 1:
+		return fmt.Errorf("node.max_concurrent: %d is too few; use 1 or more", n.MaxConcurrent)
+	case n.Queue < 1:
+		return fmt.Errorf("node.queue: %d is too few; use 1 or more", n.Queue)
+	case n.Heartbeat < 100*time.Millisecond || n.Heartbeat > timeout/3:
+		return fmt.Errorf("node.heartbeat: %s is not between 100ms and a third of gateway.heartbeat_timeout, %s", n.Heartbeat, timeout/3)
+	case n.Reconnect.Min <= 0 || n.Reconnect.Max < n.Reconnect.Min:
+		return fmt.Errorf("node.reconnect: min must be more than 0, and max no less than it")
+	}
+	return nil
+}
+
+func (h Host) validate(development bool) error {
+	if h.AutoConsent && !development {
+		return fmt.Errorf("host.auto_consent: it agrees to everything that anybody sends; set node.development, too, if that is what this node is for")
+	}
+	for _, l := range h.Languages {
+		if !slices.Contains([]string{"javascript", "wasm", "python"}, l) {
+			return fmt.Errorf("host.languages: %q must be one of javascript, wasm, python", l)
+		}
+	}
+	if l := h.Limits; l.RuntimeModules < 0 || l.ModuleSource < 0 || l.TotalSource < 0 || l.Payload < 1 {
+		return fmt.Errorf("host.limits: they must not be negative, and payload not 0")
+	}
+	return nil
+}

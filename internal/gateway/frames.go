@@ -1,0 +1,201 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
+)
+
+const (
+	// maxFrames bounds the frames of one call that wait for its reader.
+	maxFrames = 16 << 10
+	// envelope is what a frame has around its value, at most, in bytes.
+	envelope = 256
+)
+
+// call is one under way: its frames as they came, for whoever follows it to decode.
+type call struct {
+	id    string
+	node  string
+	epoch int64
+	// limit bounds the bytes that wait: the window, a result, and envelopes.
+	limit  int
+	stream bool
+	began  time.Time
+
+	wake chan struct{} // holds one token when there is something to see
+
+	mu     sync.Mutex
+	frames [][]byte
+	head   int // of frames, what has been taken
+	bytes  int
+	first  [2][]byte // where frames begins: most calls have no more
+	err    *capability.Error
+	nobody bool // the bus says that nobody heard the call
+	heard  time.Time
+	asked  bool // of the bus, whether the node is there
+}
+
+func newCall(id, node string, epoch int64, stream bool, window int) *call {
+	c := &call{
+		id: id, node: node, epoch: epoch, stream: stream, limit: max(window, wire.DefaultWindow) + wire.MaxChunk + wire.MaxInline,
+		wake: make(chan struct{}, 1), began: time.Now(),
+	}
+	c.frames = c.first[:0]
+	return c
+}
+
+func (c *call) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// push adds a frame; a node that sends more than its window and a result is cut off.
+func (c *call) push(data []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard = time.Now()
+	if c.err != nil {
+		return
+	}
+	waiting := len(c.frames) - c.head
+	if waiting >= maxFrames || c.bytes+len(data) > c.limit+envelope*waiting {
+		c.err = cmp.Errorf(cmp.ReasonOverloaded, "the node %s sent more than it may: %d frames of %d bytes wait for their reader", c.node, waiting, c.bytes)
+		c.signal()
+		return
+	}
+	if c.head > 0 && len(c.frames) == cap(c.frames) { // make room before growing
+		n := copy(c.frames, c.frames[c.head:])
+		clear(c.frames[n:])
+		c.frames, c.head = c.frames[:n], 0
+	}
+	c.frames = append(c.frames, data)
+	c.bytes += len(data)
+	c.signal()
+}
+
+// fail ends a call from outside; only the first reason counts, and what came before
+// it is read first.
+func (c *call) fail(err *capability.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	c.signal()
+}
+
+// unheard says that nobody heard the call.
+func (c *call) unheard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nobody = true
+	c.signal()
+}
+
+// again forgets that nobody heard the call: it is sent once more.
+func (c *call) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nobody = false
+}
+
+// next returns the next frame, or why there is none: nobody is true when the call
+// reached nobody.
+func (c *call) next(ctx context.Context) (data []byte, nobody bool, err error) {
+	for {
+		c.mu.Lock()
+		switch {
+		case c.head < len(c.frames):
+			data, c.frames[c.head] = c.frames[c.head], nil
+			c.head++
+			c.bytes -= len(data)
+			if c.head == len(c.frames) {
+				c.frames, c.head = c.frames[:0], 0
+			}
+			c.mu.Unlock()
+			return data, false, nil
+		case c.nobody:
+			c.mu.Unlock()
+			return nil, true, nil
+		case c.err != nil:
+			err = c.err
+			c.mu.Unlock()
+			return nil, false, err
+		}
+		c.mu.Unlock()
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+// silence is for how long nothing has come, and whether anything ever has.
+func (c *call) silence(now time.Time) (d time.Duration, ever, asked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard.IsZero() {
+		return now.Sub(c.began), false, c.asked
+	}
+	return now.Sub(c.heard), true, c.asked
+}
+
+const (
+	// attendEvery is how often calls are looked after.
+	attendEvery = time.Second
+	// firstWord is how long a call may wait for its first frame before the bus is
+	// asked whether its node has a session (section 27.4).
+	firstWord = 10 * time.Second
+)
+
+// attend ends streams that say nothing any more, and asks after the nodes of calls
+// that have never heard anything.
+func (g *Gateway) attend(ctx context.Context) error {
+	for {
+		if err := pause(ctx, attendEvery); err != nil {
+			return err
+		}
+		now := time.Now()
+		var ask []*call
+		g.mu.Lock()
+		for _, c := range g.calls {
+			d, ever, asked := c.silence(now)
+			switch {
+			case c.stream && d >= g.cfg.Idle:
+				c.fail(cmp.Errorf(cmp.ReasonTimeout, "the stream from %s has had nothing for %s", c.node, g.cfg.Idle))
+			case !ever && !asked && d >= firstWord:
+				ask = append(ask, c)
+			}
+		}
+		g.mu.Unlock()
+		for _, c := range ask {
+			c.mu.Lock()
+			c.asked = true
+			c.mu.Unlock()
+			g.probe(ctx, c.node, c.epoch)
+		}
+	}
+}
+
+// failNode fails what a node that is gone will not answer (N11).
+func (g *Gateway) failNode(node string, of func(epoch int64) bool) {
+	g.failThose(cmp.Errorf(cmp.ReasonNodeLost, "the node %s was lost while the call ran", node), func(c *call) bool { return c.node == node && of(c.epoch) })
+}
+
+func (g *Gateway) failThose(err *capability.Error, those func(*call) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.calls {
+		if those(c) {
+			c.fail(err)
+		}
+	}
+}

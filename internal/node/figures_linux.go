@@ -1,0 +1,75 @@
+package node
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// gauges reads what the kernel says of the whole machine.
+type gauges struct {
+	mu         sync.Mutex
+	busy, idle uint64 // of the processors, at the last look
+}
+
+func machine() *gauges { return new(gauges) }
+
+// figures are the share of the processors' time since the last call that was used,
+// and of the memory that is used. Nothing is known of graphics processors.
+func (g *gauges) figures() (cpu, mem, gpu float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if data, err := os.ReadFile("/proc/stat"); err == nil {
+		line, _, _ := bytes.Cut(data, []byte("\n"))
+		busy, idle := processors(string(line))
+		if b, i := busy-g.busy, idle-g.idle; g.busy+g.idle > 0 && busy >= g.busy && idle >= g.idle && b+i > 0 {
+			cpu = 100 * float64(b) / float64(b+i)
+		}
+		g.busy, g.idle = busy, idle
+	}
+	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
+		mem = memory(string(data))
+	}
+	return cpu, mem, 0
+}
+
+// processors reads the first line of /proc/stat.
+func processors(line string) (busy, idle uint64) {
+	fields := strings.Fields(line)
+	for i, f := range fields[min(1, len(fields)):] {
+		n, err := strconv.ParseUint(f, 10, 64)
+		switch {
+		case err != nil || i > 7: // guests are counted as users already
+		case i == 3 || i == 4: // idle, and waiting for a disk
+			idle += n
+		default:
+			busy += n
+		}
+	}
+	return busy, idle
+}
+
+// memory reads /proc/meminfo: what is not available to programs is used.
+func memory(text string) float64 {
+	var total, available float64
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, err := strconv.ParseFloat(f[1], 64)
+		switch {
+		case err != nil:
+		case f[0] == "MemTotal:":
+			total = n
+		case f[0] == "MemAvailable:":
+			available = n
+		}
+	}
+	if total <= 0 || available > total {
+		return 0
+	}
+	return 100 * (total - available) / total
+}

@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// nodeOrigin is the origin of the modules of nodes.
+const nodeOrigin = "node"
+
+// kept reports whether an entry is for certain users and the principal is none of
+// them.
+func (p *Policy) kept(principal capability.Principal, e *catalog.Entry) bool {
+	return len(e.Module.Users) > 0 && !p.Serves(principal, e.Module.Users, e.Module.Extension)
+}
+
+// Serves reports whether what is for certain users is for the principal (nodes spec,
+// section 28): its name or a label of its token says who it is, it is a person who
+// runs the place, or a grant names the module. No users are everybody.
+func (p *Policy) Serves(principal capability.Principal, users []string, module string) bool {
+	if len(users) == 0 || principal.Role == capability.RoleAdmin || principal.Role == capability.RoleOperator {
+		return true
+	}
+	_, name, _ := strings.Cut(principal.ID, ":")
+	if slices.Contains(users, name) || slices.ContainsFunc(principal.Labels, func(l string) bool {
+		user, is := strings.CutPrefix(l, "user:")
+		return is && slices.Contains(users, user)
+	}) {
+		return true
+	}
+	now := p.now().UTC()
+	return slices.ContainsFunc(*p.grants.Load(), func(g Grant) bool {
+		return g.Module == module && g.Scope != "session" && g.state(now) == grantActive && g.of(principal)
+	})
+}
+
+// named reports whether a live grant names the module and the action of an entry.
+func (p *Policy) named(principal capability.Principal, e *catalog.Entry) bool {
+	now, asked := p.now().UTC(), Asked{Principal: principal, Entry: e}
+	return slices.ContainsFunc(*p.grants.Load(), func(g Grant) bool {
+		return g.Module == e.Module.Extension && g.Action == string(e.Action) && g.Scope != "session" && g.covers(asked, now)
+	})
+}
+
+// granted lets through what the rules keep from agents until a grant names it: the
+// administration of a node (decision R17).
+func (p *Policy) granted(principal capability.Principal, e *catalog.Entry, v Verdict) Verdict {
+	forbidden := len(v.Policies) > 0 || v.Fault != ""
+	if v.Permitted || forbidden || e.Module.Origin != nodeOrigin || e.Effect != capability.EffectAdmin {
+		return v
+	}
+	if p.named(principal, e) {
+		return Verdict{Permitted: true, Consent: ChannelOperator, Policies: []string{"grant"}}
+	}
+	return v
+}
+
+// Token finds the live token of a value, as Authenticate does.
+func (p *Policy) Token(value string) (Token, error) {
+	if _, err := p.Authenticate(value); err != nil {
+		return Token{}, err
+	}
+	t, ok := (*p.tokens.Load())[secret.Hash(value)]
+	if !ok { // it was revoked in this moment
+		return Token{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate", "this token is not valid here: unknown, expired or revoked").With("invalid_token", "")
+	}
+	return t, nil
+}
+
+// LiveToken finds a token by its id; ok is false for one that has ended.
+func (p *Policy) LiveToken(id string) (t Token, ok bool) {
+	for _, t := range *p.tokens.Load() {
+		if t.ID == id {
+			return t, t.Live(p.now())
+		}
+	}
+	return Token{}, false
+}

@@ -1,0 +1,327 @@
+// Package nodes makes the nodes of the fleet providers like any other (nodes spec,
+// section 28): a module for what a node offers itself and one for each skill that is
+// installed there, an entry for each function, and the five reserved functions under
+// their canonical names. A call goes to the node through the gateway; whether it may
+// happen was decided before.
+package nodes
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/actions"
+	"github.com/junctor-run/junctor/internal/fleet"
+	"github.com/junctor-run/junctor/internal/gateway"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/protocol/cmp"
+)
+
+// Kind is the provider kind and the origin of the modules; OriginSkill is that of
+// the modules of skills.
+const (
+	Kind        = "node"
+	OriginSkill = "skill"
+)
+
+// labelTag begins the tags that say what a node's credential grants; no function can
+// claim one.
+const labelTag = "label:"
+
+// Caller carries calls to nodes; a gateway.Gateway does.
+type Caller interface {
+	Do(ctx context.Context, to fleet.Request, r gateway.Request) (gateway.Result, error)
+}
+
+// Config of a Source. Fleet and Caller are required.
+type Config struct {
+	Fleet  *fleet.Table
+	Caller Caller
+	// Unhealthy reports nodes whose circuit is open for a function; nil: none is.
+	Unhealthy func(function, node string) bool
+	// Asset returns the bytes of a large result; nil leaves references as they are.
+	Asset func(ctx context.Context, a cmp.Asset) ([]byte, error)
+	// MaxResult bounds the results that are fetched, in bytes.
+	MaxResult int
+	Logger    *slog.Logger
+}
+
+// Source publishes the fleet. Tell it of changes with Changed.
+type Source struct {
+	cfg  Config
+	wake chan struct{}
+
+	mu    sync.Mutex
+	dirty map[string]bool
+	// A change is made, then read, then published; who waits wants the last.
+	made, read, finished uint64
+	done                 chan struct{} // closed when finished rises
+}
+
+// New returns the source of a fleet.
+func New(cfg Config) *Source {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Source{cfg: cfg, wake: make(chan struct{}, 1), dirty: make(map[string]bool), done: make(chan struct{})}
+}
+
+// Changed says that a node has come, gone or changed. It never blocks.
+func (s *Source) Changed(node string) {
+	s.mu.Lock()
+	s.dirty[node] = true
+	s.made++
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Settled returns when the catalog has what was changed before, or ctx ends.
+func (s *Source) Settled(ctx context.Context) {
+	s.mu.Lock()
+	mine := s.made
+	for s.finished < mine {
+		done := s.done
+		s.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+	}
+	s.mu.Unlock()
+}
+
+// Run implements capability.Source. One node whose declaration is refused keeps no
+// other from the catalog.
+func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) error {
+	for _, n := range s.cfg.Fleet.List(fleet.Filter{Suspect: true}) {
+		s.Changed(n.ID)
+	}
+	for {
+		s.mu.Lock()
+		ids := s.dirty
+		s.dirty, s.read = make(map[string]bool), s.made
+		s.mu.Unlock()
+		for id := range ids {
+			if err := publish(s.batch(id)); err != nil {
+				s.cfg.Logger.Error("a node is not in the catalog", "node", id, "err", err)
+			}
+		}
+		s.mu.Lock()
+		s.finished = s.read
+		close(s.done)
+		s.done = make(chan struct{})
+		s.mu.Unlock()
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ExtensionOf is the catalog-wide id of a node's own module.
+func ExtensionOf(node string) string { return "node." + node }
+
+// batch is what a node offers now; that of one that is gone withdraws it.
+func (s *Source) batch(id string) capability.Batch {
+	b := capability.Batch{Source: "node/" + id}
+	n, ok := s.cfg.Fleet.Get(id)
+	if !ok {
+		return b
+	}
+	state := availability(&n)
+	tags := make([]string, 0, len(n.Granted))
+	var users []string
+	for _, l := range n.Granted {
+		if !slices.Contains(n.Labels, l) {
+			continue // what it may claim and does not
+		}
+		tags = append(tags, labelTag+l)
+		if user, is := strings.CutPrefix(l, "user:"); is {
+			users = append(users, user)
+		}
+	}
+	own := capability.Module{
+		Extension: ExtensionOf(id), ID: ExtensionOf(id), Name: id, Label: id, Origin: Kind, Version: n.Software, Endpoint: "node:" + id, Users: users,
+	}
+	functions, device := capability.NewProviderKey("fn", Kind, id), capability.NewProviderKey("device", Kind, id)
+	skills := make(map[string]*capability.Module)
+	for i := range n.Functions {
+		f := &n.Functions[i]
+		to := &own
+		if skill, is := strings.CutPrefix(f.Owner, "skill:"); is && !cmp.IsReserved(f.Name) {
+			if skills[skill] == nil {
+				ext := "skill." + id + "." + escape(skill)
+				skills[skill] = &capability.Module{Extension: ext, ID: wireID(ext), Name: skill, Label: id, Origin: OriginSkill, Endpoint: own.Endpoint, Users: users}
+			}
+			to = skills[skill]
+		}
+		c := contribution(f, to.Extension, state, functions, device)
+		c.Tags = append(c.Tags, tags...)
+		to.Contributions = append(to.Contributions, c)
+	}
+	if row, known := actions.Lookup(doorAction); known {
+		own.Contributions = append(own.Contributions, capability.Contribution{
+			ID: "invoke", Kind: toolKind, Action: doorAction, Title: row.Title, Description: row.Description, Effect: row.Effect,
+			Member: capability.Member{Module: own.Extension, Kind: "door", Name: string(doorAction)}, Provider: device,
+			InputSchema: row.InputSchema, OutputSchema: row.OutputSchema, Availability: state, Tags: tags,
+		})
+	}
+	b.Modules = append(b.Modules, own)
+	for _, name := range sorted(skills) {
+		b.Modules = append(b.Modules, *skills[name])
+	}
+	for i := range b.Modules {
+		b.Modules[i].Manifest = manifest(&b.Modules[i])
+	}
+	p := provider{source: s, node: id, key: functions}
+	d := p
+	d.key = device
+	b.Providers = []capability.Provider{&p, &d}
+	return b
+}
+
+const (
+	toolKind   = "capability.agent-tool"
+	memberKind = "function"
+	doorAction = capability.Action("device.function.invoke")
+)
+
+func availability(n *fleet.Node) capability.Availability {
+	switch n.Status {
+	case fleet.Disconnected:
+		return capability.Availability{State: capability.StateUnavailable, Reason: "the node is not connected"}
+	case fleet.Draining:
+		return capability.Availability{State: capability.StateDraining, Reason: "the node finishes what it has and leaves"}
+	}
+	return capability.Availability{State: capability.StateReady}
+}
+
+// reserved are the canonical actions of the five reserved functions (decision R17).
+func reserved(function string) (capability.Action, bool) {
+	switch function {
+	case cmp.InstallSkill:
+		return "device.skill.install", true
+	case cmp.UninstallSkill:
+		return "device.skill.uninstall", true
+	case cmp.ListSkills:
+		return "device.skill.list", true
+	case cmp.ListFunctions:
+		return "device.function.list", true
+	case cmp.HostStatus:
+		return "device.status.get", true
+	}
+	return "", false
+}
+
+func contribution(f *fleet.Function, module string, state capability.Availability, functions, device capability.ProviderKey) capability.Contribution {
+	c := capability.Contribution{
+		ID: escape(f.Name), Kind: toolKind, Action: capability.Action("fn." + f.Name), Tool: f.Name, Title: f.Name, Description: f.Description,
+		Member: capability.Member{Module: module, Kind: memberKind, Name: f.Name}, Provider: functions, Effect: cmp.EngineEffect(f.Effect),
+		InputSchema: f.Input, OutputSchema: f.Output, Availability: state, Timeout: f.Timeout,
+		Telemetry: map[string]string{"source": Kind},
+	}
+	for _, t := range f.Tags {
+		if !strings.HasPrefix(t, labelTag) {
+			c.Tags = append(c.Tags, t)
+		}
+	}
+	action, is := reserved(f.Name)
+	row, known := actions.Lookup(action)
+	if !is || !known {
+		return c
+	}
+	c.Action, c.Tool, c.Provider, c.Title, c.Description = action, "", device, row.Title, row.Description
+	c.Effect, c.InputSchema, c.OutputSchema = row.Effect, row.InputSchema, row.OutputSchema
+	c.Approval = row.Effect == capability.EffectAdmin // and the device's owner is asked there (decision R17)
+	return c
+}
+
+// manifest lists the functions of a module as the actions of the router wire.
+func manifest(m *capability.Module) json.RawMessage {
+	type action struct {
+		Name        string    `json:"name"`
+		Description string    `json:"description"`
+		Parameters  jsonx.Raw `json:"parameters,omitempty"`
+	}
+	list := []action{}
+	for i := range m.Contributions {
+		c := &m.Contributions[i]
+		if c.Member.Kind != memberKind {
+			continue
+		}
+		a := action{Name: c.Member.Name, Description: c.Description, Parameters: jsonx.Raw(c.InputSchema)}
+		if a.Description == "" {
+			a.Description = a.Name
+		}
+		list = append(list, a)
+	}
+	doc, err := jsonx.Marshal(map[string]any{"id": m.ID, "name": m.Name, "actions": list})
+	if err != nil {
+		return nil // a schema that is no JSON: the catalog refuses that entry
+	}
+	return doc
+}
+
+// wireID is an extension id as module ids are spelled on the router wire, which have
+// no ~.
+func wireID(ext string) string {
+	if !strings.Contains(ext, "~") {
+		return ext
+	}
+	sum := sha256.Sum256([]byte(ext))
+	return strings.ReplaceAll(ext, "~", "-") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// escape spells a foreign name in the grammar of contribution ids (spec/README,
+// section 8).
+func escape(s string) string {
+	const hex = "0123456789abcdef"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._-", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('~')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+	return b.String()
+}
+
+func sorted(m map[string]*capability.Module) []string {
+	out := make([]string, 0, len(m))
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+var errNoDoor = errors.New("the generic door is opened before a provider is asked")
+
+// NodeOf is the node that a provider key of this package is of.
+func NodeOf(key capability.ProviderKey) (node string, ok bool) {
+	domain, kind, instance := key.Parts()
+	return instance, kind == Kind && (domain == "fn" || domain == "device")
+}
+
+// decodeAsset reads a value that stands for bytes kept elsewhere.
+func decodeAsset(value json.RawMessage) (a cmp.Asset, ok bool) {
+	a, ok, err := cmp.ReadAsset(value)
+	return a, ok && err == nil
+}

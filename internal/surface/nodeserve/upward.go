@@ -1,0 +1,110 @@
+package nodeserve
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/messaging"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
+)
+
+// maxUpward is how many calls of nodes run at once; more wait on the bus, which
+// bounds them too.
+const maxUpward = 64
+
+// Run takes the calls of nodes until ctx ends. Each is one invocation like any
+// other, whose principal is the node's credential.
+func (s *Surface) Run(ctx context.Context) error {
+	sub, err := s.Bus.Subscribe(ctx, messaging.SubscribeOptions{
+		Pattern: strings.Replace(wire.SubjectUpward("x"), ".x.", ".*.", 1), Queue: "gateways",
+	})
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	calls, callCtx := errgroup.WithContext(ctx)
+	calls.SetLimit(maxUpward)
+	for {
+		m, err := sub.Next(ctx)
+		switch {
+		case messaging.Is(err, messaging.ReasonLost):
+			s.Logger.Warn("calls of nodes were lost", "err", err)
+			continue
+		case err != nil:
+			_ = calls.Wait()
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		calls.Go(func() error {
+			s.upward(callCtx, m)
+			return nil
+		})
+	}
+}
+
+func (s *Surface) upward(ctx context.Context, m messaging.Message) {
+	reply := s.invoke(ctx, m)
+	data, err := wire.Encode(&reply)
+	if err != nil { // too large for one message
+		reply = wire.UpwardReply{Error: cmp.FromError(err, "", "", false), Invocation: reply.Invocation}
+		data, err = wire.Encode(&reply)
+	}
+	node, nodeErr := wire.NodeOf(m.Subject)
+	if err == nil {
+		err = nodeErr
+	}
+	if err == nil {
+		err = messaging.CheckReply(m, "_INBOX."+messaging.Escape(node))
+	}
+	if err == nil {
+		err = s.Bus.Publish(ctx, messaging.Message{Subject: m.Reply, Data: data})
+	}
+	if err != nil {
+		s.Logger.Debug("a node's call was not answered", "node", node, "err", err)
+	}
+}
+
+func (s *Surface) invoke(ctx context.Context, m messaging.Message) wire.UpwardReply {
+	refuse := func(err error) wire.UpwardReply {
+		return wire.UpwardReply{Error: cmp.FromError(err, "", "", false)}
+	}
+	node, err := wire.NodeOf(m.Subject)
+	if err != nil {
+		return refuse(err)
+	}
+	u, err := wire.Decode[wire.Upward](m.Data)
+	if err != nil {
+		return refuse(err)
+	}
+	who, err := s.Admission.Principal(ctx, node)
+	if err != nil {
+		return refuse(err)
+	}
+	target, err := capability.ParseTarget(u.Action)
+	if err != nil {
+		return refuse(err)
+	}
+	if key, value, ok := strings.Cut(u.Select, "="); ok {
+		target.Select = capability.Selector{key: value}
+	} else if u.Select != "" {
+		target.Select = capability.Selector{"provider": u.Select}
+	}
+	answer, err := s.Engine.Invoke(ctx, capability.Invocation{
+		Surface: "node", Client: node, Principal: who, Session: "node:" + node, Target: target, Input: json.RawMessage(u.Input),
+		Timeout: time.Duration(u.DeadlineMS) * time.Millisecond, IdempotencyKey: u.IdempotencyKey,
+	})
+	if err != nil {
+		reply := refuse(err)
+		reply.Invocation = answer.Invocation
+		return reply
+	}
+	return wire.UpwardReply{OK: true, Result: answer.Result, Invocation: answer.Invocation}
+}

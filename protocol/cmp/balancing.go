@@ -1,0 +1,93 @@
+package cmp
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/jsonx"
+)
+
+// maxNodes bounds the lists of nodes and labels in a request for balancing.
+const maxNodes = 256
+
+// Balancing says how one of several nodes is chosen for a call (nodes spec, section
+// 18.1).
+type Balancing struct {
+	On        bool
+	Strategy  string // as it was written; an unknown one counts as the default
+	Preferred []string
+	Excluded  []string
+	Labels    []string
+	Tags      []string
+	NeedsGPU  bool
+	MinMemory int           // MiB
+	Timeout   time.Duration // 0: none was named
+}
+
+// ParseBalancing reads a load_balancing value: absent, null or false ask for none,
+// true and the name of a strategy for it, and an object says more. Members of the
+// object that mean nothing here are ignored. Errors are invalid_params.
+func ParseBalancing(v json.RawMessage) (b Balancing, err error) {
+	if len(v) == 0 || string(v) == "null" {
+		return b, nil
+	}
+	switch v[0] {
+	case 't', 'f':
+		b.On, err = Bool(v, "load_balancing", false)
+		return b, err
+	case '"':
+		b.On = true
+		b.Strategy, err = String(v, "load_balancing")
+		b.Strategy = strings.TrimSpace(b.Strategy)
+		return b, err
+	case '{':
+	default:
+		return b, Errorf(ReasonParams, "load_balancing must be true, false, the name of a strategy or an object")
+	}
+	var in struct {
+		Strategy     string   `json:"strategy"`
+		Preferred    []string `json:"preferred_node_ids"`
+		Excluded     []string `json:"excluded_node_ids"`
+		TimeoutMS    float64  `json:"timeout_ms"`
+		TimeoutS     float64  `json:"timeout_seconds"`
+		Requirements struct {
+			Labels    []string `json:"labels"`
+			Tags      []string `json:"tags"`
+			GPU       bool     `json:"gpu_required"`
+			MinMemory float64  `json:"min_memory_mb"`
+			Override  string   `json:"load_balancing_strategy"`
+			Strategy  string   `json:"strategy"`
+		} `json:"requirements"`
+	}
+	if err := jsonx.Unmarshal(v, &in); err != nil {
+		return b, Errorf(ReasonParams, "load_balancing: %s", err)
+	}
+	need := in.Requirements
+	for name, list := range map[string][]string{
+		"preferred_node_ids": in.Preferred, "excluded_node_ids": in.Excluded, "requirements.labels": need.Labels, "requirements.tags": need.Tags,
+	} {
+		if len(list) > maxNodes || slices.ContainsFunc(list, func(s string) bool { return len(s) > MaxName }) {
+			return b, Errorf(ReasonParams, "load_balancing.%s has more than %d entries, or one of more than %d bytes", name, maxNodes, MaxName)
+		}
+	}
+	if in.TimeoutMS < 0 || in.TimeoutS < 0 || need.MinMemory < 0 {
+		return b, Errorf(ReasonParams, "load_balancing: times and sizes are not negative")
+	}
+	b = Balancing{
+		On: true, Strategy: in.Strategy, Preferred: in.Preferred, Excluded: in.Excluded, Labels: Words(need.Labels), Tags: Words(need.Tags),
+		NeedsGPU: need.GPU, MinMemory: int(min(need.MinMemory, 1<<30)),
+	}
+	for _, s := range []string{need.Strategy, need.Override} { // the last that is set counts
+		if s != "" {
+			b.Strategy = s
+		}
+	}
+	seconds := in.TimeoutS
+	if in.TimeoutMS > 0 {
+		seconds = in.TimeoutMS / 1000
+	}
+	b.Timeout = time.Duration(min(seconds, 86400) * float64(time.Second))
+	return b, nil
+}
