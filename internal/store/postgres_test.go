@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/store/pgtest"
 	"github.com/junctor-run/junctor/internal/store/storetest"
@@ -45,7 +46,31 @@ func TestPostgresIsAStore(t *testing.T) {
 		url := server.Database(t)
 		a, b := openPostgres(t, url), openPostgres(t, url)
 		both := &turns{a: a, b: b}
-		return storetest.Stores{Policy: both, Outcomes: both}
+		return storetest.Stores{Policy: both, Outcomes: both, Nodes: both}
+	})
+}
+
+func BenchmarkPostgres(b *testing.B) {
+	db := openPostgres(b, pgtest.Start(b).Database(b))
+	if err := db.CreateGrant(b.Context(), policy.Grant{ID: "g", State: "active", MaxUses: 1 << 40}); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("use a grant", func(b *testing.B) {
+		for b.Loop() {
+			if ok, err := db.UseGrant(b.Context(), "g", time.Now()); !ok || err != nil {
+				b.Fatal(ok, err)
+			}
+		}
+	})
+	b.Run("claim and finish a key", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			o := invoke.Outcome{Principal: "p", Key: fmt.Sprint(i), State: invoke.StateCreated, At: time.Now()}
+			_, claimed, err := db.BeginOutcome(b.Context(), o, time.Hour, 10_000)
+			o.State = invoke.StateCompleted
+			if err := errors.Join(err, db.FinishOutcome(b.Context(), o)); !claimed || err != nil {
+				b.Fatal(claimed, err)
+			}
+		}
 	})
 }
 
