@@ -1,23 +1,18 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/admission"
+	"github.com/junctor-run/junctor/internal/asset"
 	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/gateway"
 	"github.com/junctor-run/junctor/internal/provider/nodes"
 	"github.com/junctor-run/junctor/internal/surface/nodeserve"
-	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
 // devices are the nodes that join, and what leads to them.
@@ -25,23 +20,28 @@ type devices struct {
 	admission *admission.Admission
 	gateway   *gateway.Gateway
 	source    *nodes.Source
-	assets    assets
+	assets    *asset.Store
 }
 
 // openNodes opens the bus and the gateway; nodes come in once Run serves.
 func (s *Server) openNodes(ctx context.Context) (err error) {
-	d := &devices{admission: admission.New(s.shared, s.policy, time.Now), assets: assets{s.extensions.Blobs()}}
+	d := &devices{admission: admission.New(s.shared, s.policy, time.Now)}
 	if s.nats, err = openMessageBus(ctx, s.cfg, s.home.Path("state", "nats"), s.secrets, d.admission.Authorize, s.logger); err != nil {
 		return err
 	}
 	cfg := s.cfg
+	kept := asset.Config{Blobs: s.extensions.Blobs(), Logger: s.logger}
+	if cfg.NATS.URL != "" { // there may be other gateways
+		kept.Bus = s.nats.Conn()
+	}
+	d.assets = asset.New(kept)
 	d.gateway = gateway.New(gateway.Config{
-		Broker: s.nats, Granted: d.admission.Granted, Told: s.nodeChanged, PutAsset: d.assets.keep, Logger: s.logger,
+		Broker: s.nats, Granted: d.admission.Granted, Told: s.nodeChanged, PutAsset: d.assets.Keep, Logger: s.logger,
 		Heartbeat: cfg.Gateway.Heartbeat, Fleet: fleet.Config{Lease: cfg.Gateway.HeartbeatTimeout, Grace: cfg.Gateway.Grace},
 		TotalStreams: cfg.Gateway.Streams.Total, NodeStreams: cfg.Gateway.Streams.PerNode, Window: int(cfg.Gateway.Streams.Window),
 	})
 	d.source = nodes.New(nodes.Config{
-		Fleet: d.gateway.Fleet(), Caller: d.gateway, Unhealthy: d.gateway.Unhealthy, Asset: d.assets.fetch, MaxResult: int(s.cfg.Limits.Result), Logger: s.logger,
+		Fleet: d.gateway.Fleet(), Caller: d.gateway, Unhealthy: d.gateway.Unhealthy, Asset: d.assets.Fetch, MaxResult: int(s.cfg.Limits.Result), Logger: s.logger,
 	})
 	s.devices = d
 	return nil
@@ -121,61 +121,4 @@ func (s *Server) openNodeDoor() *nodeserve.Surface {
 			return s.policy.Serves(who, users, nodes.ExtensionOf(n.ID))
 		},
 	})
-}
-
-// assets keeps the large values of nodes among the blobs, for an hour.
-type assets struct{ blobs *blob.Store }
-
-const (
-	assetLife      = time.Hour
-	assetRunPrefix = "asset:"
-)
-
-// Put implements nodeserve.Assets.
-func (a assets) Put(ctx context.Context, node, digest, mediaType string, body []byte) (cmp.Asset, error) {
-	sum := sha256.Sum256(body)
-	if hex.EncodeToString(sum[:]) != digest {
-		return cmp.Asset{}, cmp.Errorf(cmp.ReasonDigest, "the bytes are not those of the digest %s", digest)
-	}
-	if mediaType == "" {
-		mediaType = "application/octet-stream"
-	}
-	ref, err := a.blobs.Put(ctx, blob.Ref{
-		Principal: "node:" + node, Run: assetRunPrefix + digest, Name: "value", MIME: mediaType, Expires: time.Now().Add(assetLife),
-	}, bytes.NewReader(body), cmp.MaxAsset)
-	return cmp.Asset{Digest: "sha256:" + digest, Size: ref.Size, MediaType: ref.MIME, URL: "/nodes/assets/" + digest}, err
-}
-
-// keep holds arguments that are too large for one message.
-func (a assets) keep(ctx context.Context, node string, arguments []byte) (cmp.Asset, error) {
-	sum := sha256.Sum256(arguments)
-	return a.Put(ctx, node, hex.EncodeToString(sum[:]), "application/json", arguments)
-}
-
-// Get implements nodeserve.Assets.
-func (a assets) Get(ctx context.Context, digest string) (data []byte, mediaType string, err error) {
-	refs, err := a.blobs.List(ctx, assetRunPrefix+digest)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(refs) == 0 {
-		return nil, "", capability.Errorf(capability.CodeNotFound, "assets", "there is no value %s, or not any more", digest).
-			With("asset_not_found", "values are kept for an hour")
-	}
-	file, err := a.blobs.Read(refs[0])
-	if err != nil {
-		return nil, "", err
-	}
-	defer file.Close()
-	data, err = io.ReadAll(io.LimitReader(file, cmp.MaxAsset+1))
-	return data, refs[0].MIME, err
-}
-
-// fetch is Get for a reference that a node sent.
-func (a assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
-	data, _, err := a.Get(ctx, strings.TrimPrefix(asset.Digest, "sha256:"))
-	if err == nil && int64(len(data)) != asset.Size {
-		err = cmp.Errorf(cmp.ReasonDigest, "the value has %d bytes, and %d were announced", len(data), asset.Size)
-	}
-	return data, err
 }
