@@ -135,17 +135,6 @@ func (p *process) kill() {
 	<-p.over
 }
 
-// stop asks the process to end.
-func (p *process) stop(t testing.TB) {
-	t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.over:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("still running 30 s after SIGTERM: %s", p.stderr)
-	}
-}
-
 // serve starts a server; listen "" is a free port.
 func serve(t testing.TB, home, listen string, env ...string) *plane {
 	t.Helper()
