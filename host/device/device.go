@@ -264,7 +264,7 @@ func (d *Device) identify() error {
 		return capability.Errorf(capability.CodeInvalidInput, "node.open", "this node has not enrolled with %s yet, and there is no token to do it with", d.cfg.Gateway).
 			With("not_enrolled", "make one on the gateway (junctor tokens create --role node) and give it with --node-token-file")
 	}
-	return d.folder.save(d.who)
+	return nil // it is kept once the gateway has taken it: a join that is refused changes nothing
 }
 
 // DefaultID is what a node is called by itself: the host's name.

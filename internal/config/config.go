@@ -274,7 +274,7 @@ func (c *Config) Validate() error {
 	if err := c.Gateway.validate(); err != nil {
 		return err
 	}
-	if err := c.Node.validate(c.Gateway.HeartbeatTimeout); err != nil {
+	if err := c.Node.validate(); err != nil {
 		return err
 	}
 	if err := c.Host.validate(c.Node.Development); err != nil {

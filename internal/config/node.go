@@ -17,7 +17,7 @@ type Node struct {
 	Location      string        `koanf:"location" doc:"Where the node is, for people."`
 	MaxConcurrent int           `koanf:"max_concurrent" doc:"Calls that run at once."`
 	Queue         int           `koanf:"queue" doc:"Calls that wait for their turn; one more is refused."`
-	Heartbeat     time.Duration `koanf:"heartbeat" doc:"Longest pause between two heartbeats; the gateway may ask for more of them. At most a third of gateway.heartbeat_timeout."`
+	Heartbeat     time.Duration `koanf:"heartbeat" doc:"Longest pause between two heartbeats, 100ms to 10s; the gateway may ask for more of them."`
 	Reconnect     Reconnect     `koanf:"reconnect"`
 	Development   bool          `koanf:"development" doc:"This node is for trying things out: host.auto_consent is allowed."`
 }
@@ -57,7 +57,11 @@ func defaultHost() Host {
 	}}
 }
 
-func (n Node) validate(timeout time.Duration) error {
+// maxHeartbeat is a third of the time after which gateways remove a silent node by
+// default. A gateway with less of it asks for more heartbeats when the node joins.
+const maxHeartbeat = 10 * time.Second
+
+func (n Node) validate() error {
 	if n.ID != "" {
 		if err := cmp.CheckNode(n.ID); err != nil {
 			return fmt.Errorf("node.id: %w", err)
@@ -71,8 +75,8 @@ func (n Node) validate(timeout time.Duration) error {
 		return fmt.Errorf("node.max_concurrent: %d is too few; use 1 or more", n.MaxConcurrent)
 	case n.Queue < 1:
 		return fmt.Errorf("node.queue: %d is too few; use 1 or more", n.Queue)
-	case n.Heartbeat < 100*time.Millisecond || n.Heartbeat > timeout/3:
-		return fmt.Errorf("node.heartbeat: %s is not between 100ms and a third of gateway.heartbeat_timeout, %s", n.Heartbeat, timeout/3)
+	case n.Heartbeat < 100*time.Millisecond || n.Heartbeat > maxHeartbeat:
+		return fmt.Errorf("node.heartbeat: %s is not between 100ms and %s", n.Heartbeat, maxHeartbeat)
 	case n.Reconnect.Min <= 0 || n.Reconnect.Max < n.Reconnect.Min:
 		return fmt.Errorf("node.reconnect: min must be more than 0, and max no less than it")
 	}

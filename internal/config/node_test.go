@@ -17,7 +17,7 @@ func TestANodeIsChecked(t *testing.T) {
 	}
 	for _, tt := range [][2]string{
 		{"JUNCTOR_NODE_ID=a b", "node.id"},
-		{"JUNCTOR_NODE_HEARTBEAT=11s", "a third"},
+		{"JUNCTOR_NODE_HEARTBEAT=11s", "node.heartbeat"},
 		{"JUNCTOR_NODE_HEARTBEAT=1ms", "node.heartbeat"},
 		{"JUNCTOR_NODE_MAX_CONCURRENT=0", "node.max_concurrent"},
 		{"JUNCTOR_NODE_QUEUE=0", "node.queue"},

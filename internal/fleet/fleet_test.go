@@ -409,6 +409,46 @@ func TestABurstIsSpreadOverTheBetterHalf(t *testing.T) {
 	}
 }
 
+func TestAmongVeryManyASampleIsAsGood(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const count = 500
+	for i := range count {
+		id := fmt.Sprintf("n%03d", i)
+		e := r.join(member(id, "f"))
+		if i%10 == 0 {
+			r.Beat(id, e, 1, fleet.Load{CPU: 100}) // does not accept
+			continue
+		}
+		r.beat(id, e, float64(i*100/count))
+	}
+	seen := make(map[string]int)
+	var load int
+	for range 2000 {
+		list, err := r.Pick(fleet.Request{Function: "f", Balance: true, Excluded: []string{"n001"}})
+		if err != nil || len(list) != 3 || list[0].ID == list[1].ID || list[1].ID == list[2].ID {
+			t.Fatal(list, err)
+		}
+		seen[list[0].ID]++
+		load += int(list[0].Load.CPU)
+	}
+	// Two of the better half: a sixth of the way up on the average.
+	if len(seen) < 100 || seen["n001"]+seen["n010"] > 0 || load/2000 > 22 {
+		t.Error(len(seen), load/2000)
+	}
+	if got := r.picked(fleet.Request{Function: "f"}); got != "n001 n002 n003" {
+		t.Error("without balancing the least loaded take it:", got)
+	}
+	if got := r.picked(fleet.Request{Function: "f", Balance: true, Preferred: []string{"n499"}}); !strings.HasPrefix(got, "n499 ") {
+		t.Error(got)
+	}
+	r.drain("n002")
+	all := func(n *fleet.Node) bool { return n.ID == "n003" || n.ID == "n002" }
+	if got := r.picked(fleet.Request{Function: "f", Balance: true, Visible: all}); got != "n003" {
+		t.Error("one of many was not found:", got)
+	}
+}
+
 func TestWhoCannotTakeACallSaysWhy(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -523,9 +563,15 @@ func BenchmarkPickAmong1000(b *testing.B) {
 		table.Take(rec)
 		table.Beat(m.ID, rec.Epoch, 1, fleet.Load{CPU: float64(i % 100), Accepting: true})
 	}
-	for b.Loop() {
-		if _, err := table.Pick(fleet.Request{Function: "f", Balance: true}); err != nil {
-			b.Fatal(err)
-		}
+	for name, q := range map[string]fleet.Request{"balanced": {Balance: true}, "least loaded": {}} {
+		q.Function = "f"
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := table.Pick(q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

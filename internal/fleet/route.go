@@ -73,22 +73,9 @@ func (t *Table) Pick(r Request) ([]Node, error) {
 		}
 		return []Node{*n}, nil
 	}
-	offering := t.offering[r.Function]
-	var able []*Node
-	busy := 0
-	seen := 0
-	for _, n := range offering {
-		if r.Visible != nil && !r.Visible(n) {
-			continue
-		}
-		seen++
-		switch {
-		case n.offers[r.Function].Pinned || !r.fits(n):
-		case n.busy(r.Function):
-			busy++
-		case n.Status == Connected && (r.Unhealthy == nil || !r.Unhealthy(n.ID)):
-			able = append(able, n)
-		}
+	able, seen, busy := t.able(t.sample(r), r)
+	if len(able) < few { // the sample says too little
+		able, seen, busy = t.able(t.offering[r.Function], r)
 	}
 	switch {
 	case seen == 0:
@@ -151,6 +138,45 @@ func (n *Node) score() float64 {
 // few is how many candidates are compared one by one.
 const few = 8
 
+// sampled is how many of a large number of nodes are looked at for a balanced choice:
+// two of the better half of so many are as good as two of the better half of all.
+const sampled = 4 * few
+
+// sample is nil where all nodes must be looked at: where there are not many, or where
+// the choice has a rule that is not chance.
+func (t *Table) sample(r Request) []*Node {
+	offering := t.offering[r.Function]
+	if len(offering) < 2*sampled || !r.Balance || r.Strategy == RoundRobin || len(r.Preferred) > 0 {
+		return nil
+	}
+	out := make([]*Node, 0, sampled)
+	at, step := rand.IntN(len(offering)), len(offering)/sampled
+	for range sampled { // from all over: neighbours may have joined together
+		out = append(out, offering[at%len(offering)])
+		at += step
+	}
+	return out
+}
+
+// able are those of a list that can take a call, how many the caller may see, and how
+// many are only busy.
+func (t *Table) able(list []*Node, r Request) (able []*Node, seen, busy int) {
+	for _, n := range list {
+		if r.Visible != nil && !r.Visible(n) {
+			continue
+		}
+		seen++
+		switch {
+		case n.offers[r.Function].Pinned || !r.fits(n):
+		case n.busy(r.Function):
+			busy++
+		case n.Status == Connected && (r.Unhealthy == nil || !r.Unhealthy(n.ID)):
+			able = append(able, n)
+		}
+	}
+	return able, seen, busy
+}
+
 func (t *Table) order(able []*Node, r Request) []*Node {
 	switch {
 	case r.Balance && r.Strategy == Random:
@@ -164,12 +190,25 @@ func (t *Table) order(able []*Node, r Request) []*Node {
 		for _, n := range able {
 			n.rank = n.score()
 		}
-		slices.SortFunc(able, func(a, b *Node) int {
+		less := func(a, b *Node) int {
 			if c := cmp.Compare(a.rank, b.rank); c != 0 {
 				return c
 			}
 			return byID(a, b)
-		})
+		}
+		if r.Balance || len(r.Preferred) > 0 {
+			slices.SortFunc(able, less)
+		} else {
+			for i := range min(maxTries, len(able)) { // no more are asked for
+				best := i
+				for k := i + 1; k < len(able); k++ {
+					if less(able[k], able[best]) < 0 {
+						best = k
+					}
+				}
+				able[i], able[best] = able[best], able[i]
+			}
+		}
 		if r.Balance && len(able) > few {
 			// Figures are a heartbeat old: always taking the best sends a burst to one
 			// node. Of two of the better half, the better.

@@ -112,6 +112,7 @@ func (g *Gateway) enlist(n *fleet.Node, stream bool, window int) *call {
 	defer g.mu.Unlock()
 	g.made++
 	c := newCall(g.instance[:8]+"-"+strconv.FormatUint(g.made, 36), n.ID, n.Epoch, stream, window)
+	c.reply = wire.SubjectReply(c.node, g.instance, c.id)
 	g.calls[c.id] = c
 	return c
 }
@@ -132,7 +133,7 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 	if err != nil {
 		return Result{}, false, err
 	}
-	m := messaging.Message{Subject: wire.SubjectCall(c.node), Reply: wire.SubjectReply(c.node, g.instance, c.id), Data: data}
+	m := messaging.Message{Subject: wire.SubjectCall(c.node), Reply: c.reply, Data: data}
 	// What has just joined may not have been heard of by every server of a cluster.
 	pauses := []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond}
 	for {
@@ -335,7 +336,7 @@ func (g *Gateway) reply(ctx context.Context, m messaging.Message) {
 	c := g.calls[id]
 	g.mu.Unlock()
 	switch {
-	case c == nil || m.Subject != wire.SubjectReply(c.node, g.instance, id):
+	case c == nil || m.Subject != c.reply:
 	case nobody:
 		c.unheard()
 	default:

@@ -198,7 +198,7 @@ func TestAnEmbeddedBusRestartsAndEveryNodeIsBackOnce(t *testing.T) {
 			web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				now.Load().Handler(func(*http.Request) error { return nil }).ServeHTTP(rw, r)
 			}))
-			t.Cleanup(web.CloseClientConnections)
+			t.Cleanup(web.Close)
 			dial, err := natsdial.Dialer(web.URL, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -344,7 +344,7 @@ func TestACutCableIsAFrozenNode(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(natsdial.ConnectPath, b.Handler(func(*http.Request) error { return nil }))
 	web := httptest.NewServer(mux)
-	t.Cleanup(web.CloseClientConnections)
+	t.Cleanup(web.Close)
 	wire := newProxy(t, strings.TrimPrefix(web.URL, "http://"))
 	dial, err := natsdial.Dialer("http://"+wire.Addr().String(), nil)
 	if err != nil {

@@ -30,6 +30,7 @@ type device struct {
 
 	mu       sync.Mutex
 	epoch    int64
+	last     int64 // epoch, also while it has none
 	joins    int
 	seq      uint64
 	frozen   bool
@@ -147,7 +148,7 @@ func (d *device) listen(ctx context.Context) {
 func (d *device) join(ctx context.Context) {
 	d.mu.Lock()
 	j := wire.Join{
-		Proto: 1, NodeID: d.id, Instance: d.instance, Labels: d.labels, Revision: 1, Accepting: true, Software: wire.Software{Name: "device", Version: "1"},
+		Proto: 1, NodeID: d.id, Instance: d.instance, Epoch: d.last, Labels: d.labels, Revision: 1, Accepting: true, Software: wire.Software{Name: "device", Version: "1"},
 	}
 	for _, f := range d.offers {
 		j.Functions = append(j.Functions, cmp.Function{Name: f, Version: "1.0.0", Priority: 5, ExecutionMode: "normal", Tags: []string{}})
@@ -168,8 +169,12 @@ func (d *device) join(ctx context.Context) {
 			reply, err := wire.Decode[wire.JoinReply](m.Data)
 			if err == nil && reply.OK {
 				d.mu.Lock()
-				d.epoch, d.joins, d.rejected = reply.Epoch, d.joins+1, reply.RejectedLabels
+				d.epoch, d.last, d.joins, d.rejected = reply.Epoch, reply.Epoch, d.joins+1, reply.RejectedLabels
 				d.mu.Unlock()
+				return
+			}
+			if err == nil && reply.Error.Details["reason"] == "superseded" {
+				d.set(func() { d.over = true })
 				return
 			}
 			d.t.Logf("%s was not let in: %+v %v", d.id, reply.Error, err)
@@ -187,7 +192,7 @@ func (d *device) join(ctx context.Context) {
 func (d *device) beat(ctx context.Context) {
 	d.mu.Lock()
 	d.seq++
-	b := wire.Beat{Epoch: d.epoch, Seq: d.seq, Revision: 1, CPU: 10, Active: len(d.running), Accepting: !d.full}
+	b := wire.Beat{Epoch: d.epoch, Seq: d.seq, Revision: 1, CPU: 10, Active: len(d.running), Accepting: true}
 	frozen := d.frozen || d.over || d.epoch == 0
 	goes := d.draining && len(d.running) == 0 && !frozen
 	d.over = d.over || goes

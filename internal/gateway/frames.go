@@ -22,6 +22,7 @@ type call struct {
 	id    string
 	node  string
 	epoch int64
+	reply string // the subject of its frames
 	// limit bounds the bytes that wait: the window, a result, and envelopes.
 	limit  int
 	stream bool

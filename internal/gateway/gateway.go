@@ -237,6 +237,8 @@ func (g *Gateway) change(ctx context.Context, make func() []fleet.Event) {
 	for _, e := range make() {
 		switch e.Kind {
 		case fleet.NodeSuperseded:
+			// Before it hears of it, and says of its calls that they were cancelled.
+			g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })
 			if e.Ours {
 				g.control(ctx, e.Node, wire.Control{Epoch: e.Epoch, Type: wire.ControlSuperseded})
 			}

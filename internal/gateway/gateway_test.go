@@ -122,6 +122,7 @@ func (n *node) join(change func(*wire.Join)) *wire.JoinReply {
 		n.t.Fatal(err)
 	}
 	n.epoch = reply.Epoch
+	synctest.Wait() // the answer comes first, then the table has it
 	return reply
 }
 
@@ -203,7 +204,12 @@ func (r *rig) call(ctx context.Context, q gateway.Request) <-chan outcome {
 	return done
 }
 
-func reason(err error) string { return capability.AsError(err).Reason }
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return capability.AsError(err).Reason
+}
 
 func TestJoinedIsListedAndCalled(t *testing.T) {
 	t.Parallel()

@@ -60,10 +60,6 @@ func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	if !ok || node == "" || j.NodeID != node {
 		return cmp.Errorf(cmp.ReasonDenied, "this session may not join as %s", j.NodeID)
 	}
-	if n, ok := g.table.Get(node); ok && n.Session != sessionOf(node, j.Instance) && j.Epoch != 0 && j.Epoch < n.Epoch {
-		// It was cut before it could hear that: let in again, the two would chase each other.
-		return capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")
-	}
 	rejected := fleet.RejectedLabels(j.Labels, granted)
 	member := fleet.Member{
 		ID: node, Instance: j.Instance, Software: j.Software.Name + " " + j.Software.Version, OS: j.OS, Arch: j.Arch, Location: j.Location,
@@ -71,6 +67,10 @@ func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 		MaxConcurrent: j.MaxConcurrent, Session: sessionOf(node, j.Instance),
 	}
 	propose := func() (fleet.Record, bool, error) {
+		if n, ok := g.table.Get(node); ok && n.Session != member.Session && j.Epoch != 0 && j.Epoch < n.Epoch {
+			// It was cut before it could hear that: let in again, the two would chase each other.
+			return fleet.Record{}, false, capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")
+		}
 		r, err := g.table.Propose(member)
 		return r, true, err
 	}

@@ -34,7 +34,7 @@ func webDialer(t testing.TB, b *natsbus.Broker) messaging.Dialer {
 	mux := http.NewServeMux()
 	mux.Handle(natsdial.ConnectPath, b.Handler(func(*http.Request) error { return nil }))
 	web := httptest.NewServer(mux)
-	t.Cleanup(web.CloseClientConnections)
+	t.Cleanup(web.Close)
 	dial, err := natsdial.Dialer(web.URL, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/junctor-run/junctor/internal/messaging/natsbus"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -46,11 +48,12 @@ var serverProgram = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if program, err := serverProgram(); err == nil {
-		os.RemoveAll(filepath.Dir(program))
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if program, err := serverProgram(); err == nil {
+			os.RemoveAll(filepath.Dir(program))
+		}
+		os.Exit(code)
+	}))
 }
 
 func startServers(t testing.TB, n int) []*natsServer {

@@ -17,6 +17,9 @@ func (s *shared) watch(ctx context.Context) error {
 			if messaging.Is(err, messaging.ReasonClosed) {
 				return err
 			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if err != nil {
 				s.g.cfg.Logger.Warn("the watch of the table of nodes ended", "err", err)
 				break

@@ -111,7 +111,7 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 	if found[0].Minted() && len(found) == 1 {
 		r.inv.Target = capability.Target{Capability: found[0].ID}
 	}
-	if r.inv.Input, r.argsHash = []byte(in.Args), ""; len(in.Args) == 0 {
+	if r.inv.Input, r.argsHash = []byte(in.Args), ""; len(in.Args) == 0 || string(in.Args) == "null" {
 		r.inv.Input = []byte("{}")
 	}
 	if in.TimeoutMS > 0 {

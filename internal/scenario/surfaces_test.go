@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/junctor-run/junctor/internal/skill"
 	"github.com/junctor-run/junctor/internal/skill/functions"
@@ -82,9 +83,10 @@ func TestScenario53InstallThroughEverySurface(t *testing.T) {
 	}
 	install := map[string]func(node string) string{
 		"router": func(node string) string {
-			if _, list := p.post(t, "/v1/capabilities/invoke", admin, `{"method":"plugin.modules.list","params":{}}`); !strings.Contains(list, `"id":"node.`+node+`"`) {
-				t.Error(list)
-			}
+			eventually(t, "it is a module", 5*time.Second, func() bool {
+				_, list := p.post(t, "/v1/capabilities/invoke", admin, `{"method":"plugin.modules.list","params":{}}`)
+				return strings.Contains(list, `"id":"node.`+node+`"`)
+			})
 			_, body := p.post(t, "/v1/capabilities/invoke", admin, `{"method":"plugin.action.invoke","params":{"moduleId":"node.`+node+`","action":"device.install_remote_skill","content":{"skill_payload":`+skillOf("s")+`}}}`)
 			return body
 		},

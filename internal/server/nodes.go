@@ -30,7 +30,7 @@ type devices struct {
 
 // openNodes opens the bus and the gateway; nodes come in once Run serves.
 func (s *Server) openNodes(ctx context.Context) (err error) {
-	d := &devices{admission: admission.New(s.db, s.policy, time.Now), assets: assets{s.extensions.Blobs()}}
+	d := &devices{admission: admission.New(s.shared, s.policy, time.Now), assets: assets{s.extensions.Blobs()}}
 	if s.nats, err = openMessageBus(ctx, s.cfg, s.home.Path("state", "nats"), s.secrets, d.admission.Authorize, s.logger); err != nil {
 		return err
 	}

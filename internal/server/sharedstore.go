@@ -99,9 +99,14 @@ func (s *Server) watchShared(ctx context.Context) error {
 	})
 }
 
+// takeOverTime bounds one reading of the mirrors; what holds them waits for it.
+const takeOverTime = 10 * time.Second
+
 // takeOver reads again what a table is mirrored in, "" for all. A new mirror is one
 // line here.
 func (s *Server) takeOver(ctx context.Context, table string) error {
+	ctx, cancel := context.WithTimeout(ctx, takeOverTime)
+	defer cancel()
 	if table == "" || table == "tokens" || table == "grants" {
 		if err := s.policy.Refresh(ctx); err != nil {
 			return err

@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/node"
 	"github.com/junctor-run/junctor/internal/skill"
 	"github.com/junctor-run/junctor/internal/skill/asking"
 	"github.com/junctor-run/junctor/internal/skill/binding"
@@ -25,8 +24,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // rig is a device: everything but a network.
 type rig struct {
 	t         *testing.T
@@ -37,6 +34,9 @@ type rig struct {
 	runtime   *runtime
 	dir       string // of the store
 	refreshes atomic.Int64
+	bus       *bus // nil: calls are carried out at once
+	busID     string
+	session   *node.Node
 	mu        sync.Mutex
 	events    []skill.Event
 }
@@ -56,7 +56,7 @@ func restarted(t *testing.T, dir string, actions *deviceaction.Set, change func(
 	}
 	cfg := skill.Config{
 		Node: "n1", Functions: r.functions, Actions: r.actions, Store: store, Runtime: r.runtime, Version: "test",
-		Refresh: func(context.Context) error { r.refreshes.Add(1); return nil },
+		Refresh: func(ctx context.Context) error { return r.refresh(ctx) },
 		Event: func(_ context.Context, e skill.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -75,6 +75,9 @@ func restarted(t *testing.T, dir string, actions *deviceaction.Set, change func(
 	}
 	r.exec = execution.New(execution.Config{Node: "n1", Functions: r.functions})
 	t.Cleanup(r.host.Close)
+	if overBus != nil && !inBubble() {
+		overBus.carry(r)
+	}
 	return r
 }
 
@@ -100,6 +103,9 @@ func (r *rig) call(function string, kwargs any) (json.RawMessage, error) {
 	args, err := wire.ParseArguments(raw)
 	if err != nil {
 		return nil, err
+	}
+	if r.bus != nil {
+		return r.callOverBus(function, args)
 	}
 	out, err := r.exec.Do(r.t.Context(), execution.Request{ID: "c", Function: function, Args: args, Caller: "agent:a"})
 	return out.Value, err

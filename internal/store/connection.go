@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,7 +27,13 @@ const (
 
 // connection is one connection to Postgres. It takes the statements that SQLite
 // takes: one set of texts serves both.
-type connection struct{ *stdlib.Conn }
+//
+// Every question ends after limit, also where the server is there and never
+// answers: nobody may hold a lock of ours for as long as that.
+type connection struct {
+	*stdlib.Conn
+	limit time.Duration
+}
 
 // explain is the error of a statement that began outside of a transaction or, with
 // idle false, inside of one. That the server ended an idle connection, as it does
@@ -40,6 +47,26 @@ func (c connection) explain(ctx context.Context, err error, idle bool) error {
 	return explain(ctx, err, c.Conn.Conn().IsClosed())
 }
 
+// ResetSession asks whether the connection lives before it is used again.
+func (c connection) ResetSession(ctx context.Context) error {
+	asked, cancel := context.WithTimeout(ctx, min(c.limit, pingLimit))
+	defer cancel()
+	return c.Conn.ResetSession(asked)
+}
+
+// Close waits for the server's goodbye no longer than that.
+func (c connection) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return c.Conn.Conn().Close(ctx)
+}
+
+func (c connection) Ping(ctx context.Context) error {
+	asked, cancel := context.WithTimeout(ctx, min(c.limit, pingLimit))
+	defer cancel()
+	return c.Conn.Ping(asked)
+}
+
 func (c connection) idle() bool { return c.Conn.Conn().PgConn().TxStatus() == 'I' }
 
 func (c connection) Prepare(query string) (driver.Stmt, error) {
@@ -48,7 +75,9 @@ func (c connection) Prepare(query string) (driver.Stmt, error) {
 
 func (c connection) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	idle := c.idle()
-	s, err := c.Conn.PrepareContext(ctx, numbered(query))
+	asked, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	s, err := c.Conn.PrepareContext(asked, numbered(query))
 	if err != nil {
 		return nil, c.explain(ctx, err, idle)
 	}
@@ -57,25 +86,31 @@ func (c connection) PrepareContext(ctx context.Context, query string) (driver.St
 
 func (c connection) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	idle := c.idle()
-	res, err := c.Conn.ExecContext(ctx, numbered(query), args)
+	asked, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	res, err := c.Conn.ExecContext(asked, numbered(query), args)
 	return res, c.explain(ctx, err, idle)
 }
 
 func (c connection) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	idle := c.idle()
-	rows, err := c.Conn.QueryContext(ctx, numbered(query), args)
+	asked, cancel := context.WithTimeout(ctx, c.limit)
+	rows, err := c.Conn.QueryContext(asked, numbered(query), args)
 	if err != nil {
+		cancel()
 		return nil, c.explain(ctx, err, idle)
 	}
-	return rows, nil
+	return answer{rows.(*stdlib.Rows), cancel}, nil
 }
 
 func (c connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	tx, err := c.Conn.BeginTx(ctx, opts)
+	asked, cancel := context.WithTimeout(ctx, c.limit) // of the whole transaction: the commit uses it
+	tx, err := c.Conn.BeginTx(asked, opts)
 	if err != nil {
+		cancel()
 		return nil, c.explain(ctx, err, true)
 	}
-	return transaction{tx, ctx, c}, nil
+	return transaction{tx, ctx, cancel, c}, nil
 }
 
 // CheckNamedValue refuses what Postgres would refuse in a text, in words.
@@ -93,25 +128,49 @@ type statement struct {
 }
 
 func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	res, err := s.Stmt.ExecContext(ctx, args)
+	asked, cancel := context.WithTimeout(ctx, s.c.limit)
+	defer cancel()
+	res, err := s.Stmt.ExecContext(asked, args)
 	return res, s.c.explain(ctx, err, false)
 }
 
 func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := s.Stmt.QueryContext(ctx, args)
+	asked, cancel := context.WithTimeout(ctx, s.c.limit)
+	rows, err := s.Stmt.QueryContext(asked, args)
 	if err != nil {
+		cancel()
 		return nil, s.c.explain(ctx, err, false)
 	}
-	return rows, nil
+	return answer{rows.(*stdlib.Rows), cancel}, nil
+}
+
+// answer is rows that are still being read.
+type answer struct {
+	*stdlib.Rows
+	cancel context.CancelFunc
+}
+
+func (a answer) Close() error {
+	defer a.cancel()
+	return a.Rows.Close()
 }
 
 type transaction struct {
 	driver.Tx
-	ctx context.Context //nolint:containedctx // of BeginTx: database/sql ends a transaction without one
-	c   connection
+	ctx    context.Context //nolint:containedctx // of BeginTx: database/sql ends a transaction without one
+	cancel context.CancelFunc
+	c      connection
 }
 
-func (t transaction) Commit() error { return t.c.explain(t.ctx, t.Tx.Commit(), false) }
+func (t transaction) Commit() error {
+	defer t.cancel()
+	return t.c.explain(t.ctx, t.Tx.Commit(), false)
+}
+
+func (t transaction) Rollback() error {
+	defer t.cancel()
+	return t.Tx.Rollback()
+}
 
 // numbered writes the placeholders of a statement as Postgres has them: ?3 becomes
 // $3, each ? the next number. What is quoted or a comment stays.

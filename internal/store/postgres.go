@@ -29,7 +29,9 @@ import (
 const (
 	postgresConns   = 16 // of one gateway, beside the one that listens
 	connectTime     = 5 * time.Second
-	statementLimit  = 30 * time.Second // of one statement, kept by the server
+	statementLimit  = 15 * time.Second // of one statement, kept by the server
+	pingLimit       = 2 * time.Second  // of asking whether a connection lives
+	askLimit        = 20 * time.Second // of one statement or transaction, kept by us: the server may never answer
 	lockLimit       = 10 * time.Second // of waiting for somebody else's transaction
 	idleInTx        = time.Minute      // after which the server ends a transaction nobody goes on with
 	maxMessage      = 64 << 20         // bytes of one message of the server: a row, at most
@@ -164,6 +166,10 @@ func (a address) config(password secret.Value) (*pgx.ConnConfig, error) {
 // the core tables up to date; gateways that start at once wait for each other.
 // A server that does not answer is unavailable. The password is in no error.
 func OpenPostgres(ctx context.Context, p Postgres) (*DB, error) {
+	return openServer(ctx, p, askLimit)
+}
+
+func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, error) {
 	a, err := readURL(p.URL)
 	if err != nil {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "store", "store.url cannot be used: %v", err)
@@ -173,7 +179,7 @@ func OpenPostgres(ctx context.Context, p Postgres) (*DB, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "store", "store.url cannot be used: %v", err)
 	}
 	d := &DB{pg: &postgres{cfg: cfg, at: a}}
-	d.sql = sql.OpenDB(connector{stdlib.GetConnector(*cfg)})
+	d.sql = sql.OpenDB(connector{stdlib.GetConnector(*cfg), limit})
 	d.sql.SetMaxOpenConns(postgresConns)
 	d.sql.SetMaxIdleConns(postgresConns)
 	d.sql.SetConnMaxLifetime(connectionsLive)
@@ -196,12 +202,15 @@ type postgres struct {
 
 // connector opens connections whose statements are written with ? and whose
 // errors are ours.
-type connector struct{ driver.Connector }
+type connector struct {
+	driver.Connector
+	limit time.Duration
+}
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, explain(ctx, err, true)
 	}
-	return connection{conn.(*stdlib.Conn)}, nil
+	return connection{conn.(*stdlib.Conn), c.limit}, nil
 }

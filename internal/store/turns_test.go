@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/admission"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 )
@@ -20,6 +21,7 @@ type turns struct {
 var (
 	_ policy.Store        = (*turns)(nil)
 	_ invoke.OutcomeStore = (*turns)(nil)
+	_ admission.Store     = (*turns)(nil)
 )
 
 func (s *turns) next() *DB {
@@ -105,4 +107,28 @@ func (s *turns) FinishOutcome(ctx context.Context, o invoke.Outcome) error {
 
 func (s *turns) DropOutcome(ctx context.Context, principal, key string) error {
 	return s.next().DropOutcome(ctx, principal, key)
+}
+
+func (s *turns) ClaimNode(ctx context.Context, n admission.Node) (admission.Node, error) {
+	return s.next().ClaimNode(ctx, n)
+}
+
+func (s *turns) MoveNode(ctx context.Context, id, from, to string) (bool, error) {
+	return s.next().MoveNode(ctx, id, from, to)
+}
+
+func (s *turns) Node(ctx context.Context, id string) (admission.Node, bool, error) {
+	return s.next().Node(ctx, id)
+}
+
+func (s *turns) NodeByKey(ctx context.Context, key string) (admission.Node, bool, error) {
+	return s.next().NodeByKey(ctx, key)
+}
+
+func (s *turns) Nodes(ctx context.Context) ([]admission.Node, error) {
+	return s.next().Nodes(ctx)
+}
+
+func (s *turns) RemoveNode(ctx context.Context, id string) (bool, error) {
+	return s.next().RemoveNode(ctx, id)
 }

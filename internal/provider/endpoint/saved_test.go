@@ -137,8 +137,13 @@ func (s *failingStore) SaveOffer(ctx context.Context, e endpoint.Saved) error {
 
 func TestTheStoreKeepsTheOrderOfConnection(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nil)
-	s := endpoint.NewSQLStore(r.db.SQL())
+	a, _ := pair(t)
+	for name, r := range map[string]*rig{"SQLite": newRig(t, nil), "Postgres": a} {
+		t.Run(name, func(t *testing.T) { keepsTheOrder(t, endpoint.NewSQLStore(r.db.SQL())) })
+	}
+}
+
+func keepsTheOrder(t *testing.T, s *endpoint.SQLStore) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := []endpoint.Saved{
 		{ID: "z", BaseURL: "http://z", Provider: "direct", Connected: at},

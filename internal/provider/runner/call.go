@@ -144,6 +144,10 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 		err := p.cfg.Results.Save(ctx, run.Owner, session.Result{
 			Text: cmp.Or(out.Stored, out.Output), Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: ran.Tool, Run: c.Invocation,
 		})
+		if capability.CodeOf(err) == capability.CodeUnavailable { // which would say that nothing was done
+			err = capability.Wrap(capability.CodeFailed, "runner", "the run is over, but its result could not be kept: "+capability.AsError(err).Message, err).
+				With("result_not_kept", "look at what it did before you repeat it")
+		}
 		if err != nil {
 			return nil, ran, err
 		}

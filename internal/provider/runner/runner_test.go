@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,12 +56,26 @@ type rig struct {
 	testing.TB
 	exec    *recorder
 	results *session.Results
+	away    atomic.Bool // the store of results
 	running runner.Running
 	entries map[string]capability.Contribution
 	module  capability.Module
 	by      capability.Provider
 	batches chan capability.Batch
 	news    chan struct{}
+}
+
+// leaving is a store that may be away.
+type leaving struct {
+	session.Store
+	away *atomic.Bool
+}
+
+func (s *leaving) PutResult(ctx context.Context, o session.Owner, r session.Result, most session.ResultBounds) error {
+	if s.away.Load() {
+		return capability.Errorf(capability.CodeUnavailable, "store", "the shared store does not answer")
+	}
+	return s.Store.PutResult(ctx, o, r, most)
 }
 
 func sample() runner.Extension {
@@ -92,7 +107,7 @@ func sample() runner.Extension {
 func newRig(t testing.TB, exec *recorder, rates queue.Rates) *rig {
 	t.Helper()
 	r := &rig{TB: t, exec: exec, entries: make(map[string]capability.Contribution), news: make(chan struct{}), batches: make(chan capability.Batch)}
-	r.results = session.NewResults(session.ResultsConfig{Store: session.NewMemory()})
+	r.results = session.NewResults(session.ResultsConfig{Store: &leaving{Store: session.NewMemory(), away: &r.away}})
 	effect := func(permissions []string) capability.Effect {
 		if slices.Contains(permissions, "network") {
 			return capability.EffectExternal
@@ -243,6 +258,17 @@ func TestARunIsCountedQueuedAndKept(t *testing.T) {
 	last, err := r.results.Last(t.Context(), session.Owner{Principal: "agent:x", Session: "s"}, session.Reader{Extension: "tools.sample"})
 	if err != nil || last.Text != `["a"]` || last.Command != "/sample" || last.Action != "keep" || last.Run != "run_1" {
 		t.Errorf("%+v %v", last, err)
+	}
+}
+
+func TestARunThatCannotBeKeptDoesNotSayThatItDidNotStart(t *testing.T) {
+	t.Parallel()
+	exec := &recorder{}
+	r := newRig(t, exec, queue.Rates{})
+	r.away.Store(true)
+	_, err := r.call("command", "sample.get", `{"args":["https://a"]}`)
+	if e := capability.AsError(err); e.Code != capability.CodeFailed || e.Reason != "result_not_kept" || exec.count() != 1 {
+		t.Errorf("%v, %d runs", err, exec.count())
 	}
 }
 

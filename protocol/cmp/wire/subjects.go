@@ -60,7 +60,17 @@ const upperHex = "0123456789ABCDEF"
 // Escape makes one token of an id: each byte outside [A-Za-z0-9_-] becomes = and
 // two upper-case hex digits.
 func Escape(id string) string {
+	odd := 0
+	for i := range len(id) {
+		if !bare(id[i]) {
+			odd++
+		}
+	}
+	if odd == 0 {
+		return id
+	}
 	var b strings.Builder
+	b.Grow(len(id) + 2*odd)
 	for i := range len(id) {
 		if c := id[i]; bare(c) {
 			b.WriteByte(c)
