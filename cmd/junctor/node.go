@@ -162,9 +162,10 @@ func (a *app) joinNode(ctx context.Context, home, file string, set map[string]an
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go a.rescanOnHangup(ctx, p)
 	if terminal(a.stdin) {
 		go a.askOwner(ctx, p)
+	} else { // a terminal that hangs up ends what runs in it
+		go a.rescanOnHangup(ctx, p)
 	}
 	told := make(chan error, 1)
 	go func() {
@@ -341,7 +342,7 @@ func (a *app) nodeOrderCommand(verb, short, done string) *cobra.Command {
 
 func (a *app) nodeRescanCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rescan", Short: "Read the folder of actions again (so does SIGHUP)", Args: cobra.NoArgs,
+		Use: "rescan", Short: "Read the folder of actions again (so does SIGHUP, away from a terminal)", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askNode(cmd.Context(), http.MethodPost, "/rescan", nil, func(raw json.RawMessage) error {
 				r, err := decode[struct {

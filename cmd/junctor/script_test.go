@@ -47,17 +47,21 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command under -race rests for a second
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await":   awaitFile,
-			"jsonenv": jsonEnv,
-			"jsonis":  jsonIs,
-			"jsonlen": jsonLen,
-			"mode":    checkMode,
-			"tamper":  tamper,
-			"term":    term,
-		},
+		Cmds:               scriptCommands(),
 		RequireUniqueNames: true,
 	})
+}
+
+func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"await":   awaitFile,
+		"jsonenv": jsonEnv,
+		"jsonis":  jsonIs,
+		"jsonlen": jsonLen,
+		"mode":    checkMode,
+		"tamper":  tamper,
+		"term":    term,
+	}
 }
 
 func awaitFile(ts *testscript.TestScript, neg bool, args []string) {

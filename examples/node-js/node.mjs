@@ -193,6 +193,8 @@ class Call {
   constructor(bus, message, reply) {
     Object.assign(this, { bus, message, reply, seq: 0, over: false, abort: new AbortController(), outstanding: 0, wake: () => {} });
     this.window = message.window || windowSize;
+    this.aborted = new Promise((_, reject) => this.abort.signal.addEventListener("abort", () => reject(this.abort.signal.reason), { once: true }));
+    this.aborted.catch(() => {}); // whoever waits for it says so
     this.ack = setTimeout(() => { if (!this.seq) this.frame("ack"); }, 200);
     if (message.deadline_ms) this.deadline = setTimeout(() => this.abort.abort(new Failure("timeout", "the call took longer than it may")), message.deadline_ms);
   }
@@ -210,7 +212,7 @@ class Call {
     const size = Buffer.byteLength(JSON.stringify(value));
     if (size > MAX_CHUNK) throw new Failure("payload_too_large", `a chunk has ${size} bytes; the limit is ${MAX_CHUNK}`);
     while (this.outstanding >= this.window || out + size > MAX_OUT) {
-      await new Promise((resolve, reject) => { this.wake = resolve; this.abort.signal.addEventListener("abort", () => reject(this.abort.signal.reason), { once: true }); });
+      await Promise.race([new Promise((resolve) => { this.wake = resolve; }), this.aborted]);
     }
     this.abort.signal.throwIfAborted();
     this.outstanding += size; out += size;
@@ -223,7 +225,6 @@ class Call {
     const f = Object.hasOwn(functions, name) ? functions[name] : undefined;
     if (!f) throw new Failure("function_not_found", `there is no function ${name} on node '${id}'; there are ${Object.keys(functions).join(", ")}`);
     if (this.message.arguments) throw new Failure("payload_too_large", "this node takes no arguments as assets");
-    const aborted = new Promise((_, reject) => this.abort.signal.addEventListener("abort", () => reject(this.abort.signal.reason), { once: true }));
     const work = f.run({ ...(args.length === 1 && typeof args[0] === "object" ? args[0] : {}), ...kwargs }, { args, signal: this.abort.signal });
     const exec = () => ({ exec_ms: Date.now() - began });
     const carry = async () => {
@@ -237,7 +238,7 @@ class Call {
       }
       return stream ? this.frame("done", { chunks, bytes, ...exec() }) : this.result(list, exec());
     };
-    await Promise.race([carry(), aborted]);
+    await Promise.race([carry(), this.aborted]);
   }
 
   result(value, more) {

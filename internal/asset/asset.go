@@ -14,8 +14,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"hash"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
@@ -65,59 +68,83 @@ func New(cfg Config) *Store {
 // runPrefix and a digest is under what name blobs keep a value.
 const runPrefix = "asset:"
 
-// Put keeps what a node sent; digest is its SHA-256 in hex. Errors: digest_mismatch,
-// too_large above cmp.MaxAsset.
-func (s *Store) Put(ctx context.Context, node, digest, mediaType string, body []byte) (cmp.Asset, error) {
-	sum := sha256.Sum256(body)
-	if hex.EncodeToString(sum[:]) != digest {
-		return cmp.Asset{}, cmp.Errorf(cmp.ReasonDigest, "the bytes are not those of the digest %s", digest)
-	}
+// Put keeps what a node sends; digest is its SHA-256 in hex. Errors: digest_mismatch,
+// payload_too_large above cmp.MaxAsset.
+func (s *Store) Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
 	return s.put(ctx, "node:"+node, digest, mediaType, body)
 }
 
-func (s *Store) put(ctx context.Context, owner, digest, mediaType string, body []byte) (cmp.Asset, error) {
+func (s *Store) put(ctx context.Context, owner, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
 	if mediaType == "" {
 		mediaType = "application/octet-stream"
 	}
 	ref, err := s.cfg.Blobs.Put(ctx, blob.Ref{
 		Principal: owner, Run: runPrefix + digest, Name: "value", MIME: mediaType, Expires: s.cfg.Now().Add(Life),
-	}, bytes.NewReader(body), cmp.MaxAsset)
+	}, &verified{from: body, sum: sha256.New(), want: digest}, cmp.MaxAsset)
+	if errors.Is(err, errDigest) {
+		err = cmp.Errorf(cmp.ReasonDigest, "the bytes are not those of the digest %s", digest)
+	}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		err = cmp.Errorf(cmp.ReasonTooLarge, "a value has at most %d bytes", cmp.MaxAsset)
+	}
 	return cmp.Asset{Digest: "sha256:" + digest, Size: ref.Size, MediaType: ref.MIME, URL: "/nodes/assets/" + digest}, err
+}
+
+// verified fails at its end where the bytes were not those of the digest, so that
+// they are not kept.
+type verified struct {
+	from io.Reader
+	sum  hash.Hash
+	want string
+}
+
+var errDigest = errors.New("the digest is another one")
+
+func (v *verified) Read(p []byte) (int, error) {
+	n, err := v.from.Read(p)
+	v.sum.Write(p[:n])
+	if err == io.EOF && hex.EncodeToString(v.sum.Sum(nil)) != v.want {
+		err = errDigest
+	}
+	return n, err
 }
 
 // Keep holds arguments that are too large for one message to a node.
 func (s *Store) Keep(ctx context.Context, node string, arguments []byte) (cmp.Asset, error) {
 	sum := sha256.Sum256(arguments)
-	return s.put(ctx, "node:"+node, hex.EncodeToString(sum[:]), "application/json", arguments)
+	return s.put(ctx, "node:"+node, hex.EncodeToString(sum[:]), "application/json", bytes.NewReader(arguments))
 }
 
-// Get returns a value of this gateway, or of another one; not_found, reason
-// asset_not_found, when nobody has it.
-func (s *Store) Get(ctx context.Context, digest string) (data []byte, mediaType string, err error) {
+// Get returns a value of this gateway, or of another one, from where it is kept here
+// from then on; not_found, reason asset_not_found, when nobody has it. The caller
+// closes it.
+func (s *Store) Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error) {
 	ref, there, err := s.find(ctx, digest)
-	if err != nil {
-		return nil, "", err
-	}
-	if !there {
-		if s.cfg.Bus == nil {
-			return nil, "", notFound(digest)
+	if err == nil && !there && s.cfg.Bus != nil {
+		if err = s.fromOthers(ctx, digest); err == nil {
+			ref, there, err = s.find(ctx, digest)
 		}
-		return s.fromOthers(ctx, digest)
 	}
-	file, err := s.cfg.Blobs.Read(ref)
+	if err == nil && !there {
+		err = notFound(digest)
+	}
 	if err != nil {
 		return nil, "", err
 	}
-	defer file.Close()
-	data, err = io.ReadAll(io.LimitReader(file, cmp.MaxAsset+1))
+	data, err = s.cfg.Blobs.Read(ref)
 	return data, ref.MIME, err
 }
 
-// Fetch is Get for a reference that a node sent, and holds it to its size.
+// Fetch reads what a reference that a node sent leads to, and holds it to its size.
 func (s *Store) Fetch(ctx context.Context, a cmp.Asset) ([]byte, error) {
-	data, _, err := s.Get(ctx, strings.TrimPrefix(a.Digest, "sha256:"))
+	file, _, err := s.Get(ctx, strings.TrimPrefix(a.Digest, "sha256:"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, a.Size+1))
 	if err == nil && int64(len(data)) != a.Size {
-		err = cmp.Errorf(cmp.ReasonDigest, "the value has %d bytes, and %d were announced", len(data), a.Size)
+		err = cmp.Errorf(cmp.ReasonDigest, "the value has other than the %d bytes that were announced", a.Size)
 	}
 	return data, err
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"io"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -100,9 +101,14 @@ func digest(data []byte) string {
 func get(t *testing.T, s *asset.Store, name string) ([]byte, string, error) {
 	t.Helper()
 	for {
-		data, kind, err := s.Get(t.Context(), name)
-		if !messaging.Is(err, messaging.ReasonNoResponders) && capability.CodeOf(err) != capability.CodeNotFound {
+		file, kind, err := s.Get(t.Context(), name)
+		if err == nil {
+			data, err := io.ReadAll(file)
+			file.Close()
 			return data, kind, err
+		}
+		if !messaging.Is(err, messaging.ReasonNoResponders) && capability.CodeOf(err) != capability.CodeNotFound {
+			return nil, kind, err
 		}
 		if t.Context().Err() != nil {
 			t.Fatal(err)
@@ -115,7 +121,7 @@ func TestAValueOfAnotherGatewayIsFetchedOnceAndKept(t *testing.T) {
 	all, kept := gateways(t, 3)
 	for size, what := range map[int]string{0: "empty", 10: "small", 256 << 10: "one piece", 10<<20 + 7: "many pieces"} {
 		value := bytes.Repeat([]byte(what), size/len(what)+1)[:size]
-		if _, err := all[0].Put(t.Context(), "laptop", digest(value), "application/json", value); err != nil {
+		if _, err := all[0].Put(t.Context(), "laptop", digest(value), "application/json", bytes.NewReader(value)); err != nil {
 			t.Fatal(err)
 		}
 		got, kind, err := get(t, all[1], digest(value))
@@ -160,7 +166,7 @@ func TestWhatAnotherGatewaySendsIsHeldToItsDigest(t *testing.T) {
 	t.Parallel()
 	all, kept := gateways(t, 2)
 	value := bytes.Repeat([]byte("x"), 300<<10)
-	if _, err := all[0].Put(t.Context(), "laptop", digest(value), "", value); err != nil {
+	if _, err := all[0].Put(t.Context(), "laptop", digest(value), "", bytes.NewReader(value)); err != nil {
 		t.Fatal(err)
 	}
 	kept[0].mu.Lock()
@@ -177,7 +183,7 @@ func TestWhatAnotherGatewaySendsIsHeldToItsDigest(t *testing.T) {
 func TestAPutIsHeldToItsDigest(t *testing.T) {
 	t.Parallel()
 	s := asset.New(asset.Config{Blobs: newBlobs(t)})
-	if _, err := s.Put(t.Context(), "laptop", digest([]byte("a")), "", []byte("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
+	if _, err := s.Put(t.Context(), "laptop", digest([]byte("a")), "", strings.NewReader("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
 		t.Error(err)
 	}
 	a, err := s.Keep(t.Context(), "laptop", []byte(`{"args":[]}`))

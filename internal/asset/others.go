@@ -2,8 +2,6 @@ package asset
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"strconv"
@@ -25,7 +23,7 @@ const (
 	// piece is how much of a value travels in one message.
 	piece = 256 << 10
 	// maxFetching and maxAnswering bound what is under way at once with other
-	// gateways: each fetch holds a value in memory, each answer a piece.
+	// gateways.
 	maxFetching, maxAnswering = 4, 16
 	// whoTime is how long the others have to say that they have a value: those that
 	// do not stay silent. pieceTime is for each piece, tried pieceTries times, and
@@ -102,46 +100,68 @@ func (s *Store) answer(ctx context.Context, m messaging.Message) {
 	}
 }
 
-// fromOthers fetches a value that another gateway has, and keeps it here too.
-func (s *Store) fromOthers(ctx context.Context, digest string) (data []byte, mediaType string, err error) {
+// fromOthers fetches a value that another gateway has, and keeps it here.
+func (s *Store) fromOthers(ctx context.Context, digest string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	select {
 	case s.fetching <- struct{}{}:
 		defer func() { <-s.fetching }()
 	case <-ctx.Done():
-		return nil, "", capability.AsError(ctx.Err())
+		return capability.AsError(ctx.Err())
 	}
 	first, err := s.ask(ctx, subject, question{Digest: digest}, whoTime)
 	if err != nil {
 		if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || messaging.Is(err, messaging.ReasonNoResponders)) {
 			err = notFound(digest)
 		}
-		return nil, "", err
+		return err
 	}
-	at, mediaType := first.Header[headerAt], first.Header[headerType]
+	at := first.Header[headerAt]
 	size, err := strconv.ParseInt(first.Header[headerSize], 10, 64)
 	if err != nil || size < 0 || size > cmp.MaxAsset || at == "" {
-		return nil, "", broken(digest)
+		return broken(digest)
 	}
-	data = append(make([]byte, 0, size), first.Data...)
-	for int64(len(data)) < size {
-		m, err := s.piece(ctx, at, question{Digest: digest, Offset: int64(len(data))})
-		if err != nil {
-			return nil, "", err
+	from := &pieces{s: s, ctx: ctx, at: at, digest: digest, size: size, next: first.Data}
+	if _, err = s.put(ctx, "gateway:"+at, digest, first.Header[headerType], from); err == nil {
+		return nil
+	}
+	if from.err != nil {
+		return from.err
+	}
+	if capability.AsError(err).Reason == cmp.ReasonDigest {
+		return broken(digest)
+	}
+	return err
+}
+
+// pieces reads a value of another gateway.
+type pieces struct {
+	s          *Store
+	ctx        context.Context //nolint:containedctx // of the one fetch that reads it
+	at, digest string
+	size, read int64
+	next       []byte
+	err        error // of asking
+}
+
+func (p *pieces) Read(to []byte) (int, error) {
+	if p.read >= p.size {
+		return 0, io.EOF
+	}
+	if len(p.next) == 0 {
+		var m messaging.Message
+		if m, p.err = p.s.piece(p.ctx, p.at, question{Digest: p.digest, Offset: p.read}); p.err == nil && len(m.Data) == 0 {
+			p.err = broken(p.digest)
 		}
-		if len(m.Data) == 0 {
-			return nil, "", broken(digest)
+		if p.err != nil {
+			return 0, p.err
 		}
-		data = append(data, m.Data...)
+		p.next = m.Data
 	}
-	if sum := sha256.Sum256(data); int64(len(data)) != size || hex.EncodeToString(sum[:]) != digest {
-		return nil, "", broken(digest)
-	}
-	if _, err := s.put(ctx, "gateway:"+at, digest, mediaType, data); err != nil {
-		return nil, "", err
-	}
-	return data, mediaType, nil
+	n := copy(to, p.next[:min(int64(len(p.next)), p.size-p.read)])
+	p.next, p.read = p.next[n:], p.read+int64(n)
+	return n, nil
 }
 
 func broken(digest string) error {

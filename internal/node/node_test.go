@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,6 +326,57 @@ func TestARevokedNodeDoesNotComeBack(t *testing.T) {
 		}
 		if err := d.ended(); capability.CodeOf(err) != capability.CodeDenied {
 			t.Error(err)
+		}
+	})
+}
+
+// muffled is a session whose heartbeats are lost while it is told to lose them.
+type muffled struct {
+	messaging.Conn
+	on *atomic.Bool
+}
+
+func (m muffled) Publish(ctx context.Context, msg messaging.Message) error {
+	if m.on.Load() && strings.HasSuffix(msg.Subject, ".beat") {
+		return nil
+	}
+	return m.Conn.Publish(ctx, msg)
+}
+
+func TestLostHeartbeatsEndInARejoin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, gateway.Config{})
+		var lost atomic.Bool
+		d := r.device("a", func(c *node.Config) {
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, o messaging.DialOptions) (messaging.Conn, error) {
+				conn, err := dial(ctx, o)
+				return muffled{conn, &lost}, err
+			}
+		})
+		d.let("echo", false, echo)
+		d.start()
+		time.Sleep(12 * time.Second)
+		lost.Store(true)
+		time.Sleep(15 * time.Second) // some are lost: nobody minds
+		lost.Store(false)
+		time.Sleep(10 * time.Second)
+		if got := r.told(); !slices.Equal(got, []string{"node.joined a"}) {
+			t.Error(got)
+		}
+		lost.Store(true)
+		time.Sleep(40 * time.Second)
+		if r.Fleet().Len() != 0 {
+			t.Error("a silent node is still there")
+		}
+		lost.Store(false)
+		time.Sleep(6 * time.Second)
+		if s := d.Status(); r.Fleet().Len() != 1 || s.Joins != 2 || s.State != node.Connected {
+			t.Errorf("%+v %v", s, r.told())
+		}
+		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
+			t.Error(o.err)
 		}
 	})
 }
