@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -167,23 +168,33 @@ func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.C
 	return options
 }
 
+// firstPause is at most how long a node waits before it goes to the next of several
+// gateways, to which the library goes at once: the bus should have noticed what is
+// gone, or it asks the dead who the node is, and many nodes should not come at the
+// same instant.
+const firstPause = 200 * time.Millisecond
+
 // webDialer does TLS itself, in order to see the status line of the answer: the
 // library tells a refusal like any other failure.
 type webDialer struct {
 	secured map[string]bool // by host and port: is it https
 	config  *tls.Config
+	worked  atomic.Bool // the last connection did
 }
 
 // Dial connects.
 func (d *webDialer) Dial(network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
 	defer cancel()
+	if d.worked.Swap(false) && len(d.secured) > 1 {
+		<-time.After(firstPause/10 + time.Duration(float64(firstPause)*0.9*rand.Float64()))
+	}
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	if !d.secured[address] {
-		return &statusConn{Conn: conn}, nil
+		return &statusConn{Conn: conn, worked: &d.worked}, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if d.config != nil {
@@ -201,13 +212,14 @@ func (d *webDialer) Dial(network, address string) (net.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	return &statusConn{Conn: secured}, nil
+	return &statusConn{Conn: secured, worked: &d.worked}, nil
 }
 
 // statusConn makes a refusal an error of the first read.
 type statusConn struct {
 	net.Conn
-	seen bool
+	seen   bool
+	worked *atomic.Bool
 }
 
 func (c *statusConn) Read(p []byte) (int, error) {
@@ -217,6 +229,7 @@ func (c *statusConn) Read(p []byte) (int, error) {
 		if bytes.HasPrefix(p[:n], []byte("HTTP/1.1 401")) || bytes.HasPrefix(p[:n], []byte("HTTP/1.1 403")) {
 			return 0, errHTTPRefused
 		}
+		c.worked.Store(true)
 	}
 	return n, err
 }
