@@ -133,6 +133,9 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 	options := func(name string, sign func([]byte) ([]byte, error), public string) []nats.Option {
 		return append([]nats.Option{
 			nats.Name(name), nats.Nkey(public, sign), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+			// Nodes are passed on to where we are, and the addresses that servers tell of
+			// each other are not the names that their certificates have.
+			nats.IgnoreDiscoveredServers(),
 			nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(30*time.Millisecond, 30*time.Millisecond), nats.ReconnectBufSize(-1),
 			nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.SyncQueueLen(messaging.DefaultPending),
 			nats.PermissionErrOnSubscribe(true), nats.Timeout(5 * time.Second), // longer than servers take to refuse
