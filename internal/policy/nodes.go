@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
@@ -71,12 +72,18 @@ func (p *Policy) Token(value string) (Token, error) {
 	return t, nil
 }
 
-// LiveToken finds a token by its id; ok is false for one that has ended.
-func (p *Policy) LiveToken(id string) (t Token, ok bool) {
+// StandingToken finds a token that was not revoked by its id. One of role node may
+// have expired: it lets nobody in any more, and those whom it let in stay.
+func (p *Policy) StandingToken(id string) (t Token, ok bool) {
 	for _, t := range *p.tokens.Load() {
 		if t.ID == id {
-			return t, t.Live(p.now())
+			return t, t.stands(p.now())
 		}
 	}
 	return Token{}, false
+}
+
+// stands reports whether anything may rest on the token still.
+func (t Token) stands(now time.Time) bool {
+	return t.Live(now) || t.Role == capability.RoleNode && t.Revoked.IsZero()
 }
