@@ -482,34 +482,52 @@ func TestWhoCannotTakeACallSaysWhy(t *testing.T) {
 	}
 }
 
-func TestANodeAtItsLimitTakesNothing(t *testing.T) {
+func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	m := member("a", "f", "g")
-	m.MaxConcurrent, m.Functions[0].MaxConcurrent = 2, 1
-	e := r.join(m)
-	end := r.Begin("a", e, "f")
-	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "node_overloaded" {
-		t.Error("of the function:", err)
+	for _, id := range []string{"a", "b"} {
+		m := member(id, "f", "g")
+		m.MaxConcurrent, m.Functions[0].MaxConcurrent = 2, 1
+		r.join(m)
 	}
-	if got := r.picked(fleet.Request{Function: "g"}); got != "a" {
+	begin := func(id, function string) func(float64) bool {
+		n, _ := r.Get(id)
+		return r.Begin(id, n.Epoch, function)
+	}
+	end := begin("a", "f")
+	for range 3 {
+		if got := r.picked(fleet.Request{Function: "f", Balance: true, Strategy: fleet.RoundRobin}); got != "b" {
+			t.Errorf("of the function: %s", got)
+		}
+	}
+	begin("a", "g")
+	for range 3 {
+		if got := r.picked(fleet.Request{Function: "g", Balance: true, Strategy: fleet.RoundRobin}); got != "b" {
+			t.Errorf("of the node: %s", got)
+		}
+	}
+	// It has a queue: who names it is not turned away, and where all are busy one of
+	// them is better than none.
+	if got := r.picked(fleet.Request{Function: "g", Node: "a"}); got != "a" {
 		t.Error(got)
 	}
-	r.Begin("a", e, "g")
-	if _, err := r.Pick(fleet.Request{Function: "g", Node: "a"}); reason(err) != "node_overloaded" {
-		t.Error("of the node:", err)
+	begin("b", "f")
+	if got := r.picked(fleet.Request{Function: "f"}); got == "" {
+		t.Error("the calls wait nowhere")
 	}
-	end(100)
+	end(1)
 	if got := r.picked(fleet.Request{Function: "f"}); got != "a" {
 		t.Error(got)
 	}
-	if v, _ := r.Beat("a", e, 1, fleet.Load{Accepting: false}); v != "" {
-		t.Error(v)
+	// One that says that its queue is full takes nothing.
+	for _, id := range []string{"a", "b"} {
+		n, _ := r.Get(id)
+		r.Beat(id, n.Epoch, n.Revision, fleet.Load{})
 	}
 	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "node_overloaded" {
-		t.Error("what does not accept:", err)
+		t.Error(err)
 	}
-	if r.Begin("a", e-1, "f") != nil || r.Begin("nobody", e, "f") != nil {
+	if n, _ := r.Get("a"); r.Begin("a", n.Epoch-1, "f") != nil || r.Begin("nobody", n.Epoch, "f") != nil {
 		t.Error("a call went to a session that is over")
 	}
 }

@@ -59,7 +59,8 @@ type Request struct {
 const maxTries = 3
 
 // Pick returns the nodes to try, the best first: one that was named, or at most
-// three. Errors: not_found, reason node_not_found; unknown_capability, reason
+// three. Nodes at the limit of their calls come after all others: they have a queue.
+// Errors: not_found, reason node_not_found; unknown_capability, reason
 // function_not_found; overloaded, reason node_overloaded, when those that offer the
 // function take nothing new; unavailable, reason no_available_nodes, when none of
 // them fits.
@@ -73,14 +74,19 @@ func (t *Table) Pick(r Request) ([]Node, error) {
 		}
 		return []Node{*n}, nil
 	}
-	able, seen, busy := t.able(t.sample(r), r)
+	able, busy, seen := t.able(t.sample(r), r)
 	if len(able) < few { // the sample says too little
-		able, seen, busy = t.able(t.offering[r.Function], r)
+		able, busy, seen = t.able(t.offering[r.Function], r)
+	}
+	full := len(busy) > 0
+	busy = slices.DeleteFunc(busy, func(n *Node) bool { return !n.Load.Accepting })
+	if len(able) == 0 { // all have their hands full: the call waits with the least loaded
+		able = busy
 	}
 	switch {
 	case seen == 0:
 		return nil, capability.Errorf(capability.CodeUnknownCapability, "nodes.route", "no node offers the function %s", r.Function).With("function_not_found", "junctor nodes list")
-	case len(able) == 0 && busy > 0:
+	case len(able) == 0 && full:
 		err := capability.Errorf(capability.CodeOverloaded, "nodes.route", "the function %s exists but all candidate nodes are currently overloaded", r.Function).With("node_overloaded", "try again in a moment")
 		return nil, err
 	case len(able) == 0:
@@ -103,7 +109,7 @@ func (t *Table) named(r Request) (*Node, error) {
 		return nil, capability.Errorf(capability.CodeUnknownCapability, "nodes.route", "the node %s does not offer the function %s", r.Node, r.Function).With("function_not_found", "junctor nodes show "+r.Node)
 	case n.Status == Disconnected:
 		return nil, capability.Errorf(capability.CodeUnavailable, "nodes.route", "the node %s is not connected", r.Node).With("no_available_nodes", "")
-	case n.busy(r.Function) || n.Status == Draining:
+	case n.Status == Draining: // one that is busy has a queue, and says itself when that is full
 		return nil, capability.Errorf(capability.CodeOverloaded, "nodes.route", "the node %s takes nothing new at the moment", r.Node).With("node_overloaded", "try again in a moment")
 	}
 	return n, nil
@@ -158,9 +164,9 @@ func (t *Table) sample(r Request) []*Node {
 	return out
 }
 
-// able are those of a list that can take a call, how many the caller may see, and how
-// many are only busy.
-func (t *Table) able(list []*Node, r Request) (able []*Node, seen, busy int) {
+// able are those of a list that can take a call, those that are only busy, and how
+// many the caller may see.
+func (t *Table) able(list []*Node, r Request) (able, busy []*Node, seen int) {
 	for _, n := range list {
 		if r.Visible != nil && !r.Visible(n) {
 			continue
@@ -168,13 +174,14 @@ func (t *Table) able(list []*Node, r Request) (able []*Node, seen, busy int) {
 		seen++
 		switch {
 		case n.offers[r.Function].Pinned || !r.fits(n):
+		case n.Status != Connected:
 		case n.busy(r.Function):
-			busy++
-		case n.Status == Connected && (r.Unhealthy == nil || !r.Unhealthy(n.ID)):
+			busy = append(busy, n)
+		case r.Unhealthy == nil || !r.Unhealthy(n.ID):
 			able = append(able, n)
 		}
 	}
-	return able, seen, busy
+	return able, busy, seen
 }
 
 func (t *Table) order(able []*Node, r Request) []*Node {

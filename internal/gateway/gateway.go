@@ -138,10 +138,14 @@ func (g *Gateway) Instance() string { return g.instance }
 // Run serves nodes until ctx ends; calls under way fail then. Nodes do not notice:
 // the table is the other gateways' too, and the next start's.
 func (g *Gateway) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts, ctx := errgroup.WithContext(ctx)
+	// Who comes while the table is being opened is seen to come.
+	sessions, events := g.cfg.Broker.Sessions(ctx), g.conn.Events(ctx)
 	if err := g.shared.open(ctx); err != nil {
 		return ended(ctx, err)
 	}
-	parts, ctx := errgroup.WithContext(ctx)
 	for _, s := range []struct {
 		pattern, queue string
 		take           func(context.Context, messaging.Message)
@@ -158,7 +162,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 	} {
 		sub, err := g.conn.Subscribe(ctx, messaging.SubscribeOptions{Pattern: s.pattern, Queue: s.queue})
 		if err != nil {
-			return ended(ctx, err)
+			err = ended(ctx, err)
+			cancel()
+			_ = parts.Wait() // which is only the cancellation
+			return err
 		}
 		parts.Go(func() error {
 			defer sub.Close()
@@ -177,7 +184,6 @@ func (g *Gateway) Run(ctx context.Context) error {
 			}
 		})
 	}
-	sessions, events := g.cfg.Broker.Sessions(ctx), g.conn.Events(ctx)
 	for _, part := range []func(context.Context) error{
 		g.expire, g.shared.watch, g.shared.refresh, g.attend, g.evict,
 		func(ctx context.Context) error { return g.follow(ctx, sessions) },

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,10 +68,12 @@ func (g *Gateway) closed(s messaging.Session) bool {
 	return true
 }
 
-// older are the sessions that a node had before it joined.
+// older are sessions of a node that are to end: those it had before it joined, or all
+// when another gateway has taken it out.
 type older struct {
 	node string
-	at   time.Time // when they are to end
+	at   time.Time
+	all  bool
 }
 
 // lastWord is the time that the older of two processes has to hear that it is
@@ -85,20 +88,50 @@ func (g *Gateway) supersede(node string) {
 	if !several {
 		return
 	}
+	g.later(older{node: node, at: time.Now().Add(lastWord)})
+}
+
+// dismiss has the sessions ended that a node still has after another gateway took it
+// out: that one may not have seen them come. One that is let in again keeps them.
+func (g *Gateway) dismiss(node string) {
+	g.later(older{node: node, at: time.Now().Add(g.cfg.Heartbeat), all: true})
+}
+
+func (g *Gateway) later(o older) {
 	select {
-	case g.older <- older{node, time.Now().Add(lastWord)}:
+	case g.older <- o:
 	default: // the bus finds those that are dead by itself
 	}
 }
 
+// maxOlder bounds those that wait for their end.
+const maxOlder = 4096
+
 func (g *Gateway) evict(ctx context.Context) error {
+	var waiting []older
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
+		next := time.Hour
+		for _, o := range waiting {
+			next = min(next, time.Until(o.at))
+		}
+		timer.Reset(next)
 		select {
 		case o := <-g.older:
-			if err := pause(ctx, time.Until(o.at)); err != nil {
-				return err
+			if len(waiting) < maxOlder {
+				waiting = append(waiting, o)
 			}
-			g.disconnect(ctx, o.node, 1)
+		case <-timer.C:
+			waiting = slices.DeleteFunc(waiting, func(o older) bool {
+				due := time.Until(o.at) <= 0
+				if _, member := g.table.Record(o.node); due && !o.all {
+					g.disconnect(ctx, o.node, 1)
+				} else if due && !member {
+					g.disconnect(ctx, o.node, 0)
+				}
+				return due
+			})
 		case <-ctx.Done():
 			return ctx.Err()
 		}

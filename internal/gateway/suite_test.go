@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/gateway"
+	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -208,16 +209,32 @@ func TestDrainingFinishesWhatOtherGatewaysBegan(t *testing.T) {
 func TestARemovedNodeIsGoneEverywhere(t *testing.T) {
 	t.Parallel()
 	onEveryBus(t, func(w *world) {
+		w.device("first", "i1")
+		w.listed("first", fleet.Connected) // the gateways see who comes now
 		d := w.device("a", "i1")
 		w.listed("a", fleet.Connected)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		events := d.conn.Events(ctx)
+		// It is removed where nobody has seen its session come.
+		third := w.gateway()
+		w.listed("a", fleet.Connected)
 		d.set(func() { d.over = true }) // it does not come back: its credential is revoked, too
-		if err := w.gateways[1].Remove(w.ctx, "a"); err != nil {
+		if err := third.Remove(w.ctx, "a"); err != nil {
 			w.t.Fatal(err)
 		}
-		if _, ok := w.gateways[1].Fleet().Get("a"); ok {
+		if _, ok := third.Fleet().Get("a"); ok {
 			w.t.Error("it is still there")
 		}
 		w.listed("a", "")
+		for e, err := range events {
+			if err != nil {
+				w.t.Error("its session goes on:", err)
+			}
+			if err != nil || e.Kind == messaging.Disconnected {
+				break
+			}
+		}
 	})
 }
 

@@ -90,6 +90,9 @@ func (s *shared) forget(ctx context.Context, r *row) {
 			reason = fleet.ReasonLeft
 		}
 		s.g.change(ctx, func() []fleet.Event { return s.g.table.Drop(n.ID, n.Epoch, reason, false) })
+		if reason == fleet.ReasonLeft { // or was removed
+			s.g.dismiss(n.ID)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,9 +17,11 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
+	sdk "github.com/junctor-run/junctor/host/device"
 	"github.com/junctor-run/junctor/internal/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // balanced calls a function of whichever node is best.
@@ -174,17 +176,42 @@ func TestScenario44Streams(t *testing.T) {
 func TestScenario47ATenMebibyteResultAndASkillAboveOneMessage(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "")
-	home := t.TempDir()
-	action(t, home, "large", "head -c 10485760 /dev/zero | tr '\\0' x")
-	p.joinReal(t, home, "a")
-	big := pack("s", "large")
+	ctx, stop := context.WithCancel(t.Context())
+	joined := make(chan struct{}, 8)
+	text := func(name string, size int) sdk.Function {
+		return sdk.Function{Name: name, Effect: cmp.EffectRead, Handle: func(context.Context, sdk.Args) (any, error) { return strings.Repeat("x", size), nil }}
+	}
+	d, err := sdk.New(ctx, sdk.Config{
+		Gateway: p.url, Token: secret.New(p.newToken(t, "node")), Dir: t.TempDir(), ID: "a",
+		Functions: []sdk.Function{text("large", 10<<20), text("huge", 80<<20), text("small", 1)}, Actions: []sdk.Function{text("cam", 1)},
+		Changed: func(s sdk.Status) {
+			if s.State == sdk.Connected {
+				joined <- struct{}{}
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done; d.Close() })
+	<-joined
+	p.known(t, "a")
+	big := pack("s", "cam")
 	big["description"] = strings.Repeat("y", 700<<10) // more than one message holds
 	if _, err := ask(t.Context(), p.admin, "device.skill.install", map[string]any{"skill_payload": big}, "a"); err != nil {
 		t.Fatal(err)
 	}
-	out, err := p.call(t, "a", "user.large", nil)
+	out, err := p.call(t, "a", "large", nil)
 	if err != nil || len(out) != 10<<20+2 {
 		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	if out, err := p.call(t, "a", "huge", nil); capability.CodeOf(err) != capability.CodeTooLarge {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	if out, err := p.call(t, "a", "small", nil); err != nil || string(out) != `"x"` {
+		t.Errorf("%s %v", out, err)
 	}
 }
 
@@ -198,6 +225,7 @@ func TestScenario48To50WhoTakesTheCall(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		p.join(t, options{id: id, max: 1, queue: 1, before: func(d *device) {
 			d.does(functions.Function{Name: "who", Effect: cmp.EffectRead, Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.Marshal(d.id) }})
+			d.does(functions.Function{Name: "set", Effect: cmp.EffectWrite, Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`1`), nil }})
 			d.does(functions.Function{Name: "hold", Effect: cmp.EffectRead, Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
 				entered <- struct{}{}
 				<-release
@@ -244,8 +272,11 @@ func TestScenario48To50WhoTakesTheCall(t *testing.T) {
 	if _, err := ask(t.Context(), p.admin, "fn.who", map[string]any{}, ""); err != nil {
 		t.Errorf("a read: %v", err)
 	}
-	if _, err := ask(t.Context(), p.admin, "device.status.get", map[string]any{}, ""); capability.CodeOf(err) != capability.CodeSelectionRequired {
-		t.Errorf("a status of which node: %v", err)
+	if _, err := ask(t.Context(), p.admin, "fn.set", map[string]any{}, ""); capability.CodeOf(err) != capability.CodeSelectionRequired {
+		t.Errorf("a write: %v", err)
+	}
+	if _, err := ask(t.Context(), p.admin, "fn.set", map[string]any{}, "any"); err != nil {
+		t.Errorf("a write to any: %v", err)
 	}
 }
 
@@ -336,7 +367,7 @@ func TestAGigabyteIsRefusedBeforeItIsTaken(t *testing.T) {
 	p.join(t, options{id: "a", token: token})
 	z := &zeros{left: 1 << 30}
 	status, body := p.put(t, token, "a", strings.Repeat("0", 64), z)
-	if status != http.StatusRequestEntityTooLarge && status != 0 || status != 0 && !strings.Contains(body, "too_large") || z.sent > cmp.MaxAsset+(16<<20) {
+	if status != http.StatusRequestEntityTooLarge && status != 0 || status != 0 && !strings.Contains(body, "too_large") || z.sent > cmp.MaxAsset+(32<<20) {
 		t.Errorf("%d %s after %d bytes", status, body, z.sent)
 	}
 	sum := sha256.Sum256([]byte("other"))

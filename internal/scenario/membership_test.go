@@ -52,7 +52,9 @@ func (p *plane) joinReal(t testing.TB, home, id string, args ...string) *real {
 		}
 		all = append(all, "--node-token-file", file)
 	}
-	return &real{process: spawn(t, nil, append(all, args...)...), id: id, home: home}
+	r := &real{process: spawn(t, nil, append(all, args...)...), id: id, home: home}
+	p.known(t, id)
+	return r
 }
 
 func (p *plane) status(t testing.TB, id string) string {

@@ -22,7 +22,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
-	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 	"github.com/junctor-run/junctor/internal/node"
 	"github.com/junctor-run/junctor/internal/skill"
@@ -134,17 +133,6 @@ func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Kill()
 	<-p.over
-}
-
-// stop asks the process to end.
-func (p *process) stop(t testing.TB) {
-	t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.over:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("still running 30 s after SIGTERM: %s", p.stderr)
-	}
 }
 
 // serve starts a server; listen "" is a free port.
@@ -283,7 +271,6 @@ type device struct {
 	actions   *deviceaction.Set
 	exec      *execution.Executor
 	host      *skill.Host
-	conn      messaging.Conn
 	stop      context.CancelFunc
 	ended     chan error
 }
@@ -311,7 +298,18 @@ func (p *plane) join(t testing.TB, o options) *device {
 	case <-time.After(30 * time.Second):
 		t.Fatalf("%s has not joined: %+v", d.id, d.Status())
 	}
+	p.known(t, d.id)
 	return d
+}
+
+// known waits until the catalog has a node: it follows the list of nodes by a moment.
+func (p *plane) known(t testing.TB, id string) {
+	t.Helper()
+	inv := client.Invocation{Target: "device.status.get", Select: map[string]string{"node": id}, DryRun: true}
+	eventually(t, id+" is in the catalog", 10*time.Second, func() bool {
+		var plan struct{ OK bool }
+		return p.admin.Invoke(t.Context(), inv, &plan) == nil && plan.OK
+	})
 }
 
 func (p *plane) device(t testing.TB, o options) *device {

@@ -6,15 +6,20 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/skill"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
 // pack is a payload whose capabilities are bound to actions of the same names.
@@ -272,26 +277,115 @@ func TestScenario56AnAgentReadsAndCannotInstall(t *testing.T) {
 	}
 }
 
-func TestScenario54ToolListChangesAfterInstall(t *testing.T) {
+func TestScenario18And54TheListOfToolsFollowsInstallAndUninstall(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "")
-	p.join(t, options{id: "a", before: func(d *device) { d.acts("cam", "photo") }, host: func(c *skill.Config) {}})
-	lines := make(chan string, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		for line, err := range p.admin.Lines(ctx, http.MethodGet, "/api/v1/events", nil) {
+	d := p.join(t, options{id: "a", before: func(d *device) { d.acts("cam", "photo") }})
+	told := make(chan struct{}, 16)
+	official := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} },
+	})
+	session, err := official.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: p.url + "/mcp", HTTPClient: &http.Client{Transport: bearer(p.file(t, "agent.token"))},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	has := func() bool {
+		for tool, err := range session.Tools(t.Context(), nil) {
 			if err != nil {
-				return
+				t.Fatal(err)
 			}
-			lines <- string(line)
+			if strings.Contains(tool.Name, "cam") {
+				return true
+			}
 		}
-	}()
+		return false
+	}
+	await := func(what string) {
+		t.Helper()
+		select {
+		case <-told:
+		case <-time.After(10 * time.Second):
+			t.Fatal(what + ": nobody told the client")
+		}
+	}
+	if has() {
+		t.Fatal("it is there before it is installed")
+	}
+	for len(told) > 0 {
+		<-told
+	}
 	if _, err := ask(t.Context(), p.admin, "device.skill.install", map[string]any{"skill_payload": pack("s", "cam")}, "a"); err != nil {
 		t.Fatal(err)
 	}
-	// The very next list has it, for an agent that heard of the install from nobody.
+	// Who asks anew finds it at once; a client that keeps its list is told to.
 	if _, body := p.post(t, "/api/cmp/mcp", p.file(t, "agent.token"), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body, `"user.cam"`) {
 		t.Error(body)
+	}
+	await("install")
+	if !has() {
+		t.Error("the next list has it not")
+	}
+	if _, err := ask(t.Context(), p.admin, "device.skill.uninstall", map[string]any{"skill_name": "s"}, "a"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, there := d.functions.Get("user.cam"); there {
+		t.Error("the device has it still")
+	}
+	if slices.Contains(p.nodes(t, p.admin, "")["a"].Functions, "user.cam") {
+		t.Error("it is listed still")
+	}
+	await("uninstall")
+	if has() {
+		t.Error("it is a tool still")
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("all that took %s", took)
+	}
+}
+
+// bearer shows a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestANodeCallsUpward(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, "policy"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	rules := `@id("all") permit (principal in Role::"admin", action, resource);
+@id("nodes-greet") permit (principal in Role::"node", action == Action::"fn.greet", resource);`
+	if err := os.WriteFile(filepath.Join(home, "policy", "rules.cedar"), []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, home, "")
+	caller := p.join(t, options{id: "caller"})
+	p.join(t, options{id: "greeter", before: func(d *device) {
+		d.says("greet", "hello")
+		d.says("secret", "no")
+	}})
+	reply, err := caller.Call(t.Context(), wire.Upward{Action: "fn.greet", Select: "node=greeter"})
+	if err != nil || string(reply.Result) != `"hello"` || reply.Invocation == "" {
+		t.Errorf("%+v %v", reply, err)
+	}
+	if reply, err := caller.Call(t.Context(), wire.Upward{Action: "fn.secret"}); capability.CodeOf(err) != capability.CodeUnknownCapability {
+		t.Errorf("what it may not know of: %+v %v", reply, err)
+	}
+	if reply, err := caller.Call(t.Context(), wire.Upward{Action: "device.skill.install", Select: "node=greeter", Input: json.RawMessage(`{"skill_payload":{}}`)}); err == nil {
+		t.Errorf("%+v", reply)
+	}
+	for _, r := range p.audit(t, "limit=50") {
+		if r.Event == "capability_executed" && r.Metadata.Function == "greet" && (r.Metadata.Surface != "node" || !strings.HasPrefix(r.User, "node:")) {
+			t.Errorf("%+v", r)
+		}
 	}
 }

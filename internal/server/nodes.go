@@ -5,7 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"hash"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -132,28 +135,49 @@ const (
 )
 
 // Put implements nodeserve.Assets.
-func (a assets) Put(ctx context.Context, node, digest, mediaType string, body []byte) (cmp.Asset, error) {
-	sum := sha256.Sum256(body)
-	if hex.EncodeToString(sum[:]) != digest {
-		return cmp.Asset{}, cmp.Errorf(cmp.ReasonDigest, "the bytes are not those of the digest %s", digest)
-	}
+func (a assets) Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
 	if mediaType == "" {
 		mediaType = "application/octet-stream"
 	}
 	ref, err := a.blobs.Put(ctx, blob.Ref{
 		Principal: "node:" + node, Run: assetRunPrefix + digest, Name: "value", MIME: mediaType, Expires: time.Now().Add(assetLife),
-	}, bytes.NewReader(body), cmp.MaxAsset)
+	}, &verified{from: body, sum: sha256.New(), want: digest}, cmp.MaxAsset)
+	if errors.Is(err, errDigest) {
+		err = cmp.Errorf(cmp.ReasonDigest, "the bytes are not those of the digest %s", digest)
+	}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		err = cmp.Errorf(cmp.ReasonTooLarge, "a value has at most %d bytes", cmp.MaxAsset)
+	}
 	return cmp.Asset{Digest: "sha256:" + digest, Size: ref.Size, MediaType: ref.MIME, URL: "/nodes/assets/" + digest}, err
+}
+
+// verified fails at its end where the bytes were not those of the digest, so that
+// they are not kept.
+type verified struct {
+	from io.Reader
+	sum  hash.Hash
+	want string
+}
+
+var errDigest = errors.New("the digest is another one")
+
+func (v *verified) Read(p []byte) (int, error) {
+	n, err := v.from.Read(p)
+	v.sum.Write(p[:n])
+	if err == io.EOF && hex.EncodeToString(v.sum.Sum(nil)) != v.want {
+		err = errDigest
+	}
+	return n, err
 }
 
 // keep holds arguments that are too large for one message.
 func (a assets) keep(ctx context.Context, node string, arguments []byte) (cmp.Asset, error) {
 	sum := sha256.Sum256(arguments)
-	return a.Put(ctx, node, hex.EncodeToString(sum[:]), "application/json", arguments)
+	return a.Put(ctx, node, hex.EncodeToString(sum[:]), "application/json", bytes.NewReader(arguments))
 }
 
 // Get implements nodeserve.Assets.
-func (a assets) Get(ctx context.Context, digest string) (data []byte, mediaType string, err error) {
+func (a assets) Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error) {
 	refs, err := a.blobs.List(ctx, assetRunPrefix+digest)
 	if err != nil {
 		return nil, "", err
@@ -162,20 +186,20 @@ func (a assets) Get(ctx context.Context, digest string) (data []byte, mediaType 
 		return nil, "", capability.Errorf(capability.CodeNotFound, "assets", "there is no value %s, or not any more", digest).
 			With("asset_not_found", "values are kept for an hour")
 	}
-	file, err := a.blobs.Read(refs[0])
-	if err != nil {
-		return nil, "", err
-	}
-	defer file.Close()
-	data, err = io.ReadAll(io.LimitReader(file, cmp.MaxAsset+1))
+	data, err = a.blobs.Read(refs[0])
 	return data, refs[0].MIME, err
 }
 
-// fetch is Get for a reference that a node sent.
+// fetch reads what a reference that a node sent leads to.
 func (a assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
-	data, _, err := a.Get(ctx, strings.TrimPrefix(asset.Digest, "sha256:"))
+	file, _, err := a.Get(ctx, strings.TrimPrefix(asset.Digest, "sha256:"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, asset.Size+1))
 	if err == nil && int64(len(data)) != asset.Size {
-		err = cmp.Errorf(cmp.ReasonDigest, "the value has %d bytes, and %d were announced", len(data), asset.Size)
+		err = cmp.Errorf(cmp.ReasonDigest, "the value has other than the %d bytes that were announced", asset.Size)
 	}
 	return data, err
 }

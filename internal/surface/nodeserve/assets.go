@@ -1,7 +1,7 @@
 package nodeserve
 
 import (
-	"bytes"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -52,13 +52,9 @@ func (s *Surface) putAsset(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		digest, err = digestOf(r)
 	}
-	var body []byte
-	if err == nil {
-		body, err = door.ReadBody(w, r, cmp.MaxAsset)
-	}
 	var asset cmp.Asset
 	if err == nil {
-		asset, err = s.Assets.Put(r.Context(), node, digest, r.Header.Get("Content-Type"), body)
+		asset, err = s.Assets.Put(r.Context(), node, digest, r.Header.Get("Content-Type"), http.MaxBytesReader(w, r.Body, cmp.MaxAsset))
 	}
 	if err != nil {
 		door.WriteError(w, err)
@@ -80,7 +76,7 @@ func (s *Surface) getAsset(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		digest, err = digestOf(r)
 	}
-	var data []byte
+	var data io.ReadSeekCloser
 	var mediaType string
 	if err == nil {
 		data, mediaType, err = s.Assets.Get(r.Context(), digest)
@@ -89,14 +85,12 @@ func (s *Surface) getAsset(w http.ResponseWriter, r *http.Request) {
 		door.WriteError(w, err)
 		return
 	}
-	if mediaType == "" {
-		mediaType = "application/octet-stream"
-	}
+	defer data.Close()
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Content-Disposition", "attachment") // what a node sent is never a page of ours
 	w.Header().Set("ETag", `"`+digest+`"`)
 	w.Header().Set("Cache-Control", "private, immutable")
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+	http.ServeContent(w, r, "", time.Time{}, data)
 }
 
 func sendJSON(out *door.Stream, kind string, v any) bool {

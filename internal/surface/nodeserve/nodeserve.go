@@ -7,6 +7,7 @@ package nodeserve
 import (
 	"context"
 	"crypto/ed25519"
+	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -46,9 +47,9 @@ type Gateway interface {
 type Assets interface {
 	// Put keeps what body holds, at most cmp.MaxAsset bytes, whose SHA-256 must be
 	// digest (hex).
-	Put(ctx context.Context, node, digest, mediaType string, body []byte) (cmp.Asset, error)
-	// Get returns what is kept; not_found when there is nothing.
-	Get(ctx context.Context, digest string) (data []byte, mediaType string, err error)
+	Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error)
+	// Get opens what is kept; not_found when there is nothing. The caller closes it.
+	Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error)
 }
 
 // Config is what the surface needs; all but Connect and Logger are required.

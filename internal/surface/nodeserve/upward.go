@@ -2,7 +2,6 @@ package nodeserve
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -98,7 +97,7 @@ func (s *Surface) invoke(ctx context.Context, m messaging.Message) wire.UpwardRe
 		target.Select = capability.Selector{"provider": u.Select}
 	}
 	answer, err := s.Engine.Invoke(ctx, capability.Invocation{
-		Surface: "node", Client: node, Principal: who, Session: "node:" + node, Target: target, Input: json.RawMessage(u.Input),
+		Surface: "node", Client: node, Principal: who, Session: "node:" + node, Target: target, Input: u.Input,
 		Timeout: time.Duration(u.DeadlineMS) * time.Millisecond, IdempotencyKey: u.IdempotencyKey,
 	})
 	if err != nil {
