@@ -44,7 +44,7 @@ func (s *Server) openNodes(ctx context.Context) (err error) {
 		TotalStreams: cfg.Gateway.Streams.Total, NodeStreams: cfg.Gateway.Streams.PerNode, Window: int(cfg.Gateway.Streams.Window),
 	})
 	d.source = nodes.New(nodes.Config{
-		Fleet: d.gateway.Fleet(), Caller: d.gateway, Unhealthy: d.gateway.Unhealthy, Asset: d.assets.fetch, MaxResult: int(s.cfg.Limits.Result), Logger: s.logger,
+		Fleet: d.gateway.Fleet(), Caller: d.gateway, Unhealthy: d.gateway.Unhealthy, Asset: d.assets.fetch, MaxResult: int(s.cfg.Limits.Result), Told: s.onNode, Logger: s.logger,
 	})
 	s.devices = d
 	return nil
@@ -67,6 +67,18 @@ func (s *Server) nodeChanged(e fleet.Event) {
 	if _, err := s.log.Append(context.Background(), rec, audit.Buffered); err != nil {
 		s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
 	}
+}
+
+// onNode records what became of a skill, or of a call, on a node.
+func (s *Server) onNode(kind string, ran *capability.NodeRan) {
+	rec := audit.Record{
+		Logger: "nodes", Event: audit.Event(strings.ReplaceAll(kind, ".", "_")),
+		Metadata: audit.Metadata{Node: audit.Node{ID: ran.ID, Epoch: uint64(max(ran.Epoch, 0)), Function: ran.Function, Skill: ran.Skill, PayloadDigest: ran.PayloadDigest}},
+	}
+	if _, err := s.log.Append(context.Background(), rec, audit.Buffered); err != nil {
+		s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
+	}
+	s.publish(kind, map[string]any{"node_id": ran.ID, "function": ran.Function, "skill": ran.Skill})
 }
 
 func nodeNews(e fleet.Event) map[string]any {

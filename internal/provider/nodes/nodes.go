@@ -40,6 +40,13 @@ type Caller interface {
 	Do(ctx context.Context, to fleet.Request, r gateway.Request) (gateway.Result, error)
 }
 
+// Kinds of what Config.Told hears.
+const (
+	SkillInstalled   = "skill.installed"
+	SkillUninstalled = "skill.uninstalled"
+	CallLost         = "call.lost"
+)
+
 // Config of a Source. Fleet and Caller are required.
 type Config struct {
 	Fleet  *fleet.Table
@@ -50,6 +57,9 @@ type Config struct {
 	Asset func(ctx context.Context, a cmp.Asset) ([]byte, error)
 	// MaxResult bounds the results that are fetched, in bytes.
 	MaxResult int
+	// Told hears of skills that came and went, and of calls that were lost with their
+	// node; nil: nobody does. It must not block.
+	Told func(kind string, ran *capability.NodeRan)
 	Logger    *slog.Logger
 }
 
@@ -69,6 +79,9 @@ type Source struct {
 func New(cfg Config) *Source {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Told == nil {
+		cfg.Told = func(string, *capability.NodeRan) {}
 	}
 	return &Source{cfg: cfg, wake: make(chan struct{}, 1), dirty: make(map[string]bool), done: make(chan struct{})}
 }
