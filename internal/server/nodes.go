@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/gateway"
+	"github.com/junctor-run/junctor/internal/heldcall"
 	"github.com/junctor-run/junctor/internal/provider/nodes"
 	"github.com/junctor-run/junctor/internal/surface/nodeserve"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -29,6 +30,7 @@ type devices struct {
 	gateway   *gateway.Gateway
 	source    *nodes.Source
 	assets    assets
+	held      *heldcall.Keeper
 }
 
 // openNodes opens the bus and the gateway; nodes come in once Run serves.
@@ -47,12 +49,17 @@ func (s *Server) openNodes(ctx context.Context) (err error) {
 		Fleet: d.gateway.Fleet(), Caller: d.gateway, Unhealthy: d.gateway.Unhealthy, Asset: d.assets.fetch, MaxResult: int(s.cfg.Limits.Result), Told: s.onNode, Logger: s.logger,
 	})
 	s.devices = d
+	s.openHeldCalls()
 	return nil
 }
 
 // nodeChanged records what became of a node and tells everybody.
 func (s *Server) nodeChanged(e fleet.Event) {
 	s.devices.source.Changed(e.Node)
+	switch e.Kind {
+	case fleet.NodeJoined, fleet.NodeResumed, fleet.NodeUpdated:
+		s.devices.held.Ready(e.Node)
+	}
 	s.publish(e.Kind, nodeNews(e))
 	if !e.Ours { // another gateway writes it
 		return
@@ -126,14 +133,9 @@ func (s *Server) openNodeDoor() *nodeserve.Surface {
 	return nodeserve.New(nodeserve.Config{
 		Door: s.door, Engine: s.engine, Admission: s.devices.admission, Gateway: s.devices.gateway, Assets: s.devices.assets,
 		Connect: s.nats.Handler, Bus: s.nats.Conn(), Logger: s.logger, Watch: s.devices.gateway.Watch,
+		Held: heldDoor{s.devices.held, s.shared}, MayHold: s.mayHold,
 		May: func(who capability.Principal, n *fleet.Node) bool {
-			var users []string
-			for _, l := range n.Granted {
-				if user, is := strings.CutPrefix(l, "user:"); is {
-					users = append(users, user)
-				}
-			}
-			return s.policy.Serves(who, users, nodes.ExtensionOf(n.ID))
+			return s.policy.Serves(who, usersOf(n.Granted), nodes.ExtensionOf(n.ID))
 		},
 	})
 }

@@ -59,8 +59,8 @@ type Config struct {
 	MaxResult int
 	// Told hears of skills that came and went, and of calls that were lost with their
 	// node; nil: nobody does. It must not block.
-	Told func(kind string, ran *capability.NodeRan)
-	Logger    *slog.Logger
+	Told   func(kind string, ran *capability.NodeRan)
+	Logger *slog.Logger
 }
 
 // Source publishes the fleet. Tell it of changes with Changed.
