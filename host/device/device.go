@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -74,10 +75,11 @@ type Code interface {
 // Config of a Device. Gateway is required, and Token or a Dir that has enrolled.
 type Config struct {
 	// Gateway is https://host, or tls://host:4222 where the operator says so; http and
-	// nats are for this machine only.
+	// nats are for this machine only. Up to 16 addresses of one whole, with commas
+	// between, are tried in turn: where one gateway is away, the device is at another.
 	Gateway string
 	TLS     *tls.Config // nil: the system's roots
-	// Web is the gateway's https address where Gateway is none.
+	// Web is the gateway's https address, or several, where Gateway is none.
 	Web   string
 	Token secret.Value // the operator's node token; with a Dir, for the first time only
 
@@ -213,18 +215,24 @@ func webOf(cfg Config) (*web, error) {
 	if address == "" {
 		address = cfg.Gateway
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || cfg.Web != "" && u.Scheme != "https" && u.Scheme != "http" {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "node.open", "this is no web address of a gateway: write https://host")
-	}
-	if u.Scheme != "https" && u.Scheme != "http" {
-		return nil, nil // servers of NATS: there may be none
-	}
-	if _, err := natsdial.Dialer(address, nil); err != nil {
+	all, err := natsdial.Addresses(address)
+	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: webTime, TLSHandshakeTimeout: webTime}
-	return &web{base: &url.URL{Scheme: u.Scheme, Host: u.Host}, client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+	var bases []*url.URL
+	for _, u := range all {
+		if u.Scheme == "https" || u.Scheme == "http" {
+			bases = append(bases, &url.URL{Scheme: u.Scheme, Host: u.Host})
+		}
+	}
+	switch {
+	case bases == nil && cfg.Web != "":
+		return nil, capability.Errorf(capability.CodeInvalidInput, "node.open", "this is no web address of a gateway: write https://host")
+	case bases == nil:
+		return nil, nil // servers of NATS: there may be none
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: webTime, TLSHandshakeTimeout: webTime}
+	return &web{bases: bases, client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
 // identify finds out who the device is.
@@ -256,7 +264,7 @@ func (d *Device) identify() error {
 	if d.key, err = d.folder.key(); err != nil {
 		return err
 	}
-	if d.who.PublicKey != d.key.Public || d.who.Gateway != d.cfg.Gateway {
+	if d.who.PublicKey != d.key.Public || !overlap(d.who.Gateway, d.cfg.Gateway) {
 		d.who.Enrolled, d.who.Labels = false, nil
 	}
 	d.who.PublicKey, d.who.Gateway = d.key.Public, d.cfg.Gateway
@@ -265,6 +273,19 @@ func (d *Device) identify() error {
 			With("not_enrolled", "make one on the gateway (junctor tokens create --role node) and give it with --node-token-file")
 	}
 	return nil // it is kept once the gateway has taken it: a join that is refused changes nothing
+}
+
+// overlap reports whether two lists of addresses have one in common: gateways that
+// are one whole know the same nodes.
+func overlap(a, b string) bool {
+	for one := range strings.SplitSeq(a, ",") {
+		for other := range strings.SplitSeq(b, ",") {
+			if one = strings.TrimSpace(one); one != "" && one == strings.TrimSpace(other) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // DefaultID is what a node is called by itself: the host's name.

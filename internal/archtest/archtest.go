@@ -67,6 +67,7 @@ func beside(from, to string) bool {
 		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
 		"internal/node":      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
 		"internal/admission": {"internal/messaging"},
+		"internal/asset":     {"internal/blob", "internal/messaging"},
 		"internal/store":     {"internal/admission", "internal/heldcall"},
 		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},

@@ -374,6 +374,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.sweep(partsCtx) })
 	parts.Go(func() error { return s.saveUses(partsCtx) })
 	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
+	parts.Go(func() error { return s.devices.assets.Run(partsCtx) })
 	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
 	parts.Go(func() error { return s.revokes(partsCtx) })
 	parts.Go(func() error { return s.devices.held.Run(partsCtx) })

@@ -68,9 +68,11 @@ type Broker struct {
 
 	buffers sync.Pool // of *[chunk]byte
 
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup // of authorisations and proxied connections
+	mu      sync.Mutex
+	closing bool
+	closed  bool
+	callout *nats.Subscription
+	wg      sync.WaitGroup // of authorisations and proxied connections
 }
 
 var _ messaging.Broker = (*Broker)(nil)
@@ -175,12 +177,18 @@ func (b *Broker) Sessions(ctx context.Context) iter.Seq2[messaging.SessionEvent,
 // Close ends the gateway's sessions, the proxied ones, and the embedded server.
 func (b *Broker) Close() {
 	b.mu.Lock()
-	closed := b.closed
-	b.closed = true
+	closing := b.closing
+	b.closing = true
 	b.mu.Unlock()
-	if closed {
+	if closing {
 		return
 	}
+	// The sessions that end here come back elsewhere at once, and the servers must
+	// not ask this gateway then who they are.
+	b.leaveCallouts()
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
 	b.end()
 	b.sessions.Close(messaging.ErrClosed("sessions"))
 	b.wg.Wait()
