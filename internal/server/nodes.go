@@ -115,13 +115,7 @@ func (s *Server) openNodeDoor() *nodeserve.Surface {
 		Door: s.door, Engine: s.engine, Admission: s.devices.admission, Gateway: s.devices.gateway, Assets: s.devices.assets,
 		Connect: s.nats.Handler, Bus: s.nats.Conn(), Logger: s.logger, Watch: s.devices.gateway.Watch,
 		May: func(who capability.Principal, n *fleet.Node) bool {
-			var users []string
-			for _, l := range n.Granted {
-				if user, is := strings.CutPrefix(l, "user:"); is {
-					users = append(users, user)
-				}
-			}
-			return s.policy.Serves(who, users, nodes.ExtensionOf(n.ID))
+			return s.policy.Serves(who, nodes.UsersOf(n), nodes.ExtensionOf(n.ID))
 		},
 	})
 }
