@@ -19,6 +19,9 @@ import (
 // that nobody hears, all of it is the result.
 const maxKept = 1 << 20
 
+// perChunk is what keeping a chunk costs beside its bytes.
+const perChunk = 64
+
 // provider is one node, for one of its two domains.
 type provider struct {
 	source *Source
@@ -157,7 +160,7 @@ type collected struct {
 func (s *collected) add(value json.RawMessage) {
 	s.count++
 	s.bytes += int64(len(value))
-	if s.bytes <= maxKept {
+	if s.bytes+perChunk*int64(s.count) <= maxKept {
 		s.chunks = append(s.chunks, jsonx.Raw(slices.Clone(value)))
 	}
 }
