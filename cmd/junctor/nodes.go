@@ -251,20 +251,7 @@ governed path like any other.`,
 				return capability.Errorf(capability.CodeInvalidInput, "", "--strategy, --prefer, --exclude and --label choose among nodes, and %s is named", args[0]).
 					With("", "write any in place of the node")
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.confirmed(cmd.Context(), yes, func() error {
-				if inv.Stream {
-					return a.streamCall(cmd, c, inv)
-				}
-				var raw json.RawMessage
-				if err := c.Invoke(cmd.Context(), inv, &raw); err != nil {
-					return err
-				}
-				return a.printInvoked(raw, inv.DryRun)
-			})
+			return a.carry(cmd, inv, yes, a.streamCall)
 		},
 	}
 	f := c.Flags()
