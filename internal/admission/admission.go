@@ -41,10 +41,12 @@ type Store interface {
 	RemoveNode(ctx context.Context, id string) (bool, error)
 }
 
-// Tokens are the live tokens; policy.Policy has them.
+// Tokens are the tokens; policy.Policy has them.
 type Tokens interface {
+	// Token finds a live one by its value.
 	Token(value string) (policy.Token, error)
-	LiveToken(id string) (policy.Token, bool)
+	// StandingToken finds one by its id that was not revoked; it may have expired.
+	StandingToken(id string) (policy.Token, bool)
 }
 
 // Admission answers for one gateway. It is safe for concurrent use.
@@ -98,7 +100,7 @@ func (a *Admission) claim(ctx context.Context, n Node) (Node, error) {
 		return Node{}, err
 	}
 	if got.ID == n.ID && got.Key == n.Key && got.Token != n.Token && n.Key != "" {
-		if _, live := a.tokens.LiveToken(got.Token); !live {
+		if _, stands := a.tokens.StandingToken(got.Token); !stands {
 			moved, err := a.store.MoveNode(ctx, n.ID, got.Token, n.Token)
 			if err != nil {
 				return Node{}, err
@@ -141,7 +143,7 @@ func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (mess
 			return messaging.Identity{}, err
 		}
 	}
-	if _, live := a.tokens.LiveToken(n.Token); !live {
+	if _, ok := a.standing(n); !ok {
 		return messaging.Identity{}, capability.Errorf(capability.CodeUnauthenticated, "nodes.join", "the token that let %s in has ended", n.ID).With("invalid_token", "")
 	}
 	subscribe, publish := wire.Permissions(n.ID)
@@ -168,7 +170,7 @@ func (a *Admission) token(ctx context.Context, node string) (policy.Token, error
 	if err != nil {
 		return policy.Token{}, err
 	}
-	if t, live := a.tokens.LiveToken(n.Token); ok && live {
+	if t, stands := a.standing(n); ok && stands {
 		return t, nil
 	}
 	return policy.Token{}, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s is not admitted any more", node).With("invalid_token", "")
@@ -181,8 +183,14 @@ func (a *Admission) Gone(ctx context.Context, node string) bool {
 	if err != nil {
 		return false
 	}
-	_, live := a.tokens.LiveToken(n.Token)
-	return !ok || !live
+	_, stands := a.standing(n)
+	return !ok || !stands
+}
+
+// standing is the token that a node rests on; ok is false when that has ended.
+func (a *Admission) standing(n Node) (t policy.Token, ok bool) {
+	t, ok = a.tokens.StandingToken(n.Token)
+	return t, ok && (n.Key != "" || t.Live(a.now()))
 }
 
 // Key is the key that a node proves its requests with.

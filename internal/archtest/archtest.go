@@ -68,7 +68,7 @@ func beside(from, to string) bool {
 		"internal/node":      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
 		"internal/admission": {"internal/messaging"},
 		"internal/asset":     {"internal/blob", "internal/messaging"},
-		"internal/store":     {"internal/admission"},
+		"internal/store":     {"internal/admission", "internal/heldcall"},
 		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},
 	}

@@ -92,7 +92,7 @@ func (s *session) admitted(ctx context.Context, r joinResult) error {
 	s.mu.Lock()
 	s.reply = *r.reply
 	if t, err := time.Parse(time.RFC3339Nano, r.reply.ServerTime); err == nil {
-		s.offset = t.Sub(now)
+		s.theirs, s.ours = t, now
 	}
 	s.mu.Unlock()
 	s.set(func(st *Status) {

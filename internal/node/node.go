@@ -141,11 +141,12 @@ type Node struct {
 	conn   messaging.Conn
 	status Status
 	reply  wire.JoinReply // of the last join
-	offset time.Duration  // of the gateway's clock
-	calls  map[string]*call
-	told   chan struct{} // held while Changed runs, so that changes are in order
-	drains bool
-	busy   sync.WaitGroup // calls
+	// theirs is what the gateway's clock said when ours was the time here.
+	theirs, ours time.Time
+	calls        map[string]*call
+	told         chan struct{} // held while Changed runs, so that changes are in order
+	drains       bool
+	busy         sync.WaitGroup // calls
 }
 
 // New returns a node that has not joined.
@@ -238,7 +239,12 @@ func (n *Node) Joined() <-chan struct{} { return n.joined }
 func (n *Node) Time() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.cfg.Now().Add(n.offset)
+	now := n.cfg.Now()
+	if n.ours.IsZero() {
+		return now
+	}
+	// By what has passed since, which somebody who sets this machine's clock does not change.
+	return n.theirs.Add(now.Sub(n.ours))
 }
 
 // Refresh tells the gateway what can be called now and returns when it has

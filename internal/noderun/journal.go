@@ -24,9 +24,12 @@ type journal struct {
 	segments *segment.Segments
 	log      *audit.Log
 	node     string
+	states   chan device.Status // what the session has no time to write
 }
 
-func newJournal(logger *slog.Logger) *journal { return &journal{logger: logger} }
+func newJournal(logger *slog.Logger) *journal {
+	return &journal{logger: logger, states: make(chan device.Status, 64)}
+}
 
 func (j *journal) open(ctx context.Context, dir, node string) error {
 	segments, err := segment.Open(dir, segment.Config{})
@@ -54,6 +57,35 @@ func (j *journal) open(ctx context.Context, dir, node string) error {
 }
 
 func (j *journal) run(ctx context.Context) error { return j.log.Run(ctx) }
+
+// follow writes what becomes of the session until ctx ends, and then what is left.
+func (j *journal) follow(ctx context.Context) error {
+	for {
+		select {
+		case s := <-j.states:
+			j.state(s)
+			continue
+		default:
+		}
+		select {
+		case s := <-j.states:
+			j.state(s)
+		case <-ctx.Done():
+			if len(j.states) == 0 {
+				return nil
+			}
+		}
+	}
+}
+
+// changed is told on the session's own goroutine, which must not wait for a disk.
+func (j *journal) changed(s device.Status) {
+	select {
+	case j.states <- s:
+	default:
+		j.logger.Warn("a change of the session is not in the audit log: it is too slow", "state", s.State)
+	}
+}
 
 func (j *journal) close() {
 	if err := j.log.Close(); err != nil {

@@ -102,7 +102,7 @@ func (p *Process) changed(next func(device.Status)) func(device.Status) {
 	return func(s device.Status) { // one at a time
 		if s.State != last {
 			last = s.State
-			p.journal.state(s)
+			p.journal.changed(s)
 			if s.State == device.Connected {
 				select {
 				case <-p.joined:
@@ -153,6 +153,7 @@ func (p *Process) Run(ctx context.Context) error {
 	var parts errgroup.Group
 	parts.Go(func() error { return ctl.serve(own) })
 	parts.Go(func() error { return p.journal.run(own) })
+	parts.Go(func() error { return p.journal.follow(own) })
 	p.cfg.sayHint(p.device)
 	ctx, end := context.WithCancel(ctx)
 	defer end()

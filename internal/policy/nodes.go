@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
@@ -71,12 +72,30 @@ func (p *Policy) Token(value string) (Token, error) {
 	return t, nil
 }
 
-// LiveToken finds a token by its id; ok is false for one that has ended.
-func (p *Policy) LiveToken(id string) (t Token, ok bool) {
+// StandingToken finds a token that was not revoked by its id. One of role node may
+// have expired: it lets nobody in any more, and those whom it let in stay.
+func (p *Policy) StandingToken(id string) (t Token, ok bool) {
 	for _, t := range *p.tokens.Load() {
 		if t.ID == id {
-			return t, t.Live(p.now())
+			return t, t.stands(p.now())
 		}
 	}
 	return Token{}, false
+}
+
+// stands reports whether anything may rest on the token still.
+func (t Token) stands(now time.Time) bool {
+	return t.Live(now) || t.Role == capability.RoleNode && t.Revoked.IsZero()
+}
+
+// Standing is a principal by its id, as its token makes it now; unauthenticated when
+// no live token does any more.
+func (p *Policy) Standing(id string) (capability.Principal, error) {
+	now := p.now()
+	for _, t := range *p.tokens.Load() {
+		if who := t.Principal(); who.ID == id && t.Live(now) {
+			return who, nil
+		}
+	}
+	return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate", "the token of %s is not valid any more", id).With("invalid_token", "")
 }

@@ -104,7 +104,7 @@ func (p *Policy) Authenticate(token string) (capability.Principal, error) {
 func (p *Policy) setTokens(all []Token) {
 	live := make(map[string]Token, len(all))
 	for _, t := range all {
-		if t.Live(p.now()) {
+		if t.stands(p.now()) {
 			live[t.Hash] = t
 		}
 	}

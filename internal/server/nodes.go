@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/gateway"
+	"github.com/junctor-run/junctor/internal/heldcall"
 	"github.com/junctor-run/junctor/internal/provider/nodes"
 	"github.com/junctor-run/junctor/internal/surface/nodeserve"
 )
@@ -20,6 +21,7 @@ type devices struct {
 	admission *admission.Admission
 	gateway   *gateway.Gateway
 	source    *nodes.Source
+	held      *heldcall.Keeper
 	assets    *asset.Store
 }
 
@@ -41,15 +43,20 @@ func (s *Server) openNodes(ctx context.Context) (err error) {
 		TotalStreams: cfg.Gateway.Streams.Total, NodeStreams: cfg.Gateway.Streams.PerNode, Window: int(cfg.Gateway.Streams.Window),
 	})
 	d.source = nodes.New(nodes.Config{
-		Fleet: d.gateway.Fleet(), Caller: d.gateway, Unhealthy: d.gateway.Unhealthy, Asset: d.assets.Fetch, MaxResult: int(s.cfg.Limits.Result), Logger: s.logger,
+		Fleet: d.gateway.Fleet(), Caller: d.gateway, Unhealthy: d.gateway.Unhealthy, Asset: d.assets.Fetch, MaxResult: int(s.cfg.Limits.Result), Told: s.onNode, Logger: s.logger,
 	})
 	s.devices = d
+	s.openHeldCalls()
 	return nil
 }
 
 // nodeChanged records what became of a node and tells everybody.
 func (s *Server) nodeChanged(e fleet.Event) {
 	s.devices.source.Changed(e.Node)
+	switch e.Kind {
+	case fleet.NodeJoined, fleet.NodeResumed, fleet.NodeUpdated:
+		s.devices.held.Ready(e.Node)
+	}
 	s.publish(e.Kind, nodeNews(e))
 	if !e.Ours { // another gateway writes it
 		return
@@ -64,6 +71,18 @@ func (s *Server) nodeChanged(e fleet.Event) {
 	if _, err := s.log.Append(context.Background(), rec, audit.Buffered); err != nil {
 		s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
 	}
+}
+
+// onNode records what became of a skill, or of a call, on a node.
+func (s *Server) onNode(kind string, ran *capability.NodeRan) {
+	rec := audit.Record{
+		Logger: "nodes", Event: audit.Event(strings.ReplaceAll(kind, ".", "_")),
+		Metadata: audit.Metadata{Node: audit.Node{ID: ran.ID, Epoch: uint64(max(ran.Epoch, 0)), Function: ran.Function, Skill: ran.Skill, PayloadDigest: ran.PayloadDigest}},
+	}
+	if _, err := s.log.Append(context.Background(), rec, audit.Buffered); err != nil {
+		s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
+	}
+	s.publish(kind, map[string]any{"node_id": ran.ID, "function": ran.Function, "skill": ran.Skill})
 }
 
 func nodeNews(e fleet.Event) map[string]any {
@@ -111,14 +130,9 @@ func (s *Server) openNodeDoor() *nodeserve.Surface {
 	return nodeserve.New(nodeserve.Config{
 		Door: s.door, Engine: s.engine, Admission: s.devices.admission, Gateway: s.devices.gateway, Assets: s.devices.assets,
 		Connect: s.nats.Handler, Bus: s.nats.Conn(), Logger: s.logger, Watch: s.devices.gateway.Watch,
+		Held: heldDoor{s.devices.held, s.shared}, MayHold: s.mayHold,
 		May: func(who capability.Principal, n *fleet.Node) bool {
-			var users []string
-			for _, l := range n.Granted {
-				if user, is := strings.CutPrefix(l, "user:"); is {
-					users = append(users, user)
-				}
-			}
-			return s.policy.Serves(who, users, nodes.ExtensionOf(n.ID))
+			return s.policy.Serves(who, nodes.UsersOf(n), nodes.ExtensionOf(n.ID))
 		},
 	})
 }

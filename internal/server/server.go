@@ -377,6 +377,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.devices.assets.Run(partsCtx) })
 	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
 	parts.Go(func() error { return s.revokes(partsCtx) })
+	parts.Go(func() error { return s.devices.held.Run(partsCtx) })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })

@@ -42,8 +42,12 @@ type Runner struct {
 
 var _ device.Code = (*Runner)(nil)
 
-// New returns a Runner.
+// New returns a Runner. In a process that was started to run code it panics: the
+// program's main does not begin with Main, and would start itself without end.
 func New(cfg Config) *Runner {
+	if sandbox.IsHelper(os.Args) || worker.IsWorker(os.Args) {
+		panic("pushcode: the program's main must begin with pushcode.Main")
+	}
 	box := sandbox.New(sandbox.Config{Scratch: cfg.Scratch, Private: cfg.Private, CacheFile: cfg.CacheFile})
 	return &Runner{box: box, Runtime: &pushed.Runtime{Memory: cfg.Memory, Worker: worker.New(worker.Config{Walls: box, Languages: cfg.Languages, Python: systemPython()})}}
 }

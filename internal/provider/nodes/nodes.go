@@ -12,9 +12,11 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
@@ -35,10 +37,27 @@ const (
 // claim one.
 const labelTag = "label:"
 
+// TrustEffects is the label of a node token that lets count what skills say of the
+// functions they bring: that those only read, or only write. A device is believed about
+// its own program, which it runs in any case; what somebody put on it later, and who
+// that was, it cannot vouch for (decision R22). That a function administers is always
+// believed.
+const TrustEffects = "trust:effects"
+
+// settleTime bounds how long a call waits for the catalog after an install.
+const settleTime = 2 * time.Second
+
 // Caller carries calls to nodes; a gateway.Gateway does.
 type Caller interface {
 	Do(ctx context.Context, to fleet.Request, r gateway.Request) (gateway.Result, error)
 }
+
+// Kinds of what Config.Told hears.
+const (
+	SkillInstalled   = "skill.installed"
+	SkillUninstalled = "skill.uninstalled"
+	CallLost         = "call.lost"
+)
 
 // Config of a Source. Fleet and Caller are required.
 type Config struct {
@@ -50,7 +69,10 @@ type Config struct {
 	Asset func(ctx context.Context, a cmp.Asset) ([]byte, error)
 	// MaxResult bounds the results that are fetched, in bytes.
 	MaxResult int
-	Logger    *slog.Logger
+	// Told hears of skills that came and went, and of calls that were lost with their
+	// node; nil: nobody does. It must not block.
+	Told   func(kind string, ran *capability.NodeRan)
+	Logger *slog.Logger
 }
 
 // Source publishes the fleet. Tell it of changes with Changed.
@@ -60,6 +82,7 @@ type Source struct {
 
 	mu    sync.Mutex
 	dirty map[string]bool
+	out   map[string]string // why nodes are not in the catalog as they are now
 	// A change is made, then read, then published; who waits wants the last.
 	made, read, finished uint64
 	done                 chan struct{} // closed when finished rises
@@ -70,7 +93,10 @@ func New(cfg Config) *Source {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Source{cfg: cfg, wake: make(chan struct{}, 1), dirty: make(map[string]bool), done: make(chan struct{})}
+	if cfg.Told == nil {
+		cfg.Told = func(string, *capability.NodeRan) {}
+	}
+	return &Source{cfg: cfg, wake: make(chan struct{}, 1), dirty: make(map[string]bool), out: make(map[string]string), done: make(chan struct{})}
 }
 
 // Changed says that a node has come, gone or changed. It never blocks.
@@ -85,8 +111,19 @@ func (s *Source) Changed(node string) {
 	}
 }
 
-// Settled returns when the catalog has what was changed before, or ctx ends.
+// Refused says, by node, why what it offers now is not in the catalog: another source
+// holds an id that it wants.
+func (s *Source) Refused() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.out)
+}
+
+// Settled returns when the catalog has what was changed before, after two seconds, or
+// when ctx ends.
 func (s *Source) Settled(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	s.mu.Lock()
 	mine := s.made
 	for s.finished < mine {
@@ -103,7 +140,8 @@ func (s *Source) Settled(ctx context.Context) {
 }
 
 // Run implements capability.Source. One node whose declaration is refused keeps no
-// other from the catalog.
+// other from the catalog; it is tried again whenever another node changes, since that
+// may have freed what it wants.
 func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	for _, n := range s.cfg.Fleet.List(fleet.Filter{Suspect: true}) {
 		s.Changed(n.ID)
@@ -112,10 +150,14 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 		s.mu.Lock()
 		ids := s.dirty
 		s.dirty, s.read = make(map[string]bool), s.made
+		retry := slices.Collect(maps.Keys(s.out))
 		s.mu.Unlock()
 		for id := range ids {
-			if err := publish(s.batch(id)); err != nil {
-				s.cfg.Logger.Error("a node is not in the catalog", "node", id, "err", err)
+			s.offer(id, publish)
+		}
+		for _, id := range retry {
+			if !ids[id] {
+				s.offer(id, publish)
 			}
 		}
 		s.mu.Lock()
@@ -131,6 +173,36 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 	}
 }
 
+// offer publishes one node. One that is refused is withdrawn: what it offered before
+// is not what it offers now.
+func (s *Source) offer(id string, publish func(capability.Batch) error) {
+	b := s.batch(id)
+	err := publish(b)
+	if err != nil {
+		_ = publish(capability.Batch{Source: b.Source})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(s.out, id)
+	case s.out[id] != err.Error(): // said once
+		s.out[id] = err.Error()
+		s.cfg.Logger.Error("a node is not in the catalog", "node", id, "err", err)
+	}
+}
+
+// UsersOf are the users that a node is for: those whom its credential names, whether
+// or not the node says so itself. None: it is for everybody.
+func UsersOf(n *fleet.Node) (users []string) {
+	for _, l := range n.Granted {
+		if user, is := strings.CutPrefix(l, "user:"); is {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
 // ExtensionOf is the catalog-wide id of a node's own module.
 func ExtensionOf(node string) string { return "node." + node }
 
@@ -143,16 +215,12 @@ func (s *Source) batch(id string) capability.Batch {
 	}
 	state := availability(&n)
 	tags := make([]string, 0, len(n.Granted))
-	var users []string
 	for _, l := range n.Granted {
-		if !slices.Contains(n.Labels, l) {
-			continue // what it may claim and does not
-		}
-		tags = append(tags, labelTag+l)
-		if user, is := strings.CutPrefix(l, "user:"); is {
-			users = append(users, user)
+		if slices.Contains(n.Labels, l) { // what it may claim and does
+			tags = append(tags, labelTag+l)
 		}
 	}
+	users, trusted := UsersOf(&n), slices.Contains(n.Granted, TrustEffects)
 	own := capability.Module{
 		Extension: ExtensionOf(id), ID: ExtensionOf(id), Name: id, Label: id, Origin: Kind, Version: n.Software, Endpoint: "node:" + id, Users: users,
 	}
@@ -163,24 +231,28 @@ func (s *Source) batch(id string) capability.Batch {
 		to := &own
 		if skill, is := strings.CutPrefix(f.Owner, "skill:"); is && !cmp.IsReserved(f.Name) {
 			if skills[skill] == nil {
-				ext := "skill." + id + "." + escape(skill)
+				ext := skillExtension(id, skill)
 				skills[skill] = &capability.Module{Extension: ext, ID: wireID(ext), Name: skill, Label: id, Origin: OriginSkill, Endpoint: own.Endpoint, Users: users}
 			}
 			to = skills[skill]
 		}
 		c := contribution(f, to.Extension, state, functions, device)
+		ownProgram := f.Owner == "" || f.Owner == "node" || f.Owner == "host"
+		if strings.HasPrefix(string(c.Action), "fn.") && !ownProgram && !trusted && c.Effect != capability.EffectAdmin {
+			c.Effect = capability.EffectExternal
+		}
 		c.Tags = append(c.Tags, tags...)
 		to.Contributions = append(to.Contributions, c)
 	}
 	if row, known := actions.Lookup(doorAction); known {
 		own.Contributions = append(own.Contributions, capability.Contribution{
-			ID: "invoke", Kind: toolKind, Action: doorAction, Title: row.Title, Description: row.Description, Effect: row.Effect,
+			ID: doorID, Kind: toolKind, Action: doorAction, Title: row.Title, Description: row.Description, Effect: row.Effect,
 			Member: capability.Member{Module: own.Extension, Kind: "door", Name: string(doorAction)}, Provider: device,
 			InputSchema: row.InputSchema, OutputSchema: row.OutputSchema, Availability: state, Tags: tags,
 		})
 	}
 	b.Modules = append(b.Modules, own)
-	for _, name := range sorted(skills) {
+	for _, name := range slices.Sorted(maps.Keys(skills)) {
 		b.Modules = append(b.Modules, *skills[name])
 	}
 	for i := range b.Modules {
@@ -197,6 +269,8 @@ const (
 	toolKind   = "capability.agent-tool"
 	memberKind = "function"
 	doorAction = capability.Action("device.function.invoke")
+	// doorID is no name that a function can have: ~ stands before two digits there.
+	doorID = "~invoke"
 )
 
 func availability(n *fleet.Node) capability.Availability {
@@ -275,6 +349,13 @@ func manifest(m *capability.Module) json.RawMessage {
 	return doc
 }
 
+// skillExtension is the catalog-wide id of an installed skill. Both ids may have dots,
+// so those of the skill are escaped: no node can name a skill such that it is another
+// node's.
+func skillExtension(node, skill string) string {
+	return "skill." + node + "." + strings.ReplaceAll(escape(skill), ".", "~2e")
+}
+
 // wireID is an extension id as module ids are spelled on the router wire, which have
 // no ~.
 func wireID(ext string) string {
@@ -301,15 +382,6 @@ func escape(s string) string {
 		b.WriteByte(hex[c&15])
 	}
 	return b.String()
-}
-
-func sorted(m map[string]*capability.Module) []string {
-	out := make([]string, 0, len(m))
-	for name := range m {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
 }
 
 var errNoDoor = errors.New("the generic door is opened before a provider is asked")

@@ -65,6 +65,9 @@ type Config struct {
 	Bus messaging.Conn
 	// May reports whether somebody may know of a node.
 	May func(who capability.Principal, n *fleet.Node) bool
+	// Held keeps calls for nodes that are away, and MayHold says who may leave one.
+	Held    Held
+	MayHold func(ctx context.Context, who capability.Principal, node string) bool
 	// Watch yields the nodes there are, and then what becomes of them.
 	Watch  func(ctx context.Context) iter.Seq2[gateway.Sight, error]
 	Logger *slog.Logger
@@ -91,13 +94,14 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /nodes/connect", s.Connect(s.admit))
 	mux.HandleFunc("PUT "+wire.AssetsPath+"{digest}", s.putAsset)
 	mux.HandleFunc("GET "+wire.AssetsPath+"{digest}", s.getAsset)
+	s.heldRoutes(mux)
 	const base = "/api/v1/nodes"
-	people := []capability.Role{capability.RoleAdmin, capability.RoleOperator}
+	lookAfter := []capability.Role{capability.RoleAdmin, capability.RoleOperator}
 	mux.Handle("GET "+base, s.Door.Guard(s.list))
 	mux.Handle("GET "+base+"/watch", s.Door.Guard(s.watch))
 	mux.Handle("GET "+base+"/{id}", s.Door.Guard(s.show))
-	mux.Handle("POST "+base+"/{id}/drain", s.Door.Guard(s.drain, people...))
-	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.remove, people...))
+	mux.Handle("POST "+base+"/{id}/drain", s.Door.Guard(s.drain, lookAfter...))
+	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.remove, lookAfter...))
 }
 
 // bearer is the token of a request, "" without one.
@@ -233,9 +237,8 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	default:
 		return capability.Errorf(capability.CodeInvalidInput, "nodes.list", "status: %q is none of connected, disconnected and draining", status)
 	}
-	people := who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
 	all := s.Gateway.Fleet().List(fleet.Filter{
-		Labels: words(q["label"]), Functions: words(q["function"]), Status: status, Suspect: people,
+		Labels: words(q["label"]), Functions: words(q["function"]), Status: status, Suspect: people(who),
 		Visible: func(n *fleet.Node) bool { return n.ID > q.Get("cursor") && s.May(who, n) },
 	})
 	out, next := []view{}, ""
@@ -323,7 +326,6 @@ func (s *Surface) remove(w http.ResponseWriter, r *http.Request, _ capability.Pr
 // watch streams the nodes there are, then every change. A reader that was too slow
 // sees a new snapshot begin.
 func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	people := who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
 	out := door.NewStream(w, r)
 	known := make(map[string]bool)
 	for sight, err := range s.Watch(r.Context()) {
@@ -332,7 +334,7 @@ func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.P
 		}
 		line := map[string]any{"event": sight.Kind, "at": s.Now().UTC()}
 		if n := &sight.Node; n.ID != "" {
-			if !s.May(who, n) || !people && n.Status == fleet.Disconnected {
+			if !s.May(who, n) || !people(who) && n.Status == fleet.Disconnected {
 				continue
 			}
 			known[n.ID], line["node"] = true, viewOf(n, false)
@@ -343,7 +345,7 @@ func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.P
 		}
 		switch {
 		case id == "": // of the snapshot
-		case !people && !known[id]:
+		case !people(who) && !known[id]:
 			continue
 		}
 		if id != "" {
