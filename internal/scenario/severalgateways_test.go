@@ -139,6 +139,40 @@ func TestLargeValuesReachTheOtherGateway(t *testing.T) {
 	}
 }
 
+// TestADeviceWithADeadGatewayAmongItsOwn enrols, joins and puts its values at the one
+// that lives, and needs no token for another list with an address it knows.
+func TestADeviceWithADeadGatewayAmongItsOwn(t *testing.T) {
+	t.Parallel()
+	p := serve(t, t.TempDir(), "")
+	large := strings.Repeat("x", 1<<20)
+	cfg := sdk.Config{
+		Gateway: "http://" + free(t) + "," + p.url, Token: secret.New(p.newToken(t, "node")), Dir: t.TempDir(), ID: "a",
+		Functions: []sdk.Function{{Name: "large", Effect: cmp.EffectRead, Handle: func(context.Context, sdk.Args) (any, error) { return large, nil }}},
+	}
+	d := reach(t, cfg)
+	p.known(t, "a")
+	if out, err := p.call(t, "a", "large", nil); err != nil || len(out) != len(large)+2 {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	if err := d.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has left", 10*time.Second, func() bool { return p.status(t, "a") == "" })
+	d.Close()
+	cfg.Token, cfg.Gateway = secret.Value{}, p.url
+	again := reach(t, cfg)
+	eventually(t, "it is back without a token", 10*time.Second, func() bool { return p.status(t, "a") == "connected" })
+	if err := again.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+	cfg.Gateway = "http://" + free(t)
+	if other, err := sdk.New(t.Context(), cfg); reason(err) != "not_enrolled" {
+		t.Errorf("another gateway altogether: %v", err)
+		other.Close()
+	}
+}
+
 // reach runs a device of the SDK and waits until it has joined.
 func reach(t testing.TB, cfg sdk.Config) *sdk.Device {
 	t.Helper()
