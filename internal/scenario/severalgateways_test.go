@@ -226,22 +226,7 @@ func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() 
 				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": "a"}, IdempotencyKey: key, Timeout: callTime.String(),
 			}, &out)
 			took := time.Since(began)
-			f.mu.Lock()
-			f.longest = max(f.longest, took)
-			if took > callTime+2*time.Second {
-				t.Errorf("a call took %s, its deadline was %s", took, callTime)
-			}
-			if err == nil {
-				f.answered[what], f.keyed[what] = true, key != ""
-				if !f.last.IsZero() {
-					f.gap = max(f.gap, time.Since(f.last))
-				}
-				f.last = time.Now()
-			} else {
-				f.failed++
-				f.why[reason(err)+": "+err.Error()]++
-			}
-			f.mu.Unlock()
+			f.count(t, what, key, err, took, callTime+2*time.Second)
 			if err == nil {
 				break
 			}
@@ -254,6 +239,26 @@ func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() 
 			}
 		}
 	}
+}
+
+// count notes the end of one call, which may have taken so long.
+func (f *traffic) count(t testing.TB, what, key string, err error, took, most time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.longest = max(f.longest, took)
+	if took > most {
+		t.Errorf("a call took %s, its deadline was %s: %v", took, callTime, err)
+	}
+	if err != nil {
+		f.failed++
+		f.why[reason(err)+": "+err.Error()]++
+		return
+	}
+	f.answered[what], f.keyed[what] = true, key != ""
+	if !f.last.IsZero() {
+		f.gap = max(f.gap, time.Since(f.last))
+	}
+	f.last = time.Now()
 }
 
 // judge compares what was answered with what was done.

@@ -60,18 +60,21 @@ type Broker struct {
 	sessions messaging.Feed[messaging.SessionEvent]
 	replicas int
 	embedded bool
+	dir      string // of the embedded server
 
 	link func(ctx context.Context) (net.Conn, error) // a new connection to a server
 	stop func()                                      // ends the embedded server
 	ctx  context.Context                             // ends with the broker
 	end  context.CancelFunc
 
-	buffers sync.Pool // of *[chunk]byte
+	buffers  sync.Pool // of *[chunk]byte
+	remaking sync.Mutex
 
 	mu      sync.Mutex
 	closing bool
 	closed  bool
 	callout *nats.Subscription
+	made    chan struct{}  // see bucketsMade
 	wg      sync.WaitGroup // of authorisations and proxied connections
 }
 
@@ -118,7 +121,7 @@ func newBroker(cfg Config, keys gatewayKeys) *Broker {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{
-		cfg: cfg, keys: keys, replicas: 1,
+		cfg: cfg, keys: keys, replicas: 1, made: make(chan struct{}),
 		sessions: messaging.Feed[messaging.SessionEvent]{Lost: messaging.SessionEvent{Kind: messaging.SessionsLost}},
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())
@@ -130,6 +133,9 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 	options := func(name string, sign func([]byte) ([]byte, error), public string) []nats.Option {
 		return append([]nats.Option{
 			nats.Name(name), nats.Nkey(public, sign), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+			// Nodes are passed on to where we are, and the addresses that servers tell of
+			// each other are not the names that their certificates have.
+			nats.IgnoreDiscoveredServers(),
 			nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(30*time.Millisecond, 30*time.Millisecond), nats.ReconnectBufSize(-1),
 			nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.SyncQueueLen(messaging.DefaultPending),
 			nats.PermissionErrOnSubscribe(true), nats.Timeout(5 * time.Second), // longer than servers take to refuse
