@@ -187,7 +187,7 @@ func (s *nodeStage) openTransport(dir string, heartbeat time.Duration) error {
 		return err
 	}
 	s.close = append(s.close, broker.Close)
-	s.gateway = gateway.New(gateway.Config{Broker: broker, Heartbeat: heartbeat, Granted: func(string) ([]string, bool) { return nil, true }})
+	s.gateway = gateway.New(gateway.Config{Broker: broker, Heartbeat: heartbeat, Granted: func(string) ([]string, error) { return nil, nil }})
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(s.ctx)
 	go func() { defer close(ended); _ = s.gateway.Run(ctx) }()
