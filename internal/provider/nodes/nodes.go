@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/fleet"
@@ -113,11 +115,7 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 		ids := s.dirty
 		s.dirty, s.read = make(map[string]bool), s.made
 		s.mu.Unlock()
-		for id := range ids {
-			if err := publish(s.batch(id)); err != nil {
-				s.cfg.Logger.Error("a node is not in the catalog", "node", id, "err", err)
-			}
-		}
+		s.publish(ctx, ids, publish)
 		s.mu.Lock()
 		s.finished = s.read
 		close(s.done)
@@ -129,6 +127,28 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 			return ctx.Err()
 		}
 	}
+}
+
+// together is how many nodes are published at once: the catalog applies what waits
+// for it as one change, and each change costs as much as there are nodes.
+const together = 512
+
+func (s *Source) publish(ctx context.Context, ids map[string]bool, publish func(capability.Batch) error) {
+	var all errgroup.Group
+	all.SetLimit(together)
+	for id := range ids {
+		if ctx.Err() != nil {
+			break
+		}
+		b := s.batch(id)
+		all.Go(func() error {
+			if err := publish(b); err != nil {
+				s.cfg.Logger.Error("a node is not in the catalog", "node", id, "err", err)
+			}
+			return nil
+		})
+	}
+	_ = all.Wait() // each has said what was wrong with it
 }
 
 // ExtensionOf is the catalog-wide id of a node's own module.
