@@ -32,6 +32,9 @@ func main() {
 	nodePart := flag.String("node-part", "", "internal: be the far end of -nodes: echo URL, or node URL ID TOKEN")
 	nodesOnly := flag.Bool("nodes", false, "measure calls to nodes only")
 	way := flag.Int("way", 1, "of -nodes -profile: 0 echo, 1 gateway, 2 engine, 3 HTTP")
+	crowdOf := flag.Int("many", 0, "measure a server with so many nodes")
+	stormOnly := flag.Bool("storm", false, "of -many: only until all are there")
+	serveIn := flag.String("serve", "", "internal: be the server of -many in this home")
 	flag.Parse()
 	if *proxyFor != "" {
 		beProxy(*proxyFor)
@@ -39,6 +42,10 @@ func main() {
 	}
 	err := error(nil)
 	switch {
+	case *serveIn != "":
+		err = beServer(*serveIn, *profileTo)
+	case *crowdOf > 0:
+		err = crowded(*crowdOf, *calls, *profileTo, *stormOnly)
 	case *nodePart != "":
 		err = beNodePart(strings.Fields(*nodePart), *profileTo)
 	case *nodesOnly && *profileTo != "":
