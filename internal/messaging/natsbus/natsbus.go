@@ -66,7 +66,8 @@ type Broker struct {
 	ctx  context.Context                             // ends with the broker
 	end  context.CancelFunc
 
-	buffers sync.Pool // of *[chunk]byte
+	buffers sync.Pool     // of *[chunk]byte
+	opening chan struct{} // held by the sessions that are being let in
 
 	mu     sync.Mutex
 	closed bool
@@ -116,7 +117,7 @@ func newBroker(cfg Config, keys gatewayKeys) *Broker {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{
-		cfg: cfg, keys: keys, replicas: 1,
+		cfg: cfg, keys: keys, replicas: 1, opening: make(chan struct{}, opening),
 		sessions: messaging.Feed[messaging.SessionEvent]{Lost: messaging.SessionEvent{Kind: messaging.SessionsLost}},
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())
