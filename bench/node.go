@@ -148,7 +148,7 @@ func beEcho(address string) error {
 	u.Scheme = "ws"
 	ctx, cancel := untilStopped()
 	defer cancel()
-	ws, _, err := websocket.Dial(ctx, u.String(), nil)
+	ws, _, err := websocket.Dial(ctx, u.String(), nil) //nolint:bodyclose // the library closes it
 	if err != nil {
 		return err
 	}
