@@ -334,6 +334,14 @@ type Prompt interface {
 	ReturnsPromptly()
 }
 
+// Arguer is a Provider whose input may have other forms than an object of arguments
+// by name. Arguments returns the part of the input that its schema speaks of, nil
+// when arguments are given by place: whoever carries the call out checks those.
+type Arguer interface {
+	Provider
+	Arguments(input json.RawMessage) (json.RawMessage, error)
+}
+
 // Settler is a Provider whose calls take their time to end once they are over: what
 // they started has to be stopped. The engine waits for them so long before it
 // leaves one behind.
@@ -342,7 +350,8 @@ type Settler interface {
 }
 
 // Source feeds the modules of one provider kind into the catalog. Run publishes
-// until ctx ends; a later batch of the same Batch.Source replaces the earlier.
+// until ctx ends; a later batch of the same Batch.Source replaces the earlier. publish
+// may be called from several goroutines, each for instances of its own.
 type Source interface {
 	Run(ctx context.Context, publish func(Batch) error) error
 }

@@ -111,7 +111,7 @@ func stopsAt() map[string]string {
 		"github.com/knadh/koanf":                 "internal/config",
 		"github.com/spf13/cobra":                 "cmd/junctor",
 		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
-		"github.com/coder/websocket":             "internal/messaging/natsbus",
+		"github.com/coder/websocket":             "internal/messaging/natsbus bench",
 		"google.golang.org/grpc":                 "nobody",
 		"github.com/stretchr/testify":            "nobody",
 	}

@@ -18,7 +18,7 @@ const probeWithin = time.Second
 // arbitrate chooses one of the permitted candidates and checks the input against
 // its schema. rest holds the ones a fallback may go to.
 func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest []*catalog.Entry, err error) {
-	candidates, err = r.balance(candidates)
+	candidates, err = r.balance(ctx, candidates)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +120,11 @@ func checkSchema(e *catalog.Entry, input []byte) error {
 	if err != nil || schema == nil {
 		return err
 	}
+	if p, ok := e.Provider.(capability.Arguer); ok {
+		if input, err = p.Arguments(input); err != nil || input == nil {
+			return err
+		}
+	}
 	return schema.Check(input)
 }
 
@@ -145,13 +150,25 @@ type Plan struct {
 	Agent     *compile.Agent
 	Verdict   policy.Verdict
 	Err       error
+
+	inv capability.Invocation // as it goes through a generic door
 }
 
 // Plan answers --dry-run and catalog explain.
-func (e *Engine) Plan(inv capability.Invocation) Plan {
+func (e *Engine) Plan(ctx context.Context, inv capability.Invocation) Plan {
 	r := run{engine: e, inv: inv}
 	all, err := r.resolve()
-	p := Plan{Agent: r.agent, Err: err}
+	if err == nil {
+		if len(r.inv.Input) == 0 {
+			r.inv.Input = []byte("{}")
+		}
+		if through, why := r.unwrap(all); len(inv.Input) > 0 || why == nil { // whoever only asks about the door itself is told of it
+			all, err = through, why
+		} else {
+			r.inv = inv
+		}
+	}
+	p := Plan{Agent: r.agent, Err: err, inv: r.inv}
 	if err != nil {
 		return p
 	}
@@ -167,7 +184,7 @@ func (e *Engine) Plan(inv capability.Invocation) Plan {
 		p.Err = capability.UnknownCapability(inv.Target)
 		return p
 	}
-	if permitted, p.Err = r.balance(permitted); p.Err != nil {
+	if permitted, p.Err = r.balance(ctx, permitted); p.Err != nil {
 		return p
 	}
 	if p.Selection, p.Err = r.agent.Select(request(&r.inv, permitted)); p.Err != nil || p.Selection.Entry == nil {
@@ -176,7 +193,7 @@ func (e *Engine) Plan(inv capability.Invocation) Plan {
 	r.choose(p.Selection.Entry)
 	p.Entry, p.Verdict = r.entry, r.verdict
 	if len(inv.Input) > 0 {
-		p.Err = checkSchema(p.Entry, inv.Input)
+		p.Err = checkSchema(p.Entry, r.inv.Input)
 	}
 	return p
 }
@@ -184,11 +201,11 @@ func (e *Engine) Plan(inv capability.Invocation) Plan {
 // Preview is Plan with what exactly the chosen provider would do, where it can
 // tell. It changes nothing.
 func (e *Engine) Preview(ctx context.Context, inv capability.Invocation) (Plan, capability.Preview, error) {
-	p := e.Plan(inv)
+	p := e.Plan(ctx, inv)
 	if p.Err != nil || p.Entry == nil {
 		return p, capability.Preview{}, p.Err
 	}
-	r := run{engine: e, inv: inv, context: ContextOf(&inv), agent: p.Agent, entry: p.Entry}
+	r := run{engine: e, inv: p.inv, context: ContextOf(&inv), agent: p.Agent, entry: p.Entry}
 	err := r.foresee(ctx)
 	if asks := r.confirms(); r.preview.Confirm == "" {
 		r.preview.Confirm = asks

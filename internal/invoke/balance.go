@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,9 +27,9 @@ const (
 // balance narrows the nodes that offer a function to one, where the caller asked
 // for that or could not mind: a read (decision R51). It counts as the caller's own
 // selector; anything else is left to arbitration, which asks for one.
-func (r *run) balance(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
-	asked := r.inv.Balance != nil || r.inv.Target.Select["node"] == selectAny
-	if r.engine.cfg.Balance == nil || !asked && (len(candidates) < 2 || len(r.inv.Target.Select) > 0 || !harmless(candidates)) {
+func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*catalog.Entry, error) {
+	wanted := r.inv.Balance != nil || r.inv.Target.Select["node"] == selectAny
+	if r.engine.cfg.Balance == nil || !wanted && (len(candidates) < 2 || len(r.inv.Target.Select) > 0 || !harmless(candidates)) {
 		return candidates, nil
 	}
 	selector := maps.Clone(r.inv.Target.Select)
@@ -38,13 +39,18 @@ func (r *run) balance(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 		reason, _ := r.agent.Frame.Candidate(e, audienceOf(r.inv.Audience))
 		return kind != "node" || reason != "" || !e.Eligible() || e.Provider == nil || len(selector) > 0 && !arbitration.Matches(e, selector)
 	})
-	if len(among) == 0 && !asked {
+	if len(among) == 0 && !wanted {
 		return candidates, nil // arbitration says why
 	}
 	var b capability.Balance
 	if r.inv.Balance != nil {
 		b = *r.inv.Balance
 	}
+	asked, err := r.asked(ctx, among)
+	if err != nil {
+		return nil, err
+	}
+	b.Preferred = append(asked, b.Preferred...)
 	order, err := r.engine.cfg.Balance(b, among)
 	if err != nil {
 		return nil, err
@@ -57,10 +63,36 @@ func (r *run) balance(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	return candidates, nil
 }
 
-// harmless reports whether all are the same reading function of nodes.
+// asked are the nodes for which somebody was asked about this very call, and those
+// with a yes first: whoever asks again is answered there, or a person would be asked
+// about one node after the other.
+func (r *run) asked(ctx context.Context, among []*catalog.Entry) (nodes []string, err error) {
+	if human(r.inv.Principal) || !slices.ContainsFunc(among, func(e *catalog.Entry) bool {
+		return r.engine.cfg.Policy.Authorize(r.inv.Principal, e).Consent != "" || r.agent.Frame.Approval(e)
+	}) {
+		return nil, nil
+	}
+	about, err := r.engine.cfg.Policy.AskedAbout(ctx, r.inv.Principal, inputDigest(r.inv.Input))
+	if err != nil {
+		return nil, capability.AsError(err)
+	}
+	for _, id := range about {
+		for _, e := range among {
+			if e.ID == id {
+				_, _, node := e.Key().Parts()
+				nodes = append(nodes, node)
+			}
+		}
+	}
+	return nodes, nil
+}
+
+// harmless reports whether all are the same reading function of nodes. Where somebody
+// else offers it, too, no node takes the call from them.
 func harmless(candidates []*catalog.Entry) bool {
 	return strings.HasPrefix(string(candidates[0].Action), "fn.") && !slices.ContainsFunc(candidates, func(e *catalog.Entry) bool {
-		return e.Effect != capability.EffectRead || e.Action != candidates[0].Action
+		_, kind, _ := e.Key().Parts()
+		return kind != "node" || e.Effect != capability.EffectRead || e.Action != candidates[0].Action
 	})
 }
 
@@ -82,6 +114,9 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 		return nil, capability.Errorf(capability.CodeInvalidInput, "resolve", "%s takes function, args and timeoutMs", actionInvokeFunction).
 			With("invalid_args", "list the functions of a node with device.function.list")
 	}
+	if r.inv.IdempotencyKey != "" { // who offers the function may change between two calls with one key
+		r.digest = callDigest(r.inv)
+	}
 	snap := r.agent.Snapshot()
 	var found []*catalog.Entry
 	for _, e := range candidates {
@@ -97,6 +132,16 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 			if inner.VisibleTo(audienceOf(r.inv.Audience)) {
 				found = append(found, inner)
 			}
+		}
+	}
+	// What is another's is not there: neither for the choice nor in a message.
+	all := found
+	found, denied := r.engine.permitted(r.inv.Principal, all)
+	if len(found) == 0 && len(all) > 0 {
+		if human(r.inv.Principal) {
+			found = all[:1] // authorize says which rule it is
+		} else {
+			r.entry, r.verdict, r.hidden = all[0], denied, true
 		}
 	}
 	if len(found) == 0 {

@@ -318,12 +318,12 @@ func TestPlanAndListShowWhatWouldHappenAndChangeNothing(t *testing.T) {
 	r := newRig(t, options{rules: `permit (principal, action in Action::"read", resource); @id("no") forbid (principal, action, resource in Module::"test.d");`})
 	all := r.fetchers(nil, map[string]int{"a": 2, "b": 1, "d": 3}, func(string) error { return nil })
 	inv := capability.Invocation{Principal: operator(), Target: capability.Target{Action: "web.fetch"}}
-	p := r.engine.Plan(inv)
+	p := r.engine.Plan(t.Context(), inv)
 	if p.Err != nil || p.Entry.Key() != "ext:node:a" || p.Selection.DecidedBy != "ranked_default" || len(p.Denied) != 1 || len(p.Selection.Rejected) != 2 {
 		t.Errorf("%+v", p)
 	}
 	inv.Principal = agent()
-	if p := r.engine.Plan(inv); p.Denied != nil {
+	if p := r.engine.Plan(t.Context(), inv); p.Denied != nil {
 		t.Error("an agent sees what it may not call")
 	}
 	if list := r.engine.List(agent(), capability.AudienceAgent); len(list) != 2 {

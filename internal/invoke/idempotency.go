@@ -50,7 +50,9 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 	if len(r.inv.IdempotencyKey) > keyMax {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "the idempotency key has %d bytes; the limit is %d", len(r.inv.IdempotencyKey), keyMax)
 	}
-	r.digest = callDigest(r.inv)
+	if r.digest == "" {
+		r.digest = callDigest(r.inv)
+	}
 	for {
 		other := r.board()
 		if other == nil {

@@ -46,5 +46,9 @@ func (r *run) unwrap(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	r.inv.Target = capability.Target{Action: action.Canonical, Select: selector}
 	r.inv.Input, r.argsHash = arguments, ""
 	r.via = door
-	return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+	inner, err := visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+	if err == nil && inner[0].Action == actionInvokeFunction { // a door behind a door
+		return r.unwrapFunction(inner)
+	}
+	return inner, err
 }

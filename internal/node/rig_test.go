@@ -52,10 +52,13 @@ func (r *rig) admit(_ context.Context, c messaging.Credential) (messaging.Identi
 
 func (r *rig) config(b messaging.Broker, cfg gateway.Config) gateway.Config {
 	cfg.Broker = b
-	cfg.Granted = func(id string) ([]string, bool) {
+	cfg.Granted = func(id string) ([]string, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return []string{"user:ann"}, !r.revoked[id]
+		if r.revoked[id] {
+			return nil, cmp.Errorf(cmp.ReasonDenied, "the token that let %s in has ended", id)
+		}
+		return []string{"user:ann"}, nil
 	}
 	cfg.Told = func(e fleet.Event) {
 		r.mu.Lock()

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -14,29 +15,59 @@ import (
 const nodeOrigin = "node"
 
 // kept reports whether an entry is for certain users and the principal is none of
-// them.
+// them. A grant that names the module opens what it covers, and no more.
 func (p *Policy) kept(principal capability.Principal, e *catalog.Entry) bool {
-	return len(e.Module.Users) > 0 && !p.Serves(principal, e.Module.Users, e.Module.Extension)
+	if isOne(principal, e.Module.Users) {
+		return false
+	}
+	now, asked := p.now().UTC(), Asked{Principal: principal, Entry: e}
+	return !slices.ContainsFunc(*p.grants.Load(), func(g Grant) bool {
+		return g.Module == e.Module.Extension && g.Scope != "session" && g.covers(asked, now)
+	})
 }
 
-// Serves reports whether what is for certain users is for the principal (nodes spec,
+// Serves reports whether somebody may know of what is for certain users (nodes spec,
 // section 28): its name or a label of its token says who it is, it is a person who
 // runs the place, or a grant names the module. No users are everybody.
 func (p *Policy) Serves(principal capability.Principal, users []string, module string) bool {
-	if len(users) == 0 || principal.Role == capability.RoleAdmin || principal.Role == capability.RoleOperator {
-		return true
-	}
-	_, name, _ := strings.Cut(principal.ID, ":")
-	if slices.Contains(users, name) || slices.ContainsFunc(principal.Labels, func(l string) bool {
-		user, is := strings.CutPrefix(l, "user:")
-		return is && slices.Contains(users, user)
-	}) {
+	if isOne(principal, users) {
 		return true
 	}
 	now := p.now().UTC()
 	return slices.ContainsFunc(*p.grants.Load(), func(g Grant) bool {
 		return g.Module == module && g.Scope != "session" && g.state(now) == grantActive && g.of(principal)
 	})
+}
+
+// isOne reports whether the principal is one of the users; everybody is where there
+// are none.
+func isOne(principal capability.Principal, users []string) bool {
+	if len(users) == 0 || principal.Role == capability.RoleAdmin || principal.Role == capability.RoleOperator {
+		return true
+	}
+	_, name, _ := strings.Cut(principal.ID, ":")
+	return slices.Contains(users, name) || slices.ContainsFunc(principal.Labels, func(l string) bool {
+		user, is := strings.CutPrefix(l, "user:")
+		return is && slices.Contains(users, user)
+	})
+}
+
+// AskedAbout are the capabilities for which the principal's call with this input is
+// approved, waits for an answer or was rejected, in that order.
+func (p *Policy) AskedAbout(ctx context.Context, principal capability.Principal, inputDigest string) (ids []capability.ID, err error) {
+	now := p.now().UTC()
+	for _, state := range []ApprovalState{ApprovalApproved, ApprovalPending, ApprovalDenied} {
+		list, err := p.store.Approvals(ctx, state, recentDenials)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range list {
+			if a.Principal == principal.ID && a.InputDigest == inputDigest && (state == ApprovalApproved || now.Before(a.Expires)) {
+				ids = append(ids, a.Capability)
+			}
+		}
+	}
+	return ids, nil
 }
 
 // named reports whether a live grant names the module and the action of an entry.

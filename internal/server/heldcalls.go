@@ -72,8 +72,8 @@ func (s *Server) mayHold(ctx context.Context, who capability.Principal, node str
 	if s.devices.admission.Gone(ctx, node) {
 		return false
 	}
-	labels, ok := s.devices.admission.Granted(node)
-	return ok && s.policy.Serves(who, usersOf(labels), nodes.ExtensionOf(node))
+	labels, err := s.devices.admission.Granted(node)
+	return err == nil && s.policy.Serves(who, usersOf(labels), nodes.ExtensionOf(node))
 }
 
 // usersOf are the users that labels name.

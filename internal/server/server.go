@@ -338,6 +338,9 @@ func (s *Server) gauges() {
 // Address is where the server listens.
 func (s *Server) Address() string { return "http://" + s.listener.Addr().String() }
 
+// Engine is the one path to every capability.
+func (s *Server) Engine() *invoke.Engine { return s.engine }
+
 // Ready is the line for stdout and run/server.json.
 func (s *Server) Ready() ReadyLine {
 	return ReadyLine{

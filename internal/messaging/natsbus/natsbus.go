@@ -67,7 +67,8 @@ type Broker struct {
 	ctx  context.Context                             // ends with the broker
 	end  context.CancelFunc
 
-	buffers  sync.Pool // of *[chunk]byte
+	buffers  sync.Pool     // of *[chunk]byte
+	opening  chan struct{} // held by the sessions that are being let in
 	remaking sync.Mutex
 
 	mu      sync.Mutex
@@ -121,7 +122,7 @@ func newBroker(cfg Config, keys gatewayKeys) *Broker {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{
-		cfg: cfg, keys: keys, replicas: 1, made: make(chan struct{}),
+		cfg: cfg, keys: keys, replicas: 1, made: make(chan struct{}), opening: make(chan struct{}, opening),
 		sessions: messaging.Feed[messaging.SessionEvent]{Lost: messaging.SessionEvent{Kind: messaging.SessionsLost}},
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())

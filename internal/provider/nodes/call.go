@@ -35,6 +35,19 @@ func (p *provider) Key() capability.ProviderKey { return p.key }
 // ReturnsPromptly implements capability.Prompt: all it waits for is the gateway.
 func (p *provider) ReturnsPromptly() {}
 
+// Arguments implements capability.Arguer: the schema of a function is that of its
+// arguments by name.
+func (p *provider) Arguments(input json.RawMessage) (json.RawMessage, error) {
+	a, err := cmp.ParseArguments(input)
+	if err != nil || len(a.Args) > 0 {
+		return nil, err
+	}
+	if len(a.Kwargs) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	return jsonx.Marshal(a.Kwargs)
+}
+
 // Invoke calls the function that the call's member names. The input is loose JSON:
 // one rule makes arguments of it (nodes spec, section 4). A function that streams is
 // called as a stream; its chunks are the progress, and the result their list.

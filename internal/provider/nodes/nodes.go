@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/fleet"
@@ -152,14 +154,10 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 		s.dirty, s.read = make(map[string]bool), s.made
 		retry := slices.Collect(maps.Keys(s.out))
 		s.mu.Unlock()
-		for id := range ids {
-			s.offer(id, publish)
-		}
 		for _, id := range retry {
-			if !ids[id] {
-				s.offer(id, publish)
-			}
+			ids[id] = true
 		}
+		s.publish(ctx, ids, publish)
 		s.mu.Lock()
 		s.finished = s.read
 		close(s.done)
@@ -171,6 +169,25 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 			return ctx.Err()
 		}
 	}
+}
+
+// together is how many nodes are published at once: the catalog applies what waits
+// for it as one change, and each change costs as much as there are nodes.
+const together = 512
+
+func (s *Source) publish(ctx context.Context, ids map[string]bool, publish func(capability.Batch) error) {
+	var all errgroup.Group
+	all.SetLimit(together)
+	for id := range ids {
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() error {
+			s.offer(id, publish)
+			return nil
+		})
+	}
+	_ = all.Wait() // each has said what was wrong with it
 }
 
 // offer publishes one node. One that is refused is withdrawn: what it offered before

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
@@ -44,11 +45,16 @@ const (
 	codeRequest  = -32600
 	codeMethod   = -32601
 	codeParams   = -32602
-	codeInternal = -32000
+	codeInternal = -32000 // what the engine refuses or fails
 )
 
-// maxBatch bounds the requests of one body.
-const maxBatch = 64
+const (
+	// maxBatch bounds the requests of one body.
+	maxBatch = 64
+	// maxAnswers bounds what the answers to a batch hold together, in bytes: what
+	// comes after is not carried out.
+	maxAnswers = 8 << 20
+)
 
 // fault is an error of JSON-RPC.
 type fault struct {
@@ -128,11 +134,26 @@ func (s *Surface) serve(protocol string, do method) door.Handler {
 			write(w, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: codeRequest, Message: "a batch has 1 to 64 requests", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
 			return nil
 		}
-		answers := []*answer{}
+		answers, held := []*answer{}, 0
 		for _, raw := range batch {
-			if a := one(raw); a != nil {
-				answers = append(answers, a)
+			var a *answer
+			if held < maxAnswers {
+				a = one(raw)
+			} else {
+				a = late(raw, protocol)
 			}
+			if a == nil {
+				continue
+			}
+			data, err := jsonx.Marshal(a.Result)
+			if err != nil {
+				return err
+			}
+			if a.Error == nil {
+				a.Result = jsonx.Raw(data)
+			}
+			held += len(data)
+			answers = append(answers, a)
 		}
 		if len(answers) == 0 {
 			w.WriteHeader(http.StatusNoContent)
@@ -141,6 +162,25 @@ func (s *Surface) serve(protocol string, do method) door.Handler {
 		door.WriteJSON(w, http.StatusOK, answers)
 		return nil
 	}
+}
+
+// late is the answer to a request of a batch whose answers are large enough already.
+func late(raw json.RawMessage, protocol string) *answer {
+	c, notified, _ := read(raw)
+	if notified {
+		return nil
+	}
+	a := &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{
+		Code: codeInternal, Message: "this request was not carried out: the answers to those before it hold 8 MiB; send a smaller batch",
+		Data: map[string]any{"protocol": protocol, "method": "", "error_type": "SerializationError"},
+	}}
+	if c != nil {
+		a.Error.Data["method"] = c.method
+		if c.id != nil {
+			a.ID = c.id
+		}
+	}
+	return a
 }
 
 func write(w http.ResponseWriter, a *answer) {
@@ -161,7 +201,7 @@ func read(raw json.RawMessage) (c *call, notified bool, f *fault) {
 	c = &call{}
 	id, has := in["id"]
 	if has {
-		if len(id) == 0 || id[0] == '{' || id[0] == '[' {
+		if len(id) == 0 || strings.IndexByte("{[tf", id[0]) >= 0 {
 			return nil, false, &fault{Code: codeRequest, Message: "id is a text, a number or null"}
 		}
 		c.id = jsonx.Raw(id)

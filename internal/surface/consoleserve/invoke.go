@@ -46,7 +46,7 @@ func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.
 	}
 	inv.Client = r.UserAgent()
 	if req.DryRun {
-		door.WriteJSON(w, http.StatusOK, explanation(inv, s.Engine.Plan(inv)))
+		door.WriteJSON(w, http.StatusOK, explanation(inv, s.Engine.Plan(r.Context(), inv)))
 		return nil
 	}
 	if req.Stream {
@@ -179,7 +179,7 @@ func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability
 		return err
 	}
 	inv := capability.Invocation{Principal: who, Audience: audienceFor(who), Context: context, Target: target}
-	plan := s.Engine.Plan(inv)
+	plan := s.Engine.Plan(r.Context(), inv)
 	if capability.CodeOf(plan.Err) == capability.CodeUnknownCapability {
 		return plan.Err
 	}

@@ -128,7 +128,7 @@ func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capabili
 	}
 	target.Select = req.Selector
 	inv := capability.Invocation{Principal: who, Audience: audienceFor(who), Context: req.Context, Target: target}
-	plan := s.Engine.Plan(inv)
+	plan := s.Engine.Plan(r.Context(), inv)
 	if plan.Selection == nil {
 		return plan.Err
 	}

@@ -62,7 +62,7 @@ func (s *Surface) asset(w http.ResponseWriter, r *http.Request, who capability.P
 	declared := s.view().assets(inv.Target.Member, endpoint)
 	if declared != nil && !declared.allow(assetPath) {
 		// Whoever may not fetch anything here is told the same as for what is not there.
-		if plan := s.Engine.Plan(inv); plan.Err != nil {
+		if plan := s.Engine.Plan(r.Context(), inv); plan.Err != nil {
 			return statusError{plan.Err, http.StatusBadGateway}
 		}
 		return capability.Errorf(capability.CodeNotFound, opAsset, "no view of module %s declares %s", module, assetPath).

@@ -95,7 +95,7 @@ func (s *Surface) undeclared(w http.ResponseWriter, r *http.Request, inv capabil
 	var open []string
 	for _, verb := range view.verbs(module, in.path) {
 		inv.Target.Member.Name, _ = view.declared(module, verb, in.path)
-		if s.Engine.Plan(inv).Err == nil {
+		if s.Engine.Plan(r.Context(), inv).Err == nil {
 			open = append(open, verb)
 		}
 	}

@@ -51,7 +51,7 @@ func (s *Surface) isPublic(r *http.Request) bool {
 	if !ok || !view.open[member] || len(view.snap.Member(member)) != 1 {
 		return false
 	}
-	plan := s.Engine.Plan(capability.Invocation{
+	plan := s.Engine.Plan(r.Context(), capability.Invocation{
 		Surface: "http", Principal: stranger(), Audience: capability.AudienceInternal, Target: capability.Target{Member: member},
 	})
 	return plan.Err == nil && plan.Verdict.Permitted && plan.Verdict.Consent == ""
