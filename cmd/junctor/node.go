@@ -47,7 +47,8 @@ func (a *app) nodeJoinCommand() *cobra.Command {
 		Long: `Join a gateway and carry this machine's actions and skills, until it is ended.
 
 The first time, the node makes a key and enrols with the operator's node token;
-from then on the key is enough. It comes back by itself after every outage. Skills
+from then on the key is enough. It comes back by itself after every outage. Gateways
+that share a bus are given as one list with commas between, and tried in turn. Skills
 that demand it are installed after the owner of this machine has agreed: here, or
 with "junctor node consent".`,
 		Args: cobra.MaximumNArgs(1),
