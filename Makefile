@@ -34,6 +34,7 @@ deps:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing $$(echo "$$missing" | grep -q gcc && echo libc6-dev) >/dev/null; \
 	fi
 	@missing=""; ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	command -v ip >/dev/null || missing="$$missing iproute2"; \
 	ls /usr/lib/chromium/chromium /opt/google/chrome/chrome 2>/dev/null | grep -q . || missing="$$missing chromium fonts-liberation"; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing:$$missing"; \

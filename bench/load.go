@@ -158,3 +158,17 @@ func post(client *http.Client, url, token string, body []byte) error {
 	}
 	return nil
 }
+
+// text is what a GET is answered with.
+func text(req *http.Request) (string, error) {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %.200s", resp.StatusCode, data)
+	}
+	return string(data), err
+}

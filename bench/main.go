@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/protocol/router"
@@ -28,6 +29,12 @@ func main() {
 	profileTo := flag.String("profile", "", "instead of measuring, write a CPU profile of the server under the read load (with -wire: of the router client) to this file")
 	calls := flag.Int("calls", 1200, "calls per door, request and round")
 	rounds := flag.Int("rounds", 7, "interleaved rounds")
+	nodePart := flag.String("node-part", "", "internal: be the far end of -nodes: echo URL, or node URL ID TOKEN")
+	nodesOnly := flag.Bool("nodes", false, "measure calls to nodes only")
+	way := flag.Int("way", 1, "of -nodes -profile: 0 echo, 1 gateway, 2 engine, 3 HTTP")
+	crowdOf := flag.Int("many", 0, "measure a server with so many nodes")
+	stormOnly := flag.Bool("storm", false, "of -many: only until all are there")
+	serveIn := flag.String("serve", "", "internal: be the server of -many in this home")
 	flag.Parse()
 	if *proxyFor != "" {
 		beProxy(*proxyFor)
@@ -35,12 +42,22 @@ func main() {
 	}
 	err := error(nil)
 	switch {
+	case *serveIn != "":
+		err = beServer(*serveIn, *profileTo)
+	case *crowdOf > 0:
+		err = crowded(*crowdOf, *calls, *profileTo, *stormOnly)
+	case *nodePart != "":
+		err = beNodePart(strings.Fields(*nodePart), *profileTo)
+	case *nodesOnly && *profileTo != "":
+		err = profileNodes(*profileTo, *way, 20**calls)
+	case *nodesOnly:
+		err = nodes(*calls, *rounds)
 	case *wirePart != "":
 		err = beWirePart(*wirePart)
 	case *wireOnly && *profileTo != "":
 		err = profileWire(*profileTo, 20**calls)
 	case *wireOnly:
-		err = wire(*calls, *rounds)
+		err = wireEnds(*calls, *rounds)
 	case *loadAt != "":
 		err = beLoad(*loadAt, *calls)
 	case *profileTo != "":
@@ -103,7 +120,10 @@ func run(calls, rounds int) error {
 	}
 	fmt.Printf("Memory after the load: junctor %s, proxy %s\n\n", mib(stage.server.rss()), mib(stage.proxy.rss()))
 	stage.close()
-	if err := wire(calls, rounds); err != nil {
+	if err := wireEnds(calls, rounds); err != nil {
+		return err
+	}
+	if err := nodes(calls, rounds); err != nil {
 		return err
 	}
 	if err := engineAlone(); err != nil {

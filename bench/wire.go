@@ -113,9 +113,9 @@ func wireServers() (bare, endpoint *process, err error) {
 	return bare, endpoint, nil
 }
 
-// wire measures what each end of the protocol costs by itself and both together,
+// wireEnds measures what each end of the protocol costs by itself and both together,
 // against an exchange that checks nothing.
-func wire(calls, rounds int) error {
+func wireEnds(calls, rounds int) error {
 	bare, endpoint, err := wireServers()
 	if err != nil {
 		return err

@@ -350,7 +350,8 @@ type Settler interface {
 }
 
 // Source feeds the modules of one provider kind into the catalog. Run publishes
-// until ctx ends; a later batch of the same Batch.Source replaces the earlier.
+// until ctx ends; a later batch of the same Batch.Source replaces the earlier. publish
+// may be called from several goroutines, each for instances of its own.
 type Source interface {
 	Run(ctx context.Context, publish func(Batch) error) error
 }

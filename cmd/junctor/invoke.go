@@ -46,20 +46,7 @@ to read one from standard input.`,
 			if inv.Context, err = contextFlag(contexts); err != nil {
 				return err
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.confirmed(cmd.Context(), yes, func() error {
-				if inv.Stream {
-					return a.streamInvoke(cmd, c, inv)
-				}
-				var raw json.RawMessage
-				if err := c.Invoke(cmd.Context(), inv, &raw); err != nil {
-					return err
-				}
-				return a.printInvoked(raw, inv.DryRun)
-			})
+			return a.carry(cmd, inv, yes, a.streamInvoke)
 		},
 	}
 	f := c.Flags()
@@ -72,6 +59,24 @@ to read one from standard input.`,
 	f.BoolVar(&inv.Stream, "stream", false, "print progress as it comes")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
+}
+
+// carry carries out an invocation and prints its end; one that streams is stream's.
+func (a *app) carry(cmd *cobra.Command, inv client.Invocation, yes bool, stream func(*cobra.Command, *client.Client, client.Invocation) error) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	return a.confirmed(cmd.Context(), yes, func() error {
+		if inv.Stream {
+			return stream(cmd, c, inv)
+		}
+		var raw json.RawMessage
+		if err := c.Invoke(cmd.Context(), inv, &raw); err != nil {
+			return err
+		}
+		return a.printInvoked(raw, inv.DryRun)
+	})
 }
 
 // maxInput is the largest input the server takes by default.

@@ -208,7 +208,7 @@ func (a *app) nodesRemoveCommand() *cobra.Command {
 
 func (a *app) callCommand() *cobra.Command {
 	var inv client.Invocation
-	var strategy string
+	var strategy, hold string
 	var prefer, exclude, labels []string
 	var yes bool
 	c := &cobra.Command{
@@ -225,14 +225,20 @@ governed path like any other.`,
 		Args: cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := map[string]any{"function": args[1]}
+			var arguments json.RawMessage
+			var err error
 			if len(args) == 3 {
-				arguments, err := a.jsonInput("JSON", args[2])
-				if err != nil {
+				if arguments, err = a.jsonInput("JSON", args[2]); err != nil {
 					return err
 				}
 				in["args"] = arguments
 			}
-			var err error
+			if hold != "" {
+				if args[0] == "any" || args[0] == "all" || inv.Stream || inv.DryRun || inv.IdempotencyKey != "" {
+					return capability.Errorf(capability.CodeInvalidInput, "", "a call is held for one node, as a whole, and runs once by itself: --hold goes with no other choice")
+				}
+				return a.holdCall(cmd, args[0], args[1], arguments, hold, inv.Timeout)
+			}
 			if inv.Input, err = json.Marshal(in); err != nil {
 				return capability.Wrap(capability.CodeInvalidInput, "", "the arguments cannot be sent", err)
 			}
@@ -245,20 +251,7 @@ governed path like any other.`,
 				return capability.Errorf(capability.CodeInvalidInput, "", "--strategy, --prefer, --exclude and --label choose among nodes, and %s is named", args[0]).
 					With("", "write any in place of the node")
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.confirmed(cmd.Context(), yes, func() error {
-				if inv.Stream {
-					return a.streamCall(cmd, c, inv)
-				}
-				var raw json.RawMessage
-				if err := c.Invoke(cmd.Context(), inv, &raw); err != nil {
-					return err
-				}
-				return a.printInvoked(raw, inv.DryRun)
-			})
+			return a.carry(cmd, inv, yes, a.streamCall)
 		},
 	}
 	f := c.Flags()
@@ -266,6 +259,7 @@ governed path like any other.`,
 	f.StringVar(&inv.Timeout, "timeout", "", "deadline of the call, such as 30s")
 	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "run the work once however often the key is used")
 	f.BoolVar(&inv.DryRun, "dry-run", false, "say which node would be called and why; do nothing")
+	f.StringVar(&hold, "hold", "", "if the node is away, keep the call for so long (such as 24h) and deliver it when it is back")
 	f.StringVar(&strategy, "strategy", "", "with any: resource_aware (default), round_robin or random")
 	f.StringArrayVar(&prefer, "prefer", nil, "with any: a node to take first, if it can; may be given again")
 	f.StringArrayVar(&exclude, "exclude", nil, "with any: a node not to take; may be given again")

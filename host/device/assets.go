@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -26,13 +27,13 @@ type assets struct {
 	now   func() time.Time // the gateway's
 }
 
-func (a *assets) request(ctx context.Context, method, digest string, body []byte) (*http.Request, error) {
+func (a *assets) request(ctx context.Context, base *url.URL, method, digest string, body []byte) (*http.Request, error) {
 	path := wire.AssetsPath + digest // nothing in it is escaped
 	var content io.Reader
 	if body != nil {
 		content = bytes.NewReader(body)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, a.web.base.JoinPath(path).String(), content)
+	req, err := http.NewRequestWithContext(ctx, method, base.JoinPath(path).String(), content)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +58,9 @@ func (a *assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
 	digest := strings.TrimPrefix(asset.Digest, "sha256:")
 	ctx, cancel := context.WithTimeout(ctx, assetTime)
 	defer cancel()
-	req, err := a.request(ctx, http.MethodGet, digest, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := a.web.client.Do(req)
+	resp, err := a.web.send(ctx, func(base *url.URL) (*http.Request, error) {
+		return a.request(ctx, base, http.MethodGet, digest, nil)
+	})
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeUnavailable, "node.asset", "the asset "+asset.Digest+" cannot be fetched", err).With(cmp.ReasonConnection, "")
 	}
@@ -89,12 +88,13 @@ func (a *assets) put(ctx context.Context, data []byte, mediaType string) (cmp.As
 	}
 	ctx, cancel := context.WithTimeout(ctx, assetTime)
 	defer cancel()
-	req, err := a.request(ctx, http.MethodPut, digest, data)
-	if err != nil {
-		return asset, err
-	}
-	req.Header.Set("Content-Type", mediaType)
-	resp, err := a.web.client.Do(req)
+	resp, err := a.web.send(ctx, func(base *url.URL) (*http.Request, error) {
+		req, err := a.request(ctx, base, http.MethodPut, digest, data)
+		if err == nil {
+			req.Header.Set("Content-Type", mediaType)
+		}
+		return req, err
+	})
 	if err != nil {
 		return asset, capability.Wrap(capability.CodeUnavailable, "node.asset", "a value of the answer cannot be sent to the gateway", err).With(cmp.ReasonConnection, "")
 	}
@@ -111,7 +111,7 @@ func (a *assets) refused(resp *http.Response, op string) error {
 	if err != nil {
 		data = nil
 	}
-	e := a.web.refusal(resp.StatusCode, data, op)
+	e := refusal(resp, data, op)
 	if resp.StatusCode == http.StatusRequestEntityTooLarge {
 		return e.With(cmp.ReasonTooLarge, e.Hint)
 	}

@@ -2,15 +2,13 @@ package device
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +18,6 @@ import (
 	"github.com/junctor-run/junctor/internal/messaging/natsdial"
 	"github.com/junctor-run/junctor/internal/node"
 	"github.com/junctor-run/junctor/internal/skill"
-	"github.com/junctor-run/junctor/internal/skill/asking"
-	"github.com/junctor-run/junctor/internal/skill/binding"
 	"github.com/junctor-run/junctor/internal/skill/deviceaction"
 	"github.com/junctor-run/junctor/internal/skill/execution"
 	"github.com/junctor-run/junctor/internal/skill/functions"
@@ -31,93 +27,6 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 	"github.com/junctor-run/junctor/secret"
 )
-
-// What a device is asked and told, under the names they have inside.
-type (
-	// Owner asks the owner of the device before a skill that demands it is installed.
-	Owner = asking.Owner
-	// Question is what the owner is asked.
-	Question = asking.Question
-	// Answer is what the owner said: Grant, GrantOnce or Deny.
-	Answer = asking.Answer
-	// Status is how the session with the gateway is.
-	Status = node.Status
-	// Record is what is known of a call that has ended.
-	Record = node.Record
-	// SkillEvent is something that happened to a skill.
-	SkillEvent = skill.Event
-)
-
-// Answers of an owner.
-const (
-	Grant     = asking.Grant
-	GrantOnce = asking.GrantOnce
-	Deny      = asking.Deny
-)
-
-// States of a device's session, and the reason of Run's error when another process
-// has joined by the same id.
-const (
-	Connected        = node.Connected
-	Reconnecting     = node.Reconnecting
-	Draining         = node.Draining
-	ReasonSuperseded = node.ReasonSuperseded
-)
-
-// Code runs code that comes with skills or lies in the folder of actions, each call
-// in a process of its own; package device/pushcode makes one.
-type Code interface {
-	binding.Runtime
-	LoadFile(ctx context.Context, language string, code []byte, export string) (functions.Handler, bool, error)
-}
-
-// Config of a Device. Gateway is required, and Token or a Dir that has enrolled.
-type Config struct {
-	// Gateway is https://host, or tls://host:4222 where the operator says so; http and
-	// nats are for this machine only.
-	Gateway string
-	TLS     *tls.Config // nil: the system's roots
-	// Web is the gateway's https address where Gateway is none.
-	Web   string
-	Token secret.Value // the operator's node token; with a Dir, for the first time only
-
-	// Dir is the node's own folder: its key, its id, its skills. "": nothing is kept.
-	Dir string
-	// ID is 1 to 128 of [A-Za-z0-9._-]. "": what Dir keeps, else the host's name.
-	ID       string
-	Labels   []string // at most 64; user: and tenant: only as the token grants
-	Location string
-	Name     string // of the software; "": junctor device
-	Version  string
-
-	Functions []Function
-	Actions   []Function // what skills may be bound to
-
-	// ActionsDir has actions as files, SkillsDir what is installed; "": actions and
-	// skills below Dir. Without Dir and SkillsDir no skills are taken.
-	ActionsDir, SkillsDir string
-	Code                  Code // nil: no code is run
-	AllowCode             bool // may skills bring code
-	PreferCode            bool // does it come before this device's actions
-	Limits                *cmp.Limits
-	Owner                 Owner // nil: nobody can be asked
-	// AutoConsent says yes to everything that nobody can be asked about. It is for
-	// development.
-	AutoConsent bool
-
-	MaxConcurrent               int           // calls that run; 0: 10
-	Queue                       int           // calls that wait; 0: 1000
-	Timeout                     time.Duration // of a call that names none; 0: 5 minutes
-	Heartbeat                   time.Duration // at most; 0: what the gateway says
-	ReconnectWait, ReconnectMax time.Duration // 0: 1 s and 60 s
-
-	Changed    func(Status)                            // every change of the status; it must not block
-	Called     func(ctx context.Context, r Record)     // every call that has ended
-	SkillEvent func(ctx context.Context, e SkillEvent) // what happens to skills
-	Panicked   func(function string, value any)        // a handler that panicked
-	Logger     *slog.Logger
-	Isolation  string // what holds code here, for people
-}
 
 // Device is a node that carries functions. Create it with New; Run is called once;
 // Close frees what it holds.
@@ -213,18 +122,24 @@ func webOf(cfg Config) (*web, error) {
 	if address == "" {
 		address = cfg.Gateway
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || cfg.Web != "" && u.Scheme != "https" && u.Scheme != "http" {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "node.open", "this is no web address of a gateway: write https://host")
-	}
-	if u.Scheme != "https" && u.Scheme != "http" {
-		return nil, nil // servers of NATS: there may be none
-	}
-	if _, err := natsdial.Dialer(address, nil); err != nil {
+	all, err := natsdial.Addresses(address)
+	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: webTime, TLSHandshakeTimeout: webTime}
-	return &web{base: &url.URL{Scheme: u.Scheme, Host: u.Host}, client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+	var bases []*url.URL
+	for _, u := range all {
+		if u.Scheme == "https" || u.Scheme == "http" {
+			bases = append(bases, &url.URL{Scheme: u.Scheme, Host: u.Host})
+		}
+	}
+	switch {
+	case bases == nil && cfg.Web != "":
+		return nil, capability.Errorf(capability.CodeInvalidInput, "node.open", "this is no web address of a gateway: write https://host")
+	case bases == nil:
+		return nil, nil // servers of NATS: there may be none
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: webTime, TLSHandshakeTimeout: webTime}
+	return &web{bases: bases, client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
 // identify finds out who the device is.
@@ -256,7 +171,7 @@ func (d *Device) identify() error {
 	if d.key, err = d.folder.key(); err != nil {
 		return err
 	}
-	if d.who.PublicKey != d.key.Public || d.who.Gateway != d.cfg.Gateway {
+	if d.who.PublicKey != d.key.Public || !overlap(d.who.Gateway, d.cfg.Gateway) {
 		d.who.Enrolled, d.who.Labels = false, nil
 	}
 	d.who.PublicKey, d.who.Gateway = d.key.Public, d.cfg.Gateway
@@ -265,6 +180,19 @@ func (d *Device) identify() error {
 			With("not_enrolled", "make one on the gateway (junctor tokens create --role node) and give it with --node-token-file")
 	}
 	return nil // it is kept once the gateway has taken it: a join that is refused changes nothing
+}
+
+// overlap reports whether two lists of addresses have one in common: gateways that
+// are one whole know the same nodes.
+func overlap(a, b string) bool {
+	for one := range strings.SplitSeq(a, ",") {
+		for other := range strings.SplitSeq(b, ",") {
+			if one = strings.TrimSpace(one); one != "" && one == strings.TrimSpace(other) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // DefaultID is what a node is called by itself: the host's name.
@@ -462,91 +390,4 @@ func (d *Device) Close() {
 	if d.folder != nil {
 		d.folder.close()
 	}
-}
-
-// ID is the device's name at its gateway.
-func (d *Device) ID() string { return d.who.ID }
-
-// Register makes a function callable; a name that is taken is a conflict. It may be
-// called at any time, and the gateway is told.
-func (d *Device) Register(f Function) error { return d.register(f, false) }
-
-// Replace is Register that takes the place of a function of that name. Calls that run
-// end in the old one.
-func (d *Device) Replace(f Function) error { return d.register(f, true) }
-
-func (d *Device) register(f Function, replace bool) error {
-	reg, err := f.registered()
-	if err != nil {
-		return err
-	}
-	return d.functions.Register(reg, replace)
-}
-
-// Unregister takes a function away and reports whether it was there.
-func (d *Device) Unregister(name string) (bool, error) {
-	if cmp.IsReserved(strings.TrimSpace(name)) {
-		return false, cmp.Errorf(cmp.ReasonReserved, "the name %s belongs to the protocol", name)
-	}
-	return d.functions.Unregister(name)
-}
-
-// Refresh returns when the gateway knows what is registered now.
-func (d *Device) Refresh(ctx context.Context) error {
-	if n := d.session(); n != nil {
-		return n.Refresh(ctx)
-	}
-	return cmp.Errorf(cmp.ReasonConnection, "the device has not joined yet")
-}
-
-// Status is how the session with the gateway is.
-func (d *Device) Status() Status {
-	if n := d.session(); n != nil {
-		return n.Status()
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return Status{ID: d.who.ID, State: node.Connecting, Error: d.wait, Labels: d.cfg.Labels}
-}
-
-// HostStatus is what the host of skills says of itself; ok is false where there is
-// none.
-func (d *Device) HostStatus() (status cmp.Status, ok bool) {
-	if d.host == nil {
-		return cmp.Status{OS: runtime.GOOS, Arch: runtime.GOARCH}, false
-	}
-	return d.host.Status(true, true), true
-}
-
-// Call asks the gateway for one of its capabilities, as the node that this device is:
-// action is a canonical action or a capability's id, input an object.
-func (d *Device) Call(ctx context.Context, action string, input any) (json.RawMessage, error) {
-	n := d.session()
-	if n == nil {
-		return nil, cmp.Errorf(cmp.ReasonConnection, "the device has not joined yet")
-	}
-	data, err := written(input)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := n.Call(ctx, wire.Upward{Action: action, Input: data})
-	if err != nil {
-		return nil, err
-	}
-	return reply.Result, nil
-}
-
-// Drain takes no new calls, lets those that run finish, at most 30 s, and leaves; Run
-// returns then.
-func (d *Device) Drain(ctx context.Context) error { return d.order(ctx, (*node.Node).Drain) }
-
-// Leave says goodbye at once; Run returns then.
-func (d *Device) Leave(ctx context.Context) error { return d.order(ctx, (*node.Node).Leave) }
-
-func (d *Device) order(ctx context.Context, give func(*node.Node, context.Context) error) error {
-	n := d.session()
-	if n == nil {
-		return cmp.Errorf(cmp.ReasonConnection, "the device has not joined yet")
-	}
-	return give(n, ctx)
 }

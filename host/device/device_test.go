@@ -61,7 +61,7 @@ func newSite(t *testing.T) *site {
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
 	s.url = web.URL
-	s.Gateway = gateway.New(gateway.Config{Broker: broker, Granted: func(string) ([]string, bool) { return []string{"user:ann"}, true }})
+	s.Gateway = gateway.New(gateway.Config{Broker: broker, Granted: func(string) ([]string, error) { return []string{"user:ann"}, nil }})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

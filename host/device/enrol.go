@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,7 @@ import (
 // Bounds of what is asked of a gateway's HTTP doors.
 const (
 	webTime   = 15 * time.Second // of one small request
+	dialTime  = 5 * time.Second  // to one of several gateways
 	assetTime = 10 * time.Minute // of one asset
 	maxAnswer = 64 << 10         // bytes of an answer that is no asset
 )
@@ -155,10 +157,56 @@ func (f *folder) key() (messaging.Key, error) {
 	return natsdial.ParseKey(secret.New(strings.TrimSpace(string(data))))
 }
 
-// web is a gateway's HTTP side.
+// web is the HTTP side of a gateway, or of several that are one whole.
 type web struct {
-	base   *url.URL
+	bases  []*url.URL
 	client *http.Client
+
+	mu sync.Mutex
+	at int // the one that answered last
+}
+
+// send asks the gateway that answered last, and where it is not reached the others.
+func (w *web) send(ctx context.Context, make func(base *url.URL) (*http.Request, error)) (*http.Response, error) {
+	w.mu.Lock()
+	at := w.at
+	w.mu.Unlock()
+	var failed []error
+	for range w.bases {
+		req, err := make(w.bases[at])
+		if err != nil {
+			return nil, err
+		}
+		resp, err := w.client.Do(req)
+		if err == nil && resp.StatusCode < http.StatusInternalServerError {
+			w.prefer(at)
+			return resp, nil
+		}
+		at = (at + 1) % len(w.bases)
+		if err == nil {
+			w.prefer(at) // the next time
+			return resp, nil
+		}
+		if failed = append(failed, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(failed...)
+}
+
+func (w *web) prefer(at int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at = at
+}
+
+// hosts are the gateways' names, for people.
+func (w *web) hosts() string {
+	var names []string
+	for _, u := range w.bases {
+		names = append(names, u.Host)
+	}
+	return strings.Join(names, " or ")
 }
 
 // enrol shows the gateway the node's key and the operator's token until the gateway
@@ -186,15 +234,16 @@ func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply 
 	}
 	ctx, cancel := context.WithTimeout(ctx, webTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base.JoinPath(wire.EnrolPath).String(), bytes.NewReader(body))
+	resp, err := w.send(ctx, func(base *url.URL) (*http.Request, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base.JoinPath(wire.EnrolPath).String(), bytes.NewReader(body))
+		if err == nil {
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Authorization", "Bearer "+token.Reveal())
+		}
+		return req, err
+	})
 	if err != nil {
-		return nil, false, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+token.Reveal())
-	resp, err := w.client.Do(req)
-	if err != nil {
-		return nil, true, capability.Wrap(capability.CodeUnavailable, "node.enrol", "the gateway "+w.base.Host+" is not reached", err)
+		return nil, true, capability.Wrap(capability.CodeUnavailable, "node.enrol", "the gateway "+w.hosts()+" is not reached", err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -208,7 +257,7 @@ func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply 
 		}
 		return reply, false, err
 	}
-	e := w.refusal(resp.StatusCode, data, "node.enrol")
+	e := refusal(resp, data, "node.enrol")
 	switch resp.StatusCode {
 	case http.StatusConflict:
 		e.Hint = "choose another id (--id), or remove the other on the gateway: junctor nodes remove " + who.ID
@@ -217,20 +266,20 @@ func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply 
 			e.Hint = "the token must be a node token: junctor tokens create --role node"
 		}
 	case http.StatusNotFound:
-		e.Message = "there is no gateway for nodes at " + w.base.Host
+		e.Message = "there is no gateway for nodes at " + resp.Request.URL.Host
 	}
 	return nil, resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500, e
 }
 
 // refusal is what a gateway answered in place of what was wanted. Its words are kept,
 // if it is one of ours, its code only where it fits the status.
-func (w *web) refusal(status int, data []byte, op string) *capability.Error {
+func refusal(resp *http.Response, data []byte, op string) *capability.Error {
 	var body struct {
 		Error *capability.Error `json:"error"`
 	}
-	code := codeOf(status)
+	code := codeOf(resp.StatusCode)
 	if json.Unmarshal(data, &body) != nil || body.Error == nil || body.Error.Message == "" {
-		return capability.Errorf(code, op, "the gateway %s answered with status %d", w.base.Host, status)
+		return capability.Errorf(code, op, "the gateway %s answered with status %d", resp.Request.URL.Host, resp.StatusCode)
 	}
 	e := capability.Errorf(code, op, "%.1000s", body.Error.Message).With(body.Error.Reason, fmt.Sprintf("%.1000s", body.Error.Hint))
 	return e

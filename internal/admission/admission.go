@@ -54,11 +54,12 @@ type Admission struct {
 	store  Store
 	tokens Tokens
 	now    func() time.Time
+	writer chan struct{} // held by the one claim that is written
 }
 
 // New returns an Admission.
 func New(store Store, tokens Tokens, now func() time.Time) *Admission {
-	return &Admission{store, tokens, now}
+	return &Admission{store, tokens, now, make(chan struct{}, 1)}
 }
 
 // answerTime bounds what is asked of the store where the caller has no context.
@@ -95,7 +96,7 @@ func (a *Admission) claim(ctx context.Context, n Node) (Node, error) {
 	if err := cmp.CheckNode(n.ID); err != nil {
 		return Node{}, err
 	}
-	got, err := a.store.ClaimNode(ctx, n)
+	got, err := a.written(ctx, n)
 	if err != nil {
 		return Node{}, err
 	}
@@ -119,6 +120,23 @@ func (a *Admission) claim(ctx context.Context, n Node) (Node, error) {
 			With("node_taken", "choose another with --id, or on the gateway: junctor nodes remove "+n.ID)
 	}
 	return got, nil
+}
+
+// written returns the row that has an id or a key. Most nodes come back to the row
+// they have, and need no write. Those that are new are written one after the other: of
+// many that wait for a database's lock at once, some would wait longer than they may.
+func (a *Admission) written(ctx context.Context, n Node) (Node, error) {
+	got, ok, err := a.store.Node(ctx, n.ID)
+	if err != nil || ok && got.Key == n.Key && got.Token == n.Token {
+		return got, err
+	}
+	select {
+	case a.writer <- struct{}{}:
+	case <-ctx.Done():
+		return Node{}, ctx.Err()
+	}
+	defer func() { <-a.writer }()
+	return a.store.ClaimNode(ctx, n)
 }
 
 // Authorize is a messaging.Authorizer: it says which node a session is, and what it
@@ -150,13 +168,14 @@ func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (mess
 	return messaging.Identity{ID: n.ID, Subscribe: subscribe, Publish: publish}, nil
 }
 
-// Granted are the labels that a node's credential gives it; ok is false for a node
-// that is not admitted any more, or while nobody can tell.
-func (a *Admission) Granted(node string) (labels []string, ok bool) {
+// Granted are the labels that a node's credential gives it. It fails with
+// unauthenticated for a node that is not admitted any more; any other error says
+// that nobody can tell.
+func (a *Admission) Granted(node string) (labels []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	t, err := a.token(ctx, node)
-	return t.Labels, err == nil
+	return t.Labels, err
 }
 
 // Principal is a node as the one who calls.

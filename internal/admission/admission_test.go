@@ -1,9 +1,12 @@
 package admission_test
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ type rig struct {
 	*admission.Admission
 	*testing.T
 	policy *policy.Policy
+	db     *store.DB
 	now    time.Time
 }
 
@@ -32,6 +36,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
+	r.db = db
 	now := func() time.Time { return r.now }
 	if r.policy, err = policy.New(t.Context(), policy.Config{Documents: []policy.Document{{Name: "x", Text: []byte(policy.DefaultRules())}}, Store: db, Now: now}); err != nil {
 		t.Fatal(err)
@@ -104,8 +109,8 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if labels, ok := r.Granted("a.1"); !ok || !slices.Equal(labels, []string{"user:ann"}) {
-		t.Error(labels, ok)
+	if labels, err := r.Granted("a.1"); err != nil || !slices.Equal(labels, []string{"user:ann"}) {
+		t.Error(labels, err)
 	}
 	r.now = r.now.Add(2 * time.Hour) // the token expires: who is in stays, nobody new comes in
 	if _, err := r.Authorize(t.Context(), messaging.Credential{Key: keyA}); err != nil || r.Gone(t.Context(), "a.1") {
@@ -118,7 +123,7 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 	if _, err := r.Authorize(t.Context(), messaging.Credential{Key: keyA}); reason(err) != "invalid_token" || !r.Gone(t.Context(), "a.1") {
 		t.Error(err)
 	}
-	if _, ok := r.Granted("a.1"); ok {
+	if _, err := r.Granted("a.1"); capability.CodeOf(err) != capability.CodeUnauthenticated {
 		t.Error("a revoked node has labels")
 	}
 	// With a token that is good it goes on under its own key.
@@ -176,5 +181,59 @@ func TestANodeWithoutAKeyShowsItsToken(t *testing.T) {
 	}
 	if all, err := r.List(t.Context()); err != nil || len(all) != 2 {
 		t.Error(all, err)
+	}
+}
+
+// crowded is a store in which claims meet.
+type crowded struct {
+	admission.Store
+	mu            sync.Mutex
+	writing, most int
+	claims        int
+}
+
+func (c *crowded) ClaimNode(ctx context.Context, n admission.Node) (admission.Node, error) {
+	c.mu.Lock()
+	c.claims++
+	c.writing++
+	c.most = max(c.most, c.writing)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.writing--
+		c.mu.Unlock()
+	}()
+	return c.Store.ClaimNode(ctx, n)
+}
+
+func (c *crowded) Node(ctx context.Context, id string) (admission.Node, bool, error) {
+	if id == "lost" {
+		return admission.Node{}, false, context.DeadlineExceeded
+	}
+	return c.Store.Node(ctx, id)
+}
+
+func TestManyThatComeAtOnceAreWrittenOneByOneAndOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, token := r.token(capability.RoleNode, 0)
+	c := &crowded{Store: r.db}
+	a := admission.New(c, r.policy, time.Now)
+	for range 2 { // the second time they come back
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				if _, err := a.Authorize(t.Context(), messaging.Credential{Token: secret.New(token), Name: fmt.Sprint("n", i)}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if c.claims != 50 || c.most != 1 {
+		t.Errorf("%d claims, %d at once", c.claims, c.most)
+	}
+	if _, err := a.Granted("lost"); err == nil || capability.CodeOf(err) == capability.CodeUnauthenticated {
+		t.Errorf("a store that cannot tell: %v", err)
 	}
 }

@@ -67,7 +67,8 @@ func beside(from, to string) bool {
 		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
 		"internal/node":      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
 		"internal/admission": {"internal/messaging"},
-		"internal/store":     {"internal/admission"},
+		"internal/asset":     {"internal/blob", "internal/messaging"},
+		"internal/store":     {"internal/admission", "internal/heldcall"},
 		"internal/chat":      {"internal/runs"},
 		"internal/server":    {"internal/config"},
 	}
@@ -110,7 +111,7 @@ func stopsAt() map[string]string {
 		"github.com/knadh/koanf":                 "internal/config",
 		"github.com/spf13/cobra":                 "cmd/junctor",
 		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
-		"github.com/coder/websocket":             "internal/messaging/natsbus",
+		"github.com/coder/websocket":             "internal/messaging/natsbus bench",
 		"google.golang.org/grpc":                 "nobody",
 		"github.com/stretchr/testify":            "nobody",
 	}

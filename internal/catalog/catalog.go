@@ -83,12 +83,12 @@ func (c *Catalog) adopt(settings Settings) error {
 // Snapshot returns the current state; it never blocks.
 func (c *Catalog) Snapshot() *Snapshot { return c.current.Load() }
 
-// Change is what one batch did to the catalog.
+// Change is what the batches that were applied together did to the catalog.
 type Change struct {
 	Before, After *Snapshot
-	Old           capability.Batch    // what the source offered before
-	Touched       []capability.Action // the actions whose entries changed in any way, sorted
-	Conflicts     []Conflict          // records that are new or different
+	Old           map[string]capability.Batch // what the sources offered before
+	Touched       []capability.Action         // the actions whose entries changed in any way, sorted
+	Conflicts     []Conflict                  // records that are new or different
 }
 
 // Replace replaces everything b.Source offered with b, as a whole, or changes
@@ -96,19 +96,29 @@ type Change struct {
 // when the compiled content stays the same (availability counts as content).
 // Providers are compared, so they must be pointers or other comparable values.
 func (c *Catalog) Replace(b capability.Batch) (_ Change, changed bool, err error) {
-	if b.Source == "" {
-		return Change{}, false, capability.Errorf(capability.CodeInternal, "catalog.apply", "a batch needs the name of its source")
-	}
+	return c.ReplaceAll([]capability.Batch{b})
+}
+
+// ReplaceAll is Replace for batches of different sources, all of them or none: what
+// a change costs beyond its own entries, it costs once. What it comes to is what they
+// come to one after the other.
+func (c *Catalog) ReplaceAll(list []capability.Batch) (_ Change, changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.admit(b); err != nil {
+	if err := c.admit(list); err != nil {
 		return Change{}, false, err
 	}
 	return c.build(func(t *transaction) error {
-		if len(b.Modules) == 0 && len(b.Providers) == 0 {
-			return t.replace(b.Source, nil)
+		for i := range list {
+			b := &list[i]
+			if len(b.Modules) == 0 && len(b.Providers) == 0 {
+				b = nil
+			}
+			if err := t.replace(list[i].Source, b); err != nil {
+				return err
+			}
 		}
-		return t.replace(b.Source, &b)
+		return nil
 	}, c.settings, c.rules)
 }
 
@@ -131,10 +141,24 @@ func (c *Catalog) Configure(settings Settings) (_ Change, changed bool, err erro
 	}, next.settings, next.rules)
 }
 
-// admit refuses a batch that claims an extension id another source holds
-// (conflict class 1: ids are never taken over) or holds one twice itself.
-func (c *Catalog) admit(b capability.Batch) error {
-	seen := make(map[string]bool, len(b.Modules))
+// admit refuses batches of which one claims an extension id that another source
+// holds (conflict class 1: ids are never taken over) or holds one twice itself.
+func (c *Catalog) admit(list []capability.Batch) error {
+	sources := make(map[string]bool, len(list))
+	seen := make(map[string]string) // source by lower-case extension id
+	for _, b := range list {
+		if b.Source == "" || sources[b.Source] {
+			return capability.Errorf(capability.CodeInternal, "catalog.apply", "a batch needs the name of its source, and no other batch beside it may have it")
+		}
+		sources[b.Source] = true
+		if err := c.admitOne(b, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Catalog) admitOne(b capability.Batch, seen map[string]string) error {
 	for i := range b.Modules {
 		m := &b.Modules[i]
 		if m.Extension == "" || strings.ContainsAny(m.Extension, "/#@") {
@@ -142,12 +166,16 @@ func (c *Catalog) admit(b capability.Batch) error {
 				With("invalid_id", "")
 		}
 		key := strings.ToLower(m.Extension)
-		if seen[key] {
+		if by, twice := seen[key]; twice && by == b.Source {
 			return capability.Errorf(capability.CodeConflict, "catalog.apply", "%s offers module %s twice", b.Source, m.ID).
 				With("registration_conflict", "give the modules different ids")
 		}
-		seen[key] = true
-		if source, taken := c.owner[key]; taken && source != b.Source {
+		source, taken := c.owner[key]
+		if by, together := seen[key]; together {
+			source, taken = by, true
+		}
+		seen[key] = b.Source
+		if taken && source != b.Source {
 			return capability.Errorf(capability.CodeConflict, "catalog.apply", "module %s of %s is already offered by %s", m.ID, b.Source, source).
 				With("registration_conflict", "disconnect one of the two, or rename the module at its source")
 		}

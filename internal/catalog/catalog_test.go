@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/catalog/rules"
 )
 
@@ -503,5 +504,50 @@ func TestComposedMembersAreOrdered(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"zed/a", "alpha/a", "alpha/b", "zed/b"}, got); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestBatchesAppliedTogetherAreWhatTheyAreOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	of := func(source string, modules ...string) capability.Batch {
+		b := capability.Batch{Source: source}
+		for _, m := range modules {
+			b.Modules = append(b.Modules, capability.Module{Extension: "remote." + m, ID: m, Origin: "endpoint", Contributions: []capability.Contribution{
+				{ID: "tool", Kind: "capability.agent-tool", Action: "fn.same", Effect: capability.EffectRead, Provider: capability.NewProviderKey("fn", "node", source)},
+			}})
+		}
+		return b
+	}
+	before := []capability.Batch{of("a", "a1", "a2"), of("b", "b1"), of("c", "c1")}
+	after := []capability.Batch{of("a", "a2", "a3"), of("b"), of("d", "d1")}
+	single, together := catalogtest.New(t), catalogtest.New(t)
+	for _, b := range append(slices.Clone(before), after...) {
+		if _, _, err := single.Replace(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := together.ReplaceAll(before); err != nil {
+		t.Fatal(err)
+	}
+	change, changed, err := together.ReplaceAll(after)
+	if err != nil || !changed || len(change.Old["a"].Modules) != 2 || len(change.Old["b"].Modules) != 1 {
+		t.Fatal(change.Old, changed, err)
+	}
+	if a, b := single.Snapshot(), together.Snapshot(); a.Etag != b.Etag || a.Len() != 4 {
+		t.Errorf("%s with %d entries, %s with %d", a.Etag, a.Len(), b.Etag, b.Len())
+	}
+	if n := together.Snapshot().Generation; n != 2 {
+		t.Errorf("generation %d", n)
+	}
+	etag := together.Snapshot().Etag
+	for name, list := range map[string][]capability.Batch{
+		"an id of another source":        {of("e", "e1"), of("f", "c1")},
+		"an id of another batch":         {of("e", "e1"), of("f", "e1")},
+		"two batches of one source":      {of("e", "e1"), of("e", "e2")},
+		"one without the name of anyone": {of("e", "e1"), of("", "f1")},
+	} {
+		if _, _, err := together.ReplaceAll(list); err == nil || together.Snapshot().Etag != etag {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

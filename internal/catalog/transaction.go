@@ -241,8 +241,9 @@ func (t *transaction) finish(set *rules.Set) (Change, bool, error) {
 }
 
 // commit makes what was built what the next change starts from.
-func (t *transaction) commit(doubled map[capability.Action][]double, remove, add []*Entry) (old capability.Batch) {
+func (t *transaction) commit(doubled map[capability.Action][]double, remove, add []*Entry) (old map[string]capability.Batch) {
 	c := t.c
+	old = make(map[string]capability.Batch, len(t.units))
 	c.doubled, c.settings = doubled, t.settings
 	for _, e := range add { // before the others go, so that what is compiled stays compiled
 		c.schemas.share(e)
@@ -252,7 +253,7 @@ func (t *transaction) commit(doubled map[capability.Action][]double, remove, add
 	}
 	for source, u := range t.units {
 		if was := c.units[source]; was != nil {
-			old = was.batch
+			old[source] = was.batch
 			for _, m := range was.modules {
 				delete(c.owner, strings.ToLower(m.Extension))
 				delete(c.special, m.Extension)

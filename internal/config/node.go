@@ -11,7 +11,7 @@ import (
 // Node is this machine as a node of somebody's gateway (junctor node join).
 type Node struct {
 	ID            string        `koanf:"id" doc:"Name of this node at its gateway: letters, digits, dots, underscores and hyphens. Empty: the name it has had, else the host's."`
-	Gateway       string        `koanf:"gateway" doc:"Address of the gateway: https://host, or tls://host:4222 where its operator says so. JUNCTOR_GATEWAY is read too."`
+	Gateway       string        `koanf:"gateway" doc:"Address of the gateway: https://host, or tls://host:4222 where its operator says so; several that are one whole with commas between. JUNCTOR_GATEWAY is read too."`
 	Credential    string        `koanf:"credential" doc:"File that holds the operator's node token; it is needed until the node has enrolled."`
 	Labels        []string      `koanf:"labels" doc:"Labels for routing and filters, such as gpu. Those that begin with user: or tenant: come with the token only."`
 	Location      string        `koanf:"location" doc:"Where the node is, for people."`

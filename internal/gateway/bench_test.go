@@ -60,7 +60,7 @@ func BenchmarkCall(b *testing.B) {
 			broker, dial := open(b)
 			defer broker.Close()
 			ctx, cancel := context.WithCancel(context.Background())
-			g := gateway.New(gateway.Config{Broker: broker, Granted: func(string) ([]string, bool) { return nil, true }})
+			g := gateway.New(gateway.Config{Broker: broker, Granted: func(string) ([]string, error) { return nil, nil }})
 			ended, answered := make(chan error, 1), make(chan struct{})
 			go func() { ended <- g.Run(ctx) }()
 			conn, err := dial(ctx, options("a"))

@@ -34,9 +34,10 @@ import (
 // Config is what a Gateway needs; Broker and Granted are required.
 type Config struct {
 	Broker messaging.Broker
-	// Granted are the labels that a node's credential gives it; ok is false for a
-	// node that is not admitted any more.
-	Granted func(node string) (labels []string, ok bool)
+	// Granted are the labels that a node's credential gives it. It fails with
+	// unauthenticated or denied for a node that is not admitted any more; after any
+	// other error, which only says that nobody can tell, the node may try again.
+	Granted func(node string) (labels []string, err error)
 	// Told hears of every change of the fleet, in order, from one goroutine at a
 	// time; it must not block, and not call the Gateway's Watch. Every gateway is told;
 	// Event.Ours is true in one of them: that one writes the record.

@@ -41,7 +41,15 @@ func newRig(t *testing.T, cfg gateway.Config) *rig {
 		return messaging.Identity{ID: id, Publish: publish, Subscribe: subscribe}, nil
 	})
 	cfg.Broker = r.broker
-	cfg.Granted = func(node string) ([]string, bool) { return []string{"user:ann"}, !strings.HasPrefix(node, "revoked") }
+	cfg.Granted = func(node string) ([]string, error) {
+		switch {
+		case strings.HasPrefix(node, "revoked"):
+			return nil, capability.Errorf(capability.CodeUnauthenticated, "test", "its token has ended")
+		case strings.HasPrefix(node, "unknown"):
+			return nil, context.DeadlineExceeded
+		}
+		return []string{"user:ann"}, nil
+	}
 	cfg.Told = func(e fleet.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -248,6 +256,7 @@ func TestWhoMayNotJoinIsToldWhy(t *testing.T) {
 		reason string
 	}{
 		"a revoked one":             {"revoked-1", nil, "denied"},
+		"one that nobody can judge": {"unknown-1", nil, "connection_failed"},
 		"one that says it is other": {"a", func(j *wire.Join) { j.NodeID = "b" }, "denied"},
 		"a function twice":          {"a", func(j *wire.Join) { j.Functions = append(j.Functions, j.Functions[0]) }, ""},
 	} {

@@ -56,9 +56,12 @@ func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	if err != nil {
 		return err
 	}
-	granted, ok := g.cfg.Granted(node)
-	if !ok || node == "" || j.NodeID != node {
+	if node == "" || j.NodeID != node {
 		return cmp.Errorf(cmp.ReasonDenied, "this session may not join as %s", j.NodeID)
+	}
+	granted, err := g.granted(node)
+	if err != nil {
+		return err
 	}
 	rejected := fleet.RejectedLabels(j.Labels, granted)
 	member := fleet.Member{
@@ -124,11 +127,7 @@ func (g *Gateway) update(ctx context.Context, m messaging.Message) {
 			err = g.knows(ctx, node, u.Epoch)
 		}
 		if err == nil {
-			granted, _ := g.cfg.Granted(node)
-			labels := without(u.Labels, fleet.RejectedLabels(u.Labels, granted))
-			err = g.shared.write(ctx, node, func() (fleet.Record, bool, error) {
-				return g.table.Revise(node, u.Epoch, u.Revision, labels, granted, functions(u.Functions))
-			}, nil)
+			err = g.revise(ctx, node, u)
 		}
 		ack := wire.Ack{OK: err == nil}
 		if err != nil {
@@ -139,6 +138,33 @@ func (g *Gateway) update(ctx context.Context, m messaging.Message) {
 		data, err := wire.Encode(&ack)
 		g.answer(ctx, m, data, err)
 	})
+}
+
+func (g *Gateway) revise(ctx context.Context, node string, u *wire.Update) error {
+	granted, err := g.granted(node)
+	if err != nil {
+		return err
+	}
+	labels := without(u.Labels, fleet.RejectedLabels(u.Labels, granted))
+	return g.shared.write(ctx, node, func() (fleet.Record, bool, error) {
+		return g.table.Revise(node, u.Epoch, u.Revision, labels, granted, functions(u.Functions))
+	}, nil)
+}
+
+// granted are the labels of a node's credential. A node takes denied for the last
+// word, so it is told that only where somebody can tell.
+func (g *Gateway) granted(node string) ([]string, error) {
+	labels, err := g.cfg.Granted(node)
+	switch capability.CodeOf(err) {
+	case "":
+		return labels, nil
+	case capability.CodeUnauthenticated, capability.CodeDenied:
+		return nil, cmp.Errorf(cmp.ReasonDenied, "this session may not join as %s", node)
+	}
+	g.cfg.Logger.Warn("nobody can tell whether a node may join; it is asked to try again", "node", node, "err", err)
+	out := cmp.Errorf(cmp.ReasonConnection, "whether %s may join cannot be told at the moment; it may try again", node)
+	out.RetryAfter = time.Second
+	return nil, out
 }
 
 // knows makes sure that the table has a node in an epoch: another gateway may have

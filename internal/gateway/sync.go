@@ -76,7 +76,9 @@ func (s *shared) deleted(ctx context.Context, e messaging.Entry) {
 		s.mu.Unlock()
 		return
 	}
-	r.revision = 0
+	// Claimed, so that nobody here finds the entry gone in this moment and says that it
+	// was us.
+	r.revision, r.removing = 0, true
 	s.mu.Unlock()
 	s.forget(ctx, r)
 }
@@ -96,6 +98,7 @@ func (s *shared) forget(ctx context.Context, r *row) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.removing = false
 	s.tidy(r)
 }
 
@@ -119,7 +122,9 @@ func (s *shared) compare(ctx context.Context) {
 			s.g.probe(ctx, r.node, n.Epoch)
 			continue
 		}
-		s.forget(ctx, r)
+		if s.claim(r.node) {
+			s.forget(ctx, r)
+		}
 	}
 	for _, rec := range fresh { // they may be long gone
 		s.g.probe(ctx, rec.ID, rec.Epoch)

@@ -44,7 +44,7 @@ func (w *world) config(b messaging.Broker) gateway.Config {
 	return gateway.Config{
 		Broker: b, Heartbeat: w.heartbeat, NodeStreams: 4,
 		Fleet:   fleet.Config{Lease: 6 * w.heartbeat, Grace: 2 * w.heartbeat, Drain: 10 * w.heartbeat},
-		Granted: func(node string) ([]string, bool) { return []string{"user:" + node}, true },
+		Granted: func(node string) ([]string, error) { return []string{"user:" + node}, nil },
 	}
 }
 

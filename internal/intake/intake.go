@@ -37,6 +37,9 @@ type Pipeline struct {
 	// order keeps records and notices in the order of the snapshots. Only sources
 	// wait for it, and what they wait for is a line of the log at most.
 	order sync.Mutex
+
+	mu    sync.Mutex
+	queue []*waiting
 }
 
 // New returns a Pipeline.
@@ -47,20 +50,81 @@ func New(cfg Config) *Pipeline {
 	return &Pipeline{cfg: cfg}
 }
 
-// Publish applies b or says why nothing was changed.
+// waiting is a batch whose source waits for its end.
+type waiting struct {
+	batch capability.Batch
+	err   error
+	over  bool
+}
+
+// Publish applies b or says why nothing was changed. Batches that come while another
+// change is under way are applied together, in the order in which they came: a change
+// of the catalog costs little more for many sources than for one.
 func (p *Pipeline) Publish(b capability.Batch) error {
+	w := &waiting{batch: b}
+	p.mu.Lock()
+	p.queue = append(p.queue, w)
+	p.mu.Unlock()
 	p.order.Lock()
 	defer p.order.Unlock()
-	change, changed, err := p.cfg.Catalog.Replace(b)
-	if err != nil || !changed {
-		return err
+	for !w.over { // else who held the lock has seen to it
+		p.apply(p.next())
 	}
-	p.record(change, b)
+	return w.err
+}
+
+// next takes from the queue what can be applied together: one batch of each source.
+func (p *Pipeline) next() []*waiting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sources := make(map[string]bool, len(p.queue))
+	n := 0
+	for n < len(p.queue) && n < maxTogether && !sources[p.queue[n].batch.Source] {
+		sources[p.queue[n].batch.Source] = true
+		n++
+	}
+	list := slices.Clone(p.queue[:n])
+	p.queue = slices.Delete(p.queue, 0, n)
+	return list
+}
+
+// apply applies batches together. Where the catalog refuses them, each half is tried
+// by itself, so that one that is refused keeps no other out.
+func (p *Pipeline) apply(list []*waiting) {
+	defer func() { // nobody waits for ever, whatever happened
+		for _, w := range list {
+			if !w.over {
+				w.err, w.over = capability.Errorf(capability.CodeInternal, "catalog.apply", "the change broke down before it was applied"), true
+			}
+		}
+	}()
+	batches := make([]capability.Batch, len(list))
+	for i, w := range list {
+		batches[i] = w.batch
+	}
+	change, changed, err := p.cfg.Catalog.ReplaceAll(batches)
+	if err != nil && len(list) > 1 {
+		p.apply(list[:len(list)/2])
+		p.apply(list[len(list)/2:])
+		return
+	}
+	for _, w := range list {
+		w.err, w.over = err, true
+	}
+	if err != nil || !changed {
+		return
+	}
+	for i := range batches {
+		p.record(change, batches[i])
+	}
+	p.recordConflicts(change)
 	if p.cfg.Changed != nil {
 		p.cfg.Changed(change)
 	}
-	return nil
 }
+
+// maxTogether bounds the batches of one change: others wait for its end.
+const maxTogether = 512
 
 // Run runs the sources until ctx ends. A source that stops earlier is logged and
 // started again after a pause that doubles to a minute; one broken source never
@@ -72,7 +136,7 @@ func (p *Pipeline) Run(ctx context.Context, sources ...capability.Source) error 
 			pause := firstPause
 			for {
 				began := time.Now()
-				err := run(ctx, s, p.Publish)
+				err := run(ctx, s, p.contained)
 				if ctx.Err() != nil {
 					return nil
 				}
@@ -106,11 +170,22 @@ func run(ctx context.Context, s capability.Source, publish func(capability.Batch
 	return s.Run(ctx, publish)
 }
 
+// contained is Publish for sources, which may publish from goroutines of their own.
+func (p *Pipeline) contained(b capability.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return p.Publish(b)
+}
+
 // record writes what became of each module of the batch's source.
 func (p *Pipeline) record(change catalog.Change, b capability.Batch) {
-	old := make(map[string]*capability.Module, len(change.Old.Modules))
-	for i := range change.Old.Modules {
-		old[change.Old.Modules[i].Extension] = &change.Old.Modules[i]
+	before := change.Old[b.Source].Modules
+	old := make(map[string]*capability.Module, len(before))
+	for i := range before {
+		old[before[i].Extension] = &before[i]
 	}
 	for i := range b.Modules {
 		m := &b.Modules[i]
@@ -126,6 +201,9 @@ func (p *Pipeline) record(change catalog.Change, b capability.Batch) {
 	for _, id := range slices.Sorted(maps.Keys(old)) {
 		p.write(audit.ModuleUnloaded, old[id], b.Source)
 	}
+}
+
+func (p *Pipeline) recordConflicts(change catalog.Change) {
 	for _, c := range change.Conflicts {
 		if c.Class == catalog.ClassOverlap {
 			continue // what a family is for

@@ -165,3 +165,63 @@ func TestASourceThatStopsIsStartedAgainAndStopsNobodyElse(t *testing.T) {
 		}
 	})
 }
+
+func TestBatchesThatWaitAreAppliedTogetherAndOneThatIsRefusedKeepsNoneOut(t *testing.T) {
+	t.Parallel()
+	const count = 40
+	first, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	changes := 0
+	p, c, log := pipeline(t, func(catalog.Change) {
+		changes++
+		once.Do(func() { close(first); <-goOn })
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := p.Publish(batch("first", "taken")); err != nil {
+			t.Error(err)
+		}
+	})
+	<-first
+	var begun sync.WaitGroup
+	errs := make([]error, count)
+	for i := range count {
+		begun.Add(1)
+		wg.Go(func() {
+			name := fmt.Sprintf("m%02dx", i)
+			if i == 17 {
+				name = "taken"
+			}
+			begun.Done()
+			errs[i] = p.Publish(batch(fmt.Sprintf("s%02d", i), name))
+		})
+	}
+	begun.Wait()
+	close(goOn)
+	wg.Wait()
+	for i, err := range errs {
+		if (capability.CodeOf(err) == capability.CodeConflict) != (i == 17) || err != nil && i != 17 {
+			t.Errorf("s%02d: %v", i, err)
+		}
+	}
+	if n := c.Snapshot().ModuleCount(); n != count {
+		t.Errorf("%d modules", n)
+	}
+	if n := len(events(t, log)); n != count {
+		t.Errorf("%d records", n)
+	}
+	if changes > count { // how many wait at once is the scheduler's to say
+		t.Errorf("%d changes", changes)
+	}
+	// Two batches of one source are never one change: the later one holds.
+	for range 10 {
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { _ = p.Publish(batch("twice", "twice")) })
+		}
+		both.Wait()
+	}
+	if _, ok := c.Snapshot().Module("remote.twice"); !ok {
+		t.Error("it is not there")
+	}
+}

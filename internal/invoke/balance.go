@@ -121,7 +121,7 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 	var found []*catalog.Entry
 	for _, e := range candidates {
 		if s := maps.Clone(r.inv.Target.Select); len(s) > 0 {
-			if s["node"] == selectAny {
+			if s["node"] == selectAny || s["node"] == selectAll {
 				delete(s, "node")
 			}
 			if len(s) > 0 && !arbitration.Matches(e, s) {
@@ -153,7 +153,7 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 			With("selection_ambiguous", fmt.Sprintf("name the node with the selector node=%s", found[0].Module.Label))
 	}
 	r.inv.Target = capability.Target{Action: found[0].Action, Select: r.inv.Target.Select}
-	if found[0].Minted() && len(found) == 1 {
+	if found[0].Minted() && len(found) == 1 && !r.asksAllNodes() {
 		r.inv.Target = capability.Target{Capability: found[0].ID}
 	}
 	if r.inv.Input, r.argsHash = []byte(in.Args), ""; len(in.Args) == 0 || string(in.Args) == "null" {

@@ -14,9 +14,27 @@ import (
 )
 
 const (
-	fanOutMost   = 64 // providers asked by one call
-	fanOutAtOnce = 8
+	fanOutMost    = 64 // providers asked by one call
+	broadcastMost = 50 // nodes (nodes spec, section 18.2)
+	fanOutAtOnce  = 8
 )
+
+// selectAll is the value of the selector field node that asks every node.
+const selectAll = "all"
+
+// asksAllNodes reports whether a call goes to every node that offers the function.
+func (r *run) asksAllNodes() bool { return r.inv.Target.Select["node"] == selectAll }
+
+// byNode is what each node answered: its result, or what went wrong.
+func byNode(out []answered) (capability.Result, error) {
+	nodes := make(map[string]answered, len(out))
+	for _, a := range out {
+		_, _, node := a.Provider.Parts()
+		nodes[node] = a
+	}
+	value, err := jsonx.Marshal(nodes)
+	return capability.Result{Value: value}, err
+}
 
 // answered is one provider's part of a call that asked all.
 type answered struct {
@@ -30,6 +48,9 @@ type answered struct {
 // action that only reads and whose providers stand side by side (catalog spec,
 // section 10). It is never the default, and naming one provider ends it.
 func (r *run) asksAll(candidates []*catalog.Entry) bool {
+	if r.asksAllNodes() {
+		return true
+	}
 	if len(r.inv.Target.Select) > 0 || r.inv.Target.Action == "" || !bytes.Contains(r.inv.Input, []byte(`"all"`)) {
 		return false
 	}
@@ -48,25 +69,41 @@ func (r *run) asksAll(candidates []*catalog.Entry) bool {
 // One that fails takes nothing from the others.
 func (r *run) fanOut(ctx context.Context, candidates []*catalog.Entry) (capability.Result, error) {
 	var chosen []*catalog.Entry
+	nodes := r.asksAllNodes()
 	for _, e := range candidates {
 		reason, _ := r.agent.Frame.Candidate(e, audienceOf(r.inv.Audience))
-		if reason == "" && e.Eligible() && e.Provider != nil {
+		_, kind, _ := e.Key().Parts()
+		if reason == "" && e.Eligible() && e.Provider != nil && (!nodes || kind == "node") {
 			chosen = append(chosen, e)
 		}
+	}
+	if nodes {
+		if i := slices.IndexFunc(chosen, func(e *catalog.Entry) bool { return e.Effect != capability.EffectRead }); i >= 0 {
+			return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "arbitrate", "%s does not only read on %s, so it is not called on all nodes at once", chosen[i].Name(), chosen[i].Module.Label).
+				With("invalid_params", "call it on each node by itself")
+		}
+		r.inv.Target.Select = nil
 	}
 	if len(chosen) == 0 {
 		_, err := r.arbitrate(ctx, candidates) // says why there is none
 		return capability.Result{}, err
 	}
-	if len(chosen) > fanOutMost {
-		return capability.Result{}, capability.Errorf(capability.CodeTooLarge, "arbitrate", "%d providers could answer; the limit of one call is %d", len(chosen), fanOutMost).
+	most := fanOutMost
+	if nodes {
+		most = broadcastMost
+	}
+	if len(chosen) > most {
+		return capability.Result{}, capability.Errorf(capability.CodeTooLarge, "arbitrate", "%d providers could answer; the limit of one call is %d", len(chosen), most).
 			With("output_limit", "name one with a selector")
 	}
 	r.choose(chosen[0]) // for the record
 	r.selection.DecidedBy = "all"
-	input, err := withoutAll(r.inv.Input)
-	if err != nil {
-		return capability.Result{}, err
+	input := r.inv.Input
+	if !nodes {
+		var err error
+		if input, err = withoutAll(input); err != nil {
+			return capability.Result{}, err
+		}
 	}
 	r.fire(EventValidated, "")
 	out := make([]answered, len(chosen))
@@ -90,6 +127,9 @@ func (r *run) fanOut(ctx context.Context, candidates []*catalog.Entry) (capabili
 	parts.Wait()
 	if err := r.ended(ctx); err != nil {
 		return capability.Result{}, err
+	}
+	if nodes {
+		return byNode(out)
 	}
 	slices.SortFunc(out, func(a, b answered) int { return bytes.Compare([]byte(a.Provider), []byte(b.Provider)) })
 	value, err := jsonx.Marshal(map[string]any{"results": out})

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -183,7 +184,7 @@ func (s *session) lost(cause error) error {
 	}
 	text := ""
 	if cause != nil {
-		text = capability.AsError(cause).Message
+		text = fmt.Sprintf("the gateway is not reached: %.300s", cause)
 		s.cfg.Logger.Info("the gateway is not reached", "node", s.cfg.ID, "err", cause)
 	}
 	s.set(func(st *Status) {

@@ -126,3 +126,15 @@ func (p *Policy) StandingToken(id string) (t Token, ok bool) {
 func (t Token) stands(now time.Time) bool {
 	return t.Live(now) || t.Role == capability.RoleNode && t.Revoked.IsZero()
 }
+
+// Standing is a principal by its id, as its token makes it now; unauthenticated when
+// no live token does any more.
+func (p *Policy) Standing(id string) (capability.Principal, error) {
+	now := p.now()
+	for _, t := range *p.tokens.Load() {
+		if who := t.Principal(); who.ID == id && t.Live(now) {
+			return who, nil
+		}
+	}
+	return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate", "the token of %s is not valid any more", id).With("invalid_token", "")
+}

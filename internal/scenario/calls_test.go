@@ -395,3 +395,34 @@ func TestAGigabyteIsRefusedBeforeItIsTaken(t *testing.T) {
 		t.Error("the node is gone")
 	}
 }
+
+func TestBroadcastAsksEveryNodeThatOnlyReads(t *testing.T) {
+	t.Parallel()
+	p := serve(t, t.TempDir(), "")
+	for _, id := range []string{"a", "b", "c"} {
+		p.join(t, options{id: id, before: func(d *device) {
+			d.does(functions.Function{Name: "who", Effect: cmp.EffectRead, Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
+				if d.id == "c" {
+					return nil, cmp.Errorf(cmp.ReasonExecution, "not today")
+				}
+				return json.Marshal(d.id)
+			}})
+			d.does(functions.Function{Name: "set", Effect: cmp.EffectWrite, Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`1`), nil }})
+		}})
+	}
+	_, out, err := p.balanced(t, "who", "broadcast")
+	var got map[string]struct {
+		OK     bool
+		Result string
+		Error  *capability.Error
+	}
+	if err != nil || json.Unmarshal(out, &got) != nil || len(got) != 3 || got["a"].Result != "a" || !got["b"].OK || got["c"].OK || got["c"].Error.Reason != cmp.ReasonExecution {
+		t.Errorf("%s %v", out, err)
+	}
+	if _, out, err := p.balanced(t, "set", "broadcast"); capability.CodeOf(err) != capability.CodeInvalidInput {
+		t.Errorf("%s %v", out, err)
+	}
+	if stdout, stderr, code := p.cli(t, "call", "all", "who"); code != 0 || !strings.Contains(stdout, `"not today"`) {
+		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
+}

@@ -113,6 +113,7 @@ func TestScenario33FrozenIsUnlistedAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is back", 20*time.Second, func() bool { return p.status(t, "a") == "connected" })
+	p.known(t, "a")
 	if out, err := p.call(t, "a", "user.hello", nil); err != nil || string(out) != `"hi\n"` && string(out) != `"hi"` {
 		t.Errorf("%s %v", out, err)
 	}
@@ -153,6 +154,9 @@ func TestScenario35GatewayRestart(t *testing.T) {
 		all := again.nodes(t, again.admin, "status=connected")
 		return len(all) == many
 	})
+	for _, d := range devices {
+		again.known(t, d.id)
+	}
 	for _, d := range devices {
 		if out, err := again.call(t, d.id, cmp.HostStatus, nil); err != nil || !strings.Contains(string(out), `"node_id":"`+d.id+`"`) {
 			t.Errorf("%s: %s %v", d.id, out, err)
@@ -334,6 +338,7 @@ func TestScenario34CablePulled(t *testing.T) {
 	t.Logf("unlisted after %s with a lease of 1 s", took)
 	// The node finds out by its own pings and comes back over a new connection.
 	eventually(t, "it is back", 60*time.Second, func() bool { return p.status(t, "a") == "connected" })
+	p.known(t, "a")
 	if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins < 2 {
 		t.Errorf("%s %v", out, err)
 	}

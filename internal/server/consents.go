@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/provider/runner"
 )
@@ -35,7 +36,7 @@ func (s *Server) saveUses(ctx context.Context) error {
 // supersede ends the open questions about extensions that are gone, or have
 // another content now (spec/README section 5).
 func (s *Server) supersede(change catalog.Change) {
-	for _, old := range change.Old.Modules {
+	for _, old := range modulesOf(change.Old) {
 		if old.Origin != runner.Origin {
 			continue
 		}
@@ -50,4 +51,12 @@ func (s *Server) supersede(change catalog.Change) {
 			s.logger.Error("the questions about an extension that is gone stay open", "extension", old.Extension, "err", err)
 		}
 	}
+}
+
+// modulesOf are the modules of several batches.
+func modulesOf(batches map[string]capability.Batch) (list []capability.Module) {
+	for _, b := range batches {
+		list = append(list, b.Modules...)
+	}
+	return list
 }

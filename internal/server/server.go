@@ -339,6 +339,9 @@ func (s *Server) gauges() {
 // Address is where the server listens.
 func (s *Server) Address() string { return "http://" + s.listener.Addr().String() }
 
+// Engine is the one path to every capability.
+func (s *Server) Engine() *invoke.Engine { return s.engine }
+
 // Ready is the line for stdout and run/server.json.
 func (s *Server) Ready() ReadyLine {
 	return ReadyLine{
@@ -375,8 +378,10 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.sweep(partsCtx) })
 	parts.Go(func() error { return s.saveUses(partsCtx) })
 	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
+	parts.Go(func() error { return s.devices.assets.Run(partsCtx) })
 	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
 	parts.Go(func() error { return s.revokes(partsCtx) })
+	parts.Go(func() error { return s.devices.held.Run(partsCtx) })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })

@@ -91,7 +91,7 @@ func openBus() (*bus, error) {
 	}
 	b := new(bus)
 	b.gateway = gateway.New(gateway.Config{
-		Broker: broker, Granted: func(string) ([]string, bool) { return nil, true },
+		Broker: broker, Granted: func(string) ([]string, error) { return nil, nil },
 		PutAsset: func(_ context.Context, _ string, data []byte) (cmp.Asset, error) { return b.put(data), nil },
 	})
 	done := make(chan error, 1)

@@ -37,7 +37,7 @@ func TestPostgresIsAStore(t *testing.T) {
 	server := pgtest.Start(t)
 	storetest.Run(t, func(t *testing.T) storetest.Stores {
 		db := openPostgres(t, server.Database(t))
-		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit("a"), Nodes: db}
+		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit("a"), Nodes: db, Held: db}
 	})
 	// The same with calls through two gateways' connections in turn.
 	storetest.Run(t, func(t *testing.T) storetest.Stores {

@@ -30,7 +30,7 @@ func open(t testing.TB, path string) *DB {
 func TestSQLiteIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Stores {
 		db := open(t, filepath.Join(t.TempDir(), "junctor.db"))
-		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit(""), Nodes: db}
+		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit(""), Nodes: db, Held: db}
 	})
 }
 

@@ -16,6 +16,7 @@ const maxNodes = 256
 // 18.1).
 type Balancing struct {
 	On        bool
+	All       bool   // every node that offers it is called: the strategy broadcast
 	Strategy  string // as it was written; an unknown one counts as the default
 	Preferred []string
 	Excluded  []string
@@ -41,6 +42,9 @@ func ParseBalancing(v json.RawMessage) (b Balancing, err error) {
 		b.On = true
 		b.Strategy, err = String(v, "load_balancing")
 		b.Strategy = strings.TrimSpace(b.Strategy)
+		if err == nil {
+			err = b.strategy()
+		}
 		return b, err
 	case '{':
 	default:
@@ -89,5 +93,17 @@ func ParseBalancing(v json.RawMessage) (b Balancing, err error) {
 		seconds = in.TimeoutMS / 1000
 	}
 	b.Timeout = time.Duration(min(seconds, 86400) * float64(time.Second))
-	return b, nil
+	return b, b.strategy()
+}
+
+// strategy takes out what is no strategy of a gateway: broadcast asks all, and two
+// that were declared and never worked are refused by name (section 18.2).
+func (b *Balancing) strategy() error {
+	switch b.Strategy {
+	case "broadcast":
+		b.All, b.Strategy = true, ""
+	case "fastest_response", "cost_optimized":
+		return Errorf(ReasonParams, "load_balancing: the strategy %s is not offered; there are resource_aware, round_robin, random and broadcast", b.Strategy)
+	}
+	return nil
 }

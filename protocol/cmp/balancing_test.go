@@ -14,9 +14,10 @@ func TestBalancingIsReadInEveryForm(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]cmp.Balancing{
 		``: {}, `null`: {}, `false`: {},
-		`true`:   {On: true},
-		`" rr "`: {On: true, Strategy: "rr"},
-		`{}`:     {On: true, Labels: []string{}, Tags: []string{}},
+		`true`:        {On: true},
+		`" rr "`:      {On: true, Strategy: "rr"},
+		`"broadcast"`: {On: true, All: true},
+		`{}`:          {On: true, Labels: []string{}, Tags: []string{}},
 		`{"strategy":"random","cost_limit":3,"timeout_ms":1500,"preferred_node_ids":["a"],"excluded_node_ids":["b"],"requirements":{"labels":["gpu"," "],"tags":["t"],"gpu_required":true,"min_memory_mb":512}}`: {
 			On: true, Strategy: "random", Preferred: []string{"a"}, Excluded: []string{"b"}, Labels: []string{"gpu"}, Tags: []string{"t"}, NeedsGPU: true, MinMemory: 512, Timeout: 1500 * time.Millisecond,
 		},
@@ -27,7 +28,7 @@ func TestBalancingIsReadInEveryForm(t *testing.T) {
 			t.Errorf("%s: %v %s", in, err, d)
 		}
 	}
-	for _, bad := range []string{`3`, `[]`, `{"strategy":1}`, `{"timeout_ms":-1}`, `{"preferred_node_ids":"a"}`, `{"requirements":{"min_memory_mb":-5}}`} {
+	for _, bad := range []string{`3`, `[]`, `{"strategy":1}`, `{"timeout_ms":-1}`, `{"preferred_node_ids":"a"}`, `{"requirements":{"min_memory_mb":-5}}`, `"fastest_response"`, `{"strategy":"cost_optimized"}`} {
 		if _, err := cmp.ParseBalancing(json.RawMessage(bad)); err == nil {
 			t.Errorf("%s is read", bad)
 		}

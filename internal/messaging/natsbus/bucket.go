@@ -3,7 +3,10 @@ package natsbus
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"iter"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -144,8 +147,57 @@ func (k *bucket) write(ctx context.Context, key string, value []byte, do func(co
 		return 0, err
 	}
 	defer cancel()
+	made := k.b.bucketsMade()
 	revision, err := do(ctx)
+	if err != nil && k.filesGone() && k.remake(made) == nil {
+		ctx, cancel := context.WithTimeout(k.b.ctx, bucketTime)
+		defer cancel()
+		revision, err = do(ctx)
+	}
 	return revision, k.fault(key, err)
+}
+
+// filesGone reports whether somebody has removed the files of a bucket of the embedded
+// server, which does not answer then what it cannot keep.
+func (k *bucket) filesGone() bool {
+	if !k.b.embedded {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(k.b.dir, "jetstream", account, "streams", "KV_"+k.o.Name, "msgs"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// bucketsMade is closed when a bucket of the embedded server is made anew.
+func (b *Broker) bucketsMade() chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.made
+}
+
+// remake makes a bucket anew, empty, whose files in the embedded server's directory
+// somebody has removed while it runs. Those who watch begin anew, and write again
+// what they know.
+func (k *bucket) remake(made chan struct{}) error {
+	b := k.b
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	b.remaking.Lock()
+	defer b.remaking.Unlock()
+	if b.bucketsMade() != made { // somebody else has
+		return nil
+	}
+	b.cfg.Logger.Warn("the files of the message bus are gone: a bucket is made anew", "bucket", k.o.Name)
+	if err := b.js.DeleteKeyValue(ctx, k.o.Name); err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	if err := k.open(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.made)
+	b.made = make(chan struct{})
+	return nil
 }
 
 func (k *bucket) Delete(ctx context.Context, key string, revision uint64) error {
@@ -167,7 +219,12 @@ func (k *bucket) Delete(ctx context.Context, key string, revision uint64) error 
 	if revision > 0 {
 		opts = append(opts, jetstream.LastRevision(revision))
 	}
-	return k.fault(key, k.kv.Purge(ctx, key, opts...))
+	made := k.b.bucketsMade()
+	err = k.kv.Purge(ctx, key, opts...)
+	if err != nil && k.filesGone() && k.remake(made) == nil {
+		return nil // everything is gone
+	}
+	return k.fault(key, err)
 }
 
 // Watch is a loop around the library's watch: each turn is one snapshot and what
@@ -211,6 +268,7 @@ var (
 func (k *bucket) turn(ctx context.Context, broken <-chan struct{}, yield func(messaging.Change, error) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	made := k.b.bucketsMade()
 	if err := k.open(ctx); err != nil { // it may have been lost with its servers
 		return err
 	}
@@ -238,6 +296,8 @@ func (k *bucket) turn(ctx context.Context, broken <-chan struct{}, yield func(me
 			if !t.take(e) {
 				return errStopped
 			}
+		case <-made:
+			return errMissed
 		case <-broken:
 			return messaging.ErrDisconnected("watch")
 		case <-tick:

@@ -48,7 +48,29 @@ func (b *Broker) answerCallouts(ctx context.Context) error {
 	if err := sub.SetPendingLimits(10*messaging.DefaultPending, messaging.DefaultPendingBytes); err != nil {
 		return err
 	}
+	b.callout = sub
 	return b.own.NATS().FlushWithContext(ctx)
+}
+
+// leaveTime bounds leaveCallouts.
+const leaveTime = time.Second
+
+// leaveCallouts returns when the servers ask the other gateways alone, and what they
+// have asked this one is being answered.
+func (b *Broker) leaveCallouts() {
+	if b.callout == nil {
+		return
+	}
+	over := b.callout.StatusChanged(nats.SubscriptionClosed)
+	if b.callout.Drain() != nil {
+		return // there is no session, so nobody is asked by it
+	}
+	timer := time.NewTimer(leaveTime)
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
+	}
 }
 
 func (b *Broker) answer(m *nats.Msg) {

@@ -344,3 +344,45 @@ func TestAnEncryptedGatewayIsReachedAndAForeignCertificateIsNot(t *testing.T) {
 		}
 	}
 }
+
+func TestASessionHoldsItsTurnOnlyUntilItIsLetIn(t *testing.T) {
+	t.Parallel()
+	b := embed(t, anybody)
+	dial := dialer(t, serveWeb(t, b))
+	come := func(name string) messaging.Conn {
+		t.Helper()
+		c, err := dial(t.Context(), options(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	connected := func(c messaging.Conn) {
+		t.Helper()
+		for e, err := range c.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Kind == messaging.Connected {
+				return
+			}
+		}
+	}
+	connected(come("n1"))
+	for range opening { // also that of the session, which goes on
+		select {
+		case b.opening <- struct{}{}:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a session that was let in holds its turn")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.turn(ctx); err == nil {
+		t.Error("there was a turn more than there are")
+	}
+	late := come("n2")
+	<-b.opening
+	connected(late)
+}

@@ -60,17 +60,23 @@ type Broker struct {
 	sessions messaging.Feed[messaging.SessionEvent]
 	replicas int
 	embedded bool
+	dir      string // of the embedded server
 
 	link func(ctx context.Context) (net.Conn, error) // a new connection to a server
 	stop func()                                      // ends the embedded server
 	ctx  context.Context                             // ends with the broker
 	end  context.CancelFunc
 
-	buffers sync.Pool // of *[chunk]byte
+	buffers  sync.Pool     // of *[chunk]byte
+	opening  chan struct{} // held by the sessions that are being let in
+	remaking sync.Mutex
 
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup // of authorisations and proxied connections
+	mu      sync.Mutex
+	closing bool
+	closed  bool
+	callout *nats.Subscription
+	made    chan struct{}  // see bucketsMade
+	wg      sync.WaitGroup // of authorisations and proxied connections
 }
 
 var _ messaging.Broker = (*Broker)(nil)
@@ -116,7 +122,7 @@ func newBroker(cfg Config, keys gatewayKeys) *Broker {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{
-		cfg: cfg, keys: keys, replicas: 1,
+		cfg: cfg, keys: keys, replicas: 1, made: make(chan struct{}), opening: make(chan struct{}, opening),
 		sessions: messaging.Feed[messaging.SessionEvent]{Lost: messaging.SessionEvent{Kind: messaging.SessionsLost}},
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())
@@ -128,6 +134,9 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 	options := func(name string, sign func([]byte) ([]byte, error), public string) []nats.Option {
 		return append([]nats.Option{
 			nats.Name(name), nats.Nkey(public, sign), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+			// Nodes are passed on to where we are, and the addresses that servers tell of
+			// each other are not the names that their certificates have.
+			nats.IgnoreDiscoveredServers(),
 			nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(30*time.Millisecond, 30*time.Millisecond), nats.ReconnectBufSize(-1),
 			nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.SyncQueueLen(messaging.DefaultPending),
 			nats.PermissionErrOnSubscribe(true), nats.Timeout(5 * time.Second), // longer than servers take to refuse
@@ -175,12 +184,18 @@ func (b *Broker) Sessions(ctx context.Context) iter.Seq2[messaging.SessionEvent,
 // Close ends the gateway's sessions, the proxied ones, and the embedded server.
 func (b *Broker) Close() {
 	b.mu.Lock()
-	closed := b.closed
-	b.closed = true
+	closing := b.closing
+	b.closing = true
 	b.mu.Unlock()
-	if closed {
+	if closing {
 		return
 	}
+	// The sessions that end here come back elsewhere at once, and the servers must
+	// not ask this gateway then who they are.
+	b.leaveCallouts()
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
 	b.end()
 	b.sessions.Close(messaging.ErrClosed("sessions"))
 	b.wg.Wait()

@@ -42,6 +42,13 @@ func (b *Broker) Handler(admit func(*http.Request) error) http.Handler {
 			return
 		}
 		defer b.wg.Done()
+		in, err := b.turn(r.Context())
+		if err != nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many nodes come at once; try again", http.StatusServiceUnavailable)
+			return
+		}
+		defer in()
 		link, err := b.link(r.Context())
 		if err != nil {
 			b.cfg.Logger.Warn("a node's connection cannot be passed on", "err", err)
@@ -56,12 +63,38 @@ func (b *Broker) Handler(admit func(*http.Request) error) http.Handler {
 		}
 		defer func() { _ = ws.CloseNow() }()
 		ws.SetReadLimit(maxFrame)
-		b.carry(r.Context(), ws, link)
+		b.carry(r.Context(), ws, link, in)
 	})
 }
 
-// carry copies both ways until one side ends, or the broker closes.
-func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn) {
+const (
+	// opening is how many sessions are let in at once. A server waits three seconds
+	// for the answer who a session is, and tells one whose answer is late what it
+	// tells one that is refused; so nobody comes so far whose answer could be late.
+	opening = 128
+	// openTime is how long a session waits for its turn: less than dialTime.
+	openTime = 8 * time.Second
+)
+
+// turn waits for a session's turn to be let in; done ends it, and may be called more
+// than once.
+func (b *Broker) turn(ctx context.Context) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	select {
+	case b.opening <- struct{}{}:
+		return sync.OnceFunc(func() { <-b.opening }), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-b.ctx.Done():
+		return nil, b.ctx.Err()
+	}
+}
+
+// carry copies both ways until one side ends, or the broker closes. in is called
+// when the server has said the second time something: first it says who it is, then
+// whether it takes the session.
+func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, in func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(b.ctx, cancel)
@@ -72,8 +105,11 @@ func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn) {
 	both.Go(func() { // server → backlog
 		defer out.close()
 		buf := make([]byte, chunk)
-		for {
+		for said := 1; ; said++ {
 			n, err := link.Read(buf)
+			if said == 2 {
+				in()
+			}
 			if n > 0 && !out.add(buf[:n]) {
 				b.cfg.Logger.Warn("a node's session was closed because it does not take what is sent to it", "limit", messaging.MaxPendingBytes)
 				cancel()

@@ -94,7 +94,12 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	result, err := p.source.cfg.Caller.Do(ctx, fleet.Request{Node: p.node, Function: c.Member.Name}, r)
 	if c.Member.Name == cmp.InstallSkill || c.Member.Name == cmp.UninstallSkill {
 		p.source.Settled(ctx) // whoever hears of an install finds what it brought
-		about(ran.Node, result.Value)
+		if kind := about(ran.Node, result.Value); kind != "" {
+			p.source.cfg.Told(kind, ran.Node)
+		}
+	}
+	if capability.AsError(err) != nil && capability.AsError(err).Reason == cmp.ReasonNodeLost {
+		p.source.cfg.Told(CallLost, ran.Node)
 	}
 	if err != nil {
 		return capability.Result{Ran: ran}, err
@@ -109,27 +114,37 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	return capability.Result{Value: value, Ran: ran}, err
 }
 
-// about takes for the record what an install or uninstall says of the skill. The
-// node says it, so it is no more than that.
-func about(ran *capability.NodeRan, value json.RawMessage) {
+// about takes for the record what an install or uninstall says of the skill, and
+// returns what has happened, "" for nothing. The node says it, so it is no more than
+// that.
+func about(ran *capability.NodeRan, value json.RawMessage) (kind string) {
 	var said struct {
 		Installed       string `json:"installed_skill"`
+		Changed         bool   `json:"changed"`
+		DryRun          bool   `json:"dry_run"`
 		Removed         string `json:"skill_name"`
+		Uninstalled     bool   `json:"uninstalled"`
 		InstalledSkills map[string]struct {
 			SHA256 string `json:"sha256"`
 		} `json:"installed_skills"`
 	}
 	if jsonx.Unmarshal(value, &said) != nil {
-		return
+		return ""
+	}
+	digest := said.InstalledSkills[said.Installed].SHA256
+	if len(said.Removed) > cmp.MaxName || len(said.Installed) > cmp.MaxName || len(digest) > 64 {
+		return ""
 	}
 	if ran.Skill = said.Removed; said.Installed != "" {
-		ran.Skill = said.Installed
+		ran.Skill, ran.PayloadDigest = said.Installed, digest
 	}
-	if digest := said.InstalledSkills[said.Installed].SHA256; len(ran.Skill) <= cmp.MaxName && len(digest) <= 64 {
-		ran.PayloadDigest = digest
-	} else {
-		ran.Skill = ""
+	switch {
+	case said.Installed != "" && said.Changed && !said.DryRun:
+		return SkillInstalled
+	case said.Uninstalled:
+		return SkillUninstalled
 	}
+	return ""
 }
 
 // whole fetches a result that is kept elsewhere, where it fits.

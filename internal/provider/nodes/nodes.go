@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/fleet"
@@ -37,9 +39,11 @@ const (
 // claim one.
 const labelTag = "label:"
 
-// TrustEffects is the label of a node token that lets what a node says of its
-// functions count: that they only read, or only write. Without it they are external,
-// whatever they say (decision R22); that one administers is always believed.
+// TrustEffects is the label of a node token that lets count what skills say of the
+// functions they bring: that those only read, or only write. A device is believed about
+// its own program, which it runs in any case; what somebody put on it later, and who
+// that was, it cannot vouch for (decision R22). That a function administers is always
+// believed.
 const TrustEffects = "trust:effects"
 
 // settleTime bounds how long a call waits for the catalog after an install.
@@ -49,6 +53,13 @@ const settleTime = 2 * time.Second
 type Caller interface {
 	Do(ctx context.Context, to fleet.Request, r gateway.Request) (gateway.Result, error)
 }
+
+// Kinds of what Config.Told hears.
+const (
+	SkillInstalled   = "skill.installed"
+	SkillUninstalled = "skill.uninstalled"
+	CallLost         = "call.lost"
+)
 
 // Config of a Source. Fleet and Caller are required.
 type Config struct {
@@ -60,7 +71,10 @@ type Config struct {
 	Asset func(ctx context.Context, a cmp.Asset) ([]byte, error)
 	// MaxResult bounds the results that are fetched, in bytes.
 	MaxResult int
-	Logger    *slog.Logger
+	// Told hears of skills that came and went, and of calls that were lost with their
+	// node; nil: nobody does. It must not block.
+	Told   func(kind string, ran *capability.NodeRan)
+	Logger *slog.Logger
 }
 
 // Source publishes the fleet. Tell it of changes with Changed.
@@ -80,6 +94,9 @@ type Source struct {
 func New(cfg Config) *Source {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Told == nil {
+		cfg.Told = func(string, *capability.NodeRan) {}
 	}
 	return &Source{cfg: cfg, wake: make(chan struct{}, 1), dirty: make(map[string]bool), out: make(map[string]string), done: make(chan struct{})}
 }
@@ -137,14 +154,10 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 		s.dirty, s.read = make(map[string]bool), s.made
 		retry := slices.Collect(maps.Keys(s.out))
 		s.mu.Unlock()
-		for id := range ids {
-			s.offer(id, publish)
-		}
 		for _, id := range retry {
-			if !ids[id] {
-				s.offer(id, publish)
-			}
+			ids[id] = true
 		}
+		s.publish(ctx, ids, publish)
 		s.mu.Lock()
 		s.finished = s.read
 		close(s.done)
@@ -156,6 +169,25 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 			return ctx.Err()
 		}
 	}
+}
+
+// together is how many nodes are published at once: the catalog applies what waits
+// for it as one change, and each change costs as much as there are nodes.
+const together = 512
+
+func (s *Source) publish(ctx context.Context, ids map[string]bool, publish func(capability.Batch) error) {
+	var all errgroup.Group
+	all.SetLimit(together)
+	for id := range ids {
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() error {
+			s.offer(id, publish)
+			return nil
+		})
+	}
+	_ = all.Wait() // each has said what was wrong with it
 }
 
 // offer publishes one node. One that is refused is withdrawn: what it offered before
@@ -222,7 +254,8 @@ func (s *Source) batch(id string) capability.Batch {
 			to = skills[skill]
 		}
 		c := contribution(f, to.Extension, state, functions, device)
-		if strings.HasPrefix(string(c.Action), "fn.") && !trusted && c.Effect != capability.EffectAdmin {
+		ownProgram := f.Owner == "" || f.Owner == "node" || f.Owner == "host"
+		if strings.HasPrefix(string(c.Action), "fn.") && !ownProgram && !trusted && c.Effect != capability.EffectAdmin {
 			c.Effect = capability.EffectExternal
 		}
 		c.Tags = append(c.Tags, tags...)

@@ -94,33 +94,44 @@ func offers(names ...string) (list []fleet.Function) {
 	return list
 }
 
-// TestClaimedEffectsCountWhereTrusted: what a node says of its functions spares agents
-// an approval only if its token says that it may (decision R22).
+// TestClaimedEffectsCountWhereTrusted: what a skill says of its functions spares agents
+// an approval only if the node's token says that it may (decision R22); what a device
+// says of its own does.
 func TestClaimedEffectsCountWhereTrusted(t *testing.T) {
 	r := newRig(t, nodes.Config{})
 	for _, c := range []struct {
 		granted       []string
-		claim         string
+		owner, claim  string
 		want          capability.Effect
 		claimsLabelTo bool
 	}{
-		{nil, cmp.EffectRead, capability.EffectExternal, false},
-		{nil, cmp.EffectWrite, capability.EffectExternal, false},
-		{nil, "", capability.EffectExternal, false},
-		{nil, "nonsense", capability.EffectExternal, false},
-		{nil, cmp.EffectAdminister, capability.EffectAdmin, false}, // more care is always taken
-		{nil, cmp.EffectRead, capability.EffectExternal, true},     // a label of its own making
-		{[]string{nodes.TrustEffects}, cmp.EffectRead, capability.EffectRead, false},
-		{[]string{nodes.TrustEffects}, cmp.EffectWrite, capability.EffectWrite, false},
-		{[]string{nodes.TrustEffects}, "", capability.EffectExternal, false},
+		{nil, "node", cmp.EffectRead, capability.EffectRead, false},
+		{nil, "node", "", capability.EffectExternal, false},
+		{nil, "node", "nonsense", capability.EffectExternal, false},
+		{nil, "skill:s", cmp.EffectRead, capability.EffectExternal, false},
+		{nil, "orphan:s", cmp.EffectWrite, capability.EffectExternal, false},
+		{nil, "skill:s", "", capability.EffectExternal, false},
+		{nil, "skill:s", cmp.EffectAdminister, capability.EffectAdmin, false}, // more care is always taken
+		{nil, "skill:s", cmp.EffectRead, capability.EffectExternal, true},     // a label of its own making
+		{[]string{nodes.TrustEffects}, "skill:s", cmp.EffectRead, capability.EffectRead, false},
+		{[]string{nodes.TrustEffects}, "skill:s", cmp.EffectWrite, capability.EffectWrite, false},
+		{[]string{nodes.TrustEffects}, "skill:s", "", capability.EffectExternal, false},
 	} {
-		m := fleet.Member{ID: "n", Granted: c.granted, Functions: []fleet.Function{{Name: "f", Effect: c.claim, Owner: "node"}}}
+		m := fleet.Member{ID: "n", Granted: c.granted, Functions: []fleet.Function{{Name: "f", Effect: c.claim, Owner: c.owner}}}
 		if c.claimsLabelTo {
 			m.Labels = []string{nodes.TrustEffects}
 		}
 		r.join(m)
-		if e := r.entries()["node.n/f"]; e == nil || e.Effect != c.want {
-			t.Errorf("%+v: %v", c, e)
+		found := false
+		for _, e := range r.entries() {
+			if e.Contribution.Member.Name == "f" {
+				if found = true; e.Effect != c.want {
+					t.Errorf("%+v: %v", c, e.Effect)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%+v is not in the catalog", c)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/admission"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/heldcall"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/policy"
 )
@@ -26,6 +27,7 @@ type Stores struct {
 	Outcomes invoke.OutcomeStore
 	Index    audit.Index
 	Nodes    admission.Store
+	Held     heldcall.Store
 }
 
 // Run tests the stores that open makes; each test gets its own.
@@ -53,6 +55,10 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 	if s.Nodes != nil {
 		with("a node's id and key are claimed once", nodesClaimed)
 		with("one of many claims a node's id", nodeRace)
+	}
+	if s.Held != nil {
+		with("held calls are delivered in order and forgotten", heldCallsDelivered)
+		with("one of many claims a held call", heldCallClaimedOnce)
 	}
 	if s.Outcomes != nil {
 		with("an idempotency key is claimed once", outcomeClaimedOnce)

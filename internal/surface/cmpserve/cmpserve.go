@@ -279,6 +279,8 @@ func (s *Surface) carry(ctx context.Context, c *call, q request) (json.RawMessag
 	switch {
 	case q.node != "": // naming a node wins over balancing
 		inv.Target.Select = capability.Selector{"node": q.node}
+	case b.All:
+		inv.Target.Select = capability.Selector{"node": "all"}
 	case b.On:
 		inv.Balance = &capability.Balance{
 			Strategy: b.Strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags, NeedsGPU: b.NeedsGPU, MinMemory: b.MinMemory,

@@ -91,7 +91,11 @@ func (q invocation) invocation(who capability.Principal) (capability.Invocation,
 	if err != nil {
 		return inv, err
 	}
-	if inv.Timeout = b.Timeout; b.On {
+	inv.Timeout = b.Timeout
+	switch {
+	case b.All:
+		inv.Target.Select = capability.Selector{"node": "all"}
+	case b.On:
 		inv.Balance = &capability.Balance{
 			Strategy: b.Strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags, NeedsGPU: b.NeedsGPU, MinMemory: b.MinMemory,
 		}

@@ -65,6 +65,9 @@ type Config struct {
 	Bus messaging.Conn
 	// May reports whether somebody may know of a node.
 	May func(who capability.Principal, n *fleet.Node) bool
+	// Held keeps calls for nodes that are away, and MayHold says who may leave one.
+	Held    Held
+	MayHold func(ctx context.Context, who capability.Principal, node string) bool
 	// Watch yields the nodes there are, and then what becomes of them.
 	Watch  func(ctx context.Context) iter.Seq2[gateway.Sight, error]
 	Logger *slog.Logger
@@ -94,13 +97,14 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /nodes/connect", s.bounded(s.Connect(s.admit)))
 	mux.HandleFunc("PUT "+wire.AssetsPath+"{digest}", s.putAsset)
 	mux.HandleFunc("GET "+wire.AssetsPath+"{digest}", s.getAsset)
+	s.heldRoutes(mux)
 	const base = "/api/v1/nodes"
-	people := []capability.Role{capability.RoleAdmin, capability.RoleOperator}
+	lookAfter := []capability.Role{capability.RoleAdmin, capability.RoleOperator}
 	mux.Handle("GET "+base, s.Door.Guard(s.list))
 	mux.Handle("GET "+base+"/watch", s.Door.Guard(s.watch))
 	mux.Handle("GET "+base+"/{id}", s.Door.Guard(s.show))
-	mux.Handle("POST "+base+"/{id}/drain", s.Door.Guard(s.drain, people...))
-	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.remove, people...))
+	mux.Handle("POST "+base+"/{id}/drain", s.Door.Guard(s.drain, lookAfter...))
+	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.remove, lookAfter...))
 }
 
 // bearer is the token of a request, "" without one.
@@ -236,12 +240,11 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	default:
 		return capability.Errorf(capability.CodeInvalidInput, "nodes.list", "status: %q is none of connected, disconnected and draining", status)
 	}
-	people := person(who)
 	cursor := q.Get("cursor")
 	all := s.Gateway.Fleet().List(fleet.Filter{
-		Labels: words(q["label"]), Functions: words(q["function"]), Status: status, Suspect: people,
+		Labels: words(q["label"]), Functions: words(q["function"]), Status: status, Suspect: people(who),
 		Visible: func(n *fleet.Node) bool {
-			return n.ID > cursor && (people || n.Status != fleet.Disconnected) && s.May(who, n)
+			return n.ID > cursor && (people(who) || n.Status != fleet.Disconnected) && s.May(who, n)
 		},
 	})
 	out, next := []view{}, ""
@@ -254,12 +257,6 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	}
 	door.WriteJSON(w, http.StatusOK, map[string]any{"nodes": out, "next": next})
 	return nil
-}
-
-// person reports whether somebody looks after nodes: lists show them also those that
-// are away.
-func person(who capability.Principal) bool {
-	return who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
 }
 
 // words takes blanks out: they are no condition.
@@ -276,7 +273,7 @@ func words(in []string) []string {
 // node finds a node that somebody may know of.
 func (s *Surface) node(who capability.Principal, id string) (*fleet.Node, error) {
 	n, ok := s.Gateway.Fleet().Get(id)
-	if !ok || !s.May(who, &n) || n.Status == fleet.Disconnected && !person(who) {
+	if !ok || !s.May(who, &n) || n.Status == fleet.Disconnected && !people(who) {
 		return nil, cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", id)
 	}
 	return &n, nil
@@ -335,7 +332,6 @@ func (s *Surface) remove(w http.ResponseWriter, r *http.Request, _ capability.Pr
 // watch streams the nodes there are, then every change. A reader that was too slow
 // sees a new snapshot begin.
 func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	people := person(who)
 	out := door.NewStream(w, r)
 	known := make(map[string]bool)
 	for sight, err := range s.Watch(r.Context()) {
@@ -344,7 +340,7 @@ func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.P
 		}
 		line := map[string]any{"event": sight.Kind, "at": s.Now().UTC()}
 		if n := &sight.Node; n.ID != "" {
-			if !s.May(who, n) || !people && n.Status == fleet.Disconnected {
+			if !s.May(who, n) || !people(who) && n.Status == fleet.Disconnected {
 				continue
 			}
 			known[n.ID], line["node"] = true, viewOf(n, false)
@@ -355,7 +351,7 @@ func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.P
 		}
 		switch {
 		case id == "": // of the snapshot
-		case !people && !known[id]:
+		case !people(who) && !known[id]:
 			continue
 		}
 		if id != "" {

@@ -1,0 +1,189 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/cmp/payload"
+)
+
+// Profile is for whom skills are used.
+type Profile struct {
+	User      string
+	Language  string   // preferred; "" is en-us
+	Fallbacks []string // in order
+}
+
+// Skills are the skills that one user has on the calling side: what an alias stands
+// for, in which languages, on which device (nodes spec, section 24). Nothing of it is
+// kept by the server. It is safe for concurrent use.
+type Skills struct {
+	client  *Client
+	profile Profile
+
+	mu   sync.Mutex
+	have map[string]*payload.Payload
+}
+
+// NewSkills returns an empty set for a user.
+func NewSkills(c *Client, p Profile) *Skills {
+	if p.Language == "" {
+		p.Language = "en-us"
+	}
+	return &Skills{client: c, profile: p, have: make(map[string]*payload.Payload)}
+}
+
+// maxSkill bounds a skill, in bytes.
+const maxSkill = 1 << 20
+
+// Install adds a skill's payload and returns its name. A name that is there already
+// is replaced, or, without replace, a conflict. Errors are those of payload.Decode.
+func (s *Skills) Install(raw json.RawMessage, replace bool) (name string, err error) {
+	p, err := payload.Decode(raw, maxSkill)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.have[p.SkillName] != nil && !replace {
+		return "", capability.Errorf(capability.CodeConflict, "skills.install", "the skill %s is installed already", p.SkillName)
+	}
+	s.have[p.SkillName] = p
+	return p.SkillName, nil
+}
+
+// Uninstall reports whether the skill was there.
+func (s *Skills) Uninstall(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, was := s.have[name]
+	delete(s.have, name)
+	return was
+}
+
+// List returns the names, sorted.
+func (s *Skills) List() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make([]string, 0, len(s.have))
+	for name := range s.have {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// RunOptions say where and how; the zero value leaves all of it to the skill.
+type RunOptions struct {
+	Language string // in place of the profile's
+	Node     string // that device
+	User     string // the least loaded device of that user
+	CallOptions
+}
+
+// Run calls what an alias of a skill stands for. Errors: not_found for a skill or
+// alias that is not there; invalid_input where it is in no language of the profile,
+// which names both lists; those of the call.
+func (s *Skills) Run(ctx context.Context, skill, alias string, arguments any, o RunOptions) (json.RawMessage, error) {
+	s.mu.Lock()
+	p := s.have[skill]
+	s.mu.Unlock()
+	if p == nil {
+		return nil, capability.Errorf(capability.CodeNotFound, "skills.run", "the skill %s is not installed", skill)
+	}
+	c, ok := p.Capability(alias)
+	if !ok {
+		return nil, capability.Errorf(capability.CodeNotFound, "skills.run", "the skill %s has no %s", skill, alias)
+	}
+	if wanted := s.languages(o); !speaks(c.Languages, wanted) {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "skills.run", "%s is offered in %s, and %s is asked for", alias, strings.Join(c.Languages, ", "), strings.Join(wanted, ", "))
+	}
+	return s.run(ctx, &c, arguments, o)
+}
+
+// RunAny calls the alias of the first skill, by name, that has it in a language that
+// fits.
+func (s *Skills) RunAny(ctx context.Context, alias string, arguments any, o RunOptions) (json.RawMessage, error) {
+	for _, name := range s.List() {
+		s.mu.Lock()
+		p := s.have[name]
+		s.mu.Unlock()
+		if p == nil {
+			continue
+		}
+		if c, ok := p.Capability(alias); ok && speaks(c.Languages, s.languages(o)) {
+			return s.run(ctx, &c, arguments, o)
+		}
+	}
+	return nil, capability.Errorf(capability.CodeNotFound, "skills.run", "no installed skill has %s in %s", alias, strings.Join(s.languages(o), ", "))
+}
+
+// RunRef calls "skill/alias", "skill.alias" where a skill of that name is installed,
+// or else the alias of any skill.
+func (s *Skills) RunRef(ctx context.Context, ref string, arguments any, o RunOptions) (json.RawMessage, error) {
+	if skill, alias, ok := strings.Cut(ref, "/"); ok {
+		return s.Run(ctx, skill, alias, arguments, o)
+	}
+	if skill, alias, ok := strings.Cut(ref, "."); ok && slices.Contains(s.List(), skill) {
+		return s.Run(ctx, skill, alias, arguments, o)
+	}
+	return s.RunAny(ctx, ref, arguments, o)
+}
+
+func (s *Skills) run(ctx context.Context, c *payload.Capability, arguments any, o RunOptions) (json.RawMessage, error) {
+	call := o.CallOptions
+	switch {
+	case o.Node != "":
+		call.Node = o.Node
+	case o.User != "":
+		n, err := s.client.NodeOf(ctx, o.User, c.FunctionName)
+		if err != nil {
+			return nil, err
+		}
+		call.Node = n.ID
+	case call.Node == "" && c.NodeID != nil:
+		call.Node = *c.NodeID
+	}
+	if call.Node == "" && call.Balancing == nil && len(c.LoadBalancing) > 0 && string(c.LoadBalancing) != "false" {
+		call.Balancing = c.LoadBalancing
+	}
+	result, _, err := s.client.Call(ctx, c.FunctionName, arguments, call)
+	return result, err
+}
+
+// languages are those that are asked for, the first first.
+func (s *Skills) languages(o RunOptions) []string {
+	if o.Language != "" {
+		return []string{normal(o.Language)}
+	}
+	out := []string{normal(s.profile.Language)}
+	for _, l := range s.profile.Fallbacks {
+		out = append(out, normal(l))
+	}
+	return out
+}
+
+func normal(language string) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(language), "_", "-"))
+}
+
+// speaks reports whether one of the languages is offered, as it is or before the
+// first hyphen; what declares none is for any.
+func speaks(offered, wanted []string) bool {
+	if len(offered) == 0 {
+		return true
+	}
+	for _, w := range wanted {
+		base, _, _ := strings.Cut(w, "-")
+		for _, o := range offered {
+			if main, _, _ := strings.Cut(o, "-"); o == w || main == base {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// heldRow is one held call as the server lists it.
+type heldRow struct {
+	ID         string            `json:"id"`
+	NodeID     string            `json:"node_id"`
+	Function   string            `json:"function"`
+	Principal  string            `json:"principal"`
+	State      string            `json:"state"`
+	Created    time.Time         `json:"created"`
+	Expires    time.Time         `json:"expires"`
+	Invocation string            `json:"invocation"`
+	Result     json.RawMessage   `json:"result"`
+	Error      *capability.Error `json:"error"`
+}
+
+func (a *app) heldCommand() *cobra.Command {
+	var node string
+	list := &cobra.Command{
+		Use: "list", Short: "Calls that wait for their nodes, and those that ended in the last day", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/calls?"+url.Values{"node": {node}}.Encode(), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Calls []heldRow }](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, c := range out.Calls {
+					rows = append(rows, []string{c.ID, c.NodeID, c.Function, c.State, when(c.Created), when(c.Expires), c.Principal})
+				}
+				return table(a.stdout, []string{"CALL", "NODE", "FUNCTION", "STATE", "SINCE", "UNTIL", "FOR"}, rows)
+			})
+		},
+	}
+	list.Flags().StringVar(&node, "node", "", "only those for this node")
+	show := &cobra.Command{
+		Use: "show CALL", Short: "What became of a held call: its result, or why it failed", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/calls/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
+				c, err := decode[heldRow](raw)
+				if err != nil {
+					return err
+				}
+				switch {
+				case c.Error != nil:
+					return c.Error
+				case c.Result != nil:
+					a.printf("%s\n", indent(c.Result))
+					return nil
+				}
+				a.printf("%s for %s is %s, until %s\n", plainText(c.Function), plainText(c.NodeID), c.State, when(c.Expires))
+				return nil
+			})
+		},
+	}
+	cancel := &cobra.Command{
+		Use: "cancel CALL", Short: "Withdraw a call that waits", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/calls/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
+				a.printf("%s is withdrawn\n", plainText(args[0]))
+				return nil
+			})
+		},
+	}
+	return a.group("held", "Calls that wait for nodes that are away (call --hold)", list, show, cancel)
+}
+
+// holdCall leaves a call for a node.
+func (a *app) holdCall(cmd *cobra.Command, node, function string, arguments json.RawMessage, hold, timeout string) error {
+	body := map[string]any{"function": function, "hold": hold}
+	if arguments != nil {
+		body["args"] = arguments
+	}
+	if timeout != "" {
+		body["timeout"] = timeout
+	}
+	return a.call(cmd.Context(), http.MethodPost, "/api/v1/nodes/"+url.PathEscape(node)+"/calls", body, func(raw json.RawMessage) error {
+		c, err := decode[heldRow](raw)
+		if err != nil {
+			return err
+		}
+		a.printf("%s is held for %s until %s; see: junctor held show %s\n", c.ID, plainText(c.NodeID), when(c.Expires), c.ID)
+		return nil
+	})
+}

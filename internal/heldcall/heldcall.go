@@ -1,0 +1,290 @@
+// Package heldcall keeps calls for nodes that are away until they come back: store
+// and forward, for callers that ask for it. A held call is an order, not a promise:
+// it is judged when it is delivered, as a call of whoever gave it, under an
+// idempotency key of its own, so that it runs once whichever gateway delivers it.
+package heldcall
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/cmp"
+)
+
+// Bounds of what is held.
+const (
+	MaxInput     = 256 << 10 // bytes of arguments
+	MaxPrincipal = 100       // calls of one principal that wait
+	MaxNode      = 1000      // calls for one node that wait
+	MaxHold      = 7 * 24 * time.Hour
+	DefaultHold  = 24 * time.Hour
+	KeepEnded    = 24 * time.Hour // how long an outcome can be asked for
+
+	// claimLife is after how long a delivery counts as given up: longer than any call.
+	claimLife = 2 * time.Hour
+	sweepTime = time.Minute
+	atOnce    = 16 // nodes that are delivered to
+)
+
+// States of a held call.
+const (
+	Held      = "held"
+	Running   = "running"
+	Done      = "done"
+	Failed    = "failed"
+	Expired   = "expired"
+	Cancelled = "cancelled"
+)
+
+// Call is one held call.
+type Call struct {
+	ID         string            `json:"id"` // hld_…
+	Node       string            `json:"node_id"`
+	Function   string            `json:"function"`
+	Arguments  json.RawMessage   `json:"-"`
+	Principal  string            `json:"principal"`
+	Timeout    time.Duration     `json:"-"` // of the call itself; 0: the default
+	State      string            `json:"state"`
+	Created    time.Time         `json:"created"`
+	Expires    time.Time         `json:"expires"`
+	Claimed    time.Time         `json:"-"`
+	Ended      time.Time         `json:"ended,omitzero"`
+	Invocation string            `json:"invocation,omitempty"`
+	Result     json.RawMessage   `json:"result,omitzero"`
+	Error      *capability.Error `json:"error,omitempty"`
+}
+
+// Store keeps held calls.
+type Store interface {
+	// HoldCall adds c unless the principal has mostOf, or the node mostFor, that wait:
+	// then ok is false.
+	HoldCall(ctx context.Context, c Call, mostOf, mostFor int) (ok bool, err error)
+	// HeldCall returns one; ok is false where there is none.
+	HeldCall(ctx context.Context, id string) (c Call, ok bool, err error)
+	// HeldCalls returns at most limit of a principal ("": of all) for a node ("": for
+	// all), the newest first, without their results.
+	HeldCalls(ctx context.Context, principal, node string, limit int) ([]Call, error)
+	// ClaimCall takes the oldest call that waits for a node and has not expired, or
+	// whose delivery was claimed before giveUp; one caller gets it.
+	ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c Call, ok bool, err error)
+	// EndCall writes how it ended, if its state is still was.
+	EndCall(ctx context.Context, c Call, was string) (ok bool, err error)
+	// SweepCalls expires what waited too long and removes what ended before forget.
+	SweepCalls(ctx context.Context, now, forget time.Time) error
+	// WaitingNodes are the nodes that calls wait for.
+	WaitingNodes(ctx context.Context) ([]string, error)
+}
+
+// Config of a Keeper; all but Logger and Now are required.
+type Config struct {
+	Store Store
+	// Present reports whether a node can be called now.
+	Present func(node string) bool
+	// Invoke carries out a call as its principal; unauthenticated where that is gone.
+	Invoke func(ctx context.Context, c Call) (result json.RawMessage, invocation string, err error)
+	Logger *slog.Logger
+	Now    func() time.Time
+}
+
+// Keeper holds calls and delivers them. It is safe for concurrent use.
+type Keeper struct {
+	cfg   Config
+	wake  chan struct{}
+	mu    sync.Mutex
+	ready map[string]bool // nodes to look at
+}
+
+// New returns a Keeper; Run delivers.
+func New(cfg Config) *Keeper {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), ready: make(map[string]bool)}
+}
+
+// Hold keeps a call for at most hold (0: DefaultHold). Errors: invalid_input, too_large,
+// overloaded.
+func (k *Keeper) Hold(ctx context.Context, c Call, hold time.Duration) (Call, error) {
+	const op = "calls.hold"
+	if err := cmp.CheckFunction(c.Function); err != nil {
+		return Call{}, err
+	}
+	switch {
+	case hold < 0 || hold > MaxHold:
+		return Call{}, capability.Errorf(capability.CodeInvalidInput, op, "a call is held for at most %s, not %s", MaxHold, hold)
+	case len(c.Arguments) > MaxInput:
+		return Call{}, capability.Errorf(capability.CodeTooLarge, op, "the arguments have %d bytes; a call is held with at most %d", len(c.Arguments), MaxInput)
+	case hold == 0:
+		hold = DefaultHold
+	}
+	if _, err := cmp.ParseArguments(c.Arguments); err != nil {
+		return Call{}, err
+	}
+	now := k.cfg.Now().UTC()
+	c.ID, c.State, c.Created, c.Expires = "hld_"+strings.ToLower(rand.Text()[:24]), Held, now, now.Add(hold)
+	ok, err := k.cfg.Store.HoldCall(ctx, c, MaxPrincipal, MaxNode)
+	if err == nil && !ok {
+		err = capability.Errorf(capability.CodeOverloaded, op, "%d calls of yours, or %d for %s, are held already", MaxPrincipal, MaxNode, c.Node).With("queue_full", "cancel what is not wanted any more")
+	}
+	if err != nil {
+		return Call{}, err
+	}
+	k.Ready(c.Node)
+	return c, nil
+}
+
+// Ready says that a node may be there now. It never blocks.
+func (k *Keeper) Ready(node string) {
+	k.mu.Lock()
+	k.ready[node] = true
+	k.mu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Cancel withdraws a call that waits; one that runs or has ended is a conflict.
+func (k *Keeper) Cancel(ctx context.Context, c Call) error {
+	was := c.State
+	c.State, c.Ended = Cancelled, k.cfg.Now().UTC()
+	ok := was == Held
+	var err error
+	if ok {
+		ok, err = k.cfg.Store.EndCall(ctx, c, Held)
+	}
+	if err == nil && !ok {
+		err = capability.Errorf(capability.CodeConflict, "calls.cancel", "the call %s does not wait any more", c.ID)
+	}
+	return err
+}
+
+// Run delivers until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	tick := time.NewTicker(sweepTime)
+	defer tick.Stop()
+	var work sync.WaitGroup
+	defer work.Wait()
+	places, busy := make(chan struct{}, atOnce), &busyNodes{m: make(map[string]bool)}
+	k.sweep(ctx)
+	for {
+		k.mu.Lock()
+		ready := k.ready
+		k.ready = make(map[string]bool)
+		k.mu.Unlock()
+		for node := range ready {
+			if !k.cfg.Present(node) || !busy.enter(node) {
+				continue
+			}
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
+			work.Go(func() {
+				defer func() { <-places }()
+				k.deliver(ctx, node)
+				if busy.leave(node) {
+					k.Ready(node) // somebody said so meanwhile
+				}
+			})
+		}
+		select {
+		case <-k.wake:
+		case <-tick.C:
+			k.sweep(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// busyNodes are those that are delivered to; true: again when that is done.
+type busyNodes struct {
+	mu sync.Mutex
+	m  map[string]bool
+}
+
+func (b *busyNodes) enter(node string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, in := b.m[node]; in {
+		b.m[node] = true
+		return false
+	}
+	b.m[node] = false
+	return true
+}
+
+func (b *busyNodes) leave(node string) (again bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	again = b.m[node]
+	delete(b.m, node)
+	return again
+}
+
+// sweep throws away what is too old and looks again at every node that calls wait
+// for: word of a node that came may have been missed, or another gateway died.
+func (k *Keeper) sweep(ctx context.Context) {
+	now := k.cfg.Now().UTC()
+	nodes, err := k.cfg.Store.WaitingNodes(ctx)
+	if err == nil {
+		err = k.cfg.Store.SweepCalls(ctx, now, now.Add(-KeepEnded))
+	}
+	if err != nil && ctx.Err() == nil {
+		k.cfg.Logger.Error("held calls cannot be looked through", "err", err)
+	}
+	for _, node := range nodes {
+		k.Ready(node)
+	}
+}
+
+// deliver carries out what waits for a node, one after the other, the oldest first,
+// for as long as it is there.
+func (k *Keeper) deliver(ctx context.Context, node string) {
+	for ctx.Err() == nil && k.cfg.Present(node) {
+		now := k.cfg.Now().UTC()
+		c, ok, err := k.cfg.Store.ClaimCall(ctx, node, now, now.Add(-claimLife))
+		if err != nil {
+			k.cfg.Logger.Error("held calls cannot be delivered", "node", node, "err", err)
+			return
+		}
+		if !ok {
+			return
+		}
+		c.Result, c.Invocation, err = k.cfg.Invoke(ctx, c)
+		c.Ended, c.State, c.Error = k.cfg.Now().UTC(), Done, nil
+		if err != nil {
+			c.State, c.Error = Failed, capability.AsError(err)
+			if away(c.Error) || ctx.Err() != nil { // it has not begun: it waits on
+				c.State, c.Ended, c.Error, c.Invocation = Held, time.Time{}, nil, ""
+			}
+		}
+		if _, err := k.cfg.Store.EndCall(context.WithoutCancel(ctx), c, Running); err != nil {
+			k.cfg.Logger.Error("the end of a held call cannot be kept", "call", c.ID, "err", err)
+			return
+		}
+		if c.State == Held {
+			return
+		}
+	}
+}
+
+// away reports whether a call did not begin because its node is not there, after all.
+func away(e *capability.Error) bool {
+	switch e.Code {
+	case capability.CodeUnavailable, capability.CodeOverloaded:
+		return true
+	}
+	return e.Reason == cmp.ReasonNodeNotFound || e.Reason == cmp.ReasonFunctionNotFound
+}

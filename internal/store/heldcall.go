@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/heldcall"
+)
+
+const heldColumns = `id, node, function, arguments, principal, timeout, state, created, expires, claimed, ended, invocation, result, error`
+
+func scanHeld(s scanner) (c heldcall.Call, err error) {
+	var arguments, result, failure string
+	err = s.Scan(&c.ID, &c.Node, &c.Function, &arguments, &c.Principal, &c.Timeout, &c.State, instant{&c.Created}, instant{&c.Expires},
+		instant{&c.Claimed}, instant{&c.Ended}, &c.Invocation, &result, &failure)
+	if arguments != "" {
+		c.Arguments = json.RawMessage(arguments)
+	}
+	if result != "" {
+		c.Result = json.RawMessage(result)
+	}
+	if err == nil && failure != "" {
+		c.Error = new(capability.Error)
+		err = json.Unmarshal([]byte(failure), c.Error)
+	}
+	return c, err
+}
+
+// HoldCall adds c unless too many wait.
+func (d *DB) HoldCall(ctx context.Context, c heldcall.Call, mostOf, mostFor int) (ok bool, err error) {
+	err = d.InTx(ctx, "held_calls "+c.Principal, func(tx *sql.Tx) error {
+		var of, to int
+		if err := tx.QueryRowContext(ctx, `SELECT COUNT(CASE WHEN principal = ? THEN 1 END), COUNT(CASE WHEN node = ? THEN 1 END)
+			FROM held_calls WHERE (principal = ? OR node = ?) AND state IN ('held', 'running')`,
+			c.Principal, c.Node, c.Principal, c.Node).Scan(&of, &to); err != nil {
+			return err
+		}
+		if ok = of < mostOf && to < mostFor; !ok {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO held_calls (id, node, function, arguments, principal, timeout, state, created, expires)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			c.ID, c.Node, c.Function, string(c.Arguments), c.Principal, int64(c.Timeout), c.State, nanos(c.Created), nanos(c.Expires))
+		return err
+	})
+	return ok, err
+}
+
+// HeldCall returns one by its id.
+func (d *DB) HeldCall(ctx context.Context, id string) (heldcall.Call, bool, error) {
+	return one(scanHeld(d.sql.QueryRowContext(ctx, `SELECT `+heldColumns+` FROM held_calls WHERE id = ?`, id)))
+}
+
+// HeldCalls returns the newest, without their results.
+func (d *DB) HeldCalls(ctx context.Context, principal, node string, limit int) ([]heldcall.Call, error) {
+	rows, err := d.sql.QueryContext(ctx, `
+		SELECT id, node, function, '', principal, timeout, state, created, expires, claimed, ended, invocation, '', error FROM held_calls
+		WHERE (? = '' OR principal = ?) AND (? = '' OR node = ?) ORDER BY created DESC, id LIMIT ?`, principal, principal, node, node, limit)
+	return collect(rows, err, scanHeld)
+}
+
+// ClaimCall takes the oldest call that waits for a node.
+func (d *DB) ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c heldcall.Call, ok bool, err error) {
+	err = d.InTx(ctx, "held_calls for "+node, func(tx *sql.Tx) error {
+		var err error
+		c, err = scanHeld(tx.QueryRowContext(ctx, `SELECT `+heldColumns+` FROM held_calls
+			WHERE node = ? AND (state = 'held' AND expires > ? OR state = 'running' AND claimed < ?)
+			ORDER BY created, id LIMIT 1`, node, nanos(now), nanos(giveUp)))
+		if errors.Is(err, sql.ErrNoRows) {
+			ok = false
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ok, err = changed(tx.ExecContext(ctx, `UPDATE held_calls SET state = 'running', claimed = ? WHERE id = ? AND state = ? AND claimed = ?`,
+			nanos(now), c.ID, c.State, nanos(c.Claimed)))
+		c.State, c.Claimed = heldcall.Running, now
+		return err
+	})
+	return c, ok && err == nil, err
+}
+
+// EndCall writes how a call ended.
+func (d *DB) EndCall(ctx context.Context, c heldcall.Call, was string) (bool, error) {
+	failure := ""
+	if c.Error != nil {
+		doc, err := json.Marshal(c.Error)
+		if err != nil {
+			return false, err
+		}
+		failure = string(doc)
+	}
+	n, err := d.exec(ctx, `UPDATE held_calls SET state = ?, ended = ?, invocation = ?, result = ?, error = ? WHERE id = ? AND state = ?`,
+		c.State, nanos(c.Ended), c.Invocation, string(c.Result), failure, c.ID, was)
+	return n > 0, err
+}
+
+// SweepCalls expires what waited too long and removes what ended before forget.
+func (d *DB) SweepCalls(ctx context.Context, now, forget time.Time) error {
+	_, err := d.exec(ctx, `UPDATE held_calls SET state = 'expired', ended = ? WHERE state = 'held' AND expires <= ?`, nanos(now), nanos(now))
+	if err == nil {
+		_, err = d.exec(ctx, `DELETE FROM held_calls WHERE state NOT IN ('held', 'running') AND ended < ?`, nanos(forget))
+	}
+	return err
+}
+
+// WaitingNodes are the nodes that calls wait for.
+func (d *DB) WaitingNodes(ctx context.Context) ([]string, error) {
+	rows, err := d.sql.QueryContext(ctx, `SELECT DISTINCT node FROM held_calls WHERE state IN ('held', 'running') ORDER BY node`)
+	return collect(rows, err, func(s scanner) (node string, err error) {
+		err = s.Scan(&node)
+		return node, err
+	})
+}

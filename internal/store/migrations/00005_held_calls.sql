@@ -1,0 +1,22 @@
+-- +goose Up
+CREATE TABLE held_calls (
+	id         TEXT PRIMARY KEY,
+	node       TEXT NOT NULL,
+	function   TEXT NOT NULL,
+	arguments  TEXT NOT NULL,
+	principal  TEXT NOT NULL,
+	timeout    INTEGER NOT NULL,
+	state      TEXT NOT NULL,
+	created    INTEGER NOT NULL,
+	expires    INTEGER NOT NULL,
+	claimed    INTEGER NOT NULL DEFAULT 0,
+	ended      INTEGER NOT NULL DEFAULT 0,
+	invocation TEXT NOT NULL DEFAULT '',
+	result     TEXT NOT NULL DEFAULT '',
+	error      TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX held_calls_node ON held_calls (node, state, created);
+CREATE INDEX held_calls_principal ON held_calls (principal, state);
+
+-- +goose Down
+DROP TABLE held_calls;
