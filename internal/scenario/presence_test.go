@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,68 +21,6 @@ func (f *figures) add(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.times = append(f.times, d)
-}
-
-// say prints them and holds the worst to a bound.
-func (f *figures) say(t *testing.T, what string, most time.Duration) {
-	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	slices.Sort(f.times)
-	n := len(f.times)
-	t.Logf("%s: %d times, p50 %s, worst %s (bound %s)", what, n, f.times[n/2].Round(time.Millisecond), f.times[n-1].Round(time.Millisecond), most)
-	if f.times[n-1] > most {
-		t.Errorf("%s took %s, more than %s", what, f.times[n-1], most)
-	}
-}
-
-// until is how long a status takes to become another one, seen by somebody who asks
-// again and again.
-func (p *plane) until(t *testing.T, id string, ok func(status string) bool) time.Duration {
-	t.Helper()
-	return eventually(t, id+" is otherwise", 60*time.Second, func() bool { return ok(p.status(t, id)) })
-}
-
-// TestPresenceFigures measures how soon it is known that a node is gone, with the
-// settings that people have who set nothing (docs/performance.md).
-func TestPresenceFigures(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
-	t.Parallel()
-	p := serve(t, t.TempDir(), "")
-	const each = 6
-	var dying, frozen []*real
-	for i := range each {
-		dying = append(dying, p.joinReal(t, t.TempDir(), fmt.Sprintf("dying-%d", i)))
-		frozen = append(frozen, p.joinReal(t, t.TempDir(), fmt.Sprintf("frozen-%d", i)))
-	}
-	var suspect, unlisted, silent figures
-	var all sync.WaitGroup
-	for i, d := range frozen {
-		all.Go(func() {
-			<-time.After(time.Duration(i) * 5 * time.Second / each) // at any point between two heartbeats
-			_ = d.cmd.Process.Signal(syscall.SIGSTOP)
-			silent.add(p.until(t, d.id, func(status string) bool { return status == "" }))
-		})
-	}
-	for _, d := range dying {
-		_ = d.cmd.Process.Kill()
-		died := time.Now()
-		suspect.add(p.until(t, d.id, func(status string) bool { return status != "connected" }))
-		p.until(t, d.id, func(status string) bool { return status == "" })
-		unlisted.add(time.Since(died))
-	}
-	all.Wait()
-	suspect.say(t, "killed, not routed to any more", 250*time.Millisecond)
-	unlisted.say(t, "killed, unlisted (grace 5 s)", 6*time.Second)
-	silent.say(t, "frozen, unlisted", 25*time.Second)
-	var back figures
-	for _, d := range frozen {
-		_ = d.cmd.Process.Signal(syscall.SIGCONT)
-		back.add(p.until(t, d.id, func(status string) bool { return status == "connected" }))
-	}
-	back.say(t, "thawed, listed again", 30*time.Second)
 }
 
 // watching keeps the ids of the nodes whose joining a watch has shown.
