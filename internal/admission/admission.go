@@ -206,6 +206,20 @@ func (a *Admission) Gone(ctx context.Context, node string) bool {
 	return !ok || !stands
 }
 
+// Ended is Gone for many: it asks the store once, and returns what says it of a node
+// as things were then.
+func (a *Admission) Ended(ctx context.Context) (func(node string) bool, error) {
+	rows, err := a.store.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stands := make(map[string]bool, len(rows))
+	for _, n := range rows {
+		_, stands[n.ID] = a.standing(n)
+	}
+	return func(node string) bool { return !stands[node] }, nil
+}
+
 // standing is the token that a node rests on; ok is false when that has ended.
 func (a *Admission) standing(n Node) (t policy.Token, ok bool) {
 	t, ok = a.tokens.StandingToken(n.Token)

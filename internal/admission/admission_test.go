@@ -230,6 +230,15 @@ func TestManyThatComeAtOnceAreWrittenOneByOneAndOnce(t *testing.T) {
 		}
 		all.Wait()
 	}
+	if ended, err := a.Ended(t.Context()); err != nil || ended("n7") || !ended("stranger") {
+		t.Error("who is still let in", err)
+	}
+	if err := a.Remove(t.Context(), "n7"); err != nil {
+		t.Error(err)
+	}
+	if ended, err := a.Ended(t.Context()); err != nil || !ended("n7") || ended("n8") {
+		t.Error("who is not any more", err)
+	}
 	if c.claims != 50 || c.most != 1 {
 		t.Errorf("%d claims, %d at once", c.claims, c.most)
 	}

@@ -71,8 +71,25 @@ func request(inv *capability.Invocation, permitted []*catalog.Entry) arbitration
 		return req
 	}
 	req.Action = permitted[0].Action
-	req.Denied = func(e *catalog.Entry) bool { return !slices.Contains(permitted, e) }
+	req.Denied = deniedBut(permitted)
 	return req
+}
+
+// deniedBut denies all entries but some. Of a function that thousands of nodes offer
+// each is asked about, so long lists become a set.
+func deniedBut(permitted []*catalog.Entry) func(*catalog.Entry) bool {
+	const long = 16
+	if len(permitted) <= long {
+		return func(e *catalog.Entry) bool { return !slices.Contains(permitted, e) }
+	}
+	set := make(map[*catalog.Entry]struct{}, len(permitted))
+	for _, e := range permitted {
+		set[e] = struct{}{}
+	}
+	return func(e *catalog.Entry) bool {
+		_, ok := set[e]
+		return !ok
+	}
 }
 
 // wake asks the providers that are marked unavailable whether they are back, one

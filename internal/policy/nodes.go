@@ -62,12 +62,20 @@ func (p *Policy) AskedAbout(ctx context.Context, principal capability.Principal,
 			return nil, err
 		}
 		for _, a := range list {
-			if a.Principal == principal.ID && a.InputDigest == inputDigest && (state == ApprovalApproved || now.Before(a.Expires)) {
+			if a.Principal == principal.ID && a.InputDigest == inputDigest && a.Consumed.IsZero() && now.Before(a.until()) {
 				ids = append(ids, a.Capability)
 			}
 		}
 	}
 	return ids, nil
+}
+
+// until is how long an approval is of use, or its question open.
+func (a *Approval) until() time.Time {
+	if a.UsableUntil.IsZero() {
+		return a.Expires
+	}
+	return a.UsableUntil
 }
 
 // named reports whether a live grant names the module and the action of an entry.

@@ -103,8 +103,17 @@ func (s *Server) revokes(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		for _, n := range s.devices.gateway.Fleet().List(fleet.Filter{Suspect: true}) {
-			if !s.devices.admission.Gone(ctx, n.ID) {
+		joined := s.devices.gateway.Fleet().List(fleet.Filter{Suspect: true})
+		if len(joined) == 0 {
+			continue
+		}
+		ended, err := s.devices.admission.Ended(ctx) // after the list: who joins has a row before
+		if err != nil {
+			s.logger.Debug("nobody can tell which credentials have ended", "err", err)
+			continue
+		}
+		for _, n := range joined {
+			if !ended(n.ID) || !s.devices.admission.Gone(ctx, n.ID) {
 				continue
 			}
 			if err := s.devices.gateway.Remove(ctx, n.ID); err != nil && capability.CodeOf(err) != capability.CodeNotFound {

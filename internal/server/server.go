@@ -321,6 +321,7 @@ func (s *Server) catalogChanged(change catalog.Change) {
 }
 
 func (s *Server) gauges() {
+	s.nodeGauges()
 	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(s.catalog.Snapshot().Len()) })
 	s.metrics.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(s.extensions.Stats().Waiting) })
 	s.metrics.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(s.extensions.Stats().Running) })

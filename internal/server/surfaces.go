@@ -146,7 +146,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // readyz says whether requests are answered, with reasons when not.
-func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	reasons := []string{}
 	if !s.ready.Load() {
 		reasons = append(reasons, "the server is starting or stopping")
@@ -156,6 +156,9 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	}
 	if h := s.shared.Health(); h.Down {
 		reasons = append(reasons, h.Cause)
+	}
+	if !s.busOpen(r.Context()) {
+		reasons = append(reasons, "the message bus is away: "+busName(s.cfg.NATS.URL))
 	}
 	for _, issue := range s.catalog.Snapshot().Blocking() {
 		reasons = append(reasons, "the backend class "+issue.Class+" is exclusive and nobody holds it: "+issue.Remediation)

@@ -34,3 +34,24 @@ func TestBalancingIsReadInEveryForm(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseBalancing: whatever comes, what is taken is within the limits.
+func FuzzParseBalancing(f *testing.F) {
+	for _, seed := range []string{
+		`true`, `"random"`, `{"strategy":"rr","preferred_node_ids":["a"],"timeout_ms":1e300,"requirements":{"labels":["x"],"min_memory_mb":1e300}}`, `{"timeout_seconds":-1}`, `[]`, `nul`, `t`, `"`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := cmp.ParseBalancing(data)
+		if err != nil {
+			return
+		}
+		if !b.On && (b.Strategy != "" || b.Preferred != nil || b.Timeout != 0) {
+			t.Fatalf("%+v", b)
+		}
+		if b.Timeout < 0 || b.Timeout > 24*time.Hour || b.MinMemory < 0 || len(b.Preferred) > 256 || len(b.Labels) > 256 {
+			t.Fatalf("%+v", b)
+		}
+	})
+}

@@ -88,6 +88,7 @@ func (s *Surface) getAsset(w http.ResponseWriter, r *http.Request) {
 	defer data.Close()
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Content-Disposition", "attachment") // what a node sent is never a page of ours
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("ETag", `"`+digest+`"`)
 	w.Header().Set("Cache-Control", "private, immutable")
 	http.ServeContent(w, r, "", time.Time{}, data)

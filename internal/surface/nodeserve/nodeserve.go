@@ -75,7 +75,10 @@ type Config struct {
 }
 
 // Surface serves the paths.
-type Surface struct{ Config }
+type Surface struct {
+	Config
+	upwards upwards
+}
 
 // New returns the surface.
 func New(cfg Config) *Surface {
@@ -85,13 +88,13 @@ func New(cfg Config) *Surface {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Surface{cfg}
+	return &Surface{Config: cfg, upwards: upwards{by: make(map[string]int)}}
 }
 
 // Routes adds every path to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+wire.EnrolPath, s.enrol)
-	mux.Handle("GET /nodes/connect", s.Connect(s.admit))
+	mux.Handle("GET /nodes/connect", s.bounded(s.Connect(s.admit)))
 	mux.HandleFunc("PUT "+wire.AssetsPath+"{digest}", s.putAsset)
 	mux.HandleFunc("GET "+wire.AssetsPath+"{digest}", s.getAsset)
 	s.heldRoutes(mux)
@@ -237,9 +240,12 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	default:
 		return capability.Errorf(capability.CodeInvalidInput, "nodes.list", "status: %q is none of connected, disconnected and draining", status)
 	}
+	cursor := q.Get("cursor")
 	all := s.Gateway.Fleet().List(fleet.Filter{
 		Labels: words(q["label"]), Functions: words(q["function"]), Status: status, Suspect: people(who),
-		Visible: func(n *fleet.Node) bool { return n.ID > q.Get("cursor") && s.May(who, n) },
+		Visible: func(n *fleet.Node) bool {
+			return n.ID > cursor && (people(who) || n.Status != fleet.Disconnected) && s.May(who, n)
+		},
 	})
 	out, next := []view{}, ""
 	for i := range all {
@@ -267,7 +273,7 @@ func words(in []string) []string {
 // node finds a node that somebody may know of.
 func (s *Surface) node(who capability.Principal, id string) (*fleet.Node, error) {
 	n, ok := s.Gateway.Fleet().Get(id)
-	if !ok || !s.May(who, &n) {
+	if !ok || !s.May(who, &n) || n.Status == fleet.Disconnected && !people(who) {
 		return nil, cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", id)
 	}
 	return &n, nil
@@ -350,6 +356,9 @@ func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.P
 		}
 		if id != "" {
 			line["node_id"] = id
+		}
+		if sight.Kind == fleet.NodeLeft {
+			delete(known, id)
 		}
 		if sight.Event.Reason != "" {
 			line["reason"] = sight.Event.Reason

@@ -3,6 +3,7 @@ package nodeserve
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,35 @@ import (
 // maxUpward is how many calls of nodes run at once; more wait on the bus, which
 // bounds them too.
 const maxUpward = 64
+
+// maxUpwardEach is how many of them may be one node's.
+const maxUpwardEach = 16
+
+// upwards counts the calls of each node that are under way.
+type upwards struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (u *upwards) enter(node string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.by[node] >= maxUpwardEach {
+		err := cmp.Errorf(cmp.ReasonOverloaded, "%s has %d calls under way already", node, maxUpwardEach)
+		err.RetryAfter = time.Second
+		return err
+	}
+	u.by[node]++
+	return nil
+}
+
+func (u *upwards) leave(node string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.by[node]--; u.by[node] == 0 {
+		delete(u.by, node)
+	}
+}
 
 // Run takes the calls of nodes until ctx ends. Each is one invocation like any
 // other, whose principal is the node's credential.
@@ -79,6 +109,10 @@ func (s *Surface) invoke(ctx context.Context, m messaging.Message) wire.UpwardRe
 	if err != nil {
 		return refuse(err)
 	}
+	if err := s.upwards.enter(node); err != nil {
+		return refuse(err)
+	}
+	defer s.upwards.leave(node)
 	u, err := wire.Decode[wire.Upward](m.Data)
 	if err != nil {
 		return refuse(err)

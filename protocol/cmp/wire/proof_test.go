@@ -136,3 +136,23 @@ func TestAKeyIsReadAsTheBusWritesIt(t *testing.T) {
 		}
 	}
 }
+
+// FuzzReadProof: whatever a header holds, nothing that was not signed is believed.
+func FuzzReadProof(f *testing.F) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	f.Add("")
+	f.Add(wire.ProofScheme + " e30." + strings.Repeat("A", 86))
+	f.Add(wire.ProofScheme + " eyJub2RlIjoiYSIsInRzIjoxLCJub25jZSI6IjAxMjM0NTY3ODlhYmNkZWYifQ." + strings.Repeat("A", 86))
+	f.Fuzz(func(t *testing.T, header string) {
+		p, err := wire.ReadProof(header)
+		if err != nil {
+			return
+		}
+		if len(header) > 1<<10 || p.Node == "" {
+			t.Fatalf("%+v", p)
+		}
+		if p.Verify(key.Public().(ed25519.PublicKey), "GET", "/", time.Unix(p.TS, 0)) == nil {
+			t.Fatal("a proof that nobody signed holds")
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package nodeserve
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestStrangersHoldNoConnectionsWithoutNumber: one address is refused what is too
+// much, others are not, and who has been let in counts no more.
+func TestStrangersHoldNoConnectionsWithoutNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{})
+		end := make(chan struct{})
+		h := s.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer close(end)
+		connect := func(from string) int {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/nodes/connect", nil)
+			r.RemoteAddr = from
+			done := make(chan struct{})
+			all.Go(func() { defer close(done); h.ServeHTTP(w, r) })
+			synctest.Wait()
+			select {
+			case <-done:
+				return w.Code
+			default:
+				return 0 // it is held open
+			}
+		}
+		for range maxUnproven {
+			if got := connect("192.0.2.1:1000"); got != 0 {
+				t.Fatal(got)
+			}
+		}
+		if got := connect("192.0.2.1:2000"); got != http.StatusTooManyRequests {
+			t.Error(got)
+		}
+		if got := connect("[::ffff:192.0.2.1]:2000"); got != http.StatusTooManyRequests {
+			t.Error("the same address, written as one of version 6:", got)
+		}
+		if got := connect("192.0.2.2:1000"); got != 0 {
+			t.Error(got)
+		}
+		for i := range maxUnproven {
+			if got := connect("[2001:db8:0:1::" + string("0123456789abcdef"[i%16]) + "]:1"); got != 0 {
+				t.Fatal(got)
+			}
+		}
+		if got := connect("[2001:db8:0:1::ffff]:1"); got != http.StatusTooManyRequests {
+			t.Error("another address of the same network:", got)
+		}
+		time.Sleep(provenWithin)
+		synctest.Wait()
+		if got := connect("192.0.2.1:3000"); got != 0 {
+			t.Error("after those before have proven themselves:", got)
+		}
+	})
+}
