@@ -85,6 +85,8 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 	}
 	eventually(t, "its session at A ended", 10*time.Second, func() bool { return d.Status().Joins > 1 || d.Status().State != node.Connected })
 
+	eventually(t, "it is back", 20*time.Second, func() bool { return a.status(t, "at-a") == "connected" && b.status(t, "at-a") == "connected" })
+
 	// A token revoked at B ends what it let in at A and at B, and nobody comes back.
 	var list struct {
 		Tokens []struct{ ID, Name, Role string }
@@ -101,6 +103,17 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 	}
 	for name, p := range map[string]*plane{"A": a, "B": b} {
 		eventually(t, "nobody is left at "+name, 15*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
+	}
+	revoked := make(map[string]int)
+	for _, p := range []*plane{a, b} {
+		for _, r := range p.audit(t, "limit=500") {
+			if r.Event == "node_revoked" {
+				revoked[r.Metadata.Node]++
+			}
+		}
+	}
+	if revoked["at-a"] < 1 || revoked["at-b"] < 1 { // each gateway judges for itself, and both may be first
+		t.Errorf("the records say that nodes were revoked so often: %v", revoked)
 	}
 }
 
