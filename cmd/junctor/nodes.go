@@ -190,7 +190,7 @@ func (a *app) nodesRemoveCommand() *cobra.Command {
 		Use: "remove NODE", Short: "End a node's session and forget its credential, so that it has to be let in again", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/api/v1/nodes/" + url.PathEscape(args[0])
-			said := "%s is removed; it has to be let in again with a node token\n"
+			said := "%s is removed; it has to show a node token to be let in again\n"
 			if keep {
 				said = "the session of %s is ended; it may come back\n"
 			} else {
