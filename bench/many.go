@@ -244,7 +244,7 @@ func many(count, calls int, serve func(home string) (*process, error), quick boo
 		return client.Invocation{Target: "fn." + nodeRead, Input: json.RawMessage(nodeInput), Select: map[string]string{"node": nameOf(rand.IntN(count))}}
 	})}
 	for _, concurrency := range []int{1, 16, 128} {
-		r, err := measure([]door{anyOf}, request{}, concurrency, 2*calls, 3)
+		r, err := measure([]door{anyOf}, request{}, concurrency, 2*calls, 2)
 		if err != nil {
 			return f, err
 		}
