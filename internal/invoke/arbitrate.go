@@ -23,6 +23,9 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 		return nil, err
 	}
 	req := request(&r.inv, candidates)
+	if r.narrowed {
+		req = arbitration.Request{Selector: r.inv.Target.Select, Audience: r.inv.Audience, Only: candidates}
+	}
 	sel, err := r.agent.Select(req)
 	if capability.CodeOf(err) == capability.CodeUnavailable {
 		if woken := wake(ctx, candidates); woken != nil {

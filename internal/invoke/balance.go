@@ -119,14 +119,13 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 	}
 	snap := r.agent.Snapshot()
 	var found []*catalog.Entry
+	selector := maps.Clone(r.inv.Target.Select)
+	if n := selector["node"]; n == selectAny || n == selectAll {
+		delete(selector, "node")
+	}
 	for _, e := range candidates {
-		if s := maps.Clone(r.inv.Target.Select); len(s) > 0 {
-			if s["node"] == selectAny || s["node"] == selectAll {
-				delete(s, "node")
-			}
-			if len(s) > 0 && !arbitration.Matches(e, s) {
-				continue
-			}
+		if len(selector) > 0 && !arbitration.Matches(e, selector) {
+			continue
 		}
 		for _, inner := range functionsOf(snap, e.Module, in.Function) {
 			if inner.VisibleTo(audienceOf(r.inv.Audience)) {
@@ -186,4 +185,29 @@ func functionsOf(snap *catalog.Snapshot, node *capability.Module, function strin
 		}
 	}
 	return nil
+}
+
+// many is from how many nodes on a call that names one is judged for that one alone.
+// With fewer, the record of the choice says what became of the others.
+const many = 16
+
+// narrow leaves the entries of the node that the caller names: to judge thousands for
+// a call that can go to one of them costs more than the call. Where that node may not
+// be called, all are left, so that the answer is what it would have been.
+func (r *run) narrow(candidates []*catalog.Entry) []*catalog.Entry {
+	node := r.inv.Target.Select["node"]
+	if len(candidates) <= many || node == "" || node == selectAny || node == selectAll {
+		return candidates
+	}
+	var of []*catalog.Entry
+	for _, e := range candidates {
+		if arbitration.Matches(e, r.inv.Target.Select) {
+			of = append(of, e)
+		}
+	}
+	if permitted, _ := r.engine.permitted(r.inv.Principal, of); len(permitted) == 0 {
+		return candidates
+	}
+	r.narrowed = true
+	return of
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -361,4 +362,34 @@ func TestBadDoor(t *testing.T) {
 	inv := through(agent(), "look", "", capability.Selector{"node": "elsewhere"})
 	_, err := r.engine.Invoke(t.Context(), inv)
 	fails(t, err, capability.CodeUnknownCapability, "function_not_found")
+}
+
+// TestACallThatNamesOneOfManyNodes is judged for that node alone, with the answers it
+// would have had.
+func TestACallThatNamesOneOfManyNodes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	for i := range 40 {
+		var users []string
+		if i == 7 {
+			users = []string{"ann"}
+		}
+		r.node(fmt.Sprintf("n%d", i), capability.EffectRead, anySchema, users, "look")
+	}
+	call := func(who capability.Principal, node string) (invoke.Reply, error) {
+		return r.engine.Invoke(t.Context(), capability.Invocation{
+			Principal: who, Target: capability.Target{Action: "fn.look", Select: capability.Selector{"node": node}},
+		})
+	}
+	if reply, err := call(agent(), "n30"); err != nil || string(reply.Result) != `"n30"` || reply.Selection.Step != 1 {
+		t.Errorf("%+v %v", reply, err)
+	}
+	if reply, err := call(operator(), "n7"); err != nil || string(reply.Result) != `"n7"` {
+		t.Errorf("%+v %v", reply, err)
+	}
+	_, kept := call(agent(), "n7") // another's, and one that is not there, are the same
+	_, absent := call(agent(), "n99")
+	if kept == nil || absent == nil || capability.CodeOf(kept) != capability.CodeOf(absent) || capability.AsError(kept).Reason != capability.AsError(absent).Reason {
+		t.Errorf("%v; %v", kept, absent)
+	}
 }

@@ -157,6 +157,7 @@ type run struct {
 	preview   capability.Preview // of a provider that can tell
 	selection Selection
 	balanced  []*catalog.Entry // nodes that a balanced call may still go to; nil: it is not balanced
+	narrowed  bool             // the candidates are those of one node, which the caller named
 	hidden    bool             // every candidate was denied
 	digest    string           // of target and input, when there is an idempotency key
 	argsHash  string           // keyed digest of the input, for the records
@@ -252,7 +253,7 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	if candidates, err = r.unwrap(candidates); err != nil {
 		return capability.Result{}, nil, err
 	}
-	candidates, err = r.authorize(candidates)
+	candidates, err = r.authorize(r.narrow(candidates))
 	if err != nil {
 		return capability.Result{}, nil, err
 	}
