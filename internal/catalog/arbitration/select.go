@@ -335,16 +335,22 @@ func remedy(e *catalog.Entry) string {
 func (c *choosing) noMatch(before []*catalog.Entry) bool {
 	named, want := Format(c.Request.Selector), wantOf(c.Request.Selector)
 	for _, r := range c.Rejected {
-		if r.Step == 0 && want.matches(r.Entry) {
+		if r.Step == 0 && want.matches(r.Entry) && !c.unknown(r.Entry) {
 			return c.fail(1, capability.CodeDenied, "provider_denied", before, "what %s names may not be used for %s here", named, c.target())
 		}
 	}
 	for e := range c.f.Snapshot.Entries() {
-		if e.Family.Domain == c.family.Domain && e.Action != c.all[0].Action && want.matches(e) {
+		if e.Family.Domain == c.family.Domain && e.Action != c.all[0].Action && want.matches(e) && len(e.Module.Users) == 0 {
 			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", before, "what %s names cannot do %s", named, c.target())
 		}
 	}
 	return c.fail(1, capability.CodeNotFound, "unknown_provider", before, "no provider of %s matches the selector %s", c.target(), named)
+}
+
+// unknown reports whether an entry is kept for certain users, of whom the caller is
+// none: it must not hear that there is one.
+func (c *choosing) unknown(e *catalog.Entry) bool {
+	return len(e.Module.Users) > 0 && c.Request.Denied != nil && c.Request.Denied(e)
 }
 
 func (c *choosing) eligible(list []*catalog.Entry) []*catalog.Entry {
