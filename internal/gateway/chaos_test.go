@@ -379,6 +379,38 @@ func TestACutCableIsAFrozenNode(t *testing.T) {
 	}
 }
 
+// Scenario 34, with several servers: the node finds another way in by itself.
+func TestACutCableToOneServerOfACluster(t *testing.T) {
+	t.Parallel()
+	w := cluster(t)
+	wire := newProxy(t, w.servers[2].address)
+	dial, err := natsdial.Dialer("nats://"+wire.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.dial = func(ctx context.Context, o messaging.DialOptions) (messaging.Conn, error) {
+		o.PingInterval = 200 * time.Millisecond
+		return dial(ctx, o)
+	}
+	for range 2 {
+		w.gateway()
+	}
+	w.device("a", "i1")
+	w.served("a")
+	wire.swallow(true)
+	began := time.Now()
+	for _, g := range w.gateways { // until it is back a call fails, and does not hang
+		_, err := ask(w, g, gateway.Request{Node: "a", Function: "f"})
+		t.Logf("a call after the cut ended after %s: %v", time.Since(began), err)
+	}
+	w.served("a")
+	for _, g := range w.gateways {
+		if len(g.Fleet().List(fleet.Filter{Suspect: true})) != 1 {
+			t.Error("there is not one node")
+		}
+	}
+}
+
 // forgetful is a bus whose buckets can be lost, as those of servers whose disks are.
 type forgetful struct {
 	messaging.Broker

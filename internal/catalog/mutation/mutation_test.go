@@ -32,7 +32,7 @@ func mutations() []mutation {
 		{"step 1 is strict", selection, `return c.unavailable(e)`, `return false`, ""},
 		{"several fields of a selector all count", frame, `return (w.kind == "" || kind == w.kind) && (w.instance == "" || instance == w.instance)`, `return w.kind == "" || kind == w.kind || w.instance != "" && instance == w.instance`, ""},
 		{"a blank selector never means any", selection, `bad != nil {`, `bad != nil && false {`, ""},
-		{"what was denied is provider_denied", selection, `if r.Step == 0 && want.matches(r.Entry) {`, `if r.Step == 9 && want.matches(r.Entry) {`, ""},
+		{"what was denied is provider_denied", selection, `if r.Step == 0 && want.matches(r.Entry) && !c.unknown(r.Entry) {`, `if r.Step == 9 && want.matches(r.Entry) && !c.unknown(r.Entry) {`, ""},
 		{"a session binding comes before the route", selection, `c.session, c.route, c.support`, `c.route, c.session, c.support`, eval},
 		{"the longest binding wins", frame, `len(b.Actions) > len(f.Context.Bindings[best].Actions)`, `len(b.Actions) < len(f.Context.Bindings[best].Actions)`, eval},
 		{"a strict pin that is down fails", pins, `case !strict:`, `case !strict || reason == ReasonUnavailable:`, ""},

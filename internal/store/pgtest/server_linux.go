@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -26,7 +27,8 @@ type Server struct {
 
 	bin, dir string
 	attr     *syscall.SysProcAttr
-	running  *exec.Cmd // nil while it is stopped
+	running  *exec.Cmd     // nil while it is stopped
+	ended    chan struct{} // lets the thread go that started it
 	log      bytes.Buffer
 	made     atomic.Int64
 }
@@ -107,10 +109,22 @@ func (s *Server) Run(t testing.TB) {
 	t.Helper()
 	server := s.command(context.WithoutCancel(t.Context()), "postgres", "-D", filepath.Join(s.dir, "data"), "-h", "127.0.0.1", "-p", s.Port, "-k", s.dir, "-F", "-N", "300")
 	server.Stdout, server.Stderr = &s.log, &s.log
-	if err := server.Start(); err != nil {
+	// It dies with the thread that started it (Pdeathsig), so that one stays for it: any
+	// other may end while the test goes on.
+	started, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := server.Start()
+		started <- err
+		if err == nil {
+			<-ended
+		}
+	}()
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	s.running = server
+	s.running, s.ended = server, ended
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
 	for s.command(ctx, "pg_isready", "-q").Run() != nil {
@@ -129,6 +143,7 @@ func (s *Server) Stop(testing.TB) {
 	}
 	_ = s.running.Process.Signal(syscall.SIGINT) // "fast": clients are cut off
 	_ = s.running.Wait()
+	close(s.ended)
 	s.running = nil
 }
 
