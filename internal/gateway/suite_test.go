@@ -113,11 +113,7 @@ func TestAFrozenNodeIsUnlistedAndComesBackByItself(t *testing.T) {
 		if after, _ := w.gateways[1].Fleet().Get("a"); after.Epoch <= before.Epoch || !after.Offers("stream") {
 			w.t.Errorf("%+v", after)
 		}
-		for _, g := range w.gateways {
-			if r, err := ask(w, g, gateway.Request{Function: "f"}); err != nil {
-				w.t.Error(r, err)
-			}
-		}
+		w.served("a") // the connection that did not answer may be cut first, with a call on it
 	})
 }
 
