@@ -4,17 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
-
-// MaxBroadcast is how many nodes one Broadcast reaches at most (nodes-and-cmp,
-// section 18.2).
-const MaxBroadcast = 50
 
 // repeats is how often a call with an idempotency key is sent again to its node.
 const repeats = 2
@@ -121,49 +116,4 @@ func (g *Gateway) back(ctx context.Context, n *fleet.Node) (*fleet.Node, bool) {
 		}
 	}
 	return nil, false
-}
-
-// Outcome is what came of one node's part of a Broadcast.
-type Outcome struct {
-	Result Result
-	Err    error
-}
-
-// Broadcast carries a call to every node that a filter admits and that offers its
-// function, at once, and returns what came of each, by node. Errors:
-// function_not_found when there is none; invalid_params when there are more than
-// MaxBroadcast. That only functions which read are called so is for the caller to see
-// to. r.Chunk and r.Progress are not used.
-func (g *Gateway) Broadcast(ctx context.Context, to fleet.Filter, r Request) (map[string]Outcome, error) {
-	ctx, cancel := withDeadline(ctx)
-	defer cancel()
-	to.Functions = append(to.Functions[:len(to.Functions):len(to.Functions)], r.Function)
-	to.Suspect = false
-	if to.Status == "" {
-		to.Status = fleet.Connected
-	}
-	nodes := g.table.List(to)
-	switch {
-	case len(nodes) == 0:
-		return nil, cmp.Errorf(cmp.ReasonFunctionNotFound, "no node that may be asked offers the function %s", r.Function)
-	case len(nodes) > MaxBroadcast:
-		return nil, cmp.Errorf(cmp.ReasonParams, "%d nodes would be asked; %d are the most: ask for fewer by their labels", len(nodes), MaxBroadcast)
-	}
-	r.Chunk, r.Progress = nil, nil
-	outcomes := make([]Outcome, len(nodes))
-	var all sync.WaitGroup
-	for i := range nodes {
-		all.Go(func() {
-			r := r
-			r.Node = nodes[i].ID
-			outcomes[i].Result, _, outcomes[i].Err = g.attempt(ctx, &nodes[i], r)
-			outcomes[i].Result.Tries = 1
-		})
-	}
-	all.Wait()
-	out := make(map[string]Outcome, len(nodes))
-	for i := range nodes {
-		out[nodes[i].ID] = outcomes[i]
-	}
-	return out, nil
 }

@@ -68,7 +68,7 @@ const group = "gateways"
 // concerns one node happens in order.
 const lanes = 16
 
-// Gateway is one instance of it. Run serves; Call, Do and Broadcast may be used while
+// Gateway is one instance of it. Run serves; Call and Do may be used while
 // it does.
 type Gateway struct {
 	cfg      Config

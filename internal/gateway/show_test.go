@@ -165,19 +165,11 @@ func TestANodeWithoutASessionIsToldAtOnce(t *testing.T) {
 	})
 }
 
-func TestABroadcastHasABound(t *testing.T) {
+func TestANamedNodeMustOfferTheFunction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, gateway.Config{})
-		if _, err := r.Broadcast(t.Context(), fleet.Filter{}, gateway.Request{Function: "f"}); reason(err) != cmp.ReasonFunctionNotFound {
-			t.Error(err)
-		}
-		for i := range gateway.MaxBroadcast + 1 {
-			r.dial(fmt.Sprintf("n%02d", i)).join(nil)
-		}
-		if _, err := r.Broadcast(t.Context(), fleet.Filter{}, gateway.Request{Function: "f"}); reason(err) != cmp.ReasonParams {
-			t.Error(err)
-		}
+		r.dial("n00").join(nil)
 		if _, err := r.Do(t.Context(), fleet.Request{Node: "n00"}, gateway.Request{Function: "other"}); reason(err) != cmp.ReasonFunctionNotFound {
 			t.Error(err)
 		}

@@ -393,3 +393,23 @@ func TestACallThatNamesOneOfManyNodes(t *testing.T) {
 		t.Errorf("%v; %v", kept, absent)
 	}
 }
+
+// TestABroadcastHasABound: every node at once, and not more than one call may reach.
+func TestABroadcastHasABound(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	ask := func() error {
+		_, err := r.engine.Invoke(t.Context(), capability.Invocation{
+			Principal: agent(), Target: capability.Target{Action: "fn.look", Select: capability.Selector{"node": "all"}},
+		})
+		return err
+	}
+	for i := range 50 {
+		r.node(fmt.Sprintf("n%d", i), capability.EffectRead, anySchema, nil, "look")
+	}
+	if err := ask(); err != nil {
+		t.Error(err)
+	}
+	r.node("n50", capability.EffectRead, anySchema, nil, "look")
+	fails(t, ask(), capability.CodeTooLarge, "output_limit")
+}

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -73,15 +72,5 @@ func (s *Server) mayHold(ctx context.Context, who capability.Principal, node str
 		return false
 	}
 	labels, err := s.devices.admission.Granted(node)
-	return err == nil && s.policy.Serves(who, usersOf(labels), nodes.ExtensionOf(node))
-}
-
-// usersOf are the users that labels name.
-func usersOf(labels []string) (users []string) {
-	for _, l := range labels {
-		if user, is := strings.CutPrefix(l, "user:"); is {
-			users = append(users, user)
-		}
-	}
-	return users
+	return err == nil && s.policy.Serves(who, nodes.UsersOf(labels), nodes.ExtensionOf(node))
 }

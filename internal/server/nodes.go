@@ -141,7 +141,7 @@ func (s *Server) openNodeDoor() *nodeserve.Surface {
 		Connect: s.nats.Handler, Bus: s.nats.Conn(), Logger: s.logger, Watch: s.devices.gateway.Watch,
 		Held: heldDoor{s.devices.held, s.shared}, MayHold: s.mayHold,
 		May: func(who capability.Principal, n *fleet.Node) bool {
-			return s.policy.Serves(who, nodes.UsersOf(n), nodes.ExtensionOf(n.ID))
+			return s.policy.Serves(who, nodes.UsersOf(n.Granted), nodes.ExtensionOf(n.ID))
 		},
 	})
 }

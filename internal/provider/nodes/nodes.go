@@ -206,10 +206,10 @@ func (s *Source) offer(id string, publish func(capability.Batch) error) {
 	}
 }
 
-// UsersOf are the users that a node is for: those whom its credential names, whether
-// or not the node says so itself. None: it is for everybody.
-func UsersOf(n *fleet.Node) (users []string) {
-	for _, l := range n.Granted {
+// UsersOf are the users that the labels granted to a node name: those it is for,
+// whether or not the node says so itself. None: it is for everybody.
+func UsersOf(granted []string) (users []string) {
+	for _, l := range granted {
 		if user, is := strings.CutPrefix(l, "user:"); is {
 			users = append(users, user)
 		}
@@ -234,7 +234,7 @@ func (s *Source) batch(id string) capability.Batch {
 			tags = append(tags, labelTag+l)
 		}
 	}
-	users, trusted := UsersOf(&n), slices.Contains(n.Granted, TrustEffects)
+	users, trusted := UsersOf(n.Granted), slices.Contains(n.Granted, TrustEffects)
 	own := capability.Module{
 		Extension: ExtensionOf(id), ID: ExtensionOf(id), Name: id, Label: id, Origin: Kind, Version: n.Software, Endpoint: "node:" + id, Users: users,
 	}
