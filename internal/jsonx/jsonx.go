@@ -50,6 +50,40 @@ func Canonical(data []byte) ([]byte, error) {
 	return v, nil
 }
 
+// Pruned is a decoded JSON value without empty strings, lists, objects and nulls, at any
+// depth; nil when nothing is left. v is not changed.
+func Pruned(v any) any {
+	switch v := v.(type) {
+	case string:
+		if v == "" {
+			return nil
+		}
+	case []any:
+		var out []any
+		for _, one := range v {
+			if one = Pruned(one); one != nil {
+				out = append(out, one)
+			}
+		}
+		if out == nil {
+			return nil
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any)
+		for k, one := range v {
+			if one = Pruned(one); one != nil {
+				out[k] = one
+			}
+		}
+		if len(out) == 0 {
+			return nil
+		}
+		return out
+	}
+	return v
+}
+
 // Sorted is Canonical, but with every number as it was written: RFC 8785 makes
 // floats of them, so that integers beyond 2^53 fall together.
 func Sorted(data []byte) ([]byte, error) {

@@ -1,0 +1,100 @@
+package jsonx
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// ErrNotObject is the error of [Members] for JSON of another kind.
+var ErrNotObject = errors.New("a JSON object is needed")
+
+// decoder is what a walk over raw JSON needs; it is used again, because a call is
+// walked over many times.
+type decoder struct {
+	dec *jsontext.Decoder
+	buf bytes.Buffer
+}
+
+var decoders = sync.Pool{New: func() any {
+	d := new(decoder)
+	d.dec = jsontext.NewDecoder(&d.buf, jsontext.AllowInvalidUTF8(true))
+	return d
+}}
+
+// Members calls each with every member of the object raw, in order: its name, and its
+// value as the bytes that came, which are a part of raw. raw must hold the object and
+// nothing more; duplicate names are an error. Invalid UTF-8 passes. each may call
+// Members itself.
+func Members(raw []byte, each func(name string, value []byte)) error {
+	d, _ := decoders.Get().(*decoder)
+	d.buf = *bytes.NewBuffer(raw) // the decoder reads a buffer's bytes where they are
+	d.dec.Reset(&d.buf, jsontext.AllowInvalidUTF8(true))
+	err := d.members(raw, each)
+	d.buf = bytes.Buffer{}
+	d.dec.Reset(&d.buf, jsontext.AllowInvalidUTF8(true)) // nothing of raw is kept
+	decoders.Put(d)
+	return err
+}
+
+func (d *decoder) members(raw []byte, each func(name string, value []byte)) error {
+	dec := d.dec
+	switch dec.PeekKind() {
+	case '{':
+	case '[', '"', '0', 't', 'f', 'n':
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		return ErrNotObject
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		member := name.String() // the token dies with the next read
+		from := dec.InputOffset()
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		each(member, bytes.TrimLeft(raw[from:dec.InputOffset()], ": \t\r\n"))
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		if err == nil {
+			return &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), Err: errors.New("data after the value")}
+		}
+		return err
+	}
+	return nil
+}
+
+// Text is the value of a JSON string; ok is false for another kind of value. A lone
+// surrogate becomes U+FFFD.
+func Text(raw []byte) (s string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), true
+	}
+	out, _ := jsontext.AppendUnquote(nil, raw)
+	return string(out), true
+}
+
+// AppendString appends s as a JSON string; invalid UTF-8 becomes U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	if out, err := jsontext.AppendQuote(dst, s); err == nil {
+		return out
+	}
+	out, _ := jsontext.AppendQuote(dst, string([]rune(s)))
+	return out
+}

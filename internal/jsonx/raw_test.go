@@ -1,0 +1,62 @@
+package jsonx
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestMembersAreTheBytesThatCame(t *testing.T) {
+	t.Parallel()
+	var got []string
+	err := Members([]byte(` { "a" : 9007199254740993 , "\u0062":[1.10, {"c":"\ud800"}],"d":"`+"\xff"+`"} `), func(name string, value []byte) {
+		got = append(got, name+"="+string(value))
+		if value[0] == '[' { // a walk inside a walk
+			if err := Members([]byte(`{"x":1}`), func(string, []byte) {}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if want := `a=9007199254740993 b=[1.10, {"c":"\ud800"}] d="` + "\xff" + `"`; err != nil || strings.Join(got, " ") != want {
+		t.Errorf("%q %v", got, err)
+	}
+	for _, bad := range []string{``, `{`, `{"a":1`, `{"a":1,"a":2}`, `{"a":1} x`, `{"a"}`, `{,}`, `{"a":01}`} {
+		if err := Members([]byte(bad), func(string, []byte) {}); err == nil || errors.Is(err, ErrNotObject) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	for _, other := range []string{`[]`, `"a"`, `1`, `null`, `true`} {
+		if err := Members([]byte(other), func(string, []byte) {}); !errors.Is(err, ErrNotObject) {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
+func BenchmarkMembers(b *testing.B) {
+	raw := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tool_0001","arguments":{"query":"what is in the lab?","limit":10,"exact":false}}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := Members(raw, func(string, []byte) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func TestTextAndBack(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{`"a"`: "a", `"\u00e9\n"`: "é\n", `"\ud800"`: "\uFFFD"} {
+		if got, ok := Text([]byte(raw)); !ok || got != want {
+			t.Errorf("%s is %q", raw, got)
+		}
+	}
+	for _, other := range []string{``, `"`, `1`, `null`, `{}`} {
+		if _, ok := Text([]byte(other)); ok {
+			t.Errorf("%s is a text", other)
+		}
+	}
+	for s, want := range map[string]string{"a\"b": `"a\"b"`, "\xff": "\"\uFFFD\""} {
+		if got := string(AppendString(nil, s)); got != want {
+			t.Errorf("%q becomes %s", s, got)
+		}
+	}
+}
