@@ -165,6 +165,15 @@ type Principal struct {
 	Role   Role     `json:"role"`
 	Labels []string `json:"labels,omitempty"` // granted with the token
 	View   string   `json:"view,omitempty"`   // default view of the token
+	// Scoped says that the credential is narrower than its principal: Most is the
+	// strongest effect that it covers, "" is none.
+	Scoped bool   `json:"scoped,omitempty"`
+	Most   Effect `json:"most,omitempty"`
+}
+
+// Covers reports whether the credential is wide enough for calls of an effect.
+func (p *Principal) Covers(e Effect) bool {
+	return !p.Scoped || p.Most != "" && p.Most.AtLeast(e)
 }
 
 // Audience is one of the three views of the catalog.
@@ -192,9 +201,25 @@ type Invocation struct {
 	IdempotencyKey string
 	Audience       Audience    // which catalog the surface shows; "" = agent
 	Progress       func(Chunk) // nil when only the end matters; called serially
+	// Meta is an object that goes to the provider beside the input, as it came: trace
+	// context, and what others put there. It decides nothing. Trace is the id of the
+	// trace in it, for the records.
+	Meta  json.RawMessage
+	Trace string
+	// Within says which modules exist for this caller, by their extension ids; nil:
+	// all that the rules let it see.
+	Within func(extension string) bool
+	// Ask puts questions of the provider to whoever called; nil where nobody can be
+	// asked while the call runs.
+	Ask Asker
+	// Relay lets the caller answer questions of the provider with another call.
+	Relay *Relay
 	// Balance asks for a choice among the nodes that offer the function; nil: only
 	// where nobody could mind which (decision R51).
 	Balance *Balance
+	// Keep and Resume are for callers that outlive this process; see [Resumer].
+	Keep   Keeper
+	Resume string
 }
 
 // Balance says how one of several nodes is chosen (nodes spec, section 18). The
@@ -227,9 +252,19 @@ type Call struct {
 	Key string
 	// Watched says that somebody hears the progress.
 	Watched bool
+	// Meta is the invocation's, nil without one.
+	Meta json.RawMessage
+	// Ask and Relay are the invocation's; nil where there is nobody to ask. Within too,
+	// for providers that call others for the caller.
+	Ask    Asker
+	Relay  *Relay
+	Within func(extension string) bool
 	// Agreed is the Binds of the preview that was agreed to, "" without one. A
 	// provider whose preview would differ by now refuses the call.
 	Agreed string
+	// Keep takes the far side's id of the work as soon as it is known; nil: nobody
+	// keeps it. See [Resumer].
+	Keep func(upstreamCall string)
 }
 
 // Previewer is a Provider that can say what exactly a call would do.
@@ -266,13 +301,18 @@ type Chunk struct {
 	Data  json.RawMessage `json:"data,omitempty"`
 }
 
-// The stages that a call may tell of.
+// The stages that a call may tell of. StageLog is a line of the provider's own log,
+// whose Data is the parameters of notifications/message of MCP.
 const (
 	StageQueued    = "queued"
 	StageExecuting = "executing"
+	StageLog       = "log"
 )
 
-// Result is what a provider returns: one JSON value as the bytes that came.
+// Result is what a provider returns: one JSON value as the bytes that came. Those
+// of the provider kinds mcp and a2a are results of MCP as they came: of tools/call,
+// prompts/get and so on. A Value may come with an error too: what the far side says
+// of its failure, in the same form.
 type Result struct {
 	Value json.RawMessage
 	// UpstreamCall is the id of the work at the far side, for the audit.
@@ -411,19 +451,22 @@ type Module struct {
 
 // Contribution is one declaration of a module, made by one provider instance.
 type Contribution struct {
-	ID           string            `json:"id"`   // unique in its module
-	Kind         string            `json:"kind"` // catalog kind: "capability.agent-tool", "capability.rpc", …
-	Action       Action            `json:"action,omitempty"`
-	Tool         string            `json:"tool,omitempty"` // declared name of a single tool; its action is minted
-	Title        string            `json:"title,omitempty"`
-	Description  string            `json:"description,omitempty"`
-	Member       Member            `json:"member"`
-	Provider     ProviderKey       `json:"provider"`
-	Rank         int               `json:"rank,omitempty"`
-	Effect       Effect            `json:"effect"`
-	Permissions  []string          `json:"permissions,omitempty"`
-	InputSchema  json.RawMessage   `json:"input_schema,omitempty"`
-	OutputSchema json.RawMessage   `json:"output_schema,omitempty"`
+	ID           string          `json:"id"`   // unique in its module
+	Kind         string          `json:"kind"` // catalog kind: "capability.agent-tool", "capability.rpc", …
+	Action       Action          `json:"action,omitempty"`
+	Tool         string          `json:"tool,omitempty"` // declared name of a single tool; its action is minted
+	Title        string          `json:"title,omitempty"`
+	Description  string          `json:"description,omitempty"`
+	Member       Member          `json:"member"`
+	Provider     ProviderKey     `json:"provider"`
+	Rank         int             `json:"rank,omitempty"`
+	Effect       Effect          `json:"effect"`
+	Permissions  []string        `json:"permissions,omitempty"`
+	InputSchema  json.RawMessage `json:"input_schema,omitempty"`
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	// Definition is the declaration in the form of its own protocol, a tool, prompt,
+	// resource or resource template of MCP, for surfaces that speak it too.
+	Definition   json.RawMessage   `json:"definition,omitempty"`
 	Availability Availability      `json:"availability"`
 	Timeout      time.Duration     `json:"timeout,omitempty"`
 	Tags         []string          `json:"tags,omitempty"`

@@ -60,6 +60,7 @@ const (
 	CallLost         Event = "call_lost"
 
 	UpstreamAdded            Event = "upstream_added"
+	UpstreamLoggedIn         Event = "upstream_logged_in"
 	UpstreamRemoved          Event = "upstream_removed"
 	UpstreamFailed           Event = "upstream_failed"
 	UpstreamRecovered        Event = "upstream_recovered"
@@ -197,6 +198,7 @@ func EventTable() []EventRow {
 		{CallLost, Error, c, false},
 
 		{UpstreamAdded, Info, c, false},
+		{UpstreamLoggedIn, Info, s, false},
 		{UpstreamRemoved, Info, c, false},
 		{UpstreamFailed, Warning, c, false},
 		{UpstreamRecovered, Info, c, false},

@@ -144,6 +144,9 @@ func (e *Entry) ContentHash() string {
 	}
 	c := e.Contribution
 	sum := sha256.Sum256(put(put(nil, string(e.ID), string(c.Effect), c.Description, string(c.InputSchema)), c.Permissions...))
+	if len(c.Definition) > 0 {
+		sum = sha256.Sum256(append(sum[:], c.Definition...))
+	}
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
@@ -324,6 +327,7 @@ func appendContent(b []byte, e *Entry) []byte {
 	b = put(b, c.Aliases...)
 	b = append(binary.AppendUvarint(b, uint64(len(c.InputSchema))), c.InputSchema...)
 	b = append(binary.AppendUvarint(b, uint64(len(c.OutputSchema))), c.OutputSchema...)
+	b = append(binary.AppendUvarint(b, uint64(len(c.Definition))), c.Definition...)
 	b = append(strconv.AppendInt(b, int64(c.Rank), 10), 0, flag(c.Exact), flag(c.Unsupported), flag(c.Approval), flag(e.Provider != nil))
 	if c.Scope != nil || c.Arbitration != nil || c.Depends != nil || c.Backend != nil || c.Augment != nil || len(c.Telemetry) > 0 {
 		more, _ := json.Marshal([]any{c.Scope, c.Arbitration, c.Depends, c.Backend, c.Augment, c.Telemetry}) // strings and numbers only

@@ -192,10 +192,10 @@ func (e *Engine) Plan(ctx context.Context, inv capability.Invocation) Plan {
 	if err != nil {
 		return p
 	}
-	permitted, _ := e.permitted(inv.Principal, all)
+	permitted, _ := e.permitted(&inv, all)
 	if human(inv.Principal) {
 		for _, entry := range all {
-			if !e.cfg.Policy.Authorize(inv.Principal, entry).Permitted {
+			if !e.authorize(&inv, entry).Permitted {
 				p.Denied = append(p.Denied, entry)
 			}
 		}
@@ -258,6 +258,6 @@ func (e *Engine) Agent(inv capability.Invocation) (agent *compile.Agent, permitt
 		e.cfg.Compiled(agent)
 	}
 	return agent, func(entry *catalog.Entry) bool {
-		return e.cfg.Policy.Authorize(inv.Principal, entry).Permitted
+		return e.authorize(&inv, entry).Permitted
 	}, nil
 }

@@ -50,6 +50,9 @@ func (r *run) finish(ctx context.Context, result capability.Result, err error) (
 	}
 	reply := r.reply()
 	reply.AuditDegraded = degraded
+	if err != nil && len(result.Value) <= e.cfg.MaxResult {
+		reply.Result = result.Value // its provider's own words
+	}
 	if failure == nil {
 		if reply.Result = result.Value; len(reply.Result) == 0 {
 			reply.Result = json.RawMessage("null") // every result is one JSON value
@@ -137,7 +140,7 @@ func (r *run) record() audit.Record {
 	rec := audit.Record{
 		Logger: "invoke", Session: inv.Session, User: inv.Principal.ID,
 		Metadata: audit.Metadata{
-			RunID: inv.ID, Surface: inv.Surface, Client: inv.Client, Parent: inv.Parent, View: inv.Principal.View,
+			RunID: inv.ID, Surface: inv.Surface, Client: inv.Client, Parent: inv.Parent, View: inv.Principal.View, TraceID: inv.Trace,
 			Principal: audit.Principal{ID: inv.Principal.ID, Role: inv.Principal.Role},
 			BytesIn:   int64(len(inv.Input)), ArgsHash: r.argsHash,
 		},

@@ -18,7 +18,7 @@ import (
 // fallback can ever reach one. If none is left the capability does not exist for
 // an agent; an operator is told which policy said no.
 func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
-	permitted, denied := r.engine.permitted(r.inv.Principal, candidates)
+	permitted, denied := r.engine.permitted(&r.inv, candidates)
 	if len(permitted) > 0 {
 		return permitted, nil
 	}
@@ -42,16 +42,16 @@ func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 
 // permitted filters entries by the rules. The slice is returned as it came when
 // nothing is denied; denied is the verdict of the first one dropped.
-func (e *Engine) permitted(who capability.Principal, entries []*catalog.Entry) (kept []*catalog.Entry, denied policy.Verdict) {
+func (e *Engine) permitted(inv *capability.Invocation, entries []*catalog.Entry) (kept []*catalog.Entry, denied policy.Verdict) {
 	for i, entry := range entries {
-		v := e.cfg.Policy.Authorize(who, entry)
+		v := e.authorize(inv, entry)
 		if v.Permitted {
 			continue
 		}
 		denied = v
 		kept = append(kept, entries[:i]...)
 		for _, entry := range entries[i+1:] {
-			if e.cfg.Policy.Authorize(who, entry).Permitted {
+			if e.authorize(inv, entry).Permitted {
 				kept = append(kept, entry)
 			}
 		}
@@ -60,10 +60,44 @@ func (e *Engine) permitted(who capability.Principal, entries []*catalog.Entry) (
 	return entries, denied
 }
 
+// authorize judges one entry: what the caller's view leaves out is denied like what
+// the rules deny.
+func (e *Engine) authorize(inv *capability.Invocation, entry *catalog.Entry) policy.Verdict {
+	if inv.Within != nil && !inv.Within(entry.Module.Extension) {
+		return policy.Verdict{}
+	}
+	return e.cfg.Policy.Authorize(inv.Principal, entry)
+}
+
+// ReasonScope marks calls that the principal may make and its credential may not.
+const ReasonScope = "insufficient_scope"
+
+// covered drops the candidates that the credential is too narrow for.
+func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
+	if !r.inv.Principal.Scoped {
+		return candidates, nil
+	}
+	var kept []*catalog.Entry
+	for _, e := range candidates {
+		if r.inv.Principal.Covers(e.Effect) {
+			kept = append(kept, e)
+		}
+	}
+	if len(kept) > 0 {
+		return kept, nil
+	}
+	r.entry = candidates[0]
+	return nil, capability.Errorf(capability.CodeDenied, "authorize", "the access token's scopes do not cover %s, which has effect %s", r.inv.Target, r.entry.Effect).
+		With(ReasonScope, "get a token with a wider scope").Detail("effect", string(r.entry.Effect))
+}
+
 // obtainConsent belongs to authorize but needs the chosen provider: an approval
 // is bound to one capability. The approval's answer re-enters validation, so
 // that it cannot skip a check.
 func (r *run) obtainConsent(ctx context.Context) error {
+	if r.inv.Resume != "" {
+		return nil // it was given when this very call was begun; whether it is permitted was judged anew
+	}
 	if err := r.foresee(ctx); err != nil {
 		return err
 	}

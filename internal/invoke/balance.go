@@ -135,7 +135,7 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 	}
 	// What is another's is not there: neither for the choice nor in a message.
 	all := found
-	found, denied := r.engine.permitted(r.inv.Principal, all)
+	found, denied := r.engine.permitted(&r.inv, all)
 	if len(found) == 0 && len(all) > 0 {
 		if human(r.inv.Principal) {
 			found = all[:1] // authorize says which rule it is
@@ -205,7 +205,7 @@ func (r *run) narrow(candidates []*catalog.Entry) []*catalog.Entry {
 			of = append(of, e)
 		}
 	}
-	if permitted, _ := r.engine.permitted(r.inv.Principal, of); len(permitted) == 0 {
+	if permitted, _ := r.engine.permitted(&r.inv, of); len(permitted) == 0 {
 		return candidates
 	}
 	r.narrowed = true

@@ -119,7 +119,7 @@ func setDefault[T ~int | ~int64](v *T, d T) {
 type Reply struct {
 	Invocation string
 	State      State
-	Result     json.RawMessage // nil unless completed
+	Result     json.RawMessage // beside an error: what the provider says of it, or nil
 	Provider   capability.ProviderKey
 	Capability capability.ID
 	Action     capability.Action
@@ -255,6 +255,9 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	}
 	candidates, err = r.authorize(r.narrow(candidates))
 	if err != nil {
+		return capability.Result{}, nil, err
+	}
+	if candidates, err = r.covered(candidates); err != nil {
 		return capability.Result{}, nil, err
 	}
 	// Before arbitrate: a remembered outcome is given out also while the provider

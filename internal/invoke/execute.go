@@ -93,6 +93,9 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	defer progress.close()
 	call := r.call()
 	call.Progress = progress.send
+	if id := r.entry.ID; r.inv.Keep != nil {
+		call.Keep = func(upstream string) { r.inv.Keep.Keep(capability.Kept{Capability: id, UpstreamCall: upstream}) }
+	}
 	began := e.cfg.Now()
 	r.started = true
 	result, err := r.carry(ctx, call)
@@ -108,7 +111,7 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 		if err.Code == capability.CodeUnavailable {
 			r.started = false
 		}
-		return capability.Result{}, err
+		return capability.Result{Value: result.Value}, err
 	}
 	r.upstream = result.UpstreamCall
 	return result, nil
@@ -120,13 +123,14 @@ func (r *run) call() capability.Call {
 		Invocation: r.inv.ID, Capability: r.entry.ID, Action: r.entry.Action, Member: r.entry.Contribution.Member,
 		Principal: r.inv.Principal, Session: r.inv.Session, Context: r.context, Input: r.inv.Input, Progress: func(capability.Chunk) {},
 		Idempotent: !r.entry.Effect.Mutates(), Agreed: r.preview.Binds, Key: r.inv.IdempotencyKey, Watched: r.inv.Progress != nil,
+		Meta: r.inv.Meta, Ask: r.inv.Ask, Relay: r.inv.Relay, Within: r.inv.Within,
 	}
 }
 
 // carry runs the provider and gives its place back when it returns. One that is
 // not Prompt runs beside the caller and is left behind when its time is over.
 func (r *run) carry(ctx context.Context, call capability.Call) (capability.Result, error) {
-	provider, key := r.entry.Provider, r.entry.Key() // r belongs to the caller's goroutine
+	provider, key, resume := r.entry.Provider, r.entry.Key(), r.inv.Resume // r belongs to the caller's goroutine
 	work := func() (result capability.Result, err error) {
 		defer r.engine.places.free(key)
 		defer func() {
@@ -134,7 +138,13 @@ func (r *run) carry(ctx context.Context, call capability.Call) (capability.Resul
 				err = r.panicked(p)
 			}
 		}()
-		return provider.Invoke(ctx, call)
+		if resume == "" {
+			return provider.Invoke(ctx, call)
+		}
+		if p, ok := provider.(capability.Resumer); ok {
+			return p.Resume(ctx, call, resume)
+		}
+		return result, capability.Errorf(capability.CodeFailed, "execute", "%s cannot go on with what was begun before", key).With("interrupted", "look at what it was to change before you start it again")
 	}
 	if _, ok := provider.(capability.Prompt); ok {
 		return work()

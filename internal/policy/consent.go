@@ -44,8 +44,8 @@ type Consent struct {
 // Consent looks for a live grant, then for an approved once that fits the call
 // exactly, and spends it. Without either it opens an approval, or finds the one
 // already open for this very call, and fails with consent_required and its id.
-// On the client channel whoever called may answer; until there is elicitation,
-// everybody but people is asked on the operator's (decision R54).
+// On the client channel whoever called may answer ([Policy.Answer]); a caller that
+// cannot be asked has an operator answer for it (decision R54).
 func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	now := p.now().UTC()
 	if id, ok, err := p.useGrant(ctx, a, now); err != nil || ok {
@@ -242,12 +242,38 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 		return Approval{}, nil, capability.Errorf(capability.CodeDenied, op, "nobody may approve what they asked for themselves").
 			With("forbidden", "let another operator or the admin decide")
 	}
+	return p.decide(ctx, by, a, d)
+}
+
+// Answer is Decide for whoever asked: the person behind a program that was asked on
+// the spot. It holds for the channel client alone; any other approval, and those of
+// others, are not there. Decisions are once, timed, always and deny.
+func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string, d Decision) (Approval, *Grant, error) {
+	const op = "confirmations.answer"
+	if !slices.Contains([]Decision{DecideOnce, DecideTimed, DecideAlways, DecideDeny}, d) {
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a decision; use once, timed, always or deny", d)
+	}
+	if err := p.ready(); err != nil {
+		return Approval{}, nil, err
+	}
+	a, err := p.store.Approval(ctx, id)
+	if err == nil && (a.Principal != who.ID || a.Channel != ChannelClient) {
+		err = capability.Errorf(capability.CodeNotFound, op, "there is no confirmation %q", id)
+	}
+	if err != nil {
+		return Approval{}, nil, err
+	}
+	return p.decide(ctx, who, a, d)
+}
+
+// decide answers an approval by somebody who may.
+func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval, d Decision) (Approval, *Grant, error) {
 	if d == DecideSession && a.Session == "" {
-		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%s was asked outside a session, so it cannot be granted for one", id).
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, "confirmations.decide", "%s was asked outside a session, so it cannot be granted for one", a.ID).
 			With("", "use once, timed or always")
 	}
 	now := p.now().UTC()
-	a, err = p.store.DecideApproval(ctx, id, d, by.ID, now, now.Add(onceUsable))
+	a, err := p.store.DecideApproval(ctx, a.ID, d, by.ID, now, now.Add(onceUsable))
 	if err != nil {
 		return Approval{}, nil, err
 	}

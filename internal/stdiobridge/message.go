@@ -25,9 +25,11 @@ const metaPrefix = "io.modelcontextprotocol/"
 type message struct {
 	body   []byte
 	batch  bool
-	id     json.RawMessage // nil in a notification
+	id     json.RawMessage // nil in a notification and in a response
 	method string
 	modern bool
+	// response: the client answers something that the server asked
+	response bool
 	// headers that repeat the body (modern)
 	version, name string
 	// cancels is the id that notifications/cancelled names
@@ -49,11 +51,16 @@ func peek(body []byte) (message, error) {
 		ID     json.RawMessage `json:"id"`
 		Method json.RawMessage `json:"method"`
 		Params json.RawMessage `json:"params"`
+		Result json.RawMessage `json:"result"`
+		Error  json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal(body, &outer); err != nil {
 		return m, errNotJSON{err}
 	}
-	m.id = outer.ID
+	m.response = outer.Method == nil && (outer.Result != nil || outer.Error != nil)
+	if !m.response { // nothing answers a response, so there is no id to answer under
+		m.id = outer.ID
+	}
 	_ = json.Unmarshal(outer.Method, &m.method)
 	var params struct {
 		Name      json.RawMessage `json:"name"`

@@ -44,7 +44,8 @@ func (b *bridge) start(ctx context.Context, m *message) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	f := &flight{modern: m.modern, endless: m.method == "subscriptions/listen", cancel: cancel, written: make(chan struct{})}
+	// A response takes no place: the calls that wait for it may have them all.
+	f := &flight{modern: m.modern, endless: m.response || m.method == "subscriptions/listen", cancel: cancel, written: make(chan struct{})}
 	id := key(m.id)
 	if m.id != nil {
 		b.mu.Lock()

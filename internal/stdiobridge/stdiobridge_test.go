@@ -95,7 +95,7 @@ func (p *peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case bytes.Contains(body, []byte("pretty")):
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, "{\"jsonrpc\":\"2.0\",\r\n \"id\":\"p\",\n \"result\":{\"n\":9007199254740993}}")
-	case !bytes.Contains(body, []byte(`"id"`)):
+	case !bytes.Contains(body, []byte(`"id"`)), bytes.Contains(body, []byte(`"action"`)):
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		answer(`{"ok":true}`)
@@ -197,6 +197,10 @@ func TestLegacySession(t *testing.T) {
 	p.want(`"id":"st"`)
 	p.send(`{"jsonrpc":"2.0","id":"p","method":"pretty"}`)
 	p.want(`"n":9007199254740993`)
+	// What the client answers is answered by nothing, also when it is not accepted.
+	p.send(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`, `{"jsonrpc":"2.0","id":"r","error":{"code":-1,"message":"no"}}`)
+	p.send(`{"jsonrpc":"2.0","id":6,"method":"tools/list"}`)
+	p.want(`"id":6`)
 	// The server restarts and knows nothing of the session.
 	server.forget()
 	p.send(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`)

@@ -2,6 +2,7 @@ package compile
 
 import (
 	lru "container/list"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ type Leases struct {
 	aliases aliases
 
 	mu    sync.Mutex
+	last  listed                    // what was shown last: most are shown the same
 	byKey map[LeaseKey]*lru.Element // of *lease
 	order lru.List                  // by the time of the last listing, oldest first
 	names int
@@ -46,6 +48,15 @@ type lease struct {
 	key   LeaseKey
 	shown time.Time
 	names map[string]target
+}
+
+// listed is one list of actions and what its names mean; the map never changes.
+type listed struct {
+	first      **Action // of the list, which tells it from others
+	count      int
+	spelling   Spelling
+	generation uint64
+	names      map[string]target
 }
 
 // target is what a name meant.
@@ -63,28 +74,14 @@ func NewLeases(now func() time.Time) *Leases {
 // Record notes that the actions were shown under the names that sp writes. A name
 // shown again means what it means now.
 func (l *Leases) Record(key LeaseKey, a *Agent, sp Spelling, shown []*Action) {
-	names := make(map[string]target, min(len(shown), maxLeaseNames))
-	for _, x := range shown {
-		if len(names) == maxLeaseNames {
-			break
-		}
-		t := target{action: x.Canonical, generation: a.Snapshot().Generation}
-		if first := x.Entries[0]; first.Minted() {
-			t.wanted = naming.Fold(first.Declared())
-		}
-		names[sp.Write(a, x)] = t
-	}
+	names := l.meaning(a, sp, shown)
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if el := l.byKey[key]; el != nil {
 		old := el.Value.(*lease)
 		if now.Sub(old.shown) < LeaseTime {
-			for name, t := range old.names {
-				if _, again := names[name]; !again && len(names) < maxLeaseNames {
-					names[name] = t
-				}
-			}
+			names = merged(names, old.names)
 		}
 		l.drop(el)
 	}
@@ -96,6 +93,54 @@ func (l *Leases) Record(key LeaseKey, a *Agent, sp Spelling, shown []*Action) {
 		}
 		l.drop(el)
 	}
+}
+
+// meaning is what the names of a list mean. Those who are shown one list, the same
+// slice, share one answer.
+func (l *Leases) meaning(a *Agent, sp Spelling, shown []*Action) map[string]target {
+	if len(shown) == 0 {
+		return nil
+	}
+	is := listed{first: &shown[0], count: len(shown), spelling: sp, generation: a.Snapshot().Generation}
+	l.mu.Lock()
+	last := l.last
+	l.mu.Unlock()
+	if last.first == is.first && last.count == is.count && last.spelling == sp && last.generation == is.generation {
+		return last.names
+	}
+	is.names = make(map[string]target, min(len(shown), maxLeaseNames))
+	for _, x := range shown {
+		if len(is.names) == maxLeaseNames {
+			break
+		}
+		t := target{action: x.Canonical, generation: is.generation}
+		if first := x.Entries[0]; first.Minted() {
+			t.wanted = naming.Fold(first.Declared())
+		}
+		is.names[sp.Write(a, x)] = t
+	}
+	l.mu.Lock()
+	l.last = is
+	l.mu.Unlock()
+	return is.names
+}
+
+// merged is what was shown now, and before: neither map changes.
+func merged(now, before map[string]target) map[string]target {
+	out := now
+	for name, t := range before {
+		if _, again := now[name]; again || len(out) >= maxLeaseNames {
+			continue
+		}
+		if len(out) == len(now) {
+			out = maps.Clone(now)
+			if out == nil {
+				out = make(map[string]target)
+			}
+		}
+		out[name] = t
+	}
+	return out
 }
 
 // Forget ends a lease, with its session.

@@ -64,16 +64,17 @@ type Hit struct {
 // more than 20), ties in the order of names. "select:name1,name2" returns exactly
 // those that are there, in the order given, each once.
 func (ix *Index) Search(a *compile.Agent, query string, limit int) []Hit {
-	return ix.find(a, query, limit, compile.Spelling{})
+	return ix.find(a, query, limit, compile.Spelling{}, nil)
 }
 
-func (ix *Index) find(a *compile.Agent, query string, limit int, sp compile.Spelling) []Hit {
+// find searches among the actions that among says yes to; nil: all.
+func (ix *Index) find(a *compile.Agent, query string, limit int, sp compile.Spelling, among func(*compile.Action) bool) []Hit {
 	if limit <= 0 {
 		limit = DefaultResults
 	}
 	limit = min(limit, MaxResults)
 	if names, ok := strings.CutPrefix(strings.TrimSpace(query), "select:"); ok {
-		return pick(a, names, limit, sp)
+		return pick(a, names, limit, sp, among)
 	}
 	terms := tokens(nil, query)
 	slices.Sort(terms)
@@ -83,14 +84,14 @@ func (ix *Index) find(a *compile.Agent, query string, limit int, sp compile.Spel
 	if len(terms) == 0 || a.Len() == 0 {
 		return nil
 	}
-	return ix.book(a).search(a, terms, limit)
+	return ix.book(a).search(a, terms, limit, among)
 }
 
-func pick(a *compile.Agent, names string, limit int, sp compile.Spelling) []Hit {
+func pick(a *compile.Agent, names string, limit int, sp compile.Spelling, among func(*compile.Action) bool) []Hit {
 	var out []Hit
 	for name := range strings.SplitSeq(names, ",") {
 		x, ok := sp.Read(a, strings.TrimSpace(name))
-		if !ok || slices.ContainsFunc(out, func(h Hit) bool { return h.Action == x }) {
+		if !ok || among != nil && !among(x) || slices.ContainsFunc(out, func(h Hit) bool { return h.Action == x }) {
 			continue
 		}
 		if out = append(out, Hit{Action: x}); len(out) == limit {
@@ -206,7 +207,7 @@ func (ix *Index) evict() {
 // once the best so far cannot be reached by the common words alone, those are only
 // looked up where an action with a rare one may still get among the best. The
 // result is that of scoring all.
-func (bk *book) search(a *compile.Agent, terms []string, limit int) []Hit {
+func (bk *book) search(a *compile.Agent, terms []string, limit int, among func(*compile.Action) bool) []Hit {
 	list := bk.wanted(terms)
 	best := &hits{}
 	var scores []float64
@@ -225,7 +226,8 @@ func (bk *book) search(a *compile.Agent, terms []string, limit int) []Hit {
 			continue
 		}
 		for k, score := range scores {
-			if score > 0 && score >= floor {
+			full := len(*best) == limit && score < (*best)[0].Score
+			if score > 0 && score >= floor && !full && (among == nil || among(actions[k])) {
 				best.offer(Hit{actions[k], score}, limit)
 			}
 		}

@@ -113,6 +113,11 @@ func TestSearchKeepsToTheContext(t *testing.T) {
 			t.Errorf("%s: %+v", query, got)
 		}
 	}
+	// Who may see less gets no shorter result for what others see.
+	few := tools.SearchAmong(full, "repository create branch", 1, func(a *compile.Action) bool { return tools.Spelling.Write(full, a) == "list_issues" })
+	if len(few.Actions) != 1 || few.Actions[0].Name != "list_issues" {
+		t.Errorf("%+v", few)
+	}
 	if _, err := tools.Describe(guest, "create_branch"); capability.CodeOf(err) != capability.CodeUnknownCapability {
 		t.Error(err)
 	}

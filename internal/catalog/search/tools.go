@@ -70,9 +70,16 @@ const maxFoundDescription = 300
 
 // Search is catalog.search: limit 0 is 10, more than 20 is 20.
 func (t Tools) Search(a *compile.Agent, query string, limit int) Found {
+	return t.SearchAmong(a, query, limit, nil)
+}
+
+// SearchAmong is Search for somebody who may not see everything: an action that
+// among says no to takes no place in the result. It is asked only of what would be
+// in it; nil: everything may be seen.
+func (t Tools) SearchAmong(a *compile.Agent, query string, limit int, among func(*compile.Action) bool) Found {
 	out := Found{Actions: []FoundAction{}}
 	var shown []*compile.Action
-	for _, h := range t.Index.find(a, query, limit, t.Spelling) {
+	for _, h := range t.Index.find(a, query, limit, t.Spelling, among) {
 		out.Actions = append(out.Actions, FoundAction{
 			Name: t.Spelling.Write(a, h.Action), Title: h.Action.Title, Description: cut(h.Action.Description), Effect: h.Action.Effect(),
 		})

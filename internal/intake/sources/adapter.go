@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 )
 
@@ -78,7 +79,7 @@ func Chat(a ChatAdapter) (manifest.Extension, []string, error) {
 		manifest.Contribution{ID: "status", Kind: "surface.status", Title: title(x.Name + " status")})
 	for i := range a.Commands {
 		c := a.Commands[i]
-		id, _ := slug(c.Name)
+		id, _ := naming.Slug(c.Name)
 		x.Contributions = append(x.Contributions, manifest.Contribution{ID: "command." + id, Kind: "capability.control-command", Title: title("/" + c.Name), Description: text(c.Description), Command: &c})
 	}
 	return finish(x, &r)

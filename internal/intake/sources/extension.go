@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/jsonx"
@@ -105,7 +106,7 @@ func Local(l LocalExtension) (manifest.Extension, []string, error) {
 	for i := range l.Commands {
 		c := &l.Commands[i]
 		name := bare(c.Name)
-		if id, exact := slug(name); !exact || doubled[name] || len(id) > 40 {
+		if id, exact := naming.Slug(name); !exact || doubled[name] || len(id) > 40 {
 			r.add("command %s is dropped: its name is none, or is given twice", shown(c.Name))
 			continue
 		}
@@ -113,7 +114,7 @@ func Local(l LocalExtension) (manifest.Extension, []string, error) {
 		var others []string
 		for _, alias := range c.Aliases {
 			other := bare(alias)
-			if id, exact := slug(other); !exact || len(id) > 40 || slices.Contains(others, other) || other == name {
+			if id, exact := naming.Slug(other); !exact || len(id) > 40 || slices.Contains(others, other) || other == name {
 				r.add("alias %s of %s is dropped: it is no name, or is given twice", shown(alias), name)
 				continue
 			}
@@ -123,7 +124,7 @@ func Local(l LocalExtension) (manifest.Extension, []string, error) {
 		twins := twice(c.Actions, func(a LocalAction) string { return a.ID })
 		for j := range c.Actions {
 			a := &c.Actions[j]
-			if _, exact := slug(a.ID); !exact || twins[a.ID] || len(a.ID) > 64 {
+			if _, exact := naming.Slug(a.ID); !exact || twins[a.ID] || len(a.ID) > 64 {
 				r.add("action %s of %s is dropped: its id is none, or is given twice", shown(a.ID), name)
 				continue
 			}

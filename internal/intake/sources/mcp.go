@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 )
 
@@ -55,7 +56,7 @@ type MCPResource struct {
 // does not depend on the order of the lists (scenario R11).
 func MCP(s MCPServer) (manifest.Extension, []string, error) {
 	var r report
-	x := manifest.Extension{ID: escape("mcp.", s.ID), Name: s.ID, Label: label(s.Label, s.ID), Origin: "config"}
+	x := manifest.Extension{ID: naming.ExtensionID("mcp.", s.ID), Name: s.ID, Label: label(s.Label, s.ID), Origin: "config"}
 	available := manifest.Availability{Availability: s.Availability}
 	var tools []MCPTool
 	doubled := twice(s.Tools, func(t MCPTool) string { return t.Name })
@@ -75,7 +76,7 @@ func MCP(s MCPServer) (manifest.Extension, []string, error) {
 			tools = append(tools, t)
 		}
 	}
-	ids := slugs("", names(tools, func(t MCPTool) string { return t.Name }))
+	ids := naming.ContributionIDs("", names(tools, func(t MCPTool) string { return t.Name }))
 	taken := make(map[string]bool)
 	for _, t := range tools {
 		c := manifest.Contribution{
@@ -95,7 +96,7 @@ func MCP(s MCPServer) (manifest.Extension, []string, error) {
 	}
 	for _, c := range append(prompts(s.Prompts, &r), resources(s.Resources, &r)...) {
 		if taken[c.ID] {
-			c.ID += "-" + hash(c.Kind)
+			c.ID += "-" + naming.Mark(c.Kind)
 		}
 		c.Availability = available
 		x.Contributions = append(x.Contributions, c)
@@ -113,7 +114,7 @@ func prompts(list []MCPPrompt, r *report) []manifest.Contribution {
 		}
 		kept = append(kept, p)
 	}
-	ids := slugs("prompt.", names(kept, func(p MCPPrompt) string { return p.Name }))
+	ids := naming.ContributionIDs("prompt.", names(kept, func(p MCPPrompt) string { return p.Name }))
 	var out []manifest.Contribution
 	for _, p := range kept {
 		out = append(out, manifest.Contribution{
@@ -133,7 +134,7 @@ func resources(list []MCPResource, r *report) []manifest.Contribution {
 			continue
 		}
 		out = append(out, manifest.Contribution{
-			ID: "resource." + hash(m.URI) + hash("again "+m.URI), Kind: "capability.context-augmenter", Title: title(m.Title, m.Name, m.URI), Description: text(m.Description),
+			ID: "resource." + naming.Mark(m.URI) + naming.Mark("again "+m.URI), Kind: "capability.context-augmenter", Title: title(m.Title, m.Name, m.URI), Description: text(m.Description),
 		})
 	}
 	return out

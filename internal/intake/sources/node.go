@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 )
 
@@ -47,7 +48,7 @@ func reserved() map[string]capability.Action {
 // its own. The provider is always node/<id>, so that a selector can name it.
 func CMPNode(n Node) (manifest.Extension, []string, error) {
 	var r report
-	x := manifest.Extension{ID: escape("node.", n.ID), Name: n.ID, Label: label(n.ID), Origin: "remote"}
+	x := manifest.Extension{ID: naming.ExtensionID("node.", n.ID), Name: n.ID, Label: label(n.ID), Origin: "remote"}
 	provider := &manifest.Provider{Kind: "node", Instances: []manifest.Instance{{ID: n.ID}}}
 	available := manifest.Availability{Availability: n.Availability}
 	doubled := twice(n.Functions, func(f NodeFunction) string { return f.Name })
@@ -56,7 +57,7 @@ func CMPNode(n Node) (manifest.Extension, []string, error) {
 	for _, f := range n.Functions {
 		action, own := reserved()[f.Name]
 		switch {
-		case !validName(f.Name) || len(f.Name) > maxName-3 || strings.ContainsFunc(f.Name, func(c rune) bool { return c > '~' || !plainByte(byte(c)) }):
+		case !validName(f.Name) || len(f.Name) > maxName-3 || strings.ContainsFunc(f.Name, func(c rune) bool { return c > '~' || !naming.IDByte(byte(c)) }):
 			r.add("function %s is dropped: a name has 1 to %d of A-Z, a-z, 0-9, '.', '_' and '-'", shown(f.Name), maxName-3)
 		case doubled[f.Name]:
 			r.add("function %s is dropped: it is listed more than once", shown(f.Name))
@@ -80,7 +81,7 @@ func CMPNode(n Node) (manifest.Extension, []string, error) {
 			ID: "device", Kind: "capability.agent-tool", Title: title(n.ID), Actions: families, Provider: provider, Tags: tags, Availability: available,
 		})
 	}
-	ids := slugs("", names(kept, func(f NodeFunction) string { return f.Name }))
+	ids := naming.ContributionIDs("", names(kept, func(f NodeFunction) string { return f.Name }))
 	for _, f := range kept {
 		c := manifest.Contribution{
 			ID: ids[f.Name], Kind: "capability.agent-tool", Title: title(f.Name), Description: text(f.Description), Actions: []capability.Action{capability.Action("fn." + f.Name)},
@@ -91,7 +92,7 @@ func CMPNode(n Node) (manifest.Extension, []string, error) {
 			c.Tool.OutputSchema = f.OutputSchema
 		}
 		if c.ID == "device" {
-			c.ID = "device-" + hash(f.Name)
+			c.ID = "device-" + naming.Mark(f.Name)
 		}
 		x.Contributions = append(x.Contributions, c)
 	}

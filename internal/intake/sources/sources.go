@@ -9,8 +9,6 @@ package sources
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -28,7 +26,6 @@ const (
 	maxName        = 128
 	maxDefinition  = 64 << 10
 	maxDiagnostics = 100
-	maxIDBytes     = 111 // of a contribution id before its hash, as spec/README section 8 cuts ids
 )
 
 // report gathers diagnostics, sorted when they are taken.
@@ -52,71 +49,6 @@ func finish(x manifest.Extension, r *report) (manifest.Extension, []string, erro
 		return manifest.Extension{}, r.take(), err
 	}
 	return x, r.take(), nil
-}
-
-// escape is a derived extension id: bytes outside [A-Za-z0-9._-] become ~ and two
-// hex digits (spec/README section 8), and what is too long is cut and hashed.
-func escape(root, id string) string {
-	var b strings.Builder
-	b.WriteString(root)
-	for i := range len(id) {
-		if c := id[i]; plainByte(c) {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "~%02x", c)
-		}
-	}
-	if b.Len() > 120 {
-		return b.String()[:maxIDBytes] + "~" + hash(id)
-	}
-	return b.String()
-}
-
-func plainByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
-}
-
-func hash(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:4])
-}
-
-// slug makes a contribution id of a name. exact says that the name is its own.
-func slug(name string) (id string, exact bool) {
-	b := []byte(name)
-	for i, c := range b {
-		if !plainByte(c) {
-			b[i] = '-'
-		}
-	}
-	id = string(b)
-	if id == "" || !plainByte(id[0]) || strings.IndexByte("._-", id[0]) >= 0 {
-		id = "x" + id
-	}
-	if len(id) > maxIDBytes {
-		return id[:maxIDBytes] + "-" + hash(name), false
-	}
-	return id, id == name
-}
-
-// slugs gives each name of a list its contribution id behind a prefix. Of names
-// that slug alike, the one that is its own slug keeps it and the others get a
-// hash, so that no id depends on the order of the list.
-func slugs(prefix string, names []string) map[string]string {
-	holders := make(map[string]int)
-	for _, name := range names {
-		id, _ := slug(name)
-		holders[id]++
-	}
-	out := make(map[string]string, len(names))
-	for _, name := range names {
-		id, exact := slug(name)
-		if holders[id] > 1 && !exact {
-			id += "-" + hash(name)
-		}
-		out[name] = prefix + id
-	}
-	return out
 }
 
 // validName holds what every foreign name must be: 1 to 128 bytes of UTF-8 that

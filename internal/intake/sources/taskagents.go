@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/intake/manifest"
 )
 
@@ -82,7 +83,7 @@ func TaskAgents(frameworks []Framework) (manifest.Extension, []string, error) {
 	var r report
 	x := manifest.Extension{ID: "task-agent", Name: "Task agents", Label: "task-agent", Origin: "bundled"}
 	for _, v := range verbs() {
-		id, _ := slug(strings.ToLower(v.name))
+		id, _ := naming.Slug(strings.ToLower(v.name))
 		x.Contributions = append(x.Contributions, manifest.Contribution{
 			ID: id, Kind: "capability.agent-tool", Title: v.name, Actions: []capability.Action{v.action},
 			Tool: &manifest.Tool{Name: v.name, Aliases: append([]string{v.name}, strings.Fields(v.aliases)...)},
@@ -90,7 +91,7 @@ func TaskAgents(frameworks []Framework) (manifest.Extension, []string, error) {
 	}
 	doubled := twice(frameworks, func(f Framework) string { return f.ID })
 	for _, f := range frameworks {
-		if id, exact := slug(f.ID); !exact || doubled[f.ID] || len(id) > 64 {
+		if id, exact := naming.Slug(f.ID); !exact || doubled[f.ID] || len(id) > 64 {
 			r.add("framework %s is dropped: its id is no id, or is given twice", shown(f.ID))
 			continue
 		}
