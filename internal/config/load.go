@@ -163,6 +163,8 @@ func typeName(t reflect.Type) string {
 		return "list of {id, path, read_only}"
 	case "[]config.PublicRoute":
 		return "list of {endpoint, module, method, path}"
+	case "[]config.View":
+		return "list of {name, exposure, modules, own_names, name_limit, dotted}"
 	case "[]string":
 		return "list of strings"
 	case "int":
@@ -206,6 +208,12 @@ func readEnv(environ []string) (map[string]any, error) {
 				return nil, fmt.Errorf("environment: %s: %w", name, err)
 			}
 			out[path] = routes
+		case reflect.TypeFor[[]View]():
+			views, err := parseViews(value)
+			if err != nil {
+				return nil, fmt.Errorf("environment: %s: %w", name, err)
+			}
+			out[path] = views
 		case reflect.TypeFor[[]string]():
 			out[path] = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 		default:
@@ -385,6 +393,8 @@ func plainValue(v reflect.Value) any {
 			routes = append(routes, map[string]any{"endpoint": r.Endpoint, "module": r.Module, "method": r.Method, "path": r.Path})
 		}
 		return routes
+	case []View:
+		return plainViews(x)
 	case []string:
 		return append([]string{}, x...)
 	}

@@ -1,0 +1,289 @@
+// Package oauth takes access tokens of an authorization server that the operator
+// trusts: we are an OAuth 2.1 resource server, never an authorization server (spec
+// mcp-and-a2a, section 2.9). A token is a JWT; its issuer, audience, times and
+// algorithm are checked here, its signature with the issuer's published keys. What
+// it may do is what its scopes say, inside what the rules permit its principal.
+//
+// The keys are fetched at most once a minute, however many unknown ones are named,
+// and again every hour, so that withdrawn ones end.
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const (
+	keysFloor   = time.Minute // between two fetches
+	keysCeiling = time.Hour   // as long as fetched keys are used
+	fetchTime   = 10 * time.Second
+	maxKeys     = 1 << 20 // bytes of a document
+	maxToken    = 16 << 10
+	maxSubject  = 200
+	clockSkew   = time.Minute
+)
+
+// Algorithms are those that tokens may be signed with where the operator names none.
+func Algorithms() []string { return []string{"RS256", "PS256", "ES256", "EdDSA"} }
+
+// Scope says what a scope lets its token do: calls of this effect and all lesser ones.
+type Scope struct {
+	Name   string
+	Effect capability.Effect
+}
+
+// Config is what the operator says. Issuer and Resource are required.
+type Config struct {
+	Issuer     string // as tokens spell it
+	Resource   string // our address, which tokens must be made for
+	KeysURL    string // "": as the issuer's metadata say
+	Algorithms []string
+	Scopes     []Scope // none: a token may do what the rules permit
+	Role       capability.Role
+	View       string
+	HTTP       *http.Client     // nil: one with bounds of its own
+	Now        func() time.Time // nil: time.Now
+}
+
+// Server checks tokens. It is safe for concurrent use.
+type Server struct {
+	cfg    Config
+	client *http.Client
+
+	mu      sync.Mutex
+	keysURL string
+	keys    *oidc.RemoteKeySet
+	made    time.Time
+	fetched time.Time
+	loaded  bool // the keys have come
+}
+
+// New checks the configuration; it fetches nothing.
+func New(cfg Config) (*Server, error) {
+	for what, text := range map[string]string{"issuer": cfg.Issuer, "resource": cfg.Resource, "keys_url": cfg.KeysURL} {
+		if text == "" && what == "keys_url" {
+			continue
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !local(u.Hostname())) {
+			return nil, fmt.Errorf("oauth.%s: %q is no https URL; http is for this machine only", what, text)
+		}
+	}
+	if len(cfg.Algorithms) == 0 {
+		cfg.Algorithms = Algorithms()
+	}
+	for _, alg := range cfg.Algorithms {
+		if !slices.Contains([]string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}, alg) {
+			return nil, fmt.Errorf("oauth.algorithms: %q is not a signature with a public key that is known here", alg)
+		}
+	}
+	if cfg.Role == "" {
+		cfg.Role = capability.RoleAgent
+	}
+	if cfg.Role == capability.RoleAdmin || !slices.Contains(capability.Roles(), cfg.Role) {
+		return nil, fmt.Errorf("oauth.role: %q cannot be given to tokens of others", cfg.Role)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Server{cfg: cfg, keysURL: cfg.KeysURL}
+	client := cfg.HTTP
+	if client == nil {
+		client = &http.Client{Timeout: fetchTime}
+	}
+	copied := *client
+	copied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	copied.Transport = floor{s, client.Transport}
+	s.client = &copied
+	return s, nil
+}
+
+func local(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// floor lets a fetch through once a minute, and bounds what it reads.
+type floor struct {
+	s    *Server
+	next http.RoundTripper
+}
+
+var errTooSoon = errors.New("the issuer's keys were asked for less than a minute ago")
+
+func (f floor) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.s.mu.Lock()
+	now := f.s.cfg.Now()
+	soon := now.Sub(f.s.fetched) < keysFloor
+	if !soon {
+		f.s.fetched = now
+	}
+	f.s.mu.Unlock()
+	if soon {
+		return nil, errTooSoon
+	}
+	next := f.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxKeys)
+		f.s.mu.Lock()
+		f.s.loaded = r.URL.String() == f.s.keysURL && resp.StatusCode == http.StatusOK || f.s.loaded
+		f.s.mu.Unlock()
+	}
+	return resp, err
+}
+
+// keySet is the issuer's keys, fetched anew when they are old.
+func (s *Server) keySet(ctx context.Context) (*oidc.RemoteKeySet, error) {
+	s.mu.Lock()
+	keys, where := s.keys, s.keysURL
+	fresh := keys != nil && s.cfg.Now().Sub(s.made) < keysCeiling
+	s.mu.Unlock()
+	if fresh {
+		return keys, nil
+	}
+	// What fetches outlives the request that was first to need it.
+	ctx = oidc.ClientContext(context.WithoutCancel(ctx), s.client)
+	if where == "" {
+		p, err := oidc.NewProvider(ctx, s.cfg.Issuer)
+		if err != nil {
+			return nil, err
+		}
+		var meta struct {
+			Keys string `json:"jwks_uri"`
+		}
+		if err := p.Claims(&meta); err != nil {
+			return nil, err
+		}
+		where = meta.Keys // they come right after the metadata
+	}
+	keys = oidc.NewRemoteKeySet(ctx, where)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Once an hour: or strangers whose tokens name unknown keys could use up the one
+	// fetch of this minute, and nobody would get in before the next.
+	s.fetched = time.Time{}
+	s.keys, s.keysURL, s.made, s.loaded = keys, where, s.cfg.Now(), false
+	return keys, nil
+}
+
+// Principal says who a token stands for. Every fault of the token is code
+// unauthenticated and says no more than that; keys that cannot be had are code
+// unavailable.
+func (s *Server) Principal(ctx context.Context, token string) (capability.Principal, error) {
+	refused := func(cause error) (capability.Principal, error) {
+		s.mu.Lock()
+		loaded := s.loaded
+		s.mu.Unlock()
+		if !loaded && strings.Contains(cause.Error(), "fetching keys") {
+			e := capability.Wrap(capability.CodeUnavailable, "oauth", "the keys of the authorization server cannot be had", cause).With("issuer_unavailable", "try again in a minute")
+			e.RetryAfter = keysFloor
+			return capability.Principal{}, e
+		}
+		return capability.Principal{}, capability.Wrap(capability.CodeUnauthenticated, "oauth", "this access token is not valid here", cause).
+			With("invalid_token", "get one from "+s.cfg.Issuer+" for the resource "+s.cfg.Resource)
+	}
+	if len(token) > maxToken {
+		return refused(fmt.Errorf("it has %d bytes, %d are the most", len(token), maxToken))
+	}
+	keys, err := s.keySet(ctx)
+	if err != nil {
+		return refused(fmt.Errorf("fetching keys: %w", err))
+	}
+	checked, err := oidc.NewVerifier(s.cfg.Issuer, keys, &oidc.Config{
+		ClientID: s.cfg.Resource, SupportedSigningAlgs: s.cfg.Algorithms, Now: s.cfg.Now,
+	}).Verify(ctx, token)
+	if err != nil {
+		return refused(err)
+	}
+	var claims struct {
+		NotBefore float64 `json:"nbf"`
+		Scope     string  `json:"scope"`
+		Scopes    any     `json:"scp"` // as some servers have it
+	}
+	if err := checked.Claims(&claims); err != nil {
+		return refused(err)
+	}
+	if claims.NotBefore > float64(s.cfg.Now().Add(clockSkew).Unix()) {
+		return refused(errors.New("it is not valid yet"))
+	}
+	if checked.Subject == "" || len(checked.Subject) > maxSubject || strings.ContainsFunc(checked.Subject, func(r rune) bool { return r == ' ' || r == 0xFFFD || !unicode.IsPrint(r) }) {
+		return refused(errors.New("its subject is none that can be written down"))
+	}
+	// No name of a token of ours has a slash: nobody can be taken for one.
+	who := capability.Principal{ID: string(s.cfg.Role) + ":oidc/" + checked.Subject, Role: s.cfg.Role, View: s.cfg.View}
+	if len(s.cfg.Scopes) > 0 {
+		who.Scoped, who.Most = true, s.most(append(strings.Fields(claims.Scope), list(claims.Scopes)...))
+	}
+	return who, nil
+}
+
+func list(v any) (out []string) {
+	switch v := v.(type) {
+	case string:
+		return strings.Fields(v)
+	case []any:
+		for _, one := range v {
+			if s, ok := one.(string); ok {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// most is the strongest effect that the scopes allow; "" for none.
+func (s *Server) most(has []string) (most capability.Effect) {
+	for _, scope := range s.cfg.Scopes {
+		if slices.Contains(has, scope.Name) && (most == "" || scope.Effect.AtLeast(most)) {
+			most = scope.Effect
+		}
+	}
+	return most
+}
+
+// ScopesFor are the scopes any one of which would allow the effect.
+func (s *Server) ScopesFor(effect capability.Effect) []string {
+	var least capability.Effect
+	for _, scope := range s.cfg.Scopes {
+		if scope.Effect.AtLeast(effect) && (least == "" || least.AtLeast(scope.Effect)) {
+			least = scope.Effect
+		}
+	}
+	var out []string
+	for _, scope := range s.cfg.Scopes {
+		if scope.Effect == least && least != "" {
+			out = append(out, scope.Name)
+			break
+		}
+	}
+	return out
+}
+
+// Metadata is the document of RFC 9728 that tells clients where to get a token.
+func (s *Server) Metadata() map[string]any {
+	names := []string{}
+	for _, scope := range s.cfg.Scopes {
+		names = append(names, scope.Name)
+	}
+	return map[string]any{
+		"resource": s.cfg.Resource, "authorization_servers": []string{s.cfg.Issuer}, "scopes_supported": names,
+		"bearer_methods_supported": []string{"header"}, "resource_name": "junctor",
+	}
+}

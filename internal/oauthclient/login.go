@@ -1,0 +1,159 @@
+package oauthclient
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// login is one that was begun.
+type login struct {
+	at       *servers
+	client   client
+	scopes   []string
+	verifier string
+	redirect string
+	until    time.Time
+}
+
+// Begin begins a login: somebody visits address, consents, and is sent to redirect with
+// a query that [Source.Finish] wants, within ten minutes. Errors: unavailable,
+// invalid_input, and conflict where there is no consent to be had.
+func (s *Source) Begin(ctx context.Context, redirect string) (address string, err error) {
+	if s.cfg.Grant != AuthorizationCode {
+		return "", capability.Errorf(capability.CodeConflict, "oauth", "%s gets its tokens without a login", s.cfg.Name).With("no_login", "")
+	}
+	if err := s.take(ctx); err != nil {
+		return "", err
+	}
+	defer s.leave()
+	if err := s.load(false); err != nil {
+		return "", err
+	}
+	if s.last == nil {
+		s.probe(ctx)
+	}
+	at, err := s.discover(ctx, s.last)
+	if err == nil {
+		err = s.settle(at)
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.begin(ctx, at, s.scopes(at, s.last), redirect)
+}
+
+func (s *Source) begin(ctx context.Context, at *servers, scopes []string, redirect string) (address string, err error) {
+	switch {
+	case at.AuthorizationEndpoint == "":
+		return "", s.refused("the authorization server %.200s names no authorization endpoint", at.Issuer)
+	case !slices.Contains(at.CodeChallengeMethodsSupported, "S256"):
+		return "", s.refused("the authorization server %.200s does not say that it takes PKCE with S256", at.Issuer)
+	}
+	c, ok := s.identity(at)
+	if !ok {
+		if c, err = s.register(ctx, at, redirect); err != nil {
+			return "", err
+		}
+	}
+	if slices.Contains(at.ScopesSupported, "offline_access") && len(s.cfg.Scopes) == 0 {
+		scopes = union(scopes, []string{"offline_access"}) // for a refresh token
+	}
+	now := s.cfg.Now()
+	oldest := ""
+	for state, p := range s.pending {
+		if now.After(p.until) {
+			delete(s.pending, state)
+		} else if oldest == "" || p.until.Before(s.pending[oldest].until) {
+			oldest = state
+		}
+	}
+	if len(s.pending) >= maxPending {
+		delete(s.pending, oldest)
+	}
+	p := &login{at: at, client: c, scopes: scopes, verifier: oauth2.GenerateVerifier(), redirect: redirect, until: now.Add(pendingFor)}
+	state := rand.Text()
+	s.pending[state] = p
+	cfg := oauth2.Config{ClientID: c.ID, Endpoint: oauth2.Endpoint{AuthURL: at.AuthorizationEndpoint}, RedirectURL: redirect, Scopes: scopes}
+	return cfg.AuthCodeURL(state, oauth2.S256ChallengeOption(p.verifier), oauth2.SetAuthURLParam("resource", at.audience)), nil
+}
+
+// Finish ends a login with the query that came to its redirect address. Each is used
+// once, also where it fails. Errors: invalid_input (unknown_login), unavailable.
+func (s *Source) Finish(ctx context.Context, query url.Values) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.load(false); err != nil {
+		return err
+	}
+	return s.finish(ctx, query)
+}
+
+func (s *Source) finish(ctx context.Context, query url.Values) error {
+	state := query.Get("state")
+	p := s.pending[state]
+	delete(s.pending, state)
+	if p == nil || s.cfg.Now().After(p.until) {
+		return capability.Errorf(capability.CodeInvalidInput, "oauth", "this answer belongs to no login to %s that was begun in the last %s", s.cfg.Name, pendingFor).
+			With("unknown_login", "begin again: junctor upstreams login "+s.cfg.Name)
+	}
+	iss := query.Get("iss")
+	switch {
+	case iss == "" && p.at.AuthorizationResponseIssParameterSupported:
+		return s.refused("the answer to the login to %s does not say whose it is, and its authorization server says that its answers do", s.cfg.Name)
+	case iss != "" && iss != p.at.Issuer: // to the letter: RFC 9207, section 2.4
+		return s.refused("the answer to the login to %s is not from its authorization server %.200s", s.cfg.Name, p.at.Issuer)
+	}
+	if code := query.Get("error"); code != "" {
+		if code != "access_denied" {
+			code = "an error"
+		}
+		return s.refused("the login to %s was answered with %s", s.cfg.Name, code)
+	}
+	code := query.Get("code")
+	if code == "" || len(code) > maxSecret {
+		return s.refused("the answer to the login to %s has no code", s.cfg.Name)
+	}
+	err := s.ask(ctx, p.at, p.client, p.scopes, url.Values{
+		"grant_type": {AuthorizationCode}, "code": {code}, "redirect_uri": {p.redirect}, "code_verifier": {p.verifier},
+	})
+	if err == nil {
+		s.stepUps, s.quiet = nil, time.Time{}
+	}
+	return err
+}
+
+// visit goes through a login with whoever is there.
+func (s *Source) visit(ctx context.Context, at *servers, scopes []string) error {
+	address, err := s.begin(ctx, at, scopes, s.cfg.Redirect)
+	if err != nil {
+		return err
+	}
+	query, err := s.cfg.Visit(ctx, address)
+	if err != nil {
+		return capability.Wrap(capability.CodeUnavailable, "oauth", "the login to "+s.cfg.Name+" was not finished", err).With(ReasonLogin, "")
+	}
+	stepUps := s.stepUps
+	err = s.finish(ctx, query)
+	s.stepUps = stepUps
+	return err
+}
+
+// Awaits reports whether a login with this state was begun here.
+func (s *Source) Awaits(ctx context.Context, state string) bool {
+	if state = strings.TrimSpace(state); state == "" || s.take(ctx) != nil {
+		return false
+	}
+	defer s.leave()
+	_, ok := s.pending[state]
+	return ok
+}
