@@ -1,0 +1,332 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Call carries one request and returns the result object as the bytes that came; a
+// tool's isError is in it. It does not connect: before the first call, and after
+// Config.Down, that is for Connect.
+//
+// A modern server that asks something first: with Relay the result comes beside
+// [capability.InputRequired]; with Ask its questions are answered here, eight rounds at
+// most; with neither it is as with Relay.
+//
+// Its errors: failed (upstream_error with Details code; connection_failed when the
+// answer was lost), invalid_input (upstream_invalid_params), unavailable
+// (connection_failed, unauthenticated: the server did not get it), overloaded, timeout
+// (of Request.Idle or ctx), cancelled, too_large (32 MiB, 16 MiB over stdio).
+func (c *Client) Call(ctx context.Context, r Request) (json.RawMessage, error) {
+	if r.Params == nil {
+		r.Params = json.RawMessage("{}")
+	}
+	lk, err := c.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var responses, state json.RawMessage
+	if r.Relay != nil {
+		responses, state = r.Relay.Responses, r.Relay.State
+	}
+	for round := 1; ; round++ {
+		k := lk.shared()
+		if result, err, local := c.local(ctx, k, r); local {
+			return result, err
+		}
+		a, sent, err := c.exchange(ctx, lk, &r, responses, state)
+		if err != nil {
+			return nil, err
+		}
+		if k.contradicted(a) {
+			if _, err := c.renew(ctx, lk); err != nil {
+				return nil, err
+			}
+			if lk, err = c.connected(ctx); err != nil {
+				return nil, err
+			}
+			if k = lk.shared(); !k.server.Modern() {
+				responses, state = nil, nil
+			}
+			if a, sent, err = c.exchange(ctx, lk, &r, responses, state); err != nil {
+				return nil, err
+			}
+		}
+		if a.result == nil {
+			return nil, c.failure(a, sent)
+		}
+		if a.result[0] != '{' {
+			return nil, c.nonsense("answered with a result that is not an object")
+		}
+		if !k.server.Modern() {
+			c.remember(r)
+			return a.result, nil
+		}
+		switch kind := resultType(a.result); {
+		case kind == "" || kind == "complete":
+			return a.result, nil
+		case kind != "input_required":
+			return nil, c.nonsense("answered with a kind of result that was not agreed on: %s", cut(kind, 64))
+		case r.Relay != nil || r.Ask == nil:
+			return a.result, capability.InputRequired(capability.ProviderKey(c.cfg.Name))
+		case round == maxRounds:
+			return nil, c.nonsense("asked %d times and was not content", maxRounds)
+		}
+		if responses, err = c.answerAll(ctx, r, member(a.result, "inputRequests"), round); err != nil {
+			return nil, err
+		}
+		state = member(a.result, "requestState")
+	}
+}
+
+// contradicted reports whether the server did not take the request because it knows
+// another session or another revision than we do.
+func (k *conn) contradicted(a answer) bool {
+	switch {
+	case errors.Is(a.err, errSessionGone):
+		return true
+	case a.fault == nil:
+		return false
+	case !k.server.Modern():
+		return k.c.cfg.URL != "" && (a.fault.code == codeUnsupportedVersion || a.fault.code == codeHeaderMismatch ||
+			a.fault.code == codeSessionNotFound && strings.EqualFold(a.fault.message, "session not found"))
+	}
+	return k.c.cfg.URL != "" && a.fault.code == codeUnsupportedVersion
+}
+
+// local does what has no request in the server's era.
+func (c *Client) local(ctx context.Context, k *conn, r Request) (json.RawMessage, error, bool) {
+	if !k.server.Modern() {
+		return nil, nil, false
+	}
+	var err error
+	switch r.Method {
+	case "resources/subscribe", "resources/unsubscribe":
+		err = c.subscribe(ctx, k, uriOf(r.Params), r.Method == "resources/subscribe")
+	case "logging/setLevel":
+		c.mu.Lock()
+		c.level = bytes.Clone(r.Params)
+		c.mu.Unlock()
+	default:
+		return nil, nil, false
+	}
+	if err != nil {
+		return nil, err, true
+	}
+	return json.RawMessage("{}"), nil, true
+}
+
+// remember keeps what a legacy session would forget with itself.
+func (c *Client) remember(r Request) {
+	switch r.Method {
+	case "resources/subscribe", "resources/unsubscribe":
+		_ = c.watch(uriOf(r.Params), r.Method == "resources/subscribe")
+	case "logging/setLevel":
+		c.mu.Lock()
+		c.level = bytes.Clone(r.Params)
+		c.mu.Unlock()
+	}
+}
+
+func uriOf(params []byte) string {
+	uri, _ := textOf(member(params, "uri"))
+	return uri
+}
+
+// exchange sends the request once and waits for its answer, passing on meanwhile what
+// the server tells. An error is the end of the call; sent says whether the server may
+// have seen it.
+func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, state json.RawMessage) (a answer, sent bool, err error) {
+	k := lk.shared()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ex := newExchange(ctx, c.ids.Add(1), outgoing{method: r.Method, name: r.Name, header: r.Headers}, r)
+	if ex.out.params, err = c.params(k, ex.id, r, responses, state); err != nil {
+		return a, false, err
+	}
+	if err := k.flight.add(ex); err != nil {
+		return answer{err: err}, false, nil
+	}
+	defer k.flight.remove(ex)
+	idle := r.Idle
+	if idle <= 0 {
+		idle = idleTimeout
+	}
+	if h, ok := lk.(*httpLink); ok {
+		// Most answers are one document: no goroutine has to wait for those.
+		if a, over := h.startHere(ctx, ex, idle); over {
+			switch {
+			case ctx.Err() != nil:
+				c.withdraw(lk, ex, "the caller withdrew the request")
+				return a, true, c.ended(ctx)
+			case c.ctx.Err() != nil:
+				return a, true, c.errClosed()
+			case errors.Is(a.err, errIdle):
+				c.withdraw(lk, ex, "no progress")
+				return a, true, c.idled(idle)
+			}
+			ex.end(a)
+			return <-ex.answer, ex.sent.Load(), nil
+		}
+	} else {
+		lk.start(ctx, ex)
+	}
+	timer := time.NewTimer(idle)
+	defer timer.Stop()
+	told := progress{}
+	for {
+		select {
+		case m := <-ex.events:
+			if told.pass(m, r.Progress) {
+				timer.Reset(idle)
+			}
+		case <-ex.asked:
+			timer.Reset(idle)
+		case a = <-ex.answer:
+			for len(ex.events) > 0 {
+				told.pass(<-ex.events, r.Progress)
+			}
+			if a.err != nil && ctx.Err() != nil { // the end of the context has broken the exchange
+				c.withdraw(lk, ex, "the caller withdrew the request")
+				return a, true, c.ended(ctx)
+			}
+			return a, ex.sent.Load(), nil
+		case <-timer.C:
+			if ex.asking.Load() > 0 {
+				timer.Reset(idle)
+				continue
+			}
+			c.withdraw(lk, ex, "no progress")
+			return a, true, c.idled(idle)
+		case <-ctx.Done():
+			c.withdraw(lk, ex, "the caller withdrew the request")
+			return a, true, c.ended(ctx)
+		case <-c.ctx.Done():
+			return a, true, c.errClosed()
+		}
+	}
+}
+
+func (c *Client) idled(idle time.Duration) error {
+	return capability.Errorf(capability.CodeTimeout, op, "%s made no progress for %s", c.cfg.Name, idle).With(reasonIdle, "")
+}
+
+// withdraw tells the server that nobody waits for an answer any more. Where closing
+// the stream says it, the end of the context has.
+func (c *Client) withdraw(lk link, ex *exchange, why string) {
+	if ex.replied.Load() || !lk.shared().explicit {
+		return
+	}
+	params := strconv.AppendInt([]byte(`{"requestId":`), ex.id, 10)
+	params = append(appendString(append(params, `,"reason":`...), why), '}')
+	c.spawn(func() {
+		ctx, cancel := context.WithTimeout(lk.shared().ctx, noteTimeout)
+		defer cancel()
+		if err := lk.post(ctx, appendRequest(nil, 0, "notifications/cancelled", params)); err != nil {
+			c.log.Debug("a cancellation was lost", "server", c.cfg.Name, "err", err)
+		}
+	})
+}
+
+// progress passes notices on in the form of chunks.
+type progress struct {
+	last float64
+	any  bool
+}
+
+// pass reports whether the notice was progress indeed: more than before.
+func (p *progress) pass(m message, to func(capability.Chunk)) bool {
+	if m.method == "notifications/message" {
+		if to != nil && m.params != nil {
+			to(capability.Chunk{Stage: capability.StageLog, Data: m.params})
+		}
+		return false
+	}
+	at, err := strconv.ParseFloat(string(member(m.params, "progress")), 64)
+	if err != nil || p.any && at <= p.last {
+		return false
+	}
+	p.last, p.any = at, true
+	total, err := strconv.ParseFloat(string(member(m.params, "total")), 64)
+	if err != nil {
+		total = 0
+	}
+	if to != nil {
+		to(capability.Chunk{Progress: at, Total: total, Message: text(m.params, "message", 4<<10)})
+	}
+	return true
+}
+
+// resultType is the kind of a modern result; "" is not said, and means complete.
+func resultType(result []byte) string {
+	if !bytes.Contains(result, []byte(`"resultType"`)) {
+		return ""
+	}
+	kind, _ := textOf(member(result, "resultType"))
+	return kind
+}
+
+// answerAll puts the questions of a result to the caller, one after the other, and
+// returns the answers by the server's own keys.
+func (c *Client) answerAll(ctx context.Context, r Request, requests json.RawMessage, round int) (json.RawMessage, error) {
+	out := []byte{'{'}
+	count := 0
+	var failed error
+	if len(requests) > 0 && requests[0] == '{' {
+		_ = members(requests, func(key string, value []byte) {
+			if failed != nil {
+				return
+			}
+			if count++; count > maxQuestions || len(value) > maxQuestion {
+				failed = c.nonsense("asks too much: %d questions of 1 MiB are the limit", maxQuestions)
+				return
+			}
+			var result json.RawMessage
+			if result, failed = c.answerOne(ctx, r, value); failed != nil {
+				return
+			}
+			if count > 1 {
+				out = append(out, ',')
+			}
+			out = append(append(appendString(out, key), ':'), result...)
+		})
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	if count == 0 { // it asks for nothing but time
+		if !sleep(ctx, backoff(round)) {
+			return nil, c.ended(ctx)
+		}
+		return nil, nil
+	}
+	return append(out, '}'), nil
+}
+
+func (c *Client) answerOne(ctx context.Context, r Request, question []byte) (json.RawMessage, error) {
+	method, _ := textOf(member(question, "method"))
+	if method != "elicitation/create" && (method != "sampling/createMessage" || !c.cfg.Sampling) {
+		return nil, c.nonsense("asks for something that is not offered here: %s", cut(method, 64))
+	}
+	params := json.RawMessage(member(question, "params"))
+	if params == nil {
+		params = json.RawMessage("{}")
+	}
+	result, err := r.Ask(ctx, capability.Question{Method: method, Params: params})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, c.ended(ctx)
+	case err != nil:
+		return nil, err
+	case !isObject(result):
+		return nil, capability.Errorf(capability.CodeInternal, op, "a question of %s got an answer that is not a JSON object", c.cfg.Name)
+	}
+	return result, nil
+}

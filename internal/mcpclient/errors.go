@@ -1,0 +1,125 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// The reasons of the errors of this package.
+const (
+	reasonConnection   = "connection_failed"
+	reasonCredentials  = "unauthenticated"
+	reasonUpstream     = "upstream_error"
+	reasonParams       = "upstream_invalid_params"
+	reasonVersion      = "unsupported_version"
+	reasonIdle         = "idle_timeout"
+	reasonUpstreamBusy = "upstream_overloaded"
+)
+
+const op = "mcp.call"
+
+func (c *Client) errClosed() *capability.Error {
+	return capability.Errorf(capability.CodeUnavailable, op, "the connection to %s was closed", c.cfg.Name).With(reasonConnection, "")
+}
+
+// ended is the error for a context that ended.
+func (c *Client) ended(ctx context.Context) *capability.Error {
+	if c.ctx.Err() != nil {
+		return c.errClosed()
+	}
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return capability.Wrap(capability.CodeTimeout, op, "the deadline passed before "+c.cfg.Name+" answered", context.Cause(ctx))
+	}
+	return capability.Wrap(capability.CodeCancelled, op, "the request to "+c.cfg.Name+" was cancelled", context.Cause(ctx))
+}
+
+// unreachable is the error for a connection that did not come about.
+func (c *Client) unreachable(err error) error {
+	if e, ok := errors.AsType[*capability.Error](err); ok {
+		if e.Code == capability.CodeFailed || e.Code == capability.CodeInvalidInput {
+			e.Code = capability.CodeUnavailable // nothing was begun
+		}
+		return e
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return capability.Wrap(capability.CodeUnavailable, "mcp.connect", fmt.Sprintf("%s did not answer within %s", c.cfg.Name, connectTimeout), err).With(reasonConnection, "")
+	}
+	return capability.Wrap(capability.CodeUnavailable, "mcp.connect", "no connection to "+c.cfg.Name+" could be made", err).With(reasonConnection, "")
+}
+
+// broken is the error for a call whose connection failed.
+func (c *Client) broken(err error, sent bool) error {
+	if e, ok := errors.AsType[*capability.Error](err); ok {
+		return e
+	}
+	if !sent {
+		return c.unreachable(err)
+	}
+	return capability.Wrap(capability.CodeFailed, op, "the connection to "+c.cfg.Name+" was lost before it answered", err).
+		With(reasonConnection, "the call may have been carried out; look before you repeat it")
+}
+
+// failure is the error for an answer that carries no result.
+func (c *Client) failure(a answer, sent bool) error {
+	switch {
+	case a.err != nil:
+		return c.broken(a.err, sent)
+	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired:
+		return capability.Errorf(capability.CodeUnavailable, op, "%s does not accept our credentials (HTTP %d)", c.cfg.Name, a.status).
+			With(reasonCredentials, "an operator must renew the credentials of this upstream")
+	case a.status == http.StatusTooManyRequests:
+		e := capability.Errorf(capability.CodeOverloaded, op, "%s takes no more requests for now", c.cfg.Name).With(reasonUpstreamBusy, "try again later")
+		e.RetryAfter = a.wait
+		return e
+	case a.fault != nil:
+		return c.answered(a.fault)
+	case a.status == http.StatusServiceUnavailable:
+		e := capability.Errorf(capability.CodeUnavailable, op, "%s is not available (HTTP 503)", c.cfg.Name).With(reasonConnection, "try again later")
+		e.RetryAfter = a.wait
+		return e
+	}
+	return capability.Errorf(capability.CodeFailed, op, "%s answered HTTP %d", c.cfg.Name, a.status).With(reasonUpstream, "").Detail("status", a.status)
+}
+
+// answered is the error for a fault of the server's own.
+func (c *Client) answered(f *fault) error {
+	text := cut(f.message, 512)
+	if text == "" {
+		text = "an error without a message"
+	}
+	code, reason := capability.CodeFailed, reasonUpstream
+	if f.code == codeInvalidParams {
+		code, reason = capability.CodeInvalidInput, reasonParams
+	}
+	e := capability.Errorf(code, op, "%s answered: %s", c.cfg.Name, text).With(reason, "").Detail("code", f.code)
+	if len(f.data) > 0 && len(f.data) <= 16<<10 { // what a caller would have to declare or open is in it
+		e = e.Detail("data", f.data)
+	}
+	return e
+}
+
+// nonsense is the error for an answer that breaks the protocol.
+func (c *Client) nonsense(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeFailed, op, "%s %s", c.cfg.Name, fmt.Sprintf(format, args...)).With(reasonUpstream, "")
+}
+
+func (c *Client) tooLarge(limit int) *capability.Error {
+	return capability.Errorf(capability.CodeTooLarge, op, "%s answered with more than %d MiB", c.cfg.Name, limit>>20)
+}
+
+// noCredentials is the error for credentials that could not be had. Their owner's own
+// error says best what is missing.
+func (c *Client) noCredentials(err error) error {
+	if e, ok := errors.AsType[*capability.Error](err); ok {
+		return e
+	}
+	return capability.Wrap(capability.CodeUnavailable, op, "the credentials for "+c.cfg.Name+" could not be had", err).With(reasonCredentials, "")
+}
+
+func (c *Client) askedTooMuch(limit int) error {
+	return capability.Errorf(capability.CodeTooLarge, op, "a request to %s may have %d MiB at most", c.cfg.Name, limit>>20)
+}

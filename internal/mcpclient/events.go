@@ -1,0 +1,112 @@
+package mcpclient
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var errTooLarge = errors.New("the limit on its size is passed")
+
+// event is one server-sent event. Data is not kept by the reader.
+type event struct {
+	name string
+	data []byte
+}
+
+// events reads server-sent events: a field a line, an empty line ends an event
+// (WHATWG HTML, section 9.2). It never holds more than limit bytes.
+type events struct {
+	in     *bufio.Reader
+	limit  int
+	lastID string        // of the last event that had one: where to resume
+	retry  time.Duration // what the server wants waited before; 0: not said
+	waits  bool          // whether it was said
+	begun  bool
+}
+
+const (
+	maxEventID = 1024
+	maxRetry   = time.Minute
+)
+
+func newEvents(r io.Reader, limit int) *events {
+	return &events{in: bufio.NewReaderSize(r, 16<<10), limit: limit}
+}
+
+// next returns the next event that has data. io.EOF is the end of the stream; an
+// event that was cut off by it is dropped, as the standard wants.
+func (e *events) next() (event, error) {
+	var ev event
+	var data []byte
+	has, id := false, e.lastID
+	for {
+		line, err := e.line(e.limit - len(data))
+		if err != nil {
+			return event{}, err
+		}
+		if !e.begun {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+			e.begun = true
+		}
+		if len(line) == 0 {
+			// Not before: what follows an event that broke off must come again.
+			e.lastID = id
+			if has && len(data) > 0 {
+				ev.data = data
+				return ev, nil
+			}
+			ev, has = event{}, false
+			continue
+		}
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "data":
+			if has {
+				data = append(data, '\n')
+			}
+			data, has = append(data, value...), true
+		case "event":
+			ev.name = string(value[:min(len(value), 64)])
+		case "id":
+			if len(value) <= maxEventID && bytes.IndexByte(value, 0) < 0 {
+				id = string(value)
+			}
+		case "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+				e.retry, e.waits = min(time.Duration(ms)*time.Millisecond, maxRetry), true
+			}
+		}
+	}
+}
+
+// line reads up to a line break of either kind. It dies with the next read.
+func (e *events) line(limit int) ([]byte, error) {
+	var long []byte
+	for {
+		part, err := e.in.ReadSlice('\n')
+		if err == nil && long == nil {
+			long = part
+		} else {
+			long = append(long, part...)
+		}
+		// The field's name comes on top.
+		if len(long) > limit+64 {
+			return nil, errTooLarge
+		}
+		switch {
+		case err == nil:
+			return bytes.TrimSuffix(long[:len(long)-1], []byte("\r")), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}
+
+// isMessage reports whether the event is one of the protocol's.
+func (ev event) isMessage() bool { return ev.name == "" || strings.EqualFold(ev.name, "message") }

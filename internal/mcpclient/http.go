@@ -1,0 +1,436 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// httpLink is a streamable HTTP connection: each request a POST with a stream of its
+// own. A modern server keeps nothing between them; of a legacy one we have a session.
+type httpLink struct {
+	*conn
+	session string // set by the handshake; "" is none
+	once    sync.Once
+	// opened is closed when the stream of notices of a legacy session is there, is not to
+	// be had, or was waited for long enough.
+	opened chan struct{}
+	open   func()
+}
+
+func (c *Client) openHTTP() *httpLink {
+	l := &httpLink{conn: c.newConn(), opened: make(chan struct{})}
+	l.open = sync.OnceFunc(func() { close(l.opened) })
+	return l
+}
+
+// The first calls of a legacy session wait for its stream of notices: servers ask on it
+// too, and what they ask before it is there is lost. They wait until it is answered, for
+// openGrace after it was asked for, and for openTime at most.
+const (
+	openTime  = 2 * time.Second
+	openGrace = 250 * time.Millisecond
+)
+
+func (l *httpLink) shared() *conn { return l.conn }
+
+// start posts a request that is none of a caller's (see startHere).
+func (l *httpLink) start(ctx context.Context, ex *exchange) {
+	l.c.post(ctx, ex, func(ctx context.Context) { ex.end(l.do(ctx, ex)) })
+}
+
+const drainTime = 250 * time.Millisecond
+
+// post runs do with a context that outlives an exchange with an answer for a moment:
+// the connection under it can be used again then, while a request that is cancelled
+// just when it is over takes its connection away from whoever got it next.
+func (c *Client) post(ctx context.Context, ex *exchange, do func(context.Context)) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.spawn(func() {
+		defer cancel()
+		defer context.AfterFunc(ctx, func() {
+			if !ex.ended.Load() {
+				cancel()
+			} else {
+				time.AfterFunc(drainTime, cancel)
+			}
+		})()
+		defer context.AfterFunc(c.ctx, cancel)()
+		do(httptrace.WithClientTrace(own, &httptrace.ClientTrace{WroteHeaders: func() { ex.sent.Store(true) }}))
+	})
+}
+
+// errIdle is the cause of a request whose server said nothing for too long.
+var errIdle = errors.New("the server says nothing")
+
+// directly passes notices on while nobody waits for them in a loop.
+type directly struct {
+	to    func(capability.Chunk)
+	heard func()
+
+	mu   sync.Mutex
+	told progress
+}
+
+func (d *directly) tell(m message) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.told.pass(m, d.to) {
+		d.heard()
+	}
+}
+
+// startHere posts the request and reads an answer that is one document. over is false
+// where a stream began: that goes on beside, and the exchange gets its answer.
+func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Duration) (a answer, over bool) {
+	select {
+	case <-l.opened:
+	case <-ctx.Done():
+	}
+	// The request's context is not ended with its answer (see post).
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	withdrawn := context.AfterFunc(ctx, func() { cancel(context.Canceled) })
+	closed := context.AfterFunc(l.c.ctx, func() { cancel(context.Canceled) })
+	var quiet *time.Timer
+	quiet = time.AfterFunc(idle, func() {
+		if ex.asking.Load() > 0 {
+			quiet.Reset(idle)
+		} else {
+			cancel(errIdle)
+		}
+	})
+	// What comes meanwhile comes on the connection's own stream.
+	told := &directly{to: ex.call.Progress, heard: func() { quiet.Reset(idle) }}
+	ex.direct.Store(told)
+	defer ex.direct.Store(nil)
+	traced := httptrace.WithClientTrace(own, &httptrace.ClientTrace{WroteHeaders: func() { ex.sent.Store(true) }})
+	resp, err := l.send(traced, http.MethodPost, ex.body(), ex, "")
+	if err == nil && resp.StatusCode/100 == 2 && kind(resp) == "text/event-stream" {
+		quiet.Stop()
+		streams := l.c.spawn(func() {
+			defer cancel(nil)
+			defer closed()
+			defer context.AfterFunc(ctx, func() {
+				if !ex.ended.Load() {
+					cancel(nil)
+				} else {
+					time.AfterFunc(drainTime, func() { cancel(nil) })
+				}
+			})()
+			withdrawn()
+			ex.end(l.read(own, ex, resp))
+		})
+		if !streams {
+			cancel(nil)
+			resp.Body.Close()
+		}
+		return a, !streams
+	}
+	defer withdrawn()
+	defer closed()
+	defer quiet.Stop()
+	if err == nil {
+		a = l.read(own, ex, resp)
+		if ex.ended.Load() {
+			return a, true
+		}
+		err = a.err
+	}
+	if err != nil {
+		a.err = err
+		if errors.Is(context.Cause(own), errIdle) {
+			a.err = errIdle
+		}
+	}
+	return a, true
+}
+
+// do carries an exchange to its end; an answer that came on a stream has been given
+// to it already, and counts.
+func (l *httpLink) do(ctx context.Context, ex *exchange) answer {
+	resp, err := l.send(ctx, http.MethodPost, ex.body(), ex, "") //nolint:bodyclose // read does it
+	if err != nil {
+		return answer{err: err}
+	}
+	return l.read(ctx, ex, resp)
+}
+
+// read reads an answer to its end.
+func (l *httpLink) read(ctx context.Context, ex *exchange, resp *http.Response) answer {
+	if resp.StatusCode/100 == 2 && kind(resp) == "text/event-stream" {
+		return l.stream(ctx, ex, resp, answer{status: resp.StatusCode, session: resp.Header.Get(headerSession)})
+	}
+	defer l.drain(resp)
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return l.refusal(resp)
+	}
+	a := answer{status: resp.StatusCode, session: resp.Header.Get(headerSession)}
+	if kind(resp) == "application/json" {
+		body, err := readBody(resp, maxAnswer)
+		if err != nil {
+			a.err = l.readError(err)
+			return a
+		}
+		list, err := parseAll(body)
+		if err != nil {
+			a.err = l.c.nonsense("answered with something that is not JSON-RPC")
+			return a
+		}
+		for _, m := range list {
+			if m.response() && ex.out.method == "initialize" {
+				a.result, a.fault = m.result, m.fault // with its session
+				return a
+			}
+			receive(l, ex, m)
+		}
+		if !ex.ended.Load() {
+			a.err = l.c.nonsense("answered another question than was asked")
+		}
+		return a
+	}
+	a.err = l.c.nonsense("answered with a content type that MCP does not know")
+	return a
+}
+
+// stream reads the answer as events, and takes the stream of a legacy server up again
+// where it broke off, if its events have ids.
+func (l *httpLink) stream(ctx context.Context, ex *exchange, resp *http.Response, a answer) answer {
+	in, last, tries := newEvents(resp.Body, maxAnswer), "", 0
+	defer func() { l.drain(resp) }() // the latest
+	for {
+		err := l.follow(ex, in, &a)
+		if ex.ended.Load() || a.result != nil || a.fault != nil || ctx.Err() != nil {
+			return a
+		}
+		if errors.Is(err, errTooLarge) {
+			a.err = l.c.tooLarge(maxAnswer)
+			return a
+		}
+		if in.lastID != last {
+			last, tries = in.lastID, 0
+		}
+		if last == "" || l.server.Modern() || ex.out.version != "" || tries == maxResumes {
+			a.err = errors.Join(errors.New("the stream ended before the answer"), err)
+			return a
+		}
+		tries++
+		delay := backoff(tries)
+		if in.waits {
+			delay = max(in.retry, leastRetry) // a server that wants none could have us spin
+		}
+		if !sleep(ctx, delay) {
+			return a
+		}
+		again, err := l.send(ctx, http.MethodGet, nil, nil, last)
+		if err != nil {
+			a.err = err
+			if tries < maxResumes && ctx.Err() == nil {
+				a.err = nil
+				in = newEvents(strings.NewReader(""), maxAnswer)
+				in.lastID = last
+				continue
+			}
+			return a
+		}
+		l.drain(resp) // the one before: there may be many of them
+		resp = again
+		if again.StatusCode != http.StatusOK || kind(again) != "text/event-stream" {
+			a.err = errors.New("the stream could not be taken up again: HTTP " + strconv.Itoa(again.StatusCode))
+			return a
+		}
+		next := newEvents(again.Body, maxAnswer)
+		next.lastID, next.retry, next.waits = in.lastID, in.retry, in.waits
+		in = next
+	}
+}
+
+const (
+	maxResumes = 5
+	leastRetry = 50 * time.Millisecond
+)
+
+// follow gives what comes on a stream to where it belongs, until its exchange has its
+// answer or the stream ends. The answer to initialize stays with its session, in a.
+func (l *httpLink) follow(ex *exchange, in *events, a *answer) error {
+	for garbage := 0; ; {
+		ev, err := in.next()
+		if err != nil {
+			return err
+		}
+		if !ev.isMessage() {
+			continue
+		}
+		list, err := parseAll(ev.data)
+		if err != nil {
+			if garbage++; garbage <= maxGarbage { // a flood of them fills no log
+				l.c.log.Warn("an upstream sent an event that is no message", "server", l.c.cfg.Name, "err", err)
+			}
+			continue
+		}
+		for _, m := range list {
+			if m.response() && ex != nil && ex.out.method == "initialize" {
+				a.result, a.fault = m.result, m.fault
+				return nil
+			}
+			receive(l, ex, m)
+		}
+		if ex != nil && ex.ended.Load() {
+			return nil
+		}
+	}
+}
+
+// send makes one HTTP request with our headers over the caller's. ex is what it is
+// for, nil for notifications and streams.
+func (l *httpLink) send(ctx context.Context, method string, body []byte, ex *exchange, resume string) (*http.Response, error) {
+	return l.c.send(ctx, method, l.c.cfg.URL, body, func(h http.Header) {
+		version := l.server.Version
+		if ex != nil && ex.out.version != "" {
+			version = ex.out.version
+		}
+		switch {
+		case version >= versionModern && ex != nil:
+			setStandard(h, version, ex.out.method, ex.out.name, ex.out.header)
+		case version != "":
+			h.Set(headerVersion, version)
+		}
+		if l.session != "" {
+			h.Set(headerSession, l.session)
+		}
+		if resume != "" {
+			h.Set(headerLastEvent, resume)
+		}
+	})
+}
+
+// send makes one HTTP request to the server at address.
+func (c *Client) send(ctx context.Context, method, address string, body []byte, set func(http.Header)) (*http.Response, error) {
+	var in io.Reader
+	if body != nil {
+		in = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, in)
+	if err != nil {
+		return nil, err
+	}
+	if c.cfg.Header != nil {
+		credentials, err := c.cfg.Header(ctx)
+		if err != nil {
+			return nil, c.noCredentials(err)
+		}
+		for key, values := range credentials {
+			req.Header[http.CanonicalHeaderKey(key)] = values
+		}
+	}
+	accept := "text/event-stream"
+	if method == http.MethodPost {
+		accept = "application/json, text/event-stream"
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", accept)
+	set(req.Header)
+	return c.cfg.HTTP.Do(req)
+}
+
+// post sends a message that has no answer of its own.
+func (l *httpLink) post(ctx context.Context, body []byte) error {
+	resp, err := l.send(ctx, http.MethodPost, body, nil, "")
+	if err != nil {
+		return err
+	}
+	defer l.drain(resp)
+	if resp.StatusCode > 299 {
+		return l.c.failure(l.refusal(resp), true)
+	}
+	return nil
+}
+
+// refusal reads an answer with a status that is none of success.
+func (l *httpLink) refusal(resp *http.Response) answer {
+	a := answer{status: resp.StatusCode, wait: retryAfter(resp.Header)}
+	if body, err := readBody(resp, maxRefusal); err == nil {
+		if m, err := parse(body); err == nil {
+			a.fault = m.fault
+		}
+	}
+	if l.session != "" && (a.status == http.StatusNotFound || a.status == http.StatusBadRequest && a.fault != nil && forgotten(a.fault.message)) {
+		return answer{err: errSessionGone}
+	}
+	return a
+}
+
+// forgotten recognizes how servers say that they know no session, who do not say it by 404.
+func forgotten(message string) bool {
+	message = strings.ToLower(message)
+	return strings.Contains(message, "session not found") || strings.Contains(message, "no valid session") || strings.Contains(message, "server not initialized")
+}
+
+// close deletes the session, if the server still has it.
+func (l *httpLink) close(gone bool) {
+	l.once.Do(func() {
+		defer l.stop()
+		if gone || l.session == "" {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), noteTimeout)
+		defer cancel()
+		if resp, err := l.send(ctx, http.MethodDelete, nil, nil, ""); err == nil {
+			resp.Body.Close()
+		}
+	})
+}
+
+func (l *httpLink) readError(err error) error {
+	if errors.Is(err, errTooLarge) {
+		return l.c.tooLarge(maxAnswer)
+	}
+	return err
+}
+
+// drain reads what is left of a body, a little of it, so that its connection serves on.
+func (l *httpLink) drain(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 16<<10)
+	resp.Body.Close()
+}
+
+func kind(resp *http.Response) string {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return kind
+}
+
+func readBody(resp *http.Response, limit int64) (json.RawMessage, error) {
+	if resp.ContentLength > limit {
+		return nil, errTooLarge
+	}
+	var b bytes.Buffer
+	if resp.ContentLength > 0 {
+		b.Grow(int(min(resp.ContentLength, 1<<20)) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(resp.Body, limit+1)); err != nil {
+		return nil, err
+	}
+	if int64(b.Len()) > limit {
+		return nil, errTooLarge
+	}
+	return b.Bytes(), nil
+}
+
+// retryAfter reads the header in seconds, a minute at most; 0 is not said.
+func retryAfter(h http.Header) time.Duration {
+	n, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(min(n, 60)) * time.Second
+}

@@ -1,0 +1,113 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+)
+
+var errEnough = errors.New("enough")
+
+// List reads a list to its end, page by page, and hands each definition to each, in
+// the server's order and as the bytes that came, which are each's to keep. An error of
+// each ends it and is returned. What a bound cut off is no error: Page.Truncated says
+// so. Other errors are those of Call; what came before one has been handed over.
+func (c *Client) List(ctx context.Context, l List, each func(definition json.RawMessage) error) (Page, error) {
+	lk, err := c.connected(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	timed, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	var page Page
+	var cursor json.RawMessage
+	seen := make(map[string]bool)
+	items, size := 0, 0
+	for pages := 0; ; pages++ {
+		if pages == maxListPages {
+			page.Truncated = "pages"
+			return page, nil
+		}
+		a, next, err := c.page(timed, lk, l, cursor)
+		lk = next
+		if err != nil {
+			if pages > 0 && timed.Err() != nil && ctx.Err() == nil {
+				page.Truncated = "time"
+				return page, nil
+			}
+			if ctx.Err() != nil {
+				err = c.ended(ctx)
+			}
+			return page, err
+		}
+		if ms, err := strconv.ParseFloat(string(member(a, "ttlMs")), 64); err == nil && ms > 0 {
+			if ttl := time.Duration(min(ms, 86_400_000)) * time.Millisecond; page.TTL == 0 || ttl < page.TTL {
+				page.TTL = ttl
+			}
+		}
+		list := member(a, l.member())
+		if len(list) == 0 || list[0] != '[' {
+			return page, c.nonsense("answered without a list of %s", l)
+		}
+		err = elements(list, func(value []byte) error {
+			switch {
+			case items == maxListItems:
+				page.Truncated = "items"
+				return errEnough
+			case size+len(value) > maxListBytes:
+				page.Truncated = "bytes"
+				return errEnough
+			}
+			items, size = items+1, size+len(value)
+			return each(bytes.Clone(value))
+		})
+		if errors.Is(err, errEnough) {
+			return page, nil
+		}
+		if err != nil {
+			return page, err
+		}
+		cursor = member(a, "nextCursor")
+		if len(cursor) == 0 || cursor[0] != '"' {
+			return page, nil
+		}
+		if seen[string(cursor)] || len(cursor) > 64<<10 {
+			page.Truncated = "cursor"
+			return page, nil
+		}
+		seen[string(cursor)] = true
+	}
+}
+
+// page reads one page. It returns the link too, which a forgotten session renews.
+func (c *Client) page(ctx context.Context, lk link, l List, cursor json.RawMessage) (json.RawMessage, link, error) {
+	for renewed := false; ; renewed = true {
+		k := lk.shared()
+		params := []byte{'{'}
+		if cursor != nil {
+			params = appendMember(params, "cursor", cursor)
+		}
+		if k.server.Modern() {
+			params = appendMember(params, "_meta", c.modernMeta(nil, 0, nil))
+		}
+		a := c.request(ctx, lk, outgoing{method: string(l) + "/list", params: append(params, '}')})
+		if k.contradicted(a) && !renewed {
+			if _, err := c.renew(ctx, lk); err != nil {
+				return nil, lk, err
+			}
+			next, err := c.connected(ctx)
+			if err != nil {
+				return nil, lk, err
+			}
+			lk = next
+			continue
+		}
+		if a.result == nil {
+			return nil, lk, c.failure(a, true)
+		}
+		return a.result, lk, nil
+	}
+}

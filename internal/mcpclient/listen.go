@@ -1,0 +1,356 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const (
+	backoffFirst = 500 * time.Millisecond
+	backoffMost  = 30 * time.Second
+	steady       = 10 * time.Second // a stream that lived so long was no failure
+)
+
+// backoff is how long to wait before try n, from 1: doubling, and never the same for all.
+func backoff(n int) time.Duration {
+	d := min(backoffFirst<<min(n-1, 8), backoffMost)
+	return d/2 + rand.N(d/2+1)
+}
+
+// sleep waits; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// begin opens the stream of notices, if the server is of those who have one.
+func (l *httpLink) begin(renewed bool) {
+	if l.server.Modern() {
+		l.open()
+		l.c.spawn(func() { l.c.listen(l) })
+		return
+	}
+	time.AfterFunc(openTime, l.open)
+	l.c.spawn(func() { l.standalone() })
+	if renewed {
+		l.c.spawn(func() { l.c.restore(l) })
+	}
+}
+
+// standalone keeps the GET stream of a legacy session open. What a server cannot say
+// while it is broken, it may have wanted to: all lists count as changed then.
+func (l *httpLink) standalone() {
+	last, gap := "", false
+	for tries := 0; ; {
+		began := time.Now()
+		in, goOn := l.notices(last, gap)
+		if !goOn || l.ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > steady {
+			tries = 0
+		}
+		tries++
+		delay := backoff(tries)
+		if in != nil {
+			gap, last = true, in.lastID
+			if in.waits {
+				delay = max(delay, in.retry)
+			}
+		}
+		if !sleep(l.ctx, delay) {
+			return
+		}
+	}
+}
+
+// notices opens the stream once and reads it to its end. goOn is false when the server
+// has none.
+func (l *httpLink) notices(last string, gap bool) (in *events, goOn bool) {
+	resp, err := l.send(httptrace.WithClientTrace(l.ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
+		time.AfterFunc(openGrace, l.open)
+	}}), http.MethodGet, nil, nil, last)
+	l.open()
+	if err != nil {
+		return nil, true
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotFound && l.session != "":
+		// It would tell the next call as well; this way nobody has to wait.
+		l.c.spawn(func() { _, _ = l.c.renew(l.c.ctx, l) })
+		return nil, false
+	case undecided(resp.StatusCode) || resp.StatusCode == http.StatusConflict:
+		return nil, true
+	case resp.StatusCode != http.StatusOK || kind(resp) != "text/event-stream":
+		return nil, false
+	}
+	if gap {
+		l.c.changed(Lists()...)
+	}
+	in = newEvents(resp.Body, maxAnswer)
+	in.lastID = last
+	err = l.follow(nil, in, nil)
+	l.c.log.Debug("the stream of notices ended", "server", l.c.cfg.Name, "err", err)
+	return in, true
+}
+
+// listener is the state of a modern server's stream of notices: which subscriptions
+// it was opened with, and which of them the server took.
+type listener struct {
+	mu       sync.Mutex
+	wake     chan struct{} // closed when the wishes change
+	id       int64         // of the request that is open
+	wanted   []string
+	taken    []string
+	acked    bool
+	stopped  error         // set: there is no stream, and will be none
+	progress chan struct{} // closed when any of the above changes
+}
+
+func (n *listener) init() {
+	if n.wake == nil {
+		n.wake, n.progress = make(chan struct{}), make(chan struct{})
+	}
+}
+
+// step changes the state and tells who waits for it.
+func (n *listener) step(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.init()
+	f()
+	close(n.progress)
+	n.progress = make(chan struct{})
+}
+
+func (n *listener) again() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.init()
+	close(n.wake)
+	n.wake = make(chan struct{})
+}
+
+func (n *listener) acknowledged(id int64, params []byte) {
+	n.step(func() {
+		if id == n.id {
+			n.acked, n.taken = true, texts(member(member(params, "notifications"), "resourceSubscriptions"))
+		}
+	})
+}
+
+// listen keeps subscriptions/listen open while there is something to hear.
+func (c *Client) listen(lk link) {
+	k := lk.shared()
+	gap := false
+	for tries := 0; k.ctx.Err() == nil; {
+		c.mu.Lock()
+		uris := make([]string, 0, len(c.watched))
+		for uri := range c.watched {
+			uris = append(uris, uri)
+		}
+		c.mu.Unlock()
+		slices.Sort(uris)
+		params, any := c.listenParams(k.server, uris)
+		var wake <-chan struct{}
+		id := c.ids.Add(1)
+		k.listener.step(func() {
+			k.listener.id, k.listener.wanted, k.listener.acked, k.listener.taken = id, uris, !any, nil
+			wake = k.listener.wake
+		})
+		if c.outdated(uris) {
+			continue
+		}
+		if !any {
+			select {
+			case <-wake:
+			case <-k.ctx.Done():
+			}
+			continue
+		}
+		began := time.Now()
+		a, woken := c.hear(lk, id, params, wake, gap)
+		gap = true
+		if woken {
+			continue
+		}
+		if a.fault != nil && a.status != http.StatusTooManyRequests && a.status < 500 {
+			c.log.Warn("an upstream refuses to announce changes", "server", c.cfg.Name, "code", a.fault.code, "message", cut(a.fault.message, 256))
+			k.listener.step(func() { k.listener.stopped = c.answered(a.fault) })
+			return
+		}
+		if time.Since(began) > steady {
+			tries = 0
+		}
+		tries++
+		if !sleep(k.ctx, backoff(tries)) {
+			return
+		}
+	}
+}
+
+// outdated reports whether the subscriptions have changed since uris was taken.
+func (c *Client) outdated(uris []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(uris) != len(c.watched) {
+		return true
+	}
+	return slices.ContainsFunc(uris, func(uri string) bool { _, ok := c.watched[uri]; return !ok })
+}
+
+// hear has one stream of notices open until it ends, or is no longer what is wanted.
+func (c *Client) hear(lk link, id int64, params []byte, wake <-chan struct{}, gap bool) (a answer, woken bool) {
+	k := lk.shared()
+	ctx, cancel := context.WithCancel(k.ctx)
+	defer cancel()
+	ex := newExchange(ctx, id, outgoing{method: "subscriptions/listen", params: params}, nil)
+	if err := k.flight.add(ex); err != nil {
+		return answer{err: err}, false
+	}
+	defer k.flight.remove(ex)
+	lk.start(ctx, ex)
+	for {
+		k.listener.mu.Lock()
+		acked, changed := k.listener.acked, k.listener.progress
+		k.listener.mu.Unlock()
+		if acked && gap {
+			gap = false
+			c.changed(Lists()...)
+		}
+		select {
+		case <-changed:
+		case a = <-ex.answer:
+			return a, false
+		case <-wake:
+			c.withdraw(lk, ex, "other subscriptions are wanted")
+			return answer{}, true
+		case <-ctx.Done():
+			return answer{err: ctx.Err()}, false
+		}
+	}
+}
+
+// listenParams asks for what the server can announce; any is false when that is nothing.
+func (c *Client) listenParams(s Server, uris []string) (params []byte, any bool) {
+	out := []byte(`{"notifications":{`)
+	for _, l := range []List{Tools, Prompts, Resources} {
+		if s.Has(string(l) + ".listChanged") {
+			if any {
+				out = append(out, ',')
+			}
+			out, any = append(out, `"`+string(l)+`ListChanged":true`...), true
+		}
+	}
+	if len(uris) > 0 {
+		if any {
+			out = append(out, ',')
+		}
+		out, any = append(out, `"resourceSubscriptions":[`...), true
+		for i, uri := range uris {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendString(out, uri)
+		}
+		out = append(out, ']')
+	}
+	out = append(append(out, `},"_meta":`...), c.modernMeta(nil, 0, nil)...)
+	return append(out, '}'), any
+}
+
+// watch notes a subscription that a server has taken, or taken back, so that it can be
+// renewed with the session.
+func (c *Client) watch(uri string, on bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !on {
+		delete(c.watched, uri)
+		return nil
+	}
+	if _, known := c.watched[uri]; !known && len(c.watched) >= maxWatched {
+		return capability.Errorf(capability.CodeOverloaded, op, "%d resources of %s are subscribed to already", maxWatched, c.cfg.Name)
+	}
+	c.watched[uri] = struct{}{}
+	return nil
+}
+
+// subscribe is resources/subscribe and its opposite for a modern server, which has
+// neither: its stream of notices is opened anew, and the acknowledgement is the answer.
+func (c *Client) subscribe(ctx context.Context, k *conn, uri string, on bool) error {
+	if uri == "" {
+		return capability.Errorf(capability.CodeInvalidInput, op, "a subscription needs a URI")
+	}
+	if err := c.watch(uri, on); err != nil {
+		return err
+	}
+	k.listener.again()
+	if !on {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	for {
+		n := &k.listener
+		n.mu.Lock()
+		n.init()
+		asked, acked, taken, stopped, changed := slices.Contains(n.wanted, uri), n.acked, slices.Contains(n.taken, uri), n.stopped, n.progress
+		n.mu.Unlock()
+		switch {
+		case asked && acked && taken:
+			return nil
+		case asked && acked, stopped != nil:
+			_ = c.watch(uri, false)
+			if stopped != nil {
+				return stopped
+			}
+			return c.nonsense("does not announce changes of this resource")
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			_ = c.watch(uri, false)
+			return c.ended(ctx)
+		case <-k.ctx.Done():
+			return c.broken(errors.New("the connection ended"), true)
+		}
+	}
+}
+
+// restore renews what a legacy session remembered for us.
+func (c *Client) restore(lk link) {
+	c.mu.Lock()
+	level := c.level
+	uris := make([]string, 0, len(c.watched))
+	for uri := range c.watched {
+		uris = append(uris, uri)
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(lk.shared().ctx, listTimeout)
+	defer cancel()
+	if level != nil {
+		c.request(ctx, lk, outgoing{method: "logging/setLevel", params: level})
+	}
+	for _, uri := range uris {
+		params := append(appendString([]byte(`{"uri":`), uri), '}')
+		if a := c.request(ctx, lk, outgoing{method: "resources/subscribe", params: params, name: uri}); a.result == nil {
+			c.log.Warn("a subscription could not be renewed", "server", c.cfg.Name, "uri", strings.ToValidUTF8(uri, ""))
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package mcpclient
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"path/filepath"
+	"strconv"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// receive takes what came on a link: on the stream of ex, or on one that all share
+// when ex is nil.
+func receive(lk link, ex *exchange, m message) {
+	k := lk.shared()
+	switch {
+	case m.response():
+		k.answered(ex, m)
+	case m.id == nil:
+		k.notified(ex, m)
+	default:
+		if ex == nil || ex.call == nil {
+			ex = k.flight.only()
+		}
+		serve(lk, ex, m)
+	}
+}
+
+// answered gives a response to the exchange that waits for it. On a stream of its own
+// an exchange takes its own only; one without an id tells of a request that the
+// server could not even read, and can be nothing else there.
+func (k *conn) answered(ex *exchange, m message) {
+	id, err := strconv.ParseInt(string(m.id), 10, 64)
+	if ex == nil {
+		if err == nil {
+			ex = k.flight.get(id)
+		} else if m.id == nil && m.fault != nil {
+			ex = k.flight.sole()
+		}
+	} else if id != ex.id && (m.id != nil || m.fault == nil) {
+		ex = nil
+	}
+	if ex == nil {
+		k.c.log.Debug("an answer to nothing that was asked", "server", k.c.cfg.Name)
+		return
+	}
+	ex.end(answer{result: m.result, fault: m.fault})
+}
+
+func (k *conn) notified(ex *exchange, m message) {
+	switch m.method {
+	case "notifications/progress":
+		token, err := strconv.ParseInt(string(member(m.params, "progressToken")), 10, 64)
+		if err != nil {
+			return
+		}
+		if ex == nil {
+			ex = k.flight.get(token)
+		}
+		if ex != nil && ex.id == token {
+			ex.tell(m)
+		}
+	case "notifications/message":
+		if ex == nil {
+			ex = k.flight.only()
+		}
+		if ex != nil {
+			ex.tell(m)
+		}
+	case "notifications/cancelled":
+		k.withdrawn(member(m.params, "requestId"))
+	case "notifications/subscriptions/acknowledged":
+		id, err := strconv.ParseInt(string(member(member(m.params, "_meta"), metaPrefix+"subscriptionId")), 10, 64)
+		if ex != nil {
+			id, err = ex.id, nil
+		}
+		if err == nil {
+			k.listener.acknowledged(id, m.params)
+		}
+	case "notifications/tools/list_changed":
+		k.c.changed(Tools)
+	case "notifications/prompts/list_changed":
+		k.c.changed(Prompts)
+	case "notifications/resources/list_changed":
+		k.c.changed(Resources, Templates)
+	case "notifications/resources/updated":
+		if uri, ok := textOf(member(m.params, "uri")); ok && k.c.cfg.Updated != nil {
+			k.c.cfg.Updated(uri)
+		}
+	}
+}
+
+// serve answers a request of the server, on a goroutine of its own: the stream must
+// be read on meanwhile. ex is the call that it belongs to; nil: none, or nobody knows.
+func serve(lk link, ex *exchange, m message) {
+	k := lk.shared()
+	ctx, cancel := context.WithCancel(k.ctx)
+	if !k.question(m.id, cancel) {
+		cancel()
+		k.c.log.Debug("a server asks too much at a time", "server", k.c.cfg.Name, "method", m.method)
+		return
+	}
+	over := func() bool { return true }
+	if ex != nil {
+		over = context.AfterFunc(ex.ctx, cancel)
+	}
+	k.c.spawn(func() {
+		defer cancel()
+		defer over()
+		body := k.respond(ctx, ex, m)
+		withdrawn := ctx.Err() != nil
+		k.withdrawn(m.id)
+		if !withdrawn {
+			k.reply(lk, body)
+		}
+	})
+}
+
+func (k *conn) reply(lk link, body []byte) {
+	ctx, cancel := context.WithTimeout(k.ctx, noteTimeout)
+	defer cancel()
+	if err := lk.post(ctx, body); err != nil {
+		k.c.log.Debug("an answer to the server was lost", "server", k.c.cfg.Name, "err", err)
+	}
+}
+
+// question notes that the server waits for something; false when it waits for too much.
+func (k *conn) question(id json.RawMessage, cancel context.CancelFunc) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, twice := k.questions[string(id)]; twice || len(k.questions) >= maxQuestions {
+		return false
+	}
+	k.questions[string(id)] = cancel
+	return true
+}
+
+// withdrawn ends a question, whether the server has its answer or wants none any more.
+func (k *conn) withdrawn(id json.RawMessage) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if cancel, ok := k.questions[string(id)]; ok {
+		cancel()
+		delete(k.questions, string(id))
+	}
+}
+
+func (k *conn) respond(ctx context.Context, ex *exchange, m message) []byte {
+	switch m.method {
+	case "ping":
+		return appendResult(nil, m.id, json.RawMessage("{}"))
+	case "roots/list":
+		return appendResult(nil, m.id, k.c.roots())
+	case "sampling/createMessage":
+		if !k.c.cfg.Sampling {
+			break
+		}
+		fallthrough
+	case "elicitation/create":
+		return k.ask(ctx, ex, m)
+	}
+	return appendFault(nil, m.id, codeMethodNotFound, "the method is not offered here")
+}
+
+// ask passes a question of the server on to whoever made the call.
+func (k *conn) ask(ctx context.Context, ex *exchange, m message) []byte {
+	if ex == nil {
+		return appendFault(nil, m.id, codeMethodNotFound, "the request does not belong to exactly one call in flight")
+	}
+	if len(m.params) > maxQuestion {
+		return appendFault(nil, m.id, codeInvalidParams, "a question may have 1 MiB at most")
+	}
+	if ex.call.Ask != nil {
+		params := m.params
+		if params == nil {
+			params = json.RawMessage("{}")
+		}
+		if ex.questions.Add(1) > maxRounds*maxQuestions {
+			return appendFault(nil, m.id, codeInternal, "the call has asked enough")
+		}
+		result, err := ex.ponder(ctx, capability.Question{Method: m.method, Params: params})
+		if err == nil && isObject(result) {
+			return appendResult(nil, m.id, result)
+		}
+		k.c.log.Debug("a question of the server got no answer", "server", k.c.cfg.Name, "method", m.method, "err", err)
+	}
+	// The session declares that we can be asked, for all callers together: one who
+	// cannot has dismissed the question, as far as the server sees.
+	if m.method == "elicitation/create" {
+		return appendResult(nil, m.id, json.RawMessage(`{"action":"cancel"}`))
+	}
+	return appendFault(nil, m.id, -1, "nobody answers this here")
+}
+
+// ponder asks the caller, and stops the clock of the call meanwhile.
+func (ex *exchange) ponder(ctx context.Context, q capability.Question) (json.RawMessage, error) {
+	ex.asking.Add(1)
+	defer func() {
+		ex.asking.Add(-1)
+		select {
+		case ex.asked <- struct{}{}:
+		default:
+		}
+	}()
+	return ex.call.Ask(ctx, q)
+}
+
+// roots is what roots/list is answered with: the operator's directories, never the
+// caller's.
+func (c *Client) roots() json.RawMessage {
+	out := []byte(`{"roots":[`)
+	for i, dir := range c.cfg.Roots {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		uri := url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}
+		out = appendString(append(out, `{"uri":`...), uri.String())
+		out = appendString(append(out, `,"name":`...), filepath.Base(dir))
+		out = append(out, '}')
+	}
+	return append(out, "]}"...)
+}
+
+func (c *Client) changed(lists ...List) {
+	if c.cfg.Changed == nil {
+		return
+	}
+	for _, l := range lists {
+		c.cfg.Changed(l)
+	}
+}
