@@ -1,0 +1,57 @@
+package ingest
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// suspicious are texts that speak to a model rather than of a tool. They are advice
+// for whoever reads a diff: no such list is complete, so nothing depends on it.
+// keys are words of which a match holds one: most texts hold none, and looking for
+// words is cheap.
+var suspicious = []struct {
+	keys    []string
+	pattern *regexp.Regexp
+	says    string
+}{
+	{[]string{"instruction", "prompt", "rule", "guideline", "previous", "prior", "above"}, regexp.MustCompile(`(?i)\b(ignore|disregard|forget|override)\b.{0,40}\b(instruction|prompt|rule|guideline|previous|prior|above)`), "tells the reader to disregard its instructions"},
+	{[]string{"user"}, regexp.MustCompile(`(?i)\b(do not|don't|never|without)\b.{0,30}\b(tell|mention|inform|reveal|show|notify|ask)\w*\b.{0,30}\buser`), "wants something kept from the user"},
+	{[]string{"<"}, regexp.MustCompile(`(?i)<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\s*>`), "holds marks that pretend to be instructions"},
+	{[]string{"system prompt", "developer message"}, regexp.MustCompile(`(?i)\b(system prompt|developer message)\b`), "speaks of the system prompt"},
+	{[]string{"tool"}, regexp.MustCompile(`(?i)\b(before|after|instead of|whenever|prior to)\b.{0,30}\b(using|calling|invoking|any|other)\b.{0,30}\btools?\b.{0,60}\b(must|always|first|call|read|send)`), "steers the use of other tools"},
+	{[]string{"~/", ".ssh", "id_rsa", ".env", "passwd", "credential", "private key", "api"}, regexp.MustCompile(`(?i)(~/\.|\.ssh/|id_rsa|\.env\b|/etc/passwd|credentials?\.json|private key|api[_ -]?key)`), "names places where secrets are kept"},
+	{[]string{"http"}, regexp.MustCompile(`(?i)\b(send|post|forward|upload|exfiltrate)s?\b.{0,60}\bhttps?://`), "asks for something to be sent to an address"},
+}
+
+// maxAdvised is how much of each text is looked through, in bytes.
+const maxAdvised = 16 << 10
+
+// advice looks through the texts of a definition.
+func advice(in *declared) (list []string) {
+	texts := []string{in.Description, in.Title, in.Annotations.Title, string(in.InputSchema)}
+	lower := make([]string, len(texts))
+	for i := range texts {
+		texts[i] = cut(texts[i], maxAdvised)
+		lower[i] = strings.ToLower(texts[i])
+	}
+	for _, s := range suspicious {
+		for i, text := range texts {
+			if slices.ContainsFunc(s.keys, func(key string) bool { return strings.Contains(lower[i], key) }) && s.pattern.MatchString(text) {
+				where := "it "
+				if i == 3 {
+					where = "its input schema "
+				}
+				list = append(list, where+s.says)
+				break
+			}
+		}
+	}
+	if text := in.Title + in.Description; Shown(text) != text {
+		list = append(list, "it holds characters that are not shown; they are left out")
+	}
+	if strings.Contains(string(in.InputSchema), "x-mcp-header") {
+		list = append(list, "it asks for arguments to be copied into headers")
+	}
+	return list
+}

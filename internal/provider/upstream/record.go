@@ -1,0 +1,242 @@
+package upstream
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// The words of a record.
+const (
+	KindMCP = "mcp"
+	KindA2A = "a2a"
+
+	Shared        = "shared"         // one connection for all principals
+	PerPrincipal  = "principal"      // one for each principal
+	ClientSession = "client-session" // one for each session of a principal
+
+	Trusted   = "trusted"   // what is seen for the first time is published
+	Untrusted = "untrusted" // it waits for an approval
+
+	Deny    = "deny"
+	Forward = "forward"
+
+	Hold   = "hold"   // a changed definition waits; calls of the old one are refused
+	Warn   = "warn"   // it is published, and recorded
+	Follow = "follow" // it is published
+)
+
+// Record is an upstream as the operator described it. Secrets are in it by their names
+// in the secret store, never as values (decision R46).
+type Record struct {
+	Name    string   `json:"name"`
+	Kind    string   `json:"kind,omitempty"` // mcp (default) or a2a
+	Command []string `json:"command,omitempty"`
+	Dir     string   `json:"dir,omitempty"` // "": a folder of its own in the home
+	URL     string   `json:"url,omitempty"`
+	SSE     bool     `json:"sse,omitempty"` // the transport of 2024-11-05
+	// Env adds to the environment of a program, EnvSecrets names of secrets; likewise
+	// Headers and HeaderSecrets for a URL. BearerSecret is sent as Authorization.
+	Env           map[string]string `json:"env,omitempty"`
+	EnvSecrets    map[string]string `json:"env_secrets,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	HeaderSecrets map[string]string `json:"header_secrets,omitempty"`
+	BearerSecret  string            `json:"bearer_secret,omitempty"`
+	OAuth         *OAuth            `json:"oauth,omitempty"` // in place of BearerSecret
+	Keys          []json.RawMessage `json:"keys,omitempty"`  // of an A2A agent: JWKs, one of which signs its card
+	Roots         []string          `json:"roots,omitempty"` // directories that roots/list is answered with
+
+	Isolation      string `json:"isolation,omitempty"`     // shared (default), principal, client-session
+	Trust          string `json:"trust,omitempty"`         // trusted (default), untrusted
+	HintsTrusted   bool   `json:"hints_trusted,omitempty"` // its readOnlyHint is believed (decision R22)
+	Sampling       string `json:"sampling,omitempty"`      // deny (default), forward
+	ChangedPin     string `json:"changed_pin,omitempty"`   // hold (default), warn, follow
+	PrivateNetwork bool   `json:"private_network,omitempty"`
+	TimeoutMS      int64  `json:"timeout_ms,omitempty"`      // of one call; 0: the server's default
+	IdleTimeoutMS  int64  `json:"idle_timeout_ms,omitempty"` // of one call without progress; 0: 60 s, of A2A agents 5 min
+	Disabled       bool   `json:"disabled,omitempty"`        // known, and neither connected nor listed
+}
+
+// Limits of a record.
+const (
+	maxNameBytes = 120
+	maxWords     = 256
+	maxText      = 8 << 10
+	maxPairs     = 64
+	maxTimeout   = time.Hour
+)
+
+var (
+	nameGrammar   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	envGrammar    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretGrammar = regexp.MustCompile(`^[A-Za-z0-9._-]{1,120}$`)
+	headerGrammar = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+)
+
+// ownHeaders are the protocol's and the connection's, which no record sets.
+var ownHeaders = []string{
+	"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "last-event-id", "origin", "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
+}
+
+// check fills in the defaults and says what is wrong.
+func (r *Record) check() error {
+	bad := func(format string, args ...any) error {
+		return capability.Errorf(capability.CodeInvalidInput, "upstreams.add", format, args...).With("invalid_upstream", "see: junctor upstreams add --help")
+	}
+	if r.Name == "" || len(r.Name) > maxNameBytes || !nameGrammar.MatchString(r.Name) {
+		return bad("%.130q is no name of an upstream: 1 to %d letters, digits, '.', '_' and '-', beginning with a letter or digit", r.Name, maxNameBytes)
+	}
+	for _, w := range []struct {
+		field  string
+		value  *string
+		values []string // the first is the default
+	}{
+		{"kind", &r.Kind, []string{KindMCP, KindA2A}},
+		{"isolation", &r.Isolation, []string{Shared, PerPrincipal, ClientSession}},
+		{"trust", &r.Trust, []string{Trusted, Untrusted}},
+		{"sampling", &r.Sampling, []string{Deny, Forward}},
+		{"changed_pin", &r.ChangedPin, []string{Hold, Warn, Follow}},
+	} {
+		if *w.value == "" {
+			*w.value = w.values[0]
+		}
+		if !slices.Contains(w.values, *w.value) {
+			return bad("%s: %.40q is none of %s", w.field, *w.value, strings.Join(w.values, ", "))
+		}
+	}
+	if most := maxTimeout.Milliseconds(); r.TimeoutMS < 0 || r.TimeoutMS > most || r.IdleTimeoutMS < 0 || r.IdleTimeoutMS > most {
+		return bad("a timeout is between 0 and %d ms", most)
+	}
+	switch {
+	case (len(r.Command) == 0) == (r.URL == ""):
+		return bad("an upstream has a command or a URL, and not both")
+	case r.URL != "":
+		if err := r.checkURL(); err != nil {
+			return bad("%s", err)
+		}
+	default:
+		if err := r.checkCommand(); err != nil {
+			return bad("%s", err)
+		}
+	}
+	if err := r.checkAgent(); err != nil {
+		return bad("%s", err)
+	}
+	if len(r.Roots) > maxPairs || slices.ContainsFunc(r.Roots, func(d string) bool { return !filepath.IsAbs(d) || len(d) > maxText }) {
+		return bad("roots are absolute directories, %d at most", maxPairs)
+	}
+	return nil
+}
+
+func (r *Record) checkURL() error {
+	u, err := url.Parse(r.URL)
+	switch {
+	case err != nil || u.Host == "" || len(r.URL) > maxText:
+		return fmt.Errorf("the URL cannot be read")
+	case u.User != nil:
+		return fmt.Errorf("a URL holds no user or password: give the name of a secret instead")
+	case u.Fragment != "":
+		return fmt.Errorf("a URL of an upstream has no fragment")
+	case u.Scheme != "https" && (u.Scheme != "http" || !r.PrivateNetwork):
+		return fmt.Errorf("a URL of an upstream begins with https; plain http is for local addresses (--local)")
+	case len(r.Env)+len(r.EnvSecrets) > 0 || r.Dir != "":
+		return fmt.Errorf("environment and folder are for commands, not for URLs")
+	case len(r.Headers)+len(r.HeaderSecrets) > maxPairs:
+		return fmt.Errorf("there are more than %d headers", maxPairs)
+	}
+	seen := make(map[string]bool)
+	if r.OAuth != nil {
+		seen["authorization"] = true
+		if err := r.checkOAuth(); err != nil {
+			return err
+		}
+	}
+	if r.BearerSecret != "" {
+		seen["authorization"] = true
+		if !secretGrammar.MatchString(r.BearerSecret) {
+			return fmt.Errorf("%.40q is no name of a secret", r.BearerSecret)
+		}
+	}
+	for i, pairs := range []map[string]string{r.Headers, r.HeaderSecrets} {
+		for name, value := range pairs {
+			lower := strings.ToLower(name)
+			switch {
+			case !headerGrammar.MatchString(name) || slices.Contains(ownHeaders, lower) || strings.HasPrefix(lower, "mcp-"):
+				return fmt.Errorf("%.40q is no header that can be set", name)
+			case seen[lower]:
+				return fmt.Errorf("the header %s is given twice", name)
+			case i == 0 && (lower == "authorization" || lower == "proxy-authorization" || lower == "cookie"):
+				return fmt.Errorf("the header %s holds a credential: give the name of a secret for it", name)
+			case i == 0 && (len(value) > maxText || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })):
+				return fmt.Errorf("the value of the header %s is no text of one line", name)
+			case i == 1 && !secretGrammar.MatchString(value):
+				return fmt.Errorf("%.40q is no name of a secret", value)
+			}
+			seen[lower] = true
+		}
+	}
+	return nil
+}
+
+func (r *Record) checkCommand() error {
+	switch {
+	case len(r.Command) > maxWords || r.Command[0] == "" || slices.ContainsFunc(r.Command, func(w string) bool { return len(w) > maxText || strings.ContainsRune(w, 0) }):
+		return fmt.Errorf("a command has 1 to %d words of at most %d bytes", maxWords, maxText)
+	case r.SSE || r.OAuth != nil || r.BearerSecret != "" || len(r.Headers)+len(r.HeaderSecrets) > 0:
+		return fmt.Errorf("headers, bearer tokens, OAuth and SSE are for URLs, not for commands")
+	case r.Dir != "" && !filepath.IsAbs(r.Dir):
+		return fmt.Errorf("the folder of an upstream is an absolute path")
+	case len(r.Env)+len(r.EnvSecrets) > maxPairs:
+		return fmt.Errorf("there are more than %d variables", maxPairs)
+	}
+	for i, pairs := range []map[string]string{r.Env, r.EnvSecrets} {
+		for name, value := range pairs {
+			_, twice := r.Env[name]
+			switch {
+			case !envGrammar.MatchString(name) || len(name) > maxNameBytes:
+				return fmt.Errorf("%.40q is no name of a variable", name)
+			case i == 0 && (len(value) > maxText || strings.ContainsRune(value, 0)):
+				return fmt.Errorf("the value of %s is longer than %d bytes", name, maxText)
+			case i == 1 && twice:
+				return fmt.Errorf("the variable %s is given twice", name)
+			case i == 1 && !secretGrammar.MatchString(value):
+				return fmt.Errorf("%.40q is no name of a secret", value)
+			}
+		}
+	}
+	return nil
+}
+
+// secrets are the names that the record refers to, sorted.
+func (r *Record) secrets() (names []string) {
+	for _, pairs := range []map[string]string{r.EnvSecrets, r.HeaderSecrets} {
+		for _, name := range pairs {
+			names = append(names, name)
+		}
+	}
+	if r.BearerSecret != "" {
+		names = append(names, r.BearerSecret)
+	}
+	if r.OAuth != nil && r.OAuth.ClientSecret != "" {
+		names = append(names, r.OAuth.ClientSecret)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (r *Record) idle() time.Duration {
+	if r.IdleTimeoutMS > 0 {
+		return time.Duration(r.IdleTimeoutMS) * time.Millisecond
+	}
+	if r.Kind == KindA2A { // agents think
+		return 5 * time.Minute
+	}
+	return time.Minute
+}
