@@ -4,6 +4,7 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -33,6 +34,53 @@ type Door struct {
 	// refused bounds how many failed logins are written, so that a stranger
 	// cannot fill the disk by guessing.
 	refused *rate.Limiter
+	oauth   OAuth
+	public  string
+}
+
+// OAuth checks the access tokens of an authorization server.
+type OAuth interface {
+	Principal(ctx context.Context, token string) (capability.Principal, error)
+	// ScopesFor are the scopes to ask for where an effect is to be allowed.
+	ScopesFor(e capability.Effect) []string
+}
+
+// UseOAuth makes the door take access tokens too, on the paths of agents' protocols:
+// they are made for those. public is the server's address as others see it, "" where
+// requests say it. It must be called before the first request.
+func (d *Door) UseOAuth(o OAuth, public string) {
+	d.oauth, d.public = o, strings.TrimRight(public, "/")
+}
+
+// ResourceMetadata is where the metadata of the protected resource of a path are
+// (RFC 9728): below this, followed by the path.
+const ResourceMetadata = "/.well-known/oauth-protected-resource"
+
+// Challenge is the WWW-Authenticate of a refusal at a path that takes access tokens;
+// "" where none are taken. With an effect, it asks for scopes that cover it.
+func (d *Door) Challenge(r *http.Request, effect capability.Effect) string {
+	if d.oauth == nil || !takesTokens(r.URL.Path) {
+		return ""
+	}
+	where := d.public
+	if where == "" {
+		where = "http://" + r.Host // TLS ends at a proxy, and that has a public_url
+	}
+	parts := `Bearer resource_metadata="` + where + ResourceMetadata + `/mcp"`
+	if effect != "" {
+		parts += `, error="insufficient_scope"`
+	} else if r.Header.Get("Authorization") != "" {
+		parts += `, error="invalid_token"`
+	}
+	if scopes := d.oauth.ScopesFor(cmp.Or(effect, capability.EffectRead)); len(scopes) > 0 {
+		parts += `, scope="` + strings.Join(scopes, " ") + `"`
+	}
+	return parts
+}
+
+func takesTokens(path string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return first == "mcp" || first == "a2a"
 }
 
 // New returns a Door. log and logger may be nil.
@@ -46,7 +94,14 @@ func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 // Principal says who sent r, from its Authorization header alone. A failure is
 // code unauthenticated and is recorded as login_failed, at most 5 a second.
 func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
-	p, err := d.policy.Authenticate(bearer(r.Header.Get("Authorization")))
+	token := bearer(r.Header.Get("Authorization"))
+	var p capability.Principal
+	var err error
+	if d.oauth != nil && token != "" && takesTokens(r.URL.Path) && !strings.HasPrefix(token, "jct_") {
+		p, err = d.oauth.Principal(r.Context(), token)
+	} else {
+		p, err = d.policy.Authenticate(token)
+	}
 	if err != nil && d.log != nil && r.Header.Get("Authorization") != "" && d.refused.Allow() {
 		_, _ = d.log.Append(context.WithoutCancel(r.Context()), audit.Record{
 			Logger: "door", Event: audit.LoginFailed, Success: audit.OutcomeFailure, Error: capability.AsError(err).Message,
@@ -125,7 +180,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 // WriteError answers with the error form of /api/v1 and the status of its code.
 func WriteError(w http.ResponseWriter, err error) {
 	e := capability.AsError(err)
-	if e.Code == capability.CodeUnauthenticated {
+	if e.Code == capability.CodeUnauthenticated && w.Header().Get("WWW-Authenticate") == "" {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="junctor"`)
 	}
 	if e.RetryAfter > 0 {

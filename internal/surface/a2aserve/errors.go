@@ -1,0 +1,120 @@
+package a2aserve
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// fault is an error as A2A has them: a JSON-RPC code, or an HTTP status with a
+// google.rpc.Status, and in both a google.rpc.ErrorInfo with the reason.
+type fault struct {
+	code    int
+	http    int
+	rpc     string // google.rpc.Code
+	reason  string
+	message string
+	meta    map[string]string
+}
+
+func (f *fault) Error() string { return f.message }
+
+// kindOf is the table of the specification: the code of JSON-RPC, the status of HTTP and
+// the code of google.rpc. The reasons are the SDK's, which are the specification's.
+func kindOf(err error) (code, status int, rpc string) {
+	for _, row := range []struct {
+		kind         error
+		code, status int
+		rpc          string
+	}{
+		{a2a.ErrParseError, -32700, http.StatusBadRequest, "INVALID_ARGUMENT"},
+		{a2a.ErrInvalidRequest, -32600, http.StatusBadRequest, "INVALID_ARGUMENT"},
+		{a2a.ErrMethodNotFound, -32601, http.StatusNotImplemented, "UNIMPLEMENTED"},
+		{a2a.ErrInvalidParams, -32602, http.StatusBadRequest, "INVALID_ARGUMENT"},
+		{a2a.ErrTaskNotFound, -32001, http.StatusNotFound, "NOT_FOUND"},
+		{a2a.ErrTaskNotCancelable, -32002, http.StatusConflict, "FAILED_PRECONDITION"},
+		{a2a.ErrPushNotificationNotSupported, -32003, http.StatusBadRequest, "FAILED_PRECONDITION"},
+		{a2a.ErrUnsupportedOperation, -32004, http.StatusBadRequest, "FAILED_PRECONDITION"},
+		{a2a.ErrUnsupportedContentType, -32005, http.StatusUnsupportedMediaType, "INVALID_ARGUMENT"},
+		{a2a.ErrInvalidAgentResponse, -32006, http.StatusBadGateway, "INTERNAL"},
+		{a2a.ErrExtendedCardNotConfigured, -32007, http.StatusBadRequest, "FAILED_PRECONDITION"},
+		{a2a.ErrExtensionSupportRequired, -32008, http.StatusBadRequest, "FAILED_PRECONDITION"},
+		{a2a.ErrVersionNotSupported, -32009, http.StatusBadRequest, "FAILED_PRECONDITION"},
+	} {
+		if errors.Is(err, row.kind) {
+			return row.code, row.status, row.rpc
+		}
+	}
+	return -32603, http.StatusInternalServerError, "INTERNAL"
+}
+
+// refuse makes a fault of one of the SDK's kinds.
+func refuse(kind error, message string) *fault {
+	code, status, rpc := kindOf(kind)
+	return &fault{code: code, http: status, rpc: rpc, reason: a2a.ErrorReason(kind), message: message}
+}
+
+// notFound is the one answer for a task that is absent and for somebody else's.
+func notFound(id string) *fault {
+	if len(id) > 64 {
+		id = id[:64]
+	}
+	return refuse(a2a.ErrTaskNotFound, "there is no task "+strings.ToValidUTF8(id, "?")+" of yours")
+}
+
+// faultOf makes an answer of any error.
+func faultOf(err error) *fault {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	e := capability.AsError(err)
+	message := e.Message
+	if e.Hint != "" {
+		message += "; " + e.Hint
+	}
+	kind := a2a.ErrInternalError
+	switch e.Code {
+	case capability.CodeInvalidInput, capability.CodeTooLarge:
+		kind = a2a.ErrInvalidParams
+	case capability.CodeNotFound:
+		kind = a2a.ErrTaskNotFound
+		if e.Reason != "task_not_found" {
+			kind = a2a.ErrInvalidParams
+		}
+	case capability.CodeConflict:
+		kind = a2a.ErrUnsupportedOperation
+	}
+	f := refuse(kind, message)
+	if f.code == -32603 && e.Code != capability.CodeInternal {
+		f.code, f.http, f.reason = -32000, e.Code.Row().HTTP, strings.ToUpper(string(e.Code))
+		f.rpc = "UNAVAILABLE"
+	}
+	if e.Reason != "" {
+		f.meta = map[string]string{"reason": e.Reason}
+	}
+	return f
+}
+
+// details is the list with the ErrorInfo.
+func (f *fault) details() []any {
+	meta := map[string]string{"timestamp": time.Now().UTC().Format(time.RFC3339)}
+	for k, v := range f.meta {
+		meta[k] = v
+	}
+	return []any{map[string]any{
+		"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": f.reason, "domain": a2a.ProtocolDomain, "metadata": meta,
+	}}
+}
+
+func (f *fault) jsonrpc() map[string]any {
+	return map[string]any{"code": f.code, "message": f.message, "data": f.details()}
+}
+
+func (f *fault) rest() map[string]any {
+	return map[string]any{"error": map[string]any{"code": f.http, "status": f.rpc, "message": f.message, "details": f.details()}}
+}
