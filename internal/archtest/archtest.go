@@ -20,12 +20,12 @@ func layer(pkg string) int {
 		strings.HasPrefix(pkg, "internal/audit/"), pkg == "internal/policy", pkg == "internal/command", strings.HasPrefix(pkg, "internal/command/"), pkg == "internal/invoke":
 		return 1
 	case strings.HasPrefix(pkg, "internal/surface/"), strings.HasPrefix(pkg, "internal/provider/"),
-		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task"), pkg == "internal/intake", strings.HasPrefix(pkg, "internal/intake/"),
+		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task/"), pkg == "internal/intake", strings.HasPrefix(pkg, "internal/intake/"),
 		pkg == "internal/reference", pkg == "conformance", strings.HasPrefix(pkg, "conformance/"):
 		return 3
 	case pkg == "internal/server", strings.HasPrefix(pkg, "internal/server/"), pkg == "internal/config":
 		return 4
-	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "interop":
+	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "interop", strings.HasPrefix(pkg, "interop/"):
 		return 5
 	}
 	return 2
@@ -106,7 +106,12 @@ func stopsAt() map[string]string {
 		"modernc.org/quickjs":                    "internal/worker",
 		"github.com/tetratelabs/wazero":          "internal/worker",
 		"github.com/pressly/goose/v3":            "internal/store",
-		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve",
+		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve internal/oauthclient interop bench",
+		"github.com/a2aproject/a2a-go":           "internal/surface/a2aserve internal/provider/a2a",
+		"github.com/coreos/go-oidc":              "internal/oauth",
+		"golang.org/x/oauth2":                    "internal/oauthclient",
+		"github.com/go-jose/go-jose":             "internal/provider/a2a",
+		"github.com/yosida95/uritemplate":        "internal/surface/mcpserve",
 		"github.com/prometheus/client_golang":    "internal/telemetry",
 		"github.com/knadh/koanf":                 "internal/config",
 		"github.com/spf13/cobra":                 "cmd/junctor",

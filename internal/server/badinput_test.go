@@ -92,6 +92,11 @@ func doors() [][3]string {
 		{"POST", "/v1/capabilities/invoke", `{"method":"fs.list","params":{}}`},
 		{"GET", "/api/capability-router/endpoints", ""},
 		{"POST", "/api/capability-router/sync", ""},
+		{"POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`},
+		{"POST", "/a2a/message:send", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`},
+		{"GET", "/a2a/tasks", ""},
+		{"GET", "/api/v1/tasks", ""},
+		{"GET", "/api/v1/upstreams", ""},
 	}
 }
 
@@ -135,6 +140,9 @@ func TestDoorsWantAToken(t *testing.T) {
 func TestDoorsWantTheRole(t *testing.T) {
 	n := serve(t, t.TempDir())
 	open := map[string]bool{"/api/v1/invocations": true, "/api/v1/catalog/agent": true, "/api/v1/status": true, "/api/v1/extensions": true, "/api/v1/chat/slash-commands": true, "/v1/capabilities": true, "/v1/capabilities/invoke": true}
+	for _, own := range []string{"/a2a", "/a2a/message:send", "/a2a/tasks", "/api/v1/tasks"} { // everybody has tasks of their own
+		open[own] = true
+	}
 	for _, d := range doors() {
 		want := http.StatusForbidden
 		if open[d[1]] {

@@ -28,6 +28,7 @@ func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
 	checks = append(checks, s.checkSandbox())
 	checks = append(checks, s.checkExtensions(ctx)...)
 	checks = append(checks, s.checkNodes(ctx)...)
+	checks = append(checks, s.checkUpstreams()...)
 	for _, ep := range s.registry.List() {
 		c := consoleserve.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
 		if !c.OK {

@@ -23,6 +23,7 @@ func (s *Server) sources() []capability.Source {
 		local.New(s.local),
 		s.extensions.Source(),
 		s.registry,
+		s.upstreams,
 		s.devices.source,
 	}
 }

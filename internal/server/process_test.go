@@ -50,8 +50,12 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "server":
 		err = serverMain(os.Args[1])
+	case "mcp":
+		err = mcpMain()
 	case "endpoint":
 		err = endpointMain(os.Args[1], os.Args[2])
+	case "rawstdio":
+		err = rawStdio()
 	default:
 		err = fmt.Errorf("no role %q", role)
 	}

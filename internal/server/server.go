@@ -35,8 +35,10 @@ import (
 	"github.com/junctor-run/junctor/internal/intake/static"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/oauth"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
+	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/roots"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/segment"
@@ -83,12 +85,15 @@ type Server struct {
 	devices    *devices
 	metrics    *telemetry.Metrics
 	door       *door.Door
+	oauth      *oauth.Server // nil: no authorization server is trusted
 	nodeDoor   *nodeserve.Surface
 	registry   *endpoint.Registry
+	upstreams  *upstream.Registry
 	mcp        *mcpserve.Surface
 	local      *host.Host
 
 	*conversations
+	*agents
 	roots *roots.Set
 	git   *gitcmd.Git // nil without the program
 
@@ -176,18 +181,27 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	})
 	s.openChat()
 	s.door = door.New(s.policy, s.log, s.logger)
+	if err = s.openOAuth(); err != nil {
+		return err
+	}
 	s.registry = endpoint.NewRegistry(endpoint.Config{
 		Store: endpoint.NewSQLStore(s.shared.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
 		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
 		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary, TrustAudit: cfg.Eliza.TrustAudit, Call: s.callInner,
 	})
+	if err := s.openUpstreams(ctx); err != nil {
+		return err
+	}
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
 	}
 	s.nodeDoor = s.openNodeDoor()
+	if err = s.openAgents(ctx); err != nil {
+		return err
+	}
 	s.mcp = mcpserve.New(mcpserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Version: opts.Version,
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{s}, Updates: upstreams{s.upstreams}, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
 	s.gauges()
@@ -370,11 +384,13 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts, partsCtx := errgroup.WithContext(callCtx)
 	parts.Go(func() error { return s.log.Run(partsCtx) })
 	parts.Go(func() error { return s.mcp.Run(partsCtx) })
+	parts.Go(func() error { return s.runAgents(partsCtx) })
 	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
 	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })
 	// Agents listen for as long as they live: their streams end with the
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)
+	web.RegisterOnShutdown(s.a2a.Drain)
 	parts.Go(func() error { return s.sweep(partsCtx) })
 	parts.Go(func() error { return s.saveUses(partsCtx) })
 	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
@@ -416,6 +432,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 		}
 	}
 	s.runs.Close(stop)
+	s.tasks.Close(stop)
 	s.event(ctx, audit.ServerStopped)
 	cancelCalls()
 	err = parts.Wait()

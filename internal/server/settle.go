@@ -27,7 +27,7 @@ func (s *Server) settle(ctx context.Context) {
 	installed := s.extensions.List()
 	back := func() bool {
 		isLocal := func(m *capability.Module) bool { return m.Extension == local.Extension }
-		if !s.registry.Running() || !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), isLocal) {
+		if !s.registry.Running() || !s.upstreams.Running() || !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), isLocal) {
 			return false
 		}
 		for _, x := range installed {

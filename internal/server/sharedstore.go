@@ -112,6 +112,11 @@ func (s *Server) takeOver(ctx context.Context, table string) error {
 			return err
 		}
 	}
+	if table == "" || table == "upstreams" || table == "upstream_pins" {
+		if err := s.upstreams.Refresh(ctx); err != nil {
+			return err
+		}
+	}
 	if table == "" || table == "endpoints" {
 		return s.registry.Refresh(ctx)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/intake/archive"
 	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/jsonx"
@@ -21,7 +23,9 @@ import (
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/extensionserve"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve"
 	"github.com/junctor-run/junctor/internal/surface/routerserve"
+	"github.com/junctor-run/junctor/internal/surface/upstreamserve"
 )
 
 // handler is every door on the one listener. A new surface is one line here.
@@ -47,8 +51,11 @@ func (s *Server) handler() (http.Handler, error) {
 	chatserve.New(chatserve.Config{
 		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
+	upstreamserve.New(upstreamserve.Config{Door: s.door, Upstreams: upstreams{s.upstreams}}).Routes(mux)
 	s.mcp.Routes(mux)
+	s.resourceMetadata(mux)
 	s.nodeDoor.Routes(mux)
+	s.agentRoutes(mux)
 	cmpserve.New(cmpserve.Config{Door: s.door, Engine: s.engine, Version: s.version, MaxBody: int64(s.cfg.Limits.RequestBody)}).Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
@@ -65,6 +72,17 @@ func permissions(names []string) ([]string, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "permissions", "%q is not a permission; there are %s, and * for all", unknown, permission.Names())
 	}
 	return list, nil
+}
+
+// views are the configured cuts of the catalog at the MCP door.
+func views(configured []config.View) map[string]mcpserve.View {
+	out := make(map[string]mcpserve.View, len(configured))
+	for _, v := range configured {
+		out[v.Name] = mcpserve.View{
+			Exposure: compile.View(v.Exposure), Modules: v.Modules, OwnNames: v.OwnNames, NameLimit: v.NameLimit, Dotted: v.Dotted,
+		}
+	}
+	return out
 }
 
 // publicRoutes are the routes that the operator lets anybody call.

@@ -79,7 +79,7 @@ type meta struct {
 // outer is the invocation as whom and where the caller asks.
 func outer(c capability.Call) capability.Invocation {
 	return capability.Invocation{
-		Parent: c.Invocation, Surface: "catalog", Principal: c.Principal, Session: c.Session, Context: c.Context, Audience: capability.AudienceAgent,
+		Parent: c.Invocation, Surface: "catalog", Principal: c.Principal, Session: c.Session, Context: c.Context, Audience: capability.AudienceAgent, Within: c.Within,
 	}
 }
 
@@ -95,17 +95,9 @@ func (m *meta) search(_ context.Context, c capability.Call) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	if in.Limit <= 0 {
-		in.Limit = search.DefaultResults
-	}
-	// The rules of the caller are asked after the search: what it may not call is
-	// not there for it.
-	found := m.tools.Search(agent, in.Query, search.MaxResults)
-	found.Actions = slices.DeleteFunc(found.Actions, func(f search.FoundAction) bool {
-		a, ok := agent.Action(f.Name)
-		return !ok || !slices.ContainsFunc(a.Entries, permitted)
-	})
-	found.Actions = found.Actions[:min(in.Limit, len(found.Actions))]
+	// What the caller may not call is not there for it, and takes no place of what is
+	// (spec mcp-and-a2a, section 2.10).
+	found := m.tools.SearchAmong(agent, in.Query, in.Limit, func(a *compile.Action) bool { return slices.ContainsFunc(a.Entries, permitted) })
 	return jsonx.Marshal(found)
 }
 

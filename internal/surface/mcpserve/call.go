@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,6 +14,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/tasks"
 )
 
 // maxResult is the largest result that is put into an answer: more would not fit
@@ -24,11 +27,84 @@ type outcome struct {
 	result []byte
 	fault  *fault
 	silent bool // the client withdrew it: nothing more is sent
+	// narrow is the effect that the access token is too narrow for; a fault says so.
+	narrow capability.Effect
 }
 
-// call carries out tools/call. progress may be nil; it is called serially, and
-// not after call has returned.
-func (s *Surface) call(ctx context.Context, c caller, p *params, e era, progress func(capability.Chunk)) outcome {
+// answer carries out a request that may take its time, and answers it.
+func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *message, x *exchange) outcome {
+	if !x.era.modern {
+		return s.carry(ctx, c, m, x.era, voice{heard: x.hears(), ask: x.ask})
+	}
+	if f := checkResponses(m.params.responses); f != nil {
+		return outcome{fault: f}
+	}
+	x.relay = &capability.Relay{Capabilities: c.abilities.raw, Responses: m.params.responses}
+	if m.params.state != nil {
+		st, ok := s.sealer.open(m.params.state, c.digest(), m.digest())
+		if !ok {
+			return outcome{fault: staleState()}
+		}
+		switch st.Kind {
+		case stateParked:
+			return s.resume(r, c, m, x, st)
+		case stateConsent:
+			x.relay.Responses = nil
+			if out, over := s.consented(ctx, c, m, x.era, st); over {
+				return out
+			}
+		case stateRelayed:
+			c.pinned = capability.ID(st.Of)
+			x.relay.State = json.RawMessage(st.Inner)
+		}
+	}
+	if m.method == "tools/call" && s.listOf(c).onlyTask[m.params.name] && (s.cfg.Tasks == nil || !declaresTasks(c.abilities.raw)) {
+		return outcome{fault: needsTasks()}
+	}
+	if c.abilities.any() || s.mayTask(c, m) {
+		return s.answerAsking(r, c, m, x)
+	}
+	return s.carry(ctx, c, m, x.era, voice{heard: x.hears(), relay: x.relay})
+}
+
+// carry carries out one request. What v's members hear is serial, and nothing comes
+// after carry has returned.
+func (s *Surface) carry(ctx context.Context, c caller, m *message, e era, v voice) outcome {
+	switch m.method {
+	case "tools/call":
+		return s.call(ctx, c, m, e, v)
+	case "prompts/get":
+		return s.getPrompt(ctx, c, m, e, v)
+	case "resources/read":
+		return s.readResource(ctx, c, m, e, v)
+	case "completion/complete":
+		return s.complete(ctx, c, m, e)
+	}
+	return outcome{fault: unknownMethod(m.method)}
+}
+
+// carryApart is carry on a goroutine of our own, where a panic would be the end of the
+// server: it is the end of the call, as it is in a request.
+func (s *Surface) carryApart(ctx context.Context, c caller, m *message, e era, v voice, p *parked) (out outcome) {
+	defer func() {
+		broken := recover()
+		if broken == nil {
+			return
+		}
+		s.cfg.Logger.Error("a call broke", "method", m.method, "panic", broken, "stack", string(debug.Stack()))
+		p.ended(invoke.Reply{}, capability.Errorf(capability.CodeInternal, "mcp", "the server made a mistake in this call"))
+		out = outcome{fault: &fault{status: http.StatusInternalServerError, code: codeInternal, message: "the server made a mistake in this call"}}
+	}()
+	return s.carry(ctx, c, m, e, v)
+}
+
+func unknownMethod(method string) *fault {
+	return &fault{status: http.StatusNotFound, code: codeMethodNotFound, message: "there is no method " + method}
+}
+
+// call carries out tools/call.
+func (s *Surface) call(ctx context.Context, c caller, m *message, e era, v voice) outcome {
+	p := &m.params
 	if !p.named {
 		return outcome{fault: invalidParams("params.name must be a string")}
 	}
@@ -39,33 +115,129 @@ func (s *Surface) call(ctx context.Context, c caller, p *params, e era, progress
 		p.arguments = nil
 	}
 	inv := c.invocation()
-	agent, _, err := s.cfg.Engine.Agent(inv)
-	if err != nil {
-		return s.failed(ctx, p, e, invoke.Reply{}, err)
-	}
-	named, err := s.leases.Resolve(c.lease(), agent, spelling(), p.name)
-	if err != nil {
-		return s.failed(ctx, p, e, invoke.Reply{}, err)
-	}
-	arguments, selector := p.arguments, capability.Selector(nil)
-	if named.Action != nil {
-		if arguments, selector, err = named.Action.CutSelector(arguments); err != nil {
+	inv.Input = p.arguments
+	if c.pinned != "" {
+		if _, arguments, err := s.target(c, p); err == nil {
+			inv.Input = arguments // a selector is no argument of the provider in this round either
+		}
+		inv.Target = capability.Target{Capability: c.pinned}
+	} else {
+		target, arguments, err := s.target(c, p)
+		if err != nil {
 			return s.failed(ctx, p, e, invoke.Reply{}, err)
 		}
+		inv.Target, inv.Input = target, arguments
 	}
-	inv.Target = capability.Target{Action: named.Canonical, Select: selector}
-	inv.Input, inv.Progress = arguments, progress
-	reply, err := s.cfg.Engine.Invoke(ctx, inv)
-	if err != nil {
+	reply, out, err := s.invoke(ctx, c, m, v, inv)
+	switch {
+	case out != nil:
+		return *out
+	case err != nil:
 		return s.failed(ctx, p, e, reply, err)
 	}
 	return s.succeeded(ctx, c, p, e, reply)
 }
 
+// target is what a tool's name means to the caller, and the arguments without the
+// selector.
+func (s *Surface) target(c caller, p *params) (capability.Target, json.RawMessage, error) {
+	if action := s.ownName(c, p.name); action != nil {
+		return capability.Target{Action: action.Canonical}, p.arguments, nil
+	}
+	agent, _, err := s.cfg.Engine.Agent(c.invocation())
+	if err != nil {
+		return capability.Target{}, nil, err
+	}
+	named, err := s.leases.Resolve(c.lease(), agent, c.view.spelling(), p.name)
+	if err != nil {
+		return capability.Target{}, nil, err
+	}
+	arguments, selector := p.arguments, capability.Selector(nil)
+	if named.Action != nil {
+		if arguments, selector, err = named.Action.CutSelector(arguments); err != nil {
+			return capability.Target{}, nil, err
+		}
+	}
+	return capability.Target{Action: named.Canonical, Select: selector}, arguments, nil
+}
+
+// invoke takes the call down the path. Where it needs a yes that the caller itself
+// may give, the caller is asked; what a modern client has to be asked ends this
+// round of the call: then out is set.
+func (s *Surface) invoke(ctx context.Context, c caller, m *message, v voice, inv capability.Invocation) (reply invoke.Reply, out *outcome, err error) {
+	inv.Progress, inv.Ask, inv.Relay = v.heard, v.ask, v.relay
+	m.params.meta.passOn(&inv, m.traceparent)
+	if v.began != nil {
+		inv.ID, inv.Keep = s.cfg.Engine.NewID(), new(tasks.Keeper)
+		v.began(inv)
+		defer func() { v.ended(reply, err) }()
+	}
+	reply, err = s.cfg.Engine.Invoke(ctx, inv)
+	failure := capability.AsError(err)
+	if failure == nil || failure.Code != capability.CodeConsentRequired {
+		return reply, nil, err
+	}
+	if failure.Reason == capability.ReasonInputRequired {
+		if v.relay != nil && len(reply.Result) > 0 {
+			if asked, ok := s.relayed(c, m, reply.Capability, reply.Result); ok {
+				return reply, &asked, nil
+			}
+		}
+		return reply, nil, err
+	}
+	approval, _ := failure.Details["approval"].(string)
+	if failure.Details["channel"] != string(policy.ChannelClient) || approval == "" || !c.abilities.form {
+		return reply, nil, err
+	}
+	if v.relay != nil {
+		asked := s.question(confirmation(failure), state{Kind: stateConsent, Who: c.digest(), Call: m.digest(), Of: approval})
+		return reply, &asked, nil
+	}
+	if v.ask == nil {
+		return reply, nil, err
+	}
+	answer, askErr := v.ask(ctx, confirmation(failure))
+	if askErr != nil {
+		return reply, nil, err // it may still be approved elsewhere: the text says how
+	}
+	if err := s.decide(ctx, c, approval, answer); err != nil {
+		return reply, nil, err
+	}
+	inv.ID = "" // it is another call
+	reply, err = s.cfg.Engine.Invoke(ctx, inv)
+	return reply, nil, err
+}
+
+// decide answers an approval with what the person at the client said.
+func (s *Surface) decide(ctx context.Context, c caller, approval string, answer json.RawMessage) error {
+	decision := decisionOf(answer)
+	if _, _, err := s.cfg.Policy.Answer(ctx, c.who, approval, decision); err != nil {
+		return err
+	}
+	if decision == policy.DecideDeny {
+		return capability.Errorf(capability.CodeDenied, "mcp", "the person at this client said no (%s)", approval).
+			With("confirmation_rejected", "do something else").Detail("approval", approval)
+	}
+	return nil
+}
+
+// consented takes the answer that a modern client brings; over says that the call
+// ends with it. Without an answer the call goes on, and is asked about again.
+func (s *Surface) consented(ctx context.Context, c caller, m *message, e era, st state) (out outcome, over bool) {
+	answer := responseTo(m.params.responses)
+	if answer == nil {
+		return outcome{}, false
+	}
+	if err := s.decide(ctx, c, st.Of, answer); err != nil {
+		return s.failed(ctx, &m.params, e, invoke.Reply{}, err), true
+	}
+	return outcome{}, false
+}
+
 // invocation is a call of this caller, without its target.
 func (c caller) invocation() capability.Invocation {
 	return capability.Invocation{
-		Surface: "mcp", Client: c.client, Principal: c.who, Session: c.session, Audience: capability.AudienceAgent,
+		Surface: "mcp", Client: c.client, Principal: c.who, Session: c.session, Audience: capability.AudienceAgent, Within: c.view.within(),
 	}
 }
 
@@ -79,9 +251,17 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *params, e era, rep
 	}
 	switch {
 	case len(value) > maxResult:
+		if out, ok := s.tooLarge(ctx, c, e, reply, value, s.listOf(c).output[p.name]); ok {
+			return out
+		}
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeTooLarge, "mcp",
 			"the call was carried out, but its result has %d bytes and an answer holds %d at most", len(value), maxResult).
 			With("output_limit", "ask for a smaller part of it"))
+	case passes(reply.Provider):
+		if dst, ok := appendPassed(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
+			return outcome{result: dst}
+		}
+		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the upstream's answer is not a result").With("output_schema_violation", ""))
 	case !jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)):
 		s.cfg.Logger.Error("a provider answered with something that is not JSON", "inv", reply.Invocation, "cap", string(reply.Capability))
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the provider's answer is not JSON").With("output_schema_violation", ""))
@@ -104,10 +284,18 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *params, e era, rep
 // 4): a protocol error, silence, or a result that a model can act on.
 func (s *Surface) failed(ctx context.Context, p *params, e era, reply invoke.Reply, err error) outcome {
 	failure := capability.AsError(err)
+	if out, ok := s.ownWords(p, e, reply, failure); ok {
+		return out
+	}
 	switch failure.Code {
 	case capability.CodeUnknownCapability:
 		if failure.Reason != "capability_retracted" { // a model can act on that one
 			return outcome{fault: unknownTool(p.name)}
+		}
+	case capability.CodeDenied:
+		if failure.Reason == invoke.ReasonScope {
+			effect, _ := failure.Details["effect"].(string)
+			return outcome{narrow: capability.Effect(effect), fault: &fault{status: http.StatusForbidden, code: codeRefused, message: failure.Message}}
 		}
 	case capability.CodeInternal:
 		f := &fault{status: http.StatusOK, code: codeInternal, message: failure.Message}
@@ -149,6 +337,27 @@ func (s *Surface) failed(ctx context.Context, p *params, e era, reply invoke.Rep
 		own = append(append(own, ','), inv...)
 	}
 	return outcome{result: e.appendClosing(dst, own)}
+}
+
+// ownWords is what an upstream itself says of its failure: a result with isError, as
+// it came, or the protocol error that clients act on.
+func (s *Surface) ownWords(p *params, e era, reply invoke.Reply, failure *capability.Error) (outcome, bool) {
+	if out, ok := upstreamFault(e, failure); ok && out.fault.code == codeNeedsAbility {
+		return out, true
+	}
+	if !passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
+		return outcome{}, false
+	}
+	var dst []byte
+	var ok bool
+	switch failure.Reason {
+	case "tool_error":
+		dst, ok = appendPassed(nil, reply.Result, e, invocationMeta(reply))
+	case "output_schema_violation": // the text stays, what breaks its promise goes
+		dst, ok = appendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
+		dst = append(dst[:len(dst)-1], `,"isError":true}`...)
+	}
+	return outcome{result: dst}, ok
 }
 
 // invocationMeta lets an answer be found in the audit.

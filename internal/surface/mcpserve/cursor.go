@@ -8,40 +8,41 @@ import (
 	"encoding/json"
 )
 
-// cursorKind begins every cursor, so that one made for another list, or by an
-// older layout, is told apart.
-const cursorKind = "tools/1"
+// cursorKind begins every cursor, so that one of an older layout is told apart.
+const cursorKind = "list/2"
 
 const cursorMAC = 16
 
 // makeCursor says where the next page begins: after the tool called last. It
 // holds everything itself, so that it survives changes of the catalog and needs
 // no memory here, and it is authenticated for this viewer.
-func (s *Surface) makeCursor(c caller, generation uint64, last string) string {
+func (s *Surface) makeCursor(c caller, method string, generation uint64, last string) string {
 	body := binary.BigEndian.AppendUint64([]byte(cursorKind), generation)
 	body = append(body, last...)
-	return base64.RawURLEncoding.EncodeToString(append(s.cursorMAC(c, body), body...))
+	return base64.RawURLEncoding.EncodeToString(append(s.cursorMAC(c, method, body), body...))
 }
 
 // openCursor returns the name after which to go on; ok is false for anything
 // that makeCursor did not make for this viewer.
-func (s *Surface) openCursor(c caller, raw json.RawMessage) (last string, ok bool) {
+func (s *Surface) openCursor(c caller, method string, raw json.RawMessage) (last string, ok bool) {
 	text, isText := textOf(raw)
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	const fixed = cursorMAC + len(cursorKind) + 8
 	if !isText || err != nil || len(data) < fixed {
 		return "", false
 	}
-	if !hmac.Equal(data[:cursorMAC], s.cursorMAC(c, data[cursorMAC:])) || string(data[cursorMAC:cursorMAC+len(cursorKind)]) != cursorKind {
+	if !hmac.Equal(data[:cursorMAC], s.cursorMAC(c, method, data[cursorMAC:])) || string(data[cursorMAC:cursorMAC+len(cursorKind)]) != cursorKind {
 		return "", false
 	}
 	return string(data[fixed:]), true
 }
 
-func (s *Surface) cursorMAC(c caller, body []byte) []byte {
+func (s *Surface) cursorMAC(c caller, method string, body []byte) []byte {
 	h := hmac.New(sha256.New, s.cfg.CursorKey)
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(c.key))))
 	h.Write([]byte(c.key))
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(method))))
+	h.Write([]byte(method)) // one made for another list is no cursor of this
 	h.Write(body)
 	return h.Sum(nil)[:cursorMAC]
 }

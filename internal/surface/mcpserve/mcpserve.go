@@ -18,6 +18,7 @@
 package mcpserve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -33,6 +34,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/surface/door"
 )
 
@@ -50,25 +52,47 @@ func Versions() []string {
 	return []string{version20260728, version20251125, version20250618, version20250326}
 }
 
-// defaultView is the one view that exists: everything the principal may see.
-const defaultView = "default"
-
-// Config is what the surface needs. Door, Engine and Catalog are required.
+// Config is what the surface needs. Door, Engine, Catalog and Policy are required.
 type Config struct {
 	Door    *door.Door
 	Engine  *invoke.Engine
 	Catalog *catalog.Catalog
+	Policy  Policy
 	Version string // of junctor, for serverInfo
 	// MaxBody is the largest request body in bytes; 0 means 4 MiB.
 	MaxBody int64
 	// PageSize is how many tools one page of tools/list holds; 0 means 100.
 	PageSize int
-	// Exposure says how much of the catalog is listed at once; "" is auto.
+	// Exposure says how much of the default view is listed at once; "" is auto.
 	Exposure compile.View
-	// CursorKey authenticates cursors. Without one a random key is used, and
-	// cursors do not survive a restart.
+	// Views are the named ones, beside the default.
+	Views map[string]View
+	// Updates tells of changed resources; nil: nobody can subscribe.
+	Updates Updates
+	// Own is behind our own resources; nil: there are none, and results above 1 MiB
+	// are errors.
+	Own Own
+	// Tasks keeps calls that take longer than TaskAfter, 0: 2 s, for clients that take
+	// tasks; nil: there are none.
+	Tasks     Tasks
+	TaskAfter time.Duration
+	// SessionIdle is how long a legacy session lasts that nobody uses; 0 means an hour.
+	SessionIdle time.Duration
+	// CursorKey authenticates cursors and seals states. Without one a random key is
+	// used, and neither survives a restart.
 	CursorKey []byte
 	Logger    *slog.Logger // nil: silent
+}
+
+// Policy takes the answers of people who are asked by their own program.
+type Policy interface {
+	Answer(ctx context.Context, who capability.Principal, id string, d policy.Decision) (policy.Approval, *policy.Grant, error)
+}
+
+// Updates subscribes to a resource of a module. updated must not block; stop ends
+// the subscription and is called once.
+type Updates interface {
+	Subscribe(ctx context.Context, module, uri string, updated func()) (stop func(), err error)
 }
 
 // Surface serves MCP. Create it with [New]; it is safe for concurrent use.
@@ -88,13 +112,19 @@ type Surface struct {
 
 	epoch   atomic.Uint64 // counts CatalogChanged
 	changed chan struct{} // capacity 1: a change is waiting for delivery
+	updated chan struct{} // capacity 1: a resource has changed
 
 	lists  sync.Map // viewer key → *rendered
 	leases *compile.Leases
 
+	views  map[string]*view
+	sealer *sealer
+
 	mu       sync.Mutex
 	viewers  map[string]*viewer
 	sessions map[string]*session
+	waiting  map[string]*waiting
+	fresh    map[freshness]bool // changed resources that nobody has been told of
 	now      func() time.Time
 }
 
@@ -107,6 +137,12 @@ func New(cfg Config) *Surface {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = 100
 	}
+	if cfg.TaskAfter <= 0 {
+		cfg.TaskAfter = 2 * time.Second
+	}
+	if cfg.SessionIdle <= 0 {
+		cfg.SessionIdle = sessionIdle
+	}
 	if len(cfg.CursorKey) == 0 {
 		cfg.CursorKey = make([]byte, 32)
 		_, _ = rand.Read(cfg.CursorKey) // crypto/rand.Read never fails: it crashes the program instead
@@ -115,9 +151,14 @@ func New(cfg Config) *Surface {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Surface{
-		cfg: cfg, changed: make(chan struct{}, 1), now: time.Now,
-		viewers: make(map[string]*viewer), sessions: make(map[string]*session),
+		cfg: cfg, changed: make(chan struct{}, 1), updated: make(chan struct{}, 1), now: time.Now, fresh: make(map[freshness]bool),
+		viewers: make(map[string]*viewer), sessions: make(map[string]*session), waiting: make(map[string]*waiting),
+		views: map[string]*view{defaultView: newView(defaultView, View{Exposure: cfg.Exposure})},
 	}
+	for name, v := range cfg.Views {
+		s.views[name] = newView(name, v)
+	}
+	s.sealer = newSealer(cfg.CursorKey, func() time.Time { return s.now() })
 	s.leases = compile.NewLeases(func() time.Time { return s.now() })
 	s.info, _ = jsonx.Marshal(map[string]string{"name": serverName, "title": serverName, "version": cfg.Version})
 	s.base, s.cancel = context.WithCancel(context.Background())
@@ -141,19 +182,26 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 	who, err := s.cfg.Door.Principal(r)
 	if err != nil {
+		if challenge := s.cfg.Door.Challenge(r, ""); challenge != "" {
+			w.Header().Set("WWW-Authenticate", challenge)
+		}
 		door.WriteError(w, err)
 		return
 	}
-	view := r.PathValue("view")
-	if view == "" {
-		view = who.View
+	name := r.PathValue("view")
+	if name == "" {
+		name = cmp.Or(who.View, defaultView)
 	}
-	if view != "" && view != defaultView {
-		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "mcp", "there is no view %q", view).
-			With("unknown_view", "only the default view exists; use the path /mcp and a token without a view"))
+	v := s.views[name]
+	if v == nil {
+		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "mcp", "there is no view %q", name).
+			With("unknown_view", "views are named under mcp.views in config.yaml; the path /mcp and a token without a view lead to the default one"))
 		return
 	}
-	c := caller{who: who, key: viewerKey(who)}
+	if who.View = ""; name != defaultView {
+		who.View = name // the records say through which one
+	}
+	c := caller{who: who, key: viewerKey(who, v), view: v}
 	if id := r.Header.Get(headerSession); id != "" {
 		s.inSession(w, r, c, id)
 		return
@@ -180,6 +228,22 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 type caller struct {
 	who     capability.Principal
 	key     string // of the viewer
+	view    *view
 	client  string // what the program calls itself; shown, never believed
 	session string // digest of the session id, "" in the modern protocol
+
+	abilities abilities
+	// pinned is the capability that this round of a call goes on with.
+	pinned capability.ID
+}
+
+// challenge tells a client whose token is too narrow which one to get, where the
+// answer has not begun.
+func (s *Surface) challenge(w http.ResponseWriter, r *http.Request, out outcome) {
+	if out.narrow == "" {
+		return
+	}
+	if challenge := s.cfg.Door.Challenge(r, out.narrow); challenge != "" {
+		w.Header().Set("WWW-Authenticate", challenge)
+	}
 }

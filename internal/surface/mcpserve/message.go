@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/door"
 )
 
@@ -27,6 +27,10 @@ type message struct {
 	id     json.RawMessage // nil in a notification
 	method string          // "" in a response
 	params params
+	// traceparent is the header's.
+	traceparent string
+	// Of a response: exactly one is set.
+	result, failure json.RawMessage
 }
 
 // params are the members of "params" that some rule here looks at.
@@ -39,7 +43,11 @@ type params struct {
 	requestID json.RawMessage // of notifications/cancelled
 	version   string          // of initialize
 	client    string          // clientInfo.name of initialize
-	meta      meta
+	uri       string          // of resources
+	abilities json.RawMessage // capabilities of initialize
+	// What a modern client answers with (spec section 3.4).
+	responses, state json.RawMessage
+	meta             meta
 }
 
 // meta are the members of params._meta that some rule here looks at.
@@ -50,6 +58,8 @@ type meta struct {
 	capabilities json.RawMessage
 	client       string
 	progress     json.RawMessage // progressToken, nil when absent
+	foreign      []byte          // the members that go on to providers: "," and each
+	trace        string          // traceparent
 }
 
 // read takes the body of a POST in and parses it. A message that cannot be
@@ -67,6 +77,7 @@ func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, message,
 		return nil, message{}, &fault{status: status, code: codeInvalidRequest, message: capability.AsError(err).Message}
 	}
 	m, f := parse(body)
+	m.traceparent = r.Header.Get("Traceparent")
 	return body, m, f
 }
 
@@ -94,6 +105,10 @@ func parse(body []byte) (message, *fault) {
 			rawMethod = value
 		case "params":
 			rawParams = value
+		case "result":
+			m.result = value
+		case "error":
+			m.failure = value
 		}
 	})
 	if err != nil {
@@ -141,6 +156,14 @@ func (p *params) read(raw json.RawMessage) {
 			p.version, _ = textOf(value)
 		case "clientInfo":
 			p.client = nameIn(value)
+		case "uri":
+			p.uri, _ = textOf(value)
+		case "capabilities":
+			p.abilities = value
+		case "inputResponses":
+			p.responses = value
+		case "requestState":
+			p.state = value
 		case "_meta":
 			p.meta.read(value)
 		}
@@ -163,8 +186,37 @@ func (m *meta) read(raw json.RawMessage) {
 			m.client = nameIn(value)
 		case name == "progressToken" && validID(value):
 			m.progress = value
+		case !ok && !strings.HasPrefix(name, "junctor/") && name != "progressToken":
+			if name == "traceparent" {
+				m.trace, _ = textOf(value)
+			}
+			m.foreign = append(append(appendString(append(m.foreign, ','), name), ':'), value...)
 		}
 	})
+}
+
+// passOn gives the call what its provider may see beside the arguments: the client's
+// own _meta, and the trace that it or the transport names.
+func (m *meta) passOn(inv *capability.Invocation, header string) {
+	foreign, trace := m.foreign, m.trace
+	if trace == "" && header != "" {
+		trace = header
+		foreign = appendString(append(foreign, `,"traceparent":`...), trace)
+	}
+	if len(foreign) > 0 {
+		inv.Meta = append(append([]byte{'{'}, foreign[1:]...), '}')
+	}
+	inv.Trace = traceID(trace)
+}
+
+// traceID is the id of the trace in a traceparent (W3C trace context), "" where there
+// is none.
+func traceID(traceparent string) string {
+	parts := strings.Split(traceparent, "-")
+	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {
+		return ""
+	}
+	return parts[1]
 }
 
 // nameIn is the member "name" of an object, bounded: it goes into the audit.
@@ -183,51 +235,14 @@ func nameIn(raw []byte) string {
 	return name
 }
 
-var errNotObject = errors.New("a JSON object is needed")
-
-// members calls each with every member of the object raw, in order, the value as
-// the bytes that came. raw must hold the object and nothing more.
+// members is [jsonx.Members].
 func members(raw []byte, each func(name string, value []byte)) error {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowInvalidUTF8(true))
-	switch kind := dec.PeekKind(); kind {
-	case '{':
-	case '[', '"', '0', 't', 'f', 'n':
-		if err := dec.SkipValue(); err != nil {
-			return err
-		}
-		return errNotObject
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return err
-		}
-		// The token dies with the next read.
-		member := name.String()
-		from := dec.InputOffset()
-		if err := dec.SkipValue(); err != nil {
-			return err
-		}
-		each(member, bytes.TrimLeft(raw[from:dec.InputOffset()], ": \t\r\n"))
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		if err == nil {
-			return &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), Err: errors.New("data after the value")}
-		}
-		return err
-	}
-	return nil
+	return jsonx.Members(raw, each)
 }
 
 // malformed names the byte at which the text stops being JSON.
 func malformed(err error) *fault {
-	if errors.Is(err, errNotObject) {
+	if errors.Is(err, jsonx.ErrNotObject) {
 		return badRequest("a message must be a JSON object")
 	}
 	text := "the document ends too early"
@@ -253,17 +268,7 @@ func invalidUTF8(b []byte) int {
 }
 
 // textOf is the value of a JSON string; ok is false for another kind of value.
-func textOf(raw []byte) (s string, ok bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), true
-	}
-	// A lone surrogate becomes U+FFFD and an error; no name of ours has one.
-	out, _ := jsontext.AppendUnquote(nil, raw)
-	return string(out), true
-}
+func textOf(raw []byte) (s string, ok bool) { return jsonx.Text(raw) }
 
 // maxID bounds ids and progress tokens: they are echoed and kept as map keys.
 const maxID = 512

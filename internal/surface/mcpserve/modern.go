@@ -11,8 +11,13 @@ import (
 )
 
 // isModern is rule 3 of spec section 2.2. It holds for initialize too: a modern
-// client that tries a removed method must be told so, not given a handshake.
+// client that tries a removed method must be told so, not given a handshake. Only a
+// request that names an older version and says nothing of itself is not one, even
+// where it has the new headers.
 func isModern(h http.Header, m *message) bool {
+	if !m.params.meta.modern && slices.Contains(Versions()[1:], h.Get(headerVersion)) {
+		return false
+	}
 	return h.Get(headerVersion) >= version20260728 || h.Get(headerMethod) != "" || m.params.meta.modern
 }
 
@@ -33,16 +38,29 @@ func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, 
 	}
 	c.client = m.params.meta.client
 	e := era{modern: true, info: s.info}
+	c.abilities = readAbilities(m.params.meta.capabilities)
+	if s.cfg.Tasks != nil && isTask(m.method) {
+		out := s.serveTask(r.Context(), c, m, e)
+		writeOutcome(w, m.id, out, e)
+		return
+	}
 	switch m.method {
-	case "tools/list":
-		result, f := s.page(c, m.params.cursor, e)
+	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
+		result, f := s.pageOf(c, m.method, m.params.cursor, e)
 		if f != nil {
 			writeFault(w, m.id, f)
 			return
 		}
-		writeJSON(w, http.StatusOK, appendResponse(nil, m.id, result))
-	case "tools/call":
-		s.answerCall(r.Context(), w, r, c, m, e)
+		writePage(w, m.id, result)
+	case "tools/call", "prompts/get", "resources/read", "completion/complete":
+		if f := checkParams(r.Header, s.listOf(c).params[m.params.name], m.params.arguments); f != nil && m.method == "tools/call" {
+			writeFault(w, m.id, f)
+			return
+		}
+		x := newExchange(w, r, m, e)
+		out := s.answer(r.Context(), r, c, m, x)
+		s.challenge(w, r, out)
+		x.end(out)
 	case "server/discover", "subscriptions/listen":
 		v, done := s.viewer(c)
 		defer done()
@@ -55,9 +73,7 @@ func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, 
 		}
 		s.modern.ServeHTTP(w, r)
 	default:
-		// Resources, prompts and completion come with a later issue; until they are
-		// advertised they do not exist.
-		writeFault(w, m.id, &fault{status: http.StatusNotFound, code: codeMethodNotFound, message: "there is no method " + m.method})
+		writeFault(w, m.id, unknownMethod(m.method))
 	}
 }
 
@@ -90,11 +106,9 @@ func checkModern(h http.Header, m *message) *fault {
 	case "tools/call", "prompts/get":
 		named = m.params.name
 	case "resources/read":
-		_ = members(m.params.raw, func(name string, value []byte) {
-			if name == "uri" {
-				named, _ = textOf(value)
-			}
-		})
+		named = m.params.uri
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		named, _ = textOf(at(m.params.raw, []string{"taskId"}))
 	default:
 		return nil
 	}

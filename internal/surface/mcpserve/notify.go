@@ -3,6 +3,7 @@ package mcpserve
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -28,8 +29,10 @@ func (s *Surface) CatalogChanged() {
 // Run delivers list_changed and ends idle sessions until ctx ends; then it ends
 // all sessions and the calls in them, and returns nil.
 func (s *Surface) Run(ctx context.Context) error {
+	var telling sync.WaitGroup
+	defer telling.Wait() // after the sessions that they wait for are closed
 	defer s.shut()
-	tick := time.NewTicker(expireEvery)
+	tick := time.NewTicker(min(expireEvery, max(s.cfg.SessionIdle/4, time.Millisecond)))
 	defer tick.Stop()
 	notice := time.NewTimer(time.Hour)
 	notice.Stop()
@@ -48,6 +51,8 @@ func (s *Surface) Run(ctx context.Context) error {
 		case <-notice.C:
 			pending, last = false, time.Now()
 			s.announce()
+		case <-s.updated:
+			s.tellUpdates(ctx, &telling)
 		case <-tick.C:
 			s.expire()
 		}
@@ -63,25 +68,49 @@ func (s *Surface) announce() {
 	}
 	s.mu.Unlock()
 	for _, v := range viewers {
-		hash := s.listOf(v.caller).hash
+		now := s.listOf(v.caller).hashes()
 		s.mu.Lock()
-		same := hash == v.announced
-		v.announced = hash
-		if !same {
-			v.toggled = !v.toggled
+		var changed [3]bool
+		for i := range now {
+			changed[i] = now[i] != v.announced[i]
+			v.toggled[i] = v.toggled[i] != changed[i]
 		}
-		add := v.toggled
+		v.announced = now
+		there := v.toggled
 		s.mu.Unlock()
-		switch {
-		case same:
-		case add:
-			v.server.AddTool(&mcp.Tool{Name: hiddenTool, InputSchema: json.RawMessage(`{"type":"object"}`)},
-				func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					return nil, wireError(unknownTool(hiddenTool))
-				})
-		default:
-			v.server.RemoveTools(hiddenTool)
-		}
+		v.toggle(changed, there)
+	}
+}
+
+// toggle makes the SDK tell the viewer's sessions which lists have changed.
+func (v *viewer) toggle(changed, there [3]bool) {
+	switch {
+	case !changed[0]:
+	case there[0]:
+		v.server.AddTool(&mcp.Tool{Name: hidden, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return nil, wireError(unknownTool(hidden))
+			})
+	default:
+		v.server.RemoveTools(hidden)
+	}
+	switch {
+	case !changed[1]:
+	case there[1]:
+		v.server.AddPrompt(&mcp.Prompt{Name: hidden}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return nil, wireError(invalidParams("unknown prompt %q", hidden))
+		})
+	default:
+		v.server.RemovePrompts(hidden)
+	}
+	switch {
+	case !changed[2]:
+	case there[2]:
+		v.server.AddResource(&mcp.Resource{Name: hidden, URI: hiddenURI}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return nil, wireError(unknownResource(hiddenURI, era{}))
+		})
+	default:
+		v.server.RemoveResources(hiddenURI)
 	}
 }
 

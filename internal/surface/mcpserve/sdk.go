@@ -21,10 +21,11 @@ const (
 		"approval id: say so, and call again with the same arguments once it has been approved. Where a tool has a selector, " +
 		"several providers could carry it out; name one."
 
-	// hiddenTool exists in the SDK's servers only to come and go: adding or
-	// removing a tool is the one way to make the SDK send list_changed. Lists are
-	// answered here, so nobody ever sees it.
-	hiddenTool = "junctor_list_changed"
+	// hidden exists in the SDK's servers only to come and go, as a tool, a prompt and
+	// a resource: adding or removing one is the one way to make the SDK send
+	// list_changed. Lists are answered here, so nobody ever sees it.
+	hidden    = "junctor_list_changed"
+	hiddenURI = "junctor://list-changed"
 )
 
 // viewer is one principal with one view: its mcp.Server and what it was last
@@ -34,13 +35,16 @@ type viewer struct {
 	server *mcp.Server
 
 	// Guarded by Surface.mu.
-	busy      int  // sessions, and requests inside the SDK
-	toggled   bool // the hidden tool is there
-	announced [32]byte
+	busy      int     // sessions, and requests inside the SDK
+	calls     int     // that run in its sessions
+	telling   bool    // its sessions are being told of changed resources
+	toggled   [3]bool // the hidden tool, prompt, resource is there
+	announced [3][32]byte
+	following map[following]*hold // subscriptions to resources
 }
 
-func viewerKey(who capability.Principal) string {
-	parts := append([]string{who.ID, string(who.Role), who.View}, who.Labels...)
+func viewerKey(who capability.Principal, v *view) string {
+	parts := append([]string{who.ID, string(who.Role), v.name}, who.Labels...)
 	return strings.Join(parts, "\x00")
 }
 
@@ -48,12 +52,12 @@ func viewerKey(who capability.Principal) string {
 // called at the end of the use.
 func (s *Surface) viewer(c caller) (v *viewer, done func()) {
 	// What the client will see first is what later lists are compared with.
-	seen := s.listOf(c).hash
+	seen := s.listOf(c).hashes()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v = s.viewers[c.key]
 	if v == nil {
-		v = &viewer{caller: caller{who: c.who, key: c.key}, announced: seen}
+		v = &viewer{caller: caller{who: c.who, key: c.key, view: c.view}, announced: seen, following: make(map[following]*hold)}
 		v.server = s.newServer(v)
 		s.viewers[c.key] = v
 	}
@@ -66,17 +70,27 @@ func (s *Surface) viewer(c caller) (v *viewer, done func()) {
 }
 
 func (s *Surface) newServer(v *viewer) *mcp.Server {
-	server := mcp.NewServer(
-		&mcp.Implementation{Name: serverName, Title: serverName, Version: s.cfg.Version},
-		&mcp.ServerOptions{
-			Instructions:              instructions,
-			Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
-			SupportedProtocolVersions: Versions(),
-			// Left alone, the SDK says public: a leak where answers depend on who asks.
-			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
-				c.TTLMs, c.CacheScope = 5000, "private"
-			},
-		})
+	options := &mcp.ServerOptions{
+		Instructions: instructions,
+		Capabilities: &mcp.ServerCapabilities{
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
+			Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: s.cfg.Updates != nil},
+			Completions: &mcp.CompletionCapabilities{},
+			Logging:     &mcp.LoggingCapabilities{}, //nolint:staticcheck // deprecated since 2026-07-28, and used before
+		},
+		SupportedProtocolVersions: Versions(),
+		// Left alone, the SDK says public: a leak where answers depend on who asks.
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			c.TTLMs, c.CacheScope = 5000, "private"
+		},
+	}
+	if s.cfg.Tasks != nil {
+		options.Capabilities.Extensions = map[string]any{extensionTasks: map[string]any{}}
+	}
+	if s.cfg.Updates != nil {
+		options.SubscribeHandler, options.UnsubscribeHandler = s.follow(v), s.unfollow(v)
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: serverName, Title: serverName, Version: s.cfg.Version}, options)
 	server.AddReceivingMiddleware(s.inside(v))
 	return server
 }
@@ -103,19 +117,28 @@ func (s *Surface) inside(v *viewer) mcp.Middleware {
 				defer cancel()
 				defer context.AfterFunc(s.open, cancel)()
 				return next(ctx, method, req)
-			case "tools/list":
-				var cursor json.RawMessage
-				if p, ok := req.GetParams().(*mcp.ListToolsParams); ok && p != nil && p.Cursor != "" {
-					cursor = appendString(nil, p.Cursor)
-				}
-				result, f := s.page(c, cursor, era{})
-				return asResult(result, f)
 			case "tools/call":
 				p, ok := req.GetParams().(*mcp.CallToolParamsRaw)
 				if !ok || p == nil {
 					return nil, wireError(invalidParams("params must name a tool"))
 				}
-				out := s.call(ctx, c, &params{name: p.Name, named: true, arguments: p.Arguments}, era{}, nil)
+				m := &message{method: method, params: params{name: p.Name, named: true, arguments: p.Arguments}}
+				out := s.carry(ctx, c, m, era{}, voice{})
+				return asResult(out.result, out.fault)
+			case "tools/list", "prompts/list", "resources/list", "resources/templates/list", "prompts/get", "resources/read", "completion/complete":
+				raw, err := json.Marshal(req.GetParams())
+				if err != nil {
+					return nil, wireError(invalidParams("params cannot be read"))
+				}
+				m := &message{method: method}
+				if string(raw) != "null" {
+					m.params.read(raw)
+				}
+				if isList(method) {
+					result, f := s.pageOf(c, method, m.params.cursor, era{})
+					return asResult(result.joined(), f)
+				}
+				out := s.carry(ctx, c, m, era{}, voice{})
 				return asResult(out.result, out.fault)
 			}
 			return next(ctx, method, req)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -27,6 +28,10 @@ const (
 // more is sent for it.
 var errWithdrawn = errors.New("the client withdrew the request")
 
+// errUnanswered is the cause of a call whose provider asked something that nobody
+// answered in time.
+var errUnanswered = errors.New("nobody answered the provider's question")
+
 // session is a legacy session: the binding of an id to a viewer, and the calls
 // that run in it. Its streams are the SDK's.
 type session struct {
@@ -42,8 +47,12 @@ type session struct {
 	used   time.Time
 	active int // requests and streams open now
 
+	abilities abilities
+
 	mu    sync.Mutex
 	calls map[string]context.CancelCauseFunc // by id
+	asked map[string]chan message            // our requests to the client, by id
+	level int                                // least severity of log lines that are sent
 }
 
 // bind enters a session that the SDK has just opened. When the table is full the
@@ -54,6 +63,7 @@ func (s *Surface) bind(c caller, id, version string) bool {
 	sess := &session{
 		id: id, digest: "mcp_" + hex.EncodeToString(sum[:8]), viewer: v, release: release,
 		client: c.client, version: version, calls: make(map[string]context.CancelCauseFunc),
+		abilities: c.abilities, asked: make(map[string]chan message),
 	}
 	sess.ctx, sess.cancel = context.WithCancelCause(s.base)
 	s.mu.Lock()
@@ -129,6 +139,7 @@ func (s *Surface) end(sess *session) {
 	s.leases.Forget(compile.LeaseKey{Session: sess.digest})
 	sess.cancel(errWithdrawn)
 	if live := sess.viewer.liveSession(sess.id); live != nil {
+		s.unfollowAll(sess.viewer, live)
 		if err := closeAll([]*mcp.ServerSession{live}); err != nil {
 			s.cfg.Logger.Warn("mcp session", "err", err)
 		}
@@ -136,10 +147,10 @@ func (s *Surface) end(sess *session) {
 	sess.release()
 }
 
-// expire ends the sessions that nobody has used for [sessionIdle], and drops
-// viewers without any use.
+// expire ends the sessions that nobody has used for Config.SessionIdle, and drops
+// viewers and lists without any use.
 func (s *Surface) expire() {
-	limit := s.now().Add(-sessionIdle)
+	limit := s.now().Add(-s.cfg.SessionIdle)
 	s.mu.Lock()
 	var gone []*session
 	for id, sess := range s.sessions {
@@ -152,14 +163,30 @@ func (s *Surface) expire() {
 	for _, sess := range gone {
 		s.end(sess)
 	}
+	var stops []*hold
 	s.mu.Lock()
 	for key, v := range s.viewers {
 		if v.busy == 0 {
 			delete(s.viewers, key)
 			s.lists.Delete(key)
+			for _, held := range v.following { // of sessions that the SDK ended by itself
+				stops = append(stops, held.taken())
+			}
+			clear(v.following)
 		}
 	}
 	s.mu.Unlock()
+	for _, held := range stops {
+		held.end()
+	}
+	// Of a caller without a session there is nothing but its lists: whoever sent nothing
+	// since the last time gets new ones.
+	s.lists.Range(func(key, l any) bool {
+		if !l.(*rendered).used.Swap(false) {
+			s.lists.CompareAndDelete(key, l)
+		}
+		return true
+	})
 }
 
 // inSession serves a request that names a session.
@@ -171,7 +198,7 @@ func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id
 		return
 	}
 	defer leave()
-	c.client, c.session = sess.client, sess.digest
+	c.client, c.session, c.abilities = sess.client, sess.digest, sess.abilities
 	switch r.Method {
 	case http.MethodGet:
 		out := newBeating(w)
@@ -204,19 +231,35 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 	case m.batch && sess.version != version20250326:
 		writeFault(w, nil, badRequest("batches exist only in protocol version %s; this session has %s", version20250326, sess.version))
 		return
+	case m.batch && longBatch(body):
+		writeFault(w, nil, badRequest("a batch has %d messages at most", maxBatch))
+		return
+	case m.batch && !sameScope(c, sess.viewer.caller):
+		// What is inside a batch is carried out as the viewer: another token of the same
+		// principal may be wider than this one.
+		writeFault(w, nil, &fault{status: http.StatusForbidden, code: codeInvalidRequest, message: "a batch cannot be sent with this access token: send its requests one by one"})
+		return
 	case m.batch:
-	case m.method == "tools/list" && m.id != nil:
-		result, f := s.page(c, m.params.cursor, era{})
+	case m.method == "" && m.id != nil && sess.answered(&m):
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case m.id == nil:
+	case isList(m.method):
+		result, f := s.pageOf(c, m.method, m.params.cursor, era{})
 		if f != nil {
 			f.status = http.StatusOK
 			writeFault(w, m.id, f)
 			return
 		}
-		writeJSON(w, http.StatusOK, appendResponse(nil, m.id, result))
+		writePage(w, m.id, result)
 		return
-	case m.method == "tools/call" && m.id != nil:
+	case m.method == "tools/call", m.method == "prompts/get", m.method == "resources/read", m.method == "completion/complete":
 		s.callInSession(w, r, c, sess, &m)
 		return
+	case m.method == "logging/setLevel":
+		sess.setLevel(&m)
+	}
+	switch {
 	case m.method == "notifications/cancelled" && sess.withdraw(idKey(m.params.requestID)):
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -240,13 +283,24 @@ func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller
 		writeFault(w, m.id, badRequest("a request with this id is running already"))
 		return
 	}
-	defer func() {
+	if !s.begin(sess.viewer) {
 		sess.mu.Lock()
 		delete(sess.calls, key)
 		sess.mu.Unlock()
-	}()
+		writeFault(w, m.id, &fault{status: http.StatusOK, code: codeRefused, message: fmt.Sprintf("%d calls of this principal are running, which is the most: wait for some of them, or cancel them", maxCalls)})
+		return
+	}
+	defer s.done(sess.viewer)
 	defer context.AfterFunc(sess.ctx, func() { cancel(context.Cause(sess.ctx)) })()
-	s.answerCall(ctx, w, r, c, m, era{})
+	x := newExchange(w, r, m, era{})
+	x.ask, x.logs = s.asker(sess, x), x.streams
+	x.severity = sess.severity()
+	out := s.answer(ctx, r, c, m, x)
+	sess.mu.Lock()
+	delete(sess.calls, key) // before the client has its answer, and may use the id again
+	sess.mu.Unlock()
+	s.challenge(w, r, out)
+	x.end(out)
 }
 
 // withdraw cancels the session's call of that id; false when there is none.
@@ -267,7 +321,11 @@ func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c cal
 		writeFault(w, m.id, badRequest("there is no session: send initialize first, and its %s header in every later request", headerSession))
 		return
 	}
-	c.client = m.params.client
+	if len(body) > maxInitialize {
+		writeFault(w, m.id, &fault{status: http.StatusRequestEntityTooLarge, code: codeInvalidRequest, message: "initialize may have 64 KiB at most"})
+		return
+	}
+	c.client, c.abilities = m.params.client, readAbilities(m.params.abilities)
 	version := version20251125
 	if slices.Contains(Versions()[1:], m.params.version) {
 		version = m.params.version
@@ -282,6 +340,11 @@ func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c cal
 	}
 	out := &opening{ResponseWriter: w, bind: func(id string) bool { return s.bind(c, id, version) }}
 	s.legacy.ServeHTTP(out, r)
+	if live := v.liveSession(out.id); out.refused && live != nil {
+		if err := closeAll([]*mcp.ServerSession{live}); err != nil { // nobody else would ever end it
+			s.cfg.Logger.Warn("mcp session", "err", err)
+		}
+	}
 	if sess := s.sessionOf(out.id); sess != nil && v.liveSession(out.id) == nil && s.forget(sess) {
 		s.end(sess) // the handshake failed, and the SDK has dropped it
 	}

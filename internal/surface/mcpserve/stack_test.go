@@ -24,6 +24,8 @@ import (
 	"github.com/junctor-run/junctor/internal/segment"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/tasks"
+	"github.com/junctor-run/junctor/internal/tasks/tasksql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,6 +47,13 @@ type stackOptions struct {
 	pageSize int
 	maxBody  int64
 	rules    string // added to the default ones
+	only     string // in place of what the default ones say of writes
+	views    map[string]View
+	updates  Updates
+	oauth    door.OAuth
+	own      Own
+	// taskAfter gives the surface tasks.
+	taskAfter time.Duration
 }
 
 func newStack(t testing.TB, opts stackOptions) *stack {
@@ -57,8 +66,12 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 	ok(t, err)
 	log, err := audit.Open(ctx, audit.Config{Segments: segments, Key: make([]byte, 32)})
 	ok(t, err)
+	rules := policy.DefaultRules() + opts.rules
+	if opts.only != "" {
+		rules = `@id("reads") permit (principal in Role::"agent", action in Action::"read", resource);` + opts.only
+	}
 	pol, err := policy.New(ctx, policy.Config{
-		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules() + opts.rules)}}, Store: db, Log: log,
+		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(rules)}}, Store: db, Log: log,
 	})
 	ok(t, err)
 	st := &stack{t: t, policy: pol, catalog: catalogtest.New(t), fake: newFake(), admin: capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}}
@@ -68,8 +81,28 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 		*to = value.Reveal()
 	}
 	engine := invoke.New(invoke.Config{Catalog: st.catalog, Policy: pol, Log: log, Outcomes: db})
+	entrance := door.New(pol, log, nil)
+	if opts.oauth != nil {
+		entrance.UseOAuth(opts.oauth, "https://public.example/")
+	}
+	var manager Tasks
+	var running *tasks.Manager
+	if opts.taskAfter > 0 {
+		kept, err := tasksql.Open(ctx, db)
+		ok(t, err)
+		m := tasks.New(tasks.Config{
+			Store: kept, Engine: engine, Log: log, Standing: pol.Standing, Approval: db.Approval, Poll: 5 * time.Millisecond,
+			Decide: func(ctx context.Context, by capability.Principal, id string, d policy.Decision) error {
+				_, _, err := pol.Answer(ctx, by, id, d)
+				return err
+			},
+		})
+		ok(t, m.Open(ctx))
+		running = m
+		manager = m
+	}
 	st.surface = New(Config{
-		Door: door.New(pol, log, nil), Engine: engine, Catalog: st.catalog, Version: "test",
+		Door: entrance, Engine: engine, Catalog: st.catalog, Policy: pol, Version: "test", Views: opts.views, Updates: opts.updates, Own: opts.own, Tasks: manager, TaskAfter: opts.taskAfter,
 		PageSize: opts.pageSize, MaxBody: opts.maxBody, CursorKey: []byte("a key of the test"),
 	})
 	st.offer(st.fake.batch())
@@ -77,6 +110,9 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 	var parts sync.WaitGroup
 	parts.Go(func() { ok(t, st.surface.Run(runCtx)) })
 	parts.Go(func() { _ = log.Run(runCtx) })
+	if running != nil {
+		parts.Go(func() { _ = running.Run(runCtx) })
+	}
 	mux := http.NewServeMux()
 	st.surface.Routes(mux)
 	server := httptest.NewServer(mux)

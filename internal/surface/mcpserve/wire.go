@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 // The headers of the transport.
@@ -46,13 +46,7 @@ func invalidParams(format string, args ...any) *fault {
 }
 
 // appendString appends s as a JSON string; invalid UTF-8 becomes U+FFFD.
-func appendString(dst []byte, s string) []byte {
-	if out, err := jsontext.AppendQuote(dst, s); err == nil {
-		return out
-	}
-	out, _ := jsontext.AppendQuote(dst, string([]rune(s)))
-	return out
-}
+func appendString(dst []byte, s string) []byte { return jsonx.AppendString(dst, s) }
 
 // appendFault appends the error response to id; nil is answered with null.
 func appendFault(dst []byte, id json.RawMessage, f *fault) []byte {

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/surface/a2aserve"
+	"github.com/junctor-run/junctor/internal/surface/a2aserve/push"
+	"github.com/junctor-run/junctor/internal/surface/taskserve"
+	"github.com/junctor-run/junctor/internal/tasks"
+	"github.com/junctor-run/junctor/internal/tasks/tasksql"
+)
+
+// agents are what other agents reach this plane by, and the tasks they leave here.
+type agents struct {
+	tasks  *tasks.Manager
+	pushes *push.Sender
+	a2a    *a2aserve.Surface
+}
+
+// openAgents needs the engine and the door.
+func (s *Server) openAgents(ctx context.Context) error {
+	kept, err := tasksql.Open(ctx, s.shared)
+	if err != nil {
+		return err
+	}
+	var local []netip.Prefix
+	for _, text := range s.cfg.A2A.PushAddresses {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return capability.Errorf(capability.CodeInvalidInput, "a2a", "a2a.push_addresses: %q is not a range of addresses", text).With("invalid_settings", "write it as 10.1.0.0/16")
+		}
+		local = append(local, p)
+	}
+	a := &agents{}
+	if a.pushes, err = push.Open(ctx, push.Options{Database: s.shared, Bodies: a2aserve.Bodies, Task: kept.Task, Addresses: local, Logger: s.logger}); err != nil {
+		return err
+	}
+	a.tasks = tasks.New(tasks.Config{
+		Store: kept, Engine: s.engine, Gateway: s.gateway, Log: s.log, Logger: s.logger, Standing: s.standing, Approval: s.shared.Approval,
+		Decide: func(ctx context.Context, by capability.Principal, id string, d policy.Decision) error {
+			_, _, err := s.policy.Answer(ctx, by, id, d)
+			return err
+		},
+		Changed: func(t tasks.Task) {
+			a.pushes.Changed(t)
+			s.publish("task.status_changed", map[string]any{"task": t.ID, "state": t.State})
+		},
+	})
+	seed, err := s.home.key("a2a.key")
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "home", "the key that signs agent cards cannot be read", err)
+	}
+	key, err := signingKey(seed)
+	if err != nil {
+		return err
+	}
+	at := s.cfg.PublicURL
+	if at == "" {
+		at = s.Address()
+	}
+	a.a2a = a2aserve.New(a2aserve.Config{
+		Door: s.door, Engine: s.engine, Tasks: a.tasks, Push: a.pushes, Key: key, URL: at, Version: s.version,
+		MaxBody: int64(s.cfg.Limits.RequestBody), Exposure: compile.View(s.cfg.MCP.Exposure), Logger: s.logger,
+	})
+	s.agents = a
+	// Before there are new ones: what was under way in an earlier process is over.
+	return a.tasks.Open(ctx)
+}
+
+// standing is a principal as its token makes it now. Whom an authorization server
+// vouches for has no token here: what it may do is known only while it comes.
+func (s *Server) standing(id string) (capability.Principal, error) {
+	if _, subject, _ := strings.Cut(id, ":"); strings.HasPrefix(subject, "oidc/") {
+		return capability.Principal{}, capability.Errorf(capability.CodeUnavailable, "tasks", "%s is known only while it calls", id).With("principal_absent", "it goes on when they ask for the task")
+	}
+	return s.policy.Standing(id)
+}
+
+// signingKey makes a key on P-256 of 32 random bytes. Of 2^32 seeds one is no key;
+// its digest is another seed.
+func signingKey(seed []byte) (*ecdsa.PrivateKey, error) {
+	for range 8 {
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), seed); err == nil {
+			return key, nil
+		}
+		sum := sha256.Sum256(seed)
+		seed = sum[:]
+	}
+	return nil, errors.New("the key that signs agent cards is damaged")
+}
+
+// agentRoutes adds the doors.
+func (s *Server) agentRoutes(mux *http.ServeMux) {
+	s.a2a.Routes(mux)
+	taskserve.New(s.door, s.tasks).Routes(mux)
+}
+
+// runAgents looks after tasks and pushes until ctx ends.
+func (s *Server) runAgents(ctx context.Context) error {
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return s.tasks.Run(ctx) })
+	parts.Go(func() error { return s.pushes.Run(ctx) })
+	return parts.Wait()
+}

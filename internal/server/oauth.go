@@ -1,0 +1,55 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/oauth"
+	"github.com/junctor-run/junctor/internal/surface/door"
+)
+
+// openOAuth lets agents in with tokens of an authorization server, where one is
+// configured.
+func (s *Server) openOAuth() error {
+	if s.cfg.OAuth.Issuer == "" {
+		return nil
+	}
+	cfg := oauth.Config{
+		Issuer: s.cfg.OAuth.Issuer, Resource: cmp.Or(s.cfg.OAuth.Resource, s.resource()), KeysURL: s.cfg.OAuth.KeysURL,
+		Algorithms: s.cfg.OAuth.Algorithms, Role: capability.Role(s.cfg.OAuth.Role), View: s.cfg.OAuth.View,
+	}
+	for _, scope := range s.cfg.OAuth.Scopes {
+		name, effect, _ := strings.Cut(scope, "=")
+		cfg.Scopes = append(cfg.Scopes, oauth.Scope{Name: name, Effect: capability.Effect(effect)})
+	}
+	var err error
+	if s.oauth, err = oauth.New(cfg); err != nil {
+		return capability.Errorf(capability.CodeInvalidInput, "oauth", "%w", err).With("invalid_settings", "correct the section oauth of config.yaml")
+	}
+	s.door.UseOAuth(s.oauth, s.cfg.PublicURL)
+	return nil
+}
+
+// resource is the address that access tokens have to be made for.
+func (s *Server) resource() string {
+	return strings.TrimRight(cmp.Or(s.cfg.PublicURL, s.Address()), "/") + "/mcp"
+}
+
+// resourceMetadata are the documents of RFC 9728. Where no authorization server is
+// configured they say that tokens go into the header, and name no place to get one.
+func (s *Server) resourceMetadata(mux *http.ServeMux) {
+	doc := map[string]any{"resource": s.resource(), "resource_name": "junctor", "bearer_methods_supported": []string{"header"}}
+	if s.oauth != nil {
+		doc = s.oauth.Metadata()
+	}
+	serve := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=300")
+		w.Header().Set("Access-Control-Allow-Origin", "*") // clients in browsers read it before they have a token
+		door.WriteJSON(w, http.StatusOK, doc)
+	}
+	mux.HandleFunc("GET "+door.ResourceMetadata, serve)
+	mux.HandleFunc("GET "+door.ResourceMetadata+"/mcp", serve)
+	mux.HandleFunc("GET "+door.ResourceMetadata+"/mcp/{view}", serve)
+}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/blob"
+	"github.com/junctor-run/junctor/internal/jsonx"
+)
+
+const (
+	resultName  = ".result" // no artifact begins with a dot
+	resultKept  = 15 * time.Minute
+	latestCalls = 100
+)
+
+// ownResources are junctor's own resources at the MCP door.
+type ownResources struct{ s *Server }
+
+// KeepResult keeps a result as a blob of its call, once: a client that asks for its task
+// again and again has it neither written again nor kept for longer.
+func (o ownResources) KeepResult(ctx context.Context, principal, invocation string, result []byte) error {
+	refs, err := o.s.blobs.List(ctx, invocation)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(refs, func(r blob.Ref) bool {
+		return r.Name == resultName && r.Principal == principal && r.Size == int64(len(result))
+	}) {
+		return nil
+	}
+	ref := blob.Ref{Principal: principal, Run: invocation, Name: resultName, MIME: "application/json", Expires: time.Now().Add(resultKept)}
+	_, err = o.s.blobs.Put(ctx, ref, bytes.NewReader(result), int64(o.s.cfg.Limits.Result))
+	return err
+}
+
+// Result reads it, for its own principal only.
+func (o ownResources) Result(ctx context.Context, principal, invocation string) ([]byte, error) {
+	refs, err := o.s.blobs.List(ctx, invocation)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range refs {
+		if ref.Name != resultName || ref.Principal != principal {
+			continue
+		}
+		f, err := o.s.blobs.Read(ref)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, int64(o.s.cfg.Limits.Result)))
+	}
+	return nil, capability.Errorf(capability.CodeNotFound, "result", "there is no kept result of %q", invocation)
+}
+
+// Calls reads the principal's calls out of the audit: what was carried out, and
+// nothing of what it was refused, whose names it may not know.
+func (o ownResources) Calls(ctx context.Context, principal string) ([]byte, error) {
+	type call struct {
+		At         time.Time `json:"at"`
+		Event      string    `json:"event"`
+		Invocation string    `json:"invocation"`
+		Action     string    `json:"action"`
+		Provider   string    `json:"provider,omitempty"`
+		Success    bool      `json:"success"`
+		Millis     float64   `json:"duration_ms"`
+	}
+	calls := []call{}
+	for _, event := range []audit.Event{audit.CapabilityExecuted, audit.CapabilityFailed, audit.CapabilityTimeout, audit.CapabilityCancelled} {
+		records, err := o.s.log.Query(ctx, audit.Query{User: principal, Event: event, Limit: latestCalls})
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range records {
+			var r struct {
+				Timestamp time.Time `json:"timestamp"`
+				Event     string    `json:"event"`
+				Action    string    `json:"action"`
+				Success   bool      `json:"success"`
+				Seconds   float64   `json:"duration_seconds"`
+				Metadata  struct {
+					Run      string `json:"run_id"`
+					Provider string `json:"provider"`
+				} `json:"metadata"`
+			}
+			if json.Unmarshal(line, &r) == nil {
+				calls = append(calls, call{r.Timestamp, r.Event, r.Metadata.Run, r.Action, r.Metadata.Provider, r.Success, r.Seconds * 1000})
+			}
+		}
+	}
+	slices.SortStableFunc(calls, func(a, b call) int { return b.At.Compare(a.At) })
+	return jsonx.Marshal(map[string]any{"calls": calls[:min(len(calls), latestCalls)]})
+}
+
+// Usage is an extension's usage document.
+func (o ownResources) Usage(extension string) (string, error) {
+	text, err := o.s.extensions.Usage(extension)
+	if err != nil || text == "" {
+		return "", capability.Errorf(capability.CodeNotFound, "usage", "%s has no usage document", extension)
+	}
+	return text, nil
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/blob"
+	"github.com/junctor-run/junctor/internal/store"
+)
+
+func TestAResultIsKeptOnceAndForItsOwnerOnly(t *testing.T) {
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "junctor.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	tables, err := blob.Migrations()
+	if err == nil {
+		err = db.Migrate(t.Context(), blob.Owner, tables)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{conversations: new(conversations)}
+	s.cfg.Limits.Result = 1 << 20
+	now := time.Now()
+	if s.blobs, err = blob.Open(t.TempDir(), db.SQL(), func() time.Time { return now }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.blobs.Close() })
+	own := ownResources{s}
+	var until time.Time
+	for i := range 3 {
+		if err := own.KeepResult(t.Context(), "agent:one", "run_1", []byte(`{"n":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		refs, err := s.blobs.List(t.Context(), "run_1")
+		if err != nil || len(refs) != 1 {
+			t.Fatal(refs, err)
+		}
+		if i > 0 && !refs[0].Expires.Equal(until) {
+			t.Errorf("asked for again, it is kept until %s instead of %s", refs[0].Expires, until)
+		}
+		until = refs[0].Expires
+	}
+	if got, err := own.Result(t.Context(), "agent:one", "run_1"); err != nil || string(got) != `{"n":1}` {
+		t.Errorf("%s %v", got, err)
+	}
+	for _, who := range []string{"agent:two", ""} {
+		if got, err := own.Result(t.Context(), who, "run_1"); capability.CodeOf(err) != capability.CodeNotFound {
+			t.Errorf("%q reads %s %v", who, got, err)
+		}
+	}
+	now = now.Add(resultKept + time.Minute)
+	if got, err := own.Result(t.Context(), "agent:one", "run_1"); capability.CodeOf(err) != capability.CodeNotFound {
+		t.Errorf("afterwards: %s %v", got, err)
+	}
+}

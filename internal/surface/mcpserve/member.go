@@ -1,0 +1,371 @@
+package mcpserve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/naming"
+	"github.com/junctor-run/junctor/internal/invoke"
+)
+
+// The kinds of members of modules that this surface shows besides tools.
+const (
+	kindPrompt     = "prompt"
+	kindResource   = "resource"
+	kindTemplate   = "resource-template"
+	kindCompletion = "completion"
+)
+
+// template is a resource template that addresses are matched with.
+type template struct {
+	entry   *catalog.Entry
+	matches func(uri string) bool
+}
+
+// renderMembers writes the lists of prompts, resources and templates.
+func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.Entry) bool) {
+	l.byPrompt, l.byURI, l.withheld = make(map[string]*catalog.Entry), make(map[string]*catalog.Entry), make(map[string]bool)
+	if l.agent == nil {
+		return
+	}
+	var prompts []*catalog.Entry
+	templates := make(map[string]*catalog.Entry)
+	for m := range l.agent.Snapshot().Modules() {
+		if m.Origin != "mcp" && m.Origin != "a2a" {
+			continue
+		}
+		for _, e := range l.agent.Snapshot().ModuleEntries(m.Extension) {
+			name := e.Contribution.Member.Name
+			if !permitted(e) && e.Contribution.Member.Kind == kindResource {
+				l.withheld[m.Extension+"\x00"+name] = true
+			}
+			if e.Provider == nil || e.Contribution.Definition == nil || !e.Contribution.Availability.Eligible() || !permitted(e) {
+				continue
+			}
+			switch e.Contribution.Member.Kind {
+			case kindPrompt:
+				prompts = append(prompts, e)
+			case kindResource:
+				if !strings.HasPrefix(name, ownScheme) { // nobody speaks for us
+					first(l.byURI, name, e)
+				}
+			case kindTemplate:
+				if !strings.HasPrefix(name, ownScheme) {
+					first(templates, name, e)
+				}
+			}
+		}
+	}
+	l.promptNames(c, prompts)
+	for _, name := range slices.Sorted(maps.Keys(l.byPrompt)) {
+		l.prompts.add(name, renderMember(l.byPrompt[name], name))
+	}
+	for _, uri := range slices.Sorted(maps.Keys(l.byURI)) {
+		l.resources.add(uri, renderMember(l.byURI[uri], ""))
+	}
+	for _, uri := range slices.Sorted(maps.Keys(templates)) {
+		l.templates.add(uri, renderMember(templates[uri], ""))
+		l.byTemplate = append(l.byTemplate, template{templates[uri], matcher(uri)})
+	}
+	s.ownResources(l)
+	l.prompts.seal()
+	l.resources.seal()
+	l.templates.seal()
+}
+
+// first keeps who comes first of several that claim one address: modules come in
+// the order of their ids, so it never depends on who joined when.
+func first(m map[string]*catalog.Entry, name string, e *catalog.Entry) {
+	if m[name] == nil {
+		m[name] = e
+	}
+}
+
+// promptNames gives each prompt its name: its own, and with its upstream's label
+// where several have the same.
+func (l *rendered) promptNames(c caller, prompts []*catalog.Entry) {
+	wire := func(name string) string {
+		if c.view.OwnNames && plainName(name) != "" {
+			return name
+		}
+		return naming.Wire(name, c.view.spell.Dialect, c.view.spell.Limit)
+	}
+	count := make(map[string]int)
+	for _, e := range prompts {
+		count[wire(e.Contribution.Member.Name)]++
+	}
+	for _, e := range prompts {
+		name := wire(e.Contribution.Member.Name)
+		if count[name] > 1 {
+			name = wire(e.Module.Label + "__" + e.Contribution.Member.Name)
+		}
+		first(l.byPrompt, name, e)
+	}
+}
+
+// renderMember is the definition as it came, under the name, with our _meta.
+func renderMember(e *catalog.Entry, name string) []byte {
+	dst := []byte{'{'}
+	var meta []byte
+	_ = members(e.Contribution.Definition, func(member string, value []byte) {
+		switch {
+		case member == "_meta":
+			meta = value
+		case member == "name" && name != "":
+			dst = appendMember(dst, member, appendString(nil, name))
+		default:
+			dst = appendMember(dst, member, value)
+		}
+	})
+	dst = appendMember(dst, "_meta", mergedMeta(meta, e))
+	return append(dst, '}')
+}
+
+const (
+	maxURI = 8 << 10
+	// maxExpanded is how many variables a template may have: matching costs their
+	// number times the length of an address, for whoever reads any.
+	maxExpanded = 32
+)
+
+// matcher tells the addresses that a template makes; none for a template that
+// cannot be read. An upstream wrote it: the lengths that it sets for its variables
+// are left out, since the library spells them out, and an address that is too long
+// is the upstream's own to refuse.
+func matcher(text string) func(string) bool {
+	never := func(string) bool { return false }
+	start, _, _ := strings.Cut(text, "{")
+	if len(text) > maxURI || strings.Count(text, "{")+strings.Count(text, ",") > maxExpanded {
+		return never
+	}
+	t, err := uritemplate.New(withoutLengths(text))
+	if err != nil {
+		return never
+	}
+	return func(uri string) bool {
+		return len(uri) <= maxURI && strings.HasPrefix(uri, start) && t.Regexp().MatchString(uri)
+	}
+}
+
+// withoutLengths takes the length out of each {name:length}.
+func withoutLengths(template string) string {
+	out := make([]byte, 0, len(template))
+	inside, length := false, false
+	for i := range len(template) {
+		c := template[i]
+		switch {
+		case c == '{' || c == '}':
+			inside, length = c == '{', false
+		case inside && c == ':':
+			length = true
+		case length && (c < '0' || c > '9'):
+			length = false
+		}
+		if !length {
+			out = append(out, c)
+		}
+	}
+	return string(out)
+}
+
+// resource is what an address leads to: one of the list, else the first template
+// that makes such an address. A listed resource that the caller may not read is not
+// to be had by a template of the same upstream either.
+func (l *rendered) resource(uri string) *catalog.Entry {
+	if e := l.byURI[uri]; e != nil {
+		return e
+	}
+	for _, t := range l.byTemplate {
+		if t.matches(uri) && !l.withheld[t.entry.Module.Extension+"\x00"+uri] {
+			return t.entry
+		}
+	}
+	return nil
+}
+
+// member is the invocation of one member of a module, which is visible because the
+// caller's list has it.
+func (c caller) member(of capability.Member, input []byte) capability.Invocation {
+	inv := c.invocation()
+	inv.Audience = capability.AudienceInternal
+	inv.Target, inv.Input = capability.Target{Member: of}, input
+	return inv
+}
+
+func (s *Surface) getPrompt(ctx context.Context, c caller, m *message, e era, v voice) outcome {
+	entry := s.listOf(c).byPrompt[m.params.name]
+	if !m.params.named || entry == nil {
+		return outcome{fault: invalidParams("unknown prompt %q", m.params.name)}
+	}
+	input := []byte("{}")
+	if m.params.arguments != nil && string(m.params.arguments) != "null" {
+		input = append(append([]byte(`{"arguments":`), m.params.arguments...), '}')
+	}
+	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
+}
+
+func (s *Surface) readResource(ctx context.Context, c caller, m *message, e era, v voice) outcome {
+	if out, ok := s.readOwn(ctx, c, m.params.uri, e); ok {
+		return out
+	}
+	entry := s.listOf(c).resource(m.params.uri)
+	if entry == nil {
+		return outcome{fault: unknownResource(m.params.uri, e)}
+	}
+	input := append(appendString([]byte(`{"uri":`), m.params.uri), '}')
+	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
+}
+
+// codeNoResource is what protocols before 2026-07-28 say of an unknown resource.
+const codeNoResource = -32002
+
+func unknownResource(uri string, e era) *fault {
+	f := invalidParams("unknown resource %q", uri)
+	f.data = append(appendString([]byte(`{"uri":`), uri), '}')
+	if !e.modern {
+		f.code = codeNoResource
+	}
+	return f
+}
+
+// complete carries a completion to the upstream whose prompt or template it is
+// about.
+func (s *Surface) complete(ctx context.Context, c caller, m *message, e era) outcome {
+	var ref json.RawMessage
+	input := []byte{'{'}
+	if m.params.raw != nil {
+		_ = members(m.params.raw, func(name string, value []byte) {
+			switch name {
+			case "ref":
+				ref = value
+			case "_meta", "inputResponses", "requestState":
+			default:
+				input = appendMember(input, name, value)
+			}
+		})
+	}
+	kind, _ := textOf(at(ref, []string{"type"}))
+	name, _ := textOf(at(ref, []string{"name"}))
+	uri, _ := textOf(at(ref, []string{"uri"}))
+	l := s.listOf(c)
+	var entry *catalog.Entry
+	switch kind {
+	case "ref/prompt":
+		entry = l.byPrompt[name]
+	case "ref/resource":
+		if i := slices.IndexFunc(l.byTemplate, func(t template) bool { return t.entry.Contribution.Member.Name == uri }); i >= 0 {
+			entry = l.byTemplate[i].entry
+		} else {
+			entry = l.byURI[uri]
+		}
+	}
+	if entry == nil {
+		return outcome{fault: invalidParams("params.ref names no prompt and no resource that is known here")}
+	}
+	if !slices.ContainsFunc(l.agent.Snapshot().ModuleEntries(entry.Module.Extension), func(e *catalog.Entry) bool { return e.Contribution.Member.Kind == kindCompletion }) {
+		dst, _ := appendPassed(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
+		return outcome{result: dst}
+	}
+	if kind == "ref/prompt" {
+		renamed := appendString([]byte(`{"type":"ref/prompt","name":`), entry.Contribution.Member.Name)
+		ref = append(renamed, '}')
+	}
+	input = append(appendMember(input, "ref", ref), '}')
+	member := capability.Member{Module: entry.Contribution.Member.Module, Kind: kindCompletion, Name: "complete"}
+	return s.passed(ctx, c, m, e, voice{}, c.member(member, input))
+}
+
+// passed carries out a call whose result is one of MCP already. Its failure is a
+// protocol error: these methods have no results that say that they failed.
+func (s *Surface) passed(ctx context.Context, c caller, m *message, e era, v voice, inv capability.Invocation) outcome {
+	reply, out, err := s.invoke(ctx, c, m, v, inv)
+	if out != nil {
+		return *out
+	}
+	if err != nil {
+		return s.refused(ctx, m, e, reply, err)
+	}
+	result := reply.Result
+	skip := []string{"cacheScope"}
+	dst, ok := appendPassed(nil, result, e, invocationMeta(reply), skip...)
+	if !ok {
+		return outcome{fault: &fault{status: http.StatusBadGateway, code: codeInternal, message: "the upstream's answer is not a result"}}
+	}
+	if e.modern && m.method == "resources/read" {
+		dst = dst[:len(dst)-1]
+		if at(result, []string{"ttlMs"}) == nil {
+			dst = append(dst, `,"ttlMs":0`...)
+		}
+		dst = append(dst, `,"cacheScope":"private"}`...)
+	}
+	return outcome{result: dst}
+}
+
+// refused is the protocol error for a failure outside tools/call.
+func (s *Surface) refused(ctx context.Context, m *message, e era, reply invoke.Reply, err error) outcome {
+	if out, ok := upstreamFault(e, err); ok {
+		return out
+	}
+	out := s.failed(ctx, &m.params, e, reply, err)
+	if out.result == nil {
+		if out.fault != nil && m.method == "resources/read" && capability.CodeOf(err) == capability.CodeUnknownCapability {
+			out.fault = unknownResource(m.params.uri, e)
+		}
+		return out
+	}
+	failure := capability.AsError(err)
+	f := &fault{status: http.StatusOK, code: codeInternal, message: failure.Message}
+	switch failure.Code {
+	case capability.CodeInvalidInput, capability.CodeTooLarge:
+		f.code, f.status = codeInvalidParams, http.StatusBadRequest
+	case capability.CodeNotFound:
+		f = unknownResource(m.params.uri, e)
+	default:
+		f.code = codeRefused
+	}
+	if failure.Hint != "" {
+		f.message += "\n" + failure.Hint
+	}
+	if note := at(out.result, []string{"_meta", "junctor/error"}); note != nil && f.data == nil {
+		f.data = bytes.Clone(note)
+	}
+	return outcome{fault: f}
+}
+
+const (
+	// codeRefused is ours: what was asked for was not done, and data says why. It
+	// lies outside the range that JSON-RPC and MCP keep (spec section 2.3).
+	codeRefused = -31000
+	// codeNeedsAbility says that the client would have to declare more.
+	codeNeedsAbility = -32021
+)
+
+// upstreamFault passes on the protocol errors of upstreams that clients act on.
+func upstreamFault(e era, err error) (outcome, bool) {
+	failure := capability.AsError(err)
+	code, ok := failure.Details["code"].(int64)
+	if !ok || !strings.HasPrefix(failure.Reason, "upstream_") {
+		return outcome{}, false
+	}
+	data, _ := failure.Details["data"].(json.RawMessage)
+	switch {
+	case code == codeNeedsAbility && e.modern:
+		return outcome{fault: &fault{status: http.StatusBadRequest, code: codeNeedsAbility, message: failure.Message, data: data}}, true
+	case code == codeInvalidParams, code == codeNoResource:
+		f := &fault{status: http.StatusBadRequest, code: codeInvalidParams, message: failure.Message, data: data}
+		if code == codeNoResource && !e.modern {
+			f.code = codeNoResource
+		}
+		return outcome{fault: f}, true
+	}
+	return outcome{}, false
+}

@@ -1,0 +1,78 @@
+package mcpserve
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// kept is an [Own] in memory.
+type kept struct {
+	mu sync.Mutex
+	m  map[string]string
+}
+
+func (k *kept) KeepResult(_ context.Context, principal, invocation string, result []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.m[principal+" "+invocation] = string(result)
+	return nil
+}
+
+func (k *kept) Result(_ context.Context, principal, invocation string) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if v, ok := k.m[principal+" "+invocation]; ok {
+		return []byte(v), nil
+	}
+	return nil, capability.Errorf(capability.CodeNotFound, "result", "no")
+}
+
+func (*kept) Calls(_ context.Context, principal string) ([]byte, error) {
+	return []byte(`{"calls of":"` + principal + `"}`), nil
+}
+
+func (*kept) Usage(extension string) (string, error) { return "# " + extension, nil }
+
+func TestOurOwnResources(t *testing.T) {
+	own := &kept{m: make(map[string]string)}
+	st, u := newUpstreamStack(t, stackOptions{own: own})
+	st.offer(u.batch("mcp.posing", thing(kindResource, "capability.context-augmenter", "junctor://audit/mine", `{"uri":"junctor://audit/mine","name":"posing"}`)))
+	list := st.modern(st.agent, "resources/list", "", "").body
+	wants(t, list, `"file:///a"`, `"junctor://audit/mine"`)
+	if strings.Contains(list, "posing") || strings.Index(list, "file:///a") > strings.Index(list, "junctor://") {
+		t.Error(list)
+	}
+	wants(t, st.modern(st.agent, "resources/templates/list", "", "").body, "junctor://calls/{id}/result", "junctor://capabilities/{id}/usage")
+	read := func(token, uri string) string {
+		return st.modern(token, "resources/read", uri, `"uri":"`+uri+`",`).body
+	}
+	wants(t, read(st.agent, "junctor://audit/mine"), `{\"calls of\":\"agent:one\"}`)
+
+	big := st.modern(st.agent, "tools/call", "big", `"name":"big",`)
+	wants(t, big.body, `"type":"resource_link"`, `"junctor/truncated":true`)
+	if len(big.body) > 2*shownResult {
+		t.Errorf("%d bytes", len(big.body))
+	}
+	_, link, _ := strings.Cut(big.body, `"uri":"`)
+	link, _, _ = strings.Cut(link, `"`)
+	if whole := read(st.agent, link); len(whole) < maxResult || !strings.Contains(whole, "xxxx") {
+		t.Errorf("%d bytes of %s", len(whole), link)
+	}
+	foreign, unknown := read(st.agent2, link), read(st.agent2, "junctor://calls/run_0/result")
+	if strings.ReplaceAll(foreign, link, "") != strings.ReplaceAll(unknown, "junctor://calls/run_0/result", "") || !strings.Contains(foreign, "-32602") {
+		t.Errorf("somebody else's and nobody's differ:\n%s\n%s", foreign, unknown)
+	}
+
+	usage := "junctor://capabilities/test.one%2Fecho%23ext.test.one.echo@one/usage"
+	for _, e := range st.surface.listOf(caller{who: st.principal(), key: "k", view: st.surface.views[defaultView]}).shown {
+		if e.Entries[0].Contribution.ID == "echo" {
+			usage = "junctor://capabilities/" + strings.NewReplacer("/", "%2F", "#", "%23").Replace(string(e.Entries[0].ID)) + "/usage"
+		}
+	}
+	wants(t, read(st.agent, usage), "# test.one")
+	wants(t, read(st.agent, strings.ReplaceAll(usage, "echo", "hidden")), "-32602")
+}
