@@ -165,9 +165,9 @@ func counted(n int, one, many string) string {
 func (a *app) commands() []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{a.serveCommand(), a.endpointCommand(), a.nodeCommand(), a.mcpCommand()}},
-		{"Call", []*cobra.Command{a.invokeCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.catalogCommand(), a.modulesCommand()}},
+		{"Call", []*cobra.Command{a.invokeCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.tasksCommand(), a.catalogCommand(), a.modulesCommand()}},
 		{"Show", a.showingCommands()},
-		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.nodesCommand(), a.callCommand(), a.heldCommand(), a.skillCommand(), a.extensionsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
+		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.upstreamsCommand(), a.nodesCommand(), a.callCommand(), a.heldCommand(), a.skillCommand(), a.extensionsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
 		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},
 		{"Look after it", []*cobra.Command{a.doctorCommand(), a.sandboxCommand(), a.configCommand(), a.versionCommand()}},
 	}

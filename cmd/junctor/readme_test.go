@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,4 +114,33 @@ func TestExtensionsPage(t *testing.T) {
 	paste(t, string(page),
 		"run command-line programs", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", `"dry_run": true`, "by chat", "SUCCEEDED", "uninstalled tools.notes",
 	)
+}
+
+// TestUpstreamsPage does it with the page about upstreams.
+func TestUpstreamsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/upstreams.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paste(t, string(page),
+		"added far: ", "added byurl: ", "tool catalog_search", "mcp.far:tool:catalog_search", "structuredContent", "all wait for your approval", "approved tool catalog_search, which was quarantined",
+		"pin_approved", "far is ready", "upstreams: 4, and nothing waits", "added agent: 1 tool,", "a2a/taskId", "removed far", `"name":"byurl"`,
+	)
+}
+
+// TestAgentsPage does it with the page about agents. Its programs are run with the
+// clients they need, in package interop.
+func TestAgentsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/agents.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		if !json.Valid([]byte(block[1])) {
+			t.Errorf("no JSON:\n%s", block[1])
+		}
+	}
+	paste(t, string(page), "helper", `"name":"catalog_search"`, `"supportedVersions":["2026-07-28"`, `"protocolVersion":"2025-11-25"`, `"id":2,"result":{"tools"`)
 }

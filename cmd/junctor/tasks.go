@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// taskRow is one task as the server shows it.
+type taskRow struct {
+	ID, State, Status, Surface, Provider string
+	Created, Updated, Expires            time.Time
+	Requests                             []struct {
+		Key, Method, Approval string
+		Params                struct{ Message string }
+	}
+	Result json.RawMessage
+	Error  *struct{ Code, Reason, Message, Hint string }
+}
+
+const tasksPath = "/api/v1/tasks"
+
+// tasksCommand is about the caller's own calls that outlive their requests.
+func (a *app) tasksCommand() *cobra.Command {
+	var state, surface, cursor string
+	var limit int
+	list := &cobra.Command{
+		Use: "list", Short: "Your tasks, the last changed first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := url.Values{}
+			for name, text := range map[string]string{"state": state, "surface": surface, "cursor": cursor} {
+				if text != "" {
+					q.Set(name, text)
+				}
+			}
+			if limit != 0 {
+				q.Set("limit", fmt.Sprint(limit))
+			}
+			return a.call(cmd.Context(), http.MethodGet, tasksPath+"?"+q.Encode(), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Tasks []taskRow
+					Next  string
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, t := range out.Tasks {
+					rows = append(rows, []string{t.ID, t.State, t.Surface, when(t.Updated), dash(t.Status)})
+				}
+				if err := table(a.stdout, []string{"ID", "STATE", "SURFACE", "UPDATED", "STATUS"}, rows); err != nil || out.Next == "" {
+					return err
+				}
+				a.printf("there are more: --cursor %s\n", plainText(out.Next))
+				return nil
+			})
+		},
+	}
+	f := list.Flags()
+	f.StringVar(&state, "state", "", "only tasks in this state")
+	f.StringVar(&surface, "surface", "", "only tasks that were begun on this surface: a2a or mcp")
+	f.StringVar(&cursor, "cursor", "", "go on where a page ended")
+	f.IntVar(&limit, "limit", 0, "tasks of a page, at most 100 (default 50)")
+	show := &cobra.Command{
+		Use: "show ID", Short: "One task: its state, what it asks, its result", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, taskPath(args[0], ""), nil, a.printTask)
+		},
+	}
+	cancel := &cobra.Command{
+		Use: "cancel ID", Short: "End a task, and the work of its call", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/cancel"), map[string]any{}, a.printMoved)
+		},
+	}
+	return a.group("tasks", "Your calls that take their time: look, answer, cancel", list, show, cancel, a.tasksAnswerCommand())
+}
+
+func (a *app) tasksAnswerCommand() *cobra.Command {
+	var key string
+	var decline bool
+	c := &cobra.Command{
+		Use: "answer ID [JSON]", Short: "Answer what a task asks: the content of its form, or, with --decline, no", Args: cobra.RangeArgs(1, 2),
+		Example: `  junctor tasks answer tsk_… '{"answer":"the second one"}'
+  junctor tasks answer tsk_… '{"decision":"once"}'
+  junctor tasks answer tsk_… --decline`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer := map[string]any{"action": "accept"}
+			switch {
+			case decline && len(args) == 2:
+				return capability.Errorf(capability.CodeInvalidInput, "", "give an answer or --decline, not both")
+			case decline:
+				answer["action"] = "decline"
+			case len(args) == 2:
+				content := json.RawMessage(args[1])
+				if !json.Valid(content) || !strings.HasPrefix(strings.TrimSpace(args[1]), "{") {
+					return capability.Errorf(capability.CodeInvalidInput, "", "the answer is no JSON object").With("", `write it as '{"answer":"…"}'`)
+				}
+				answer["content"] = content
+			}
+			body := map[string]any{"answer": answer}
+			setText(body, "key", key)
+			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/answer"), body, a.printMoved)
+		},
+	}
+	c.Flags().StringVar(&key, "key", "", "which question, where there is more than one")
+	c.Flags().BoolVar(&decline, "decline", false, "say no")
+	return c
+}
+
+func taskPath(id, verb string) string { return tasksPath + "/" + url.PathEscape(id) + verb }
+
+// printMoved says what became of a task.
+func (a *app) printMoved(raw json.RawMessage) error {
+	out, err := decode[struct{ Task taskRow }](raw)
+	if err != nil {
+		return err
+	}
+	a.printf("%s is %s\n", plainText(out.Task.ID), plainText(out.Task.State))
+	return nil
+}
+
+func (a *app) printTask(raw json.RawMessage) error {
+	out, err := decode[struct{ Task taskRow }](raw)
+	if err != nil {
+		return err
+	}
+	t := &out.Task
+	rows := [][]string{
+		{"id", t.ID},
+		{"state", t.State},
+		{"status", dash(t.Status)},
+		{"surface", t.Surface},
+		{"provider", dash(t.Provider)},
+		{"created", when(t.Created)},
+		{"updated", when(t.Updated)},
+		{"expires", when(t.Expires)},
+	}
+	for _, r := range t.Requests {
+		text := r.Params.Message
+		if r.Approval != "" {
+			text = strings.TrimSpace(text + " (" + r.Approval + ")")
+		}
+		rows = append(rows, []string{"asks " + r.Key, text})
+	}
+	if e := t.Error; e != nil {
+		rows = append(rows, []string{"error", e.Code + ": " + e.Message})
+	}
+	if err := table(a.stdout, []string{"FIELD", "VALUE"}, rows); err != nil {
+		return err
+	}
+	if len(t.Result) > 0 {
+		a.printf("\n%s\n", plainText(string(t.Result)))
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// oauthFlags say how tokens for an upstream are obtained.
+type oauthFlags struct {
+	on, machine                  bool
+	id, secret, metadata, issuer string
+	scopes                       []string
+}
+
+func (o *oauthFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&o.on, "oauth", false, "tokens come from the authorization server that the URL names: see upstreams login")
+	f.BoolVar(&o.machine, "client-credentials", false, "the client id and its secret are all that it takes: nobody logs in")
+	f.StringVar(&o.id, "client-id", "", "client id that the authorization server gave you (default: one is registered)")
+	f.StringVar(&o.secret, "client-secret", "", "name of the secret that goes with the client id")
+	f.StringVar(&o.metadata, "client-metadata", "", "https URL of a client-id metadata document, where the server takes one")
+	f.StringVar(&o.issuer, "issuer", "", "the only authorization server that may be used")
+	f.StringArrayVar(&o.scopes, "scope", nil, "scope to ask for, in place of what the server proposes (repeatable)")
+}
+
+// record is the member oauth of the record; nil where none of the flags was given.
+func (o *oauthFlags) record() map[string]any {
+	if !o.on && !o.machine && o.id == "" && o.metadata == "" && o.secret == "" && o.issuer == "" && len(o.scopes) == 0 {
+		return nil
+	}
+	body := make(map[string]any)
+	for name, text := range map[string]string{"client_id": o.id, "client_secret": o.secret, "client_metadata": o.metadata, "issuer": o.issuer} {
+		setText(body, name, text)
+	}
+	if o.machine {
+		body["grant"] = "client_credentials"
+	}
+	if len(o.scopes) > 0 {
+		body["scopes"] = o.scopes
+	}
+	return body
+}
+
+const loginTime = 5 * time.Minute
+
+func (a *app) upstreamsLoginCommand() *cobra.Command {
+	var port int
+	c := &cobra.Command{
+		Use: "login NAME", Short: "Log in to an upstream that was added with --oauth",
+		Long: `Log in to an upstream: open the address that is shown in a browser on this
+machine, and consent there. The tokens go to the server's secret store and are
+renewed by it; they are never shown.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), loginTime)
+			defer cancel()
+			return a.login(ctx, args[0], port)
+		},
+	}
+	c.Flags().IntVar(&port, "port", 0, "port of 127.0.0.1 that the answer comes to, where the client was registered with one (default: any)")
+	return c
+}
+
+// login begins a login, listens for its answer, and gives that to the server.
+func (a *app) login(ctx context.Context, name string, port int) error {
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return capability.Wrap(capability.CodeUnavailable, "", "nothing can listen on port "+strconv.Itoa(port)+" of this machine", err)
+	}
+	defer listener.Close()
+	path := upstreamPath(name, "/login")
+	var begun struct{ URL string }
+	if err := client.Do(ctx, http.MethodPost, path, map[string]string{"redirect": "http://" + listener.Addr().String() + "/callback"}, &begun); err != nil {
+		return err
+	}
+	address, err := url.Parse(begun.URL)
+	if err != nil || address.Scheme != "https" && address.Scheme != "http" {
+		return capability.Errorf(capability.CodeFailed, "", "the authorization server of %s has no address that a browser can open", name)
+	}
+	fmt.Fprintf(a.stderr, "open this address in a browser on this machine, within %s:\n\n  %s\n\n", loginTime, plainText(address.String()))
+	query, err := awaitCallback(ctx, listener, address.Query().Get("state"))
+	if err != nil {
+		return err
+	}
+	return a.call(ctx, http.MethodPost, path, map[string]string{"answer": query}, func(raw json.RawMessage) error {
+		out, err := decode[struct{ Upstream upstreamRow }](raw)
+		if err != nil {
+			return err
+		}
+		a.printf("logged in to %s: %s\n", plainText(name), out.Upstream.counted())
+		return nil
+	})
+}
+
+// awaitCallback serves the redirect address until the answer with this state comes.
+// Whatever else comes there is told to go away.
+func awaitCallback(ctx context.Context, listener net.Listener, state string) (string, error) {
+	answers := make(chan string, 1)
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		if r.Method != http.MethodGet || r.URL.Path != "/callback" || state == "" || r.URL.Query().Get("state") != state {
+			http.Error(w, "this is not the answer that is waited for", http.StatusNotFound)
+			return
+		}
+		select {
+		case answers <- r.URL.RawQuery:
+		default:
+		}
+		fmt.Fprintln(w, "The answer has arrived. You can close this window; the terminal says how it went.")
+	})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener) // it ends with Shutdown
+	}()
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		_ = server.Shutdown(stopping) // lets the browser have its page
+		<-ended
+	}()
+	select {
+	case query := <-answers:
+		return query, nil
+	case <-ctx.Done():
+		return "", capability.Errorf(capability.CodeTimeout, "", "nobody logged in within %s", loginTime)
+	}
+}
