@@ -49,6 +49,7 @@ test: deps lint interop-deps
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	$(GO) test -race -timeout 20m ./...
 	MUTATE=1 $(GO) test -timeout 20m ./internal/catalog/mutation
+	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/surface/mcpserve
 
 lint: bin/tools/golangci-lint bin/tools/gofumpt
 	@unformatted=$$($(TOOLS)/gofumpt -l $(SOURCES)); \

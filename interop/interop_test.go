@@ -34,18 +34,9 @@ type world struct {
 	node, binary, home, url, tok string
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, prepare ...func(home string)) *world {
 	t.Helper()
-	here, err := os.Getwd()
-	ok(t, err)
-	w := &world{t: t, node: filepath.Join(here, "node_modules", "node-linux-"+map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], "bin", "node")}
-	if _, err := os.Stat(w.node); err != nil {
-		text := "the clients are not installed; run: npm ci --prefix interop"
-		if os.Getenv("INTEROP_REQUIRED") != "" {
-			t.Fatal(text)
-		}
-		t.Skip(text)
-	}
+	w := &world{t: t, node: installed(t)}
 	dir := t.TempDir()
 	w.binary, w.home = filepath.Join(dir, "junctor"), filepath.Join(dir, "home")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "../cmd/junctor")
@@ -59,6 +50,9 @@ func newWorld(t *testing.T) *world {
 	ok(t, os.WriteFile(filepath.Join(local, "here.txt"), []byte("here"), 0o600))
 	ok(t, os.WriteFile(filepath.Join(remote, "there.txt"), []byte("there"), 0o600))
 	ok(t, os.WriteFile(filepath.Join(w.home, "config.yaml"), fmt.Appendf(nil, "fs:\n  roots:\n    - {id: files, path: %q}\n", local), 0o600))
+	for _, f := range prepare {
+		f(w.home)
+	}
 	server := w.serve("--home", w.home, "serve", "--listen", "127.0.0.1:0")
 	endpoint := w.serve("endpoint", "serve", "--root", remote)
 	w.url = server.URL + "/mcp"
@@ -67,6 +61,22 @@ func newWorld(t *testing.T) *world {
 	w.tok = strings.TrimSpace(string(token))
 	w.cli("connect", endpoint.URL, "--id", "cloud")
 	return w
+}
+
+// installed is the node program; without it the test is skipped.
+func installed(t *testing.T) string {
+	t.Helper()
+	here, err := os.Getwd()
+	ok(t, err)
+	node := filepath.Join(here, "node_modules", "node-linux-"+map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], "bin", "node")
+	if _, err := os.Stat(node); err != nil {
+		text := "the clients are not installed; run: npm ci --prefix interop"
+		if os.Getenv("INTEROP_REQUIRED") != "" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	return node
 }
 
 type readyLine struct{ URL string }

@@ -102,6 +102,10 @@ func TestScenario53InstallThroughEverySurface(t *testing.T) {
 			}
 			return p.tool(t, admin, "device.skill.install", `{"skill_payload":`+skillOf("s")+`,"selector":{"node":"`+node+`"}}`)
 		},
+		"a2a": func(node string) string {
+			_, body := p.post(t, "/a2a?A2A-Version=1.0", admin, `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"capability":"device.skill.install","arguments":{"skill_payload":`+skillOf("s")+`,"selector":{"node":"`+node+`"}}}}]}}}`)
+			return body
+		},
 		"cmp": func(node string) string {
 			_, body := p.post(t, "/api/cmp/mcp", admin, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"device.install_remote_skill","node_id":"`+node+`","arguments":{"skill_payload":`+skillOf("s")+`}}}`)
 			return body

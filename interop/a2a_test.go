@@ -1,0 +1,66 @@
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestA2A holds the A2A door to the official JavaScript SDK: both bindings of 1.0, and
+// 0.3 by its compatibility transport.
+func TestA2A(t *testing.T) {
+	w := newWorld(t)
+	for _, kind := range []string{"1.0-rpc", "1.0-rest", "0.3"} {
+		t.Run(kind, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			cmd := w.command(ctx, "a2a.mjs", kind)
+			cmd.Env = append(cmd.Env, "INTEROP_BASE="+strings.TrimSuffix(w.url, "/mcp"))
+			cmd.Stderr = logWriter{t, kind}
+			out, err := cmd.Output()
+			steps := make(map[string]a2aStep)
+			for line := range strings.Lines(string(out)) {
+				var s a2aStep
+				ok(t, json.Unmarshal([]byte(line), &s))
+				steps[s.Step] = s
+			}
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if _, verified := steps["verified"]; !verified {
+				t.Error("the card's signature does not fit")
+			}
+			for _, name := range []string{"sent", "got"} {
+				if s := steps[name]; s.State != "TASK_STATE_COMPLETED" || !strings.Contains(s.Text, "here.txt") {
+					t.Errorf("%s: %+v", name, s)
+				}
+			}
+			if s := steps["streamed"]; len(s.Names) == 0 || s.Names[0] != "task" {
+				t.Errorf("streamed: %+v", s)
+			}
+			if s := steps["listed"]; kind != "0.3" && (len(s.Names) != 1 || s.Text == "0") {
+				t.Errorf("listed: %+v", s)
+			}
+			if s := steps["asked"]; s.State != "TASK_STATE_INPUT_REQUIRED" {
+				t.Errorf("asked: %+v", s)
+			}
+			if s := steps["cancelled"]; s.State != "TASK_STATE_CANCELED" {
+				t.Errorf("cancelled: %+v", s)
+			}
+			if s := steps["subscribed"]; len(s.Names) < 2 || s.Names[0] != "task" || !slices.Contains(s.Names, "statusUpdate") {
+				t.Errorf("subscribed: %+v", s)
+			}
+			if s := steps["unknown"]; !strings.Contains(s.Text, "TaskNotFound") && !strings.Contains(s.Text, "there is no task") {
+				t.Errorf("unknown: %+v", s)
+			}
+		})
+	}
+}
+
+// a2aStep is one line of a2a.mjs.
+type a2aStep struct {
+	Step, ID, State, Text string
+	Names                 []string
+}

@@ -1,0 +1,254 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// upstreamsConfig is what the plane of these tests is configured with: work is a
+// view of four programs, web one of a server at a URL.
+const upstreamsConfig = `
+mcp:
+  views:
+    - {name: work, modules: [mcp.everything, mcp.filesystem, mcp.memory, mcp.thinking], own_names: true, exposure: full}
+    - {name: web, modules: [mcp.web], own_names: true, exposure: full}
+`
+
+// upstreamsRules let agents do everything except think: that needs the yes of
+// whoever sits before the client.
+const upstreamsRules = `
+@id("all") permit (principal, action, resource)
+unless { resource in Module::"mcp.thinking" };
+@id("thinking") @consent("client") permit (principal, action, resource in Module::"mcp.thinking");
+`
+
+// newUpstreams is a plane in front of the reference servers from npm, all but the
+// one that the clients see arrive.
+func newUpstreams(t *testing.T) (*world, string) {
+	t.Helper()
+	w := newWorld(t)
+	p := &world{t: t, node: w.node, binary: w.binary, home: filepath.Join(t.TempDir(), "plane")}
+	ok(t, os.MkdirAll(filepath.Join(p.home, "policy"), 0o700))
+	ok(t, os.WriteFile(filepath.Join(p.home, "policy", "default.cedar"), []byte(upstreamsRules), 0o600))
+	ok(t, os.WriteFile(filepath.Join(p.home, "config.yaml"), []byte(upstreamsConfig), 0o600))
+	p.url = p.serve("--home", p.home, "serve", "--listen", "127.0.0.1:0").URL + "/mcp"
+	token, err := os.ReadFile(filepath.Join(p.home, "run", "agent.token"))
+	ok(t, err)
+	p.tok = strings.TrimSpace(string(token))
+	files := t.TempDir()
+	p.addProgram("everything", "server-everything")
+	p.addProgram("filesystem", "server-filesystem", files)
+	p.cli("upstreams", "add", "memory", "--env", "MEMORY_FILE_PATH="+filepath.Join(files, "memory.jsonl"), "--", p.node, npmServer("server-memory"))
+	p.cli("upstreams", "add", "web", "--url", p.everythingOverHTTP(freeAddress(t))+"/mcp", "--local")
+	return p, files
+}
+
+// npmServer is the program of a reference server.
+func npmServer(name string) string {
+	path, err := filepath.Abs(filepath.Join("node_modules", "@modelcontextprotocol", name, "dist", "index.js"))
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
+
+func (w *world) addProgram(name, server string, args ...string) {
+	w.t.Helper()
+	w.cli(append([]string{"upstreams", "add", name, "--", w.node, npmServer(server)}, args...)...)
+}
+
+// everythingOverHTTP starts server-everything at an address.
+func (w *world) everythingOverHTTP(address string) (url string) {
+	w.t.Helper()
+	_, port, _ := strings.Cut(address, ":")
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, w.node, npmServer("server-everything"), "streamableHttp")
+	cmd.Env = append(environment(), "PORT="+port)
+	cmd.WaitDelay = 5 * time.Second
+	ok(w.t, cmd.Start())
+	w.t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // killed: its status says so
+	})
+	awaitListener(w.t, address)
+	return "http://" + address
+}
+
+// agentStep is one thing that a client saw of the upstreams.
+type agentStep struct {
+	Step, Server, Version, Text string
+	Names                       []string
+	Progress                    []float64
+	IsError                     bool
+}
+
+func TestClientsUseRealUpstreams(t *testing.T) {
+	w, files := newUpstreams(t)
+	for _, kind := range []string{"v1", "v2-legacy", "v2-modern"} {
+		for _, transport := range []string{"http", "stdio"} {
+			for _, view := range []string{"work", "web"} {
+				t.Run(kind+" over "+transport+" to "+view, func(t *testing.T) {
+					next, goOn := w.typescript(t, kind, transport, view, files)
+					w.usesUpstreams(t, kind, transport, view, next, goOn)
+				})
+			}
+		}
+	}
+	for _, kind := range []string{"go-legacy", "go-modern"} {
+		for _, transport := range []string{"http", "stdio"} {
+			for _, view := range []string{"work", "web"} {
+				t.Run(kind+" over "+transport+" to "+view, func(t *testing.T) {
+					next, goOn := w.golang(t, kind, transport, view, files)
+					w.usesUpstreams(t, kind, transport, view, next, goOn)
+				})
+			}
+		}
+	}
+	for _, transport := range []string{"http", "stdio"} {
+		t.Run("inspector over "+transport, func(t *testing.T) { w.inspectUpstreams(t, transport, files) })
+	}
+}
+
+// typescript runs upstreams.mjs; what it returns gives its steps one by one, and lets
+// it go on where it waits.
+func (w *world) typescript(t *testing.T, kind, transport, view, files string) (next func() (agentStep, error), goOn func()) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	cmd := w.command(ctx, "upstreams.mjs", kind, transport, view)
+	cmd.Env = append(cmd.Env, "INTEROP_FILES="+files)
+	cmd.Stderr = logWriter{t, kind}
+	out, err := cmd.StdoutPipe()
+	ok(t, err)
+	in, err := cmd.StdinPipe()
+	ok(t, err)
+	ok(t, cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // the last step says whether it got there
+	})
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	return func() (s agentStep, err error) {
+		if !lines.Scan() {
+			return s, errors.Join(errors.New("the client has ended"), lines.Err())
+		}
+		return s, json.Unmarshal(lines.Bytes(), &s)
+	}, func() { _, _ = io.WriteString(in, "go on\n") }
+}
+
+// usesUpstreams checks what a client saw, step by step, and does between them what
+// happens outside of it.
+func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps func() (agentStep, error), goOn func()) {
+	t.Helper()
+	next := func(want string) agentStep {
+		t.Helper()
+		s, err := steps()
+		if err != nil || s.Step != want {
+			t.Fatalf("%+v, %v instead of %q", s, err, want)
+		}
+		if s.IsError != (want == "asked") {
+			t.Errorf("%s: %s", want, s.Text)
+		}
+		return s
+	}
+	says := func(step string, parts ...string) agentStep {
+		t.Helper()
+		s := next(step)
+		for _, p := range parts {
+			if !strings.Contains(s.Text, p) {
+				t.Errorf("%s: %q is not in %q", step, p, s.Text)
+			}
+		}
+		return s
+	}
+	names := func(step string, want ...string) agentStep {
+		t.Helper()
+		s := next(step)
+		for _, name := range want {
+			if !slices.Contains(s.Names, name) {
+				t.Errorf("%s: no %s among %v", step, name, s.Names)
+			}
+		}
+		return s
+	}
+	if s := next("connected"); s.Server != "junctor" || (s.Version == "2026-07-28") != strings.HasSuffix(kind, "modern") {
+		t.Errorf("connected: %+v", s)
+	}
+	tools := names("tools", "echo", "get-sum", "trigger-long-running-operation", "trigger-elicitation-request")
+	if slices.Contains(tools.Names, "write_file") != (view == "work") || slices.Contains(tools.Names, "sequentialthinking") {
+		t.Errorf("in view %s: %v", view, tools.Names)
+	}
+	says("echo", "Echo: hello")
+	if p := says("long", "Long running operation completed").Progress; len(p) < 2 || !slices.IsSorted(p) || len(slices.Compact(slices.Clone(p))) != len(p) || p[len(p)-1] > 4 {
+		t.Errorf("progress: %v", p)
+	}
+	names("prompts", "args-prompt", "completable-prompt")
+	says("prompt", "Paris")
+	names("resources", "demo://resource/static/document/features.md", "demo://resource/dynamic/text/{resourceId}")
+	if s := next("read"); len(s.Names) != 2 || !strings.Contains(s.Names[0], "Everything Server") || !strings.Contains(s.Names[1], "Resource 7") {
+		t.Errorf("read: %v", s.Names)
+	}
+	names("completion", "Engineering")
+	says("updated", "demo://resource/static/document/features.md")
+	if s := says("elicited", "Ada"); len(s.Names) != 1 || !strings.Contains(s.Names[0], "Please provide inputs") {
+		t.Errorf("the upstream's question: %v", s.Names)
+	}
+	if view == "work" {
+		// It says of itself that it destroys: no rule spares agents the operator's yes.
+		id := approvalID.FindString(says("asked", "junctor confirmations approve").Text)
+		w.cli("confirmations", "approve", id)
+		goOn()
+		says("written", "Successfully wrote")
+		says("file", "written by "+kind)
+		says("memory", kind+"-"+transport, "was here")
+		next("ready")
+		w.addProgram("thinking", "server-sequential-thinking")
+		defer w.cli("upstreams", "remove", "thinking")
+		names("changed", "sequentialthinking", "echo")
+		s := says("thought", "thoughtNumber")
+		if len(s.Names) != 1 || !strings.Contains(s.Names[0], "junctor asks for your approval") {
+			t.Errorf("asked for consent: %v", s.Names)
+		}
+	}
+	next("closed")
+}
+
+// inspectUpstreams runs the Inspector's command line against the upstreams.
+func (w *world) inspectUpstreams(t *testing.T, transport, files string) {
+	run := func(want string, args ...string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		all := []string{filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli"}
+		if transport == "http" {
+			all = append(all, w.url+"/work", "--transport", "http", "--header", "Authorization: Bearer "+w.tok)
+			all = append(all, args...)
+		} else {
+			all = append(append(all, args...), "--", w.binary, "--home", w.home, "mcp", "--view", "work")
+		}
+		cmd := w.command(ctx, all...)
+		cmd.Stderr = logWriter{t, "inspector"}
+		out, err := cmd.Output()
+		if err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), `"isError": true`) {
+			t.Errorf("inspector %v: %v, no %q in\n%s", args, err, want, out)
+		}
+	}
+	path := filepath.Join(files, "inspector-"+transport+".txt")
+	run(`"trigger-long-running-operation"`, "--method", "tools/list")
+	run("Echo: hello", "--method", "tools/call", "--tool-name", "echo", "--tool-arg", "message=hello")
+	ok(t, os.WriteFile(path, []byte("by somebody"), 0o600))
+	run("by somebody", "--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg", "path="+path)
+	run(`"args-prompt"`, "--method", "prompts/list")
+	run("Paris", "--method", "prompts/get", "--prompt-name", "args-prompt", "--prompt-args", "city=Paris")
+	run("demo://resource/static/document/features.md", "--method", "resources/list")
+	run("Everything Server", "--method", "resources/read", "--uri", "demo://resource/static/document/features.md")
+}
