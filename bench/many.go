@@ -29,8 +29,11 @@ const idle = time.Minute
 
 // beServer is a server like that of `junctor serve`, which writes a profile.
 func beServer(home, profile string) error {
-	cfg := config.Default()
-	cfg.Home, cfg.Listen = home, "127.0.0.1:0"
+	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, nil, nil)
+	if err != nil {
+		return err
+	}
+	cfg.Listen = "127.0.0.1:0"
 	ctx, cancel := untilStopped()
 	defer cancel()
 	s, err := server.New(ctx, cfg, server.Options{Version: "bench"})
