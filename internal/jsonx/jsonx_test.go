@@ -164,3 +164,24 @@ func TestMarshalIsDeterministic(t *testing.T) {
 		t.Errorf("%s %v", out, err)
 	}
 }
+
+func TestPrunedLeavesNothingEmpty(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, in, want string }{
+		{"what says something stays", `{"a":0,"b":false,"c":"x","d":[1]}`, `{"a":0,"b":false,"c":"x","d":[1]}`},
+		{"empty members go", `{"a":"","b":[],"c":{},"d":null,"e":1}`, `{"e":1}`},
+		{"what becomes empty goes too", `{"a":{"b":[{"c":""}]},"d":["",[null],"x"]}`, `{"d":["x"]}`},
+		{"nothing is left", `{"a":[[]]}`, `null`},
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(tt.in), &v); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(jsonx.Pruned(v)); err != nil || string(got) != tt.want {
+			t.Errorf("%s: %s, %v; want %s", tt.name, got, err, tt.want)
+		}
+		if again, _ := json.Marshal(v); string(again) != tt.in {
+			t.Errorf("%s: the value was changed to %s", tt.name, again)
+		}
+	}
+}
