@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/http1"
 	"github.com/junctor-run/junctor/internal/sandbox/egress"
 )
 
@@ -33,7 +34,7 @@ func newHTTP(rec *Record) (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+	return &http.Client{Transport: &http1.Transport{Rest: transport}, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) > 3 || req.URL.Scheme != u.Scheme || req.URL.Host != u.Host {
 			return http.ErrUseLastResponse // the caller sees the redirect itself
 		}

@@ -1,0 +1,280 @@
+// Package http1 carries small requests over plain HTTP/1.1 in the goroutine of who
+// asks. The standard library's transport gives every connection two goroutines, and
+// a request passes through both: two or more wake-ups, which cost more than all else
+// of a call to a server on the same machine (RFC 9112; docs/performance.md). What it
+// does not carry (TLS, large bodies, systems where an idle connection cannot be
+// looked at) it leaves to that transport, so it can stand wherever one stands.
+package http1
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// largestBody is what is written before the answer is read. A server that answers
+	// without reading more than that could block both sides.
+	largestBody = 32 << 10
+	mostInterim = 5 // answers of status 1xx before the one that counts
+	mostIdle    = 256
+)
+
+// Transport is an [http.RoundTripper] around Rest. It dials as Rest does and keeps to
+// its MaxResponseHeaderBytes and IdleConnTimeout; 256 connections are kept per host.
+// It is safe for concurrent use and must not be copied.
+type Transport struct {
+	// Rest has a DialContext, and no proxy.
+	Rest *http.Transport
+
+	mu    sync.Mutex
+	idle  map[string][]*conn // by host:port, the latest last
+	sweep *time.Timer        // nil while nothing is idle
+}
+
+// conn is one connection, used by one request at a time.
+type conn struct {
+	net.Conn
+	address string
+	in      *bufio.Reader
+	out     *bufio.Writer
+	head    int64 // bytes that may still be read of the head of an answer; below 0: no head
+	since   time.Time
+}
+
+// errHead is what a server that never ends the head of its answer is cut off with.
+var errHead = errors.New("http1: the head of the answer is too large")
+
+// Read counts while the head of an answer is read: net/http has no limit there.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.head >= 0 {
+		if c.head == 0 {
+			return 0, errHead
+		}
+		b = b[:min(int64(len(b)), c.head)]
+	}
+	n, err := c.Conn.Read(b)
+	if c.head >= 0 {
+		c.head -= int64(n)
+	}
+	return n, err
+}
+
+// RoundTrip implements [http.RoundTripper]. The body of the answer must be closed; its
+// connection serves on if it was read to its end.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "http" || req.ContentLength < 0 || req.ContentLength > largestBody || req.Method == http.MethodConnect || !canLook || t.Rest.DialContext == nil {
+		return t.Rest.RoundTrip(req)
+	}
+	resp, err := t.roundTrip(req)
+	if req.Body != nil { // as the interface asks, however it ends
+		_ = req.Body.Close()
+	}
+	return resp, err
+}
+
+func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	c, err := t.take(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	resp, err := c.exchange(req, t.Rest.MaxResponseHeaderBytes)
+	if err != nil {
+		stop()
+		c.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	again := !resp.Close && !req.Close && resp.StatusCode != http.StatusSwitchingProtocols
+	if resp.Body == http.NoBody {
+		if again && stop() {
+			t.keep(c)
+		} else {
+			c.Close()
+		}
+		return resp, nil
+	}
+	resp.Body = &body{ReadCloser: resp.Body, ctx: ctx, t: t, c: c, stop: stop, again: again}
+	return resp, nil
+}
+
+// exchange writes the request and reads the head of its answer.
+func (c *conn) exchange(req *http.Request, limit int64) (*http.Response, error) {
+	err := req.Write(c.out)
+	if err == nil {
+		err = c.out.Flush()
+	}
+	// Who refuses a request may have answered and closed before it was all there.
+	for range mostInterim {
+		c.head = limit
+		resp, failed := http.ReadResponse(c.in, req)
+		c.head = -1
+		switch {
+		case failed != nil && err != nil:
+			return nil, fmt.Errorf("the request could not be sent: %w", err)
+		case errors.Is(failed, io.ErrUnexpectedEOF), errors.Is(failed, io.EOF):
+			return nil, fmt.Errorf("the connection ended before the answer: %w", failed)
+		case failed != nil:
+			return nil, failed
+		case resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols:
+			return resp, nil
+		}
+	}
+	return nil, errors.New("http1: the server says again and again that the answer is still to come")
+}
+
+// body gives its connection back when it was read to its end.
+type body struct {
+	io.ReadCloser
+	ctx   context.Context // of the request
+	t     *Transport
+	c     *conn
+	stop  func() bool
+	again bool
+	over  error
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.over != nil {
+		return 0, b.over
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		if !errors.Is(err, io.EOF) && b.ctx.Err() != nil {
+			err = context.Cause(b.ctx)
+		}
+		b.end(err)
+	}
+	return n, err
+}
+
+// Close ends the connection where something of the answer is left: to read it could
+// take for ever.
+func (b *body) Close() error {
+	if b.over == nil {
+		b.end(http.ErrBodyReadAfterClose)
+	}
+	return nil
+}
+
+func (b *body) end(err error) {
+	b.over = err
+	if b.stop() && errors.Is(err, io.EOF) && b.again {
+		b.t.keep(b.c)
+	} else {
+		b.c.Close()
+	}
+}
+
+// take is a connection that was kept and whose server has not closed it, or a new one.
+func (t *Transport) take(ctx context.Context, req *http.Request) (*conn, error) {
+	address := req.URL.Host
+	if req.URL.Port() == "" {
+		address = net.JoinHostPort(req.URL.Hostname(), "80")
+	}
+	for {
+		c := t.last(address)
+		if c == nil {
+			break
+		}
+		if quiet(c.Conn) {
+			return c, nil
+		}
+		c.Close()
+	}
+	got, err := t.Rest.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: got, address: address, head: -1}
+	c.in, c.out = bufio.NewReader(c), bufio.NewWriter(c)
+	return c, nil
+}
+
+func (t *Transport) last(address string) *conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.idle[address]
+	if len(all) == 0 {
+		return nil
+	}
+	c := all[len(all)-1]
+	all[len(all)-1] = nil
+	t.idle[address] = all[:len(all)-1]
+	return c
+}
+
+// keep keeps a connection for the next request. One with bytes that nobody asked for
+// is out of step with its server.
+func (t *Transport) keep(c *conn) {
+	if c.in.Buffered() > 0 {
+		c.Close()
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.idle[c.address]) >= mostIdle {
+		c.Close()
+		return
+	}
+	if t.idle == nil {
+		t.idle = make(map[string][]*conn)
+	}
+	c.since = time.Now()
+	t.idle[c.address] = append(t.idle[c.address], c)
+	if t.sweep == nil && t.Rest.IdleConnTimeout > 0 {
+		t.sweep = time.AfterFunc(t.Rest.IdleConnTimeout, t.old)
+	}
+}
+
+// old closes what has been idle for long enough, and comes again while something is.
+func (t *Transport) old() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := time.Now().Add(-t.Rest.IdleConnTimeout)
+	for address, all := range t.idle {
+		n := 0
+		for n < len(all) && !all[n].since.After(before) {
+			all[n].Close()
+			n++
+		}
+		if n == len(all) {
+			delete(t.idle, address)
+		} else {
+			t.idle[address] = append([]*conn(nil), all[n:]...)
+		}
+	}
+	if t.sweep = nil; len(t.idle) > 0 {
+		t.sweep = time.AfterFunc(t.Rest.IdleConnTimeout/2, t.old)
+	}
+}
+
+// CloseIdleConnections closes what no request uses.
+func (t *Transport) CloseIdleConnections() {
+	t.Rest.CloseIdleConnections()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, all := range t.idle {
+		for _, c := range all {
+			c.Close()
+		}
+	}
+	t.idle = nil
+	if t.sweep != nil {
+		t.sweep.Stop()
+		t.sweep = nil
+	}
+}
