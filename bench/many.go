@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -27,7 +28,8 @@ const perNode = 8
 // idle is for how long nothing but heartbeats is measured.
 const idle = time.Minute
 
-// beServer is a server like that of `junctor serve`, which writes a profile.
+// beServer is a server like that of `junctor serve`, which writes where its time goes
+// and, beside it, what its memory holds at the end.
 func beServer(home, profile string) error {
 	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, nil, nil)
 	if err != nil {
@@ -50,6 +52,20 @@ func beServer(home, profile string) error {
 			return err
 		}
 		defer pprof.StopCPUProfile()
+		heap, err := os.Create(profile + ".heap")
+		if err != nil {
+			return err
+		}
+		defer heap.Close()
+		var written sync.WaitGroup
+		defer written.Wait()
+		written.Go(func() {
+			<-ctx.Done() // while all is still there
+			runtime.GC()
+			if err := pprof.WriteHeapProfile(heap); err != nil {
+				fmt.Fprintln(os.Stderr, "bench:", err)
+			}
+		})
 	}
 	return s.Run(ctx, func(line server.ReadyLine) error { return json.NewEncoder(os.Stdout).Encode(line) })
 }

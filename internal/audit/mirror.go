@@ -8,15 +8,16 @@ import (
 
 // mirrorHold is how many bytes wait for the next lazy write of a mirror file;
 // beyond it the writer of the chain writes them itself.
-const mirrorHold = 1 << 20
+const mirrorHold = 256 << 10
 
 // mirrors collects the lines of the files under logs/.
 type mirrors struct {
 	out Mirror
 
-	mu   sync.Mutex
-	bufs [2][]byte
-	busy chan struct{} // holds a token while somebody writes the files
+	mu    sync.Mutex
+	bufs  [2][]byte
+	spare [2][]byte     // what bufs were, while those are written
+	busy  chan struct{} // holds a token while somebody writes the files
 }
 
 func newMirrors(out Mirror) *mirrors { return &mirrors{out: out, busy: make(chan struct{}, 1)} }
@@ -56,7 +57,7 @@ func (m *mirrors) flush() error {
 	defer func() { <-m.busy }()
 	m.mu.Lock()
 	bufs := m.bufs
-	m.bufs = [2][]byte{}
+	m.bufs, m.spare = m.spare, [2][]byte{}
 	m.mu.Unlock()
 	for i, f := range mirrorFiles() {
 		if len(bufs[i]) == 0 {
@@ -64,15 +65,15 @@ func (m *mirrors) flush() error {
 		}
 		if err := m.out.Append(f, bufs[i]); err != nil {
 			m.mu.Lock()
-			if len(m.bufs[i]) < 4*mirrorHold {
+			if len(m.bufs[i]) < 16*mirrorHold {
 				m.bufs[i] = append(bufs[i], m.bufs[i]...)
 			}
 			m.mu.Unlock()
 			return fmt.Errorf("copy the audit log: %w", err)
 		}
 		m.mu.Lock()
-		if m.bufs[i] == nil && cap(bufs[i]) <= 2*mirrorHold {
-			m.bufs[i] = bufs[i][:0]
+		if cap(bufs[i]) <= 2*mirrorHold {
+			m.spare[i] = bufs[i][:0]
 		}
 		m.mu.Unlock()
 	}

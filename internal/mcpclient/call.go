@@ -151,14 +151,11 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 	if ex.out.params, err = c.params(k, ex.id, r, responses, state); err != nil {
 		return a, false, err
 	}
-	if err := k.flight.add(ex); err != nil {
-		return answer{err: err}, false, nil
-	}
-	defer k.flight.remove(ex)
 	idle := r.Idle
 	if idle <= 0 {
 		idle = idleTimeout
 	}
+	defer k.flight.remove(ex)
 	if h, ok := lk.(*httpLink); ok {
 		// Most answers are one document: no goroutine has to wait for those.
 		if a, over := h.startHere(ctx, ex, idle); over {
@@ -176,6 +173,10 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 			return <-ex.answer, ex.sent.Load(), nil
 		}
 	} else {
+		ex.events = make(chan message, maxNotices)
+		if err := k.flight.add(ex); err != nil {
+			return answer{err: err}, false, nil
+		}
 		lk.start(ctx, ex)
 	}
 	timer := time.NewTimer(idle)

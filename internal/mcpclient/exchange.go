@@ -16,7 +16,7 @@ type exchange struct {
 	call *Request        // nil: not a call, so nobody can be asked and nothing be told
 	ctx  context.Context // ends with the exchange
 
-	events    chan message // what the server tells of it meanwhile; overflow is dropped
+	events    chan message // what the server tells of it meanwhile; overflow is dropped; nil: all of it
 	answer    chan answer  // exactly one, unless the context ends before
 	ended     atomic.Bool
 	replied   atomic.Bool   // with a word of the server
@@ -24,7 +24,8 @@ type exchange struct {
 	questions atomic.Int32  // of the server in this call, so far
 	asking    atomic.Int32  // questions of the server that somebody ponders over
 	asked     chan struct{} // one of them has ended
-	// direct takes what the server tells in place of events, while it is there.
+	// direct takes what the server tells in place of events, while it is there. It is
+	// there before anything can be told, and events before it is taken away.
 	direct atomic.Pointer[directly]
 }
 
@@ -55,10 +56,7 @@ type answer struct {
 var errSessionGone = errors.New("the server has forgotten the session")
 
 func newExchange(ctx context.Context, id int64, out outgoing, call *Request) *exchange {
-	return &exchange{
-		id: id, out: out, call: call, ctx: ctx,
-		events: make(chan message, maxNotices), answer: make(chan answer, 1), asked: make(chan struct{}, 1),
-	}
+	return &exchange{id: id, out: out, call: call, ctx: ctx, answer: make(chan answer, 1), asked: make(chan struct{}, 1)}
 }
 
 // end gives the exchange its answer; only the first counts.

@@ -91,8 +91,9 @@ func (d *directly) tell(m message) {
 	}
 }
 
-// startHere posts the request and reads an answer that is one document. over is false
-// where a stream began: that goes on beside, and the exchange gets its answer.
+// startHere posts the request of an exchange that is not in flight yet, and reads an
+// answer that is one document. over is false where a stream began: that goes on
+// beside, and the exchange gets its answer.
 func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Duration) (a answer, over bool) {
 	select {
 	case <-l.opened:
@@ -114,10 +115,17 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	told := &directly{to: ex.call.Progress, heard: func() { quiet.Reset(idle) }}
 	ex.direct.Store(told)
 	defer ex.direct.Store(nil)
+	if err := l.flight.add(ex); err != nil {
+		withdrawn()
+		closed()
+		quiet.Stop()
+		return answer{err: err}, true
+	}
 	traced := httptrace.WithClientTrace(own, &httptrace.ClientTrace{WroteHeaders: func() { ex.sent.Store(true) }})
 	resp, err := l.send(traced, http.MethodPost, ex.body(), ex, "")
 	if err == nil && resp.StatusCode/100 == 2 && kind(resp) == "text/event-stream" {
 		quiet.Stop()
+		ex.events = make(chan message, maxNotices)
 		streams := l.c.spawn(func() {
 			defer cancel(nil)
 			defer closed()

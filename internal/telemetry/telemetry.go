@@ -5,16 +5,19 @@
 package telemetry
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
 )
 
@@ -39,6 +42,20 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	overhead *prometheus.HistogramVec
 	runs     *prometheus.HistogramVec
+	known    sync.Map // series → *meters: to look them up costs more than to count
+}
+
+// series is what an invocation is counted under.
+type series struct {
+	surface, provider string
+	effect            capability.Effect
+	state             invoke.State
+	code              capability.Code
+}
+
+type meters struct {
+	calls              prometheus.Counter
+	duration, overhead prometheus.Observer
 }
 
 // NewMetrics returns metrics with the process and Go collectors registered.
@@ -68,21 +85,21 @@ func NewMetrics() *Metrics {
 
 // Finished implements invoke.Observer.
 func (m *Metrics) Finished(e invoke.Ended) {
-	provider := e.ProviderKind
-	if provider == "" {
-		provider = "none"
+	at := series{e.Surface, e.ProviderKind, e.Effect, e.State, e.Code}
+	code := cmp.Or(string(e.Code), "ok")
+	found, ok := m.known.Load(at)
+	if !ok {
+		provider, effect := cmp.Or(e.ProviderKind, "none"), cmp.Or(string(e.Effect), "none")
+		found, _ = m.known.LoadOrStore(at, &meters{
+			calls:    m.calls.WithLabelValues(e.Surface, provider, effect, string(e.State), code),
+			duration: m.duration.WithLabelValues(e.Surface, provider), overhead: m.overhead.WithLabelValues(e.Surface),
+		})
 	}
-	code := string(e.Code)
-	if code == "" {
-		code = "ok"
+	if k, ok := found.(*meters); ok {
+		k.calls.Inc()
+		k.duration.Observe(e.Duration.Seconds())
+		k.overhead.Observe((e.Duration - e.Provider).Seconds())
 	}
-	effect := string(e.Effect)
-	if effect == "" {
-		effect = "none"
-	}
-	m.calls.WithLabelValues(e.Surface, provider, effect, string(e.State), code).Inc()
-	m.duration.WithLabelValues(e.Surface, provider).Observe(e.Duration.Seconds())
-	m.overhead.WithLabelValues(e.Surface).Observe((e.Duration - e.Provider).Seconds())
 	if e.Runner != "" {
 		m.runs.WithLabelValues(e.Extension, e.Runner, code, e.Sandbox).Observe(e.Duration.Seconds())
 	}

@@ -122,8 +122,9 @@ func Explain(s *Selection, contextEtag string) *Explanation {
 	for _, e := range s.Composed {
 		x.Composed = append(x.Composed, Named{e.ID, e.Key()})
 	}
-	for step := 0; step <= s.Step; step++ {
-		x.Steps = append(x.Steps, s.explained(step))
+	x.Steps = make([]ExplainedStep, s.Step+1)
+	for step := range x.Steps {
+		x.Steps[step] = s.explained(step)
 	}
 	var counts [len(s.marks)]int
 	for i := range s.Rejected {

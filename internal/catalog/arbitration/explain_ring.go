@@ -3,7 +3,6 @@ package arbitration
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"slices"
 	"sync"
 )
 
@@ -44,7 +43,8 @@ func (k *Explanations) Put(x *Explanation) string {
 		delete(k.byID, old)
 		drop++
 	}
-	k.order = slices.Delete(k.order, 0, drop)
+	clear(k.order[:drop])
+	k.order = k.order[drop:] // append moves the rest to a new place now and then
 	return x.ID
 }
 
