@@ -20,7 +20,10 @@ import (
 const maxSchemaBytes = 256 << 10
 
 // Schema checks inputs against one JSON Schema document.
-type Schema struct{ compiled *jsonschema.Schema }
+type Schema struct {
+	compiled *jsonschema.Schema
+	quick    *quick // nil where the schema says more than that follows
+}
 
 // document is one schema document, compiled at first use. All entries with that
 // document have the same one.
@@ -87,12 +90,19 @@ func CompileSchema(doc []byte) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is not a valid JSON Schema: %w", err)
 	}
-	return &Schema{compiled}, nil
+	s := &Schema{compiled: compiled}
+	if q := newQuick(value, 0); q != nil && q.kind == "object" { // the walk over it finds out whether it is JSON
+		s.quick = q
+	}
+	return s, nil
 }
 
 // Check returns nil, or an invalid_input error naming each offending path in
 // words a model can act on.
 func (s *Schema) Check(input []byte) error {
+	if s.quick != nil && s.quick.accepts(input) {
+		return nil
+	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
 	if err != nil {
 		return capability.Wrap(capability.CodeInvalidInput, "validate", "the input is not one JSON value", err)

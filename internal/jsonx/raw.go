@@ -12,6 +12,9 @@ import (
 // ErrNotObject is the error of [Members] for JSON of another kind.
 var ErrNotObject = errors.New("a JSON object is needed")
 
+// ErrNotArray is the error of [Elements] for JSON of another kind.
+var ErrNotArray = errors.New("a JSON array is needed")
+
 // decoder is what a walk over raw JSON needs; it is used again, because a call is
 // walked over many times.
 type decoder struct {
@@ -30,10 +33,19 @@ var decoders = sync.Pool{New: func() any {
 // nothing more; duplicate names are an error. Invalid UTF-8 passes. each may call
 // Members itself.
 func Members(raw []byte, each func(name string, value []byte)) error {
+	return walk(raw, func(d *decoder) error { return d.members(raw, each) })
+}
+
+// Elements is [Members] for an array; an error of each ends it, and is returned.
+func Elements(raw []byte, each func(value []byte) error) error {
+	return walk(raw, func(d *decoder) error { return d.elements(raw, each) })
+}
+
+func walk(raw []byte, over func(*decoder) error) error {
 	d, _ := decoders.Get().(*decoder)
 	d.buf = *bytes.NewBuffer(raw) // the decoder reads a buffer's bytes where they are
 	d.dec.Reset(&d.buf, jsontext.AllowInvalidUTF8(true))
-	err := d.members(raw, each)
+	err := over(d)
 	d.buf = bytes.Buffer{}
 	d.dec.Reset(&d.buf, jsontext.AllowInvalidUTF8(true)) // nothing of raw is kept
 	decoders.Put(d)
@@ -65,6 +77,29 @@ func (d *decoder) members(raw []byte, each func(name string, value []byte)) erro
 		}
 		each(member, bytes.TrimLeft(raw[from:dec.InputOffset()], ": \t\r\n"))
 	}
+	return d.end()
+}
+
+func (d *decoder) elements(raw []byte, each func(value []byte) error) error {
+	dec := d.dec
+	if t, err := dec.ReadToken(); err != nil || t.Kind() != '[' {
+		return errors.Join(ErrNotArray, err)
+	}
+	for dec.PeekKind() != ']' {
+		from := dec.InputOffset()
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		if err := each(bytes.TrimLeft(raw[from:dec.InputOffset()], ", \t\r\n")); err != nil {
+			return err
+		}
+	}
+	return d.end()
+}
+
+// end reads the end of the object or array, after which nothing may come.
+func (d *decoder) end() error {
+	dec := d.dec
 	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}

@@ -32,6 +32,20 @@ func TestMembersAreTheBytesThatCame(t *testing.T) {
 	}
 }
 
+func TestElementsAreTheBytesThatCame(t *testing.T) {
+	t.Parallel()
+	var got []string
+	err := Elements([]byte(` [ 1.10 ,"a,b", {"c":[2]},[] ] `), func(value []byte) error { got = append(got, string(value)); return nil })
+	if want := `1.10|"a,b"|{"c":[2]}|[]`; err != nil || strings.Join(got, "|") != want {
+		t.Errorf("%q %v", got, err)
+	}
+	for _, bad := range []string{``, `[`, `[1`, `[1,]`, `[1] x`, `[01]`, `{}`, `"a"`, `null`} {
+		if err := Elements([]byte(bad), func([]byte) error { return nil }); err == nil {
+			t.Errorf("%s is a list", bad)
+		}
+	}
+}
+
 func BenchmarkMembers(b *testing.B) {
 	raw := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tool_0001","arguments":{"query":"what is in the lab?","limit":10,"exact":false}}}`)
 	b.ReportAllocs()

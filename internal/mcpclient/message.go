@@ -163,27 +163,7 @@ func members(raw []byte, each func(name string, value []byte)) error {
 }
 
 // elements calls each with every element of the array raw; its error ends it.
-func elements(raw []byte, each func(value []byte) error) error {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowInvalidUTF8(true))
-	if t, err := dec.ReadToken(); err != nil {
-		return err
-	} else if t.Kind() != '[' {
-		return errors.New("a JSON array is needed")
-	}
-	for dec.PeekKind() != ']' {
-		from := dec.InputOffset()
-		if err := dec.SkipValue(); err != nil {
-			return err
-		}
-		if err := each(bytes.TrimLeft(raw[from:dec.InputOffset()], ", \t\r\n")); err != nil {
-			return err
-		}
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	return atEnd(dec)
-}
+func elements(raw []byte, each func(value []byte) error) error { return jsonx.Elements(raw, each) }
 
 func atEnd(dec *jsontext.Decoder) error {
 	_, err := dec.ReadToken()
