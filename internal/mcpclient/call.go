@@ -145,9 +145,8 @@ func uriOf(params []byte) string {
 // have seen it.
 func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, state json.RawMessage) (a answer, sent bool, err error) {
 	k := lk.shared()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	ex := newExchange(ctx, c.ids.Add(1), outgoing{method: r.Method, name: r.Name, header: r.Headers}, r)
+	defer func() { ex.leave() }()
 	if ex.out.params, err = c.params(k, ex.id, r, responses, state); err != nil {
 		return a, false, err
 	}
@@ -173,11 +172,12 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 			return <-ex.answer, ex.sent.Load(), nil
 		}
 	} else {
+		ex.ctx, ex.leave = context.WithCancel(ctx)
 		ex.events = make(chan message, maxNotices)
 		if err := k.flight.add(ex); err != nil {
 			return answer{err: err}, false, nil
 		}
-		lk.start(ctx, ex)
+		lk.start(ex.ctx, ex)
 	}
 	timer := time.NewTimer(idle)
 	defer timer.Stop()

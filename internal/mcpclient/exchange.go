@@ -15,6 +15,8 @@ type exchange struct {
 	out  outgoing
 	call *Request        // nil: not a call, so nobody can be asked and nothing be told
 	ctx  context.Context // ends with the exchange
+	// leave ends ctx when nobody waits for the answer any more.
+	leave func()
 
 	events    chan message // what the server tells of it meanwhile; overflow is dropped; nil: all of it
 	answer    chan answer  // exactly one, unless the context ends before
@@ -56,7 +58,7 @@ type answer struct {
 var errSessionGone = errors.New("the server has forgotten the session")
 
 func newExchange(ctx context.Context, id int64, out outgoing, call *Request) *exchange {
-	return &exchange{id: id, out: out, call: call, ctx: ctx, answer: make(chan answer, 1), asked: make(chan struct{}, 1)}
+	return &exchange{id: id, out: out, call: call, ctx: ctx, leave: func() {}, answer: make(chan answer, 1), asked: make(chan struct{}, 1)}
 }
 
 // end gives the exchange its answer; only the first counts.

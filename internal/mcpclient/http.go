@@ -101,7 +101,20 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	}
 	// The request's context is not ended with its answer (see post).
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	withdrawn := context.AfterFunc(ctx, func() { cancel(context.Canceled) })
+	ex.ctx = own
+	ex.leave = func() {
+		if ex.questions.Load() > 0 {
+			cancel(nil) // nobody waits for what they are answered
+		}
+	}
+	drained := func() {
+		if ex.ended.Load() && ex.questions.Load() == 0 {
+			time.AfterFunc(drainTime, func() { cancel(nil) })
+		} else {
+			cancel(context.Canceled)
+		}
+	}
+	withdrawn := context.AfterFunc(ctx, drained)
 	closed := context.AfterFunc(l.c.ctx, func() { cancel(context.Canceled) })
 	var quiet *time.Timer
 	quiet = time.AfterFunc(idle, func() {
@@ -126,17 +139,11 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	if err == nil && resp.StatusCode/100 == 2 && kind(resp) == "text/event-stream" {
 		quiet.Stop()
 		ex.events = make(chan message, maxNotices)
+		ex.leave = drained
 		streams := l.c.spawn(func() {
 			defer cancel(nil)
 			defer closed()
-			defer context.AfterFunc(ctx, func() {
-				if !ex.ended.Load() {
-					cancel(nil)
-				} else {
-					time.AfterFunc(drainTime, func() { cancel(nil) })
-				}
-			})()
-			withdrawn()
+			defer withdrawn()
 			ex.end(l.read(own, ex, resp))
 		})
 		if !streams {
