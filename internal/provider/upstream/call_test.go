@@ -193,6 +193,24 @@ func TestQuestionsThatEndTheCallShowWhoAsks(t *testing.T) {
 	}
 }
 
+// TestATrustedUpstreamMayAskForSamplesAndRoots: what it is trusted with is the caller's
+// own machine and model, so an operator says so.
+func TestATrustedUpstreamMayAskForSamplesAndRoots(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.far.offer(ingest.Tool, def("t", ""))
+	r.add("far", func(rec *upstream.Record) { rec.Sampling = upstream.Forward })
+	const asks = `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"sampling/createMessage","params":{"maxTokens":7}}}}`
+	r.far.answers(asks)
+	out, err := r.tool("t", `{}`)
+	if fails(t, err, capability.CodeConsentRequired, capability.ReasonInputRequired); out != asks {
+		t.Errorf("passed on as %s", out)
+	}
+	r.far.answers(`{"resultType":"input_required","inputRequests":{"a":{"method":"later/thing"}}}`)
+	_, err = r.tool("t", `{}`)
+	fails(t, err, capability.CodeFailed, "upstream_error")
+}
+
 func TestAnUpstreamThatBreaksCallsGetsNoneForAWhile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
