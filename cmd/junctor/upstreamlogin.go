@@ -19,6 +19,7 @@ import (
 type oauthFlags struct {
 	on, machine                  bool
 	id, secret, metadata, issuer string
+	subject, subjectType         string
 	scopes                       []string
 }
 
@@ -26,6 +27,8 @@ func (o *oauthFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.on, "oauth", false, "tokens come from the authorization server that the URL names: see upstreams login")
 	f.BoolVar(&o.machine, "client-credentials", false, "the client id and its secret are all that it takes: nobody logs in")
+	f.StringVar(&o.subject, "exchange", "", "name of the secret whose token is exchanged for the upstream's (RFC 8693): nobody logs in")
+	f.StringVar(&o.subjectType, "exchange-type", "", "what that token is: access_token (default), id_token, jwt, refresh_token, saml1, saml2")
 	f.StringVar(&o.id, "client-id", "", "client id that the authorization server gave you (default: one is registered)")
 	f.StringVar(&o.secret, "client-secret", "", "name of the secret that goes with the client id")
 	f.StringVar(&o.metadata, "client-metadata", "", "https URL of a client-id metadata document, where the server takes one")
@@ -35,15 +38,18 @@ func (o *oauthFlags) add(c *cobra.Command) {
 
 // record is the member oauth of the record; nil where none of the flags was given.
 func (o *oauthFlags) record() map[string]any {
-	if !o.on && !o.machine && o.id == "" && o.metadata == "" && o.secret == "" && o.issuer == "" && len(o.scopes) == 0 {
+	if !o.on && !o.machine && o.subject == "" && o.id == "" && o.metadata == "" && o.secret == "" && o.issuer == "" && len(o.scopes) == 0 {
 		return nil
 	}
 	body := make(map[string]any)
-	for name, text := range map[string]string{"client_id": o.id, "client_secret": o.secret, "client_metadata": o.metadata, "issuer": o.issuer} {
+	for name, text := range map[string]string{"client_id": o.id, "client_secret": o.secret, "client_metadata": o.metadata, "issuer": o.issuer, "subject_secret": o.subject, "subject_type": o.subjectType} {
 		setText(body, name, text)
 	}
-	if o.machine {
+	switch {
+	case o.machine:
 		body["grant"] = "client_credentials"
+	case o.subject != "":
+		body["grant"] = "token_exchange"
 	}
 	if len(o.scopes) > 0 {
 		body["scopes"] = o.scopes

@@ -31,6 +31,7 @@ func TestUpstreamFlagsOfOAuth(t *testing.T) {
 		{nil, nil},
 		{[]string{"--oauth"}, map[string]any{}},
 		{[]string{"--client-id", "me", "--client-secret", "key", "--client-credentials"}, map[string]any{"client_id": "me", "client_secret": "key", "grant": "client_credentials"}},
+		{[]string{"--client-id", "me", "--exchange", "ours", "--exchange-type", "id_token"}, map[string]any{"client_id": "me", "grant": "token_exchange", "subject_secret": "ours", "subject_type": "id_token"}},
 		{[]string{"--issuer", "https://i", "--scope", "a", "--scope", "b", "--client-metadata", "https://m/c"}, map[string]any{"issuer": "https://i", "scopes": []any{"a", "b"}, "client_metadata": "https://m/c"}},
 	} {
 		var out bytes.Buffer

@@ -2,6 +2,7 @@ package oauthclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -130,12 +131,15 @@ func (s *Source) ask(ctx context.Context, at *servers, c client, scopes []string
 	}
 	params.Set("resource", at.audience)
 	cfg := clientcredentials.Config{ClientID: c.ID, ClientSecret: pass, TokenURL: at.TokenEndpoint, EndpointParams: params, AuthStyle: style}
-	if params.Get("grant_type") == ClientCredentials { // elsewhere it was said before, and means the same
+	if grant := params.Get("grant_type"); grant == ClientCredentials || grant == exchangeGrant { // elsewhere it was said before, and means the same
 		cfg.Scopes = scopes
 	}
 	t, err := cfg.Token(ctx)
 	if err != nil {
 		return s.noToken(at, err)
+	}
+	if kind, said := t.Extra("issued_token_type").(string); said && kind != tokenTypes+"access_token" && kind != tokenTypes+"jwt" {
+		return s.refused("the authorization server %.200s gave something else than an access token", at.Issuer)
 	}
 	if !strings.EqualFold(t.Type(), "bearer") || len(t.AccessToken) > maxSecret || !printable(t.AccessToken) || len(t.RefreshToken) > maxSecret {
 		return s.refused("the authorization server %.200s gave a token that cannot be used", at.Issuer)
@@ -168,6 +172,30 @@ func (s *Source) noToken(at *servers, err error) error {
 		code = answer.ErrorCode
 	}
 	return s.refused("the authorization server %.200s refused a token for %s: %s", at.Issuer, s.cfg.Name, code)
+}
+
+// The words of RFC 8693.
+const (
+	exchangeGrant = "urn:ietf:params:oauth:grant-type:token-exchange"
+	tokenTypes    = "urn:ietf:params:oauth:token-type:"
+)
+
+// subjectTypes are the kinds of tokens that can be exchanged.
+func subjectTypes() []string {
+	return []string{"access_token", "id_token", "jwt", "refresh_token", "saml1", "saml2"}
+}
+
+// exchange are the parameters that have the operator's token exchanged for one for the
+// upstream (RFC 8693, section 2.1).
+func (s *Source) exchange() (url.Values, error) {
+	subject, err := s.cfg.Subject()
+	if err != nil {
+		return nil, err
+	}
+	return url.Values{
+		"grant_type": {exchangeGrant}, "subject_token": {subject.Reveal()}, "subject_token_type": {tokenTypes + cmp.Or(s.cfg.SubjectType, "access_token")},
+		"requested_token_type": {tokenTypes + "access_token"},
+	}, nil
 }
 
 func (s *Source) refresh(ctx context.Context, at *servers) error {

@@ -43,6 +43,7 @@ import (
 const (
 	AuthorizationCode = "authorization_code"
 	ClientCredentials = "client_credentials"
+	TokenExchange     = "token_exchange" // RFC 8693
 )
 
 // The reasons of errors.
@@ -90,12 +91,16 @@ type Config struct {
 	HTTP  *http.Client
 	Plain bool // metadata and tokens may go over http too
 
-	Grant string // AuthorizationCode or ClientCredentials
+	Grant string // AuthorizationCode, ClientCredentials or TokenExchange
 	// ClientID is what the operator was given by the authorization server, ClientSecret
 	// what goes with it (nil: a public client). "" leaves Metadata, or registration where
 	// the server offers it.
 	ClientID     string
 	ClientSecret func() (secret.Value, error)
+	// Subject is the token that is exchanged, asked for each time, SubjectType what kind of
+	// one: access_token (""), id_token, jwt, refresh_token, saml1, saml2.
+	Subject     func() (secret.Value, error)
+	SubjectType string
 	// Issuer is the only authorization server that may see ClientID; "": the one that the
 	// upstream names first.
 	Issuer string
@@ -161,10 +166,14 @@ func New(cfg Config) (*Source, error) {
 	switch {
 	case err != nil || resource.Host == "" || cfg.HTTP == nil:
 		return bad("OAuth for %s needs its URL and a client to reach it with", cfg.Name)
-	case cfg.Grant != AuthorizationCode && cfg.Grant != ClientCredentials:
-		return bad("%.40q is none of %s, %s", cfg.Grant, AuthorizationCode, ClientCredentials)
-	case cfg.Grant == ClientCredentials && cfg.ClientID == "":
-		return bad("the grant %s needs a client id", ClientCredentials)
+	case cfg.Grant != AuthorizationCode && cfg.Grant != ClientCredentials && cfg.Grant != TokenExchange:
+		return bad("%.40q is none of %s, %s, %s", cfg.Grant, AuthorizationCode, ClientCredentials, TokenExchange)
+	case cfg.Grant != AuthorizationCode && cfg.ClientID == "":
+		return bad("the grant %s needs a client id", cfg.Grant)
+	case (cfg.Grant == TokenExchange) != (cfg.Subject != nil):
+		return bad("a token to exchange goes with the grant %s, and that with one", TokenExchange)
+	case cfg.SubjectType != "" && (cfg.Grant != TokenExchange || !slices.Contains(subjectTypes(), cfg.SubjectType)):
+		return bad("a token to exchange is one of %s", strings.Join(subjectTypes(), ", "))
 	case cfg.ClientSecret != nil && cfg.ClientID == "":
 		return bad("a client secret goes with a client id")
 	case cfg.Metadata != "" && (!strings.HasPrefix(cfg.Metadata, "https://") || len(cfg.Metadata) > maxAddress):
@@ -291,7 +300,7 @@ func (s *Source) State() State {
 	if k == nil || k.Access == "" {
 		return State{}
 	}
-	return State{Issuer: k.Issuer, Scopes: slices.Clone(k.Scopes), Expires: k.Expires, Renewed: k.Refresh != "" || s.cfg.Grant == ClientCredentials}
+	return State{Issuer: k.Issuer, Scopes: slices.Clone(k.Scopes), Expires: k.Expires, Renewed: k.Refresh != "" || s.cfg.Grant != AuthorizationCode}
 }
 
 func (s *Source) refused(format string, args ...any) *capability.Error {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,52 @@ func machine(_ *rig, cfg *oauthclient.Config) {
 	cfg.ClientID = "me"
 	cfg.ClientSecret = func() (secret.Value, error) { return secret.New(pass), nil }
 	cfg.Grant, cfg.Visit = oauthclient.ClientCredentials, nil
+}
+
+func exchanging(_ *rig, cfg *oauthclient.Config) {
+	cfg.ClientID, cfg.Grant, cfg.Visit = "me", oauthclient.TokenExchange, nil
+	cfg.Subject = func() (secret.Value, error) { return secret.New(subject), nil }
+}
+
+func TestATokenOfAnotherIssuerIsExchanged(t *testing.T) {
+	t.Parallel()
+	kind := "urn:ietf:params:oauth:token-type:"
+	r := newRig(t, func(r *rig, cfg *oauthclient.Config) {
+		exchanging(r, cfg)
+		cfg.SubjectType = "id_token"
+	})
+	r.works()
+	form := r.by.last(t)
+	want := url.Values{
+		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "subject_token": {subject}, "subject_token_type": {kind + "id_token"},
+		"requested_token_type": {kind + "access_token"}, "resource": {r.cfg.Resource}, "scope": {"read"}, "client_id": {"me"},
+	}
+	if form.Encode() != want.Encode() {
+		t.Errorf("asked for with %v", form)
+	}
+	r.pass(2 * time.Hour) // it is exchanged again, without being refused first
+	before := len(r.up.seen)
+	if r.works(); len(r.up.seen) != before+1 {
+		t.Errorf("%v", r.up.seen)
+	}
+	if slices.Contains(r.up.seen, subject) {
+		t.Error("the upstream was shown what is exchanged")
+	}
+	r.silent(nil)
+
+	other := newRig(t, exchanging)
+	other.by.set(func() { other.by.issued = kind + "saml2" })
+	other.fails("unauthenticated", "something else than an access token")
+	other.by.set(func() { other.by.refuse = "invalid_target" })
+	other.fails("unauthenticated", "invalid_target")
+
+	missing := newRig(t, func(r *rig, cfg *oauthclient.Config) {
+		exchanging(r, cfg)
+		cfg.Subject = func() (secret.Value, error) {
+			return secret.Value{}, capability.Errorf(capability.CodeUnavailable, "secrets", "there is no secret ours").With("secret_missing", "")
+		}
+	})
+	missing.fails("secret_missing", "no secret ours")
 }
 
 func TestClientCredentialsInEveryForm(t *testing.T) {
@@ -496,6 +543,14 @@ func TestConfigsThatCannotBe(t *testing.T) {
 		"no client":                func(c *oauthclient.Config) { c.HTTP = nil },
 		"an unknown grant":         func(c *oauthclient.Config) { c.Grant = "password" },
 		"a machine without a name": func(c *oauthclient.Config) { c.Grant = oauthclient.ClientCredentials },
+		"an exchange of nothing":   func(c *oauthclient.Config) { c.Grant, c.ClientID = oauthclient.TokenExchange, "me" },
+		"a subject for a login": func(c *oauthclient.Config) {
+			c.Subject = func() (secret.Value, error) { return secret.Value{}, nil }
+		},
+		"an unknown kind of subject": func(c *oauthclient.Config) {
+			exchanging(nil, c)
+			c.SubjectType = "cookie"
+		},
 		"a secret without a name": func(c *oauthclient.Config) {
 			c.ClientSecret = func() (secret.Value, error) { return secret.Value{}, nil }
 		},

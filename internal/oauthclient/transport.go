@@ -108,7 +108,7 @@ func (s *Source) token(ctx context.Context) (string, error) {
 	if !s.kept.ends(now) {
 		return s.kept.Access, nil
 	}
-	if s.kept.Refresh == "" && s.cfg.Grant != ClientCredentials {
+	if s.kept.Refresh == "" && s.cfg.Grant == AuthorizationCode {
 		return s.kept.Access, nil // the upstream says what it wants
 	}
 	err := s.obtain(ctx, s.last, false)
@@ -198,7 +198,13 @@ func (s *Source) attempt(ctx context.Context, ch *challenge, more bool) error {
 		return s.visit(ctx, at, scopes)
 	}
 	c, _ := s.identity(at)
-	return s.ask(ctx, at, c, scopes, url.Values{"grant_type": {ClientCredentials}})
+	params := url.Values{"grant_type": {ClientCredentials}}
+	if s.cfg.Grant == TokenExchange {
+		if params, err = s.exchange(); err != nil {
+			return err
+		}
+	}
+	return s.ask(ctx, at, c, scopes, params)
 }
 
 // settle judges an authorization server that is not the one of before. A client that

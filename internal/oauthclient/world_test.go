@@ -27,7 +27,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const pass = "s3cret-of-the-client"
+const (
+	pass    = "s3cret-of-the-client"
+	subject = "t0ken-of-another-issuer"
+)
 
 // giver is an authorization server of a test.
 type giver struct {
@@ -40,6 +43,7 @@ type giver struct {
 	lifetime   int            // seconds
 	rotate     bool
 	refuse     string // error of the token endpoint
+	issued     string // issued_token_type of exchanged ones
 	codes      map[string]url.Values
 	tokens     []string // that are valid
 	refreshes  map[string]bool
@@ -52,7 +56,7 @@ type giver struct {
 
 func newGiver(t *testing.T) *giver {
 	t.Helper()
-	g := &giver{codes: make(map[string]url.Values), refreshes: make(map[string]bool), change: make(map[string]any), lifetime: 3600}
+	g := &giver{codes: make(map[string]url.Values), refreshes: make(map[string]bool), change: make(map[string]any), lifetime: 3600, issued: "urn:ietf:params:oauth:token-type:access_token"}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/oauth-authorization-server", g.metadata)
 	mux.HandleFunc("POST /register", g.register)
@@ -135,6 +139,12 @@ func (g *giver) token(w http.ResponseWriter, r *http.Request) {
 		fail(g.refuse)
 		return
 	case f.Get("grant_type") == "client_credentials":
+	case f.Get("grant_type") == "urn:ietf:params:oauth:grant-type:token-exchange" && f.Get("subject_token") == subject:
+		g.count++
+		token := fmt.Sprintf("access-%d", g.count)
+		g.tokens = append(g.tokens, token)
+		answer(w, http.StatusOK, map[string]any{"access_token": token, "issued_token_type": g.issued, "token_type": "Bearer", "expires_in": g.lifetime})
+		return
 	case f.Get("grant_type") == "refresh_token" && g.refreshes[f.Get("refresh_token")]:
 		if g.rotate {
 			delete(g.refreshes, f.Get("refresh_token"))
@@ -371,7 +381,7 @@ func (r *rig) silent(err error) {
 	for ; err != nil; err = unwrap(err) {
 		text += fmt.Sprintf("%v %+v", err, err)
 	}
-	for _, word := range []string{"access-", "refresh-", "code-", pass, base64.StdEncoding.EncodeToString([]byte("me:" + pass))} {
+	for _, word := range []string{"access-", "refresh-", "code-", pass, subject, base64.StdEncoding.EncodeToString([]byte("me:" + pass))} {
 		if strings.Contains(text, word) {
 			r.Errorf("%q is told: %s", word, text)
 		}

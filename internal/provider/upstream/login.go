@@ -18,10 +18,14 @@ import (
 // may be left out: then somebody logs in, at the authorization server that the upstream
 // names, as a client that registers itself.
 type OAuth struct {
-	Grant    string `json:"grant,omitempty"` // authorization_code (default), client_credentials
+	Grant    string `json:"grant,omitempty"` // authorization_code (default), client_credentials, token_exchange
 	ClientID string `json:"client_id,omitempty"`
 	// ClientSecret is the name of a secret.
 	ClientSecret string `json:"client_secret,omitempty"`
+	// SubjectSecret is the name of the secret whose token is exchanged, SubjectType what
+	// kind of token that is; see [oauthclient.Config].
+	SubjectSecret string `json:"subject_secret,omitempty"`
+	SubjectType   string `json:"subject_type,omitempty"`
 	// ClientMetadata is the URL of a client-id metadata document, where the server takes
 	// one, Issuer the only authorization server that may be used.
 	ClientMetadata string   `json:"client_metadata,omitempty"`
@@ -44,6 +48,8 @@ func (r *Record) checkOAuth() error {
 		return fmt.Errorf("the name of an upstream with OAuth has %d characters at most", maxOAuthName)
 	case o.ClientSecret != "" && !secretGrammar.MatchString(o.ClientSecret):
 		return fmt.Errorf("%.40q is no name of a secret", o.ClientSecret)
+	case o.SubjectSecret != "" && !secretGrammar.MatchString(o.SubjectSecret):
+		return fmt.Errorf("%.40q is no name of a secret", o.SubjectSecret)
 	case len(o.ClientID) > maxText || strings.ContainsFunc(o.ClientID, func(c rune) bool { return c < ' ' || c == 0x7f }):
 		return fmt.Errorf("the client id is no text of one line")
 	}
@@ -55,8 +61,12 @@ func (r *Record) checkOAuth() error {
 	}
 	cfg := r.oauth()
 	cfg.HTTP = new(http.Client)
+	none := func() (secret.Value, error) { return secret.Value{}, nil }
 	if o.ClientSecret != "" {
-		cfg.ClientSecret = func() (secret.Value, error) { return secret.Value{}, nil }
+		cfg.ClientSecret = none
+	}
+	if o.SubjectSecret != "" {
+		cfg.Subject = none
 	}
 	_, err := oauthclient.New(cfg)
 	if err != nil {
@@ -70,7 +80,7 @@ func (r *Record) oauth() oauthclient.Config {
 	o := r.OAuth
 	return oauthclient.Config{
 		Name: r.Name, Resource: r.URL, Plain: r.PrivateNetwork, Grant: o.Grant, ClientID: o.ClientID, Issuer: o.Issuer, Metadata: o.ClientMetadata, Scopes: o.Scopes,
-		Key: "upstream." + r.Name + ".oauth",
+		SubjectType: o.SubjectType, Key: "upstream." + r.Name + ".oauth",
 	}
 }
 
@@ -87,12 +97,16 @@ func (u *upstream) openTokens() error {
 	transport.DisableKeepAlives = true // it is asked once an hour
 	cfg := u.record.oauth()
 	cfg.HTTP, cfg.Store, cfg.Now, cfg.Logger = &http.Client{Transport: transport}, u.reg.cfg.Tokens, u.reg.cfg.Now, u.reg.cfg.Logger
-	if name := u.record.OAuth.ClientSecret; name != "" {
-		cfg.ClientSecret = func() (secret.Value, error) {
+	named := func(name string) func() (secret.Value, error) {
+		if name == "" {
+			return nil
+		}
+		return func() (secret.Value, error) {
 			value, err := u.secret(name)
 			return secret.New(value), err
 		}
 	}
+	cfg.ClientSecret, cfg.Subject = named(u.record.OAuth.ClientSecret), named(u.record.OAuth.SubjectSecret)
 	if u.tokens, err = oauthclient.New(cfg); err != nil {
 		return err
 	}

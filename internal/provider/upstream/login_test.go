@@ -85,7 +85,7 @@ func guardedServer(t *testing.T) (address string, withdraw func()) {
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		if id, pass, _ := r.BasicAuth(); id != "me" || pass != "s3cret" || r.PostFormValue("grant_type") == "refresh_token" {
+		if id, pass, _ := r.BasicAuth(); id != "me" || pass != "s3cret" || r.PostFormValue("grant_type") == "refresh_token" || r.PostFormValue("subject_token_type") != "" && r.PostFormValue("subject_token") != "s3cret" {
 			w.WriteHeader(http.StatusBadRequest)
 			say(w, map[string]any{"error": "invalid_grant"})
 			return
@@ -208,12 +208,22 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamWithClientCredentialsNeedsNobody(t *testing.T) {
+func TestUpstreamsThatNeedNobodyToLogIn(t *testing.T) {
+	t.Run("client credentials", func(t *testing.T) {
+		needsNobody(t, upstream.OAuth{Grant: "client_credentials", ClientID: "me", ClientSecret: "key"})
+	})
+	t.Run("token exchange", func(t *testing.T) {
+		needsNobody(t, upstream.OAuth{Grant: "token_exchange", ClientID: "me", ClientSecret: "key", SubjectSecret: "key", SubjectType: "jwt"})
+	})
+}
+
+func needsNobody(t *testing.T, oauth upstream.OAuth) {
+	t.Helper()
 	address, withdraw := guardedServer(t)
 	r := oauthRig(t, &tokens{m: make(map[string]string)})
 	s := r.add("far", func(rec *upstream.Record) {
 		rec.Command, rec.URL, rec.PrivateNetwork = nil, address, true
-		rec.OAuth = &upstream.OAuth{Grant: "client_credentials", ClientID: "me", ClientSecret: "key"}
+		rec.OAuth = &oauth
 	})
 	if s.State != capability.StateReady || s.Counts.Tools == 0 {
 		t.Fatalf("%+v", s)
@@ -239,6 +249,10 @@ func TestOAuthThatCannotBe(t *testing.T) {
 		"beside a header":     func(rec *upstream.Record) { rec.HeaderSecrets = map[string]string{"Authorization": "key"} },
 		"an unknown grant":    func(rec *upstream.Record) { rec.OAuth.Grant = "password" },
 		"no client id":        func(rec *upstream.Record) { rec.OAuth.Grant = "client_credentials" },
+		"an exchange of none": func(rec *upstream.Record) { rec.OAuth.Grant, rec.OAuth.ClientID = "token_exchange", "me" },
+		"a token not there": func(rec *upstream.Record) {
+			rec.OAuth.Grant, rec.OAuth.ClientID, rec.OAuth.SubjectSecret = "token_exchange", "me", "nothing"
+		},
 		"a secret's value":    func(rec *upstream.Record) { rec.OAuth.ClientID, rec.OAuth.ClientSecret = "me", "no name!" },
 		"a secret not there":  func(rec *upstream.Record) { rec.OAuth.ClientID, rec.OAuth.ClientSecret = "me", "nothing" },
 		"an issuer over http": func(rec *upstream.Record) { rec.OAuth.Issuer = "http://issuer.example" },

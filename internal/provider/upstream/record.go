@@ -227,6 +227,9 @@ func (r *Record) secrets() (names []string) {
 	if r.OAuth != nil && r.OAuth.ClientSecret != "" {
 		names = append(names, r.OAuth.ClientSecret)
 	}
+	if r.OAuth != nil && r.OAuth.SubjectSecret != "" {
+		names = append(names, r.OAuth.SubjectSecret)
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
