@@ -25,6 +25,7 @@ type upstreamRow struct {
 	Command                                        []string
 	ChangedPin                                     string `json:"changed_pin"`
 	HintsTrusted                                   bool   `json:"hints_trusted"`
+	OwnCredentials                                 bool   `json:"own_credentials"`
 	Failed, Disabled                               bool
 	Connections                                    int
 	Added, Since, Synced                           time.Time
@@ -129,7 +130,7 @@ type upstreamFlags struct {
 	url, dir, bearer, isolation, sampling, changed string
 	env, secretEnv, header, secretHeader, roots    []string
 	keys                                           []string
-	a2a, sse, quarantine, trust, hints, local      bool
+	a2a, sse, quarantine, trust, hints, local, own bool
 	timeout, idle                                  time.Duration
 	oauth                                          oauthFlags
 }
@@ -177,6 +178,7 @@ it. Credentials are named, never written: store them with junctor secrets set.`,
 	f.StringVar(&o.dir, "dir", "", "folder the program works in (default: one of its own in the home)")
 	f.StringArrayVar(&o.roots, "root", nil, "folder that the server is told of when it asks for roots (repeatable)")
 	f.StringVar(&o.isolation, "isolation", "", "whose connections they are: shared (default), principal or client-session")
+	f.BoolVar(&o.own, "own-credentials", false, "each principal shows secrets of its own, such as own.NAME.agent.ann in place of NAME")
 	f.BoolVar(&o.quarantine, "quarantine", false, "hold every definition until it is approved")
 	f.BoolVar(&o.trust, "trust", false, "show what it declares at once (the default)")
 	f.BoolVar(&o.hints, "trust-hints", false, "believe it which tools only read")
@@ -216,7 +218,7 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 			body[name] = values
 		}
 	}
-	for name, on := range map[string]bool{"sse": o.sse, "private_network": o.local, "hints_trusted": o.hints} {
+	for name, on := range map[string]bool{"sse": o.sse, "private_network": o.local, "hints_trusted": o.hints, "own_credentials": o.own} {
 		if on {
 			body[name] = true
 		}
@@ -330,6 +332,7 @@ func (a *app) printUpstream(raw json.RawMessage) error {
 		{"changed definitions", u.ChangedPin},
 		{"hints believed", fmt.Sprint(u.HintsTrusted)},
 		{"isolation", u.Isolation},
+		{"own credentials", fmt.Sprint(u.OwnCredentials)},
 		{"sampling", u.Sampling},
 		{"connections", fmt.Sprint(u.Connections)},
 	}

@@ -78,10 +78,10 @@ func (u *upstream) dial(key string) (*conn, error) {
 	}
 	if rec.URL != "" {
 		cfg.HTTP = u.http
-		cfg.Header = u.header
+		cfg.Header = (&credentials{u: u, owner: u.ownerOf(key)}).header
 	} else {
 		var err error
-		if cfg.Env, err = u.environment(); err != nil {
+		if cfg.Env, err = u.environment(u.ownerOf(key)); err != nil {
 			return nil, err
 		}
 		if cfg.Dir, err = u.folder(); err != nil {
@@ -149,23 +149,6 @@ func (u *upstream) unfold() {
 	}
 }
 
-// environment is the whole of what a program gets: a list of harmless variables of
-// ours, and what the record adds.
-func (u *upstream) environment() ([]string, error) {
-	env := slices.Clone(u.reg.cfg.Environment)
-	for _, name := range sortedKeys(u.record.Env) {
-		env = append(env, name+"="+u.record.Env[name])
-	}
-	for _, name := range sortedKeys(u.record.EnvSecrets) {
-		value, err := u.secret(u.record.EnvSecrets[name])
-		if err != nil {
-			return nil, err
-		}
-		env = append(env, name+"="+value)
-	}
-	return env, nil
-}
-
 // leastMasked is the shortest secret that is looked for: a shorter one would be found
 // in words that have nothing to do with it.
 const leastMasked = 4
@@ -177,7 +160,7 @@ func (u *upstream) masked(text string) string {
 		return text
 	}
 	for _, name := range u.record.secrets() {
-		if value, err := u.secret(name); err == nil && len(value) >= leastMasked {
+		if value, err := u.secret("", name); err == nil && len(value) >= leastMasked {
 			text = strings.ReplaceAll(text, value, "[secret "+name+"]")
 		}
 	}
@@ -191,17 +174,6 @@ func sortedKeys(m map[string]string) []string {
 	}
 	slices.SortFunc(keys, cmp.Compare)
 	return keys
-}
-
-// secret is unauthenticated where the name is not in the store of this machine.
-func (u *upstream) secret(name string) (string, error) {
-	if u.reg.cfg.Secrets != nil {
-		if value, err := u.reg.cfg.Secrets.Get(name); err == nil {
-			return value.Reveal(), nil
-		}
-	}
-	return "", capability.Errorf(capability.CodeUnavailable, "upstreams", "the secret %s of upstream %s is not in the secret store of this machine", name, u.record.Name).
-		With("secret_missing", "store it with: junctor secrets set "+name)
 }
 
 // keyOf is whose connection a call goes over; "" is the main one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -107,6 +108,105 @@ func TestProgramsGetAnEnvironmentThatWasBuilt(t *testing.T) {
 	shown, err := r.Show("far")
 	if data, _ := json.Marshal(shown); err != nil || len(data) == 0 || contains(string(data), "s3cret") {
 		t.Errorf("a secret is shown: %s", data)
+	}
+}
+
+// TestPrincipalsShowCredentialsOfTheirOwn: over HTTP and in the environment of a
+// program, and nobody's in place of those that are missing.
+func TestPrincipalsShowCredentialsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		record func(*upstream.Record)
+		shown  func(upstream.ClientConfig) string
+	}{
+		{"a program", func(rec *upstream.Record) {
+			rec.EnvSecrets = map[string]string{"TOKEN": "key"}
+		}, func(c upstream.ClientConfig) string { return strings.TrimPrefix(c.Env[0], "TOKEN=") }},
+		{"a URL", func(rec *upstream.Record) {
+			rec.Command, rec.URL, rec.BearerSecret = nil, "https://far.example/mcp", "key"
+		}, func(c upstream.ClientConfig) string {
+			h, err := c.Header(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			var shown []string
+			f := newFar()
+			f.offer(ingest.Tool, def("t", ""))
+			r := newRigOn(t, database(t), f, func(c *upstream.Config) {
+				c.Environment = nil
+				c.Secrets = vault{
+					"key": "s3cret", upstream.OwnSecret("key", "agent:ann"): "of-ann", upstream.OwnSecret("key", "https://as.example|ann"): "of-another-ann",
+				}
+				c.Dial = func(cfg upstream.ClientConfig) (upstream.Client, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					shown = append(shown, tt.shown(cfg))
+					return f.dial(cfg)
+				}
+			})
+			r.add("far", func(rec *upstream.Record) {
+				tt.record(rec)
+				rec.Isolation, rec.OwnCredentials = upstream.PerPrincipal, true
+			})
+			for _, who := range []string{"agent:ann", "https://as.example|ann"} {
+				if _, _, err := r.call(who, "", "tool", "t", `{}`); err != nil {
+					t.Errorf("%s: %v", who, err)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if join(shown) != join([]string{"s3cret", "of-ann", "of-another-ann"}) {
+				t.Errorf("shown: %q", shown)
+			}
+		})
+	}
+}
+
+func TestWhoHasNoCredentialsOfTheirOwnActsAsNobodyElse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.far.offer(ingest.Tool, def("t", ""))
+	r.add("far", func(rec *upstream.Record) {
+		rec.EnvSecrets, rec.Isolation, rec.OwnCredentials = map[string]string{"TOKEN": "key"}, upstream.PerPrincipal, true
+	})
+	_, _, err := r.call("agent:ben", "", "tool", "t", `{}`)
+	if e := fails(t, err, capability.CodeUnavailable, "secret_missing"); !strings.Contains(e.Hint, "junctor secrets set own.key.agent.ben") {
+		t.Errorf("it does not say which secret: %s", e.Hint)
+	}
+	for name, change := range map[string]func(*upstream.Record){
+		"on a shared connection": func(rec *upstream.Record) {},
+		"without any secret":     func(rec *upstream.Record) { rec.Isolation, rec.EnvSecrets = upstream.PerPrincipal, nil },
+		"with a login": func(rec *upstream.Record) {
+			rec.Command, rec.EnvSecrets, rec.URL, rec.Isolation, rec.OAuth = nil, nil, "https://far.example", upstream.PerPrincipal, &upstream.OAuth{}
+		},
+	} {
+		rec := record("other")
+		rec.OwnCredentials, rec.EnvSecrets = true, map[string]string{"TOKEN": "key"}
+		change(&rec)
+		if _, err := r.Add(t.Context(), admin(), rec); capability.CodeOf(err) != capability.CodeInvalidInput {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNoPrincipalIsNamedLikeAnother(t *testing.T) {
+	t.Parallel()
+	names := make(map[string]string)
+	for _, name := range []string{"a", "a.agent", "a.agent.b", "own.a"} {
+		for _, id := range []string{"agent:b", "agent:b.c", "agent.b", "b", "agent:_b", "agent:", ":b", "agent:b:c", "Agent:b", "", "agent:" + strings.Repeat("x", 120)} {
+			own := upstream.OwnSecret(name, id)
+			if was := names[own]; was != "" || len(own) > 120 || strings.ContainsAny(own, ":/ ") {
+				t.Errorf("%s of %q is called %s, as %s", name, id, own, was)
+			}
+			names[own] = name + " of " + id
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func (u *upstream) openTokens() error {
 			return nil
 		}
 		return func() (secret.Value, error) {
-			value, err := u.secret(name)
+			value, err := u.secret("", name)
 			return secret.New(value), err
 		}
 	}

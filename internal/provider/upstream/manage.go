@@ -33,7 +33,7 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec Record)
 		return Status{}, err
 	}
 	for _, name := range rec.secrets() {
-		if _, err := u.secret(name); err != nil {
+		if _, err := u.secret("", name); err != nil {
 			e := *capability.AsError(err)
 			e.Code = capability.CodeInvalidInput
 			return Status{}, &e

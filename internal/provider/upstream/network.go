@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -71,42 +70,4 @@ func guarded(rec *Record, only string) (*http.Transport, error) {
 		TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 256, DisableCompression: true, IdleConnTimeout: 90 * time.Second,
 	}, nil
-}
-
-// credentials remembers the headers of a record for a moment: secrets are files, and
-// one read for each call would be felt.
-type credentials struct {
-	mu     sync.Mutex
-	header http.Header
-	until  time.Time
-}
-
-const credentialsFor = 5 * time.Second
-
-// header are the record's headers with its secrets, for the client.
-func (u *upstream) header(context.Context) (http.Header, error) {
-	u.creds.mu.Lock()
-	defer u.creds.mu.Unlock()
-	if now := u.reg.cfg.Now(); u.creds.header == nil || now.After(u.creds.until) {
-		h := make(http.Header)
-		for name, value := range u.record.Headers {
-			h.Set(name, value)
-		}
-		for name, ref := range u.record.HeaderSecrets {
-			value, err := u.secret(ref)
-			if err != nil {
-				return nil, err
-			}
-			h.Set(name, value)
-		}
-		if ref := u.record.BearerSecret; ref != "" {
-			value, err := u.secret(ref)
-			if err != nil {
-				return nil, err
-			}
-			h.Set("Authorization", "Bearer "+value)
-		}
-		u.creds.header, u.creds.until = h, now.Add(credentialsFor)
-	}
-	return u.creds.header.Clone(), nil
 }

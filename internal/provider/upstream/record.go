@@ -53,7 +53,11 @@ type Record struct {
 	Keys          []json.RawMessage `json:"keys,omitempty"`  // of an A2A agent: JWKs, one of which signs its card
 	Roots         []string          `json:"roots,omitempty"` // directories that roots/list is answered with
 
-	Isolation      string `json:"isolation,omitempty"`     // shared (default), principal, client-session
+	Isolation string `json:"isolation,omitempty"` // shared (default), principal, client-session
+	// OwnCredentials has each principal show secrets of its own, named as OwnSecret says;
+	// with an Isolation other than shared. What the upstream offers is asked for with the
+	// record's.
+	OwnCredentials bool   `json:"own_credentials,omitempty"`
 	Trust          string `json:"trust,omitempty"`         // trusted (default), untrusted
 	HintsTrusted   bool   `json:"hints_trusted,omitempty"` // its readOnlyHint is believed (decision R22)
 	Sampling       string `json:"sampling,omitempty"`      // deny (default), forward
@@ -71,6 +75,7 @@ const (
 	maxText      = 8 << 10
 	maxPairs     = 64
 	maxTimeout   = time.Hour
+	maxOwnName   = 80 // "own.", a dot, and a digest fit into the name of a secret beside it
 )
 
 var (
@@ -109,6 +114,14 @@ func (r *Record) check() error {
 		}
 		if !slices.Contains(w.values, *w.value) {
 			return bad("%s: %.40q is none of %s", w.field, *w.value, strings.Join(w.values, ", "))
+		}
+	}
+	if r.OwnCredentials && (r.Isolation == Shared || r.OAuth != nil || len(r.secrets()) == 0) {
+		return bad("own credentials are for upstreams with secrets and without OAuth, whose isolation is %s or %s", PerPrincipal, ClientSession)
+	}
+	for _, name := range r.secrets() {
+		if r.OwnCredentials && len(name) > maxOwnName {
+			return bad("the names of secrets that each principal has of its own have %d bytes at most", maxOwnName)
 		}
 	}
 	if most := maxTimeout.Milliseconds(); r.TimeoutMS < 0 || r.TimeoutMS > most || r.IdleTimeoutMS < 0 || r.IdleTimeoutMS > most {

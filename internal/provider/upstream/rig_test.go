@@ -236,6 +236,11 @@ type rig struct {
 
 func newRig(t testing.TB, tune func(*upstream.Config)) *rig {
 	t.Helper()
+	return newRigOn(t, database(t), newFar(), tune)
+}
+
+func database(t testing.TB) *store.DB {
+	t.Helper()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "junctor.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +253,7 @@ func newRig(t testing.TB, tune func(*upstream.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newRigOn(t, db, newFar(), tune)
+	return db
 }
 
 func newRigOn(t testing.TB, db *store.DB, f *far, tune func(*upstream.Config)) *rig {

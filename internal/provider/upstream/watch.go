@@ -26,7 +26,6 @@ type upstream struct {
 	key     capability.ProviderKey
 	http    *http.Client // nil for programs
 	breaker breaker
-	creds   credentials
 	tokens  *oauthclient.Source // nil without OAuth
 	calls   atomic.Int64
 	view    atomic.Pointer[view]
