@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -364,49 +363,4 @@ func (u *upstream) main(ctx context.Context) (*conn, error) {
 			return nil, u.unavailable()
 		}
 	}
-}
-
-// Probe implements capability.Prober: it waits for the connection that is being made.
-func (p *provider) Probe(ctx context.Context) error {
-	c, err := p.main(ctx)
-	if err != nil {
-		return err
-	}
-	p.release(c)
-	return nil
-}
-
-// unreachable is the error of a connection that did not come about, in our form.
-func (u *upstream) unreachable(err error) error {
-	if e, ok := errors.AsType[*capability.Error](err); ok {
-		if e.Code == capability.CodeUnavailable {
-			return e
-		}
-		return capability.Wrap(capability.CodeUnavailable, "upstreams", e.Message, err).With(e.Reason, e.Hint)
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return capability.Wrap(capability.CodeUnavailable, "upstreams", "it did not answer within "+connectTime.String(), err).With("connection_failed", "")
-	}
-	return capability.Wrap(capability.CodeUnavailable, "upstreams", "the connection failed", err).With("connection_failed", "")
-}
-
-// unavailable is the answer to calls that were not sent.
-func (u *upstream) unavailable() *capability.Error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	reason := u.state.Reason
-	if reason == "" {
-		reason = "its connection is being made"
-	}
-	return capability.Errorf(capability.CodeUnavailable, "execute", "the upstream %s cannot be called: %s", u.record.Name, reason).
-		With("upstream_unavailable", "junctor upstreams show "+u.record.Name)
-}
-
-// tail is the end of a text.
-func tail(s string) string {
-	const most = 8 << 10
-	if len(s) > most {
-		s = s[len(s)-most:]
-	}
-	return s
 }

@@ -1,7 +1,6 @@
 package mcpserve
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"net/http"
@@ -10,11 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
-	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 // listTTL is how long a client may keep a list, in milliseconds.
@@ -204,167 +201,6 @@ func narrow(agent *compile.Agent, a *compile.Action, permitted func(*catalog.Ent
 	_, err := agent.Select(arbitration.Request{Action: a.Canonical, Denied: func(e *catalog.Entry) bool { return !usable(e) }})
 	n.RequiresSelection = err != nil
 	return &n
-}
-
-// render writes the tools out, in order of their names.
-func render(tools []tool) *rendered {
-	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]headerParam), onlyTask: make(map[string]bool)}
-	for _, t := range tools {
-		text, output, ok := renderTool(t)
-		if !ok {
-			continue
-		}
-		l.add(t.wire, text)
-		if t.own {
-			l.own[t.wire] = t.Action
-		} else {
-			l.shown = append(l.shown, t.Action)
-		}
-		if output {
-			l.output[t.wire] = true
-		}
-		if params := headerParams(t.Entries[0].Contribution.Definition); len(params) > 0 {
-			l.params[t.wire] = params
-		}
-		if taskOnly(t.Entries[0].Contribution.Definition) {
-			l.onlyTask[t.wire] = true
-		}
-	}
-	l.seal()
-	return l
-}
-
-// renderTool is one tool definition. ok is false for one whose input is not an
-// object: a client would refuse the whole list because of it.
-func renderTool(t tool) (text []byte, output, ok bool) {
-	schema, err := t.InputSchema()
-	if err != nil {
-		return nil, false, false
-	}
-	input, ok := objectSchema(schema)
-	if !ok {
-		return nil, false, false
-	}
-	if len(t.Entries) == 1 && t.Entries[0].Contribution.Definition != nil {
-		return renderDefined(t), publishable(t.OutputSchema()), true
-	}
-	title := t.Title
-	if title == "" || len(t.Entries) == 1 {
-		title = t.Entries[0].DisplayName()
-	}
-	text = append(text, `{"name":`...)
-	text = appendString(text, t.wire)
-	text = append(text, `,"title":`...)
-	text = appendString(text, title)
-	text = append(text, `,"description":`...)
-	text = appendString(text, t.Description)
-	text = append(text, `,"inputSchema":`...)
-	text = append(text, input...)
-	if out := t.OutputSchema(); publishable(out) {
-		output = true
-		text = append(text, `,"outputSchema":`...)
-		text = append(text, out...)
-	}
-	text = append(text, `,"annotations":`...)
-	text = append(text, annotations(title, t.Entries)...)
-	text = append(text, `,"_meta":`...)
-	text = append(text, toolMeta(t.Entries)...)
-	return append(text, '}'), output, true
-}
-
-// objectSchema is the document as it is, or the least one that says "an object"
-// where there is none or it leaves its type open.
-func objectSchema(doc []byte) ([]byte, bool) {
-	doc = bytes.TrimSpace(doc)
-	if len(doc) == 0 {
-		return []byte(`{"type":"object"}`), true
-	}
-	kind, found := schemaType(doc)
-	switch {
-	case doc[0] != '{' || (found && kind != "object"):
-		return nil, false
-	case found:
-		return doc, true
-	case len(bytes.TrimSpace(doc[1:])) == 1: // {}
-		return []byte(`{"type":"object"}`), true
-	}
-	return append([]byte(`{"type":"object",`), doc[1:]...), true
-}
-
-// publishable reports whether an output schema may be shown: it promises an
-// object, and refers to nothing outside itself, which some clients would fetch
-// or choke on.
-func publishable(doc []byte) bool {
-	kind, found := schemaType(doc)
-	if !found || kind != "object" {
-		return false
-	}
-	for rest := doc; ; {
-		i := bytes.Index(rest, []byte(`"$ref"`))
-		if i < 0 {
-			return true
-		}
-		rest = rest[i+len(`"$ref"`):]
-		if v := bytes.TrimLeft(rest, ": \t\r\n"); !bytes.HasPrefix(v, []byte(`"#`)) {
-			return false
-		}
-	}
-}
-
-func schemaType(doc []byte) (kind string, found bool) {
-	_ = members(doc, func(name string, value []byte) {
-		if name == "type" {
-			kind, _ = textOf(value)
-			found = true
-		}
-	})
-	return kind, found
-}
-
-// annotations are the effective hints: what the class of the strongest effect
-// among the providers allows to say, whatever a provider claims.
-func annotations(title string, group []*catalog.Entry) []byte {
-	effect := group[0].Effect
-	for _, e := range group[1:] {
-		if !effect.AtLeast(e.Effect) {
-			effect = e.Effect
-		}
-	}
-	reads := effect == capability.EffectRead
-	dst := append([]byte(`{"title":`), appendString(nil, title)...)
-	for _, h := range []struct {
-		name  string
-		value bool
-	}{
-		{"readOnlyHint", reads},
-		{"destructiveHint", !reads},
-		{"idempotentHint", reads},
-		{"openWorldHint", effect.AtLeast(capability.EffectExternal)},
-	} {
-		dst = append(dst, `,"`+h.name+`":`...)
-		dst = strconv.AppendBool(dst, h.value)
-	}
-	return append(dst, '}')
-}
-
-// toolMeta says what stands behind the tool; several providers are listed.
-func toolMeta(group []*catalog.Entry) []byte {
-	m := map[string]any{"junctor/action": group[0].Action}
-	if len(group) == 1 {
-		m["junctor/capabilityId"], m["junctor/provider"] = group[0].ID, group[0].Key()
-	} else {
-		keys := make([]string, len(group))
-		for i, e := range group {
-			keys[i] = string(e.Key())
-		}
-		slices.Sort(keys)
-		m["junctor/providers"] = keys
-	}
-	out, err := jsonx.Marshal(m)
-	if err != nil {
-		return []byte("{}") // strings only: cannot happen
-	}
-	return out
 }
 
 // page is the result of a list method in three parts: the middle one is a piece of the

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// upstreamFlags are those of upstreams add.
+type upstreamFlags struct {
+	url, dir, bearer, isolation, sampling, changed string
+	env, secretEnv, header, secretHeader, roots    []string
+	keys                                           []string
+	a2a, sse, quarantine, trust, hints, local, own bool
+	timeout, idle                                  time.Duration
+	oauth                                          oauthFlags
+}
+
+func (a *app) upstreamsAddCommand() *cobra.Command {
+	var o upstreamFlags
+	c := &cobra.Command{
+		Use:   "add NAME [-- COMMAND ARGS…]",
+		Short: "Connect an MCP server or an A2A agent and offer what it declares: all of it, or nothing is kept",
+		Long: `Connect an MCP server, a program or a URL, and offer its tools, prompts and
+resources; or, with --a2a, an A2A agent by the URL of its card, and offer each of
+its skills as a tool agent_NAME_SKILL. What it declares now is shown to agents at once, because you add it;
+with --quarantine each definition waits for your approval first. What it changes
+later is held until you have looked: see upstreams diff and upstreams approve.
+
+A program gets a folder of its own in the home and an environment of a few
+harmless variables (PATH, HOME, LANG, TMPDIR and the like) besides what you give
+it. Credentials are named, never written: store them with junctor secrets set.`,
+		Example: `  junctor upstreams add files -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
+  junctor upstreams add tracker --url https://mcp.example.org/mcp --bearer tracker-token
+  junctor upstreams add notes --url https://notes.example.org/mcp --oauth && junctor upstreams login notes
+  junctor upstreams add planner --a2a --url https://agent.example.org/.well-known/agent-card.json --key planner.jwks
+  junctor upstreams add local --url http://127.0.0.1:3000/mcp --local --quarantine`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body, err := o.record(cmd, args)
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), http.MethodPost, upstreamsPath, body, a.printAdded)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.url, "url", "", "address of the server, in place of a command")
+	f.BoolVar(&o.a2a, "a2a", false, "the URL is that of an A2A agent's card")
+	f.StringArrayVar(&o.keys, "key", nil, "file with public keys (JWK or JWKS), one of which must have signed the agent's card (repeatable)")
+	f.BoolVar(&o.sse, "sse", false, "the URL speaks the older HTTP+SSE transport")
+	f.BoolVar(&o.local, "local", false, "the URL may lead to this machine or its network, over plain http too")
+	f.StringVar(&o.bearer, "bearer", "", "name of the secret that is sent as bearer token")
+	o.oauth.add(c)
+	f.StringArrayVar(&o.header, "header", nil, "header to send, NAME=VALUE (repeatable)")
+	f.StringArrayVar(&o.secretHeader, "secret-header", nil, "header to send, NAME=SECRET, the name of a secret (repeatable)")
+	f.StringArrayVar(&o.env, "env", nil, "variable of the program, NAME=VALUE (repeatable)")
+	f.StringArrayVar(&o.secretEnv, "secret-env", nil, "variable of the program, NAME=SECRET, the name of a secret (repeatable)")
+	f.StringVar(&o.dir, "dir", "", "folder the program works in (default: one of its own in the home)")
+	f.StringArrayVar(&o.roots, "root", nil, "folder that the server is told of when it asks for roots (repeatable)")
+	f.StringVar(&o.isolation, "isolation", "", "whose connections they are: shared (default), principal or client-session")
+	f.BoolVar(&o.own, "own-credentials", false, "each principal shows secrets of its own, such as own.NAME.agent.ann in place of NAME")
+	f.BoolVar(&o.quarantine, "quarantine", false, "hold every definition until it is approved")
+	f.BoolVar(&o.trust, "trust", false, "show what it declares at once (the default)")
+	f.BoolVar(&o.hints, "trust-hints", false, "believe it which tools only read")
+	f.StringVar(&o.changed, "changed", "", "what becomes of definitions that change: hold (default), warn or follow")
+	f.StringVar(&o.sampling, "sampling", "", "whether it may use the caller's model: deny (default) or forward")
+	f.DurationVar(&o.timeout, "timeout", 0, "deadline of one call")
+	f.DurationVar(&o.idle, "idle-timeout", 0, "longest silence of one call without progress (default 1m, of A2A agents 5m)")
+	return c
+}
+
+// record is the body of the request. What is wrong with it the server says, but for
+// what it could not see.
+func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]any, error) {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case dash < 0 && len(args) > 1 || dash > 1 || dash == 0:
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s needs one name, and the command after --", cmd.CommandPath()).
+			With("", "write: junctor upstreams add NAME -- COMMAND ARGS…")
+	case o.quarantine && o.trust:
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "give --quarantine or --trust, not both")
+	}
+	body := map[string]any{"name": args[0]}
+	if len(args) > 1 {
+		body["command"] = args[1:]
+	}
+	for name, text := range map[string]string{
+		"url": o.url, "bearer_secret": o.bearer, "isolation": o.isolation, "changed_pin": o.changed, "sampling": o.sampling,
+	} {
+		setText(body, name, text)
+	}
+	for name, list := range map[string][]string{"env": o.env, "env_secrets": o.secretEnv, "headers": o.header, "header_secrets": o.secretHeader} {
+		values, err := pairs(strings.ReplaceAll(name, "_secrets", ""), list)
+		if err != nil {
+			return nil, err
+		}
+		if len(values) > 0 {
+			body[name] = values
+		}
+	}
+	for name, on := range map[string]bool{"sse": o.sse, "private_network": o.local, "hints_trusted": o.hints, "own_credentials": o.own} {
+		if on {
+			body[name] = true
+		}
+	}
+	if oauth := o.oauth.record(); oauth != nil {
+		body["oauth"] = oauth
+	}
+	if o.a2a {
+		body["kind"] = "a2a"
+	}
+	if len(o.keys) > 0 {
+		keys, err := keysOf(o.keys)
+		if err != nil {
+			return nil, err
+		}
+		body["keys"] = keys
+	}
+	if o.quarantine {
+		body["trust"] = "untrusted"
+	}
+	for name, d := range map[string]time.Duration{"timeout_ms": o.timeout, "idle_timeout_ms": o.idle} {
+		if d != 0 {
+			body[name] = d.Milliseconds()
+		}
+	}
+	if o.dir != "" { // the server's folder is another one
+		dir, err := filepath.Abs(o.dir)
+		if err != nil {
+			return nil, err
+		}
+		body["dir"] = dir
+	}
+	if len(o.roots) > 0 {
+		roots := slices.Clone(o.roots)
+		for i := range roots {
+			var err error
+			if roots[i], err = filepath.Abs(roots[i]); err != nil {
+				return nil, err
+			}
+		}
+		body["roots"] = roots
+	}
+	return body, nil
+}
+
+// keysOf are the public keys in files of JWK or JWKS.
+func keysOf(files []string) (keys []json.RawMessage, err error) {
+	for _, file := range files {
+		bad := func(text string) error {
+			return capability.Errorf(capability.CodeInvalidInput, "", "%s %s", file, text).With("invalid_key", "give a file with a public JWK, or with a JWKS")
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, bad("cannot be read")
+		}
+		var set struct {
+			Keys []json.RawMessage `json:"keys"`
+		}
+		if json.Unmarshal(data, &set) != nil {
+			return nil, bad("is no JSON")
+		}
+		if set.Keys == nil {
+			set.Keys = []json.RawMessage{data}
+		}
+		for _, key := range set.Keys {
+			var of struct{ D, K *string }
+			if json.Unmarshal(key, &of) != nil || of.D != nil || of.K != nil {
+				return nil, bad("holds a key that is not a public one")
+			}
+		}
+		keys = append(keys, set.Keys...)
+	}
+	return keys, nil
+}
+
+func (a *app) printAdded(raw json.RawMessage) error {
+	u, err := decode[upstreamRow](raw)
+	if err != nil {
+		return err
+	}
+	if u.Login != nil && u.State == "unauthenticated" {
+		a.printf("added %s; it offers nothing before you log in: junctor upstreams login %s\n", plainText(u.Name), plainText(u.Name))
+		return nil
+	}
+	a.printf("added %s: %s\n", plainText(u.Name), u.counted())
+	if n := u.Counts.Dropped; n > 0 {
+		a.warnf("%d %s dropped; see: junctor upstreams show %s", n, counted(n, "definition was", "definitions were"), u.Name)
+	}
+	if u.Counts.Quarantined > 0 {
+		a.printf("all wait for your approval; look at them with: junctor upstreams diff %s, then: junctor upstreams approve %s\n", u.Name, u.Name)
+	}
+	return nil
+}
