@@ -148,6 +148,7 @@ type victim struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	out   *bufio.Reader
+	nice  int // as the kernel counts
 }
 
 func (v *victims) startProcess(t *testing.T, user int) {
@@ -170,10 +171,13 @@ func (v *victims) startProcess(t *testing.T, user int) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	v.PID, v.process = cmd.Process.Pid, &victim{cmd, in, bufio.NewReader(out)}
+	v.PID, v.process = cmd.Process.Pid, &victim{cmd: cmd, stdin: in, out: bufio.NewReader(out)}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if line, err := v.process.out.ReadString('\n'); err != nil || line != "alive\n" {
 		t.Fatalf("the victim says %q, %v", line, err)
+	}
+	if v.process.nice, err = syscall.Getpriority(syscall.PRIO_PROCESS, v.PID); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -204,8 +208,8 @@ func (v *victims) untouched(t *testing.T) {
 	if v.process == nil {
 		return
 	}
-	if priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, v.PID); err != nil || priority != 20 { // as the kernel counts: 20 is 0
-		t.Errorf("the victim's priority is %d, %v", priority, err)
+	if priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, v.PID); err != nil || priority != v.process.nice {
+		t.Errorf("the victim's priority is %d, not %d, %v", priority, v.process.nice, err)
 	}
 	_ = v.process.stdin.Close()
 	rest, _ := io.ReadAll(v.process.out)

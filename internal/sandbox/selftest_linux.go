@@ -236,6 +236,7 @@ type victimProcess struct {
 	stdin io.Closer
 	said  *bytes.Buffer
 	pid   int
+	nice  int // as the kernel counts; ours, which need not be the usual one
 	end   func() error
 }
 
@@ -266,7 +267,11 @@ func startVictim(ctx context.Context) (*victimProcess, error) {
 		_, _ = io.Copy(v.said, out)
 		return v.cmd.Wait()
 	})
-	if _, err := io.ReadFull(out, make([]byte, len("alive\n"))); err != nil {
+	_, err = io.ReadFull(out, make([]byte, len("alive\n")))
+	if err == nil {
+		v.nice, err = syscall.Getpriority(syscall.PRIO_PROCESS, v.pid)
+	}
+	if err != nil {
 		_ = v.Close()
 		return nil, fmt.Errorf("start a victim: %w", err)
 	}
@@ -288,7 +293,7 @@ func traces(v canary.Victims, victim *victimProcess) string {
 	if err != nil || len(entries) > 2 {
 		return "something was made outside"
 	}
-	if prio, err := syscall.Getpriority(syscall.PRIO_PROCESS, victim.pid); err != nil || prio != 20 { // as the kernel counts: 20 is 0
+	if prio, err := syscall.Getpriority(syscall.PRIO_PROCESS, victim.pid); err != nil || prio != victim.nice {
 		return "the priority of a foreign process was changed"
 	}
 	if _ = victim.Close(); victim.heard() {
