@@ -194,9 +194,12 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 			for len(ex.events) > 0 {
 				told.pass(<-ex.events, r.Progress)
 			}
-			if a.err != nil && ctx.Err() != nil { // the end of the context has broken the exchange
+			switch said := a.result != nil || a.fault != nil; {
+			case !said && ctx.Err() != nil: // the end of the context has broken the exchange
 				c.withdraw(lk, ex, "the caller withdrew the request")
 				return a, true, c.ended(ctx)
+			case !said && c.ctx.Err() != nil:
+				return a, true, c.errClosed()
 			}
 			return a, ex.sent.Load(), nil
 		case <-timer.C:
