@@ -1,0 +1,243 @@
+package term
+
+import "strconv"
+
+// private makes the final byte of a sequence with a prefix, or with an intermediate
+// byte, another case than the plain one.
+func private(with, final byte) uint16 { return uint16(with)<<8 | uint16(final) }
+
+// controlSequence runs CSI … final. Sequences it does not know change nothing.
+func (s *Screen) controlSequence(final byte) {
+	c := &s.cursor
+	if s.prefix != 0 || s.inter != 0 {
+		s.privateSequence(final)
+		return
+	}
+	switch final {
+	case '@':
+		s.changes++
+		c.wrap = false
+		s.line().insert(c.x, min(s.arg(0, 1), s.cols-c.x))
+	case 'A':
+		s.moveBy(0, -s.arg(0, 1))
+	case 'B', 'e':
+		s.moveBy(0, s.arg(0, 1))
+	case 'C', 'a':
+		s.moveBy(s.arg(0, 1), 0)
+	case 'D':
+		s.moveBy(-s.arg(0, 1), 0)
+	case 'E':
+		s.moveBy(-s.cols, s.arg(0, 1))
+	case 'F':
+		s.moveBy(-s.cols, -s.arg(0, 1))
+	case 'G', '`':
+		s.moveTo(s.arg(0, 1)-1, s.row())
+	case 'H', 'f':
+		s.moveTo(s.arg(1, 1)-1, s.arg(0, 1)-1)
+	case 'I':
+		s.tab(s.arg(0, 1))
+	case 'J':
+		s.eraseDisplay(s.arg(0, 0))
+	case 'K':
+		s.eraseLine(s.arg(0, 0))
+	case 'L', 'M':
+		s.shiftLines(final == 'L', s.arg(0, 1))
+	case 'P':
+		s.changes++
+		c.wrap = false
+		s.line().remove(c.x, min(s.arg(0, 1), s.cols-c.x))
+	case 'S':
+		s.scroll(s.arg(0, 1))
+	case 'T':
+		if s.nparam <= 1 { // with five it tracks the mouse
+			s.scrollDown(s.top, s.arg(0, 1))
+		}
+	case 'X':
+		s.changes++
+		c.wrap = false
+		s.line().erase(c.x, min(s.cols, c.x+s.arg(0, 1)))
+	case 'Z':
+		s.tab(-s.arg(0, 1))
+	case 'b':
+		if s.last != 0 {
+			for range min(s.arg(0, 1), s.cols) { // a few bytes are not to cost a screen
+				s.print(s.last)
+			}
+		}
+	case 'c':
+		if s.arg(0, 0) == 0 {
+			s.reply("\x1b[?62;22c") // a VT220 with colours
+		}
+	case 'd':
+		s.moveTo(c.x, s.arg(0, 1)-1)
+	case 'g':
+		switch s.arg(0, 0) {
+		case 0:
+			s.tabs[c.x] = false
+		case 3:
+			clear(s.tabs)
+		}
+	case 'h', 'l':
+		for _, n := range s.args() {
+			switch n {
+			case 4:
+				s.insert = final == 'h'
+			case 20:
+				s.newline = final == 'h'
+			}
+		}
+	case 'm':
+		s.attributes()
+	case 'n':
+		switch s.arg(0, 0) {
+		case 5:
+			s.reply("\x1b[0n")
+		case 6:
+			s.reply("\x1b[" + strconv.Itoa(s.row()+1) + ";" + strconv.Itoa(c.x+1) + "R")
+		}
+	case 'r':
+		if top, bottom := s.arg(0, 1)-1, min(s.arg(1, s.rows), s.rows)-1; top < bottom {
+			s.top, s.bottom = top, bottom
+			s.moveTo(0, 0)
+		}
+	case 's':
+		s.save()
+	case 'u':
+		s.restore()
+	}
+}
+
+// privateSequence runs CSI with a prefix or an intermediate byte. Those of kitty's
+// keyboard (CSI >u, <u, =u) and of xterm's (CSI >m) change what is typed, not the
+// screen.
+func (s *Screen) privateSequence(final byte) {
+	if s.prefix != 0 && s.inter != 0 {
+		return
+	}
+	switch private(s.prefix|s.inter, final) {
+	case private('?', 'h'), private('?', 'l'):
+		for _, n := range s.args() {
+			s.setMode(int(n), final == 'h')
+		}
+	case private('?', 'J'):
+		s.eraseDisplay(s.arg(0, 0))
+	case private('?', 'K'):
+		s.eraseLine(s.arg(0, 0))
+	case private('?', 'n'):
+		if s.arg(0, 0) == 6 {
+			s.reply("\x1b[?" + strconv.Itoa(s.row()+1) + ";" + strconv.Itoa(s.cursor.x+1) + "R")
+		}
+	case private('?', 'u'):
+		s.reply("\x1b[?0u") // we type as terminals always did
+	case private('>', 'q'):
+		if s.arg(0, 0) == 0 {
+			s.reply("\x1bP>|junctor\x1b\\")
+		}
+	case private('!', 'p'):
+		s.softReset()
+		s.changes++
+	}
+}
+
+func (s *Screen) line() *line { return s.grid.lines[s.cursor.y] }
+
+func (s *Screen) eraseLine(how int) {
+	c := &s.cursor
+	s.changes++
+	switch how {
+	case 0:
+		s.line().erase(c.x, s.cols)
+	case 1:
+		s.line().erase(0, c.x+1)
+	case 2:
+		s.line().erase(0, s.cols)
+	}
+	c.wrap = false
+}
+
+func (s *Screen) eraseDisplay(how int) {
+	lines := s.grid.lines
+	switch how {
+	case 0:
+		s.eraseLine(0)
+		lines = lines[s.cursor.y+1:]
+	case 1:
+		s.eraseLine(1)
+		lines = lines[:s.cursor.y]
+	case 2:
+		s.eraseLine(2)
+	case 3:
+		s.scrolled = scrollback{}
+		return
+	default:
+		return
+	}
+	s.blank(lines)
+}
+
+// shiftLines inserts or deletes n lines at the cursor, inside the scroll region only.
+func (s *Screen) shiftLines(insert bool, n int) {
+	c := &s.cursor
+	if c.y < s.top || c.y > s.bottom {
+		return
+	}
+	if insert {
+		s.scrollDown(c.y, n)
+	} else {
+		s.scrollUp(c.y, n)
+	}
+	c.x, c.wrap = 0, false
+}
+
+// attributes is SGR. Colours are read so that their parameters are not taken for
+// attributes.
+func (s *Screen) attributes() {
+	a := &s.cursor.attr
+	args := s.args()
+	if len(args) == 0 {
+		*a = 0
+	}
+	for i := 0; i < len(args); {
+		n := args[i]
+		details := i + 1
+		for i++; i < len(args) && s.colon&(1<<i) != 0; i++ { // its own, behind colons
+		}
+		switch n {
+		case 0:
+			*a = 0
+		case 1, 2, 3, 5, 7, 8, 9:
+			*a |= attribute(n)
+		case 4:
+			*a |= Underline
+			if details < i && args[details] == 0 {
+				*a &^= Underline
+			}
+		case 6:
+			*a |= Blink
+		case 21:
+			*a |= Underline
+		case 22:
+			*a &^= Bold | Dim
+		case 23, 24, 25, 27, 28, 29:
+			*a &^= attribute(n - 20)
+		case 38, 48, 58:
+			if i > details || i >= len(args) {
+				continue
+			}
+			switch args[i] { // the old way, behind semicolons
+			case 2:
+				i += 4
+			case 5:
+				i += 2
+			}
+		}
+	}
+}
+
+// attribute is the bit of the SGR parameter that sets it.
+func attribute(n uint16) Attr {
+	if n > 5 {
+		n-- // 6 is another blinking
+	}
+	return 1 << (n - 1)
+}
