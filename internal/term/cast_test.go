@@ -21,6 +21,7 @@ type recording struct {
 	name       string
 	cols, rows int
 	output     []byte
+	marks      []int // where in output another state begins; the last is its end
 }
 
 func recordings(t testing.TB) []recording {
@@ -62,8 +63,10 @@ func load(t testing.TB, name string) recording {
 		switch data := event[2].(string); {
 		case event[1] == "o":
 			r.output = append(r.output, data...)
-		case event[1] == "m" && data == "end":
-			return r
+		case event[1] == "m":
+			if r.marks = append(r.marks, len(r.output)); data == "end" {
+				return r
+			}
 		}
 	}
 	t.Fatalf("%s: no end", name)

@@ -303,7 +303,8 @@ func TestResizeKeepsTheTextItCan(t *testing.T) {
 		{"lower in the alternate screen", "1\r\n2\r\n3\r\n4\x1b[?1049hX", 10, 1, " X", []string{"1", "2", "3"}},
 		{"the same", "ab", 10, 4, "ab", []string{}},
 		{"nothing is one", "ab", 0, -5, "a", []string{}},
-		{"too much is the most", "ab", 1 << 30, 1 << 30, "ab", []string{}},
+		{"too wide is the widest", "ab", 1 << 30, 4, "ab", []string{}},
+		{"too high is the highest", "ab", 10, 1 << 30, "ab", []string{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
