@@ -60,10 +60,11 @@ func load(t testing.TB, name string) recording {
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			t.Fatal(err)
 		}
-		switch data := event[2].(string); {
-		case event[1] == "o":
+		data := event[2].(string)
+		switch event[1] {
+		case "o":
 			r.output = append(r.output, data...)
-		case event[1] == "m":
+		case "m":
 			if r.marks = append(r.marks, len(r.output)); data == "end" {
 				return r
 			}
