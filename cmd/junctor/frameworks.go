@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/cast"
+	"github.com/junctor-run/junctor/internal/framework/replay"
+)
+
+// frameworksCommand is about the programs of task agents, and how their screens are read.
+func (a *app) frameworksCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "The programs that are known, and whether they are here", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.listFrameworks() },
+	}
+	var name, version string
+	play := &cobra.Command{
+		Use: "replay FILE", Short: "Say which states a recorded session went through, and on which evidence", Args: cobra.ExactArgs(1),
+		Long: `Run a recording through the screen model and the detector of states, on the
+recording's own clock, and print each change of state with what it rests on.
+
+A recording is a header line and one event on each line after it:
+  {"version":1,"cols":120,"rows":40,"cli":"Claude Code 2.1.197"}
+  [0.12,"o","what the program printed"]
+  [1.5,"i","what was typed"]`,
+		RunE: func(_ *cobra.Command, args []string) error { return a.replayRecording(args[0], name, version) },
+	}
+	play.Flags().StringVar(&name, "framework", "", "the program that was recorded (default: what the recording says)")
+	play.Flags().StringVar(&version, "framework-version", "", "its version (default: what the recording says)")
+	return a.group("frameworks", "Programs of task agents: which are here, and what a recording of one shows", list, play)
+}
+
+// ruleFiles are the rule files of the program and of the home's folder "frameworks".
+func (a *app) ruleFiles() ([]*framework.File, error) {
+	home, err := a.findHome()
+	if err != nil {
+		return nil, err
+	}
+	return framework.Load(filepath.Join(home, "frameworks"))
+}
+
+// frameworkRow is one known program.
+type frameworkRow struct {
+	Name   framework.Name  `json:"name"`
+	Also   []string        `json:"also"`
+	Binary string          `json:"binary,omitempty"`
+	Path   string          `json:"path,omitempty"` // where it was found
+	Found  bool            `json:"found"`
+	Rules  []frameworkFile `json:"rules"`
+}
+
+type frameworkFile struct {
+	Revision int    `json:"revision"`
+	Min      string `json:"min_version,omitempty"`
+	Max      string `json:"max_version,omitempty"`
+	Rules    int    `json:"rules"`
+	Source   string `json:"source"`
+}
+
+func (a *app) listFrameworks() error {
+	files, err := a.ruleFiles()
+	if err != nil {
+		return err
+	}
+	rows := []frameworkRow{}
+	for _, accepted := range framework.Names() {
+		row := frameworkRow{Name: accepted.Name, Also: accepted.Words[1:], Rules: []frameworkFile{}, Binary: string(accepted.Name)}
+		for _, f := range files {
+			if f.Framework == accepted.Name {
+				row.Binary = f.Binary
+				row.Rules = append(row.Rules, frameworkFile{f.Revision, f.Min, f.Max, len(f.Rules), f.Source})
+			}
+		}
+		if accepted.Name == framework.Shell && row.Binary == "" {
+			if row.Binary = a.env("SHELL"); row.Binary == "" {
+				row.Binary = "/bin/bash"
+			}
+		}
+		if found, err := exec.LookPath(row.Binary); err == nil {
+			row.Path, row.Found = found, true
+		}
+		rows = append(rows, row)
+	}
+	if a.json {
+		data, err := json.Marshal(map[string]any{"frameworks": rows})
+		if err != nil {
+			return err
+		}
+		return a.printJSON(data)
+	}
+	var cells [][]string
+	for _, r := range rows {
+		rules := "none"
+		if len(r.Rules) > 0 {
+			f := r.Rules[0]
+			rules = fmt.Sprintf("revision %d", f.Revision)
+			if f.Min+f.Max != "" {
+				rules += fmt.Sprintf(", %s to %s", dash(f.Min), dash(f.Max))
+			}
+			if f.Source != framework.BuiltIn {
+				rules += ", " + f.Source
+			}
+		}
+		path := "not found"
+		if r.Found {
+			path = r.Path
+		}
+		cells = append(cells, []string{string(r.Name), dash(strings.Join(r.Also, ", ")), r.Binary, path, rules})
+	}
+	return table(a.stdout, []string{"NAME", "ALSO", "BINARY", "PATH", "RULES"}, cells)
+}
+
+// replayRecording prints the changes as they come; what is not a change goes to stderr.
+func (a *app) replayRecording(path, name, version string) error {
+	rec, err := readRecording(path)
+	if err != nil {
+		return err
+	}
+	files, err := a.ruleFiles()
+	if err != nil {
+		return err
+	}
+	subject := replay.Subject{Version: version}
+	if name != "" {
+		known, ok := framework.Normalise(name)
+		if !ok {
+			return capability.Errorf(capability.CodeInvalidInput, "", "%q is no known framework", name).With("", "see: junctor frameworks list")
+		}
+		subject.Framework = known
+		if guess, err := replay.Guess(rec, path); err == nil && guess.Framework == known && version == "" {
+			subject.Version = guess.Version
+		}
+	} else {
+		if subject, err = replay.Guess(rec, filepath.ToSlash(path)); err != nil {
+			return err
+		}
+		if version != "" {
+			subject.Version = version
+		}
+		fmt.Fprintf(a.stderr, "junctor: this is %s, %s\n", strings.TrimSpace(string(subject.Framework)+" "+plainText(subject.Version)), subject.How)
+	}
+	file, remark, err := framework.Pick(files, subject.Framework, subject.Version)
+	if err != nil {
+		return err
+	}
+	if remark != "" {
+		fmt.Fprintln(a.stderr, "junctor: "+plainText(remark))
+	}
+	return replay.Run(rec, file, subject.Version, func(s replay.Step) error {
+		if a.json {
+			data, err := json.Marshal(s)
+			if err != nil {
+				return err
+			}
+			return a.printJSON(data)
+		}
+		var because []string
+		for _, e := range s.Evidence {
+			text := plainText(e.Text)
+			if e.Rule != "" {
+				text = e.Rule + " in " + e.Source + ": " + text
+			}
+			because = append(because, text)
+		}
+		_, err := fmt.Fprintf(a.stdout, "%9.3fs  %s -> %s  (%s) %s\n", s.T, s.From, s.To, s.Cause, strings.Join(because, "; "))
+		return err
+	})
+}
+
+func readRecording(path string) (*cast.Recording, error) {
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, capability.Errorf(capability.CodeNotFound, "", "there is no recording at %s", path)
+	case err != nil:
+		return nil, capability.Wrap(capability.CodeInvalidInput, "", "the recording at "+path+" cannot be opened", err)
+	}
+	defer f.Close()
+	return cast.Read(f)
+}
