@@ -23,6 +23,9 @@ func (r Region) Sequence() bool { return r.kind == "title" || r.kind == "osc" }
 // OSC returns the number of the sequence a rule reads, and whether it reads one.
 func (r Region) OSC() (n int, ok bool) { return r.n, r.kind == "osc" }
 
+// Anywhere says whether the region is bound to no part of what the program draws.
+func (r Region) Anywhere() bool { return r.kind == "whole" || r.kind == "last_lines" }
+
 // String returns the region as rule files write it.
 func (r Region) String() string {
 	switch r.kind {
@@ -292,12 +295,19 @@ func (v *View) turn(n int) []string {
 		end = v.Box.First - 1
 	}
 	lines := v.lastOf(0, end, n)
-	for i := len(lines) - 1; i >= 0 && len(v.file.Input.Echo) > 0; i-- {
-		if _, echo := afterGlyph(lines[i], v.file.Input.Echo); echo && !strings.HasPrefix(lines[i], "  ") {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if v.echo(lines[i]) {
 			return lines[i+1:]
 		}
 	}
 	return lines
+}
+
+// echo says whether a line of the transcript is one that was submitted; what answers
+// quote is indented.
+func (v *View) echo(line string) bool {
+	_, ok := afterGlyph(line, v.file.Input.Echo)
+	return ok && len(v.file.Input.Echo) > 0 && !strings.HasPrefix(line, "  ")
 }
 
 // lastOf returns the last n rows of a range that are not blank and no frame.
@@ -322,10 +332,10 @@ func (v *View) Submitted(typed string) bool {
 	for y := v.Box.First - 1; y >= 0; y-- {
 		line := v.rows[y]
 		if len(v.file.Input.Echo) > 0 {
-			var ok bool
-			if line, ok = afterGlyph(line, v.file.Input.Echo); !ok {
+			if !v.echo(line) {
 				continue
 			}
+			line, _ = afterGlyph(line, v.file.Input.Echo)
 			return strings.HasPrefix(fold(line), first)
 		}
 		if strings.HasPrefix(fold(line), first) {

@@ -53,6 +53,7 @@ type Detector struct {
 	version string
 	screen  Screen
 	reads   map[int]bool // the sequences that rules read
+	endings bool         // do rules know how this program says that a turn is over
 
 	status  Status
 	since   time.Time
@@ -62,11 +63,11 @@ type Detector struct {
 
 	title     string
 	sequences map[int]sequence // by number; the title is number 0
-	order     int // of the latest sequence
-	output    time.Time // of the last output
-	news      time.Time // of anything that may change the answer
-	due       time.Time // of the next look; zero: nothing has changed
-	held      time.Time // since when a synchronised update holds the look back
+	order     int              // of the latest sequence
+	output    time.Time        // of the last output
+	news      time.Time        // of anything that may change the answer
+	due       time.Time        // of the next look; zero: nothing has changed
+	held      time.Time        // since when a synchronised update holds the look back
 
 	typed    string    // since a turn began or ended
 	entered  time.Time // Enter was pressed on it, in ready or starting
@@ -109,6 +110,7 @@ func New(file *framework.File, version string, screen Screen) *Detector {
 		if n, ok := r.Region.OSC(); ok {
 			d.reads[n] = true
 		}
+		d.endings = d.endings || r.State == "done"
 	}
 	return d
 }

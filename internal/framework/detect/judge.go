@@ -122,9 +122,7 @@ func (d *Detector) sort() (s signs) {
 
 // mayAsk holds back what is looked for anywhere on a screen while an input box is
 // open: the program waits for us then, and the words are somebody's prose (exception 5).
-func (d *Detector) mayAsk(r *framework.Rule) bool {
-	return r.Region.String() != "whole" || d.view.Box == nil
-}
+func (d *Detector) mayAsk(r *framework.Rule) bool { return !r.Region.Anywhere() || d.view.Box == nil }
 
 // ofTerminal is what classes 3 and 4 say together.
 func (d *Detector) ofTerminal() (proposal, bool) {
@@ -291,7 +289,7 @@ func (d *Detector) endOfTurn(s signs, sequence bool, p *proposal) (sure bool) {
 	case open && !d.escaped.Before(d.turn):
 		p.evidence = append(p.evidence, Evidence{Source: "input", Text: "Esc or Ctrl-C", at: d.escaped})
 		return set(PhaseInterrupted, "interrupted", nil)
-	case open:
+	case open, d.worked && !d.endings:
 		set(PhaseDone, "turn ended", nil)
 		return false
 	}
