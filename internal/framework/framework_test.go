@@ -128,6 +128,20 @@ func TestFilesFaults(t *testing.T) {
 	}
 }
 
+// TestTheDocumentedFileIsRead keeps docs/frameworks.md true.
+func TestTheDocumentedFileIsRead(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/frameworks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```json\n")
+	text, _, _ = strings.Cut(text, "```")
+	if f, err := Read("page", []byte(text)); err != nil || len(f.Rules) != 4 {
+		t.Error(err)
+	}
+}
+
 func TestAFolderStandsBeforeOurs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,13 +25,19 @@ func Pick(files []*File, name Name, version string) (f *File, remark string, err
 			f = each
 		}
 	}
-	switch {
-	case f == nil:
+	if f == nil {
 		return nil, "", capability.Errorf(capability.CodeNotFound, "framework.rules", "there is no rule file for %s", name)
-	case version == "":
-		return f, "", nil
 	}
-	return f, fmt.Sprintf("version %s of %s is not among those its rules were checked with (%s to %s)", version, f.Display, orAny(f.Min), orAny(f.Max)), nil
+	return f, f.Remark(version), nil
+}
+
+// Remark says, for people, that a version lies outside what the file was checked with;
+// empty where it does not, or is not known.
+func (f *File) Remark(version string) string {
+	if covers(f.Min, f.Max, version) {
+		return ""
+	}
+	return fmt.Sprintf("version %s of %s is not among those its rules were checked with (%s to %s)", version, f.Display, orAny(f.Min), orAny(f.Max))
 }
 
 // nearer says whether a is the better choice for a version that neither covers.

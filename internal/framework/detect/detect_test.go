@@ -256,6 +256,12 @@ func TestExplainNamesEveryRule(t *testing.T) {
 	if x.Word != "busy" || x.Candidate == nil || x.Candidate.Word != "blocked:permission" || len(x.Rules) != len(s.file.Rules) {
 		t.Fatalf("%+v", x)
 	}
+	if x.RuleFile != "claude, revision 1, built in" || x.Remark != "" {
+		t.Errorf("%s: %s", x.RuleFile, x.Remark)
+	}
+	if other := New(s.file, "99.1", s.screen).Explain(s.now); !strings.Contains(other.Remark, "99.1") {
+		t.Error(other.Remark)
+	}
 	won := 0
 	for _, r := range x.Rules {
 		if r.Why == "" || r.Won && !r.Matched {

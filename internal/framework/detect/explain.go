@@ -1,6 +1,9 @@
 package detect
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Explanation is why a session is in its state: what was announced last and on which
 // evidence, what may come next, and every rule with the reason it won or lost
@@ -12,6 +15,8 @@ type Explanation struct {
 	Cause     string      `json:"cause"`
 	Evidence  []Evidence  `json:"evidence"`
 	Candidate *Candidate  `json:"candidate,omitempty"`
+	RuleFile  string      `json:"rule_file"`
+	Remark    string      `json:"remark,omitempty"` // the program's version is not among those of the file
 	Rules     []Explained `json:"rules"`
 	Quiet     bool        `json:"quiet"` // nothing has come for a minute: maybe stalled, and no more than that
 	QuietMS   int64       `json:"quiet_ms"`
@@ -47,6 +52,7 @@ func (d *Detector) Explain(now time.Time) Explanation {
 	x := Explanation{
 		Status: d.status, Word: d.status.Word(), SinceMS: now.Sub(d.since).Milliseconds(), Cause: d.cause,
 		Evidence: aged(d.grounds, now), Rules: []Explained{},
+		RuleFile: fmt.Sprintf("%s, revision %d, %s", d.file.Framework, d.file.Revision, d.file.Source), Remark: d.file.Remark(d.version),
 	}
 	if !d.output.IsZero() {
 		x.QuietMS = now.Sub(d.output).Milliseconds()
