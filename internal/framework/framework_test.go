@@ -57,7 +57,7 @@ func TestPick(t *testing.T) {
 	}
 	for version, want := range map[string]string{
 		"0.5.0": "a", "1.0.0": "b", "1.9.9-beta": "b", "2.1": "c",
-		"": "c", "9.0.0": "c ?", "0.0.1": "a ?", "2.5.1": "c ?",
+		"": "c", "9.0.0": "c ?", "0.0.1": "a ?", "2.5.1": "c ?", "1.95": "b ?", "0.9.5": "a ?",
 	} {
 		f, remark, err := Pick(files, Codex, version)
 		if err != nil {

@@ -40,26 +40,15 @@ func (f *File) Remark(version string) string {
 	return fmt.Sprintf("version %s of %s is not among those its rules were checked with (%s to %s)", version, f.Display, orAny(f.Min), orAny(f.Max))
 }
 
-// nearer says whether a is the better choice for a version that neither covers.
+// nearer says whether a is the better choice than b for a version that neither covers:
+// the last file that begins at or before it, else the first one after it.
 func nearer(a, b *File, version string) bool {
-	switch {
-	case version == "" || a.Max == "" || compareVersions(version, a.Max) > 0:
-		return compareMax(a.Max, b.Max) > 0
-	default: // older than all of a: the oldest is nearest
-		return compareVersions(version, b.Min) < 0 && compareVersions(a.Min, b.Min) < 0
+	before := func(f *File) bool { return version == "" || f.Min == "" || compareVersions(f.Min, version) <= 0 }
+	if before(a) != before(b) {
+		return before(a)
 	}
-}
-
-func compareMax(a, b string) int { // no upper end is the highest
-	switch {
-	case a == b:
-		return 0
-	case a == "":
-		return 1
-	case b == "":
-		return -1
-	}
-	return compareVersions(a, b)
+	c := compareVersions(a.Min, b.Min)
+	return before(a) && c > 0 || !before(a) && c < 0
 }
 
 func covers(low, high, version string) bool {

@@ -221,16 +221,16 @@ func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 		return nil
 	}
 	if code != 0 && !asked && d.status.State != Stopping {
-		// What the last screen said is the better name for it.
-		kind := "exit"
-		d.look()
-		for _, v := range d.verdicts {
-			if v.Matched && v.Rule.State == "error" {
-				kind = v.Rule.Detail
-				break
+		s := Status{State: Error, Kind: "exit"}
+		evidence := []Evidence{{Source: "exit", Text: exitText(code)}}
+		// What a program said while it started is the better name for its end; later it
+		// may be anybody's text.
+		if d.look(); d.status.State == Starting {
+			if fatal := d.sort().fatal; fatal != nil {
+				s.Kind, evidence = fatal.Rule.Detail, append(evidence, d.evidence(fatal))
 			}
 		}
-		return d.move(now, Status{State: Error, Kind: kind}, "exit", []Evidence{{Source: "exit", Text: exitText(code)}})
+		return d.move(now, s, "exit", evidence)
 	}
 	evidence := []Evidence{{Source: "exit", Text: exitText(code)}}
 	phase := d.status.Phase
@@ -270,7 +270,7 @@ func (d *Detector) Tick(now time.Time) (changes []Change) {
 		p := d.cand
 		d.cand = nil
 		changes = append(changes, d.move(now, p.status, p.cause, p.evidence)...)
-		d.judge(now) // what follows from the new state
+		d.judge() // what follows from the new state
 	}
 	return changes
 }
@@ -287,7 +287,7 @@ func (d *Detector) evaluate(now time.Time) {
 	}
 	d.held, d.due, d.factNews = time.Time{}, time.Time{}, false
 	d.look()
-	d.judge(now)
+	d.judge()
 }
 
 // look reads the screen and asks the rules.

@@ -24,13 +24,15 @@ type signs struct {
 }
 
 // judge makes the evidence a candidate, or drops the one there was.
-func (d *Detector) judge(time.Time) {
+func (d *Detector) judge() {
 	p, ok := d.propose()
 	if !ok || p.status.same(d.status) || !Allowed(d.status.State, p.status.State) {
 		d.cand = nil
 		return
 	}
-	p.since = d.news
+	if p.since = d.news; p.since.Before(d.since) {
+		p.since = d.since
+	}
 	if c := d.cand; c != nil && c.status.same(p.status) {
 		// Better evidence asks for less time, and must itself have held that long.
 		sooner := p.settle < c.settle && p.since.Add(p.settle).Before(c.since.Add(c.settle))
@@ -144,7 +146,7 @@ func (d *Detector) ofTerminal() (proposal, bool) {
 	}
 	// What a sequence said before the turn began says nothing about its end.
 	idle := s.seq != nil && s.seq.Rule.State != "busy" && !s.seqAt.Before(begun)
-	if from == Ready && !d.entered.IsZero() && d.view.Submitted(d.typed) {
+	if (from == Ready || from == Starting) && !d.entered.IsZero() && d.view.Submitted(d.typed) {
 		return proposal{
 			status: Status{State: Busy}, cause: "submitted",
 			evidence: []Evidence{{Source: "input", Text: "Enter, and the text stands in the transcript", at: d.entered}},

@@ -3,6 +3,7 @@ package detect
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/framework"
@@ -101,11 +102,11 @@ func (s Status) Word() string {
 		return "blocked:" + s.Blocker.Type
 	case s.State == Stopped && s.Phase == PhaseDone, s.State == Ready && s.Phase == PhaseDone:
 		return PhaseDone
-	case s.State == Ready && len(s.Phase) > len(phaseFailed) && s.Phase[:len(phaseFailed)] == phaseFailed:
+	case s.State == Ready && strings.HasPrefix(s.Phase, phaseFailed):
 		return s.Phase
 	case s.Phase == "" || s.Phase == PhaseThinking || s.State != Ready && s.State != Busy:
 		return string(s.State)
-	case s.State == Busy && len(s.Phase) > 4 && s.Phase[:5] == PhaseTool+":":
+	case s.State == Busy && strings.HasPrefix(s.Phase, PhaseTool+":"): // with its name, by a hook
 		return "busy:tool"
 	}
 	return string(s.State) + ":" + s.Phase
