@@ -331,7 +331,7 @@ func (d *Detector) move(now time.Time, to Status, cause string, evidence []Evide
 		}
 		d.worked, d.entered, d.typed = true, time.Time{}, ""
 	case Ready:
-		if to.Phase != PhaseUnsubmitted {
+		if to.Phase != PhaseUnsubmitted && from.State != Starting { // else it may still stand in the box
 			d.typed, d.entered = "", time.Time{}
 		}
 		d.turn, d.worked = time.Time{}, false
