@@ -1,12 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/framework/cast"
+	"github.com/junctor-run/junctor/internal/framework/preflight"
 	"github.com/junctor-run/junctor/internal/framework/replay"
 )
 
@@ -22,7 +23,10 @@ import (
 func (a *app) frameworksCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "The programs that are known, and whether they are here", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return a.listFrameworks() },
+		Long: `Say of each program whether it is installed, in which version, and whether somebody
+is logged in. The programs are asked themselves, 5 s for each question; what they
+keep is not read.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listFrameworks(cmd.Context()) },
 	}
 	var name, version string
 	play := &cobra.Command{
@@ -52,12 +56,10 @@ func (a *app) ruleFiles() ([]*framework.File, error) {
 
 // frameworkRow is one known program.
 type frameworkRow struct {
-	Name   framework.Name  `json:"name"`
-	Also   []string        `json:"also"`
-	Binary string          `json:"binary,omitempty"`
-	Path   string          `json:"path,omitempty"` // where it was found
-	Found  bool            `json:"found"`
-	Rules  []frameworkFile `json:"rules"`
+	Name  framework.Name  `json:"name"`
+	Also  []string        `json:"also"`
+	Rules []frameworkFile `json:"rules"`
+	preflight.Result
 }
 
 type frameworkFile struct {
@@ -68,27 +70,19 @@ type frameworkFile struct {
 	Source   string `json:"source"`
 }
 
-func (a *app) listFrameworks() error {
+func (a *app) listFrameworks(ctx context.Context) error {
 	files, err := a.ruleFiles()
 	if err != nil {
 		return err
 	}
 	rows := []frameworkRow{}
-	for _, accepted := range framework.Names() {
-		row := frameworkRow{Name: accepted.Name, Also: accepted.Words[1:], Rules: []frameworkFile{}, Binary: string(accepted.Name)}
+	checked := preflight.Check(ctx, preflight.Config{Env: a.env})
+	for i, accepted := range framework.Names() {
+		row := frameworkRow{Name: accepted.Name, Also: accepted.Words[1:], Rules: []frameworkFile{}, Result: checked[i]}
 		for _, f := range files {
 			if f.Framework == accepted.Name {
-				row.Binary = f.Binary
 				row.Rules = append(row.Rules, frameworkFile{f.Revision, f.Min, f.Max, len(f.Rules), f.Source})
 			}
-		}
-		if accepted.Name == framework.Shell && row.Binary == "" {
-			if row.Binary = a.env("SHELL"); row.Binary == "" {
-				row.Binary = "/bin/bash"
-			}
-		}
-		if found, err := exec.LookPath(row.Binary); err == nil {
-			row.Path, row.Found = found, true
 		}
 		rows = append(rows, row)
 	}
@@ -112,13 +106,21 @@ func (a *app) listFrameworks() error {
 				rules += ", " + f.Source
 			}
 		}
-		path := "not found"
-		if r.Found {
-			path = r.Path
+		found, account := "not found", string(r.Auth.Status)
+		if r.Installed {
+			found = strings.TrimSpace(r.Path + " " + r.Version + " " + r.Error)
+		} else if r.InstallCommand != "" {
+			found, account = "not found: "+r.InstallCommand, ""
 		}
-		cells = append(cells, []string{string(r.Name), dash(strings.Join(r.Also, ", ")), r.Binary, path, rules})
+		if r.Auth.Method != "" {
+			account += ", " + r.Auth.Method
+		}
+		if r.Auth.LoginHint != "" {
+			account += ": " + r.Auth.LoginHint
+		}
+		cells = append(cells, []string{string(r.Name), dash(strings.Join(r.Also, ", ")), found, dash(account), rules})
 	}
-	return table(a.stdout, []string{"NAME", "ALSO", "BINARY", "PATH", "RULES"}, cells)
+	return table(a.stdout, []string{"NAME", "ALSO", "PROGRAM", "ACCOUNT", "RULES"}, cells)
 }
 
 // replayRecording prints the changes as they come; what is not a change goes to stderr.

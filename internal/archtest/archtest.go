@@ -45,7 +45,7 @@ func beside(from, to string) bool {
 	switch {
 	case strings.HasPrefix(from, "protocol/") && (to == "capability" || to == "secret" || to == "internal/jsonx"):
 		return true
-	case from == "internal/framework/replay" && to == "internal/term":
+	case from == "internal/framework/replay" && to == "internal/term", from == "internal/framework/preflight" && to == "internal/sandbox":
 		return true
 	case from == "internal/skill/deviceaction" && to == "internal/sandbox", from == "internal/skill/pushed" && to == "internal/worker":
 		return true
