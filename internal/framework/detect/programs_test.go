@@ -41,6 +41,14 @@ func TestPrograms(t *testing.T) {
 			codex("› do it\n\n• Reconnecting... 2/5 (4s • esc to interrupt)"),
 			state("error") + codex("› do it\n\n■ unexpected status 401 Unauthorized: bad key"),
 		}, "starting ready busy busy:provider_retry failed:auth"},
+		{"Codex waits for a network", framework.Codex, []string{
+			state("idle") + codex("hello"), paste, "<\r", state("working") + codex("› do it\n\n• Working (1s • esc to interrupt)"),
+			codex("› do it\n\n• Reconnecting... waiting for network (5s • esc to interrupt)\n  └ Connection failed: error sending request"),
+		}, "starting ready busy busy:provider_retry"},
+		{"Codex writes of reconnecting", framework.Codex, []string{
+			state("idle") + codex("hello"), paste, "<\r", state("working") + codex("› do it\n\n• Working (1s • esc to interrupt)"),
+			state("done") + codex("› do it\n\n• Reconnecting to the database is tried 3/5 times\n\n─ Worked for 2s ─"),
+		}, "starting ready busy done"},
 		{"Codex takes Enter for a new line", framework.Codex, []string{
 			state("idle") + codex("hello"), "<do it now\r", strings.Replace(codex("hello"), "Ask Codex to do anything", "do it now\n  ", 1),
 		}, "starting ready ready:unsubmitted"},
