@@ -139,7 +139,7 @@ func TestALoginLastsOverARestartAndIsRefreshed(t *testing.T) {
 		r.works()
 		r.by.set(func() { r.by.tokens, r.by.refreshes = nil, map[string]bool{} })
 		r.fails(oauthclient.ReasonLogin, "somebody must log in to it")
-		if text := r.vault.text(); strings.Contains(text, "access") {
+		if text := r.vault.Text(); strings.Contains(text, "access") {
 			t.Errorf("what is of no use any more is kept: %s", text)
 		}
 		if s := r.State(); s.Issuer != "" {
@@ -248,7 +248,7 @@ func TestAnotherAuthorizationServerGetsNothingOfTheFormer(t *testing.T) {
 	if _, _, registered := second.counts(); registered != 1 {
 		t.Error("the client of the former one was used")
 	}
-	if text := r.vault.text(); !strings.Contains(text, second.URL) || strings.Contains(text, r.by.URL) {
+	if text := r.vault.Text(); !strings.Contains(text, second.URL) || strings.Contains(text, r.by.URL) {
 		t.Error(text)
 	}
 }
@@ -519,11 +519,11 @@ func TestAnotherUpstreamOfTheSameNameGetsNothing(t *testing.T) {
 	r.cfg.Resource = other.URL + "/mcp"
 	r.open()
 	r.works()
-	if other.seen[0] != "" || strings.Contains(r.vault.text(), r.by.URL) {
+	if other.seen[0] != "" || strings.Contains(r.vault.Text(), r.by.URL) {
 		t.Errorf("%q", other.seen)
 	}
-	if err := r.Forget(t.Context()); err != nil || r.vault.text() != "" {
-		t.Errorf("%v %q", err, r.vault.text())
+	if err := r.Forget(t.Context()); err != nil || r.vault.Text() != "" {
+		t.Errorf("%v %q", err, r.vault.Text())
 	}
 }
 
@@ -531,7 +531,9 @@ func TestWhatIsAtRestMayBeDamaged(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "{", "null", `[]`, `{"access":5}`, `{"resource":"x","access":"access-9"}`} {
 		r := newRig(t, machine)
-		r.vault.m["it"] = text
+		if err := r.vault.Set("it", secret.New(text)); err != nil {
+			t.Fatal(err)
+		}
 		r.works()
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/oauthclient"
-	"github.com/junctor-run/junctor/secret"
+	"github.com/junctor-run/junctor/internal/oauthclient/oauthclienttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -238,48 +238,13 @@ func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// vault is a store in memory.
-type vault struct {
-	mu sync.Mutex
-	m  map[string]string
-}
-
-func (v *vault) Get(name string) (secret.Value, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if s, ok := v.m[name]; ok {
-		return secret.New(s), nil
-	}
-	return secret.Value{}, capability.Errorf(capability.CodeNotFound, "secrets.get", "none")
-}
-
-func (v *vault) Set(name string, value secret.Value) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.m[name] = value.Reveal()
-	return nil
-}
-
-func (v *vault) Remove(name string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.m, name)
-	return nil
-}
-
-func (v *vault) text() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.m["it"]
-}
-
 // rig is a source in front of an upstream.
 type rig struct {
 	*testing.T
 	*oauthclient.Source
 	up    *upstream
 	by    *giver
-	vault *vault
+	vault *oauthclienttest.Vault
 	log   *bytes.Buffer
 	cfg   oauthclient.Config
 	http  *http.Client
@@ -291,7 +256,7 @@ type rig struct {
 func newRig(t *testing.T, change func(*rig, *oauthclient.Config)) *rig {
 	t.Helper()
 	by := newGiver(t)
-	r := &rig{T: t, by: by, up: newUpstream(t, by), vault: &vault{m: make(map[string]string)}, log: new(bytes.Buffer), now: time.Now()}
+	r := &rig{T: t, by: by, up: newUpstream(t, by), vault: new(oauthclienttest.Vault), log: new(bytes.Buffer), now: time.Now()}
 	transport := &http.Transport{DisableKeepAlives: true}
 	r.cfg = oauthclient.Config{
 		Name: "it", Resource: r.up.URL + "/mcp", HTTP: &http.Client{Transport: transport}, Plain: true, Grant: oauthclient.AuthorizationCode,

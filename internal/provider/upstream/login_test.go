@@ -15,44 +15,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/oauthclient/oauthclienttest"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
-	"github.com/junctor-run/junctor/secret"
 )
-
-// tokens is a store of tokens in memory.
-type tokens struct {
-	mu sync.Mutex
-	m  map[string]string
-}
-
-func (v *tokens) Get(name string) (secret.Value, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if s, ok := v.m[name]; ok {
-		return secret.New(s), nil
-	}
-	return secret.Value{}, capability.Errorf(capability.CodeNotFound, "secrets.get", "none")
-}
-
-func (v *tokens) Set(name string, value secret.Value) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.m[name] = value.Reveal()
-	return nil
-}
-
-func (v *tokens) Remove(name string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.m, name)
-	return nil
-}
-
-func (v *tokens) text() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return fmt.Sprint(v.m)
-}
 
 // guardedServer is an MCP server that wants tokens, with the authorization server that
 // gives them at the same origin. It returns the URL of the one, and a way to withdraw
@@ -133,7 +98,7 @@ func consent(t *testing.T, address string) string {
 	return back.RawQuery
 }
 
-func oauthRig(t *testing.T, v *tokens) *rig {
+func oauthRig(t *testing.T, v *oauthclienttest.Vault) *rig {
 	t.Helper()
 	return newRig(t, func(c *upstream.Config) {
 		c.Dial, c.Tokens = upstream.DialMCP, v
@@ -142,7 +107,7 @@ func oauthRig(t *testing.T, v *tokens) *rig {
 
 func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 	address, withdraw := guardedServer(t)
-	v := &tokens{m: make(map[string]string)}
+	v := new(oauthclienttest.Vault)
 	r := oauthRig(t, v)
 	s := r.add("far", func(rec *upstream.Record) {
 		rec.Command, rec.URL, rec.PrivateNetwork = nil, address, true
@@ -184,8 +149,8 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	text, err := json.Marshal(r.List())
-	if err != nil || strings.Contains(string(text), "access-") || strings.Contains(string(text), "s3cret") || strings.Contains(v.text(), "s3cret") || !strings.Contains(v.text(), "access-1") {
-		t.Errorf("%s, %s", text, v.text())
+	if err != nil || strings.Contains(string(text), "access-") || strings.Contains(string(text), "s3cret") || strings.Contains(v.Text(), "s3cret") || !strings.Contains(v.Text(), "access-1") {
+		t.Errorf("%s, %s", text, v.Text())
 	}
 
 	// What it takes back, somebody has to give again; nobody waits for it.
@@ -200,7 +165,7 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 	if err := r.Remove(t.Context(), admin(), "far"); err != nil {
 		t.Fatal(err)
 	}
-	if text := v.text(); strings.Contains(text, "access-") {
+	if text := v.Text(); strings.Contains(text, "access-") {
 		t.Errorf("tokens stay: %s", text)
 	}
 	if _, err := step(upstream.LoginStep{Redirect: "http://127.0.0.1:1/"}); capability.CodeOf(err) != capability.CodeNotFound {
@@ -220,7 +185,7 @@ func TestUpstreamsThatNeedNobodyToLogIn(t *testing.T) {
 func needsNobody(t *testing.T, oauth upstream.OAuth) {
 	t.Helper()
 	address, withdraw := guardedServer(t)
-	r := oauthRig(t, &tokens{m: make(map[string]string)})
+	r := oauthRig(t, new(oauthclienttest.Vault))
 	s := r.add("far", func(rec *upstream.Record) {
 		rec.Command, rec.URL, rec.PrivateNetwork = nil, address, true
 		rec.OAuth = &oauth
