@@ -108,16 +108,9 @@ func until(t *testing.T, what string, holds func() bool) time.Duration {
 }
 
 // goClient is a client of the Go SDK in the view of all upstreams.
-func (w *world) goClient(t *testing.T, version string, changed chan<- struct{}) *mcp.ClientSession {
+func (w *world) goClient(t *testing.T, version string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	client := mcp.NewClient(&mcp.Implementation{Name: "interop-go", Version: "1.0.0"}, &mcp.ClientOptions{
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		},
-	})
+	client := mcp.NewClient(&mcp.Implementation{Name: "interop-go", Version: "1.0.0"}, options)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: w.url + "/all", HTTPClient: &http.Client{Transport: bearer{w.tok}}},

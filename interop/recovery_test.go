@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -80,23 +81,35 @@ func children(t *testing.T, pid int, word string) []int {
 func TestAProviderIsKilled(t *testing.T) {
 	r := newRecovering(t)
 	r.addProgram("everything", "server-everything")
-	s := r.goClient(t, "2025-11-25", nil)
+	const calls = 3
+	told := make(chan any, 64*calls)
+	s := r.goClient(t, "2025-11-25", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+		told <- r.Params.ProgressToken
+	}})
 	ok(t, r.echo(t.Context(), s))
 	type ending struct {
 		r   *mcp.CallToolResult
 		err error
 	}
-	ends := make(chan ending, 3)
-	for range cap(ends) {
+	ends := make(chan ending, calls)
+	for i := range calls {
+		p := &mcp.CallToolParams{Name: slow, Arguments: map[string]any{"duration": 60, "steps": 60}}
+		p.SetProgressToken(i + 1)
 		go func() {
-			res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: slow, Arguments: map[string]any{"duration": 60, "steps": 1}})
+			res, err := s.CallTool(t.Context(), p)
 			ends <- ending{res, err}
 		}()
 	}
-	running := func() string {
-		return r.output(t, "audit", "query", "--event", "capability_started", "--limit", "10")
+	// Only its own word tells that the provider has a call: one that it does not have
+	// yet goes to the next process.
+	for running := map[any]bool{}; len(running) < calls; {
+		select {
+		case token := <-told:
+			running[token] = true
+		case <-time.After(patience):
+			t.Fatalf("the provider tells of %d calls", len(running))
+		}
 	}
-	until(t, "three calls run", func() bool { return strings.Count(running(), slow) == cap(ends) })
 	before := children(t, r.cmd.Process.Pid, "server-everything")
 	if len(before) == 0 {
 		t.Skip("this system does not tell which processes a process has started")
@@ -107,7 +120,7 @@ func TestAProviderIsKilled(t *testing.T) {
 		_ = p.Kill() // one may have gone with another
 	}
 	killed := time.Now()
-	for range cap(ends) {
+	for range calls {
 		e := <-ends
 		if e.err != nil || !e.r.IsError {
 			t.Errorf("a call in flight: %+v, %v", e.r, e.err)
@@ -144,7 +157,12 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 				t.Errorf("the provider: %s", shown)
 			}
 			changed := make(chan struct{}, 1)
-			s := r.goClient(t, version, changed)
+			s := r.goClient(t, version, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			}})
 			if got := s.InitializeResult().ProtocolVersion; got != version {
 				t.Fatalf("negotiated %s", got)
 			}

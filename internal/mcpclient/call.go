@@ -162,8 +162,6 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 			case ctx.Err() != nil:
 				c.withdraw(lk, ex, "the caller withdrew the request")
 				return a, true, c.ended(ctx)
-			case c.ctx.Err() != nil:
-				return a, true, c.errClosed()
 			case errors.Is(a.err, errIdle):
 				c.withdraw(lk, ex, "no progress")
 				return a, true, c.idled(idle)
@@ -194,12 +192,9 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 			for len(ex.events) > 0 {
 				told.pass(<-ex.events, r.Progress)
 			}
-			switch said := a.result != nil || a.fault != nil; {
-			case !said && ctx.Err() != nil: // the end of the context has broken the exchange
+			if a.result == nil && a.fault == nil && ctx.Err() != nil { // the end of the context has broken the exchange
 				c.withdraw(lk, ex, "the caller withdrew the request")
 				return a, true, c.ended(ctx)
-			case !said && c.ctx.Err() != nil:
-				return a, true, c.errClosed()
 			}
 			return a, ex.sent.Load(), nil
 		case <-timer.C:
@@ -213,7 +208,8 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 			c.withdraw(lk, ex, "the caller withdrew the request")
 			return a, true, c.ended(ctx)
 		case <-c.ctx.Done():
-			return a, true, c.errClosed()
+			ex.end(answer{err: errClosing})
+			return <-ex.answer, ex.sent.Load(), nil
 		}
 	}
 }

@@ -234,7 +234,7 @@ func (c *Client) Close() error {
 	c.link, c.closing = nil, true
 	c.mu.Unlock()
 	if lk != nil {
-		lk.shared().flight.kill(c.errClosed())
+		lk.shared().flight.kill(errClosing)
 		lk.close(false)
 	}
 	c.stop()

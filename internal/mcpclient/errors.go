@@ -22,15 +22,17 @@ const (
 
 const op = "mcp.call"
 
+// errClosing is why the exchanges end that are in flight when we close: whoever had
+// sent its request cannot know whether it was carried out, as with any other loss.
+var errClosing = errors.New("the connection was closed")
+
+// errClosed is the error for what was not sent, because we had closed before.
 func (c *Client) errClosed() *capability.Error {
 	return capability.Errorf(capability.CodeUnavailable, op, "the connection to %s was closed", c.cfg.Name).With(reasonConnection, "")
 }
 
 // ended is the error for a context that ended.
 func (c *Client) ended(ctx context.Context) *capability.Error {
-	if c.ctx.Err() != nil {
-		return c.errClosed()
-	}
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return capability.Wrap(capability.CodeTimeout, op, "the deadline passed before "+c.cfg.Name+" answered", context.Cause(ctx))
 	}

@@ -401,7 +401,8 @@ func TestCloseEndsCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Close()
-		wantCode(t, await(t, "end of the call", waiting), capability.CodeUnavailable, "connection_failed")
+		// Not unavailable: nobody may send it again unasked.
+		wantCode(t, await(t, "end of the call", waiting), capability.CodeFailed, "connection_failed")
 		if len(g.down) > 0 {
 			t.Errorf("closing is no loss: %v", <-g.down)
 		}

@@ -93,7 +93,10 @@ func newPeer(opts *mcp.ServerOptions, m *marks) *mcp.Server {
 		}
 		return say("done"), nil
 	})
-	tool("wait", func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	tool("wait", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if token := r.Params.GetProgressToken(); token != nil {
+			_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: 1})
+		}
 		file := os.Getenv("MCPCLIENT_TEST_MARK")
 		if m != nil {
 			m.started <- "wait"

@@ -269,6 +269,39 @@ func TestAProcessThatEnds(t *testing.T) {
 	}
 }
 
+// A call that was sent may have been carried out: whoever closes the connection as soon
+// as it is lost does not turn that into something that may be sent again.
+func TestAProcessThatEndsAndIsClosedAtOnce(t *testing.T) {
+	for range 5 {
+		g := peers()["stdio legacy"](t)
+		waiting, begun := make(chan error, 50), make(chan capability.Chunk, 50)
+		for range cap(waiting) {
+			go func() {
+				r := tool("wait", `{}`)
+				r.Progress = func(c capability.Chunk) { begun <- c }
+				_, err := g.Call(t.Context(), r)
+				waiting <- err
+			}()
+		}
+		for range cap(begun) {
+			await(t, "begin of a call", begun)
+		}
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			<-g.down
+			g.Close()
+		}()
+		_, _ = g.Call(t.Context(), tool("exit", `{}`))
+		for range cap(waiting) {
+			if err := await(t, "end of a call", waiting); capability.CodeOf(err) != capability.CodeFailed {
+				t.Fatalf("a call that was sent ends with %v", err)
+			}
+		}
+		await(t, "end", closed)
+	}
+}
+
 func TestSubscriptionsOutliveTheirSession(t *testing.T) {
 	g := peers()["stateful"](t)
 	if _, err := g.Call(t.Context(), mcpclient.Request{Method: "resources/subscribe", Params: json.RawMessage(`{"uri":"test://a"}`)}); err != nil {

@@ -168,6 +168,9 @@ func (l *processLink) write() {
 		case out := <-l.queue:
 			if out.ex != nil {
 				out.ex.sent.Store(true)
+				if out.ex.ended.Load() { // and whoever waited may have read that it was not sent
+					continue
+				}
 			}
 			if _, err := l.stdin.Write(out.text); err != nil {
 				l.log("an upstream takes no more input", err)
