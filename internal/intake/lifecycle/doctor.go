@@ -47,9 +47,7 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 		row := &rows[i]
 		known[row.ID] = true
 		if row.Status != registry.Installed {
-			if !m.Busy(row.ID) {
-				add(true, "not_installed", row.ID, "its state is "+string(row.Status), "install it again, or uninstall it")
-			}
+			add(true, "not_installed", row.ID, "its state is "+string(row.Status), "install it again, or uninstall it")
 			continue
 		}
 		if !m.exists(row.ID) {
@@ -99,10 +97,25 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 	if err := m.leftovers(ctx, known, add); err != nil {
 		return nil, err
 	}
+	out = slices.DeleteFunc(out, func(f Finding) bool { return f.Extension != "" && m.moved(ctx, f.Extension, rows) })
 	slices.SortFunc(out, func(a, b Finding) int {
 		return strings.Compare(a.Extension+"\x00"+a.Code+"\x00"+a.Message, b.Extension+"\x00"+b.Code+"\x00"+b.Message)
 	})
 	return out, nil
+}
+
+// moved says whether an extension is being changed, or was since its row was read: what
+// was found of it then was half of one thing and half of another.
+func (m *Manager) moved(ctx context.Context, id string, rows []registry.Extension) bool {
+	if m.Busy(id) {
+		return true
+	}
+	at := slices.IndexFunc(rows, func(r registry.Extension) bool { return r.ID == id })
+	now, err := m.cfg.Registry.Get(ctx, id)
+	if err != nil || at < 0 {
+		return (err == nil) != (at >= 0)
+	}
+	return now.Generation != rows[at].Generation
 }
 
 func (m *Manager) leftovers(ctx context.Context, known map[string]bool, add func(broken bool, code, id, message, hint string)) error {
@@ -111,7 +124,7 @@ func (m *Manager) leftovers(ctx context.Context, known map[string]bool, add func
 		return err
 	}
 	for i := range open {
-		if rec := &open[i]; rec.Extension != "" && !m.Busy(rec.Extension) {
+		if rec := &open[i]; rec.Extension != "" {
 			add(true, "change_stuck", rec.Extension, rec.ID+" did not end and could not be undone", "restart the server; the log says what is in the way")
 		}
 	}
@@ -120,7 +133,7 @@ func (m *Manager) leftovers(ctx context.Context, known map[string]bool, add func
 		return broken("the folder of the extensions cannot be read", err)
 	}
 	for _, e := range entries {
-		if name := e.Name(); !known[name] && name != stagingDir && name != trashDir && !m.Busy(name) {
+		if name := e.Name(); !known[name] && name != stagingDir && name != trashDir {
 			add(false, "files_without_row", name, "a folder is there that nothing installed", "remove it; nothing reads it")
 		}
 	}

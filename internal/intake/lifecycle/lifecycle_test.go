@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -432,6 +433,45 @@ func TestDoctorSeesWhatDoesNotFit(t *testing.T) {
 	if batch, diagnostics := r.View().Batch(); len(batch.Modules) != 2 || len(diagnostics) != 1 {
 		t.Error(len(batch.Modules), diagnostics)
 	}
+}
+
+func TestDoctorLeavesOutWhatIsBeingChanged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.whole").with("manifest.json", `"platforms"`, `"external_bins":["nothere"],"platforms"`), lifecycle.Options{}))
+	inside, leave := make(chan struct{}), make(chan struct{})
+	r.cfg = r.cfg.WithFault(func(point string) error {
+		if point == "files moved" {
+			close(inside)
+			<-leave
+		}
+		return nil
+	})
+	r.open()
+	doctor := func() (got []string) {
+		found, err := r.Doctor(t.Context(), func(ctx context.Context, extension, program string) (bool, error) {
+			if inside != nil { // somebody takes the other one away while this one is looked at
+				go func() { _, _ = r.Uninstall(context.WithoutCancel(ctx), admin(), "tools.sample", lifecycle.Removal{}) }()
+				<-inside
+				inside = nil
+			}
+			return false, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			got = append(got, f.Extension+" "+f.Code)
+		}
+		return got
+	}
+	for range 2 { // it goes while it is looked at; then its files are gone and its row is there
+		if got := doctor(); slices.Contains(got, "tools.sample row_without_files") || !slices.Contains(got, "tools.whole program_missing") {
+			t.Error(got)
+		}
+	}
+	close(leave)
 }
 
 func TestSettings(t *testing.T) {
