@@ -119,6 +119,7 @@ func stopsAt() map[string]string {
 		"github.com/spf13/cobra":                 "cmd/junctor",
 		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
 		"github.com/coder/websocket":             "internal/messaging/natsbus bench",
+		"github.com/creack/pty":                  "internal/task/process",
 		"google.golang.org/grpc":                 "nobody",
 		"github.com/stretchr/testify":            "nobody",
 	}

@@ -1,0 +1,31 @@
+//go:build !unix
+
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+func pollable(master *os.File) (*os.File, error) { return master, nil }
+func resize(*os.File, uint16, uint16) error      { return errors.ErrUnsupported }
+
+// There are no process groups here: only the program itself is ended.
+func prepare(*exec.Cmd)     {}
+func sweep(int, string) int { return 0 }
+func ask(int, bool)         {}
+func kill(int)              {}
+
+func reap(cmd *exec.Cmd, then func()) error {
+	err := cmd.Wait()
+	then()
+	return err
+}
+
+func status(cmd *exec.Cmd, _ error) (code int, signal string) {
+	if cmd.ProcessState == nil {
+		return -1, ""
+	}
+	return cmd.ProcessState.ExitCode(), ""
+}

@@ -1,0 +1,168 @@
+// Package process runs one program in a pseudo-terminal of its own and takes everything
+// away that it started when it ends (task-agents, sections 4.2 and 4.9).
+//
+// The program leads a session and a process group, and dies with us where the system
+// can see to that. An agent's program starts others, and some of those leave: they
+// make a session of their own and let themselves be adopted. So whoever belongs to the
+// tree is looked for by descent, by group, by session, and by a variable in their
+// environment that nobody else has. What has left all four is not found.
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Spec is what to run.
+type Spec struct {
+	Argv []string // the program, absolute, and its arguments
+	Env  []string // all of it
+	Dir  string
+	Cols int
+	Rows int
+	// Mark is an entry of Env, "NAME=value", that no other program has: whoever carries
+	// it belongs to this one.
+	Mark string
+	// HangUp asks the program to end with SIGHUP: an interactive shell ignores SIGTERM.
+	HangUp bool
+}
+
+// Exit is how a program ended.
+type Exit struct {
+	Code   int    // its status; -1 where a signal ended it
+	Signal string // such as "SIGKILL"; "" where none did
+	// Left is how many other processes had to be ended after it.
+	Left int
+}
+
+// Process is a program that runs, or has run. Its methods may be called at any time
+// by anybody.
+type Process struct {
+	cmd    *exec.Cmd
+	spec   Spec
+	master *os.File
+	done   chan struct{}
+	exit   Exit // once done is closed
+	mu     sync.Mutex
+	ended  bool // about to be reaped: nobody may signal it any more
+}
+
+// lastWords is how long output is still read after the program's end: its tree is gone,
+// so only what the terminal holds can come.
+const lastWords = time.Second
+
+// Start runs the program. Whoever starts it reads until the end, or it stands still
+// once the terminal is full.
+//
+// Its errors: invalid_input (program_missing) where there is no such program or folder,
+// and failed.
+func Start(spec Spec) (*Process, error) {
+	const op = "tasks.start"
+	cmd := &exec.Cmd{Path: spec.Argv[0], Args: spec.Argv, Env: append([]string{}, spec.Env...), Dir: spec.Dir}
+	p := &Process{cmd: cmd, spec: spec, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go p.run(started)
+	if err := <-started; err != nil {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			return nil, capability.Wrap(capability.CodeInvalidInput, op, "the program or the folder it is to work in cannot be used", err).With("program_missing", "")
+		}
+		return nil, capability.Wrap(capability.CodeFailed, op, "the program could not be started in a terminal", err)
+	}
+	return p, nil
+}
+
+// run is the life of the process. Its thread stays the same, because the program is to
+// die with whoever started it, and that is a thread.
+func (p *Process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(p.done)
+	prepare(p.cmd)
+	master, err := pty.StartWithAttrs(p.cmd, &pty.Winsize{Cols: clamp(p.spec.Cols), Rows: clamp(p.spec.Rows)}, p.cmd.SysProcAttr)
+	if err == nil {
+		if p.master, err = pollable(master); err != nil {
+			kill(p.cmd.Process.Pid)
+			_ = p.cmd.Wait() // killed: its status says so
+		}
+	}
+	started <- err
+	if err != nil {
+		return
+	}
+	err = reap(p.cmd, func() {
+		p.mu.Lock()
+		p.ended = true
+		p.mu.Unlock()
+		p.exit.Left = sweep(p.cmd.Process.Pid, p.spec.Mark)
+	})
+	p.exit.Code, p.exit.Signal = status(p.cmd, err)
+	_ = p.master.SetReadDeadline(time.Now().Add(lastWords))
+}
+
+// Pid is the process id of the program.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Read reads what the program writes to its terminal; io.EOF is its end.
+func (p *Process) Read(b []byte) (int, error) {
+	n, err := p.master.Read(b)
+	if err != nil && n == 0 {
+		return 0, io.EOF // a terminal that nobody has open gives EIO
+	}
+	return n, nil
+}
+
+// Write types. It waits while the program takes nothing and its terminal is full.
+func (p *Process) Write(b []byte) (int, error) { return p.master.Write(b) }
+
+// Resize tells the program another size of its terminal.
+func (p *Process) Resize(cols, rows int) error {
+	return resize(p.master, clamp(cols), clamp(rows))
+}
+
+func clamp(n int) uint16 { return uint16(min(max(n, 1), 1000)) }
+
+// Done is closed when the program is gone, and its tree with it.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit is how it ended, once Done is closed.
+func (p *Process) Exit() Exit {
+	<-p.done
+	return p.exit
+}
+
+// Ask asks the program and its group to end.
+func (p *Process) Ask() { p.signal(func() { ask(p.cmd.Process.Pid, p.spec.HangUp) }) }
+
+// Kill ends the program at once, and its tree with it.
+func (p *Process) Kill() { p.signal(func() { kill(p.cmd.Process.Pid) }) }
+
+// signal runs f unless the program is gone, so its process id is still its own.
+func (p *Process) signal(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		f()
+	}
+}
+
+// Close gives the terminal back. It is called when reading and writing are over.
+func (p *Process) Close() error { return p.master.Close() }
+
+// Sweep ends all programs of ours that carry the mark, and returns how many there were:
+// those that outlived a server which was killed.
+func Sweep(mark string) int {
+	if name, value, ok := strings.Cut(mark, "="); !ok || name == "" || value == "" {
+		return 0
+	}
+	return sweep(0, mark)
+}

@@ -1,0 +1,63 @@
+//go:build unix
+
+package process
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// pollable makes the terminal a file whose reads and writes end with a deadline or with
+// its closing: the library leaves it blocking.
+func pollable(master *os.File) (*os.File, error) {
+	defer master.Close()
+	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "terminal"), nil
+}
+
+func resize(master *os.File, cols, rows uint16) error {
+	raw, err := master.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Col: cols, Row: rows})
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// The group's id is the program's process id; the only errors are "gone already".
+func ask(pid int, hangUp bool) {
+	signal := unix.SIGTERM
+	if hangUp {
+		signal = unix.SIGHUP
+	}
+	_ = unix.Kill(-pid, signal)
+	_ = unix.Kill(-pid, unix.SIGCONT) // who is stopped takes no signal
+}
+
+func kill(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
+
+func status(cmd *exec.Cmd, err error) (code int, signal string) {
+	if cmd.ProcessState == nil {
+		return -1, "unknown: " + err.Error()
+	}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return -1, unix.SignalName(ws.Signal())
+	}
+	return cmd.ProcessState.ExitCode(), ""
+}

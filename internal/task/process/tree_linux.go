@@ -1,0 +1,146 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// prepare has the program lead its own session, with the terminal as the one that
+// controls it, and inherit nothing but that.
+func prepare(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+	// Our own descriptors are closed on exec, a parent's may not be.
+	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+}
+
+// reap calls then between the program's end and its reaping: until then its process id,
+// which is the session's and the group's, cannot belong to anyone else.
+func reap(cmd *exec.Cmd, then func()) error {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	then()
+	return cmd.Wait()
+}
+
+// A tree that goes on making processes while it is ended is given up after so many
+// looks; the pauses between them are a second in all.
+const (
+	mostLooks = 50
+	pause     = 20 * time.Millisecond
+)
+
+// sweep ends everybody who belongs to the leader (0: nobody leads any more) or carries
+// the mark, and returns how many there were.
+func sweep(leader int, mark string) int {
+	ended := map[member]bool{}
+	for range mostLooks {
+		list := members(leader, mark)
+		if len(list) == 0 {
+			break
+		}
+		for _, m := range list {
+			ended[m] = true
+			m.kill()
+		}
+		time.Sleep(pause) // a process is there until it has died
+	}
+	return len(ended)
+}
+
+// member is a process that belongs to a tree: its start time tells it from a later one
+// with the same id.
+type member struct {
+	pid   int
+	start string
+}
+
+// members finds those of a tree but its leader: descendants, its group, its session, and
+// whoever carries the mark.
+func members(leader int, mark string) []member {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	type process struct {
+		member
+		parent  int
+		belongs bool
+	}
+	var all []process
+	below := map[int]bool{leader: leader != 0}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() || pid == leader {
+			continue
+		}
+		parent, group, session, start, dead, ok := statOf(pid)
+		if !ok || dead {
+			continue
+		}
+		belongs := leader != 0 && (group == leader || session == leader)
+		if !belongs && mark != "" {
+			env, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // of others it cannot be read
+			belongs = bytes.Contains(append([]byte{0}, env...), []byte("\x00"+mark+"\x00"))
+		}
+		all = append(all, process{member{pid, start}, parent, belongs})
+	}
+	for grown := true; grown; {
+		grown = false
+		for i := range all {
+			p := &all[i]
+			if below[p.pid] || !p.belongs && !below[p.parent] {
+				continue
+			}
+			p.belongs, below[p.pid], grown = true, true, true
+		}
+	}
+	var list []member
+	for _, p := range all {
+		if p.belongs {
+			list = append(list, p.member)
+		}
+	}
+	return list
+}
+
+// statOf reads what /proc tells of a process: proc(5).
+func statOf(pid int) (parent, group, session int, start string, dead, ok bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return
+	}
+	_, rest, found := strings.Cut(string(data[bytes.LastIndexByte(data, ')')+1:]), " ") // the name may hold anything
+	fields := strings.Fields(rest)
+	if !found || len(fields) < 20 {
+		return
+	}
+	parent, _ = strconv.Atoi(fields[1])
+	group, _ = strconv.Atoi(fields[2])
+	session, _ = strconv.Atoi(fields[3])
+	return parent, group, session, fields[19], fields[0] == "Z" || fields[0] == "X", true
+}
+
+// kill ends the process, if it is still the same.
+func (m member) kill() {
+	fd, err := unix.PidfdOpen(m.pid, 0)
+	if err != nil {
+		return // gone
+	}
+	defer unix.Close(fd)
+	if _, _, _, start, _, ok := statOf(m.pid); ok && start == m.start {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // its only error is "gone"
+	}
+}

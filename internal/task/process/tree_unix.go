@@ -1,0 +1,27 @@
+//go:build unix && !linux
+
+package process
+
+import (
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func prepare(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} }
+
+// reap calls then after the reaping: these systems cannot show an exit without it.
+func reap(cmd *exec.Cmd, then func()) error {
+	err := cmd.Wait()
+	then()
+	return err
+}
+
+// sweep ends what is left of the program's group. Who has left it is not found here.
+func sweep(leader int, _ string) int {
+	if leader == 0 || unix.Kill(-leader, unix.SIGKILL) != nil {
+		return 0
+	}
+	return 1
+}
