@@ -303,6 +303,10 @@ func (v *View) turn(n int) []string {
 	return lines
 }
 
+// Turn returns the lines of the last turn as they stand on the screen: what follows the
+// last text that was submitted, up to the input box.
+func (v *View) Turn() []string { return v.turn(mostRows) }
+
 // echo says whether a line of the transcript is one that was submitted; what answers
 // quote is indented.
 func (v *View) echo(line string) bool {

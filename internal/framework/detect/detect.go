@@ -7,6 +7,7 @@
 package detect
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -290,6 +291,35 @@ func (d *Detector) evaluate(now time.Time) {
 	d.judge()
 }
 
+// View is the screen as it is now, with its regions found. It is valid until the next
+// call of the detector.
+func (d *Detector) View() *framework.View {
+	d.look()
+	return d.view
+}
+
+// Turn is the text of the last turn as it stands on the screen: what follows the text
+// that was submitted, without the program's own lines about its state.
+func (d *Detector) Turn() string {
+	d.look()
+	lines := d.view.Turn()
+	for _, v := range d.verdicts {
+		if v.Matched && (v.Rule.State == "done" || v.Rule.State == "busy") && !v.Rule.Region.Sequence() {
+			lines = slices.DeleteFunc(lines, func(line string) bool { return strings.TrimSpace(line) == strings.TrimSpace(v.Text) })
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Works says whether the screen itself shows that the program works: whatever else
+// stands still then, it is not stalled (task-agents, section 4.8).
+func (d *Detector) Works() bool {
+	d.look()
+	return slices.ContainsFunc(d.verdicts, func(v framework.Verdict) bool {
+		return v.Matched && v.Rule.State == "busy" && !v.Rule.Region.Sequence()
+	})
+}
+
 // look reads the screen and asks the rules.
 func (d *Detector) look() {
 	seen := [2]uint64{d.screen.Changes(), uint64(d.order)}
@@ -330,6 +360,10 @@ func (d *Detector) move(now time.Time, to Status, cause string, evidence []Evide
 			}
 		}
 		d.worked, d.entered, d.typed = true, time.Time{}, ""
+	case Blocked: // a dialog that a text opened is part of its turn
+		if d.turn.IsZero() && !d.entered.IsZero() {
+			d.turn, d.entered, d.typed = d.entered, time.Time{}, ""
+		}
 	case Ready:
 		if to.Phase != PhaseUnsubmitted && from.State != Starting { // else it may still stand in the box
 			d.typed, d.entered = "", time.Time{}

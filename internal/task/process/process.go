@@ -39,7 +39,7 @@ type Spec struct {
 
 // Exit is how a program ended.
 type Exit struct {
-	Code   int    // its status; -1 where a signal ended it
+	Code   int    // its status; -n where signal n ended it
 	Signal string // such as "SIGKILL"; "" where none did
 	// Left is how many other processes had to be ended after it.
 	Left int

@@ -1,3 +1,5 @@
+//go:build unix
+
 package process_test
 
 import (
@@ -170,7 +172,7 @@ func TestAskingAndKilling(t *testing.T) {
 		r.until(t, "ready")
 		r.Ask()
 		r.Kill()
-		if e := r.Exit(); e.Code != -1 || e.Signal != "SIGKILL" {
+		if e := r.Exit(); e.Code != -9 || e.Signal != "SIGKILL" {
 			t.Errorf("%+v", e)
 		}
 	})

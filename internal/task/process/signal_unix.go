@@ -57,7 +57,7 @@ func status(cmd *exec.Cmd, err error) (code int, signal string) {
 		return -1, "unknown: " + err.Error()
 	}
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return -1, unix.SignalName(ws.Signal())
+		return -int(ws.Signal()), unix.SignalName(ws.Signal())
 	}
 	return cmd.ProcessState.ExitCode(), ""
 }

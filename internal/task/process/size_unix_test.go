@@ -1,3 +1,5 @@
+//go:build unix
+
 package process_test
 
 import (
@@ -17,6 +19,6 @@ func size() (rows, cols uint16) {
 // pause waits for a signal that ends the program.
 func pause() {
 	for {
-		_ = unix.Pause()
+		_, _ = unix.Poll(nil, -1)
 	}
 }

@@ -1,0 +1,405 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework/detect"
+	"github.com/junctor-run/junctor/internal/task/keys"
+)
+
+// piece is bytes on their way to the keyboard.
+type piece struct {
+	data []byte
+	done chan error // holds one
+}
+
+// keyboard types what it is given, a piece after the other. A program that takes
+// nothing holds up nobody but who types.
+func (s *Session) keyboard() {
+	for {
+		select {
+		case p := <-s.out:
+			_, err := s.terminal.Write(p.data)
+			p.done <- err
+		case <-s.replied:
+			s.mu.Lock()
+			replies := s.replies
+			s.replies = nil
+			s.mu.Unlock()
+			for _, r := range replies {
+				_, _ = s.terminal.Write(r) // who does not listen gets no answer
+			}
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// write types, and returns when the terminal has taken it.
+func (s *Session) write(ctx context.Context, data []byte) error {
+	p := piece{data, make(chan error, 1)}
+	select {
+	case s.out <- p:
+	case <-ctx.Done():
+		return capability.AsError(ctx.Err())
+	case <-s.ctx.Done():
+		return s.endedError()
+	}
+	s.mu.Lock()
+	now := time.Now()
+	s.info.LastInput = now
+	s.detector.Input(now, data)
+	s.mu.Unlock()
+	poke(s.wake)
+	select {
+	case err := <-p.done:
+		if err != nil {
+			return capability.Wrap(capability.CodeUnavailable, "tasks.send", "the terminal of session "+s.spec.ID+" takes nothing any more", err).With("session_ended", "")
+		}
+		return nil
+	case <-ctx.Done():
+		return capability.AsError(ctx.Err())
+	case <-s.ctx.Done():
+		return s.endedError()
+	}
+}
+
+// Outcome is what became of a text that was sent (task-agents, section 4.5).
+type Outcome string
+
+// The outcomes.
+const (
+	Delivered  Outcome = "delivered"
+	ButBlocked Outcome = "delivered_but_blocked" // a dialog opened
+	NotSent    Outcome = "not_delivered"
+)
+
+// message is a text that waits to be typed.
+type message struct {
+	ctx     context.Context
+	text    string
+	at      bool // at once: the program queues it
+	first   bool
+	outcome Outcome
+	err     error
+	done    chan struct{}
+}
+
+// Send types a text and presses Enter, once the program is ready for it: up to 20 texts
+// wait their turn. With atOnce a busy program gets it too, and queues it itself. It
+// returns when the program has shown that it took the text, or did not.
+//
+// Its errors, with which nothing was typed but where the outcome says otherwise:
+// invalid_input (no_input), too_large (1 MiB), conflict (agent_blocked: a dialog is
+// open, which wants Choose or Keys), overloaded (too_many_messages), unavailable
+// (session_ended), failed (submit_failed: the text stands in the box, and three times
+// Enter did not send it), and those of ctx.
+func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, error) {
+	const op = "tasks.send"
+	text = plain(text)
+	switch {
+	case text == "":
+		return NotSent, capability.Errorf(capability.CodeInvalidInput, op, "there is no text to send").With("no_input", "")
+	case len(text) > MaxMessage:
+		return NotSent, capability.Errorf(capability.CodeTooLarge, op, "a message may have %d MiB at most", MaxMessage>>20)
+	}
+	s.mu.Lock()
+	err := s.blocked()
+	s.mu.Unlock()
+	if err != nil {
+		return NotSent, err
+	}
+	m := &message{ctx: ctx, text: text, at: atOnce, outcome: NotSent, done: make(chan struct{})}
+	select {
+	case <-s.ctx.Done():
+		return NotSent, s.endedError()
+	case s.messages <- m:
+	default:
+		return NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already", MaxQueued).With("too_many_messages", "wait until it has worked some off")
+	}
+	select {
+	case <-m.done:
+		return m.outcome, m.err
+	case <-s.ctx.Done():
+		return NotSent, s.endedError()
+	}
+}
+
+// blocked is the error for a text while a dialog is open. The caller holds mu.
+func (s *Session) blocked() error {
+	st := s.detector.Status()
+	switch {
+	case s.gone.Load():
+		return s.endedError()
+	case st.State == detect.Authenticating:
+		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "see its screen with: junctor tasks attach "+s.spec.ID)
+	case st.State == detect.Blocked:
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", st.Blocker.Prompt).With("agent_blocked", "answer it with keys, or choose one of its options")
+		return e.Detail("blocker", st.Blocker)
+	}
+	return nil
+}
+
+// plain is a text without what would be keys: escape sequences and control characters
+// but line feeds and tabs.
+func plain(text string) string {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(escapes(text), ""))
+	return strings.TrimSpace(text)
+}
+
+// escapes takes whole escape sequences out.
+func escapes(text string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "\x1b")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		switch {
+		case strings.HasPrefix(rest, "["): // CSI: up to its final byte
+			i := strings.IndexFunc(rest[1:], func(r rune) bool { return r >= 0x40 && r <= 0x7e })
+			if i < 0 {
+				return out.String()
+			}
+			text = rest[i+2:]
+		case strings.HasPrefix(rest, "]"): // OSC: up to BEL or ST
+			i := strings.IndexAny(rest, "\a\x1b")
+			if i < 0 {
+				return out.String()
+			}
+			text = strings.TrimPrefix(rest[i+1:], "\\")
+		case rest != "":
+			text = rest[1:]
+		default:
+			return out.String()
+		}
+	}
+}
+
+// deliver types the messages, one after the other: the first task, then what is sent.
+func (s *Session) deliver() {
+	if s.spec.Task != "" {
+		s.firstTask()
+	}
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case m := <-s.messages:
+			m.outcome, m.err = s.typed(m)
+			close(m.done)
+		}
+	}
+}
+
+// firstTask sees to it that the session begins to work (task-agents, section 5.4).
+func (s *Session) firstTask() {
+	if s.spec.TaskInArgv {
+		begun, err := s.await(s.ctx, startTime, func() bool { return s.turns > 0 })
+		if err == nil && !begun {
+			s.failed("the program did not begin with the task on its command line", "not_started")
+		}
+		return
+	}
+	m := &message{ctx: s.ctx, text: plain(s.spec.Task), first: true}
+	if _, err := s.typed(m); err != nil && s.ctx.Err() == nil {
+		s.m.cfg.Logger.Warn("the first task of a session was not delivered", "session", s.spec.ID, "err", err)
+	}
+}
+
+// failed tells that a text did not get through.
+func (s *Session) failed(why, kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emit(Event{Type: SubmitFailed, Kind: kind, Cause: why, Text: tail(s.lines(), 20)})
+}
+
+// typed waits for the program and types one message.
+func (s *Session) typed(m *message) (Outcome, error) {
+	ctx, cancel := context.WithCancel(m.ctx)
+	defer cancel()
+	for {
+		limit := readyTime
+		if !m.first {
+			limit = 24 * time.Hour // as long as whoever sent it waits
+		}
+		ready, err := s.await(ctx, limit, func() bool { return s.takes(m) })
+		if err != nil {
+			return NotSent, err
+		}
+		if !ready {
+			s.failed("the program was not ready within "+limit.String(), "not_ready")
+			return NotSent, capability.Errorf(capability.CodeTimeout, "tasks.send", "the program was not ready within %s", limit).With("not_ready", "see its screen with: junctor tasks attach "+s.spec.ID)
+		}
+		if m.first { // it must still be so a moment later
+			if !wait(ctx, max(readyHolds, s.spec.PostReady)) {
+				return NotSent, capability.AsError(ctx.Err())
+			}
+			s.mu.Lock()
+			still := s.takes(m)
+			s.mu.Unlock()
+			if !still {
+				continue
+			}
+		}
+		return s.submit(ctx, m.text)
+	}
+}
+
+// takes says whether a message may be typed now. The caller holds mu.
+func (s *Session) takes(m *message) bool {
+	if !s.taken.IsZero() || s.view().Dialog != nil {
+		return false
+	}
+	switch s.detector.Status().State {
+	case detect.Ready:
+		return true
+	case detect.Busy:
+		return m.at
+	}
+	return false
+}
+
+// submit types a text, presses Enter and sees whether the program takes it (task-agents,
+// section 4.5).
+func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
+	s.mu.Lock()
+	paste := s.screen.Mode(2004)
+	before := s.turns
+	s.emit(Event{Type: Message, Direction: "stdin", Text: text})
+	s.mu.Unlock()
+	data := []byte(text)
+	if paste {
+		data = []byte("\x1b[200~" + text + "\x1b[201~")
+	}
+	if err := s.write(ctx, data); err != nil {
+		return NotSent, err
+	}
+	for range enters {
+		if !wait(ctx, pasteGap) {
+			return NotSent, capability.AsError(ctx.Err())
+		}
+		s.mu.Lock()
+		dialog := s.view().Dialog != nil
+		s.mu.Unlock()
+		if dialog { // Enter would answer it
+			return ButBlocked, nil
+		}
+		if err := s.write(ctx, []byte("\r")); err != nil {
+			return NotSent, err
+		}
+		outcome := NotSent
+		if _, err := s.await(ctx, confirmTime, func() bool {
+			switch st := s.detector.Status(); {
+			case s.turns > before:
+				outcome = Delivered
+			case st.State == detect.Blocked, st.State == detect.Authenticating, s.view().Dialog != nil:
+				outcome = ButBlocked
+			}
+			return outcome != NotSent
+		}); err != nil {
+			return NotSent, err
+		}
+		if outcome != NotSent {
+			return outcome, nil
+		}
+	}
+	s.failed("the text stands in the input box; Enter did not send it", "submit_failed")
+	return NotSent, capability.Errorf(capability.CodeFailed, "tasks.send", "the program did not take the text: %d times Enter did not send it", enters).
+		With("submit_failed", "see its screen with: junctor tasks attach "+s.spec.ID)
+}
+
+// Keys presses keys, 50 ms apart. invalid_input (unknown_key) where one is none: then
+// nothing is pressed. It does not wait for what the program makes of them.
+func (s *Session) Keys(ctx context.Context, names []string) error {
+	list, err := keys.Bytes(names)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.send", "there are no keys to press").With("no_input", "")
+	}
+	s.mu.Lock()
+	s.emit(Event{Type: Message, Direction: "keys", Text: strings.Join(names, " ")})
+	s.mu.Unlock()
+	return s.press(ctx, list)
+}
+
+func (s *Session) press(ctx context.Context, list [][]byte) error {
+	for i, data := range list {
+		if i > 0 && !wait(ctx, keyGap) {
+			return capability.AsError(ctx.Err())
+		}
+		if err := s.write(ctx, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Raw types bytes as they are, for a person at a terminal, and counts as that person's
+// sign of life.
+func (s *Session) Raw(ctx context.Context, data []byte) error {
+	if len(data) > MaxMessage {
+		return capability.Errorf(capability.CodeTooLarge, "tasks.send", "input may have %d MiB at most", MaxMessage>>20)
+	}
+	s.mu.Lock()
+	if !s.taken.IsZero() {
+		s.taken = time.Now()
+	}
+	s.mu.Unlock()
+	return s.write(ctx, data)
+}
+
+// Control gives the keyboard to a person, or takes it back: meanwhile no message is
+// typed and no dialog is answered. It ends by itself after a minute without input.
+func (s *Session) Control(take bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if take == !s.taken.IsZero() {
+		if take {
+			s.taken = time.Now()
+		}
+		return
+	}
+	s.taken = time.Time{}
+	if take {
+		s.taken = time.Now()
+	}
+	s.emit(Event{Type: Controlled, Cause: map[bool]string{true: "taken", false: "released"}[take]})
+	s.news()
+	poke(s.wake)
+}
+
+// Resize changes the terminal: 20 to 500 columns, 5 to 200 rows; else invalid_input.
+func (s *Session) Resize(cols, rows int) error {
+	if cols < minCols || cols > maxCols || rows < minRows || rows > maxRows {
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.resize", "a terminal has %d to %d columns and %d to %d rows", minCols, maxCols, minRows, maxRows).With("bad_size", "")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone.Load() {
+		return s.endedError()
+	}
+	if s.info.Cols == cols && s.info.Rows == rows {
+		return nil
+	}
+	if err := s.terminal.Resize(cols, rows); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return capability.Wrap(capability.CodeFailed, "tasks.resize", "the terminal cannot be resized", err)
+	}
+	s.screen.Resize(cols, rows)
+	s.info.Cols, s.info.Rows = cols, rows
+	s.emit(Event{Type: Resized, Cols: cols, Rows: rows})
+	return nil
+}

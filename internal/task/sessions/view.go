@@ -1,0 +1,168 @@
+package sessions
+
+import (
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/framework/detect"
+)
+
+// ID is the session's id.
+func (s *Session) ID() string { return s.spec.ID }
+
+// Info is how the session is now.
+func (s *Session) Info() Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.info
+	i.Queued, i.Control = len(s.messages), !s.taken.IsZero()
+	return i
+}
+
+// Fact takes what a hook or a structured protocol said (task-agents, sections 4.7 and
+// 10.3). response is the last message of the turn, where this ends one and says it;
+// token the program's own name of the conversation, where it was heard.
+func (s *Session) Fact(f detect.Fact, response, token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone.Load() {
+		return
+	}
+	if response != "" {
+		source := "hook"
+		if f.Class == 1 {
+			source = "structured"
+		}
+		s.result = result{response, source}
+	}
+	if token != "" {
+		s.info.ResumeToken = token
+	}
+	now := time.Now()
+	s.info.LastActivity = now
+	s.detector.Fact(now, f)
+	s.moved(s.detector.Tick(now))
+	s.news()
+	poke(s.wake)
+}
+
+// Explain says why the session is in its state.
+func (s *Session) Explain() detect.Explanation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.detector.Explain(time.Now())
+}
+
+// Picture is the screen as it is now.
+type Picture struct {
+	Cols    int      `json:"cols"`
+	Rows    int      `json:"rows"`
+	Title   string   `json:"title,omitempty"`
+	Lines   []string `json:"lines"`
+	CursorX int      `json:"cursorX"`
+	CursorY int      `json:"cursorY"`
+	Cursor  bool     `json:"cursorVisible"`
+}
+
+// Screen is what a person would see.
+func (s *Session) Screen() Picture {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := Picture{Cols: s.screen.Cols(), Rows: s.screen.Rows(), Title: s.screen.Title()}
+	p.CursorX, p.CursorY, p.Cursor = s.screen.Cursor()
+	for y := range p.Rows {
+		p.Lines = append(p.Lines, strings.TrimRight(s.screen.Row(y), " "))
+	}
+	return p
+}
+
+// Lines are the last n lines that the program printed, as they would be read: what
+// scrolled away, and the screen. Blank ones in a row are one.
+func (s *Session) Lines(n int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := s.lines()
+	return lines[max(0, len(lines)-n):]
+}
+
+func (s *Session) lines() []string {
+	var out []string
+	blank := true
+	add := func(line string) {
+		line = strings.TrimRight(line, " ")
+		if line == "" && blank {
+			return
+		}
+		blank = line == ""
+		out = append(out, line)
+	}
+	for _, line := range s.screen.Scrollback() {
+		add(line)
+	}
+	for y := range s.screen.Rows() {
+		add(s.screen.Row(y))
+	}
+	if blank && len(out) > 0 {
+		out = out[:len(out)-1]
+	}
+	return out
+}
+
+func tail(lines []string, n int) string {
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// Console is what the program printed, byte for byte, from an offset on; what is no
+// longer kept, or 0, begins with the oldest that is. next is the offset of what comes.
+func (s *Session) Console(since uint64) (data []byte, next uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.console.from(since)
+}
+
+// console is the end of what was printed.
+type console struct {
+	data  []byte
+	total uint64 // bytes printed
+}
+
+// add keeps data and returns how many bytes came before it.
+func (c *console) add(data []byte) (offset uint64) {
+	offset = c.total
+	c.total += uint64(len(data))
+	c.data = append(c.data, data...)
+	if len(c.data) > 2*consoleBytes {
+		c.data = append(c.data[:0], c.data[len(c.data)-consoleBytes:]...)
+	}
+	return offset
+}
+
+func (c *console) from(since uint64) ([]byte, uint64) {
+	first := c.total - uint64(len(c.data))
+	if kept := uint64(consoleBytes); c.total-first > kept {
+		first = c.total - kept
+	}
+	at := first
+	if since > first && since <= c.total {
+		at = since
+	}
+	data := c.data[uint64(len(c.data))-(c.total-at):]
+	if at == first && first > 0 {
+		data = safe(data)
+	}
+	return append([]byte(nil), data...), c.total
+}
+
+// safe cuts what may be the rest of a character or of an escape sequence: it begins
+// after the first line end, or where a sequence begins.
+func safe(data []byte) []byte {
+	for i, b := range data[:min(len(data), 4096)] {
+		switch b {
+		case '\n':
+			return data[i+1:]
+		case 0x1b:
+			return data[i:]
+		}
+	}
+	return data
+}
