@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -469,7 +470,7 @@ func TestTheManagerHasLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := errors.New("no")
 		var failing bool
-		cleaned := 0
+		var cleaned atomic.Int32
 		m := sessions.New(sessions.Config{MaxLive: 2, Start: func(spec process.Spec) (sessions.Terminal, error) {
 			if failing {
 				return nil, fail
@@ -478,14 +479,14 @@ func TestTheManagerHasLimits(t *testing.T) {
 			p.run(turns, 0)
 			return p, nil
 		}})
-		spec := sessions.Spec{Rules: rules, Cleanup: func() error { cleaned++; return nil }}
+		spec := sessions.Spec{Rules: rules, Cleanup: func() error { cleaned.Add(1); return nil }}
 		one, err := m.Start(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		failing = true
-		if _, err := m.Start(spec); !errors.Is(err, fail) || cleaned != 1 || len(m.List()) != 1 {
-			t.Error(err, cleaned)
+		if _, err := m.Start(spec); !errors.Is(err, fail) || cleaned.Load() != 1 || len(m.List()) != 1 {
+			t.Error(err, cleaned.Load())
 		}
 		failing = false
 		_, err = m.Start(sessions.Spec{ID: one.ID(), Rules: rules})
@@ -627,7 +628,7 @@ func TestTheConsole(t *testing.T) {
 
 func TestSubscribersAreNotWaitedFor(t *testing.T) {
 	play(t, nil, func(ctx context.Context, s *fakecli.Screen) {
-		for range 2000 {
+		for range 400 {
 			s.Print(strings.Repeat("x", 4000) + "\r\n")
 		}
 		turns(ctx, s)
