@@ -206,6 +206,9 @@ func (s *Session) deliver() {
 // firstTask sees to it that the session begins to work (task-agents, section 5.4).
 func (s *Session) firstTask() {
 	if s.spec.TaskInArgv {
+		s.mu.Lock()
+		s.remember(s.spec.Task)
+		s.mu.Unlock()
 		begun, err := s.await(s.ctx, startTime, func() bool { return s.turns > 0 })
 		if err == nil && !begun {
 			s.failed("the program did not begin with the task on its command line", "not_started")
@@ -216,6 +219,12 @@ func (s *Session) firstTask() {
 	if _, err := s.typed(m); err != nil && s.ctx.Err() == nil {
 		s.m.cfg.Logger.Warn("the first task of a session was not delivered", "session", s.spec.ID, "err", err)
 	}
+}
+
+// remember tells of a text that goes to the program. The caller holds mu.
+func (s *Session) remember(text string) {
+	s.sent = append(s.sent[max(0, len(s.sent)-mostSent+1):], fold(text))
+	s.emit(Event{Type: Message, Direction: "stdin", Text: text})
 }
 
 // failed tells that a text did not get through.
@@ -277,7 +286,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	s.mu.Lock()
 	paste := s.screen.Mode(2004)
 	before := s.turns
-	s.emit(Event{Type: Message, Direction: "stdin", Text: text})
+	s.remember(text)
 	s.mu.Unlock()
 	data := []byte(text)
 	if paste {

@@ -41,6 +41,7 @@ type Session struct {
 	asked    bool          // somebody wants it to end
 	turns    uint64        // how often the program was seen to take something up
 	changed  chan struct{} // closed at the next change of the screen or the state; nil: nobody waits
+	sent     []string      // the last texts, folded
 	result   result        // what the turn ended with, where the program itself said it
 	answers  answering
 	watch    watching

@@ -59,6 +59,7 @@ const (
 	mostReplies  = 64
 	cursorTime   = time.Second // for the cursor of a dialog to move
 	sameAnswered = 3           // times in a row
+	mostSent     = 8           // texts that are remembered
 )
 
 // Terminal is what a session's program runs in; [process.Process] is one.

@@ -89,8 +89,11 @@ func TestATaskOnTheCommandLine(t *testing.T) {
 			<-ctx.Done()
 		}, func(r *rig) {
 			r.until(sessions.TaskComplete)
-			if slices.Contains(r.types(), sessions.Message) {
-				r.Errorf("something was typed: %v", r.types())
+			if !r.session.Info().LastInput.IsZero() {
+				r.Error("something was typed")
+			}
+			if !r.session.Asked([]string{"a title for it", "Say hello.\n"}) || r.session.Asked([]string{"a title for: Say hello."}) {
+				r.Error("what was asked is not known")
 			}
 		})
 	})
@@ -544,7 +547,9 @@ func TestFactsOfHooks(t *testing.T) {
 		if e := r.until(sessions.TaskComplete); e.Text != "It is **done**." || e.Source != "hook" {
 			r.Errorf("%+v", e)
 		}
-		if i := r.session.Info(); i.ResumeToken != "conversation-1" {
+		r.session.Fact(detect.Fact{Class: 2, State: detect.Ready, Source: "hook:Notification"}, "", "")
+		time.Sleep(5 * time.Second)
+		if i := r.session.Info(); i.ResumeToken != "conversation-1" || i.Phase != "done" {
 			r.Errorf("%+v", i)
 		}
 	})

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -40,10 +41,21 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	}
 	now := time.Now()
 	s.info.LastActivity = now
+	if f.State == detect.Ready && f.Phase == "" && s.info.Status == detect.Ready {
+		return // it waits, which is known, and how its last turn ended is known better
+	}
 	s.detector.Fact(now, f)
 	s.moved(s.detector.Tick(now))
 	s.news()
 	poke(s.wake)
+}
+
+// Asked says whether one of the texts is among the last that were sent: programs tell of
+// turns, too, that they made up themselves.
+func (s *Session) Asked(texts []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(texts, func(text string) bool { return slices.Contains(s.sent, fold(text)) })
 }
 
 // Explain says why the session is in its state.
