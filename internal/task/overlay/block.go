@@ -1,0 +1,151 @@
+package overlay
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// block is text of ours between two marker lines.
+type block struct {
+	Begin string `json:"begin"`
+	End   string `json:"end"`
+	Text  string `json:"text"` // ends with a newline, or is empty
+}
+
+func newBlock(open, shut, owner, text string) block {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return block{
+		Begin: open + "junctor " + owner + ": what follows is taken out again" + shut + "\n",
+		End:   open + "junctor " + owner + ": end" + shut + "\n",
+		Text:  text,
+	}
+}
+
+func (b *block) in(doc []byte) bool {
+	for line := range bytes.Lines(doc) {
+		if mark(line) == mark([]byte(b.Begin)) || mark(line) == mark([]byte(b.End)) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark is a marker line as it is compared: an editor may have changed how lines end.
+func mark(line []byte) string { return string(bytes.TrimSpace(line)) }
+
+func (b *block) appendTo(doc []byte) []byte {
+	gap := ""
+	if len(doc) > 0 && doc[len(doc)-1] != '\n' {
+		gap = "\n"
+	}
+	return slices.Concat(doc, []byte(gap+b.Begin+b.Text+b.End))
+}
+
+// removeFrom takes the markers out, and of what is between them the lines that are ours.
+func (b *block) removeFrom(doc []byte) []byte {
+	var out []byte
+	var own []string
+	inside := false
+	for line := range bytes.Lines(doc) {
+		switch {
+		case mark(line) == mark([]byte(b.Begin)):
+			inside, own = true, slices.Collect(strings.Lines(b.Text))
+			continue
+		case mark(line) == mark([]byte(b.End)):
+			inside = false
+			continue
+		}
+		if inside {
+			if i := slices.IndexFunc(own, func(s string) bool { return mark([]byte(s)) == mark(line) }); i >= 0 {
+				own = own[i+1:]
+				continue
+			}
+		}
+		out = append(out, line...)
+	}
+	return out
+}
+
+// maxUp is how far up a repository is looked for.
+const maxUp = 64
+
+// infoFolder finds the info folder of the repository that dir lies in; "" outside of one.
+// In a worktree .git is a file that says where the repository keeps what is the
+// worktree's own. As anybody can write such a file, the other side must name the
+// worktree too.
+func infoFolder(root, dir string) (string, error) {
+	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(root) {
+		return "", outside(dir)
+	}
+	for range maxUp {
+		dotGit := filepath.Join(dir, ".git")
+		info, err := os.Lstat(dotGit)
+		switch {
+		case err != nil && filepath.Dir(dir) == dir:
+			return "", nil
+		case err != nil:
+			dir = filepath.Dir(dir)
+			continue
+		case info.IsDir():
+			return filepath.Join(dotGit, "info"), nil
+		case !info.Mode().IsRegular():
+			return "", outside(dotGit)
+		}
+		return linkedInfo(dotGit)
+	}
+	return "", nil
+}
+
+func linkedInfo(dotGit string) (string, error) {
+	own, ok := strings.CutPrefix(oneLine(dotGit), "gitdir: ")
+	if !ok {
+		return "", capability.Errorf(capability.CodeConflict, "overlay.apply", "%s does not say where its repository is", dotGit).With("overlay_broken", "")
+	}
+	own = from(filepath.Dir(dotGit), own)
+	if back := oneLine(filepath.Join(own, "gitdir")); back != "" { // a worktree
+		common := oneLine(filepath.Join(own, "commondir"))
+		if common == "" || !same(from(own, back), dotGit) {
+			return "", outside(dotGit)
+		}
+		return filepath.Join(from(own, common), "info"), nil
+	}
+	config, _ := os.ReadFile(filepath.Join(own, "config")) // a submodule
+	for line := range strings.Lines(string(config)) {
+		if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "worktree" && same(from(own, strings.TrimSpace(value)), filepath.Dir(dotGit)) {
+			return filepath.Join(own, "info"), nil
+		}
+	}
+	return "", outside(dotGit)
+}
+
+func oneLine(path string) string {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<16 {
+		return ""
+	}
+	data, _ := os.ReadFile(path)
+	return strings.TrimRight(string(data), "\r\n")
+}
+
+func from(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+func same(a, b string) bool {
+	left, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	right, err := os.Stat(b)
+	return err == nil && os.SameFile(left, right)
+}

@@ -1,0 +1,216 @@
+// Package overlay changes files for one session of a task agent, and undoes exactly
+// that (task-agents, sections 4.2, 4.9, 5.5 and 19.5).
+//
+// A session needs files of its own, a few keys in a user's settings, a block of text at
+// the end of a memory file, a line that git ignores. Each of those is a [Change]. What a
+// change will do is in a journal, on disk, before it is done; so [Undo] works after a
+// stop, a crash and a restart alike, and as often as it is called. A file that nobody
+// else has touched becomes what it was, byte for byte. In one that somebody has, only
+// what is ours is taken out.
+package overlay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Kind says what a change does.
+type Kind string
+
+// The kinds of changes.
+const (
+	// Folder makes a folder of ours, mode 0700. Undo removes it with all that is in it.
+	Folder Kind = "folder"
+	// Private writes a file of ours, mode 0600, that must not exist yet. Undo removes it.
+	Private Kind = "private"
+	// Link makes a symbolic link to Target, that must not exist yet. Undo removes the link.
+	Link Kind = "link"
+	// Merge carries out Edits in a JSON file. A file that is not one JSON object is an
+	// error and stays as it is; one that is missing is made.
+	Merge Kind = "merge"
+	// Block puts Text between two marker lines at the end of a text file.
+	Block Kind = "block"
+	// Ignore puts Text, lines of patterns, where git looks for what it ignores in the
+	// repository that Path, a folder, lies in: its info/exclude, which nobody commits.
+	// Outside of repositories it does nothing.
+	Ignore Kind = "ignore"
+)
+
+// Limits of this package.
+const (
+	MaxFile    = 16 << 20 // bytes of a file that is changed
+	MaxChanges = 256      // of one session
+)
+
+// Change is one thing to do to a file.
+type Change struct {
+	Kind Kind `json:"kind"`
+	// Path is the file, absolute. Root is the folder it must really lie in: symbolic links
+	// are followed within Root and never out of it. Folders between them are made, mode 0700.
+	Path   string `json:"path"`
+	Root   string `json:"root"`
+	Text   string `json:"text,omitempty"`   // Private, Block, Ignore
+	Target string `json:"target,omitempty"` // Link
+	Edits  []Edit `json:"edits,omitempty"`  // Merge
+}
+
+// Edit is one value in a JSON object. Objects on the way to it are made.
+type Edit struct {
+	Keys  []string        `json:"keys"` // from the outermost object inwards; at least one
+	Value json.RawMessage `json:"value"`
+	// Append adds Value to the array at Keys unless an equal element is there; otherwise
+	// Value takes the place of what is at Keys.
+	Append bool `json:"append,omitempty"`
+}
+
+// Apply carries out changes in their order. journal is a file that does not exist yet, in
+// a folder that does; owner names the session in markers, 1 to 80 letters, digits, dots,
+// underscores and hyphens. When a change fails, those before it are undone, and the error
+// is that of the change; its reasons are overlay_outside, overlay_exists, overlay_broken,
+// overlay_special, overlay_busy and overlay_invalid.
+func Apply(ctx context.Context, journal, owner string, changes []Change) error {
+	if !ownerForm.MatchString(owner) || len(changes) > MaxChanges {
+		return capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "a session has a plain name and at most %d changes", MaxChanges).With("overlay_invalid", "")
+	}
+	j, err := createJournal(journal)
+	if err != nil {
+		return err
+	}
+	for i := range changes {
+		if err = apply(ctx, j, owner, &changes[i]); err != nil {
+			break
+		}
+	}
+	err = errors.Join(err, j.Close())
+	if err == nil {
+		return nil
+	}
+	// What was done must be undone also where the reason to stop is that ctx has ended.
+	if undo := Undo(context.WithoutCancel(ctx), journal); undo != nil {
+		return errors.Join(err, undo)
+	}
+	return err
+}
+
+var ownerForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,80}$`)
+
+func apply(ctx context.Context, j *journalFile, owner string, c *Change) error {
+	switch c.Kind {
+	case Folder, Private, Link:
+		return applyOwn(j, c)
+	case Merge:
+		return applyShared(ctx, j, c.Root, c.Path, func(before []byte) (entry, []byte, error) {
+			after, done, err := carryOut(before, c.Edits)
+			return entry{Kind: Merge, Edits: c.Edits, Done: done}, after, err
+		})
+	case Block:
+		return applyBlock(ctx, j, c.Root, c.Path, newBlock("<!-- ", " -->", owner, c.Text))
+	case Ignore:
+		info, err := infoFolder(c.Root, c.Path)
+		if err != nil || info == "" {
+			return err
+		}
+		return applyBlock(ctx, j, filepath.Dir(info), filepath.Join(info, "exclude"), newBlock("# ", "", owner, c.Text))
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "there is no change of kind %q", c.Kind).With("overlay_invalid", "")
+}
+
+// applyOwn makes what is ours alone.
+func applyOwn(j *journalFile, c *Change) error {
+	p, err := openPlace(c.Root, c.Path, true)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if _, err := p.root.Lstat(p.rel); !errors.Is(err, fs.ErrNotExist) {
+		return capability.Errorf(capability.CodeConflict, "overlay.apply", "%s is there already and is not ours to replace", c.Path).
+			With("overlay_exists", "remove it, or undo the session that left it")
+	}
+	made := p.missing()
+	if err := j.add(entry{Kind: c.Kind, Root: p.rootPath, Path: p.rel, Made: made}); err != nil {
+		return err
+	}
+	if err := p.makeFolders(made); err != nil {
+		return failed(c.Path, err)
+	}
+	switch c.Kind {
+	case Folder:
+		err = p.root.Mkdir(p.rel, 0o700)
+	case Link:
+		err = p.root.Symlink(c.Target, p.rel)
+	default:
+		err = p.create(p.rel, []byte(c.Text), 0o600)
+	}
+	if err != nil {
+		return failed(c.Path, err)
+	}
+	return nil
+}
+
+func applyBlock(ctx context.Context, j *journalFile, root, path string, b block) error {
+	return applyShared(ctx, j, root, path, func(before []byte) (entry, []byte, error) {
+		if b.in(before) {
+			return entry{}, nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "%s still has a block of this session", path).With("overlay_exists", "undo the session first")
+		}
+		return entry{Kind: Block, Block: &b}, b.appendTo(before), nil
+	})
+}
+
+// applyShared changes a file that others write too.
+func applyShared(ctx context.Context, j *journalFile, root, path string, change func(before []byte) (entry, []byte, error)) error {
+	p, err := openPlace(root, path, false)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	made := p.missing()
+	if len(made) > 0 {
+		// The folders must be there for the lock, and so in the journal before everything else.
+		if err := j.add(entry{Kind: madeFolders, Root: p.rootPath, Path: p.rel, Made: made}); err != nil {
+			return err
+		}
+		if err := p.makeFolders(made); err != nil {
+			return failed(path, err)
+		}
+	}
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	before, err := p.read()
+	if err != nil {
+		return err
+	}
+	e, after, err := change(before.data)
+	if err != nil {
+		if e := capability.AsError(err); e.Target == "" {
+			e.Target = path
+			return e
+		}
+		return err
+	}
+	e.Root, e.Path, e.Existed, e.Before, e.After = p.rootPath, p.rel, before.existed, before.data, digest(after)
+	if err := j.add(e); err != nil {
+		return err
+	}
+	if err := p.replace(after, before); err != nil {
+		return failed(path, err)
+	}
+	return nil
+}
+
+func outside(path string) error {
+	return capability.Errorf(capability.CodeDenied, "overlay.apply", "%s does not lie where it must, or symbolic links lead out of there", path).
+		With("overlay_outside", "a session's files stay in its own folders, the workspace and the user's settings")
+}
+
+func failed(path string, err error) error {
+	return capability.Wrap(capability.CodeFailed, "overlay.apply", path+" cannot be changed", err)
+}
