@@ -12,68 +12,38 @@ import (
 	"github.com/junctor-run/junctor/internal/framework"
 )
 
-// facts is what is known of a program before it is looked for (task-agents, section 5.3).
+// facts is what is known of a program before it is looked for, and how it is asked for its
+// account.
 type facts struct {
-	binary, install, docs, login string
+	framework.Program
 
-	keys []key // variables that are an account
 	ask  []string
 	read func(answer) Auth // of the answer to ask
 	file string            // below the user's home: a JSON object that is not empty is an account
 }
 
-// key is a variable, and the name of what it stands for.
-type key struct{ name, method string }
-
 func factsOf(name framework.Name) facts {
-	apiKey := func(names ...string) (keys []key) {
-		for _, n := range names {
-			keys = append(keys, key{n, "api_key"})
-		}
-		return keys
-	}
+	f := facts{Program: framework.ProgramOf(name)}
 	switch name {
 	case framework.Claude:
-		return facts{
-			binary: "claude", install: "npm install -g @anthropic-ai/claude-code", docs: "https://code.claude.com/docs", login: "claude auth login",
-			keys: append(apiKey("ANTHROPIC_API_KEY"), key{"CLAUDE_CODE_OAUTH_TOKEN", "subscription"}), ask: []string{"auth", "status"}, read: readClaude,
-		}
+		f.ask, f.read = []string{"auth", "status"}, readClaude
 	case framework.Codex:
-		return facts{
-			binary: "codex", install: "npm install -g @openai/codex", docs: "https://developers.openai.com/codex", login: "codex login",
-			ask: []string{"login", "status"}, read: readCodex,
-		}
+		f.ask, f.read = []string{"login", "status"}, readCodex
 	case framework.Gemini:
-		return facts{
-			binary: "gemini", install: "npm install -g @google/gemini-cli", docs: "https://geminicli.com/docs", login: "start gemini once, or set GEMINI_API_KEY",
-			keys: apiKey("GEMINI_API_KEY", "GOOGLE_API_KEY"), file: ".gemini/google_accounts.json",
-		}
-	case framework.Aider:
-		return facts{
-			binary: "aider", install: "pip install aider-chat", docs: "https://aider.chat/docs", login: "set the API key of a provider, such as ANTHROPIC_API_KEY",
-			keys: apiKey("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
-		}
+		f.file = ".gemini/google_accounts.json"
 	case framework.Pi:
-		return facts{
-			binary: "pi", install: "npm install -g @earendil-works/pi-coding-agent", login: "start pi and use /login",
-			keys: apiKey("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), file: ".pi/agent/auth.json",
-		}
+		f.file = ".pi/agent/auth.json"
 	case framework.OpenCode:
-		return facts{
-			binary: "opencode", install: "npm install -g opencode-ai", docs: "https://opencode.ai/docs", login: "opencode auth login",
-			keys: apiKey("ANTHROPIC_API_KEY", "OPENAI_API_KEY"), file: ".local/share/opencode/auth.json",
-		}
-	case framework.Shell:
-		return facts{binary: "/bin/bash"}
+		f.file = ".local/share/opencode/auth.json"
 	}
-	return facts{binary: string(name)}
+	return f
 }
 
 // auth finds an account, the surest sign first.
 func (cfg *Config) auth(ctx context.Context, path string, f *facts) Auth {
-	for _, k := range f.keys {
-		if cfg.Env(k.name) != "" {
-			return Auth{Status: Authenticated, Method: k.method, Detail: k.name + " is set"}
+	for _, k := range f.Keys {
+		if cfg.Env(k.Name) != "" {
+			return Auth{Status: Authenticated, Method: k.Method, Detail: k.Name + " is set"}
 		}
 	}
 	if f.ask != nil {
@@ -86,7 +56,7 @@ func (cfg *Config) auth(ctx context.Context, path string, f *facts) Auth {
 	switch full := filepath.Join(cfg.Home, filepath.FromSlash(f.file)); {
 	case f.file != "" && filled(full):
 		return Auth{Status: Authenticated, Method: "login", Detail: "~/" + f.file}
-	case f.file != "" || len(f.keys) > 0:
+	case f.file != "" || len(f.Keys) > 0:
 		return Auth{Status: Unauthenticated}
 	}
 	return Auth{Status: Unknown}

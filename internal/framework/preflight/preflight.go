@@ -89,11 +89,11 @@ func (cfg *Config) check(ctx context.Context, name framework.Name) Result {
 	f := factsOf(name)
 	if name == framework.Shell {
 		if own := cfg.Env("SHELL"); own != "" {
-			f.binary = own
+			f.Binary = own
 		}
 	}
-	r := Result{Adapter: name, Binary: f.binary, InstallCommand: f.install, DocsURL: f.docs, Auth: Auth{Status: Unknown}}
-	path, err := cfg.Find(f.binary)
+	r := Result{Adapter: name, Binary: f.Binary, InstallCommand: f.Install, DocsURL: f.Docs, Auth: Auth{Status: Unknown}}
+	path, err := cfg.Find(f.Binary)
 	if err != nil {
 		return r
 	}
@@ -112,7 +112,7 @@ func (cfg *Config) check(ctx context.Context, name framework.Name) Result {
 	}
 	r.Auth = cfg.auth(ctx, path, &f)
 	if r.Auth.Status != Authenticated {
-		r.Auth.LoginHint = f.login
+		r.Auth.LoginHint = f.Login
 	}
 	return r
 }
