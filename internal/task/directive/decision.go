@@ -1,0 +1,105 @@
+package directive
+
+import (
+	"crypto/sha256"
+	"strings"
+)
+
+// Decision is what an agent decided by itself (task-agents, section 12.1).
+type Decision struct {
+	Text   string // at most MaxStored characters
+	Shared string // at most MaxShared characters
+	// Screen says that it was read off a screen, where an example in a fence looks like one
+	// that is meant.
+	Screen bool
+	// CannotContinue says that the agent gave up: the turn has failed, and somebody must look.
+	CannotContinue bool
+}
+
+// Limits of a session.
+const (
+	MaxPosted = 100   // decisions that a session may post by itself (section 10.6)
+	maxSeen   = 1_000 // decisions of a session in all
+)
+
+// Ledger knows which decisions a session has made; the zero value is that of a new
+// session. It is not safe for use by several goroutines at once.
+type Ledger struct {
+	seen   map[[sha256.Size]byte]struct{}
+	posted int
+}
+
+// Take returns the decisions of a turn that are new, in their order, at most MaxTurn. ours
+// is all that we told the agent, its task and its memory: a decision that is in there is an
+// example or an echo.
+func (l *Ledger) Take(t Text, ours ...string) (list []Decision) {
+	var told []string
+	for _, s := range ours {
+		told = append(told, normal(s))
+	}
+	all := t.lines()
+	for i, ln := range all {
+		m := decisionLine.FindStringSubmatch(ln.body)
+		if ln.hidden || m == nil || normal(m[1]) == "" {
+			continue
+		}
+		first := normal(m[1])
+		text := normal(t.joined(all, i, m[1]))
+		if echoed(told, first) || echoed(told, text) {
+			continue
+		}
+		if d, isNew := l.enter(text); isNew {
+			d.Screen = t.Columns > 0
+			if list = append(list, d); len(list) == MaxTurn {
+				break
+			}
+		}
+	}
+	return list
+}
+
+func echoed(told []string, text string) bool {
+	for _, s := range told {
+		for _, form := range []string{"DECISION: ", "DECISION:", "DECISION : ", "DECISION :"} {
+			if strings.Contains(s, form+text) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Post enters a decision that an agent's helper sent by itself. ok is false for one that
+// is empty or known, and for more than MaxPosted of a session.
+func (l *Ledger) Post(text string) (d Decision, ok bool) {
+	if l.posted >= MaxPosted {
+		return Decision{}, false
+	}
+	if d, ok = l.enter(normal(cut(text, MaxText))); ok {
+		l.posted++
+	}
+	return d, ok
+}
+
+func (l *Ledger) enter(text string) (Decision, bool) {
+	text = strings.TrimSpace(cut(text, MaxStored))
+	key := sha256.Sum256([]byte(text))
+	if _, known := l.seen[key]; text == "" || known || len(l.seen) >= maxSeen {
+		return Decision{}, false
+	}
+	if l.seen == nil {
+		l.seen = make(map[[sha256.Size]byte]struct{})
+	}
+	l.seen[key] = struct{}{}
+	return Decision{Text: text, Shared: strings.TrimSpace(cut(text, MaxShared)), CannotContinue: givesUp(text)}, true
+}
+
+func givesUp(text string) bool {
+	lower := strings.ToLower(text)
+	for _, begin := range []string{"cannot continue", "blocked because", "unable to"} {
+		if strings.HasPrefix(lower, begin) {
+			return true
+		}
+	}
+	return false
+}
