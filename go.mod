@@ -37,6 +37,7 @@ require (
 	golang.org/x/time v0.16.0
 	modernc.org/quickjs v0.25.0
 	modernc.org/sqlite v1.60.0
+	mvdan.cc/sh/v3 v3.14.1
 )
 
 require (

@@ -120,6 +120,7 @@ func stopsAt() map[string]string {
 		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
 		"github.com/coder/websocket":             "internal/messaging/natsbus bench",
 		"github.com/creack/pty":                  "internal/task/process",
+		"mvdan.cc/sh":                            "internal/task/permit",
 		"google.golang.org/grpc":                 "nobody",
 		"github.com/stretchr/testify":            "nobody",
 	}
