@@ -1,0 +1,110 @@
+package choice
+
+import "regexp"
+
+// Task is what is known of a task before it is given to anybody.
+type Task struct {
+	Text     string
+	Repo     bool // it has a repository
+	Workdir  bool // it has a folder to work in
+	Criteria bool // it has acceptance criteria
+	Subtasks int
+	Kind     string // coding, research, planning, ops or mixed, where somebody said so; "": by its words
+}
+
+// Signals is how much a task is of each sort of work, 0 to 1; and how good a program is at
+// it.
+type Signals struct {
+	Implementation float64 `json:"implementation"`
+	Research       float64 `json:"research"`
+	Planning       float64 `json:"planning"`
+	Ops            float64 `json:"ops"`
+	Verification   float64 `json:"verification"`
+	Coordination   float64 `json:"coordination"`
+	RepoWork       float64 `json:"repoWork"`
+	FastIteration  float64 `json:"fastIteration"`
+}
+
+// fit weighs what a task is by what a program is good at.
+func (s Signals) fit(good Signals) float64 {
+	return s.Implementation*good.Implementation*18 + s.Research*good.Research*16 + s.Planning*good.Planning*14 + s.Ops*good.Ops*12 +
+		s.Verification*good.Verification*14 + s.Coordination*good.Coordination*14 + s.RepoWork*good.RepoWork*10 + s.FastIteration*good.FastIteration*10
+}
+
+// maxText is how many bytes of a task are looked at for words.
+const maxText = 256 << 10
+
+// words are the lists of task-agents, section 6.2: whole words, in any case.
+type words struct {
+	implementation, research, planning, ops, verification, coordination, repo, fast *regexp.Regexp
+}
+
+func list(alternatives string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(` + alternatives + `)\b`)
+}
+
+var (
+	lists = words{
+		implementation: list(`code|coding|implement|fix|debug|refactor|write|build|patch|feature|server|api|component|function|typescript|javascript|react`),
+		research:       list(`research|investigate|analy[sz]e|analysis|compare|evaluate|review|study|summari[sz]e|look\s+into|explore`),
+		planning:       list(`plan|planning|roadmap|strategy|spec|architecture|design|scope|milestone|sequence|timeline`),
+		ops:            list(`deploy|release|ship|rollback|monitor|incident|infra|infrastructure|configure|setup|docker|kubernetes|ci|cd|runbook`),
+		verification:   list(`tests?|verify|validation|prove|acceptance|check|regression|benchmark|lint|typecheck|qa`),
+		coordination:   list(`parallel|delegate|subagent|swarm|coordinate|handoff|mailbox|scheduler|orchestrate`),
+		repo:           list(`repo|repository|branch|commit|pull\s+request|pr|diff|workspace|file|directory|codebase`),
+		fast:           list(`fix|debug|patch|flaky|quick|fast|iterate|loop|unblock|repair`),
+	}
+	big = list(`repo|code|debug|fix|implement|investigate|research|analy[sz]e|write|document|plan|workflow|automation|parallel|delegate|subtask|orchestrate|compare|test|pull\s+request|branch|commit`)
+)
+
+// kind is the sort of work that a task mostly is. By words alone nothing is mixed: what is
+// research and coding is coding.
+func (t *Task) kind() string {
+	switch {
+	case t.Kind != "":
+		return t.Kind
+	case lists.ops.MatchString(t.Text):
+		return "ops"
+	case lists.planning.MatchString(t.Text):
+		return "planning"
+	case lists.research.MatchString(t.Text) && !lists.implementation.MatchString(t.Text):
+		return "research"
+	}
+	return "coding"
+}
+
+// Signals reads what a task is from its words and from what it has.
+func (t Task) Signals() Signals {
+	t.Text = t.Text[:min(len(t.Text), maxText)]
+	kind := t.kind()
+	value := func(words *regexp.Regexp, hit, miss float64, plus ...float64) float64 {
+		v := miss
+		if words.MatchString(t.Text) {
+			v = hit
+		}
+		for _, p := range plus {
+			v += p
+		}
+		return min(max(v, 0), 1)
+	}
+	when := func(yes bool, v float64) float64 {
+		if yes {
+			return v
+		}
+		return 0
+	}
+	is := func(k string) float64 { return when(kind == k, .4) + when(kind == "mixed", .25) }
+	return Signals{
+		Implementation: value(lists.implementation, .7, .2, when(t.Repo || t.Workdir, .15), is("coding")),
+		Research:       value(lists.research, .7, .1, is("research")),
+		Planning:       value(lists.planning, .75, .1, is("planning")),
+		Ops:            value(lists.ops, .75, .05, is("ops")),
+		Verification:   value(lists.verification, .8, .15, when(t.Criteria, .15)),
+		Coordination:   value(lists.coordination, .7, .05, when(t.Subtasks > 1, .25)),
+		RepoWork:       value(lists.repo, .7, .1, when(t.Repo, .25)),
+		FastIteration:  value(lists.fast, .75, .15, when(kind == "coding", .1)),
+	}
+}
+
+// Complex says that a message is big enough for a task agent (task-agents, section 6.5).
+func Complex(text string) bool { return big.MatchString(text[:min(len(text), maxText)]) }
