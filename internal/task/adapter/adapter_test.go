@@ -337,6 +337,9 @@ func TestPresetsInTheProgramsOwnWords(t *testing.T) {
 			t.Errorf("%s: %+v", name, files)
 		}
 	}
+	if powerful, fast := adapter.Models(framework.Codex); powerful == "" || fast == "" || powerful == fast {
+		t.Errorf("%s %s", powerful, fast)
+	}
 	if _, err := adapter.ApprovalOf(framework.Claude, "none"); capability.CodeOf(err) != capability.CodeInvalidInput {
 		t.Error(err)
 	}

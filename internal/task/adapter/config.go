@@ -91,3 +91,15 @@ func Files(name framework.Name) []WorkspaceFile {
 	}
 	return nil
 }
+
+// Models are the names of a program's models where nobody has set others: one for hard
+// tasks and one for quick ones; "" is the program's own choice (task-agents, section 3).
+func Models(name framework.Name) (powerful, fast string) {
+	switch name {
+	case framework.Claude:
+		return "claude-opus-4-7", ""
+	case framework.Codex:
+		return "gpt-5.5", "gpt-5.5-mini"
+	}
+	return "", ""
+}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/framework"
@@ -169,20 +168,20 @@ func (in *Input) best(list []Framework) (best *Framework) {
 }
 
 func (f *Framework) reason() string {
-	var parts []string
-	say := func(when bool, yes, no string) {
-		if text := no; when || no != "" {
-			if when {
-				text = yes
-			}
-			parts = append(parts, text)
+	not := func(yes bool, what string) string {
+		if yes {
+			return what
 		}
+		return "not " + what
 	}
-	say(f.Installed, "installed", "not installed")
-	say(f.AuthReady, "logged in", "not logged in")
-	say(f.SubscriptionReady, "by a subscription", "")
-	say(f.Disabled, "out of use until "+f.DisabledUntil.UTC().Format(time.RFC3339)+" ("+f.DisabledReason+")", "")
-	return strings.Join(parts, ", ")
+	reason := not(f.Installed, "installed") + ", " + not(f.AuthReady, "logged in")
+	if f.SubscriptionReady {
+		reason += " by a subscription"
+	}
+	if f.Disabled {
+		reason += ", out of use until " + f.DisabledUntil.UTC().Format(time.RFC3339) + " (" + f.DisabledReason + ")"
+	}
+	return reason
 }
 
 func (in *Input) why(f *Framework) string {

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/junctor-run/junctor/capability"
 )
 
 // block is text of ours between two marker lines.
@@ -77,9 +75,9 @@ func (b *block) removeFrom(doc []byte) []byte {
 const maxUp = 64
 
 // infoFolder finds the info folder of the repository that dir lies in; "" outside of one.
-// In a worktree .git is a file that says where the repository keeps what is the
-// worktree's own. As anybody can write such a file, the other side must name the
-// worktree too.
+// In a worktree or a submodule .git is a file that says where the repository is. As
+// anybody can write such a file, the other side must name the folder too; where it does
+// not, nothing is found.
 func infoFolder(root, dir string) (string, error) {
 	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(root) {
 		return "", outside(dir)
@@ -95,34 +93,32 @@ func infoFolder(root, dir string) (string, error) {
 			continue
 		case info.IsDir():
 			return filepath.Join(dotGit, "info"), nil
-		case !info.Mode().IsRegular():
-			return "", outside(dotGit)
 		}
-		return linkedInfo(dotGit)
+		return linkedInfo(dotGit), nil
 	}
 	return "", nil
 }
 
-func linkedInfo(dotGit string) (string, error) {
+func linkedInfo(dotGit string) string {
 	own, ok := strings.CutPrefix(oneLine(dotGit), "gitdir: ")
 	if !ok {
-		return "", capability.Errorf(capability.CodeConflict, "overlay.apply", "%s does not say where its repository is", dotGit).With("overlay_broken", "")
+		return ""
 	}
 	own = from(filepath.Dir(dotGit), own)
 	if back := oneLine(filepath.Join(own, "gitdir")); back != "" { // a worktree
 		common := oneLine(filepath.Join(own, "commondir"))
 		if common == "" || !same(from(own, back), dotGit) {
-			return "", outside(dotGit)
+			return ""
 		}
-		return filepath.Join(from(own, common), "info"), nil
+		return filepath.Join(from(own, common), "info")
 	}
 	config, _ := os.ReadFile(filepath.Join(own, "config")) // a submodule
 	for line := range strings.Lines(string(config)) {
 		if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "worktree" && same(from(own, strings.TrimSpace(value)), filepath.Dir(dotGit)) {
-			return filepath.Join(own, "info"), nil
+			return filepath.Join(own, "info")
 		}
 	}
-	return "", outside(dotGit)
+	return ""
 }
 
 func oneLine(path string) string {

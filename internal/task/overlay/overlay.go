@@ -38,7 +38,8 @@ const (
 	Block Kind = "block"
 	// Ignore puts Text, lines of patterns, where git looks for what it ignores in the
 	// repository that Path, a folder, lies in: its info/exclude, which nobody commits.
-	// Outside of repositories it does nothing.
+	// Outside of repositories it does nothing, nor where a repository that .git names
+	// does not know of the folder.
 	Ignore Kind = "ignore"
 )
 
@@ -50,14 +51,14 @@ const (
 
 // Change is one thing to do to a file.
 type Change struct {
-	Kind Kind `json:"kind"`
+	Kind Kind
 	// Path is the file, absolute. Root is the folder it must really lie in: symbolic links
 	// are followed within Root and never out of it. Folders between them are made, mode 0700.
-	Path   string `json:"path"`
-	Root   string `json:"root"`
-	Text   string `json:"text,omitempty"`   // Private, Block, Ignore
-	Target string `json:"target,omitempty"` // Link
-	Edits  []Edit `json:"edits,omitempty"`  // Merge
+	Path   string
+	Root   string
+	Text   string // Private, Block, Ignore
+	Target string // Link
+	Edits  []Edit // Merge
 }
 
 // Edit is one value in a JSON object. Objects on the way to it are made.

@@ -264,12 +264,6 @@ func TestNobodyElsesFilesAreReached(t *testing.T) {
 		"an array": {func(g *ground) { g.write(filepath.Join(g.home, "a.json"), "[]", 0o600) }, func(g *ground) overlay.Change {
 			return overlay.Change{Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, "a.json"), Edits: []overlay.Edit{set("1", "a")}}
 		}, "overlay_broken"},
-		"a worktree that the repository does not know": {func(g *ground) {
-			g.write(filepath.Join(g.home, ".git", "HEAD"), "ref: x", 0o600)
-			g.write(filepath.Join(g.work, ".git"), "gitdir: "+filepath.Join(g.home, ".git")+"\n", 0o600)
-		}, func(g *ground) overlay.Change {
-			return overlay.Change{Kind: overlay.Ignore, Root: g.work, Path: g.work, Text: "x"}
-		}, "overlay_outside"},
 		"text in place of an object": {func(g *ground) { g.write(filepath.Join(g.home, "a.json"), `{"a":{"b":"c"}}`, 0o600) }, func(g *ground) overlay.Change {
 			return overlay.Change{Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, "a.json"), Edits: []overlay.Edit{set("1", "a", "b", "c")}}
 		}, "overlay_broken"},
@@ -341,6 +335,45 @@ func TestAWorktreeIgnoresInItsRepository(t *testing.T) {
 	before := g.tree()
 	g.apply(overlay.Change{Kind: overlay.Ignore, Root: g.work, Path: tree, Text: "*.ours\n"})
 	git(tree, "check-ignore", "-q", "x.ours")
+	g.undo()
+	g.same(before)
+}
+
+// TestARepositoryThatDoesNotKnowTheFolderStays: anybody can write a .git file.
+func TestARepositoryThatDoesNotKnowTheFolderStays(t *testing.T) {
+	t.Parallel()
+	for name, gitdir := range map[string]string{"its folder": ".git", "a worktree's": ".git/worktrees/x", "nothing": "nowhere"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGround(t)
+			g.write(filepath.Join(g.home, ".git", "HEAD"), "ref: x", 0o600)
+			g.write(filepath.Join(g.home, ".git", "worktrees", "x", "gitdir"), filepath.Join(g.home, "elsewhere", ".git"), 0o600)
+			g.write(filepath.Join(g.home, ".git", "worktrees", "x", "commondir"), "../..", 0o600)
+			g.write(filepath.Join(g.work, ".git"), "gitdir: "+filepath.Join(g.home, gitdir)+"\n", 0o600)
+			before := g.tree()
+			g.apply(overlay.Change{Kind: overlay.Ignore, Root: g.work, Path: g.work, Text: "x"})
+			g.must(os.Remove(g.journal))
+			g.same(before)
+		})
+	}
+}
+
+func TestASubmoduleIgnoresInItsOwnFolder(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	git := func(dir string, args ...string) {
+		t.Helper()
+		if out, err := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "protocol.file.allow=always"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	git(g.home, "init", "-q")
+	git(g.home, "commit", "-q", "--allow-empty", "-m", "x")
+	git(g.work, "init", "-q")
+	git(g.work, "submodule", "--quiet", "add", g.home, "sub")
+	before := g.tree()
+	g.apply(overlay.Change{Kind: overlay.Ignore, Root: g.work, Path: filepath.Join(g.work, "sub"), Text: "*.ours"})
+	git(filepath.Join(g.work, "sub"), "check-ignore", "-q", "x.ours")
 	g.undo()
 	g.same(before)
 }
