@@ -133,16 +133,22 @@ func (r *Registry) Transcribe(ctx context.Context, session string, pieces []Piec
 	if len(pieces) == 0 {
 		return nil
 	}
-	_, err := r.changeOf(ctx, session, func(w *work, s *row.Session) error {
-		for _, item := range rowsOf(pieces, w.now) {
-			item.ThreadID, item.SessionID, item.CreatedAt = s.ThreadID, session, w.now
-			if err := w.put(&item, false); err != nil {
+	s, err := r.Session(ctx, session)
+	if err != nil {
+		return err
+	}
+	now := r.now().UTC().Truncate(time.Millisecond)
+	rows := rowsOf(pieces, now)
+	return r.store.Change(ctx, s.ThreadID, func(tx Tx) error { // nothing follows from it: no graph is read
+		w := &work{Tx: tx, ctx: ctx, now: now}
+		for i := range rows {
+			rows[i].ThreadID, rows[i].SessionID, rows[i].CreatedAt = s.ThreadID, session, now
+			if err := w.put(&rows[i], false); err != nil {
 				return err
 			}
 		}
-		return w.TrimTranscript(w.ctx, session, MaxTranscribe, marker)
+		return w.TrimTranscript(ctx, session, MaxTranscribe, marker)
 	})
-	return err
 }
 
 // rowsOf are the rows of pieces, without what all rows of a session share.

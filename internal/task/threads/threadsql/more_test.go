@@ -114,7 +114,7 @@ func filters(t *testing.T, w *world) {
 // hostileTexts are what would be noticed if a text became a part of a statement.
 func hostileTexts() []string {
 	return []string{
-		`'; DROP TABLE task_threads; --`, `"`, `\`, `\'`, `%`, `_`, `!`, `!%`, "?", "$1", ":a", "@b", "a\x00b", "\xff\xfe", "\u2028", "🙂", "%' OR '1'='1", "--", "/*", "*/", `'||(SELECT 1)||'`, "\r\n\t", "{}", "[]",
+		`'; DROP TABLE task_threads; --`, `"\'\`, `%' OR '1'='1`, `_`, `!%!`, "?1 $1 :a @b", "a\x00b\xff\xfe", "\u2028🙂\r\n\t", "-- /* */", `'||(SELECT 1)||'`, `{}[]`,
 	}
 }
 
@@ -358,33 +358,20 @@ func damaged(t *testing.T, w *world) {
 func bounds(t *testing.T, w *world) {
 	c := w.thread(t, "one", 1)
 	id := c.Thread.ID
-	fill := func(n int, r func(i int) row.Row) {
+	fill := func(table, columns, values string, n int) {
 		t.Helper()
-		err := w.store.Change(t.Context(), id, func(tx threads.Tx) error {
-			for i := range n {
-				one := r(i)
-				if err := row.Clean(one); err != nil {
-					return err
-				}
-				if err := tx.Insert(t.Context(), one); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		_, err := w.db.SQL().ExecContext(t.Context(), `INSERT INTO `+table+` (thread_id, `+columns+`) SELECT `+values+
+			` FROM (WITH RECURSIVE many (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM many WHERE i + 1 < `+fmt.Sprint(n)+`) SELECT i FROM many) AS numbers`)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	fill(threads.MaxRows, func(i int) row.Row {
-		return &row.Artifact{ID: fmt.Sprint("a", i), ThreadID: id, ArtifactType: "x", URI: "u", CreatedAt: at(1)}
-	})
+	of := `'` + id + `', `
+	fill(`task_artifacts`, `id, artifact_type, title, path, uri, mime_type, metadata_json, created_at`, of+`'a' || i, 'x', '', '', 'u', '', '{}', 1`, threads.MaxRows)
 	if _, err := w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: "x", URI: "u"}); reason(err) != threads.ReasonFull || capability.CodeOf(err) != capability.CodeOverloaded {
 		t.Error(err)
 	}
-	fill(threads.MaxEvents, func(i int) row.Row {
-		return &row.Event{ID: fmt.Sprint("e", i), ThreadID: id, EventType: "x", Timestamp: 1, CreatedAt: at(1)}
-	})
+	fill(`task_events`, `id, event_type, timestamp, summary, data_json, created_at`, of+`'e' || i, 'x', 1, '', '{}', 1`, threads.MaxEvents)
 	if err := w.Record(t.Context(), row.Event{ThreadID: id, EventType: "last"}); err != nil {
 		t.Fatal(err)
 	}
@@ -392,9 +379,9 @@ func bounds(t *testing.T, w *world) {
 	if n := len(d.Events); n != threads.MaxEvents || d.Events[0].ID != "e1" || d.Events[n-1].EventType != "last" {
 		t.Error(n, d.Events[0].ID)
 	}
-	fill(threads.MaxSessions, func(i int) row.Row {
-		return &row.Session{ID: fmt.Sprint("s", i), ThreadID: id, SessionID: fmt.Sprint("pty-", i), Status: row.SessionActive, RegisteredAt: 1, LastActivityAt: 1, CreatedAt: at(1), UpdatedAt: at(1)}
-	})
+	fill(`task_sessions`, `id, agent_id, session_id, framework, provider_source, label, original_task, workdir, repo, status, decision_count, auto_resolved_count,
+		registered_at, last_activity_at, idle_check_count, task_delivered, completion_summary, last_seen_decision_index, last_input_sent_at, stopped_at, created_at, updated_at, metadata_json`,
+		of+`'s' || i, '', 'pty-' || i, '', '', '', '', '', '', 'active', 0, 0, 1, 1, 0, 0, '', 0, 0, 0, 1, 1, '{}'`, threads.MaxSessions)
 	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-more"}}); reason(err) != threads.ReasonFull {
 		t.Error(err)
 	}
