@@ -37,7 +37,7 @@ func beside(from, to string) bool {
 	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
 		return true // a package and its own sub-packages
 	}
-	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/framework/", "internal/messaging/", "internal/sandbox/", "internal/skill/", "internal/task/"} { // parts of one whole, split for their size
+	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/framework/", "internal/messaging/", "internal/sandbox/", "internal/skill/", "internal/task/", "internal/workspace/"} { // parts of one whole, split for their size
 		if strings.HasPrefix(from, root) && strings.HasPrefix(to, root) {
 			return true
 		}
@@ -65,7 +65,10 @@ func beside(from, to string) bool {
 		"internal/noderun":   {"host/device", "host/device/pushcode", "internal/skill/asking", "internal/segment"},
 		"host/device":        {"internal/node", "internal/messaging", "internal/messaging/natsdial"},
 		"internal/term":      {"internal/sandbox"},
-		"internal/workspace": {"internal/gitcmd"},
+		"internal/workspace": {"internal/gitcmd", "internal/sandbox"},
+		// What the parts of a workspace use of the same two.
+		"internal/workspace/evidence":        {"internal/gitcmd"},
+		"internal/workspace/forge/bareforge": {"internal/gitcmd", "internal/sandbox"},
 		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
 		"internal/node":      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
 		"internal/admission": {"internal/messaging"},
@@ -113,6 +116,7 @@ func stopsAt() map[string]string {
 		"github.com/coreos/go-oidc":              "internal/oauth",
 		"golang.org/x/oauth2":                    "internal/oauthclient",
 		"github.com/go-jose/go-jose":             "internal/provider/a2a",
+		"github.com/google/go-github":            "internal/workspace/forge/githubforge",
 		"github.com/yosida95/uritemplate":        "internal/surface/mcpserve",
 		"github.com/prometheus/client_golang":    "internal/telemetry",
 		"github.com/knadh/koanf":                 "internal/config",

@@ -36,6 +36,9 @@ type Config struct {
 	// repository at the other end, where our overrides do not reach: New
 	// refuses both.
 	Protocols []string
+	// LocalRemotes also allows remotes that are folders of this machine. Whoever
+	// sets it trusts them: their hooks run when something is pushed to them.
+	LocalRemotes bool
 	// StdoutLimit and StderrLimit cap the kept output; 0 means 1 MiB and 256 KiB.
 	StdoutLimit, StderrLimit int
 	// Grace between TERM and KILL when ctx ends; 0 means 2 s.
@@ -85,10 +88,19 @@ type Command struct {
 	// ReadOnly keeps git from taking optional locks, so that a status does not
 	// rewrite the index.
 	ReadOnly bool
+	// Settings hold above everything the repository says, and above our own
+	// overrides: an author, a credential helper. They reach git by its
+	// environment, so they are not in the list of processes.
+	Settings []Setting
+	// LazyFetch lets git fetch objects that a partial clone left out.
+	LazyFetch bool
 	// NeedRepository refuses to run where there is no repository, not_found with
 	// reason not_a_repository: some subcommands then take any file for theirs.
 	NeedRepository bool
 }
+
+// Setting is one configuration value at command scope, such as user.name.
+type Setting struct{ Key, Value string }
 
 // Run runs the command and returns what came of it, whatever its exit code.
 // Errors: denied with reason security_violation for a repository that reaches
@@ -104,7 +116,7 @@ func (g *Git) Run(ctx context.Context, c Command) (sandbox.Result, error) {
 	return g.run(ctx, c, overrides)
 }
 
-func (g *Git) run(ctx context.Context, c Command, overrides []setting) (sandbox.Result, error) {
+func (g *Git) run(ctx context.Context, c Command, overrides []Setting) (sandbox.Result, error) {
 	result, err := sandbox.Run(ctx, sandbox.Spec{
 		Path: g.path, Args: append([]string{"--no-pager"}, c.Args...), Dir: c.Dir,
 		Env:         g.environment(c, overrides),

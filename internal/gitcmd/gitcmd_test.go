@@ -291,6 +291,53 @@ func TestCommitWorksWithoutAnyIdentity(t *testing.T) {
 	}
 }
 
+// Git takes the first of several values here, which no override of ours can be.
+func TestProgramsOfARemoteAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"uploadpack", "receivepack"} {
+		r := newRepository(t)
+		r.plain(r.root, "clone", "-q", "--bare", r.dir, r.root+"/bare.git")
+		r.plain(r.dir, "remote", "add", "origin", r.root+"/bare.git")
+		g, err := New(Config{LocalRemotes: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"fetch", "-q", "origin"}, {"push", "-q", "origin", "main:refs/heads/x"}} {
+			c := Command{Dir: r.dir, Root: r.root, Args: args, MergeStderr: true}
+			if got, err := g.Run(t.Context(), c); err != nil || got.ExitCode != 0 {
+				t.Fatalf("%v: %v\n%s", args, err, got.Stdout.Text())
+			}
+		}
+		r.plain(r.dir, "config", "remote.origin."+key, r.dir+"/evil.sh")
+		for _, args := range [][]string{{"fetch", "-q", "origin"}, {"push", "-q", "origin", "main:refs/heads/y"}} {
+			_, err := g.Run(t.Context(), Command{Dir: r.dir, Root: r.root, Args: args})
+			if e := capability.AsError(err); e == nil || e.Reason != "security_violation" {
+				t.Errorf("%s, %v: got %v", key, args, err)
+			}
+		}
+		if out, code, err := r.run("status"); err != nil || code != 0 {
+			t.Errorf("without remotes it does not matter: %d, %v\n%s", code, err, out)
+		}
+		if _, err := os.Stat(r.canary); err == nil {
+			t.Error("the repository executed its program")
+		}
+	}
+}
+
+func TestSettingsOfTheCallerHold(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	r.plain(r.dir, "config", "user.name", "theirs")
+	g, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := g.Run(t.Context(), Command{Dir: r.dir, Root: r.root, Args: []string{"config", "user.name"}, Settings: []Setting{{"user.name", "ours"}}})
+	if err != nil || got.Stdout.Text() != "ours\n" {
+		t.Errorf("%q, %v", got.Stdout.Text(), err)
+	}
+}
+
 func TestCancelledContext(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)

@@ -3,9 +3,11 @@ package gitcmd
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
@@ -15,14 +17,11 @@ const maxOverrides = 500
 // maxAncestors bounds how deep beneath the root a repository may be trusted.
 const maxAncestors = 64
 
-// setting is one configuration value at command scope.
-type setting struct{ key, value string }
-
 // fixed overrides every key of a known name that names a program, a file to
 // read, or a way to reach one. "false" and "cat" are the programs that do
 // nothing and change nothing, for keys where an empty value still runs.
-func fixed() []setting {
-	return []setting{
+func fixed() []Setting {
+	return []Setting{
 		{"core.hooksPath", "/dev/null"},
 		{"core.fsmonitor", "false"},
 		{"core.untrackedCache", "false"},
@@ -85,8 +84,6 @@ func drivers() []driver {
 		{regexp.MustCompile(`(?s)^tar\..*\.command$`), "false"},
 		{regexp.MustCompile(`(?s)^pager\.`), "false"},
 		{regexp.MustCompile(`(?s)^protocol\..*\.allow$`), "never"},
-		{regexp.MustCompile(`(?s)^remote\..*\.uploadpack$`), "git-upload-pack"},
-		{regexp.MustCompile(`(?s)^remote\..*\.receivepack$`), "git-receive-pack"},
 		{regexp.MustCompile(`(?s)^remote\..*\.vcs$`), ""},
 		{regexp.MustCompile(`(?s)^submodule\..*\.update$`), "none"},
 		{regexp.MustCompile(`(?s)^submodule\..*\.ignore$`), "dirty"},
@@ -95,11 +92,15 @@ func drivers() []driver {
 	}
 }
 
+// firstCounts are keys of which git takes the first value, the repository's, so that
+// none of ours can override it. They matter only to a Git that may reach remotes.
+var firstCounts = regexp.MustCompile(`(?s)^remote\..*\.(uploadpack|receivepack)$`)
+
 // neutralise returns an override for every listed key that could execute
 // something. It also names an author when the repository has none: the user's
 // own configuration, which would, is not read.
-func neutralise(keys [][]byte) ([]setting, error) {
-	var out []setting
+func (g *Git) neutralise(keys [][]byte) ([]Setting, error) {
+	var out []Setting
 	rules := drivers()
 	author := false
 	for _, k := range keys {
@@ -107,9 +108,13 @@ func neutralise(keys [][]byte) ([]setting, error) {
 		if key == "user.name" {
 			author = true
 		}
+		if firstCounts.MatchString(key) && (g.cfg.LocalRemotes || len(g.cfg.Protocols) > 0) {
+			return nil, capability.Errorf(capability.CodeDenied, "git.run", "the repository names a program for its remote").
+				With("security_violation", "take uploadpack and receivepack out of its configuration")
+		}
 		for _, d := range rules {
 			if d.key.MatchString(key) {
-				out = append(out, setting{key, d.value})
+				out = append(out, Setting{key, d.value})
 				break
 			}
 		}
@@ -118,7 +123,7 @@ func neutralise(keys [][]byte) ([]setting, error) {
 		}
 	}
 	if !author {
-		out = append(out, setting{"user.name", "junctor"}, setting{"user.email", "junctor@localhost"})
+		out = append(out, Setting{"user.name", "junctor"}, Setting{"user.email", "junctor@localhost"})
 	}
 	return out, nil
 }
@@ -126,7 +131,11 @@ func neutralise(keys [][]byte) ([]setting, error) {
 // environment is everything git sees of its surroundings. Settings travel as
 // GIT_CONFIG_* variables, not as -c options: keys chosen by a repository may
 // hold '=' and line breaks.
-func (g *Git) environment(c Command, overrides []setting) []string {
+func (g *Git) environment(c Command, overrides []Setting) []string {
+	protocols := g.cfg.Protocols
+	if g.cfg.LocalRemotes {
+		protocols = append(slices.Clip(protocols), "file")
+	}
 	env := []string{
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
 		"HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null",
@@ -134,8 +143,11 @@ func (g *Git) environment(c Command, overrides []setting) []string {
 		"GIT_PAGER=cat", "PAGER=cat", "GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false", "GIT_MERGE_AUTOEDIT=no",
 		// The environment beats core.sshCommand; no proxy command, no forwarding.
 		"GIT_SSH_COMMAND=ssh -F /dev/null -o BatchMode=yes -o ClearAllForwardings=yes", "GIT_SSH_VARIANT=ssh",
-		"GIT_ALLOW_PROTOCOL=" + strings.Join(g.cfg.Protocols, ":"), "GIT_PROTOCOL_FROM_USER=0", "GIT_NO_LAZY_FETCH=1",
+		"GIT_ALLOW_PROTOCOL=" + strings.Join(protocols, ":"), "GIT_PROTOCOL_FROM_USER=0",
 		"LC_ALL=C", "TERM=dumb",
+	}
+	if !c.LazyFetch {
+		env = append(env, "GIT_NO_LAZY_FETCH=1")
 	}
 	if c.ReadOnly {
 		env = append(env, "GIT_OPTIONAL_LOCKS=0")
@@ -151,16 +163,17 @@ func (g *Git) environment(c Command, overrides []setting) []string {
 		// repositories are trusted only on the way from Dir up to it.
 		env = append(env, "GIT_CEILING_DIRECTORIES="+filepath.Dir(c.Root))
 		for dir, n := c.Dir, 0; n < maxAncestors; dir, n = filepath.Dir(dir), n+1 {
-			all = append(all, setting{"safe.directory", dir})
+			all = append(all, Setting{"safe.directory", dir})
 			if dir == c.Root || dir == filepath.Dir(dir) {
 				break
 			}
 		}
 	}
+	all = append(all, c.Settings...)
 	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(all)))
 	for i, s := range all {
 		n := strconv.Itoa(i)
-		env = append(env, "GIT_CONFIG_KEY_"+n+"="+s.key, "GIT_CONFIG_VALUE_"+n+"="+s.value)
+		env = append(env, "GIT_CONFIG_KEY_"+n+"="+s.Key, "GIT_CONFIG_VALUE_"+n+"="+s.Value)
 	}
 	return env
 }

@@ -22,12 +22,12 @@ const (
 
 // inspect lists what the repository's configuration could execute and checks
 // where the repository is. No query of it executes anything of the repository.
-func (g *Git) inspect(ctx context.Context, c Command) ([]setting, error) {
+func (g *Git) inspect(ctx context.Context, c Command) ([]Setting, error) {
 	keys, err := g.keys(ctx, c, "--includes", "--list")
 	if err != nil {
 		return nil, err
 	}
-	overrides, err := neutralise(keys)
+	overrides, err := g.neutralise(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -153,13 +153,13 @@ func checkAlternates(root, objects string, depth int) error {
 // submodule, whose own configuration inspect has not seen. What .gitmodules says
 // would beat diff.ignoreSubmodules, hence one setting per name. Git reads the
 // file, or the index's copy, or that of HEAD; the first that exists counts.
-func (g *Git) submodules(ctx context.Context, c Command, top string) ([]setting, error) {
+func (g *Git) submodules(ctx context.Context, c Command, top string) ([]Setting, error) {
 	sources := [][]string{{"--blob", ":.gitmodules", "--list"}, {"--blob", "HEAD:.gitmodules", "--list"}}
 	if _, err := os.Lstat(filepath.Join(top, ".gitmodules")); err == nil {
 		sources = [][]string{{"--file", filepath.Join(top, ".gitmodules"), "--list"}}
 	}
 	seen := make(map[string]bool)
-	var out []setting
+	var out []Setting
 	for _, source := range sources {
 		keys, err := g.keys(ctx, c, source...)
 		if err != nil {
@@ -173,7 +173,7 @@ func (g *Git) submodules(ctx context.Context, c Command, top string) ([]setting,
 			}
 			name = name[:dot]
 			seen[name] = true
-			out = append(out, setting{"submodule." + name + ".ignore", "dirty"}, setting{"submodule." + name + ".update", "none"})
+			out = append(out, Setting{"submodule." + name + ".ignore", "dirty"}, Setting{"submodule." + name + ".update", "none"})
 		}
 		if len(out) > maxOverrides {
 			return nil, tooMany()

@@ -1,0 +1,142 @@
+// Package forge is what a place that keeps repositories can do beside git: pull
+// requests and issues, with somebody's credentials (task-agents, sections 16.3 and
+// 16.5). It is the port that packages githubforge and bareforge fill.
+//
+// It also says which repository a person means, and which may be used at all
+// ([Policy]): what is not named here reaches no git command. The rest is pure as
+// well: lists in a text become issues ([Items]). Only [DeviceFlow] talks, to log
+// somebody in.
+package forge
+
+import (
+	"context"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Host is a forge. It is safe for concurrent use.
+type Host interface {
+	// Open returns the repository as the owner of token sees it; an empty token is
+	// nobody's. It talks to nobody yet.
+	Open(repo Repo, token secret.Value) (Repository, error)
+}
+
+// Repository is one repository on a forge, seen with one credential. Errors of all
+// methods: unauthenticated, reason invalid_credentials; denied, reason
+// missing_scope; not_found, reason repo_not_found or issue_not_found; overloaded,
+// reason rate_limited; failed, reason forge_refused, for what the forge does not
+// want; unavailable, reason forge_unreachable. Answers are bounded.
+type Repository interface {
+	// Facts are asked for before work begins.
+	Facts(ctx context.Context) (Facts, error)
+	// OpenPull opens a pull request, or returns the one that is open for the same
+	// branches already.
+	OpenPull(ctx context.Context, p PullRequest) (Pull, error)
+
+	CreateIssue(ctx context.Context, title, body string, labels []string) (Issue, error)
+	ListIssues(ctx context.Context, f IssueFilter) ([]Issue, error)
+	// GetIssue fills in the comments, the first hundred.
+	GetIssue(ctx context.Context, number int) (Issue, error)
+	// UpdateIssue closes and opens again as well.
+	UpdateIssue(ctx context.Context, number int, c IssueChange) (Issue, error)
+	Comment(ctx context.Context, number int, body string) (Comment, error)
+	ListComments(ctx context.Context, number int) ([]Comment, error)
+	AddLabels(ctx context.Context, number int, labels []string) (Issue, error)
+}
+
+// Facts is what a forge says of a repository and of who asks.
+type Facts struct {
+	DefaultBranch string
+	Bytes         int64 // about how large it is; 0: unknown
+	Push, Issues  bool  // whether the credential may push, and whether there are issues
+}
+
+// PullRequest is asked for.
+type PullRequest struct {
+	Title, Body       string
+	Base, Head        string // branches of the same repository
+	Draft             bool
+	Labels, Reviewers []string
+}
+
+// Pull is a pull request that exists. Notes say what of the wish was not granted,
+// such as reviewers.
+type Pull struct {
+	Number int      `json:"number"`
+	URL    string   `json:"url"`
+	State  string   `json:"state"` // open, closed or merged
+	Draft  bool     `json:"draft,omitempty"`
+	Notes  []string `json:"notes,omitempty"`
+}
+
+// Issue is one issue (task-agents, section 16.5).
+type Issue struct {
+	Number    int       `json:"number"`
+	Title     string    `json:"title"`
+	Body      string    `json:"body"`
+	State     string    `json:"state"` // open or closed
+	Labels    []string  `json:"labels"`
+	URL       string    `json:"url"`
+	Author    string    `json:"author"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	Comments  []Comment `json:"comments,omitempty"`
+}
+
+// Comment is one comment on an issue.
+type Comment struct {
+	ID        int64     `json:"id"`
+	Author    string    `json:"author"`
+	Body      string    `json:"body"`
+	URL       string    `json:"url"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// IssueFilter narrows a list: State is open (also ""), closed or all; all Labels
+// must be there; Limit is 1 to 100, 0 means 30.
+type IssueFilter struct {
+	State  string
+	Labels []string
+	Limit  int
+}
+
+// IssueChange changes what is not nil. State is open or closed.
+type IssueChange struct {
+	Title, Body, State *string
+	Labels             *[]string
+}
+
+// NoIssues is the part of a [Repository] that has no issues. Every method answers
+// unavailable, reason no_issues.
+type NoIssues struct{}
+
+func noIssues() error {
+	return capability.Errorf(capability.CodeUnavailable, "forge.issues", "this forge keeps no issues").With("no_issues", "use a repository on a forge that has them")
+}
+
+// CreateIssue refuses.
+func (NoIssues) CreateIssue(context.Context, string, string, []string) (Issue, error) {
+	return Issue{}, noIssues()
+}
+
+// ListIssues refuses.
+func (NoIssues) ListIssues(context.Context, IssueFilter) ([]Issue, error) { return nil, noIssues() }
+
+// GetIssue refuses.
+func (NoIssues) GetIssue(context.Context, int) (Issue, error) { return Issue{}, noIssues() }
+
+// UpdateIssue refuses.
+func (NoIssues) UpdateIssue(context.Context, int, IssueChange) (Issue, error) {
+	return Issue{}, noIssues()
+}
+
+// Comment refuses.
+func (NoIssues) Comment(context.Context, int, string) (Comment, error) { return Comment{}, noIssues() }
+
+// ListComments refuses.
+func (NoIssues) ListComments(context.Context, int) ([]Comment, error) { return nil, noIssues() }
+
+// AddLabels refuses.
+func (NoIssues) AddLabels(context.Context, int, []string) (Issue, error) { return Issue{}, noIssues() }

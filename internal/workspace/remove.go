@@ -1,0 +1,253 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"strconv"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Remove removes a workspace: its folder, its entry among the worktrees, its
+// credential. The branch of a worktree stays in the clone unless its base has all of
+// it. Errors: conflict, reason workspace_dirty, where work would be lost — changes
+// that are not committed or, with a clone, commits that are nowhere else — unless
+// force is set; conflict, reason has_worktrees, for a clone that others work in, with
+// force too; failed, reason cleanup_failed.
+func (m *Manager) Remove(ctx context.Context, id string, force bool) error {
+	w, release, err := m.hold(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for _, other := range m.snapshot() {
+		if other.Parent == id {
+			return capability.Errorf(capability.CodeConflict, "workspace.remove", "other workspaces are worktrees of this one").With("has_worktrees", "remove those first")
+		}
+	}
+	if !force {
+		lost, err := m.unsaved(ctx, w)
+		if err != nil || lost != "" {
+			return capability.Wrap(capability.CodeConflict, "workspace.remove", "the workspace holds work that would be lost: "+lost, err).
+				With("workspace_dirty", "finalize it, or remove it with force")
+		}
+	}
+	if err := m.discard(ctx, w); err != nil {
+		return err
+	}
+	m.cfg.OnEvent(Event{"workspace_removed", w})
+	return nil
+}
+
+// unsaved says what would be lost with a workspace, "" for nothing. A workspace that
+// cannot be looked at is an error: what nobody knows may be work.
+func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
+	if w.Mode == Folder {
+		entries, err := fs.ReadDir(m.dir.FS(), w.ID)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+			return "", nil
+		}
+		return "files in it", err
+	}
+	if _, err := m.dir.Lstat(w.ID); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	s, err := m.status(ctx, w)
+	if err != nil {
+		return "it cannot be looked at", err
+	}
+	if !s.Clean {
+		return "files that are not committed", nil
+	}
+	if w.Mode == Worktree && s.Branch != "" {
+		return "", nil // its branch stays
+	}
+	args := []string{"--branches", "--glob=refs/stas[h]"} // a glob, or it would mean what is beneath
+	if head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "HEAD"); err != nil || head != "" {
+		args = append(args, "HEAD")
+	}
+	args = append(args, "--not")
+	if w.Mode == Worktree {
+		args = []string{"HEAD", "--not", "--branches"}
+	}
+	count, err := m.line(ctx, w, append(append([]string{"rev-list", "--count"}, args...), "--remotes=origin", "--")...)
+	if err != nil {
+		return "it cannot be looked at", err
+	}
+	if n, _ := strconv.Atoi(count); n > 0 {
+		return count + " commits that were not pushed", nil
+	}
+	return "", nil
+}
+
+// discard removes a workspace whatever is in it; what is gone already is no error, so
+// that it can be called again. The folder is removed by its name beneath the base's
+// handle and not by git, which believes what its files say about where a worktree is.
+func (m *Manager) discard(ctx context.Context, w Workspace) error {
+	failed := func(err error) error {
+		return capability.Wrap(capability.CodeFailed, "workspace.remove", "the workspace could not be removed whole", err).With("cleanup_failed", "try again; GC will as well")
+	}
+	if !idForm.MatchString(w.ID) {
+		return failed(errors.New("not an id of ours"))
+	}
+	w.State = Removing
+	if err := m.put(w); err != nil {
+		return err
+	}
+	if err := m.removeAll(w.ID); err != nil {
+		return failed(err)
+	}
+	m.mu.Lock()
+	parent, ok := m.all[w.Parent]
+	m.mu.Unlock()
+	if w.Mode == Worktree && ok && parent.State == Ready {
+		if _, err := m.run(ctx, parent, []string{"worktree", "prune", "--expire=now"}); err == nil && w.Branch != "" {
+			m.dropMerged(ctx, parent, w)
+		} // a parent that git cannot work in keeps an entry that names nothing
+	}
+	if err := errors.Join(m.forgetToken(w.ID), m.records.Delete(w.ID)); err != nil {
+		return failed(err)
+	}
+	m.mu.Lock()
+	delete(m.all, w.ID)
+	m.mu.Unlock()
+	return nil
+}
+
+// dropMerged deletes a branch of which its base, as last fetched, has everything. One
+// that is still wanted somewhere git keeps by itself.
+func (m *Manager) dropMerged(ctx context.Context, parent, w Workspace) {
+	ref := "refs/heads/" + w.Branch
+	result, err := m.run(ctx, parent, []string{"merge-base", "--is-ancestor", ref, "refs/remotes/origin/" + w.BaseBranch}, 1, 128)
+	if err == nil && result.ExitCode == 0 {
+		_, _ = m.run(ctx, parent, []string{"branch", "--quiet", "-D", "--", w.Branch}, 1)
+	}
+}
+
+// removeAll removes a folder of the base, of which an agent may have taken its own
+// right to write.
+func (m *Manager) removeAll(name string) error {
+	err := m.dir.RemoveAll(name)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = fs.WalkDir(m.dir.FS(), name, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = m.dir.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return m.dir.RemoveAll(name)
+}
+
+// Collected is what [Manager.GC] did. Kept says why an old workspace is still there.
+type Collected struct {
+	Removed []string          `json:"removed"`
+	Orphans []string          `json:"orphans"` // folders that no record owned
+	Kept    map[string]string `json:"kept"`
+}
+
+// GC removes workspaces that nobody has used for the TTL, that no session lives in and
+// that hold no work; then folders of ours in the base that no record owns and that are
+// as old. live says whether a session works in a workspace.
+func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected, error) {
+	out := Collected{Removed: []string{}, Orphans: []string{}, Kept: make(map[string]string)}
+	now := m.cfg.Now()
+	for _, worktrees := range []bool{true, false} { // a clone can go once its worktrees have
+		for _, w := range m.snapshot() {
+			if (w.Mode == Worktree) != worktrees || w.State != Removing && now.Sub(w.UsedAt) < m.cfg.TTL {
+				continue
+			}
+			if w.State == Ready && live(w) {
+				out.Kept[w.ID] = "a session lives in it"
+				continue
+			}
+			err := m.collect(ctx, w)
+			switch {
+			case err == nil:
+				out.Removed = append(out.Removed, w.ID)
+			case ctx.Err() != nil:
+				return out, capability.AsError(ctx.Err())
+			default:
+				out.Kept[w.ID] = capability.AsError(err).Message
+			}
+		}
+	}
+	entries, err := fs.ReadDir(m.dir.FS(), ".")
+	if err != nil {
+		return out, capability.Wrap(capability.CodeFailed, "workspace.gc", "the folder of workspaces cannot be read", err).With("cleanup_failed", "")
+	}
+	m.mu.Lock()
+	known := maps.Clone(m.all)
+	m.mu.Unlock()
+	for _, e := range entries {
+		// A record is written before its folder is made: what has none now is nobody's.
+		info, err := e.Info()
+		if _, owned := known[e.Name()]; owned || err != nil || !idForm.MatchString(e.Name()) || now.Sub(info.ModTime()) < m.cfg.TTL {
+			continue
+		}
+		if err := m.removeAll(e.Name()); err != nil {
+			out.Kept[e.Name()] = "it could not be removed"
+			continue
+		}
+		out.Orphans = append(out.Orphans, e.Name())
+	}
+	return out, nil
+}
+
+// collect removes one: what was left half made or half removed without more ado.
+func (m *Manager) collect(ctx context.Context, w Workspace) error {
+	if w.State == Ready {
+		return m.Remove(ctx, w.ID, false)
+	}
+	release, err := m.locks.take(ctx, w.root())
+	if err != nil {
+		return err
+	}
+	defer release()
+	return m.discard(ctx, w)
+}
+
+// room refuses a new workspace where the disk is nearly full (task-agents, section
+// 16.4).
+func (m *Manager) room(ctx context.Context) error {
+	full := func(format string, args ...any) error {
+		return capability.Errorf(capability.CodeUnavailable, "workspace.provision", format, args...).With("disk_full", "remove workspaces that are not needed, or run the garbage collection")
+	}
+	free, err := m.cfg.FreeSpace(m.base)
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "workspace.provision", "nobody knows how much space is left", err).With("disk_full", "look at the disk")
+	}
+	if free < m.cfg.MinFree {
+		return full("only %d MiB are free; new workspaces need %d", free>>20, m.cfg.MinFree>>20)
+	}
+	if m.cfg.MaxBytes <= 0 {
+		return nil
+	}
+	var used int64
+	walked := 0
+	err = fs.WalkDir(m.dir.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+		if walked++; walked%1000 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil || d.IsDir() {
+			return nil // it may go while we look
+		}
+		if info, err := d.Info(); err == nil {
+			used += info.Size()
+		}
+		if used > m.cfg.MaxBytes {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return capability.AsError(err)
+	}
+	if used > m.cfg.MaxBytes {
+		return full("the workspaces hold more than their %d MiB", m.cfg.MaxBytes>>20)
+	}
+	return nil
+}
