@@ -71,8 +71,10 @@ func New(cfg Config) (*Registry, error) {
 	return &Registry{store: cfg.Store, gateway: cfg.Gateway, now: cfg.Now}, nil
 }
 
-// Moved is a thread after a change. Who is told that From was another status than the
-// thread's is the only one who is told: so a thread ends once (13.11).
+// Moved is a thread after a change. Of all who change it, one is told that From was
+// another status than the thread's: so its end is told once (13.11). A thread whose parts
+// wait for each other is done for a moment before the next part begins: then one of
+// Nodes is ready.
 type Moved struct {
 	Thread   row.Thread
 	From     row.ThreadStatus
@@ -259,10 +261,12 @@ func (w *work) write() error {
 		}
 		err = w.put(is, known)
 	}
-	if t := &w.g.Thread; !reflect.DeepEqual(*t, w.was.Thread) || len(w.events) > 0 {
-		t.SearchText = searchText(*t)
-		each(t, &w.was.Thread, true, &t.UpdatedAt)
+	t := &w.g.Thread
+	if len(w.events) > 0 { // something has happened to it
+		t.UpdatedAt = w.now
 	}
+	t.SearchText = row.Text(searchText(*t))
+	each(t, &w.was.Thread, true, &t.UpdatedAt)
 	for i := range w.g.Sessions {
 		was, known := at(w.was.Sessions, i)
 		each(&w.g.Sessions[i], &was, known, &w.g.Sessions[i].UpdatedAt)

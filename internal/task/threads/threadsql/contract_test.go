@@ -289,8 +289,12 @@ func records(t *testing.T, w *world) {
 	if s, _ := m.Session("pty-1"); s.DecisionCount != 2 || s.AutoResolvedCount != 1 {
 		t.Errorf("%+v", s)
 	}
+	before := w.detail(t, id).UpdatedAt
 	if err := w.Record(t.Context(), row.Event{ThreadID: id, EventType: "tool_running", Summary: "s", Data: raw(`{"a":[1]}`)}); err != nil {
 		t.Error(err)
+	}
+	if !w.detail(t, id).UpdatedAt.After(before) {
+		t.Error("an event happened to nobody")
 	}
 	a := must(w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, SessionID: "pty-1", ArtifactType: "report", Title: "r", Path: "/w/r.txt", MimeType: "text/plain"}))(t)
 	job := must(w.StartJob(t.Context(), row.VerifierJob{ThreadID: id, NodeID: node, VerifierType: "custom", Config: raw(`{"service":"s"}`)}))(t)

@@ -84,7 +84,9 @@ func (s *Store) Count(ctx context.Context, f threads.Filter) (n int, err error) 
 func (s *Store) Threads(ctx context.Context, f threads.Filter) (out []threads.Summary, err error) {
 	condition, args := where(f)
 	err = s.read(ctx, func(q querier) error {
-		out, err = summaries(ctx, q, condition+` ORDER BY latest DESC, t.seq DESC LIMIT ?`, true, append(args, f.Limit)...)
+		// The wide rows are read once it is known which.
+		out, err = summaries(ctx, q, `t.id IN (SELECT id FROM (SELECT t.id, `+latest+` AS latest FROM task_threads t WHERE `+condition+
+			` ORDER BY latest DESC, t.seq DESC LIMIT ?) AS newest) ORDER BY latest DESC, t.seq DESC`, true, append(args, f.Limit)...)
 		return err
 	})
 	return out, explain(ctx, err)

@@ -62,6 +62,7 @@ func filters(t *testing.T, w *world) {
 		{"another owner", threads.Filter{OwnerUserID: "u2"}, ""},
 		{"created after", threads.Filter{CreatedAfter: red.CreatedAt.Add(time.Millisecond)}, "green"},
 		{"created before", threads.Filter{CreatedBefore: red.CreatedAt}, "red"},
+		{"updated at all", threads.Filter{UpdatedAfter: red.CreatedAt, UpdatedBefore: red.UpdatedAt}, "red green"},
 		{"updated after", threads.Filter{UpdatedAfter: red.UpdatedAt}, "red"},
 		{"updated before", threads.Filter{UpdatedBefore: red.UpdatedAt.Add(-time.Millisecond)}, "green"},
 		{"active after", threads.Filter{ActivityAfter: at(1000)}, "red"},
@@ -382,6 +383,11 @@ func bounds(t *testing.T, w *world) {
 	fill(`task_sessions`, `id, agent_id, session_id, framework, provider_source, label, original_task, workdir, repo, status, decision_count, auto_resolved_count,
 		registered_at, last_activity_at, idle_check_count, task_delivered, completion_summary, last_seen_decision_index, last_input_sent_at, stopped_at, created_at, updated_at, metadata_json`,
 		of+`'s' || i, '', 'pty-' || i, '', '', '', '', '', '', 'active', 0, 0, 1, 1, 0, 0, '', 0, 0, 0, 1, 1, '{}'`, threads.MaxSessions)
+	fill(`task_transcripts`, `id, session_id, timestamp, direction, content, metadata_json, created_at, bytes`, of+`'t' || i, 'pty-0', 1, 'stdout', 'x', '{}', 1, 1048576`, 20)
+	d = must(w.Detail(t.Context(), id, threads.Selection{Fields: []threads.Field{threads.FieldTranscripts}}))(t)
+	if n := len(d.Transcripts); n != threads.MaxTranscriptBytes>>20 || d.Transcripts[n-1].ID != "t19" {
+		t.Error(n)
+	}
 	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-more"}}); reason(err) != threads.ReasonFull {
 		t.Error(err)
 	}
