@@ -38,6 +38,7 @@ type Config struct {
 	A2A    A2A    `koanf:"a2a"`
 
 	OAuth      OAuth      `koanf:"oauth"`
+	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
 	Sandbox    Sandbox    `koanf:"sandbox"`
 	Model      Model      `koanf:"model"`
@@ -51,6 +52,12 @@ type Config struct {
 	Eliza Eliza `koanf:"-"`
 	// Home is found before the file is read, so it is no key of it.
 	Home string `koanf:"-"`
+}
+
+// Agents is about task agents.
+type Agents struct {
+	MaxSessions int      `koanf:"max_sessions" doc:"Most agents' programs that run at a time."`
+	Workdirs    []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. CODING_AGENT_ALLOWED_WORKDIRS is read too. Folders that are made for agents are allowed anyway."`
 }
 
 // Log is the server's own log, not the audit.
@@ -182,6 +189,7 @@ func Default() Config {
 		},
 		Router:     Router{SyncInterval: 5 * time.Minute},
 		MCP:        MCP{PageSize: 100, Exposure: "auto", TaskAfter: 2 * time.Second, SessionIdle: time.Hour},
+		Agents:     Agents{MaxSessions: 8},
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
 		NATS:       NATS{Replicas: 1},
@@ -252,6 +260,14 @@ func (c *Config) Validate() error {
 	}
 	if err := c.OAuth.check(); err != nil {
 		return err
+	}
+	if c.Agents.MaxSessions < 1 || c.Agents.MaxSessions > 200 {
+		return fmt.Errorf("agents.max_sessions: %d is not from 1 to 200", c.Agents.MaxSessions)
+	}
+	for _, dir := range c.Agents.Workdirs {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("agents.workdirs: %q is not an absolute path", dir)
+		}
 	}
 	if err := oneOf("sandbox.min_tier", c.Sandbox.MinTier, "", "T1", "T2", "T3"); err != nil {
 		return err

@@ -35,8 +35,26 @@ func aliases(environ []string) map[string]any {
 		if value, ok := strings.CutPrefix(kv, "AGENTOS_DEPLOYMENT_MODE="); ok && strings.TrimSpace(value) != "" {
 			out["deployment_mode"] = value
 		}
+		if value, ok := strings.CutPrefix(kv, "CODING_AGENT_ALLOWED_WORKDIRS="); ok && strings.TrimSpace(value) != "" {
+			out["agents.workdirs"] = folders(value)
+		}
 	}
 	return out
+}
+
+// folders splits a list at commas; ~ is the user's home.
+func folders(text string) (list []string) {
+	home, _ := os.UserHomeDir()
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		if rest, found := strings.CutPrefix(part, "~"); found && home != "" && (rest == "" || rest[0] == '/') {
+			part = home + rest
+		}
+		if part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
 }
 
 // Load merges the layers and validates the result. file may be absent unless

@@ -22,8 +22,8 @@ import (
 	"github.com/junctor-run/junctor/internal/tasks/tasksql"
 )
 
-// agents are what other agents reach this plane by, and the tasks they leave here.
-type agents struct {
+// taskDoors are what other agents reach this plane by, and the tasks they leave here.
+type taskDoors struct {
 	tasks  *tasks.Manager
 	pushes *push.Sender
 	a2a    *a2aserve.Surface
@@ -43,7 +43,7 @@ func (s *Server) openAgents(ctx context.Context) error {
 		}
 		local = append(local, p)
 	}
-	a := &agents{}
+	a := &taskDoors{}
 	if a.pushes, err = push.Open(ctx, push.Options{Database: s.shared, Bodies: a2aserve.Bodies, Task: kept.Task, Addresses: local, Logger: s.logger}); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *Server) openAgents(ctx context.Context) error {
 		Door: s.door, Engine: s.engine, Tasks: a.tasks, Push: a.pushes, Key: key, URL: at, Version: s.version,
 		MaxBody: int64(s.cfg.Limits.RequestBody), Exposure: compile.View(s.cfg.MCP.Exposure), Logger: s.logger,
 	})
-	s.agents = a
+	s.taskDoors = a
 	// Before there are new ones: what was under way in an earlier process is over.
 	return a.tasks.Open(ctx)
 }

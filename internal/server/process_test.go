@@ -56,6 +56,8 @@ func TestMain(m *testing.M) {
 		err = endpointMain(os.Args[1], os.Args[2])
 	case "rawstdio":
 		err = rawStdio()
+	case "claude":
+		err = claudeMain(os.Args[1:])
 	default:
 		err = fmt.Errorf("no role %q", role)
 	}

@@ -93,9 +93,10 @@ type Server struct {
 	local      *host.Host
 
 	*conversations
-	*agents
-	roots *roots.Set
-	git   *gitcmd.Git // nil without the program
+	*taskDoors
+	workers *taskAgents
+	roots   *roots.Set
+	git     *gitcmd.Git // nil without the program
 
 	listener net.Listener
 	ready    atomic.Bool
@@ -198,6 +199,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}
 	s.nodeDoor = s.openNodeDoor()
 	if err = s.openAgents(ctx); err != nil {
+		return err
+	}
+	if err = s.openTaskAgents(ctx); err != nil {
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
@@ -431,6 +435,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 			web.Close()
 		}
 	}
+	s.workers.close(stop)
 	s.runs.Close(stop)
 	s.tasks.Close(stop)
 	s.event(ctx, audit.ServerStopped)

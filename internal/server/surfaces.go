@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/intake/permission"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/endpoint"
+	"github.com/junctor-run/junctor/internal/surface/agentserve"
 	"github.com/junctor-run/junctor/internal/surface/chatserve"
 	"github.com/junctor-run/junctor/internal/surface/cmpserve"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
@@ -52,6 +53,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	upstreamserve.New(upstreamserve.Config{Door: s.door, Upstreams: upstreams{s.upstreams}}).Routes(mux)
+	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}}).Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)
 	s.nodeDoor.Routes(mux)

@@ -63,10 +63,11 @@ type Plan struct {
 	Argv    []string
 	Env     []string // all of it, sorted
 	Changes []overlay.Change
-	// TaskInArgv says that the first task is on the command line. Otherwise FirstInput is
-	// typed, DeliverDelay after the program is ready, unless it is empty.
-	TaskInArgv   bool
+	// FirstInput is the task as the program is told it; "": there is none. With TaskInArgv
+	// its command line says it; otherwise it is typed, DeliverDelay after the program is
+	// ready.
 	FirstInput   string
+	TaskInArgv   bool
 	DeliverDelay time.Duration
 	// ResumeToken is known before the start where the program lets us choose; elsewhere
 	// hooks tell it.
@@ -218,7 +219,7 @@ func (b *build) note(text string) { b.plan.Notes = append(b.plan.Notes, text) }
 func (b *build) argv(flags []string, task func(text string) []string) {
 	b.plan.Argv = append([]string{b.Binary}, flags...)
 	if text := b.firstTask(MaxArgv, true); text != "" {
-		b.plan.Argv, b.plan.TaskInArgv = append(b.plan.Argv, task(text)...), true
+		b.plan.Argv, b.plan.TaskInArgv, b.plan.FirstInput = append(b.plan.Argv, task(text)...), true, text
 	}
 }
 

@@ -135,8 +135,8 @@ func TestTasks(t *testing.T) {
 			s.Task, s.Memory = tt.task, tt.memory
 			plan := build(t, s)
 			got := plan.FirstInput
-			if plan.TaskInArgv {
-				got = strings.TrimPrefix(plan.Argv[len(plan.Argv)-1], "--prompt-interactive=")
+			if plan.TaskInArgv && got != strings.TrimPrefix(plan.Argv[len(plan.Argv)-1], "--prompt-interactive=") {
+				t.Errorf("the command line says %q", plan.Argv)
 			}
 			if got != tt.want || plan.TaskInArgv != tt.inArgv {
 				t.Errorf("%.200q %v", got, plan.TaskInArgv)

@@ -69,7 +69,11 @@ func render(p adapter.Plan) string {
 	list("argv", quoted(p.Argv))
 	list("structured", quoted(p.Structured))
 	list("env", p.Env)
-	list("delivery", []string{fmt.Sprintf("in argv: %v; typed: %q after %v; resume: %q", p.TaskInArgv, p.FirstInput, p.DeliverDelay, p.ResumeToken)})
+	typed := p.FirstInput
+	if p.TaskInArgv {
+		typed = ""
+	}
+	list("delivery", []string{fmt.Sprintf("in argv: %v; typed: %q after %v; resume: %q", p.TaskInArgv, typed, p.DeliverDelay, p.ResumeToken)})
 	list("notes", p.Notes)
 	for _, c := range p.Changes {
 		what := c.Text

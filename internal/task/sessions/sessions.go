@@ -241,14 +241,30 @@ func (m *Manager) admit(id string) error {
 		return capability.Errorf(capability.CodeUnavailable, op, "the server is shutting down").With("shutting_down", "")
 	case m.sessions[id] != nil || m.reserved[id]:
 		return capability.Errorf(capability.CodeConflict, op, "there is a session %s already", id).With("session_exists", "")
-	case m.live >= m.cfg.MaxLive:
-		return capability.Errorf(capability.CodeOverloaded, op, "Concurrent session limit reached (%d)", m.cfg.MaxLive).
-			With("too_many_sessions", "stop a session that is not needed any more")
+	}
+	if err := m.full(); err != nil {
+		return err
 	}
 	m.live++
 	m.reserved[id] = true
 	m.group.Add(1)
 	return nil
+}
+
+func (m *Manager) full() error {
+	if m.live < m.cfg.MaxLive {
+		return nil
+	}
+	return capability.Errorf(capability.CodeOverloaded, "tasks.spawn", "Concurrent session limit reached (%d)", m.cfg.MaxLive).
+		With("too_many_sessions", "stop a session that is not needed any more")
+}
+
+// Room says whether one more session may be started now: nil, or overloaded
+// (too_many_sessions). Start decides.
+func (m *Manager) Room() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.full()
 }
 
 // enter has a session that runs be found.

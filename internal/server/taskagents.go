@@ -1,0 +1,311 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/preflight"
+	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/task/adapter"
+	"github.com/junctor-run/junctor/internal/task/agents"
+	"github.com/junctor-run/junctor/internal/task/permit"
+	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/workspace/scratch"
+)
+
+// taskAgents is all that runs agents' programs.
+type taskAgents struct {
+	*agents.Agents
+	sessions *sessions.Manager
+	scratch  *scratch.Keeper
+}
+
+// openTaskAgents clears away what an earlier process left behind, and needs the policy
+// for that: the tokens of its sessions end.
+func (s *Server) openTaskAgents(ctx context.Context) error {
+	rules, err := framework.Load(s.home.Path("frameworks"))
+	if err != nil {
+		return err
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		s.logger.Warn("the user has no home directory, so agents' programs find no accounts there", "err", err)
+		user = s.home.Path("agents", "home")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "home", "the path of this program is not known", err)
+	}
+	t := &taskAgents{sessions: sessions.New(sessions.Config{MaxLive: s.cfg.Agents.MaxSessions, Logger: s.logger})}
+	base := s.home.Path("workspaces")
+	if t.scratch, err = scratch.Open(scratch.Config{Base: filepath.Join(base, "scratch"), State: s.home.Path("agents", "scratch")}); err != nil {
+		return err
+	}
+	t.Agents, err = agents.New(ctx, agents.Config{
+		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Server: s.Address, Parent: environment(os.Environ()), UID: os.Getuid(),
+		Roots: append([]string{base}, s.cfg.Agents.Workdirs...), Rules: rules, Sessions: t.sessions,
+		Check: func(ctx context.Context) []preflight.Result {
+			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath})
+		},
+		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{t.scratch}, Recorder: agentRecords{s}, Logger: s.logger,
+	})
+	s.workers = t
+	return err
+}
+
+// close ends every session and what was prepared for them.
+func (t *taskAgents) close(ctx context.Context) {
+	if t == nil || t.Agents == nil {
+		return
+	}
+	t.sessions.Close(ctx)
+	t.Close()
+	_ = t.scratch.Close() // a folder that was open
+}
+
+func environment(list []string) map[string]string {
+	out := make(map[string]string, len(list))
+	for _, entry := range list {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// taskTokens makes the tokens of sessions (README R41): of the role with the fewest
+// rights, named after the session.
+type taskTokens struct{ *policy.Policy }
+
+func ownServer() capability.Principal {
+	return capability.Principal{ID: "server", Role: capability.RoleAdmin}
+}
+
+// Issue implements agents.Tokens.
+func (t taskTokens) Issue(ctx context.Context, _ capability.Principal, session string) (string, error) {
+	_, value, err := t.CreateToken(ctx, ownServer(), policy.TokenRequest{Role: capability.RoleTask, Name: session})
+	if err != nil {
+		return "", err
+	}
+	return value.Reveal(), nil
+}
+
+// Revoke implements agents.Tokens.
+func (t taskTokens) Revoke(ctx context.Context, session string) error {
+	_, err := t.RevokeToken(ctx, ownServer(), session)
+	return err
+}
+
+type scratchFolders struct{ *scratch.Keeper }
+
+// Create implements agents.Scratch.
+func (f scratchFolders) Create(session, label string) (string, error) {
+	r, err := f.Keeper.Create(session, label)
+	return r.Path, err
+}
+
+// agentRecords writes what agents were allowed, and their starts and ends.
+type agentRecords struct{ s *Server }
+
+// Permission implements agents.Recorder.
+func (a agentRecords) Permission(ctx context.Context, session, tool string, d permit.Decision) {
+	outcome := audit.OutcomeSuccess
+	if d.Effect == permit.Deny {
+		outcome = audit.OutcomeFailure
+	}
+	a.append(ctx, audit.Record{
+		Logger: "agents", Event: audit.AgentPermission, Session: session, User: "task:" + session, Success: outcome,
+		Metadata: audit.Metadata{Tool: tool, Attrs: []audit.Attr{
+			{Key: "verdict", Value: string(d.Effect)}, {Key: "category", Value: string(d.Category)}, {Key: "rule", Value: d.Rule},
+		}},
+	}, audit.Synced)
+}
+
+// Session implements agents.Recorder.
+func (a agentRecords) Session(ctx context.Context, by capability.Principal, i sessions.Info, event string) {
+	rec := audit.Record{
+		Logger: "agents", Event: audit.TaskStatusChanged, Session: i.ID, User: by.ID,
+		Metadata: audit.Metadata{WorkDir: i.Workdir, Attrs: []audit.Attr{{Key: "framework", Value: string(i.AdapterType)}, {Key: "status", Value: string(i.Status)}}},
+	}
+	if event == "created" {
+		rec.Event = audit.TaskCreated
+	}
+	a.append(ctx, rec, audit.Written)
+	a.s.publish("agent."+event, map[string]any{"session_id": i.ID, "framework": i.AdapterType, "status": i.Status})
+}
+
+func (a agentRecords) append(ctx context.Context, rec audit.Record, d audit.Durability) {
+	if _, err := a.s.log.Append(context.WithoutCancel(ctx), rec, d); err != nil {
+		a.s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
+	}
+}
+
+// agentDoor adapts the service to what the surface asks for.
+type agentDoor struct{ *taskAgents }
+
+// Programs implements agentserve.Agents.
+func (d agentDoor) Programs(ctx context.Context) any { return d.Agents.Programs(ctx) }
+
+// Presets implements agentserve.Agents.
+func (d agentDoor) Presets() any { return adapter.Presets() }
+
+// Approval implements agentserve.Agents.
+func (d agentDoor) Approval(agentType, preset string) (any, error) {
+	name, err := frameworkNamed(agentType)
+	if err != nil {
+		return nil, err
+	}
+	return adapter.ApprovalOf(name, adapter.Preset(preset))
+}
+
+// Files implements agentserve.Agents.
+func (d agentDoor) Files(agentType string) (any, error) {
+	type row struct {
+		AgentType  framework.Name          `json:"agentType"`
+		MemoryFile string                  `json:"memoryFilePath,omitempty"`
+		Files      []adapter.WorkspaceFile `json:"files"`
+	}
+	of := func(name framework.Name) row {
+		r := row{AgentType: name, Files: adapter.Files(name)}
+		if len(r.Files) > 0 && r.Files[0].Type == "memory" {
+			r.MemoryFile = r.Files[0].RelativePath
+		}
+		return r
+	}
+	if agentType != "" {
+		name, err := frameworkNamed(agentType)
+		return of(name), err
+	}
+	var list []row
+	for _, n := range framework.Names() {
+		list = append(list, of(n.Name))
+	}
+	return list, nil
+}
+
+func frameworkNamed(text string) (framework.Name, error) {
+	name, ok := framework.Normalise(text)
+	if !ok {
+		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "")
+	}
+	return name, nil
+}
+
+// List implements agentserve.Agents.
+func (d agentDoor) List() any { return d.Agents.List() }
+
+// Get implements agentserve.Agents.
+func (d agentDoor) Get(id string) (any, error) {
+	i, _, err := d.Agents.Get(id)
+	return i, err
+}
+
+// Spawn implements agentserve.Agents.
+func (d agentDoor) Spawn(ctx context.Context, by capability.Principal, request json.RawMessage) (any, error) {
+	var req agents.Request
+	if err := strict(request, &req); err != nil {
+		return nil, err
+	}
+	i, err := d.Agents.Spawn(ctx, by, req)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"sessionId": i.ID, "agentType": i.AgentType, "workdir": i.Workdir, "status": i.Status, "session": i}, nil
+}
+
+// Send implements agentserve.Agents.
+func (d agentDoor) Send(ctx context.Context, id string, request json.RawMessage) (any, error) {
+	var in struct {
+		Input string   `json:"input"`
+		Keys  []string `json:"keys"`
+		Queue string   `json:"queue"`
+	}
+	if err := strict(request, &in); err != nil {
+		return nil, err
+	}
+	_, session, err := d.Agents.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Keys) > 0 {
+		if err := session.Keys(ctx, in.Keys); err != nil {
+			return nil, err
+		}
+		return map[string]any{"success": true}, nil
+	}
+	outcome, err := session.Send(ctx, in.Input, in.Queue == "agent")
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"success": true, "outcome": outcome}, nil
+}
+
+// Choose implements agentserve.Agents.
+func (d agentDoor) Choose(ctx context.Context, id string, request json.RawMessage) (any, error) {
+	var in struct {
+		Fingerprint string `json:"fingerprint"`
+		Label       string `json:"label"`
+	}
+	if err := strict(request, &in); err != nil {
+		return nil, err
+	}
+	_, session, err := d.Agents.Get(id)
+	if err == nil {
+		err = session.Choose(ctx, in.Fingerprint, in.Label)
+	}
+	return map[string]any{"success": true}, err
+}
+
+// Stop implements agentserve.Agents.
+func (d agentDoor) Stop(id string, force bool) (any, error) {
+	_, session, err := d.Agents.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	session.Stop(force)
+	return map[string]any{"success": true, "sessionId": id}, nil
+}
+
+// Lines implements agentserve.Agents.
+func (d agentDoor) Lines(id string, n int) ([]string, error) {
+	_, session, err := d.Agents.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	return session.Lines(n), nil
+}
+
+// Console implements agentserve.Agents.
+func (d agentDoor) Console(id string, since uint64) ([]byte, uint64, error) {
+	_, session, err := d.Agents.Get(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	data, next := session.Console(since)
+	return data, next, nil
+}
+
+// Explain implements agentserve.Agents.
+func (d agentDoor) Explain(id string) (any, error) {
+	_, session, err := d.Agents.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	return session.Explain(), nil
+}
+
+// Screen implements agentserve.Agents.
+func (d agentDoor) Screen(id string) (any, error) {
+	_, session, err := d.Agents.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	return session.Screen(), nil
+}

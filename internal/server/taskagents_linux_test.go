@@ -1,0 +1,299 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/internal/task/fakecli"
+)
+
+// claudeMain is an agent's program that is started as Claude Code is, tells by the hooks
+// of its settings what it does, and does what these say.
+func claudeMain(args []string) error {
+	switch strings.Join(args, " ") {
+	case "--version":
+		fmt.Println("2.1.197 (Claude Code)")
+		return nil
+	case "auth status":
+		fmt.Println(`{"loggedIn":true,"authMethod":"test"}`)
+		return nil
+	}
+	var settings, task string
+	for i, a := range args {
+		if path, found := strings.CutPrefix(a, "--settings="); found {
+			settings = path
+		}
+		if a == "--" && i+1 < len(args) {
+			task = args[i+1]
+		}
+	}
+	t, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	t.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
+	t.Iflag &^= unix.ICRNL
+	if err := unix.IoctlSetTermios(0, unix.TCSETS, t); err != nil {
+		return err
+	}
+	hook := hooksOf(settings)
+	fakecli.Run(context.Background(), os.Stdin, os.Stdout, func(ctx context.Context, s *fakecli.Screen) {
+		for text, ok := task, true; ok; text, ok = s.Prompt(ctx) {
+			if text == "" {
+				continue
+			}
+			if task != "" {
+				s.Say("❯ " + text)
+				task = ""
+			}
+			hook("UserPromptSubmit", map[string]any{"prompt": text})
+			s.Work(ctx, 300*time.Millisecond)
+			for _, path := range []string{"hello.txt", "../outside.txt"} {
+				tool := map[string]any{"tool_name": "Write", "tool_input": map[string]any{"file_path": path, "content": "hello"}}
+				reply := hook("PreToolUse", tool)
+				if !strings.Contains(reply, "deny") {
+					reply = hook("PermissionRequest", tool)
+				}
+				if strings.Contains(reply, `"allow"`) {
+					_ = os.WriteFile(path, []byte("hello"), 0o600)
+				}
+				s.Say("● Write("+path+")", "  ⎿  "+reply)
+			}
+			answer := "DECISION: wrote hello.txt because the task asked for it.\n\nDone: " + text
+			s.Done(strings.Split(answer, "\n")...)
+			hook("Stop", map[string]any{"last_assistant_message": answer})
+		}
+	})
+	return nil
+}
+
+// hooksOf posts to the hooks that settings name, with their headers.
+func hooksOf(settings string) func(event string, body map[string]any) string {
+	var doc struct {
+		Hooks map[string][]struct {
+			Hooks []struct {
+				URL     string
+				Headers map[string]string
+			}
+		}
+	}
+	data, err := os.ReadFile(settings)
+	if err == nil {
+		err = json.Unmarshal(data, &doc)
+	}
+	return func(event string, body map[string]any) string {
+		if err != nil || len(doc.Hooks[event]) == 0 {
+			return fmt.Sprintf("no hook for %s: %v", event, err)
+		}
+		dir, _ := os.Getwd()
+		body["hook_event_name"], body["session_id"], body["cwd"] = event, "conversation", dir
+		text, _ := json.Marshal(body)
+		h := doc.Hooks[event][0].Hooks[0]
+		req, err := http.NewRequest(http.MethodPost, h.URL, bytes.NewReader(text))
+		if err != nil {
+			return err.Error()
+		}
+		for name, value := range h.Headers {
+			req.Header.Set(name, os.ExpandEnv(value))
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err.Error()
+		}
+		defer res.Body.Close()
+		out, _ := io.ReadAll(res.Body)
+		return strings.TrimSpace(string(out))
+	}
+}
+
+// agentHome is a machine on which the program is installed, and its user's home.
+func agentHome(t *testing.T) (user string, env []string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, user := t.TempDir(), t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\n%s=claude GORACE=atexit_sleep_ms=0 exec '%s' \"$@\"\n", roleVariable, self)
+	if err := os.WriteFile(filepath.Join(bin, "claude"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(user, ".claude.json"), []byte(userSettings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return user, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + user}
+}
+
+const userSettings = "{\n  \"theme\": \"light\",\n  \"projects\": {\"/somewhere\": {\"hasTrustDialogAccepted\": true}}\n}\n"
+
+type shownAgent struct {
+	ID, Status, Phase, Workdir, ResumeToken, ApprovalPreset string
+	Decisions                                               []string
+	Pid                                                     int
+}
+
+func (n *node) spawnAgent(t *testing.T, body string) shownAgent {
+	t.Helper()
+	a := n.request(t, "POST", "/api/coding-agents/spawn", n.token(t, "admin"), body)
+	var out struct{ Session shownAgent }
+	if err := json.Unmarshal([]byte(a.body), &out); err != nil || a.status != http.StatusCreated {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	return out.Session
+}
+
+func (n *node) shown(t *testing.T, id string) (s shownAgent) {
+	t.Helper()
+	a := n.request(t, "GET", "/api/task-agents/"+id, n.token(t, "admin"), "")
+	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	return s
+}
+
+// TestATaskAgent follows one from its spawn to its end: acceptance tests 3, 7 and 9.
+func TestATaskAgent(t *testing.T) {
+	t.Parallel()
+	user, env := agentHome(t)
+	n := serve(t, t.TempDir(), env...)
+	admin := n.token(t, "admin")
+	spawned := n.spawnAgent(t, `{"agentType":"Claude Code","task":"say hello","metadata":{"label":"greeter"}}`)
+	if spawned.Status != "starting" || spawned.ApprovalPreset != "autonomous" || spawned.ResumeToken == "" {
+		t.Errorf("%+v", spawned)
+	}
+	eventually(t, "the turn is done", func() bool { return n.shown(t, spawned.ID).Phase == "done" })
+	done := n.shown(t, spawned.ID)
+	if len(done.Decisions) != 1 || !strings.HasPrefix(done.Decisions[0], "wrote hello.txt because") || done.ResumeToken != "conversation" {
+		t.Errorf("%+v", done)
+	}
+	if data, err := os.ReadFile(filepath.Join(done.Workdir, "hello.txt")); string(data) != "hello" {
+		t.Error(err)
+	}
+	if exists(filepath.Join(done.Workdir, "..", "outside.txt")) {
+		t.Error("a file was written outside of the folder")
+	}
+	entries, err := os.ReadDir(done.Workdir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the folder holds %v", entries)
+	}
+	path := "/api/coding-agents/" + done.ID
+	for suffix, want := range map[string]string{
+		"/output?lines=30": "DECISION: wrote hello.txt", "/screen": "✻ Churned for 3s", "/explain": `"state":"ready"`, "/buffered-output": `"seq"`,
+	} {
+		if a := n.request(t, "GET", path+suffix, admin, ""); a.status != 200 || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s", suffix, a.status, a.body)
+		}
+	}
+	// A word in time keeps it from being stopped.
+	a := n.request(t, "POST", path+"/send", admin, `{"input":"and again"}`)
+	if a.status != 200 || !strings.Contains(a.body, `"delivered"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	eventually(t, "it is done once more", func() bool {
+		return strings.Contains(n.request(t, "GET", path+"/output", admin, "").body, "Done: and again")
+	})
+	if a := n.request(t, "GET", "/api/v1/audit?event=agent_permission", admin, ""); !strings.Contains(a.body, `"verdict":"allow"`) || !strings.Contains(a.body, `"verdict":"deny"`) {
+		t.Errorf("the record of what was allowed: %d %s", a.status, a.body)
+	}
+	eventually(t, "it is stopped, because nobody goes on", func() bool { return n.shown(t, done.ID).Status == "stopped" })
+	eventually(t, "nothing is left of it", func() bool {
+		left, _ := os.ReadDir(filepath.Join(n.home, "agents", "sessions"))
+		return len(left) == 0
+	})
+	if data, err := os.ReadFile(filepath.Join(user, ".claude.json")); string(data) != userSettings {
+		t.Errorf("the user's settings are %s %v", data, err)
+	}
+	if a := n.request(t, "POST", path+"/send", admin, `{"input":"hello?"}`); a.status != 503 || !strings.Contains(a.body, "session_ended") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	n.terminate(t, killGrace)
+}
+
+// TestAServerIsKilledWithAgents: what outlived it is ended, and undone, at the next start.
+func TestAServerIsKilledWithAgents(t *testing.T) {
+	t.Parallel()
+	user, env := agentHome(t)
+	home := t.TempDir()
+	n := serve(t, home, env...)
+	work := filepath.Join(home, "workspaces")
+	s := n.spawnAgent(t, `{"agentType":"claude","workdir":"`+work+`","task":"stay","metadata":{"keepAliveAfterComplete":true}}`)
+	if s.ApprovalPreset != "permissive" {
+		t.Errorf("%+v", s)
+	}
+	eventually(t, "the turn is done", func() bool { return n.shown(t, s.ID).Phase == "done" })
+	if data, err := os.ReadFile(filepath.Join(user, ".claude.json")); err != nil || string(data) == userSettings {
+		t.Skipf("this program's trust is not kept in the user's settings any more: %v", err)
+	}
+	n.kill()
+	n = serve(t, home, env...)
+	if data, err := os.ReadFile(filepath.Join(user, ".claude.json")); string(data) != userSettings {
+		t.Errorf("the user's settings are %s %v", data, err)
+	}
+	if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid)); err == nil && !strings.Contains(string(data), ") Z ") {
+		t.Errorf("process %d is left: %s", s.Pid, data)
+	}
+	left, err := os.ReadDir(filepath.Join(home, "agents", "sessions"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v %v", left, err)
+	}
+	n.terminate(t, killGrace)
+}
+
+func TestWhoMayDoWhatToAgents(t *testing.T) {
+	t.Parallel()
+	_, env := agentHome(t)
+	n := serve(t, t.TempDir(), env...)
+	admin := n.token(t, "admin")
+	s := n.spawnAgent(t, `{"agentType":"claude","task":"one","metadata":{"keepAliveAfterComplete":true}}`)
+	type call struct {
+		method, path, token, body string
+		status                    int
+		says                      string
+	}
+	for name, c := range map[string]call{
+		"nobody lists":                  {"GET", "", "", "", 401, ""},
+		"an agent does not spawn":       {"POST", "/spawn", n.token(t, "agent"), `{}`, 403, ""},
+		"a type that is none":           {"POST", "/spawn", admin, `{"agentType":"emacs"}`, 400, "unknown_agent_type"},
+		"one that is not installed":     {"POST", "/spawn", admin, `{"agentType":"codex"}`, 503, "agent_not_installed"},
+		"an unknown field":              {"POST", "/spawn", admin, `{"agentTyp":"codex"}`, 400, "agentTyp"},
+		"a folder outside":              {"POST", "/spawn", admin, `{"agentType":"claude","workdir":"/etc"}`, 403, "workdir_outside_allowed"},
+		"a folder that is not there":    {"POST", "/spawn", admin, `{"agentType":"claude","workdir":"` + n.home + `/workspaces/nowhere"}`, 403, "workdir_outside_allowed"},
+		"a preset that is none":         {"POST", "/spawn", admin, `{"agentType":"claude","approvalPreset":"yolo"}`, 400, "adapter_preset"},
+		"a session that is none":        {"GET", "/pty-1-ab", admin, "", 404, "session_not_found"},
+		"neither text nor keys":         {"POST", "/" + s.ID + "/send", admin, `{}`, 400, "no_input"},
+		"a key that is none":            {"POST", "/" + s.ID + "/send", admin, `{"keys":["hyper"]}`, 400, "unknown_key"},
+		"a choice without a dialog":     {"POST", "/" + s.ID + "/choose", admin, `{"label":"Yes"}`, 409, "no_dialog"},
+		"a number that is none":         {"GET", "/" + s.ID + "/output?lines=x", admin, "", 400, "bad_query"},
+		"hooks without a token":         {"POST", "/hooks", "", `{"hook_event_name":"Stop"}`, 401, ""},
+		"hooks with another's token":    {"POST", "/hooks", admin, `{"hook_event_name":"Stop"}`, 401, "not_a_task"},
+		"the table of presets":          {"GET", "/approval-presets", admin, "", 200, "autonomous"},
+		"a preset in a program's words": {"GET", "/approval-config?agentType=codex&preset=readonly", admin, "", 200, "cliFlags"},
+		"the files of a program":        {"GET", "/workspace-files?agentType=gemini", admin, "", 200, "GEMINI.md"},
+		"what is installed":             {"GET", "/preflight", admin, "", 200, `"version":"2.1.197"`},
+		"the sessions":                  {"GET", "", admin, "", 200, s.ID},
+		"a method that is not allowed":  {"DELETE", "/spawn", admin, "", 405, ""},
+	} {
+		if a := n.request(t, c.method, "/api/coding-agents"+c.path, c.token, c.body); a.status != c.status || !strings.Contains(a.body, c.says) {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	left, err := os.ReadDir(filepath.Join(n.home, "agents", "sessions"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("what failed has left %v %v", left, err)
+	}
+	if a := n.request(t, "POST", "/api/coding-agents/"+s.ID+"/stop", admin, `{"force":true}`); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	n.terminate(t, killGrace)
+}

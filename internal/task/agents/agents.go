@@ -1,0 +1,370 @@
+// Package agents starts task agents and looks after them while they run (task-agents,
+// sections 4.2, 5, 8 and 10): it finds the program, prepares what the program needs in a
+// way that can be undone, gives it a token of its own, runs it as a session, judges the
+// tools that its hooks ask about, and takes everything back when it has ended, also when
+// the server was killed in between.
+//
+// It decides nothing about tasks: who is asked, whether work is done and what comes next
+// is the coordinator's.
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/preflight"
+	"github.com/junctor-run/junctor/internal/task/adapter"
+	"github.com/junctor-run/junctor/internal/task/directive"
+	"github.com/junctor-run/junctor/internal/task/overlay"
+	"github.com/junctor-run/junctor/internal/task/permit"
+	"github.com/junctor-run/junctor/internal/task/process"
+	"github.com/junctor-run/junctor/internal/task/sessions"
+)
+
+const (
+	checkFor  = 15 * time.Second // what is known of programs and accounts
+	autoStop  = 5 * time.Second  // after a completion that a hook told
+	undoTime  = 30 * time.Second
+	maxMemory = 256 << 10
+	maxCustom = 64 // variables of a caller's own
+)
+
+// Tokens makes the credential by which a session's program speaks to us (README R41).
+type Tokens interface {
+	// Issue makes a token of role task for the principal task:<session>, whose rights are
+	// not more than those of by.
+	Issue(ctx context.Context, by capability.Principal, session string) (token string, err error)
+	Revoke(ctx context.Context, session string) error
+}
+
+// Scratch makes the folders of sessions that are given none.
+type Scratch interface {
+	Create(session, label string) (path string, err error)
+	SessionEnded(session, event string) error
+}
+
+// Recorder keeps what agents were allowed and what became of them.
+type Recorder interface {
+	// Permission is a judgement of a tool; Session a start or an end.
+	Permission(ctx context.Context, session string, tool string, d permit.Decision)
+	Session(ctx context.Context, by capability.Principal, i sessions.Info, event string)
+}
+
+// Config is what the service needs; all but Logger are required.
+type Config struct {
+	Dir      string // the service's own, which exists; not below the temporary folder
+	Home     string // the user's
+	Own      string // the server's
+	Self     string // the path of our own binary
+	Server   func() string
+	Parent   map[string]string // our environment
+	UID      int
+	Roots    []string // folders that sessions may work in
+	Rules    []*framework.File
+	Check    func(ctx context.Context) []preflight.Result
+	Sessions *sessions.Manager
+	Tokens   Tokens
+	Scratch  Scratch
+	Recorder Recorder
+	Logger   *slog.Logger
+}
+
+// Agents is the service.
+type Agents struct {
+	cfg Config
+
+	mu      sync.Mutex
+	running map[string]*agent
+	checked []preflight.Result
+	at      time.Time // of checked
+
+	heard *sessions.Subscription
+	group sync.WaitGroup
+}
+
+// agent is what is known of a session beyond its terminal.
+type agent struct {
+	preset    adapter.Preset
+	framework framework.Name
+	workdir   string
+	keep      bool // it is not stopped when its turn is over
+	own       bool // its folder was made for it
+	notes     []string
+	task      string
+	memory    string
+
+	mu        sync.Mutex
+	ledger    directive.Ledger
+	decisions []directive.Decision
+	stop      *time.Timer
+}
+
+// Request is a session to be (task-agents, section 9.1).
+type Request struct {
+	AgentType   string            `json:"agentType"`
+	Workdir     string            `json:"workdir"`
+	Task        string            `json:"task"`
+	Memory      string            `json:"memoryContent"`
+	Preset      adapter.Preset    `json:"approvalPreset"`
+	Custom      map[string]string `json:"customCredentials"`
+	Metadata    json.RawMessage   `json:"metadata"`
+	Name        string            `json:"name"`
+	Model       string            `json:"model"`
+	Provider    string            `json:"provider"`
+	BaseURL     string            `json:"baseUrl"`
+	Cols        int               `json:"cols"`
+	Rows        int               `json:"rows"`
+	ResumeToken string            `json:"resumeToken"`
+}
+
+// meta is what is read of the metadata.
+type meta struct {
+	Label    string `json:"label"`
+	ThreadID string `json:"threadId"`
+	Repo     string `json:"repo"`
+	Keep     bool   `json:"keepAliveAfterComplete"`
+}
+
+// New makes the service, and clears away what an earlier process left: programs that
+// outlived it are ended, and what was prepared for them is undone.
+func New(ctx context.Context, cfg Config) (*Agents, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &Agents{cfg: cfg, running: make(map[string]*agent)}
+	for _, dir := range []string{a.folder(), a.kept(), a.journals()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, capability.Wrap(capability.CodeFailed, "tasks", "the folder of task agents cannot be made", err)
+		}
+	}
+	a.recover(ctx)
+	a.heard = cfg.Sessions.Subscribe()
+	a.group.Go(a.hear)
+	return a, nil
+}
+
+func (a *Agents) folder() string           { return filepath.Join(a.cfg.Dir, "sessions") }
+func (a *Agents) kept() string             { return filepath.Join(a.cfg.Dir, "kept") }
+func (a *Agents) journals() string         { return filepath.Join(a.cfg.Dir, "journals") }
+func (a *Agents) journal(id string) string { return filepath.Join(a.journals(), id+".json") }
+
+// recover undoes what is left of sessions whose server was killed.
+func (a *Agents) recover(ctx context.Context) {
+	entries, err := os.ReadDir(a.folder())
+	if err != nil {
+		a.cfg.Logger.Error("the folder of task agents cannot be read", "err", err)
+		return
+	}
+	for _, e := range entries {
+		id := e.Name()
+		if !sessions.ValidID(id) {
+			continue
+		}
+		n := process.Sweep(sessions.Mark(id))
+		a.cfg.Logger.Warn("a session of an earlier server is cleared away", "session", id, "processes", n)
+		if err := a.undo(ctx, id, "interrupted"); err != nil {
+			a.cfg.Logger.Error("what is left of a session could not be undone; it is tried again at the next start", "session", id, "err", err)
+		}
+	}
+}
+
+// undo takes back all that was prepared for a session. Its folder goes last: while it
+// is there, a start tries again.
+func (a *Agents) undo(ctx context.Context, id, event string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if err := overlay.Undo(ctx, a.journal(id)); err != nil {
+		return err
+	}
+	if err := a.cfg.Tokens.Revoke(ctx, id); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+		return err
+	}
+	if err := a.cfg.Scratch.SessionEnded(id, event); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(a.folder(), id))
+}
+
+// Close waits for what hears of the sessions; they are stopped by their manager, before.
+func (a *Agents) Close() {
+	a.heard.Close()
+	a.group.Wait()
+}
+
+// Programs is what is known of the programs on this machine, for 15 s.
+func (a *Agents) Programs(ctx context.Context) []preflight.Result {
+	a.mu.Lock()
+	if a.checked != nil && time.Since(a.at) < checkFor {
+		defer a.mu.Unlock()
+		return a.checked
+	}
+	a.mu.Unlock()
+	list := a.cfg.Check(ctx)
+	if ctx.Err() == nil {
+		a.mu.Lock()
+		a.checked, a.at = list, time.Now()
+		a.mu.Unlock()
+	}
+	return list
+}
+
+// Spawn starts a session and returns when its program runs; its task is delivered after
+// that. Whatever fails, nothing is left of it.
+//
+// Its errors: invalid_input (unknown_agent_type, unknown_preset, bad_metadata, and those
+// of [adapter.Build]), denied (workdir_outside_allowed), unavailable (agent_not_installed),
+// overloaded (too_many_sessions), and those of the parts.
+func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request) (Info, error) {
+	const op = "tasks.spawn"
+	name, ok := framework.Normalise(req.AgentType)
+	if !ok {
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", req.AgentType).With("unknown_agent_type", "agent types are "+accepted())
+	}
+	var m meta
+	if len(req.Metadata) > 0 && json.Unmarshal(req.Metadata, &m) != nil {
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object whose label, threadId and repo are texts").With("bad_metadata", "")
+	}
+	if len(req.Custom) > maxCustom || len(req.Memory) > maxMemory {
+		return Info{}, capability.Errorf(capability.CodeTooLarge, op, "at most %d variables and %d KiB of memory can be given", maxCustom, maxMemory>>10)
+	}
+	if err := a.cfg.Sessions.Room(); err != nil {
+		return Info{}, err
+	}
+	program, err := a.program(ctx, name)
+	if err != nil {
+		return Info{}, err
+	}
+	rules, _, err := framework.Pick(a.cfg.Rules, name, program.Version)
+	if err != nil {
+		return Info{}, err
+	}
+	id := sessions.NewID()
+	g := &agent{preset: req.Preset, framework: name, keep: m.Keep, task: req.Task, memory: req.Memory}
+	if g.workdir, g.own, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
+		return Info{}, err
+	}
+	if g.preset == "" {
+		g.preset = adapter.Permissive
+		if g.own {
+			g.preset = adapter.Autonomous
+		}
+	}
+	undone := func(event string) error { return a.undo(ctx, id, event) }
+	s, err := a.prepared(ctx, by, id, g, program, rules, req, m)
+	if err != nil {
+		if again := undone("failed"); again != nil {
+			a.cfg.Logger.Error("what was prepared for a session that did not start could not be undone", "session", id, "err", again)
+		}
+		return Info{}, err
+	}
+	i := s.Info()
+	a.cfg.Recorder.Session(ctx, by, i, "created")
+	return a.info(i), nil
+}
+
+// prepared carries out the plan of a session and starts it.
+func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *framework.File, req Request, m meta) (*sessions.Session, error) {
+	state, keep := filepath.Join(a.folder(), id), filepath.Join(a.kept(), id)
+	for _, dir := range []string{state, keep} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, capability.Wrap(capability.CodeFailed, "tasks.spawn", "the folder of the session cannot be made", err)
+		}
+	}
+	token, err := a.cfg.Tokens.Issue(ctx, by, id)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := adapter.Build(adapter.Spawn{
+		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
+		Workdir: g.workdir, StateDir: state, KeepDir: keep, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
+		Task: req.Task, Memory: req.Memory, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model, Provider: req.Provider, BaseURL: req.BaseURL,
+		Credentials: a.cfg.Parent, Custom: req.Custom, Parent: a.cfg.Parent,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.notes = plan.Notes
+	if err := overlay.Apply(ctx, a.journal(id), id, plan.Changes); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	a.running[id] = g
+	a.mu.Unlock()
+	s, err := a.cfg.Sessions.Start(sessions.Spec{
+		ID: id, Name: cmp.Or(req.Name, m.Label), AgentType: req.AgentType, Framework: g.framework, Version: program.Version, Rules: rules,
+		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == framework.Shell, Cols: req.Cols, Rows: req.Rows,
+		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata, ResumeToken: plan.ResumeToken,
+		Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, "ended") },
+	})
+	if err != nil {
+		a.mu.Lock()
+		delete(a.running, id)
+		a.mu.Unlock()
+		return nil, err
+	}
+	return s, nil
+}
+
+// program finds the program of a framework.
+func (a *Agents) program(ctx context.Context, name framework.Name) (preflight.Result, error) {
+	list := a.Programs(ctx)
+	i := slices.IndexFunc(list, func(r preflight.Result) bool { return r.Adapter == name })
+	if i < 0 || !list[i].Installed {
+		if ctx.Err() != nil {
+			return preflight.Result{}, capability.AsError(ctx.Err())
+		}
+		hint := ""
+		if i >= 0 && list[i].InstallCommand != "" {
+			hint = "install it with: " + list[i].InstallCommand
+		}
+		return preflight.Result{}, capability.Errorf(capability.CodeUnavailable, "tasks.spawn", "%s is not installed on this machine", name).With("agent_not_installed", hint)
+	}
+	return list[i], nil
+}
+
+// place is where a session works: a folder that was named and is allowed, or one that is
+// made for it.
+func (a *Agents) place(id, asked, label string) (dir string, own bool, err error) {
+	const op = "tasks.spawn"
+	if asked == "" {
+		dir, err = a.cfg.Scratch.Create(id, label)
+		return dir, true, err
+	}
+	outside := capability.Errorf(capability.CodeDenied, op, "the folder %.200q does not exist or is outside of those that agents may work in", asked).
+		With("workdir_outside_allowed", "allow it in the configuration, or leave workdir out: then a folder is made")
+	if !filepath.IsAbs(asked) {
+		return "", false, outside
+	}
+	dir, err = filepath.EvalSymlinks(asked)
+	if err != nil {
+		return "", false, outside
+	}
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return "", false, outside
+	}
+	for _, root := range a.cfg.Roots {
+		if root, err := filepath.EvalSymlinks(root); err == nil && (dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")) {
+			return dir, false, nil
+		}
+	}
+	return "", false, outside
+}
+
+func accepted() string {
+	var list []string
+	for _, n := range framework.Names() {
+		list = append(list, string(n.Name))
+	}
+	return strings.Join(list, ", ")
+}

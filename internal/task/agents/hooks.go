@@ -1,0 +1,149 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/detect"
+	"github.com/junctor-run/junctor/internal/task/directive"
+	"github.com/junctor-run/junctor/internal/task/hooks"
+	"github.com/junctor-run/junctor/internal/task/permit"
+	"github.com/junctor-run/junctor/internal/task/sessions"
+)
+
+// notFound is what a program is told whose session is none of ours: hooks must not break
+// programs.
+const notFound = `{"status":"ignored","reason":"session_not_found"}`
+
+// Hook takes what a session's program tells and returns what it is answered (task-agents,
+// section 10.3). The session is that of the caller's token, never one that the body
+// names. Its errors are those of [hooks.Read].
+func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error) {
+	r, err := hooks.Read(body)
+	if err != nil {
+		return nil, err
+	}
+	s, g := a.find(session)
+	if g == nil || r.Session != "" && r.Session != session {
+		return json.RawMessage(notFound), nil
+	}
+	var verdict hooks.Verdict
+	switch r.Kind {
+	case hooks.ToolStart, hooks.Permission:
+		verdict = a.judge(ctx, session, g, r)
+	case hooks.Decision:
+		g.mu.Lock()
+		if d, ok := g.ledger.Post(r.Text); ok {
+			g.decided(d)
+		}
+		g.mu.Unlock()
+	case hooks.Complete:
+		if g.framework == framework.Codex && len(r.Prompts) > 0 && !s.Asked(r.Prompts) {
+			return r.Reply(verdict), nil // a turn of its own, such as one that finds a title
+		}
+	}
+	if r.Fact != nil {
+		s.Fact(*r.Fact, r.Response, r.Token)
+	}
+	return r.Reply(verdict), nil
+}
+
+// judge says whether a tool may be used. Where somebody is to be asked, the program asks
+// on its screen, and the session is blocked until that is answered.
+func (a *Agents) judge(ctx context.Context, session string, g *agent, r hooks.Report) hooks.Verdict {
+	d := permit.Judge(permit.Request{
+		Framework: g.framework, Preset: g.preset, Tool: r.Tool, Input: r.Input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
+	})
+	if r.Kind == hooks.Permission || d.Effect == permit.Deny {
+		a.cfg.Recorder.Permission(ctx, session, r.Tool, d)
+	}
+	return hooks.Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
+}
+
+// find is a session of ours that lives.
+func (a *Agents) find(id string) (*sessions.Session, *agent) {
+	a.mu.Lock()
+	g := a.running[id]
+	a.mu.Unlock()
+	if g == nil {
+		return nil, nil
+	}
+	s, err := a.cfg.Sessions.Get(id)
+	if err != nil {
+		return nil, nil
+	}
+	return s, g
+}
+
+// hear does what follows from what happens to sessions.
+func (a *Agents) hear() {
+	ctx := context.Background() // Close ends the subscription
+	for {
+		e, ok, err := a.heard.Next(ctx)
+		if err != nil {
+			a.cfg.Logger.Error("what happened to sessions was not heard", "err", err)
+		}
+		if !ok {
+			return
+		}
+		a.mu.Lock()
+		g := a.running[e.Session]
+		a.mu.Unlock()
+		if g == nil {
+			continue
+		}
+		switch e.Type {
+		case sessions.TaskComplete:
+			g.completed(a, e)
+		case sessions.Message, sessions.Controlled: // somebody goes on with it
+			g.goOn()
+		case sessions.Ended, sessions.Failed:
+			g.goOn()
+			a.mu.Lock()
+			delete(a.running, e.Session)
+			a.mu.Unlock()
+			if s, err := a.cfg.Sessions.Get(e.Session); err == nil {
+				a.cfg.Recorder.Session(ctx, capability.Principal{}, s.Info(), string(e.Type))
+			}
+		}
+	}
+}
+
+// completed enters the decisions of a turn, and has a session that nobody goes on with
+// stopped (section 10.4): only a program that said itself that it is done.
+func (g *agent) completed(a *Agents, e sessions.Event) {
+	text := directive.Text{Body: e.Text}
+	if e.Source == "signal" {
+		text.Columns = sessions.Cols
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.decided(g.ledger.Take(text, g.task, g.memory)...)
+	if e.Source == "signal" || g.keep || g.stop != nil {
+		return
+	}
+	g.stop = time.AfterFunc(autoStop, func() {
+		if s, _ := a.find(e.Session); s != nil && s.Info().Status == detect.Ready {
+			s.Stop(false)
+		}
+	})
+}
+
+// decided keeps decisions: the last ones that are shown. The caller holds mu.
+func (g *agent) decided(list ...directive.Decision) {
+	g.decisions = append(g.decisions, list...)
+	g.decisions = g.decisions[max(0, len(g.decisions)-shownDecisions):]
+}
+
+// goOn keeps a session from being stopped.
+func (g *agent) goOn() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stop != nil {
+		g.stop.Stop()
+		g.stop = nil
+	}
+}

@@ -1,0 +1,93 @@
+package agents
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/task/adapter"
+	"github.com/junctor-run/junctor/internal/task/sessions"
+)
+
+// Info is a session as it is shown.
+type Info struct {
+	sessions.Info
+	Preset    adapter.Preset `json:"approvalPreset,omitempty"`
+	Decisions []string       `json:"decisions,omitempty"` // the last ten that it told
+	Notes     []string       `json:"notes,omitempty"`     // what could not be as it was asked for
+}
+
+const shownDecisions = 10
+
+func (a *Agents) info(i sessions.Info) Info {
+	out := Info{Info: i}
+	a.mu.Lock()
+	g := a.running[i.ID]
+	a.mu.Unlock()
+	if g == nil {
+		return out
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out.Preset, out.Notes = g.preset, g.notes
+	for _, d := range g.decisions {
+		out.Decisions = append(out.Decisions, d.Shared)
+	}
+	return out
+}
+
+// List is every session, those that have ended a while ago too, the oldest first.
+func (a *Agents) List() []Info {
+	list := []Info{}
+	for _, s := range a.cfg.Sessions.List() {
+		list = append(list, a.info(s.Info()))
+	}
+	return list
+}
+
+// Get is one session, and its terminal. not_found, reason session_not_found.
+func (a *Agents) Get(id string) (Info, *sessions.Session, error) {
+	s, err := a.cfg.Sessions.Get(id)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	return a.info(s.Info()), s, nil
+}
+
+// answers are what is chosen in a program's dialogs without asking anybody: those of its
+// start, where the folder is one that we were told to work in. Whether a tool may be used
+// is never among them.
+func answers(name framework.Name, p adapter.Preset) []sessions.Answer {
+	switch name {
+	case framework.Claude:
+		list := []sessions.Answer{
+			{ID: "trust", Type: "trust", Prompt: "trust", Label: "Yes, I trust"},
+			{ID: "api-key", Type: "api_key", Label: "Yes", Once: true},
+			{ID: "theme", Type: "onboarding", Label: "Dark mode", Once: true},
+		}
+		if p == adapter.Autonomous {
+			list = append(list, sessions.Answer{ID: "bypass", Type: "trust", Label: "Yes, I accept", Once: true})
+		}
+		return list
+	case framework.Codex:
+		return []sessions.Answer{
+			{ID: "trust", Type: "trust", Label: "Trust and continue"},
+			{ID: "model", Type: "config", Label: "Use existing model"},
+			{ID: "update", Type: "update", Label: "Skip"},
+		}
+	case framework.Gemini:
+		return []sessions.Answer{
+			{ID: "trust", Type: "trust", Label: "Trust folder"},
+			{ID: "data", Type: "config", Label: "No"},
+		}
+	}
+	return nil
+}
+
+// newUUID is a random UUID (RFC 9562, version 4).
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
