@@ -309,3 +309,12 @@ func (d agentDoor) Screen(id string) (any, error) {
 	}
 	return session.Screen(), nil
 }
+
+// Parent implements agentserve.Agents.
+func (d agentDoor) Parent(session string) (any, bool) { return d.Agents.Parent(session) }
+
+// Peers implements agentserve.Agents.
+func (d agentDoor) Peers(session string) (any, int, bool) {
+	list, ok := d.Agents.Peers(session)
+	return list, len(list), ok
+}

@@ -10,7 +10,6 @@ package agentserve
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -43,6 +42,10 @@ type Agents interface {
 
 	// Hook takes what the program of a session tells and returns what it is answered.
 	Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error)
+	// Parent and Peers are what that program may know; ok is false when the session is
+	// over.
+	Parent(session string) (doc any, ok bool)
+	Peers(session string) (list any, n int, ok bool)
 }
 
 // Config is what the surface needs; all are required.
@@ -82,7 +85,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		handle("GET", "/{id}/buffered-output", s.buffered)
 		handle("GET", "/{id}/explain", s.explain)
 		handle("GET", "/{id}/screen", s.screen)
-		mux.HandleFunc("POST "+base+"/hooks", s.hooks)
+		s.childRoutes(mux, base)
 	}
 }
 
@@ -227,43 +230,4 @@ func (s *Surface) explain(w http.ResponseWriter, r *http.Request, _ capability.P
 func (s *Surface) screen(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	doc, err := s.Agents.Screen(r.PathValue("id"))
 	return answer(w, http.StatusOK, doc, err)
-}
-
-// hooks takes a hook of a session's program. The token is in a header of its own or in
-// that of all tokens.
-func (s *Surface) hooks(w http.ResponseWriter, r *http.Request) {
-	reply, err := s.hook(w, r)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	door.WriteJSON(w, http.StatusOK, reply)
-}
-
-func (s *Surface) hook(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {
-	const op = "hooks"
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, capability.Errorf(capability.CodeDenied, op, "hooks come from this machine only").With("loopback_only", "")
-	}
-	if token := r.Header.Get("X-Parallax-Hook-Token"); token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	who, err := s.Door.Principal(r)
-	if err != nil {
-		return nil, err
-	}
-	session, ok := strings.CutPrefix(who.ID, "task:")
-	if !ok || who.Role != capability.RoleTask {
-		return nil, capability.Errorf(capability.CodeUnauthenticated, op, "this is not the token of a session").With("not_a_task", "")
-	}
-	if named := r.Header.Get("X-Parallax-Session-Id"); named != "" && named != session {
-		return nil, capability.Errorf(capability.CodeUnauthenticated, op, "the token is that of another session").With("other_session", "")
-	}
-	body, err := door.ReadBody(w, r, door.BodyLimit)
-	if err != nil {
-		return nil, err
-	}
-	return s.Agents.Hook(r.Context(), session, body)
 }

@@ -1,0 +1,91 @@
+package interop
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// operator sends a request to the HTTP API with the token of the home's administrator.
+func (r *recovering) operator(t *testing.T, method, path, body string) (status int, answer string) {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(r.home, "run", "admin.token"))
+	ok(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.address+"/api/coding-agents"+path, strings.NewReader(body))
+	ok(t, err)
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	res, err := http.DefaultClient.Do(req)
+	ok(t, err)
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	ok(t, err)
+	return res.StatusCode, string(data)
+}
+
+// TestAShellAsATaskAgent: a real shell, told what to do, calls the commands that are
+// meant for what the server starts.
+func TestAShellAsATaskAgent(t *testing.T) {
+	r := newRecovering(t)
+	spawn := func(name string) string {
+		status, answer := r.operator(t, "POST", "/spawn", `{"agentType":"shell","name":"`+name+`","task":"echo here I am","metadata":{"threadId":"one"}}`)
+		var made struct{ SessionID string }
+		if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated {
+			t.Fatalf("%d %s", status, answer)
+		}
+		until(t, "the first task is done", func() bool {
+			_, shown := r.operator(t, "GET", "/"+made.SessionID, "")
+			return strings.Contains(shown, `"phase":"done"`)
+		})
+		return made.SessionID
+	}
+	one, two := spawn("first"), spawn("second")
+	say := func(id, text string) string {
+		t.Helper()
+		in, err := json.Marshal(map[string]string{"input": text + "; echo 'that''s all'"})
+		ok(t, err)
+		if status, answer := r.operator(t, "POST", "/"+id+"/send", string(in)); status != http.StatusOK {
+			t.Fatalf("%d %s", status, answer)
+		}
+		var out string
+		until(t, text, func() bool {
+			_, out = r.operator(t, "GET", "/"+id+"/output?lines=40", "")
+			_, shown := r.operator(t, "GET", "/"+id, "")
+			return strings.Contains(out, `\nthats all`) && strings.Contains(shown, `"phase":"done"`)
+		})
+		_, _ = r.operator(t, "POST", "/"+id+"/send", `{"input":"clear"}`)
+		return out
+	}
+	if out := say(one, r.binary+" child context"); !strings.Contains(out, "session="+one) || !strings.Contains(out, "label=first") || !strings.Contains(out, "variant=swarm") {
+		t.Error(out)
+	}
+	if out := say(one, r.binary+" child decision we use tabs"); !strings.Contains(out, "DECISION: we use tabs") {
+		t.Error(out)
+	}
+	if out := say(two, r.binary+" child parent context"); !strings.Contains(out, "we use tabs") {
+		t.Error(out)
+	}
+	if out := say(two, r.binary+" child parent memory x || echo status $?"); !strings.Contains(out, "parent_context_unavailable") || !strings.Contains(out, "status 5") {
+		t.Error(out)
+	}
+	// Another's is not told, whatever the helper says it is.
+	if out := say(two, "PARALLAX_SESSION_ID="+one+" "+r.binary+" child parent context || echo status $?"); strings.Contains(out, "here I am") || !strings.Contains(out, "other_session") {
+		t.Error(out)
+	}
+	if out := say(two, "echo '{}' | "+r.binary+" child hook gemini"); !strings.Contains(out, `continue`) {
+		t.Error(out)
+	}
+	if status, _ := r.operator(t, "POST", "/"+one+"/stop", "{}"); status != http.StatusOK {
+		t.Error(status)
+	}
+	until(t, "it is over", func() bool {
+		_, shown := r.operator(t, "GET", "/"+one, "")
+		return strings.Contains(shown, `"status":"stopped"`)
+	})
+	if status, answer := r.operator(t, "GET", "/"+one+"/parent-context", ""); status == http.StatusOK {
+		t.Errorf("%d %s", status, answer)
+	}
+}
