@@ -95,7 +95,7 @@ func (m *Manager) checkGitDir(w Workspace) error {
 	}
 	data, err := os.ReadFile(git)
 	dir, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "gitdir: ")
-	if err != nil || !ok || filepath.Dir(dir) != filepath.Join(m.base, w.Parent, ".git", "worktrees") {
+	if err != nil || !ok || dir != filepath.Join(m.base, w.Parent, ".git", "worktrees", w.ID) {
 		return tampered(err)
 	}
 	return nil

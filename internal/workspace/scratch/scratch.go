@@ -238,7 +238,7 @@ func (k *Keeper) Promote(session, name string) (Record, error) {
 	if info, err := k.root.Lstat(r.Folder); err != nil || !info.IsDir() {
 		return Record{}, capability.Wrap(capability.CodeNotFound, "scratch.promote", "the folder is not there any more", err).With("no_scratch", "")
 	}
-	target, err := k.reserve(slug(name))
+	target, err := k.free(slug(name))
 	if err != nil {
 		return Record{}, err
 	}
@@ -249,7 +249,7 @@ func (k *Keeper) Promote(session, name string) (Record, error) {
 		err = k.finish(moved)
 	}
 	if err != nil {
-		return Record{}, errors.Join(err, k.put(r), k.root.Remove(target))
+		return Record{}, errors.Join(err, k.put(r))
 	}
 	return moved, nil
 }
@@ -265,20 +265,19 @@ func (k *Keeper) finish(r Record) error {
 	return nil
 }
 
-// reserve makes an empty folder of a name that is free: moving a folder over it is
-// one step, and nobody else's can be in the way.
-func (k *Keeper) reserve(name string) (string, error) {
+// free finds a name that nothing has yet.
+func (k *Keeper) free(name string) (string, error) {
 	for n := 1; n <= maxSuffix; n++ {
 		candidate := name
 		if n > 1 {
 			candidate += "-" + strconv.Itoa(n)
 		}
-		err := k.root.Mkdir(candidate, 0o700)
-		if err == nil {
+		_, err := k.root.Lstat(candidate)
+		if errors.Is(err, fs.ErrNotExist) {
 			return candidate, nil
 		}
-		if !errors.Is(err, fs.ErrExist) {
-			return "", fmt.Errorf("make a folder: %w", err)
+		if err != nil {
+			return "", fmt.Errorf("look for a name: %w", err)
 		}
 	}
 	return "", capability.Errorf(capability.CodeConflict, "scratch.promote", "%s and %d more names are taken", name, maxSuffix-1).With("name_taken", "choose another name")
