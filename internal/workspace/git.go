@@ -268,12 +268,21 @@ func (m *Manager) forgetToken(id string) error {
 // checkRemote holds the repository's configuration against the record: whoever
 // changed an address, a proxy or the checks of TLS there would get our pushes.
 func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
-	result, err := m.run(ctx, w, []string{"config", "-z", "--get-regexp", `^(url|http)\.|^remote\.origin\.(url|pushurl)$`}, 1)
+	result, err := m.run(ctx, w, []string{"config", "-z", "--get-regexp", `^(url|http)\.|^fetch\.bundle|^remote\.origin\.`}, 1)
 	if err != nil {
 		return err
 	}
-	entries := strings.Split(strings.TrimSuffix(string(result.Stdout.Bytes()), "\x00"), "\x00")
-	if len(entries) == 1 && entries[0] == "remote.origin.url\n"+w.Repo.URL {
+	addresses := 0
+	for entry := range strings.SplitSeq(strings.TrimSuffix(string(result.Stdout.Bytes()), "\x00"), "\x00") {
+		switch key, value, _ := strings.Cut(entry, "\n"); {
+		case key == "remote.origin.url" && value == w.Repo.URL:
+			addresses++
+		case key == "remote.origin.fetch", key == "remote.origin.promisor", key == "remote.origin.partialclonefilter":
+		default:
+			addresses = -1 << 10
+		}
+	}
+	if addresses == 1 && !result.Stdout.Truncated() {
 		return nil
 	}
 	return capability.Errorf(capability.CodeDenied, "workspace.git", "the workspace's configuration leads to another remote than its own").

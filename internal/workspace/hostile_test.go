@@ -183,6 +183,8 @@ func TestAWorkspaceThatLeadsElsewhereIsRefused(t *testing.T) {
 		{"another address", configured("remote.origin.pushurl", "https://example.com/a/b"), false},
 		{"a second address", configured("remote.origin.url", "https://example.com/a/b"), false},
 		{"no checks of TLS", configured("http.sslVerify", "false"), false},
+		{"a proxy of the remote", configured("remote.origin.proxy", "http://127.0.0.1:1"), false},
+		{"a mirror", configured("remote.origin.mirror", "true"), false},
 		{"a proxy", configured("http.proxy", "http://127.0.0.1:1"), false},
 		{"a program of the remote", configured("remote.origin.receivepack", "/bin/false"), false},
 		{"an included file", func(s *site, w, _ Workspace) {
@@ -224,8 +226,7 @@ func TestAWorkspaceThatLeadsElsewhereIsRefused(t *testing.T) {
 				s.write(w.Path+"/.git/config", string(config))
 			}()
 			tt.tamper(s, one, other)
-			_, err := s.m.Finalize(t.Context(), one.ID, FinalizeRequest{SkipCommit: true})
-			wantReason(t, err, "security_violation")
+			wantReason(t, s.m.Push(t.Context(), one.ID, true), "security_violation")
 			if _, err := s.m.Provision(t.Context(), Request{Parent: one.ID}); !tt.child && reason(err) != "security_violation" {
 				t.Errorf("a worktree of it: %v", err)
 			}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/workspace/forge"
 	"github.com/junctor-run/junctor/internal/workspace/recordfile"
+	"github.com/junctor-run/junctor/secret"
 )
 
 func TestEightWorktreesAtOnce(t *testing.T) {
@@ -271,6 +274,32 @@ func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
 	s.write(parent.Path+"/fail.log", strings.Repeat("x", maxCopiedFile+1))
 	_, err = s.m.Provision(t.Context(), Request{Parent: parent.ID})
 	wantReason(t, err, "setup_failed")
+}
+
+func TestWhoGoesAwayLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	url, _ := s.served("")
+	s.cfg.Policy.OperatorPrefixes = []string{url}
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := 0
+	s.cfg.Token = func(context.Context, forge.Repo) (secret.Value, error) {
+		if asked++; asked == 2 { // for the default branch, then for the clone
+			cancel()
+		}
+		return secret.New("tok-1"), nil
+	}
+	s.reopen()
+	_, err := s.m.Provision(ctx, Request{Repo: url + "/widget.git"})
+	wantReason(t, err, "cancelled")
+	for _, dir := range []string{s.cfg.Base, filepath.Join(s.cfg.State, "records"), filepath.Join(s.cfg.State, "credentials")} {
+		if left, _ := os.ReadDir(dir); len(left) != 0 {
+			t.Errorf("%s: %v", filepath.Base(dir), left)
+		}
+	}
+	if len(s.m.List()) != 0 {
+		t.Error("it is listed")
+	}
 }
 
 func TestARepositoryWithoutCommits(t *testing.T) {

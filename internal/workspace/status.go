@@ -69,12 +69,12 @@ func parseStatus(out string, own []string) Status {
 				s.Branch = name
 			}
 		case "?":
-			if !slices.Contains(own, rest) {
+			if !isOurs(own, rest) {
 				add(&s.Untracked, rest)
 			}
 		case "1": // XY sub mH mI mW hH hI path
 			parts := strings.SplitN(rest, " ", 8)
-			if len(parts) < 8 || len(parts[0]) != 2 || slices.Contains(own, parts[7]) {
+			if len(parts) < 8 || len(parts[0]) != 2 || isOurs(own, parts[7]) {
 				continue
 			}
 			if parts[0][0] != '.' {
@@ -90,6 +90,11 @@ func parseStatus(out string, own []string) Status {
 		}
 	}
 	return s
+}
+
+// isOurs reports whether a path is a file of ours, or in a folder of ours.
+func isOurs(own []string, path string) bool {
+	return slices.ContainsFunc(own, func(o string) bool { return path == o || strings.HasPrefix(path, o+"/") })
 }
 
 // DiffStat is how large a change is. Text is git's own table, of at most 200 lines.

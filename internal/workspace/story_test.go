@@ -29,10 +29,11 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 	if f, err := s.m.Finalize(ctx, w.ID, FinalizeRequest{}); err != nil || f.Text != noChanges || f.Pull != nil {
 		t.Errorf("nothing changed: %+v, %v", f, err)
 	}
-	if err := s.m.AddOwnFiles(ctx, w.ID, "SKILLS.md", "README.md"); err != nil {
+	if err := s.m.AddOwnFiles(ctx, w.ID, "SKILLS.md", "README.md", ".agent files"); err != nil {
 		t.Fatal(err)
 	}
 	s.write(w.Path+"/SKILLS.md", "ours\n")
+	s.write(w.Path+"/.agent files/settings.json", "{}\n")
 	s.write(w.Path+"/README.md", "# Widget\nours too\n")
 	if st, err := s.m.Status(ctx, w.ID); err != nil || !st.Clean || st.Branch != w.Branch {
 		t.Errorf("only files of ours have changed: %+v, %v", st, err)
@@ -40,6 +41,10 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 	s.write(w.Path+"/src/new file.go", "package widget\n")
 	s.write(w.Path+"/debug.log", "ignored\n")
 	s.plain(w.Path, "add", "README.md")
+	s.plain(w.Path, "add", "-f", ".agent files")
+	for _, bad := range []string{"../x", "/etc/passwd", ".", "a/../b", "a\nb"} {
+		wantReason(t, s.m.AddOwnFiles(ctx, w.ID, bad), "invalid_path")
+	}
 	if st, err := s.m.Status(ctx, w.ID); err != nil || st.Clean || !slices.Equal(st.Untracked, []string{"src/new file.go"}) || len(st.Modified)+len(st.Staged) != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -95,6 +100,12 @@ func TestATokenGoesToItsHostAlone(t *testing.T) {
 	s := newSite(t)
 	url, seen := s.served(token)
 	s.cfg.Policy.OperatorPrefixes = []string{url}
+	// Every command with its environment is written down, to be searched below.
+	s.write("bin/git", "#!/bin/sh\n{ echo \"$@\"; env; } >> "+s.dir+"/git.log\nexec git \"$@\"\n")
+	s.cfg.GitPath = s.dir + "/bin/git"
+	if err := os.Chmod(s.cfg.GitPath, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	s.reopen()
 	ctx := t.Context()
 	if _, err := s.m.Provision(ctx, Request{Repo: url + "/widget.git"}); reason(err) != "invalid_credentials" {
@@ -121,6 +132,9 @@ func TestATokenGoesToItsHostAlone(t *testing.T) {
 		if !strings.HasPrefix(r, ": /") && !strings.HasPrefix(r, "x-access-token:") || strings.Contains(strings.SplitN(r, " ", 2)[1], token) {
 			t.Errorf("request %q", r)
 		}
+	}
+	if log, err := os.ReadFile(s.dir + "/git.log"); err != nil || !strings.Contains(string(log), "push --quiet") || !strings.Contains(string(log), "GIT_TERMINAL_PROMPT=0") {
+		t.Errorf("nothing was written down: %v", err)
 	}
 	file := filepath.Join(s.dir, "state/credentials", w.ID)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {

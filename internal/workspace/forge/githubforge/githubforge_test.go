@@ -323,15 +323,17 @@ func TestTroubleWithTheForge(t *testing.T) {
 		{"rate limit", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-RateLimit-Remaining", "0")
 			w.Header().Set("X-RateLimit-Reset", reset)
-			http.Error(w, `{"message":"API rate limit exceeded"}`, 403)
+			http.Error(w, `{"message":"API rate limit exceeded"}`, http.StatusForbidden)
 		}, capability.CodeOverloaded, "rate_limited"},
 		{"secondary limit", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "60")
-			http.Error(w, `{"message":"slow","documentation_url":"https://docs.github.com/rest/x#secondary-rate-limits"}`, 403)
+			http.Error(w, `{"message":"slow","documentation_url":"https://docs.github.com/rest/x#secondary-rate-limits"}`, http.StatusForbidden)
 		}, capability.CodeOverloaded, "rate_limited"},
-		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"message":"no"}`, 403) }, capability.CodeDenied, "missing_scope"},
-		{"not found", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"message":"Not Found"}`, 404) }, capability.CodeNotFound, "repo_not_found"},
-		{"broken", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `oops`, 502) }, capability.CodeUnavailable, "forge_unreachable"},
+		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"message":"no"}`, http.StatusForbidden) }, capability.CodeDenied, "missing_scope"},
+		{"not found", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `{"message":"Not Found"}`, http.StatusNotFound)
+		}, capability.CodeNotFound, "repo_not_found"},
+		{"broken", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `oops`, http.StatusBadGateway) }, capability.CodeUnavailable, "forge_unreachable"},
 		{"another shape", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `[1,2]`) }, capability.CodeUnavailable, "forge_unreachable"},
 		{"an answer without end", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"name":"`)
