@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/workspace/forge"
@@ -178,6 +179,34 @@ func TestGarbageIsWhatIsOldAndNobodys(t *testing.T) {
 			t.Errorf("%s: there %v", path, !want)
 		}
 	}
+}
+
+func TestGarbageIsCollectedEachHour(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	w := s.provision(Request{Folder: true})
+	s.later(24 * time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		var heard []time.Duration
+		var removed []string
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.m.Run(ctx, func(Workspace) bool { return false }, func(c Collected, err error) {
+				heard, removed = append(heard, time.Since(began)), append(removed, c.Removed...)
+				if err != nil || len(heard) == 2 {
+					cancel()
+				}
+			})
+		}()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if !slices.Equal(heard, []time.Duration{time.Hour, 2 * time.Hour}) || !slices.Equal(removed, []string{w.ID}) {
+			t.Errorf("heard at %v, removed %v", heard, removed)
+		}
+	})
 }
 
 func TestACrashLeavesNothingHalfMade(t *testing.T) {

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,10 +10,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// AddOwnFiles names files, or whole folders, that we write into a workspace, relative to
-// it: they are
-// never committed, and the agent's own git leaves them out where they are new. At
-// most 100 in all.
+// AddOwnFiles names files, or whole folders, that we write into a workspace, relative
+// to it: they are never committed, and the agent's own git leaves them out where they
+// are new. At most 100 in all. Error: invalid_input, reason invalid_path.
 func (m *Manager) AddOwnFiles(ctx context.Context, id string, paths ...string) error {
 	w, err := m.Get(id)
 	if err != nil {
@@ -47,16 +47,26 @@ func (m *Manager) ignore(ctx context.Context, w Workspace, lines string) error {
 	if err := m.checkGitDir(w); err != nil {
 		return err
 	}
-	// Through the handle of the base: a link that the agent put there leads nowhere.
-	info := filepath.Join(w.root(), ".git", "info")
-	if err := m.dir.MkdirAll(info, 0o700); err != nil {
-		return capability.Wrap(capability.CodeFailed, "workspace.files", "the exclude file could not be written", err).With("cleanup_failed", "")
+	failed := func(err error) error {
+		return capability.Wrap(capability.CodeFailed, "workspace.files", "the exclude file could not be written", err).With("record_failed", "look at the workspace's .git/info")
 	}
-	f, err := m.dir.OpenFile(filepath.Join(info, "exclude"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	// Through a handle of the clone: a link that the agent put there leads nowhere else.
+	clone, err := m.dir.OpenRoot(w.root())
 	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "workspace.files", "the exclude file could not be written", err).With("cleanup_failed", "")
+		return failed(err)
 	}
-	defer f.Close()
+	defer clone.Close()
+	info := filepath.Join(".git", "info")
+	if err := clone.MkdirAll(info, 0o700); err != nil {
+		return failed(err)
+	}
+	f, err := clone.OpenFile(filepath.Join(info, "exclude"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return failed(err)
+	}
 	_, err = f.WriteString(lines)
-	return err
+	if err = errors.Join(err, f.Close()); err != nil {
+		return failed(err)
+	}
+	return nil
 }

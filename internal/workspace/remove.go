@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"strconv"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 )
@@ -93,8 +94,10 @@ func (m *Manager) discard(ctx context.Context, w Workspace) error {
 		return failed(errors.New("not an id of ours"))
 	}
 	w.State = Removing
-	if err := m.put(w); err != nil {
-		return err
+	if m.put(w) != nil { // a full disk must not keep us from making room on it
+		m.mu.Lock()
+		m.all[w.ID] = w
+		m.mu.Unlock()
 	}
 	if err := m.removeAll(w.ID); err != nil {
 		return failed(err)
@@ -147,6 +150,21 @@ type Collected struct {
 	Removed []string          `json:"removed"`
 	Orphans []string          `json:"orphans"` // folders that no record owned
 	Kept    map[string]string `json:"kept"`
+}
+
+// Run collects garbage each hour until ctx ends (task-agents, section 16.4); report
+// hears what came of it. live is as for [Manager.GC].
+func (m *Manager) Run(ctx context.Context, live func(Workspace) bool, report func(Collected, error)) error {
+	hourly := time.NewTicker(time.Hour)
+	defer hourly.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-hourly.C:
+			report(m.GC(ctx, live))
+		}
+	}
 }
 
 // GC removes workspaces that nobody has used for the TTL, that no session lives in and
