@@ -23,7 +23,8 @@ type Setup struct {
 	// .worktreeinclude adds to them.
 	Copy []string
 	// Argv is run in the workspace, with the server's PATH and HOME; no shell is
-	// involved. Wait bounds it, 0 means 5 min.
+	// involved. A path such as ./setup is the repository's own program: whoever
+	// writes that trusts every repository. Wait bounds it, 0 means 5 min.
 	Argv []string
 	Wait time.Duration
 }
