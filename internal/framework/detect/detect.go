@@ -72,6 +72,7 @@ type Detector struct {
 
 	typed    string    // since a turn began or ended
 	entered  time.Time // Enter was pressed on it, in ready or starting
+	took     bool      // a sequence has told of work since then
 	escaped  time.Time
 	turn     time.Time // since when one is open; zero: none is
 	worked   bool      // the program has shown work since it started or became ready
@@ -135,8 +136,21 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 	if d.reads[n] {
 		d.order++
 		d.sequences[n] = sequence{clip(data, mostPayload), now, d.order}
+		if !d.entered.IsZero() && !d.took {
+			d.took = d.says(n, "busy")
+		}
 		d.changed(now)
 	}
+}
+
+// says whether the last sequence of a number is one that speaks for a state. It may be
+// followed by others before the next look.
+func (d *Detector) says(n int, state string) bool {
+	v := framework.Look(d.file, framework.Screen{OSC: map[int]string{n: d.sequences[n].data}})
+	return slices.ContainsFunc(v.Match(d.version), func(m framework.Verdict) bool {
+		of, _ := m.Rule.Region.OSC()
+		return m.Matched && m.Rule.Region.Sequence() && of == n && m.Rule.State == state
+	})
 }
 
 // Output is told after the screen has taken in what the program printed.
@@ -177,7 +191,7 @@ func (d *Detector) Input(now time.Time, data []byte) {
 			continue
 		case text[0] == '\r' && !pasted:
 			if d.status.State == Ready || d.status.State == Starting {
-				d.entered = now
+				d.entered, d.took = now, false
 				d.drop()
 			}
 		case text[0] == '\x1b': // some other key: skip its sequence

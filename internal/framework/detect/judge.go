@@ -146,10 +146,14 @@ func (d *Detector) ofTerminal() (proposal, bool) {
 	}
 	// What a sequence said before the turn began says nothing about its end.
 	idle := s.seq != nil && s.seq.Rule.State != "busy" && !s.seqAt.Before(begun)
-	if (from == Ready || from == Starting) && !d.entered.IsZero() && d.view.Submitted(d.typed) {
+	if (from == Ready || from == Starting) && !d.entered.IsZero() && (d.took || d.view.Submitted(d.typed)) {
+		text := "Enter, and the text stands in the transcript"
+		if d.took {
+			text = "Enter, and the program told that it works"
+		}
 		return proposal{
 			status: Status{State: Busy}, cause: "submitted",
-			evidence: []Evidence{{Source: "input", Text: "Enter, and the text stands in the transcript", at: d.entered}},
+			evidence: []Evidence{{Source: "input", Text: text, at: d.entered}},
 		}, true
 	}
 	var why []Evidence

@@ -189,7 +189,7 @@ func TestARealShell(t *testing.T) {
 		s.Env = []string{`PS1=\[\e]133;A\a\]pty> \[\e]133;B\a\]`, `PS0=\e]133;C\a`, `PROMPT_COMMAND=printf '\e]133;D;%s\a' $?`, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")}
 	})
 	hear(t, heard, sessions.ReadyAgain)
-	for _, text := range []string{"sleep 1; echo first", "echo second; exit_is_no_end=1", "for i in 1 2; do\n  echo third $i\ndone"} {
+	for _, text := range []string{"sleep 1; echo first", "echo second; exit_is_no_end=1", "clear; echo wiped", "for i in 1 2; do\n  echo third $i\ndone"} {
 		if outcome, err := s.Send(t.Context(), text, false); outcome != sessions.Delivered {
 			t.Fatalf("%s %v\n%s", outcome, err, strings.Join(s.Screen().Lines, "\n"))
 		}
