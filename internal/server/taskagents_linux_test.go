@@ -29,10 +29,15 @@ func claudeMain(args []string) error {
 		fmt.Println(`{"loggedIn":true,"authMethod":"test"}`)
 		return nil
 	}
-	var settings, task string
+	var settings, task, conversation string
 	for i, a := range args {
 		if path, found := strings.CutPrefix(a, "--settings="); found {
 			settings = path
+		}
+		for _, flag := range []string{"--session-id=", "--resume="} {
+			if id, found := strings.CutPrefix(a, flag); found {
+				conversation = id
+			}
 		}
 		if a == "--" && i+1 < len(args) {
 			task = args[i+1]
@@ -47,7 +52,7 @@ func claudeMain(args []string) error {
 	if err := unix.IoctlSetTermios(0, unix.TCSETS, t); err != nil {
 		return err
 	}
-	hook := hooksOf(settings)
+	hook := hooksOf(settings, conversation)
 	fakecli.Run(context.Background(), os.Stdin, os.Stdout, func(ctx context.Context, s *fakecli.Screen) {
 		for text, ok := task, true; ok; text, ok = s.Prompt(ctx) {
 			if text == "" {
@@ -79,7 +84,7 @@ func claudeMain(args []string) error {
 }
 
 // hooksOf posts to the hooks that settings name, with their headers.
-func hooksOf(settings string) func(event string, body map[string]any) string {
+func hooksOf(settings, conversation string) func(event string, body map[string]any) string {
 	var doc struct {
 		Hooks map[string][]struct {
 			Hooks []struct {
@@ -97,7 +102,7 @@ func hooksOf(settings string) func(event string, body map[string]any) string {
 			return fmt.Sprintf("no hook for %s: %v", event, err)
 		}
 		dir, _ := os.Getwd()
-		body["hook_event_name"], body["session_id"], body["cwd"] = event, "conversation", dir
+		body["hook_event_name"], body["session_id"], body["cwd"] = event, conversation, dir
 		text, _ := json.Marshal(body)
 		h := doc.Hooks[event][0].Hooks[0]
 		req, err := http.NewRequest(http.MethodPost, h.URL, bytes.NewReader(text))
@@ -174,7 +179,7 @@ func TestATaskAgent(t *testing.T) {
 	}
 	eventually(t, "the turn is done", func() bool { return n.shown(t, spawned.ID).Phase == "done" })
 	done := n.shown(t, spawned.ID)
-	if len(done.Decisions) != 1 || !strings.HasPrefix(done.Decisions[0], "wrote hello.txt because") || done.ResumeToken != "conversation" {
+	if len(done.Decisions) != 1 || !strings.HasPrefix(done.Decisions[0], "wrote hello.txt because") || done.ResumeToken != spawned.ResumeToken {
 		t.Errorf("%+v", done)
 	}
 	if data, err := os.ReadFile(filepath.Join(done.Workdir, "hello.txt")); string(data) != "hello" {
@@ -216,6 +221,15 @@ func TestATaskAgent(t *testing.T) {
 	}
 	if a := n.request(t, "POST", path+"/send", admin, `{"input":"hello?"}`); a.status != 503 || !strings.Contains(a.body, "session_ended") {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+	// The conversation can be gone on with.
+	again := n.spawnAgent(t, `{"agentType":"claude","workdir":"`+done.Workdir+`","task":"go on","resumeToken":"`+done.ResumeToken+`"}`)
+	eventually(t, "it goes on", func() bool { return n.shown(t, again.ID).Phase == "done" })
+	if got := n.shown(t, again.ID); got.ResumeToken != done.ResumeToken {
+		t.Errorf("%+v", got)
+	}
+	if kept, err := os.ReadDir(filepath.Join(n.home, "agents", "kept")); err != nil || len(kept) != 1 {
+		t.Errorf("%v %v", kept, err)
 	}
 	n.terminate(t, killGrace)
 }

@@ -102,8 +102,10 @@ type agent struct {
 	notes     []string
 	task      string
 	memory    string
+	kept      string // the folder of its conversation
 
 	mu        sync.Mutex
+	token     string // what the program calls that
 	ledger    directive.Ledger
 	decisions []directive.Decision
 	stop      *time.Timer
@@ -274,11 +276,13 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 
 // prepared carries out the plan of a session and starts it.
 func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *framework.File, req Request, m meta) (*sessions.Session, error) {
-	state, keep := filepath.Join(a.folder(), id), filepath.Join(a.kept(), id)
-	for _, dir := range []string{state, keep} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, capability.Wrap(capability.CodeFailed, "tasks.spawn", "the folder of the session cannot be made", err)
-		}
+	state := filepath.Join(a.folder(), id)
+	err := os.MkdirAll(state, 0o700)
+	if err == nil {
+		g.kept, err = a.keepFolder(id, req.ResumeToken)
+	}
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "tasks.spawn", "the folder of the session cannot be made", err)
 	}
 	token, err := a.cfg.Tokens.Issue(ctx, by, id)
 	if err != nil {
@@ -286,7 +290,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	}
 	plan, err := adapter.Build(adapter.Spawn{
 		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
-		Workdir: g.workdir, StateDir: state, KeepDir: keep, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
+		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
 		Task: req.Task, Memory: req.Memory, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model, Provider: req.Provider, BaseURL: req.BaseURL,
 		Credentials: a.cfg.Parent, Custom: req.Custom, Parent: a.cfg.Parent,
 	})
@@ -294,6 +298,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		return nil, err
 	}
 	g.notes = plan.Notes
+	a.named(g, plan.ResumeToken)
 	if err := overlay.Apply(ctx, a.journal(id), id, plan.Changes); err != nil {
 		return nil, err
 	}

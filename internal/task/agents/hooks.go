@@ -45,6 +45,7 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 			return r.Reply(verdict), nil // a turn of its own, such as one that finds a title
 		}
 	}
+	a.named(g, r.Token)
 	if r.Fact != nil {
 		s.Fact(*r.Fact, r.Response, r.Token)
 	}
