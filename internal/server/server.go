@@ -95,6 +95,7 @@ type Server struct {
 	*conversations
 	*taskDoors
 	workers *taskAgents
+	folders *workspaces
 	roots   *roots.Set
 	git     *gitcmd.Git // nil without the program
 
@@ -389,6 +390,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.log.Run(partsCtx) })
 	parts.Go(func() error { return s.mcp.Run(partsCtx) })
 	parts.Go(func() error { return s.runAgents(partsCtx) })
+	parts.Go(func() error { return s.folders.run(partsCtx, s.workers.Agents) })
 	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
 	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })
 	// Agents listen for as long as they live: their streams end with the
@@ -487,6 +489,7 @@ func (s *Server) close() {
 	if s.model != nil {
 		s.model.Close()
 	}
+	s.folders.close()
 	if s.nats != nil {
 		s.nats.Close()
 	}

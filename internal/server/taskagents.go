@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -24,7 +23,6 @@ import (
 type taskAgents struct {
 	*agents.Agents
 	sessions *sessions.Manager
-	scratch  *scratch.Keeper
 }
 
 // openTaskAgents clears away what an earlier process left behind, and needs the policy
@@ -44,17 +42,16 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 		return capability.Wrap(capability.CodeFailed, "home", "the path of this program is not known", err)
 	}
 	t := &taskAgents{sessions: sessions.New(sessions.Config{MaxLive: s.cfg.Agents.MaxSessions, Logger: s.logger})}
-	base := s.home.Path("workspaces")
-	if t.scratch, err = scratch.Open(scratch.Config{Base: filepath.Join(base, "scratch"), State: s.home.Path("agents", "scratch")}); err != nil {
+	if err := s.openWorkspaces(ctx); err != nil {
 		return err
 	}
 	t.Agents, err = agents.New(ctx, agents.Config{
 		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Server: s.Address, Parent: environment(os.Environ()), UID: os.Getuid(),
-		Roots: append([]string{base}, s.cfg.Agents.Workdirs...), Rules: rules, Sessions: t.sessions,
+		Roots: append([]string{s.home.Path("workspaces")}, s.cfg.Agents.Workdirs...), Rules: rules, Sessions: t.sessions,
 		Check: func(ctx context.Context) []preflight.Result {
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath})
 		},
-		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{t.scratch}, Recorder: agentRecords{s}, Logger: s.logger,
+		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Logger: s.logger,
 	})
 	s.workers = t
 	return err
@@ -67,7 +64,6 @@ func (t *taskAgents) close(ctx context.Context) {
 	}
 	t.sessions.Close(ctx)
 	t.Close()
-	_ = t.scratch.Close() // a folder that was open
 }
 
 func environment(list []string) map[string]string {

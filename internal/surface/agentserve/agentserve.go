@@ -1,5 +1,5 @@
 // Package agentserve is the HTTP API of task agents (task-agents, section 9): their
-// sessions, and the hooks by which their programs speak to us. The prefixes
+// sessions, the hooks by which their programs speak to us, their workspaces. The prefixes
 // /api/coding-agents and /api/task-agents are the same. It reads requests and writes
 // answers; what may be done is decided behind Agents.
 //
@@ -50,8 +50,9 @@ type Agents interface {
 
 // Config is what the surface needs; all are required.
 type Config struct {
-	Door   *door.Door
-	Agents Agents
+	Door       *door.Door
+	Agents     Agents
+	Workspaces Workspaces
 }
 
 // Surface serves the paths.
@@ -85,8 +86,10 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		handle("GET", "/{id}/buffered-output", s.buffered)
 		handle("GET", "/{id}/explain", s.explain)
 		handle("GET", "/{id}/screen", s.screen)
+		s.scratchRoutes(mux, base)
 		s.childRoutes(mux, base)
 	}
+	s.workspaceRoutes(mux)
 }
 
 // guard lets operators in, and answers errors in this API's form: the sentence as error.
