@@ -189,49 +189,89 @@ func (s *Screen) shiftLines(insert bool, n int) {
 	c.x, c.wrap = 0, false
 }
 
-// attributes is SGR. Colours are read so that their parameters are not taken for
-// attributes.
+// attributes is SGR.
 func (s *Screen) attributes() {
-	a := &s.cursor.attr
+	a := &s.cursor.look
 	args := s.args()
 	if len(args) == 0 {
-		*a = 0
+		*a = look{}
 	}
 	for i := 0; i < len(args); {
 		n := args[i]
 		details := i + 1
 		for i++; i < len(args) && s.colon&(1<<i) != 0; i++ { // its own, behind colons
 		}
-		switch n {
-		case 0:
-			*a = 0
-		case 1, 2, 3, 5, 7, 8, 9:
-			*a |= attribute(n)
-		case 4:
-			*a |= Underline
+		switch {
+		case n == 0:
+			*a = look{}
+		case n >= 1 && n <= 9 && n != 4 && n != 6:
+			a.attr |= attribute(n)
+		case n == 4:
+			a.attr |= Underline
 			if details < i && args[details] == 0 {
-				*a &^= Underline
+				a.attr &^= Underline
 			}
-		case 6:
-			*a |= Blink
-		case 21:
-			*a |= Underline
-		case 22:
-			*a &^= Bold | Dim
-		case 23, 24, 25, 27, 28, 29:
-			*a &^= attribute(n - 20)
-		case 38, 48, 58:
-			if i > details || i >= len(args) {
-				continue
+		case n == 6:
+			a.attr |= Blink
+		case n == 21:
+			a.attr |= Underline
+		case n == 22:
+			a.attr &^= Bold | Dim
+		case n >= 23 && n <= 29 && n != 26:
+			a.attr &^= attribute(n - 20)
+		case n >= 30 && n <= 37:
+			a.fg = ofPalette | Colour(n-30)
+		case n >= 90 && n <= 97:
+			a.fg = ofPalette | Colour(n-90+8)
+		case n >= 40 && n <= 47:
+			a.bg = ofPalette | Colour(n-40)
+		case n >= 100 && n <= 107:
+			a.bg = ofPalette | Colour(n-100+8)
+		case n == 39:
+			a.fg = 0
+		case n == 49:
+			a.bg = 0
+		case n == 38, n == 48, n == 58:
+			colour, ok := Colour(0), false
+			if details < i { // behind colons
+				colour, ok = colourOf(args[details:i], true)
+			} else if i < len(args) { // the old way, behind semicolons
+				colour, ok = colourOf(args[i:], false)
+				switch args[i] {
+				case 2:
+					i += 4
+				case 5:
+					i += 2
+				}
 			}
-			switch args[i] { // the old way, behind semicolons
-			case 2:
-				i += 4
-			case 5:
-				i += 2
+			switch {
+			case !ok:
+			case n == 38:
+				a.fg = colour
+			case n == 48:
+				a.bg = colour
 			}
 		}
 	}
+}
+
+// colourOf reads the details of a colour: 5 and a number of the palette, or 2 and three
+// parts, before which, behind colons, there may be the name of a colour space.
+func colourOf(args []uint16, colons bool) (Colour, bool) {
+	switch {
+	case len(args) >= 2 && args[0] == 5 && args[1] <= 255:
+		return ofPalette | Colour(args[1]), true
+	case len(args) >= 4 && args[0] == 2:
+		rgb := args[1:4]
+		if colons && len(args) >= 5 {
+			rgb = args[2:5]
+		}
+		if rgb[0] > 255 || rgb[1] > 255 || rgb[2] > 255 {
+			return 0, false
+		}
+		return ofRGB | Colour(rgb[0])<<16 | Colour(rgb[1])<<8 | Colour(rgb[2]), true
+	}
+	return 0, false
 }
 
 // attribute is the bit of the SGR parameter that sets it.

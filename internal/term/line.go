@@ -5,8 +5,8 @@ import "unicode/utf8"
 // cell is one place of the grid. A cell never written is the zero value; a wide
 // character has its lead and, behind it, a tail without text.
 type cell struct {
-	r    rune
-	attr Attr
+	r rune
+	look
 	part part
 	more string // marks and joined characters behind r, at most MaxMarks bytes
 }

@@ -28,7 +28,7 @@ func (s *Screen) printASCII(p []byte) {
 		n := min(len(p), s.cols-c.x)
 		cells := s.grid.lines[c.y].reserve(c.x, c.x+n)
 		for i := range cells {
-			cells[i] = cell{r: rune(p[i]), attr: c.attr}
+			cells[i] = cell{r: rune(p[i]), look: c.look}
 		}
 		p = p[n:]
 		s.advance(n)
@@ -72,10 +72,10 @@ func (s *Screen) print(r rune) {
 		l.insert(c.x, w)
 	}
 	cells := l.reserve(c.x, c.x+w)
-	cells[0] = cell{r: r, attr: c.attr}
+	cells[0] = cell{r: r, look: c.look}
 	if w == 2 {
 		cells[0].part = lead
-		cells[1] = cell{attr: c.attr, part: tail}
+		cells[1] = cell{look: c.look, part: tail}
 	}
 	s.advance(w)
 }
@@ -137,7 +137,7 @@ func (s *Screen) join(r rune, w int) bool {
 	if (r == emojiStyle && isPicture(before.r) || isRegional(r)) && before.part == whole && x+2 <= s.cols && !c.wrap {
 		next := l.reserve(x+1, x+2)
 		l.cells[x].part = lead
-		next[0] = cell{attr: l.cells[x].attr, part: tail}
+		next[0] = cell{look: l.cells[x].look, part: tail}
 		s.advance(1)
 	}
 	return true

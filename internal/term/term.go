@@ -72,10 +72,10 @@ type grid struct {
 
 // cursor is what DECSC saves.
 type cursor struct {
-	x, y     int
-	wrap     bool // the last column is written: the next character goes to the next line
-	origin   bool // rows count from the top of the scroll region
-	attr     Attr
+	x, y   int
+	wrap   bool // the last column is written: the next character goes to the next line
+	origin bool // rows count from the top of the scroll region
+	look
 	graphics [2]bool // G0 and G1 are the line drawing set
 	shift    uint8   // which of them is in use
 }
@@ -94,6 +94,30 @@ const (
 	Conceal
 	Strike
 )
+
+// Colour is that of a cell: 0 is the terminal's own; else it is one of a palette of 256
+// or 24 bits of red, green and blue.
+type Colour uint32
+
+const (
+	ofPalette Colour = 1 << 24
+	ofRGB     Colour = 2 << 24
+)
+
+// Palette returns the number of a colour of the palette.
+func (c Colour) Palette() (n uint8, ok bool) { return uint8(c), c&ofPalette != 0 }
+
+// RGB returns the parts of a colour of 24 bits.
+func (c Colour) RGB() (r, g, b uint8, ok bool) {
+	return uint8(c >> 16), uint8(c >> 8), uint8(c), c&ofRGB != 0
+}
+
+// look is how characters are drawn. What is erased has none: programs that fill areas
+// with a colour by erasing are rare among those that this is for.
+type look struct {
+	attr   Attr
+	fg, bg Colour
+}
 
 // New makes a blank screen of that many columns and rows, 1 to MaxSize each.
 func New(cols, rows int) *Screen {
@@ -200,6 +224,15 @@ func (s *Screen) Attr(x, y int) Attr {
 		return 0
 	}
 	return s.grid.lines[y].cells[x].attr
+}
+
+// Colours are the foreground and background of the cell at column x of row y.
+func (s *Screen) Colours(x, y int) (fg, bg Colour) {
+	if x < 0 || x >= s.cols || y < 0 || y >= s.rows {
+		return 0, 0
+	}
+	c := &s.grid.lines[y].cells[x]
+	return c.fg, c.bg
 }
 
 // Title is the window title (OSC 0 and 2): valid UTF-8 without control characters and
