@@ -1,14 +1,18 @@
 package interop
 
 import (
+	"bufio"
 	"encoding/json"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/junctor-run/junctor/internal/task/process"
 )
 
 // operator sends a request to the HTTP API with the token of the home's administrator.
@@ -88,5 +92,82 @@ func TestAShellAsATaskAgent(t *testing.T) {
 	})
 	if status, answer := r.operator(t, "GET", "/"+one+"/parent-context", ""); status == http.StatusOK {
 		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// TestAttach looks at a session through the program, in a terminal of its own, types
+// there, and leaves it running.
+func TestAttach(t *testing.T) {
+	r := newRecovering(t)
+	_, answer := r.operator(t, "POST", "/spawn", `{"agentType":"shell","task":"echo before"}`)
+	var made struct{ SessionID string }
+	ok(t, json.Unmarshal([]byte(answer), &made))
+	id := made.SessionID
+	until(t, "the first task is done", func() bool {
+		_, shown := r.operator(t, "GET", "/"+id, "")
+		return strings.Contains(shown, `"phase":"done"`)
+	})
+	attach := func(args ...string) (*process.Process, *bufio.Reader) {
+		t.Helper()
+		p, err := process.Start(process.Spec{
+			Argv: append([]string{r.binary, "--home", r.home, "tasks", "attach", id}, args...), Env: append(environment(), "TERM=xterm-256color"), Dir: t.TempDir(), Cols: 90, Rows: 25,
+		})
+		ok(t, err)
+		t.Cleanup(func() {
+			p.Kill()
+			<-p.Done()
+			_ = p.Close()
+		})
+		return p, bufio.NewReader(p)
+	}
+	read := func(out *bufio.Reader, word string) string {
+		t.Helper()
+		var seen strings.Builder
+		for !strings.Contains(seen.String(), word) {
+			c, err := out.ReadByte()
+			if err != nil {
+				t.Fatalf("no %q in %q", word, seen.String())
+			}
+			seen.WriteByte(c)
+		}
+		return seen.String()
+	}
+	p, out := attach()
+	read(out, "before") // the snapshot
+	watcher, watched := attach("--watch")
+	read(watched, "before")
+	until(t, "it has the size of this terminal", func() bool {
+		_, shown := r.operator(t, "GET", "/"+id, "")
+		return strings.Contains(shown, `"cols":90,"rows":25`) && strings.Contains(shown, `"control":true`)
+	})
+	_, err := p.Write([]byte("echo by''hand\r"))
+	ok(t, err)
+	read(out, "\abyhand")
+	read(watched, "\abyhand")
+	ok(t, p.Resize(100, 30))
+	until(t, "it follows", func() bool {
+		_, shown := r.operator(t, "GET", "/"+id, "")
+		return strings.Contains(shown, `"cols":100,"rows":30`)
+	})
+	_, err = p.Write([]byte{0x1d})
+	ok(t, err)
+	if e := p.Exit(); e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+	until(t, "nobody is in control", func() bool {
+		_, shown := r.operator(t, "GET", "/"+id, "")
+		return !strings.Contains(shown, `"control":true`)
+	})
+	if status, answer := r.operator(t, "POST", "/"+id+"/send", `{"input":"echo after''wards"}`); status != http.StatusOK {
+		t.Errorf("%d %s", status, answer)
+	}
+	read(watched, "\aafterwards")
+	_, _ = r.operator(t, "POST", "/"+id+"/stop", "{}")
+	read(watched, "the session is over")
+	if e := watcher.Exit(); e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+	if out, err := exec.Command(r.binary, "--home", r.home, "tasks", "attach", "pty-1-a").CombinedOutput(); err == nil || !strings.Contains(string(out), "no session") {
+		t.Errorf("%s %v", out, err)
 	}
 }

@@ -80,7 +80,7 @@ func (a *app) tasksCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/cancel"), map[string]any{}, a.printMoved)
 		},
 	}
-	return a.group("tasks", "Your calls that take their time: look, answer, cancel", list, show, cancel, a.tasksAnswerCommand())
+	return a.group("tasks", "Your calls that take their time: look, answer, cancel; the terminals of task agents", list, show, cancel, a.tasksAnswerCommand(), a.attachCommand())
 }
 
 func (a *app) tasksAnswerCommand() *cobra.Command {

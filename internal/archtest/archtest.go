@@ -69,13 +69,13 @@ func beside(from, to string) bool {
 		// What the parts of a workspace use of the same two.
 		"internal/workspace/evidence":        {"internal/gitcmd"},
 		"internal/workspace/forge/bareforge": {"internal/gitcmd", "internal/sandbox"},
-		"internal/gateway":   {"internal/bus", "internal/fleet", "internal/messaging"},
-		"internal/node":      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
-		"internal/admission": {"internal/messaging"},
-		"internal/asset":     {"internal/blob", "internal/messaging"},
-		"internal/store":     {"internal/admission", "internal/heldcall"},
-		"internal/chat":      {"internal/runs"},
-		"internal/server":    {"internal/config"},
+		"internal/gateway":                   {"internal/bus", "internal/fleet", "internal/messaging"},
+		"internal/node":                      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
+		"internal/admission":                 {"internal/messaging"},
+		"internal/asset":                     {"internal/blob", "internal/messaging"},
+		"internal/store":                     {"internal/admission", "internal/heldcall"},
+		"internal/chat":                      {"internal/runs"},
+		"internal/server":                    {"internal/config"},
 	}
 	for _, ok := range allowed[from] {
 		if ok == to {
@@ -122,8 +122,9 @@ func stopsAt() map[string]string {
 		"github.com/knadh/koanf":                 "internal/config",
 		"github.com/spf13/cobra":                 "cmd/junctor",
 		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
-		"github.com/coder/websocket":             "internal/messaging/natsbus bench",
+		"github.com/coder/websocket":             "internal/messaging/natsbus internal/surface/agentserve bench cmd/junctor",
 		"github.com/creack/pty":                  "internal/task/process",
+		"golang.org/x/term":                      "cmd/junctor",
 		"mvdan.cc/sh":                            "internal/task/permit",
 		"google.golang.org/grpc":                 "nobody",
 		"github.com/stretchr/testify":            "nobody",

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"golang.org/x/sys/unix"
 
 	"github.com/junctor-run/junctor/internal/task/fakecli"
@@ -302,6 +303,7 @@ func TestWhoMayDoWhatToAgents(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
+	n.console(t, s.ID)
 	left, err := os.ReadDir(filepath.Join(n.home, "agents", "sessions"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("what failed has left %v %v", left, err)
@@ -310,4 +312,55 @@ func TestWhoMayDoWhatToAgents(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	n.terminate(t, killGrace)
+}
+
+// console looks at what the console says to a client that does not know its words.
+func (n *node) console(t *testing.T, session string) {
+	t.Helper()
+	at := "ws" + strings.TrimPrefix(n.url, "http") + "/api/task-agents/console"
+	header := http.Header{"Authorization": {"Bearer " + n.token(t, "admin")}}
+	for name, h := range map[string]http.Header{
+		"no token":    {},
+		"an agent's":  {"Authorization": {"Bearer " + n.token(t, "agent")}},
+		"from a page": {"Authorization": header["Authorization"], "Origin": {"https://example.com"}},
+	} {
+		if conn, res, err := websocket.Dial(t.Context(), at, &websocket.DialOptions{HTTPHeader: h}); err == nil || res == nil || res.StatusCode/100 != 4 {
+			t.Errorf("%s: %v", name, err)
+			if conn != nil {
+				_ = conn.CloseNow()
+			}
+		}
+	}
+	conn, _, err := websocket.Dial(t.Context(), at, &websocket.DialOptions{HTTPHeader: header})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseNow() }()
+	conn.SetReadLimit(1 << 20)
+	for _, c := range [][2]string{
+		{`nonsense`, "bad_message"},
+		{`{"type":"dance"}`, "bad_message"},
+		{`{"type":"subscribe","sessionId":"pty-1-a"}`, "session_not_found"},
+		{`{"type":"subscribe","sessionId":"` + session + `"}`, `"type":"snapshot"`},
+		{`{"type":"resize","sessionId":"` + session + `","cols":1,"rows":1}`, "bad_size"},
+		{`{"type":"keys","sessionId":"` + session + `","keys":["hyper"]}`, "unknown_key"},
+		{`{"type":"message","sessionId":"` + session + `","text":" "}`, "not_delivered"},
+	} {
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(c[0])); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			_, data, err := conn.Read(t.Context())
+			if err != nil {
+				t.Fatalf("%s: %v", c[0], err)
+			}
+			if strings.Contains(string(data), c[1]) {
+				break
+			}
+			if strings.Contains(string(data), `"type":"error"`) {
+				t.Errorf("%s: %s", c[0], data)
+				break
+			}
+		}
+	}
 }

@@ -53,6 +53,7 @@ type Config struct {
 	Door       *door.Door
 	Agents     Agents
 	Workspaces Workspaces
+	Console    Console
 }
 
 // Surface serves the paths.
@@ -87,6 +88,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		handle("GET", "/{id}/explain", s.explain)
 		handle("GET", "/{id}/screen", s.screen)
 		s.scratchRoutes(mux, base)
+		s.consoleRoute(mux, base)
 		s.childRoutes(mux, base)
 	}
 	s.workspaceRoutes(mux)

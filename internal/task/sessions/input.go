@@ -358,41 +358,56 @@ func (s *Session) press(ctx context.Context, list [][]byte) error {
 }
 
 // Raw types bytes as they are, for a person at a terminal, and counts as that person's
-// sign of life.
-func (s *Session) Raw(ctx context.Context, data []byte) error {
+// sign of life. conflict (control_taken) while another one is in control.
+func (s *Session) Raw(ctx context.Context, who string, data []byte) error {
 	if len(data) > MaxMessage {
 		return capability.Errorf(capability.CodeTooLarge, "tasks.send", "input may have %d MiB at most", MaxMessage>>20)
 	}
 	s.mu.Lock()
-	if !s.taken.IsZero() {
+	err := s.others(who)
+	if err == nil && !s.taken.IsZero() {
 		s.taken = time.Now()
 	}
 	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	return s.write(ctx, data)
+}
+
+// others is the error for a person while another one is in control. The caller holds mu.
+func (s *Session) others(who string) error {
+	if s.taken.IsZero() || s.holder == who {
+		return nil
+	}
+	return capability.Errorf(capability.CodeConflict, "tasks.control", "somebody else is in control of session %s", s.spec.ID).With("control_taken", "it ends a minute after their last key")
 }
 
 // Control gives the keyboard to a person, or takes it back: meanwhile no message is
 // typed and no dialog is answered. It ends by itself after a minute without input.
-func (s *Session) Control(take bool) {
+// conflict (control_taken) while another one has it.
+func (s *Session) Control(who string, take bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if take == !s.taken.IsZero() {
-		if take {
-			s.taken = time.Now()
-		}
-		return
+	if err := s.others(who); err != nil {
+		return err
 	}
-	s.taken = time.Time{}
+	was := !s.taken.IsZero()
+	s.holder, s.taken = who, time.Time{}
 	if take {
 		s.taken = time.Now()
 	}
-	s.emit(Event{Type: Controlled, Cause: map[bool]string{true: "taken", false: "released"}[take]})
-	s.news()
-	poke(s.wake)
+	if take != was {
+		s.emit(Event{Type: Controlled, Cause: map[bool]string{true: "taken", false: "released"}[take]})
+		s.news()
+		poke(s.wake)
+	}
+	return nil
 }
 
 // Resize changes the terminal: 20 to 500 columns, 5 to 200 rows; else invalid_input.
-func (s *Session) Resize(cols, rows int) error {
+// conflict (control_taken) while another one is in control.
+func (s *Session) Resize(who string, cols, rows int) error {
 	if cols < minCols || cols > maxCols || rows < minRows || rows > maxRows {
 		return capability.Errorf(capability.CodeInvalidInput, "tasks.resize", "a terminal has %d to %d columns and %d to %d rows", minCols, maxCols, minRows, maxRows).With("bad_size", "")
 	}
@@ -400,6 +415,9 @@ func (s *Session) Resize(cols, rows int) error {
 	defer s.mu.Unlock()
 	if s.gone.Load() {
 		return s.endedError()
+	}
+	if err := s.others(who); err != nil {
+		return err
 	}
 	if s.info.Cols == cols && s.info.Rows == rows {
 		return nil

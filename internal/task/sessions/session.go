@@ -45,6 +45,7 @@ type Session struct {
 	result   result        // what the turn ended with, where the program itself said it
 	answers  answering
 	watch    watching
+	holder   string    // who has the keyboard
 	taken    time.Time // when a person typed last while in control; zero: nobody is
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/task/fakecli"
 	"github.com/junctor-run/junctor/internal/task/process"
 	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/term"
 )
 
 // turns answers everything that is submitted.
@@ -275,7 +276,12 @@ func TestDialogs(t *testing.T) {
 			turns(ctx, s)
 		}, func(r *rig) {
 			r.until(sessions.ReadyAgain)
-			r.session.Control(true)
+			if err := r.session.Control("me", true); err != nil {
+				r.Fatal(err)
+			}
+			reason(r.T, r.session.Control("you", true), capability.CodeConflict, "control_taken")
+			reason(r.T, r.session.Raw(r.Context(), "you", []byte("x")), capability.CodeConflict, "control_taken")
+			reason(r.T, r.session.Resize("you", 100, 30), capability.CodeConflict, "control_taken")
 			sent := make(chan error, 1)
 			go func() {
 				_, err := r.session.Send(r.Context(), "theirs", false)
@@ -285,11 +291,11 @@ func TestDialogs(t *testing.T) {
 			if i := r.session.Info(); !i.Control {
 				r.Errorf("%+v", i)
 			}
-			if err := r.session.Raw(r.Context(), []byte("mine")); err != nil {
+			if err := r.session.Raw(r.Context(), "me", []byte("mine")); err != nil {
 				r.Error(err)
 			}
 			time.Sleep(time.Second)
-			if err := r.session.Raw(r.Context(), []byte("\r")); err != nil {
+			if err := r.session.Raw(r.Context(), "me", []byte("\r")); err != nil {
 				r.Error(err)
 			}
 			if e := r.until(sessions.BlockedNow); e.Answered != "" {
@@ -338,8 +344,8 @@ func TestWhatIsSentIsText(t *testing.T) {
 		reason(r.T, err, capability.CodeTooLarge, "")
 		reason(r.T, r.session.Keys(r.Context(), []string{"enter", "nokey"}), capability.CodeInvalidInput, "unknown_key")
 		reason(r.T, r.session.Keys(r.Context(), nil), capability.CodeInvalidInput, "no_input")
-		reason(r.T, r.session.Resize(10, 10), capability.CodeInvalidInput, "bad_size")
-		if err := r.session.Resize(100, 30); err != nil || r.session.Screen().Cols != 100 || len(r.terminal.sizes) != 1 {
+		reason(r.T, r.session.Resize("", 10, 10), capability.CodeInvalidInput, "bad_size")
+		if err := r.session.Resize("", 100, 30); err != nil || r.session.Screen().Cols != 100 || len(r.terminal.sizes) != 1 {
 			r.Error(err, r.terminal.sizes)
 		}
 	})
@@ -409,7 +415,7 @@ func TestTheEnd(t *testing.T) {
 			_, err := r.session.Send(r.Context(), "hello", false)
 			reason(r.T, err, capability.CodeUnavailable, "session_ended")
 			reason(r.T, r.session.Keys(r.Context(), []string{"enter"}), capability.CodeUnavailable, "session_ended")
-			reason(r.T, r.session.Resize(90, 30), capability.CodeUnavailable, "session_ended")
+			reason(r.T, r.session.Resize("", 90, 30), capability.CodeUnavailable, "session_ended")
 			if lines := r.session.Lines(10); len(lines) == 0 {
 				r.Error("nothing is left to read")
 			}
@@ -624,6 +630,12 @@ func TestTheConsole(t *testing.T) {
 		}
 		if rest, _ := r.session.Console(next - 10); string(rest) != string(data[len(data)-10:]) {
 			r.Errorf("%q", rest)
+		}
+		shot := r.session.Snapshot()
+		again := term.New(shot.Cols, shot.Rows)
+		_, _ = again.Write(shot.Data)
+		if again.Row(0) != r.session.Screen().Lines[0] || len(again.Scrollback()) != term.MaxScrollback || shot.Offset != next {
+			r.Errorf("%q, %d lines before it, offset %d", again.Row(0), len(again.Scrollback()), shot.Offset)
 		}
 		if all, _ := r.session.Console(next + 1000); len(all) != len(data) {
 			r.Error(len(all))

@@ -132,6 +132,21 @@ func (s *Session) Console(since uint64) (data []byte, next uint64) {
 	return s.console.from(since)
 }
 
+// Snapshot is what makes a terminal show what this one shows, and the offset of what
+// comes next.
+type Snapshot struct {
+	Cols, Rows int
+	Data       []byte
+	Offset     uint64
+}
+
+// Snapshot repaints the screen, with what scrolled away before it.
+func (s *Session) Snapshot() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Snapshot{s.screen.Cols(), s.screen.Rows(), s.screen.Repaint(), s.console.total}
+}
+
 // console is the end of what was printed.
 type console struct {
 	data  []byte

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	tty "golang.org/x/term"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const (
+	detachKey    = 0x1d // Ctrl-]
+	attachLimit  = 64 << 20
+	renewControl = 45 * time.Second // the server takes it back after a minute without a key
+	attachWrite  = 10 * time.Second
+)
+
+// attachCommand shows the terminal of a task agent, and lets its person type.
+func (a *app) attachCommand() *cobra.Command {
+	var watch bool
+	c := &cobra.Command{
+		Use: "attach ID", Short: "The terminal of a task agent: see it and type; Ctrl-] leaves it running", Args: cobra.ExactArgs(1),
+		Long: "While you are attached nobody else types: messages wait and dialogs are not answered. That ends when you leave, or after a minute without a key.",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.attach(cmd.Context(), args[0], watch) },
+	}
+	c.Flags().BoolVar(&watch, "watch", false, "only look")
+	return c
+}
+
+// attached is one session's terminal, here.
+type attached struct {
+	conn    *websocket.Conn
+	session string
+	typed   time.Time // when control was taken or renewed
+}
+
+func (t *attached) send(ctx context.Context, doc map[string]any) error {
+	doc["sessionId"] = t.session
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, attachWrite)
+	defer cancel()
+	return t.conn.Write(ctx, websocket.MessageText, data)
+}
+
+func (a *app) attach(ctx context.Context, session string, watch bool) error {
+	const op = "tasks.attach"
+	url, token, err := a.connection("admin.token")
+	if err != nil {
+		return err
+	}
+	header := http.Header{"Authorization": {"Bearer " + token.Reveal()}}
+	conn, res, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http")+childBase+"/console", &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the library says that nobody has to
+	switch {
+	case err != nil && res != nil && res.StatusCode == http.StatusUnauthorized:
+		return capability.Errorf(capability.CodeUnauthenticated, op, "the server does not know this token").With("", "give one with --token or JUNCTOR_TOKEN")
+	case err != nil && res != nil:
+		return capability.Errorf(capability.CodeDenied, op, "the server does not let you watch sessions (HTTP %d)", res.StatusCode)
+	case err != nil:
+		return capability.Wrap(capability.CodeUnavailable, op, "the server cannot be reached", err)
+	}
+	defer func() { _ = conn.CloseNow() }() // what was said is said
+	conn.SetReadLimit(attachLimit)
+	t := &attached{conn: conn, session: session}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := t.send(ctx, map[string]any{"type": "subscribe", "base64": true}); err != nil {
+		return capability.Wrap(capability.CodeUnavailable, op, "the server does not listen", err)
+	}
+	in, isFile := a.stdin.(*os.File)
+	if isFile && terminal(in) && !watch {
+		old, err := tty.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return capability.Wrap(capability.CodeFailed, op, "this terminal cannot be made to pass keys on", err)
+		}
+		defer func() {
+			_ = tty.Restore(int(in.Fd()), old) // as it was
+			a.printf("\x1b[!p\x1b[?1049l\x1b[?2004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?25h\r\n")
+		}()
+		a.resize(ctx, t, in)
+		sized := make(chan os.Signal, 1)
+		signal.Notify(sized, unix.SIGWINCH)
+		defer signal.Stop(sized)
+		go t.follow(ctx, sized, func() { a.resize(ctx, t, in) })
+		go t.keys(ctx, in, cancel) // its last read ends with the program
+	}
+	return a.show(ctx, t)
+}
+
+// resize makes the session's terminal as large as this one.
+func (a *app) resize(ctx context.Context, t *attached, in *os.File) {
+	_ = t.send(ctx, map[string]any{"type": "control", "take": true}) // what is wrong, the next read says
+	if cols, rows, err := tty.GetSize(int(in.Fd())); err == nil && cols > 0 {
+		_ = t.send(ctx, map[string]any{"type": "resize", "cols": cols, "rows": rows})
+	}
+}
+
+func (t *attached) follow(ctx context.Context, sized <-chan os.Signal, resize func()) {
+	for {
+		select {
+		case <-sized:
+			resize()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// keys passes on what is typed, until somebody leaves.
+func (t *attached) keys(ctx context.Context, in *os.File, leave context.CancelCauseFunc) {
+	buf := make([]byte, 4096)
+	for ctx.Err() == nil {
+		n, err := in.Read(buf)
+		text := string(buf[:n])
+		if before, _, left := strings.Cut(text, string(rune(detachKey))); left || err != nil {
+			_ = t.send(ctx, map[string]any{"type": "input", "data": before})
+			leave(errLeft)
+			return
+		}
+		if time.Since(t.typed) > renewControl {
+			_ = t.send(ctx, map[string]any{"type": "control", "take": true})
+			t.typed = time.Now()
+		}
+		if t.send(ctx, map[string]any{"type": "input", "data": text}) != nil {
+			return
+		}
+	}
+}
+
+// errLeft says that the person has left.
+var errLeft = errors.New("left")
+
+// show prints what comes until the session is over or somebody has left.
+func (a *app) show(ctx context.Context, t *attached) error {
+	const op = "tasks.attach"
+	for {
+		_, data, err := t.conn.Read(ctx)
+		if err != nil {
+			if errors.Is(context.Cause(ctx), errLeft) {
+				return nil
+			}
+			return capability.Wrap(capability.CodeUnavailable, op, "the connection to the server is lost", err)
+		}
+		var m struct {
+			Type, Code, Message, Data string
+			Event                     struct {
+				Type     string
+				ExitCode *int
+			}
+		}
+		if json.Unmarshal(data, &m) != nil {
+			continue
+		}
+		switch m.Type {
+		case "snapshot", "output":
+			out, err := base64.StdEncoding.DecodeString(m.Data)
+			if err != nil {
+				return capability.Wrap(capability.CodeFailed, op, "the server sends something else than output", err)
+			}
+			if _, err := a.stdout.Write(out); err != nil {
+				return err
+			}
+		case "error":
+			if m.Code == "session_not_found" {
+				return capability.Errorf(capability.CodeNotFound, op, "%s", plainText(m.Message)).With(m.Code, "")
+			}
+			a.printf("\r\n[%s]\r\n", plainText(m.Message))
+		case "status":
+			if m.Event.Type == "stopped" || m.Event.Type == "error" {
+				a.printf("\r\n[the session is over]\r\n")
+				return nil
+			}
+		}
+	}
+}
