@@ -64,6 +64,7 @@ func answers(name framework.Name, p adapter.Preset) []sessions.Answer {
 			{ID: "trust", Type: "trust", Prompt: "trust", Label: "Yes, I trust"},
 			{ID: "api-key", Type: "api_key", Label: "Yes", Once: true},
 			{ID: "theme", Type: "onboarding", Label: "Dark mode", Once: true},
+			{ID: "notes", Type: "onboarding", Keys: []string{"enter"}},
 		}
 		if p == adapter.Autonomous {
 			list = append(list, sessions.Answer{ID: "bypass", Type: "trust", Label: "Yes, I accept", Once: true})

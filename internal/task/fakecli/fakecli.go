@@ -219,6 +219,23 @@ func (s *Screen) Done(answer ...string) {
 	s.Idle()
 }
 
+// Notes shows a text until Enter is pressed: there is nothing to choose.
+func (s *Screen) Notes(ctx context.Context, lines ...string) {
+	s.title, s.below = "✳ Claude Code", append(lines, "", " Press Enter to continue…")
+	s.draw()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case key := <-s.keys:
+			if key == "\r" {
+				s.below = nil
+				return
+			}
+		}
+	}
+}
+
 // Ask shows a dialog until an option is chosen; -1: Esc, or nothing can come.
 func (s *Screen) Ask(ctx context.Context, d Dialog) int {
 	at := d.Default

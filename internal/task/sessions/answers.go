@@ -18,13 +18,19 @@ type Answer struct {
 	Type   string // of the blocker: trust, permission, onboarding, …
 	Prompt string // words of the question, whatever their case; "": any
 	Label  string // how the choice's label begins, whatever its case
-	Once   bool   // for one dialog of a session
+	// Keys are pressed where the program waits for keys and offers no choices; then Label
+	// says nothing.
+	Keys []string
+	Once bool // for one dialog of a session
 }
 
-// fits says whether the answer is for a dialog, and which option it chooses.
-func (a Answer) fits(b *detect.Blocker) (option int, ok bool) {
+// Fits says whether the answer is for a dialog, and which option it chooses.
+func (a Answer) Fits(b *detect.Blocker) (option int, ok bool) {
 	if b == nil || a.Type != b.Type || !strings.Contains(fold(b.Prompt), fold(a.Prompt)) {
 		return 0, false
+	}
+	if len(a.Keys) > 0 || len(b.Options) == 0 {
+		return -1, len(a.Keys) > 0 && len(b.Options) == 0
 	}
 	option = labelled(b.Options, a.Label)
 	return option, option >= 0
@@ -35,7 +41,7 @@ func labelled(options []string, label string) int {
 	label = fold(label)
 	found := -1
 	for i, o := range options {
-		switch o = fold(o); {
+		switch o = strings.TrimRight(fold(o), " ✔✓"); { // a mark says what holds now
 		case label == "":
 			return -1
 		case o == label:
@@ -66,7 +72,7 @@ func (s *Session) answerFor(b *detect.Blocker) *Answer {
 	}
 	for i := range s.spec.Answers {
 		a := &s.spec.Answers[i]
-		if _, ok := a.fits(b); !ok || a.Once && slices.Contains(s.answers.used, a.ID) {
+		if _, ok := a.Fits(b); !ok || a.Once && slices.Contains(s.answers.used, a.ID) {
 			continue
 		}
 		if s.answers.fingerprint != b.Fingerprint {
@@ -86,7 +92,7 @@ func (s *Session) answerFor(b *detect.Blocker) *Answer {
 // answer gives an answer to the dialog that was seen; where that does not work, the
 // dialog stays, and is told again as nobody's.
 func (s *Session) answer(a *Answer, b *detect.Blocker) {
-	err := s.Choose(s.ctx, b.Fingerprint, a.Label)
+	err := s.give(a, b)
 	if err == nil || s.ctx.Err() != nil {
 		return
 	}
@@ -96,6 +102,20 @@ func (s *Session) answer(a *Answer, b *detect.Blocker) {
 	if st := s.detector.Status(); st.State == detect.Blocked && st.Blocker.Fingerprint == b.Fingerprint {
 		s.emit(Event{Type: BlockedNow, To: &st, Cause: "the answer did not work"})
 	}
+}
+
+func (s *Session) give(a *Answer, b *detect.Blocker) error {
+	if len(a.Keys) == 0 {
+		return s.Choose(s.ctx, b.Fingerprint, a.Label)
+	}
+	s.mu.Lock()
+	st := s.detector.Status()
+	still := st.State == detect.Blocked && st.Blocker.Fingerprint == b.Fingerprint && s.view().Dialog == nil
+	s.mu.Unlock()
+	if !still {
+		return nil
+	}
+	return s.Keys(s.ctx, a.Keys)
 }
 
 // Choose chooses an option of the open dialog by the beginning of its label: it moves

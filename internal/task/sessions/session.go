@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -227,7 +228,7 @@ func (s *Session) moved(changes []detect.Change) {
 		case detect.Blocked:
 			e := Event{Type: BlockedNow, To: &to}
 			if a := s.answerFor(to.Blocker); a != nil {
-				e.Answered = a.Label
+				e.Answered = cmp.Or(a.Label, strings.Join(a.Keys, " "))
 				s.group.Go(func() { s.answer(a, to.Blocker) })
 			}
 			s.emit(e)

@@ -266,6 +266,19 @@ func TestDialogs(t *testing.T) {
 			}
 		})
 	})
+	t.Run("notes are left by a key", func(t *testing.T) {
+		play(t, func(s *sessions.Spec, _ *pipes) {
+			s.Task, s.Answers = "hello", []sessions.Answer{{ID: "notes", Type: "onboarding", Keys: []string{"enter"}}}
+		}, func(ctx context.Context, s *fakecli.Screen) {
+			s.Notes(ctx, " Security notes:", " be careful")
+			turns(ctx, s)
+		}, func(r *rig) {
+			if e := r.until(sessions.BlockedNow); e.Answered != "enter" || e.To.Blocker.Type != "onboarding" {
+				r.Errorf("%+v", e)
+			}
+			r.until(sessions.TaskComplete)
+		})
+	})
 	t.Run("a person in control is not disturbed", func(t *testing.T) {
 		var chosen []int
 		play(t, func(s *sessions.Spec, _ *pipes) { s.Answers = []sessions.Answer{trust} }, func(ctx context.Context, s *fakecli.Screen) {
