@@ -94,6 +94,16 @@ func Sorted(data []byte) ([]byte, error) {
 	return v, nil
 }
 
+// Mended is one JSON value with U+FFFD for what is no Unicode in its strings: bytes that
+// are no UTF-8, and halves of characters. Everything else stays as strict.
+func Mended(data []byte) ([]byte, error) {
+	v := jsontext.Value(append([]byte(nil), data...))
+	if err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(false), jsontext.PreserveRawStrings(false)); err != nil {
+		return nil, explain(err)
+	}
+	return v, nil
+}
+
 // Cut takes the member name out of an object: value is its bytes, nil when it is
 // not there, and rest the object without it, every other byte as it was. data is
 // not changed.

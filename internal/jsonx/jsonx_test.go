@@ -185,3 +185,21 @@ func TestPrunedLeavesNothingEmpty(t *testing.T) {
 		}
 	}
 }
+
+func TestMendedLeavesNothingThatIsNoUnicode(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a": "x\ud83d"}`:                 "{\"a\":\"x\uFFFD\"}",
+		"{\"a\": \"x\xff\", \"n\": 1e400}": "{\"a\":\"x\uFFFD\",\"n\":1e400}",
+		`"\ud83d\ude00"`:                   `"😀"`,
+	} {
+		out, err := jsonx.Mended([]byte(in))
+		if err != nil || string(out) != want {
+			t.Errorf("%q became %q, %v", in, out, err)
+		}
+	}
+	for _, in := range []string{``, `{"a":1,"a":2}`, `{} {}`, `{"a"`} {
+		if out, err := jsonx.Mended([]byte(in)); err == nil {
+			t.Errorf("%q became %q", in, out)
+		}
+	}
+}

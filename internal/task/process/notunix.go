@@ -12,10 +12,10 @@ func pollable(master *os.File) (*os.File, error) { return master, nil }
 func resize(*os.File, uint16, uint16) error      { return errors.ErrUnsupported }
 
 // There are no process groups here: only the program itself is ended.
-func prepare(*exec.Cmd)     {}
-func sweep(int, string) int { return 0 }
-func ask(int, bool)         {}
-func kill(int)              {}
+func prepare(*exec.Cmd, bool) {}
+func sweep(int, string) int   { return 0 }
+func ask(int, bool)           {}
+func kill(int)                {}
 
 func reap(cmd *exec.Cmd, then func()) error {
 	err := cmd.Wait()

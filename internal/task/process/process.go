@@ -1,5 +1,5 @@
-// Package process runs one program in a pseudo-terminal of its own and takes everything
-// away that it started when it ends (task-agents, sections 4.2 and 4.9).
+// Package process runs one program in a pseudo-terminal of its own, or with pipes, and
+// takes everything away that it started when it ends (task-agents, sections 4.2 and 4.9).
 //
 // The program leads a session and a process group, and dies with us where the system
 // can see to that. An agent's program starts others, and some of those leave: they
@@ -48,13 +48,17 @@ type Exit struct {
 // Process is a program that runs, or has run. Its methods may be called at any time
 // by anybody.
 type Process struct {
-	cmd    *exec.Cmd
-	spec   Spec
-	master *os.File
-	done   chan struct{}
-	exit   Exit // once done is closed
-	mu     sync.Mutex
-	ended  bool // about to be reaped: nobody may signal it any more
+	cmd   *exec.Cmd
+	spec  Spec
+	words io.Writer     // takes the standard error of a program without a terminal; nil: it has one
+	heard chan struct{} // words has all that there was; nil: with a terminal
+	in    *os.File      // what it reads; the terminal is both
+	out   *os.File
+	err   *os.File // what goes to words
+	done  chan struct{}
+	exit  Exit // once done is closed
+	mu    sync.Mutex
+	ended bool // about to be reaped: nobody may signal it any more
 }
 
 // lastWords is how long output is still read after the program's end: its tree is gone,
@@ -66,17 +70,24 @@ const lastWords = time.Second
 //
 // Its errors: invalid_input (program_missing) where there is no such program or folder,
 // and failed.
-func Start(spec Spec) (*Process, error) {
+func Start(spec Spec) (*Process, error) { return start(spec, nil) }
+
+// StartPiped is [Start] without a terminal: Read reads the program's standard output,
+// Write is its standard input, and its standard error goes to words, which must not wait:
+// all of it is there when Done is closed. A size means nothing.
+func StartPiped(spec Spec, words io.Writer) (*Process, error) { return start(spec, words) }
+
+func start(spec Spec, words io.Writer) (*Process, error) {
 	const op = "tasks.start"
 	cmd := &exec.Cmd{Path: spec.Argv[0], Args: spec.Argv, Env: append([]string{}, spec.Env...), Dir: spec.Dir}
-	p := &Process{cmd: cmd, spec: spec, done: make(chan struct{})}
+	p := &Process{cmd: cmd, spec: spec, words: words, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.run(started)
 	if err := <-started; err != nil {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return nil, capability.Wrap(capability.CodeInvalidInput, op, "the program or the folder it is to work in cannot be used", err).With("program_missing", "")
 		}
-		return nil, capability.Wrap(capability.CodeFailed, op, "the program could not be started in a terminal", err)
+		return nil, capability.Wrap(capability.CodeFailed, op, "the program could not be started", err)
 	}
 	return p, nil
 }
@@ -87,14 +98,12 @@ func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(p.done)
-	prepare(p.cmd)
-	master, err := pty.StartWithAttrs(p.cmd, &pty.Winsize{Cols: clamp(p.spec.Cols), Rows: clamp(p.spec.Rows)}, p.cmd.SysProcAttr)
-	if err == nil {
-		if p.master, err = pollable(master); err != nil {
-			kill(p.cmd.Process.Pid)
-			_ = p.cmd.Wait() // killed: its status says so
-		}
+	prepare(p.cmd, p.words == nil)
+	open := p.terminal
+	if p.words != nil {
+		open = p.pipes
 	}
+	err := open()
 	started <- err
 	if err != nil {
 		return
@@ -106,15 +115,68 @@ func (p *Process) run(started chan<- error) {
 		p.exit.Left = sweep(p.cmd.Process.Pid, p.spec.Mark)
 	})
 	p.exit.Code, p.exit.Signal = status(p.cmd, err)
-	_ = p.master.SetReadDeadline(time.Now().Add(lastWords))
+	_ = p.out.SetReadDeadline(time.Now().Add(lastWords))
+	if p.heard != nil { // who left the tree may hold it open for ever
+		_ = p.err.SetReadDeadline(time.Now().Add(lastWords))
+		<-p.heard
+	}
+}
+
+// terminal starts the program in a pseudo-terminal.
+func (p *Process) terminal() error {
+	master, err := pty.StartWithAttrs(p.cmd, &pty.Winsize{Cols: clamp(p.spec.Cols), Rows: clamp(p.spec.Rows)}, p.cmd.SysProcAttr)
+	if err != nil {
+		return err
+	}
+	if p.out, err = pollable(master); err != nil {
+		kill(p.cmd.Process.Pid)
+		_ = p.cmd.Wait() // killed: its status says so
+	}
+	p.in = p.out
+	return err
+}
+
+// pipes starts the program with three pipes.
+func (p *Process) pipes() error {
+	var ends [6]*os.File // of each pipe the reader's, then the writer's
+	defer func() {
+		for _, f := range []*os.File{ends[0], ends[3], ends[5]} { // the program has its own
+			_ = f.Close()
+		}
+	}()
+	ours := func() {
+		for _, f := range []*os.File{ends[1], ends[2], ends[4]} {
+			_ = f.Close()
+		}
+	}
+	for i := 0; i < len(ends); i += 2 {
+		var err error
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			ours()
+			return err
+		}
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = ends[0], ends[3], ends[5]
+	if err := p.cmd.Start(); err != nil {
+		ours()
+		return err
+	}
+	p.in, p.out, p.err = ends[1], ends[2], ends[4]
+	p.heard = make(chan struct{})
+	go func() {
+		defer close(p.heard)
+		_, _ = io.Copy(p.words, p.err)
+		_ = p.err.Close()
+	}()
+	return nil
 }
 
 // Pid is the process id of the program.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Read reads what the program writes to its terminal; io.EOF is its end.
+// Read reads what the program writes to its terminal, or its output; io.EOF is its end.
 func (p *Process) Read(b []byte) (int, error) {
-	n, err := p.master.Read(b)
+	n, err := p.out.Read(b)
 	if err != nil && n == 0 {
 		return 0, io.EOF // a terminal that nobody has open gives EIO
 	}
@@ -122,11 +184,11 @@ func (p *Process) Read(b []byte) (int, error) {
 }
 
 // Write types. It waits while the program takes nothing and its terminal is full.
-func (p *Process) Write(b []byte) (int, error) { return p.master.Write(b) }
+func (p *Process) Write(b []byte) (int, error) { return p.in.Write(b) }
 
 // Resize tells the program another size of its terminal.
 func (p *Process) Resize(cols, rows int) error {
-	return resize(p.master, clamp(cols), clamp(rows))
+	return resize(p.out, clamp(cols), clamp(rows))
 }
 
 func clamp(n int) uint16 { return uint16(min(max(n, 1), 1000)) }
@@ -155,8 +217,14 @@ func (p *Process) signal(f func()) {
 	}
 }
 
-// Close gives the terminal back. It is called when reading and writing are over.
-func (p *Process) Close() error { return p.master.Close() }
+// Close gives the terminal or the pipes back, which ends a Write that waits. It is called
+// when reading is over.
+func (p *Process) Close() error {
+	if p.in != p.out {
+		_ = p.in.Close() // nothing is kept back that could be lost
+	}
+	return p.out.Close()
+}
 
 // Sweep ends all programs of ours that carry the mark, and returns how many there were:
 // those that outlived a server which was killed.

@@ -61,6 +61,9 @@ func play(r string) {
 	case "exit":
 		say("last words")
 		os.Exit(7)
+	case "complain":
+		fmt.Fprintln(os.Stderr, "it is broken")
+		os.Exit(3)
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 		say("ready")
@@ -264,5 +267,49 @@ func TestAProgramThatCannotBeStarted(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+func TestAProgramWithoutATerminalHasPipesAndTheSameEnd(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := "MARK=" + t.Name()
+	spec := process.Spec{Argv: []string{self}, Env: []string{role + "=parent", mark}, Dir: t.TempDir(), Mark: mark}
+	var words strings.Builder
+	p, err := process.StartPiped(spec, &words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run{p, bufio.NewReader(p)}
+	r.until(t, "ready")
+	if _, err := p.Write([]byte("go\n")); err != nil {
+		t.Error(err)
+	}
+	if rest, err := io.ReadAll(r.out); err != nil || len(rest) != 0 {
+		t.Errorf("after the end it read %q, %v", rest, err)
+	}
+	if exit := p.Exit(); exit.Code != 0 || exit.Left == 0 {
+		t.Errorf("it ended with %+v; what it left behind has to be ended too", exit)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatAProgramSaysOnItsStandardErrorIsThereAtItsEnd(t *testing.T) {
+	var words strings.Builder
+	self, _ := os.Executable()
+	p, err := process.StartPiped(process.Spec{Argv: []string{self}, Env: []string{role + "=complain"}, Dir: t.TempDir()}, &words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit := p.Exit(); exit.Code != 3 || words.String() != "it is broken\n" {
+		t.Errorf("%+v, %q", exit, words.String())
+	}
+	_ = p.Close()
+	if _, err := process.StartPiped(process.Spec{Argv: []string{self + "-not"}, Dir: t.TempDir()}, &words); err == nil || capability.AsError(err).Reason != "program_missing" {
+		t.Errorf("a program that is not there: %v", err)
 	}
 }

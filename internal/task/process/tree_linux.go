@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepare has the program lead its own session, with the terminal as the one that
-// controls it, and inherit nothing but that.
-func prepare(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+// prepare has the program lead its own session, with its terminal, if it has one, as the
+// one that controls it, and inherit nothing but its standard files.
+func prepare(cmd *exec.Cmd, terminal bool) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal, Pdeathsig: syscall.SIGKILL}
 	// Our own descriptors are closed on exec, a parent's may not be.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 }

@@ -9,7 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func prepare(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} }
+func prepare(cmd *exec.Cmd, terminal bool) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
+}
 
 // reap calls then after the reaping: these systems cannot show an exit without it.
 func reap(cmd *exec.Cmd, then func()) error {
