@@ -1,0 +1,5 @@
+//go:build !unix
+
+package structured
+
+const nonBlocking = 0
