@@ -320,16 +320,17 @@ func (a *acp) used(begins bool, c acpCall) Step {
 	switch c.Status {
 	case "completed", "failed":
 		return told(Told{Kind: Phase})
-	case "in_progress", "pending", "":
-		name := a.tool(c.Kind)
-		if name == "other" {
-			name = clip(c.Title, maxLabel)
-		}
-		if name != "" && (begins || c.Status == "in_progress") {
-			return told(Told{Kind: Tool, Tool: name, Text: clip(c.Title, maxPrompt)})
-		}
+	case "pending": // it may be asked about first
+		return Step{}
 	}
-	return Step{}
+	if !begins && c.Status != "in_progress" {
+		return Step{}
+	}
+	name := a.tool(c.Kind)
+	if name == "other" {
+		name = clip(c.Title, maxLabel)
+	}
+	return told(Told{Kind: Tool, Tool: name, Text: clip(c.Title, maxPrompt)})
 }
 
 func (a *acp) ended(result jsonx.Raw, fail *rpcError) (s Step) {
