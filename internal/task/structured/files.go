@@ -50,12 +50,8 @@ func (f *files) close() { _ = f.root.Close() }
 // where it thought that it had to; what the preset refuses is refused all the same.
 func (s *Session) filed(f *dialect.File) (string, error) {
 	if s.spec.Judge != nil {
-		tool := "read"
-		if f.Write {
-			tool = "edit"
-		}
-		input, _ := jsonx.Marshal(map[string]string{"path": f.Path}) // two strings: it cannot fail
-		if d := s.judge(Ask{tool, input, tool + " " + cut(plain(f.Path), 1_000)}); d.Effect == permit.Deny {
+		input, _ := jsonx.Marshal(map[string]string{"path": f.Path}) // a path that was decoded: it cannot fail
+		if d := s.judge(Ask{f.Tool, input, f.Tool + " " + cut(plain(f.Path), 1_000)}); d.Effect == permit.Deny {
 			return "", errors.New(d.Reason)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/framework/detect"
+	"github.com/junctor-run/junctor/internal/task/adapter"
+	"github.com/junctor-run/junctor/internal/task/permit"
 	"github.com/junctor-run/junctor/internal/task/process"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/structured"
@@ -300,4 +302,25 @@ func filter(r *rig, kind sessions.Type) (list []sessions.Event) {
 		}
 	}
 	return list
+}
+
+func TestWhatAPresetRefusesIsNotWrittenEither(t *testing.T) {
+	dir := t.TempDir()
+	done := make(chan struct{})
+	start(t, framework.OpenCode, func(c *child) process.Exit {
+		defer close(done)
+		greet(t, c)
+		c.say(`{"jsonrpc":"2.0","id":7,"method":"fs/write_text_file","params":{"sessionId":"s1","path":%q,"content":"x"}}`, dir+"/new.txt")
+		c.hear(t, `"id":7`, "error", "does not allow writing files")
+		return process.Exit{}
+	}, func(s *structured.Spec) {
+		s.Dir = dir
+		s.Judge = func(_ context.Context, a structured.Ask) permit.Decision {
+			return permit.Judge(permit.Request{Framework: framework.OpenCode, Preset: adapter.Readonly, Tool: a.Tool, Input: a.Input, Workdir: dir})
+		}
+	})
+	<-done
+	if list, _ := os.ReadDir(dir); len(list) != 0 {
+		t.Errorf("there are %v", list)
+	}
 }

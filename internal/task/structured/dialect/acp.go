@@ -148,7 +148,10 @@ func (a *acp) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, error)
 		if jsonx.Unmarshal(params, &p) != nil || a.session == "" || p.Session != a.session || p.Path == "" {
 			return invalid()
 		}
-		f := &File{Write: method == "fs/write_text_file", Path: p.Path, Text: p.Content, id: id}
+		f := &File{Tool: a.tool("read"), Path: p.Path, id: id}
+		if method == "fs/write_text_file" {
+			f.Write, f.Tool, f.Text = true, a.tool("edit"), p.Content
+		}
 		if p.Line != nil {
 			f.Line = max(*p.Line, 0)
 		}

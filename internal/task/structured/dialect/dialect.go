@@ -145,6 +145,7 @@ func (q *Question) Labels() []string {
 // File is one that the program wants to be read or written for it.
 type File struct {
 	Write       bool
+	Tool        string // what presets call that
 	Path        string // absolute, as it said
 	Text        string // to be written
 	Line, Limit int    // of what is read: from which line, how many; 0: all
