@@ -1,0 +1,455 @@
+// Package coordinator looks after the sessions of task agents (task-agents, sections 13
+// and 14): what happens to a session becomes a decision, the decision an answer, and
+// every task an end that somebody is told of. What it decides by rules is package
+// decide's, whether work is done is package validation's, and what it knows is written
+// to the task registry before anybody hears of it.
+//
+// Each session has one goroutine of its own, which handles one thing after the other: so
+// there is one decision at a time per session without a lock being held over a model's
+// answer, and a slow answer about one agent holds up no other. What happens meanwhile
+// waits in the session's inbox, the latest of each kind. Between the sessions of a thread
+// the registry keeps order: each of its changes is one transaction of the thread.
+//
+// Close the coordinator before the sessions: what ends because the server ends is no end
+// of a task, and pending decisions are there after the restart.
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/choice"
+	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/threads/row"
+)
+
+// Terminal is a live session; [sessions.Session] is one.
+type Terminal interface {
+	Info() sessions.Info
+	Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error)
+	Keys(ctx context.Context, names []string) error
+	Choose(ctx context.Context, fingerprint, label string) error
+	Lines(n int) []string
+	Stop(force bool)
+}
+
+// Sessions are the live sessions.
+type Sessions interface {
+	Terminal(id string) (Terminal, error)
+	// Subscribe hears of everything from now on; next is [sessions.Subscription.Next].
+	Subscribe() (next func(context.Context) (sessions.Event, bool, error), end func())
+}
+
+// Registry is what is used of [threads.Registry].
+type Registry interface {
+	Register(ctx context.Context, in threads.Registration) (threads.Moved, error)
+	UpdateSession(ctx context.Context, session string, f func(*row.Session)) (threads.Moved, error)
+	UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (threads.Moved, error)
+	Session(ctx context.Context, id string) (row.Session, error)
+	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
+	Decide(ctx context.Context, d row.Decision) (threads.Moved, error)
+	Record(ctx context.Context, e row.Event) error
+	PutPending(ctx context.Context, p row.PendingDecision) error
+	PeekPending(ctx context.Context, session string) (row.PendingDecision, bool, error)
+	TakePending(ctx context.Context, session string, act bool) (row.PendingDecision, error)
+	StartJob(ctx context.Context, j row.VerifierJob) (row.VerifierJob, error)
+	EndJob(ctx context.Context, thread, job string, status row.JobStatus, summary string) (threads.Moved, error)
+	AddEvidence(ctx context.Context, e row.Evidence) (row.Evidence, error)
+	AddArtifact(ctx context.Context, a row.Artifact) (row.Artifact, error)
+}
+
+// Parent is the agent that a swarm works for: it answers what needs judgement, as
+// task-agents 12.2 says, and is given 30 s.
+type Parent interface {
+	Decide(ctx context.Context, q Question) (answer string, err error)
+}
+
+// Question is what a parent is asked.
+type Question struct {
+	ThreadID  string `json:"threadId"`
+	SessionID string `json:"sessionId"`
+	RoomID    string `json:"roomId"`
+	Event     string `json:"event"`
+	Prompt    string `json:"prompt"`
+}
+
+// Chat is where the user is.
+type Chat interface {
+	Say(ctx context.Context, t row.Thread, session, text string) error
+	// Synthesise writes the message about a swarm that is done; an error or nothing has it
+	// told in fixed words (task-agents, section 13.11).
+	Synthesise(ctx context.Context, s decide.Swarm) (string, error)
+}
+
+// Fleet finds another program for a task whose own has failed (task-agents, 13.8).
+type Fleet interface {
+	// Next is the best program that is none of those that failed; ok is false where there
+	// is none.
+	Next(ctx context.Context, task string, failed []framework.Name) (name framework.Name, ok bool)
+	// Rest takes a program out of use for a while.
+	Rest(ctx context.Context, name framework.Name, c choice.CoolDown) error
+	// Spawn starts a session in place of another one, with its folder and rights, and the
+	// program that Next said. What it starts has to be kept alive when a turn is done.
+	Spawn(ctx context.Context, old row.Session, name framework.Name, task string) (session string, err error)
+}
+
+// Config is what a Coordinator works with. Sessions, Registry, Now and Logger are
+// required; without Model, Parent and Chat nobody is asked and nothing is said.
+type Config struct {
+	Sessions  Sessions
+	Registry  Registry
+	Model     validation.Model
+	Parent    Parent
+	Chat      Chat
+	Fleet     Fleet
+	Validator *validation.Validator // nil: what is said to be done is done
+	// Begin starts the parts of a plan that are ready now, and registers their sessions; it
+	// is asked when all that ran has ended well. False says that nothing was begun, so
+	// that the thread is over. nil: plans have no parts that wait.
+	Begin func(ctx context.Context, m threads.Moved) bool
+	// Roots are folders that every session may use besides its own.
+	Roots  []string
+	Level  Level // of the supervision; "": Autonomous
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Times and counts of task-agents, sections 2 and 13.
+const (
+	coalesce     = 500 * time.Millisecond
+	coolDown     = 15 * time.Second
+	parentTime   = 30 * time.Second
+	modelTime    = time.Minute
+	pauseTime    = 30 * time.Second
+	sendTime     = time.Minute
+	sayTime      = 30 * time.Second
+	stopAfter    = 5 * time.Second
+	heldTime     = 30 * time.Second
+	mostHeld     = 100
+	MaxResponses = 10 // automatic answers in a row
+	MaxRecovered = 2  // automatic recoveries of a task
+	scanEvery    = time.Minute
+	idleAfter    = 5 * time.Minute
+	idleChecks   = 4
+	blindChecks  = 2 // without a model
+	retryTime    = 5 * time.Minute
+	waitTime     = 24 * time.Hour
+	mostShared   = 100 // decisions of a thread that are remembered
+)
+
+// Coordinator is the service.
+type Coordinator struct {
+	cfg    Config
+	ctx    context.Context //nolint:containedctx // the service's own
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	tasks   map[string]*task   // by session
+	threads map[string]*thread // those that have tasks here
+	held    []sessions.Event   // of sessions that nobody has registered yet
+	level   Level
+	paused  chan struct{} // closed when the pause is over; nil: no pause
+	resume  *time.Timer
+	hearers map[chan Event]bool
+}
+
+// thread is what the tasks of one thread share. The coordinator's mu guards it.
+type thread struct {
+	row    row.Thread
+	shared []shared
+	from   int // index of the first of shared
+	tasks  int
+}
+
+type shared struct{ session, text string }
+
+// New starts a coordinator. It hears of what happens to sessions from now on.
+func New(cfg Config) (*Coordinator, error) {
+	if cfg.Sessions == nil || cfg.Registry == nil || cfg.Now == nil || cfg.Logger == nil {
+		return nil, capability.Errorf(capability.CodeInternal, "task.coordinate", "a coordinator needs sessions, a registry, a clock and a logger")
+	}
+	if cfg.Level == "" {
+		cfg.Level = Autonomous
+	}
+	c := &Coordinator{cfg: cfg, level: cfg.Level, tasks: make(map[string]*task), threads: make(map[string]*thread), hearers: make(map[chan Event]bool)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	next, end := cfg.Sessions.Subscribe()
+	c.wg.Go(func() { c.listen(next, end) })
+	return c, nil
+}
+
+// Close ends the coordinator and what it has begun. Sessions go on, and what the
+// registry says of them stays.
+func (c *Coordinator) Close() {
+	c.mu.Lock()
+	c.closed = true
+	if c.resume != nil {
+		c.resume.Stop()
+	}
+	c.mu.Unlock()
+	c.cancel()
+	c.wg.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for h := range c.hearers {
+		delete(c.hearers, h)
+		close(h)
+	}
+}
+
+// listen gives events to their sessions. One who was too slow begins again, and looks at
+// what is there.
+func (c *Coordinator) listen(next func(context.Context) (sessions.Event, bool, error), end func()) {
+	for {
+		e, ok, err := next(c.ctx)
+		switch {
+		case ok:
+			c.hear(e)
+			continue
+		case err == nil || c.ctx.Err() != nil:
+			end()
+			return
+		}
+		c.cfg.Logger.Warn("events of sessions were missed", "err", err)
+		end()
+		next, end = c.cfg.Sessions.Subscribe()
+		c.mu.Lock()
+		list := make([]*task, 0, len(c.tasks))
+		for _, t := range c.tasks {
+			list = append(list, t)
+		}
+		c.mu.Unlock()
+		for _, t := range list {
+			t.look()
+		}
+	}
+}
+
+func (c *Coordinator) hear(e sessions.Event) {
+	if e.Type == sessions.Output || e.Type == sessions.Resized {
+		return
+	}
+	c.mu.Lock()
+	t := c.tasks[e.Session]
+	if t == nil { // it may be registered in a moment (13.3)
+		c.held = append(c.held, e)
+		c.held = c.held[max(0, len(c.held)-mostHeld):]
+	}
+	c.mu.Unlock()
+	if t != nil {
+		t.hear(e)
+	}
+}
+
+// Register enters a session into its thread and looks after it from now on. What
+// happened to it in the last 30 s is not missed. Sessions are to be started with
+// keepAliveAfterComplete: the coordinator stops them, once their work was validated.
+//
+// Its errors are those of [threads.Registry.Register], and unavailable (shutting_down).
+func (c *Coordinator) Register(ctx context.Context, in threads.Registration) (threads.Moved, error) {
+	m, err := c.cfg.Registry.Register(ctx, in)
+	if err != nil {
+		return m, err
+	}
+	s, _ := m.Session(in.Session.SessionID)
+	c.tell(Event{Type: "task_registered", SessionID: s.SessionID, ThreadID: s.ThreadID, Data: s})
+	return m, c.track(m.Thread, s, 0, nil)
+}
+
+// Adopt looks after a session that the registry has already.
+func (c *Coordinator) Adopt(ctx context.Context, session string) error {
+	s, err := c.cfg.Registry.Session(ctx, session)
+	if err != nil {
+		return err
+	}
+	d, err := c.cfg.Registry.Detail(ctx, s.ThreadID, threads.Selection{Fields: []threads.Field{}})
+	if err != nil {
+		return err
+	}
+	return c.track(d.Thread, s, 0, nil)
+}
+
+func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed []framework.Name) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return capability.Errorf(capability.CodeUnavailable, "task.coordinate", "the coordinator is closing").With("shutting_down", "try again after the restart")
+	}
+	if c.tasks[s.SessionID] != nil {
+		c.mu.Unlock()
+		return nil
+	}
+	shares := c.threads[th.ID]
+	if shares == nil {
+		shares = &thread{}
+		c.threads[th.ID] = shares
+	}
+	shares.row = th
+	shares.tasks++
+	t := newTask(c, th.ID, s, recovered, failed)
+	c.tasks[s.SessionID] = t
+	var missed []sessions.Event
+	c.held = slices.DeleteFunc(c.held, func(e sessions.Event) bool {
+		mine := e.Session == s.SessionID
+		late := c.cfg.Now().Sub(e.At) > heldTime
+		if mine && !late {
+			missed = append(missed, e)
+		}
+		return mine || late
+	})
+	c.wg.Go(t.run)
+	c.mu.Unlock()
+	for _, e := range missed {
+		t.hear(e)
+	}
+	t.look()
+	return nil
+}
+
+// forget ends what is known of a task whose session is over.
+func (c *Coordinator) forget(t *task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tasks, t.id)
+	if th := c.threads[t.thread]; th != nil {
+		if th.tasks--; th.tasks == 0 {
+			delete(c.threads, t.thread)
+		}
+	}
+}
+
+// Share enters a decision that an agent told otherwise than in its turn's text (10.6).
+func (c *Coordinator) Share(ctx context.Context, session, text string) error {
+	c.mu.Lock()
+	t := c.tasks[session]
+	c.mu.Unlock()
+	if t == nil {
+		return gone(session)
+	}
+	return t.do(ctx, func() error {
+		if d, ok := t.ledger.Post(text); ok {
+			t.share(d, "hook")
+		}
+		return nil
+	})
+}
+
+// SetContext gives a thread the plan that its sessions share (13.7); it is kept with the
+// thread.
+func (c *Coordinator) SetContext(ctx context.Context, threadID, brief string) error {
+	return c.setMeta(ctx, threadID, metaBrief, brief)
+}
+
+func (c *Coordinator) setMeta(ctx context.Context, threadID, key, value string) error {
+	m, err := c.cfg.Registry.UpdateThread(ctx, threadID, func(t *row.Thread) { t.Metadata = row.WithMeta(t.Metadata, key, value) })
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if th := c.threads[threadID]; th != nil {
+		th.row = m.Thread
+	}
+	return nil
+}
+
+// Keys of metadata that are the coordinator's.
+const (
+	metaBrief  = "swarmContext"           // of a thread
+	metaLevel  = "supervisionLevel"       // of a thread
+	metaTold   = "swarmComplete"          // of a thread: the end that was told
+	metaRounds = "verificationRetryCount" // of a session
+	metaReason = "reason"                 // of a session: why it ended as it did
+)
+
+// Event is what subscribers are told (task-agents, section 9.4).
+type Event struct {
+	Type      string    `json:"type"`
+	SessionID string    `json:"sessionId,omitzero"`
+	ThreadID  string    `json:"threadId,omitzero"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      any       `json:"data,omitempty"`
+}
+
+// Subscribe hears of everything from now on. One who leaves limit events unread is not
+// waited for: the channel is closed, as it is by end and when the coordinator closes.
+func (c *Coordinator) Subscribe(limit int) (events <-chan Event, end func()) {
+	ch := make(chan Event, max(1, limit))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		close(ch)
+		return ch, func() {}
+	}
+	c.hearers[ch] = true
+	return ch, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.hearers[ch] {
+			delete(c.hearers, ch)
+			close(ch)
+		}
+	}
+}
+
+func (c *Coordinator) tell(e Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tellLocked(e)
+}
+
+// tellLocked is tell for who holds mu.
+func (c *Coordinator) tellLocked(e Event) {
+	e.Timestamp = c.cfg.Now().UTC()
+	for ch := range c.hearers {
+		select {
+		case ch <- e:
+		default:
+			delete(c.hearers, ch)
+			close(ch)
+		}
+	}
+}
+
+// say tells the user something.
+func (c *Coordinator) say(threadID, session, text string) {
+	if c.cfg.Chat == nil {
+		return
+	}
+	c.mu.Lock()
+	var t row.Thread
+	if th := c.threads[threadID]; th != nil {
+		t = th.row
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(c.ctx, sayTime)
+	defer cancel()
+	if err := c.cfg.Chat.Say(ctx, t, session, text); err != nil {
+		c.cfg.Logger.Warn("the user could not be told", "thread", threadID, "session", session, "err", err)
+	}
+}
+
+func gone(session string) error {
+	return capability.Errorf(capability.CodeConflict, "task.coordinate", "the session %q is not running", session).With(threads.ReasonGone, "resume first")
+}
+
+// document is a value as JSON, for the registry.
+func document(v any) json.RawMessage {
+	raw, err := jsonx.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return raw
+}

@@ -1,0 +1,232 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/task/directive"
+	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/threads/row"
+)
+
+const validateTime = 30 * time.Minute
+
+// complete has the work validated, and does what comes of it (task-agents, section 14).
+func (t *task) complete() {
+	summary := t.summary()
+	if t.c.cfg.Validator == nil {
+		t.accept(summary)
+		return
+	}
+	t.update(func(s *row.Session) { s.Status = row.SessionToolRunning })
+	d, err := t.c.cfg.Registry.Detail(t.c.ctx, t.thread, threads.Selection{
+		Fields: []threads.Field{threads.FieldNodes, threads.FieldTranscripts, threads.FieldArtifacts}, Transcripts: 8,
+	})
+	if err != nil {
+		t.c.cfg.Logger.Warn("a thread could not be read", "thread", t.thread, "err", err)
+	}
+	subject := t.subject(d)
+	job, err := t.c.cfg.Registry.StartJob(t.c.ctx, row.VerifierJob{ThreadID: t.thread, NodeID: t.node(d), VerifierType: "validation", Title: "Validate " + t.name()})
+	if err != nil {
+		t.c.cfg.Logger.Warn("a validation could not be kept", "session", t.id, "err", err)
+	}
+	t.c.tell(t.event("validation", map[string]string{"status": "running"}))
+	ctx, cancel := context.WithTimeout(t.c.ctx, validateTime)
+	r := t.c.cfg.Validator.Validate(ctx, subject)
+	cancel()
+	if t.c.ctx.Err() != nil {
+		return // closing: the restart says what becomes of it
+	}
+	t.keep(r, job)
+	t.c.tell(t.event("validation", r))
+	switch r.Outcome {
+	case validation.Pass:
+		if r.By == "nobody" {
+			summary += "\n\n(Not validated: there is no model and no check.)"
+		}
+		t.accept(summary)
+	case validation.Revise:
+		t.update(func(s *row.Session) {
+			s.Status, s.Metadata = row.SessionActive, row.WithMeta(s.Metadata, metaRounds, strconv.Itoa(subject.Rounds+1))
+		})
+		if err := t.respond(nil, directive.Answer{Action: "respond", Response: r.FollowUp}); err != nil {
+			t.unanswered(r.Summary, err)
+		}
+	default:
+		t.update(func(s *row.Session) { s.CompletionSummary = summary })
+		note := strings.TrimSpace(r.Summary + " " + strings.Join(r.Notes, " "))
+		t.escalate(row.SessionWaiting, summary, directive.Answer{Response: cut(summary, 4000) + "\n\nThe validation says: " + note, Reasoning: note})
+	}
+}
+
+// subject is what is validated. A task's own checks and validator are in its metadata,
+// or in that of its thread: checks, a list of commands, and validator.
+func (t *task) subject(d threads.Detail) validation.Subject {
+	s := validation.Subject{
+		ThreadID: t.thread, SessionID: t.id, Task: t.row.OriginalTask, Kind: d.Kind, Workdir: t.row.Workdir, Repo: t.row.Repo, Text: t.result,
+	}
+	s.Rounds, _ = strconv.Atoi(row.Meta(t.row.Metadata, metaRounds))
+	var given, parts []string
+	if len(d.AcceptanceCriteria) > 0 && jsonx.Unmarshal(d.AcceptanceCriteria, &given) != nil {
+		given = nil
+	}
+	for _, n := range d.Nodes {
+		if n.Kind != row.GoalNode {
+			parts = append(parts, n.Title)
+		}
+		if n.AssignedSessionID != t.id || len(n.AcceptanceCriteria) == 0 {
+			continue
+		}
+		var own []string
+		if jsonx.Unmarshal(n.AcceptanceCriteria, &own) == nil && len(own) > 0 {
+			given = own
+		}
+	}
+	s.Criteria = validation.SettleCriteria(t.c.ctx, t.c.cfg.Model, s.Task, s.Kind, given, parts)
+	for _, raw := range [][]byte{d.Metadata, t.row.Metadata} {
+		var said struct {
+			Checks    [][]string         `json:"checks"`
+			Validator *validation.Custom `json:"validator"`
+		}
+		if len(raw) == 0 || jsonx.Unmarshal(raw, &said) != nil {
+			continue
+		}
+		if said.Checks != nil {
+			s.Checks = said.Checks
+		}
+		if said.Validator != nil {
+			s.Custom = said.Validator
+		}
+	}
+	for _, x := range d.Transcripts {
+		if x.SessionID == t.id {
+			s.Transcripts = append(s.Transcripts, string(x.Direction)+": "+x.Content)
+		}
+	}
+	for _, x := range d.Artifacts {
+		s.Artifacts = append(s.Artifacts, x.Title+" "+x.Path+x.URI)
+	}
+	return s
+}
+
+// node is the part of the plan that the session works at.
+func (t *task) node(d threads.Detail) string {
+	for _, n := range d.Nodes {
+		if n.AssignedSessionID == t.id {
+			return n.ID
+		}
+	}
+	return ""
+}
+
+// keep enters a report.
+func (t *task) keep(r validation.Report, job row.VerifierJob) {
+	status := row.JobFailed
+	if r.Outcome == validation.Pass {
+		status = row.JobPassed
+	}
+	if job.Status != "" {
+		m, err := t.retry(func() (threads.Moved, error) {
+			return t.c.cfg.Registry.EndJob(t.c.ctx, t.thread, job.ID, status, r.Summary)
+		})
+		if err != nil {
+			t.c.cfg.Logger.Warn("the end of a validation could not be kept", "session", t.id, "err", err)
+		} else {
+			t.took(m)
+		}
+	}
+	brief := r
+	brief.Look = validation.Look{} // the file has it
+	_, err := t.c.cfg.Registry.AddEvidence(t.c.ctx, row.Evidence{
+		ThreadID: t.thread, NodeID: job.NodeID, SessionID: t.id, VerifierJobID: job.ID, EvidenceType: "validation_report", Title: "Validation: " + string(r.Outcome), Summary: r.Summary, Path: r.Path, Content: document(brief),
+	})
+	if err == nil && r.Path != "" {
+		_, err = t.c.cfg.Registry.AddArtifact(t.c.ctx, row.Artifact{
+			ThreadID: t.thread, SessionID: t.id, ArtifactType: "validation_report", Title: "Validation: " + string(r.Outcome), Path: r.Path, MimeType: "application/json",
+		})
+	}
+	if err != nil {
+		t.c.cfg.Logger.Warn("a validation's report could not be kept", "session", t.id, "err", err)
+	}
+}
+
+// accept ends the task well, and its program a little later, unless somebody goes on.
+func (t *task) accept(summary string) {
+	t.waiting = time.Time{}
+	t.end(row.SessionCompleted, summary)
+	t.c.tell(t.event("task_complete", map[string]string{"summary": summary}))
+	var meta struct {
+		Keep bool `json:"keepAlive"`
+	}
+	if len(t.row.Metadata) == 0 || jsonx.Unmarshal(t.row.Metadata, &meta) != nil || !meta.Keep {
+		t.stopAt = t.c.cfg.Now().Add(stopAfter)
+	}
+}
+
+// end gives the task its last status, with the result or the reason.
+func (t *task) end(status row.SessionStatus, text string) {
+	t.update(func(s *row.Session) {
+		s.Status = status
+		if status == row.SessionCompleted {
+			s.CompletionSummary = text
+			return
+		}
+		s.Metadata = row.WithMeta(s.Metadata, metaReason, text)
+		if s.CompletionSummary == "" {
+			s.CompletionSummary = text
+		}
+	})
+}
+
+// closing tells the end of a thread, once for each time that it ends (13.11). Which end
+// was told is kept with the thread, so that nobody tells it again.
+func (c *Coordinator) closing(m threads.Moved) {
+	if !m.Thread.Status.Closed() || len(m.Sessions) == 0 {
+		return
+	}
+	for _, s := range m.Sessions {
+		if s.Status.Live() {
+			return
+		}
+	}
+	waits := func(n row.Node) bool { return n.Kind != row.GoalNode && n.Status == row.NodeReady }
+	if m.From != m.Thread.Status && m.Thread.Status == row.ThreadDone && c.cfg.Begin != nil && slices.ContainsFunc(m.Nodes, waits) && c.cfg.Begin(c.ctx, m) {
+		return
+	}
+	end := strconv.FormatInt(m.Thread.ClosedAt.UnixMilli(), 10) + "/" + strconv.Itoa(len(m.Sessions))
+	if row.Meta(m.Thread.Metadata, metaTold) == end {
+		return
+	}
+	mine := false
+	now, err := c.cfg.Registry.UpdateThread(c.ctx, m.Thread.ID, func(t *row.Thread) {
+		mine = t.Status.Closed() && row.Meta(t.Metadata, metaTold) != end
+		if mine {
+			t.Metadata = row.WithMeta(t.Metadata, metaTold, end)
+		}
+	})
+	if err != nil {
+		c.cfg.Logger.Error("the end of a thread could not be kept", "thread", m.Thread.ID, "err", err)
+		return
+	}
+	if !mine {
+		return
+	}
+	swarm := decide.Over(now.Thread, now.Sessions)
+	c.tell(Event{Type: "swarm_complete", ThreadID: now.Thread.ID, Data: swarm})
+	if c.cfg.Chat == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, modelTime)
+	text, err := c.cfg.Chat.Synthesise(ctx, swarm)
+	cancel()
+	if err != nil || strings.TrimSpace(text) == "" {
+		text = decide.Synthesis(swarm)
+	}
+	c.say(now.Thread.ID, "", text)
+}

@@ -1,0 +1,449 @@
+package coordinator
+
+import (
+	"context"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/detect"
+	"github.com/junctor-run/junctor/internal/task/directive"
+	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/threads/row"
+)
+
+// task is a session that is looked after. What is above mu belongs to its goroutine.
+type task struct {
+	c          *Coordinator
+	id, thread string
+	row        row.Session // as the registry had it last
+	ledger     directive.Ledger
+	recovered  int
+	failed     []framework.Name // programs that failed at the task
+	over       bool             // the goroutine ends
+	handled    string           // fingerprint of the dialog that was handled last
+	answers    int              // answers to dialogs since a turn ended
+	replies    int              // answers to turns since the user spoke
+	told       bool             // that somebody must log in
+	result     string           // the text of the last turn
+	screen     uint64           // of the last look
+	scan       time.Time        // when the watchdog looks next
+	stopAt     time.Time        // zero: not at all
+	waiting    time.Time        // since when the user is asked; zero: not
+	pending    string           // fingerprint of the dialog that waits for a yes; "-": of a turn
+
+	calls chan func()
+	wake  chan struct{}
+	done  chan struct{}
+
+	mu        sync.Mutex
+	inbox     map[sessions.Type]letter
+	deciding  bool
+	lastInput time.Time
+	active    time.Time // when something happened last
+	retrying  time.Time // since when the program tries to reach its provider; zero: it does not
+}
+
+type letter struct {
+	sessions.Event
+	due time.Time
+}
+
+func newTask(c *Coordinator, thread string, s row.Session, recovered int, failed []framework.Name) *task {
+	now := c.cfg.Now()
+	return &task{
+		c: c, id: s.SessionID, thread: thread, row: s, recovered: recovered, failed: failed, scan: now.Add(scanEvery), active: now,
+		calls: make(chan func()), wake: make(chan struct{}, 1), done: make(chan struct{}), inbox: make(map[sessions.Type]letter),
+	}
+}
+
+// order is that in which what has happened is handled: what an agent said last counts
+// before its end does.
+func order() []sessions.Type {
+	return []sessions.Type{
+		sessions.BusyNow, sessions.ReadyAgain, sessions.ToolRunning, sessions.Wedged, sessions.LoginRequired,
+		sessions.TurnFailed, sessions.BlockedNow, sessions.TaskComplete, sessions.Failed, sessions.Ended,
+	}
+}
+
+// hear puts an event into the inbox: the latest of each kind.
+func (t *task) hear(e sessions.Event) {
+	now := t.c.cfg.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	due := now
+	buffered := ""
+	switch e.Type {
+	case sessions.State:
+		switch {
+		case e.To == nil || e.To.Phase != detect.PhaseRetry:
+			t.retrying = time.Time{}
+		case t.retrying.IsZero():
+			t.retrying = now
+			t.c.tell(t.event("provider_retry", nil))
+		}
+		t.poke()
+		return
+	case sessions.Message, sessions.Controlled:
+		t.active = now
+		return
+	case sessions.BusyNow:
+		// What had ended or asked goes on.
+		delete(t.inbox, sessions.BlockedNow)
+		delete(t.inbox, sessions.TaskComplete)
+		delete(t.inbox, sessions.ReadyAgain)
+	case sessions.ReadyAgain:
+		delete(t.inbox, sessions.BlockedNow)
+		delete(t.inbox, sessions.BusyNow)
+	case sessions.ToolRunning, sessions.LoginRequired, sessions.Wedged, sessions.Failed, sessions.Ended:
+	case sessions.TurnFailed:
+		delete(t.inbox, sessions.TaskComplete)
+	case sessions.BlockedNow:
+		buffered = "blocked_buffered"
+	case sessions.TaskComplete:
+		if e.Source == "signal" && !t.lastInput.IsZero() && now.Sub(t.lastInput) < coolDown {
+			return // the screen still shows the turn before our input
+		}
+		buffered = "turn_complete_buffered"
+		due = now.Add(coalesce)
+		if old, ok := t.inbox[e.Type]; ok {
+			due = old.due
+		}
+	default:
+		return
+	}
+	t.active = now
+	t.inbox[e.Type] = letter{e, due}
+	if buffered != "" && t.deciding {
+		t.c.tell(t.event(buffered, nil))
+	}
+	t.poke()
+}
+
+// poke wakes the goroutine. Whoever calls it need not hold mu.
+func (t *task) poke() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look makes events of what the session is now, where they may have been missed.
+func (t *task) look() {
+	term, err := t.c.cfg.Sessions.Terminal(t.id)
+	if err != nil {
+		t.hear(sessions.Event{Session: t.id, Type: sessions.Ended, At: t.c.cfg.Now(), Cause: "the session is not there"})
+		return
+	}
+	i := term.Info()
+	e := sessions.Event{Session: t.id, At: t.c.cfg.Now(), Text: i.Error, To: &detect.Status{State: i.Status, Phase: i.Phase, Blocker: i.Blocker}}
+	switch i.Status {
+	case detect.Stopped:
+		e.Type = sessions.Ended
+	case detect.Error:
+		e.Type = sessions.Failed
+	case detect.Blocked:
+		e.Type = sessions.BlockedNow
+	default:
+		return
+	}
+	t.mu.Lock()
+	_, known := t.inbox[e.Type]
+	t.mu.Unlock()
+	if !known {
+		t.hear(e)
+	}
+}
+
+// next takes what is to be handled now; else it says until when nothing is.
+func (t *task) next() (l letter, ok bool, wait time.Duration) {
+	now := t.c.cfg.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ended := t.inbox[sessions.Ended]
+	_, failed := t.inbox[sessions.Failed]
+	until := t.scan
+	for _, kind := range order() {
+		l, ok := t.inbox[kind]
+		if !ok {
+			continue
+		}
+		if kind == sessions.BlockedNow && (ended || failed) { // nobody is there to be answered
+			delete(t.inbox, kind)
+			continue
+		}
+		if l.due.After(now) && !ended && !failed {
+			until = earlier(until, l.due)
+			continue
+		}
+		delete(t.inbox, kind)
+		t.deciding = kind == sessions.BlockedNow || kind == sessions.TaskComplete
+		return l, true, 0
+	}
+	t.deciding = false
+	until = earlier(until, t.stopAt)
+	if !t.waiting.IsZero() {
+		until = earlier(until, t.waiting.Add(waitTime))
+	}
+	if !t.retrying.IsZero() {
+		until = earlier(until, t.retrying.Add(retryTime))
+	}
+	return l, false, max(0, until.Sub(now))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// run handles one thing after the other until the session is over.
+func (t *task) run() {
+	defer close(t.done)
+	defer t.c.forget(t)
+	for !t.over && t.c.ctx.Err() == nil {
+		l, ok, wait := t.next()
+		if ok {
+			t.handle(l.Event)
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-t.wake:
+		case f := <-t.calls:
+			f()
+		case <-timer.C:
+			t.tick()
+		case <-t.c.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// do runs f between two decisions.
+func (t *task) do(ctx context.Context, f func() error) error {
+	result := make(chan error, 1)
+	select {
+	case t.calls <- func() { result <- f() }:
+		return <-result
+	case <-t.done:
+		return gone(t.id)
+	case <-ctx.Done():
+		return capability.Wrap(capability.CodeTimeout, "task.coordinate", "the session is busy with another decision", ctx.Err())
+	}
+}
+
+func (t *task) handle(e sessions.Event) {
+	switch e.Type {
+	case sessions.BusyNow, sessions.ReadyAgain, sessions.ToolRunning:
+		t.goesOn(e)
+	case sessions.Wedged:
+		t.c.tell(t.event("wedged", e))
+	case sessions.LoginRequired:
+		t.login(e)
+	case sessions.BlockedNow:
+		t.blocked(e)
+	case sessions.TaskComplete:
+		t.turn(e)
+	case sessions.TurnFailed:
+		t.turnFailed(e)
+	case sessions.Failed, sessions.Ended:
+		t.ended(e)
+	}
+}
+
+// goesOn is told of a session that does something: who waited for the user does no more.
+func (t *task) goesOn(e sessions.Event) {
+	if e.Type != sessions.ToolRunning {
+		t.handled = ""
+		if t.pending != "" && t.pending != "-" || t.pending == "-" && e.Type == sessions.BusyNow {
+			t.expire()
+		}
+	}
+	if e.Type == sessions.BusyNow {
+		t.stopAt, t.waiting = time.Time{}, time.Time{}
+		if t.row.Status == row.SessionBlocked || t.row.Status == row.SessionWaiting {
+			t.replies = 0 // somebody answered
+		}
+	}
+	want := t.row.Status
+	switch { // a task that is over goes on only with a turn
+	case e.Type == sessions.BusyNow, e.Type == sessions.ReadyAgain && want == row.SessionToolRunning:
+		want = row.SessionActive
+	case e.Type == sessions.ToolRunning && want.Live():
+		want = row.SessionToolRunning
+	}
+	if t.row.Status != want || t.row.IdleCheckCount > 0 {
+		t.update(func(s *row.Session) {
+			s.Status, s.IdleCheckCount, s.LastActivityAt = want, 0, row.At(t.c.cfg.Now())
+			s.TaskDelivered = s.TaskDelivered || e.Type != sessions.ReadyAgain
+		})
+	}
+	if e.Type != sessions.BusyNow {
+		t.c.tell(t.event(string(e.Type), e))
+	}
+}
+
+// login tells the user once that somebody has to log in.
+func (t *task) login(e sessions.Event) {
+	t.waiting = t.c.cfg.Now()
+	t.update(func(s *row.Session) { s.Status = row.SessionBlocked })
+	t.c.tell(t.event("login_required", e))
+	if !t.told {
+		t.told = true
+		t.c.say(t.thread, t.id, "The agent "+t.name()+" needs somebody to log in. "+cut(e.Text, 500))
+	}
+}
+
+// tick does what is due by the clock.
+func (t *task) tick() {
+	now := t.c.cfg.Now()
+	t.mu.Lock()
+	retrying := t.retrying
+	t.mu.Unlock()
+	switch {
+	case !t.stopAt.IsZero() && !now.Before(t.stopAt):
+		t.stopAt = time.Time{}
+		t.stop(false)
+	case !t.waiting.IsZero() && !now.Before(t.waiting.Add(waitTime)):
+		t.waiting = time.Time{}
+		t.expire()
+		t.end(row.SessionInterrupted, "Nobody answered for 24 hours.")
+		t.stop(false)
+	case !retrying.IsZero() && !now.Before(retrying.Add(retryTime)):
+		t.mu.Lock()
+		t.retrying = time.Time{}
+		t.mu.Unlock()
+		t.providerFailed("provider_retry", "The program could not reach its provider for 5 minutes.")
+	case !now.Before(t.scan):
+		t.scan = now.Add(scanEvery)
+		t.idle(now)
+	}
+}
+
+// idle is the watchdog (task-agents, section 13.9).
+func (t *task) idle(now time.Time) {
+	t.mu.Lock()
+	quiet := now.Sub(t.active)
+	t.mu.Unlock()
+	if quiet < idleAfter || t.row.Status != row.SessionActive && t.row.Status != row.SessionToolRunning || t.c.Level(t.thread) == Notify {
+		return
+	}
+	term, err := t.c.cfg.Sessions.Terminal(t.id)
+	if err != nil {
+		t.look()
+		return
+	}
+	if s := term.Info().Status; s != detect.Ready && s != detect.Busy {
+		return
+	}
+	text := strings.Join(term.Lines(50), "\n")
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(text))
+	if was := t.screen; was != sum.Sum64() {
+		t.screen = sum.Sum64()
+		if was != 0 { // something moved since the last look
+			t.touch(now)
+			return
+		}
+	}
+	most := idleChecks
+	if t.c.cfg.Model == nil {
+		most = blindChecks
+	}
+	n := t.row.IdleCheckCount + 1
+	t.update(func(s *row.Session) { s.IdleCheckCount = n })
+	t.c.tell(t.event("idle_check_decision", map[string]int{"check": n, "of": most}))
+	a := directive.Answer{Action: "ignore", Reasoning: "nothing to ask"}
+	if t.c.cfg.Model != nil {
+		a = t.ask(situation{event: "idle", text: text, check: n, checks: most})
+	}
+	if n >= most && a.Action == "ignore" {
+		a = directive.Answer{Action: "escalate", Response: "The agent " + t.name() + " has shown no sign of life for long.", Reasoning: strconv.Itoa(n) + " looks saw nothing"}
+	}
+	t.execute("idle", text, nil, a)
+}
+
+func (t *task) touch(now time.Time) {
+	t.mu.Lock()
+	t.active = now
+	t.mu.Unlock()
+}
+
+// update changes the session's row. Whoever sees the end of a thread tells it.
+func (t *task) update(f func(*row.Session)) {
+	m, err := t.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.UpdateSession(t.c.ctx, t.id, f) })
+	if err != nil {
+		t.c.cfg.Logger.Error("a session could not be kept", "session", t.id, "err", err)
+		return
+	}
+	t.took(m)
+}
+
+func (t *task) took(m threads.Moved) {
+	if s, ok := m.Session(t.id); ok {
+		t.row = s
+	}
+	t.c.closing(m)
+}
+
+// retry does what must be kept; a database that is busy for a moment is no reason to
+// leave a task active for ever.
+func (t *task) retry(f func() (threads.Moved, error)) (m threads.Moved, err error) {
+	for pause := 100 * time.Millisecond; ; pause *= 2 {
+		m, err = f()
+		if err == nil || pause > 4*time.Second {
+			return m, err
+		}
+		switch capability.AsError(err).Code {
+		case capability.CodeConflict, capability.CodeNotFound, capability.CodeInvalidInput, capability.CodeTooLarge:
+			return m, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-t.c.ctx.Done():
+			return m, err
+		}
+	}
+}
+
+// stop ends the program.
+func (t *task) stop(force bool) {
+	if term, err := t.c.cfg.Sessions.Terminal(t.id); err == nil {
+		term.Stop(force)
+	}
+}
+
+func (t *task) event(kind string, data any) Event {
+	return Event{Type: kind, SessionID: t.id, ThreadID: t.thread, Data: data}
+}
+
+func (t *task) name() string {
+	if t.row.Label != "" {
+		return t.row.Label
+	}
+	return t.id
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	if r := []rune(s); len(r) > n {
+		return string(r[:n])
+	}
+	return s
+}
+
+func last(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[len(r)-n:])
+	}
+	return s
+}
