@@ -153,6 +153,10 @@ func (r *rig) turn(id, text string) {
 }
 
 func (r *rig) wait(d time.Duration) {
+	func() { // what the test has read was read before what follows
+		r.mu.Lock()
+		defer r.mu.Unlock()
+	}()
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -164,6 +168,7 @@ func (r *rig) dialog(id, prompt string, options ...string) {
 }
 
 func (r *rig) kinds(only ...string) (out []string) {
+	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.events {

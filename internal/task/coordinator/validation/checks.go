@@ -82,15 +82,15 @@ func hasTest(root *os.Root) bool {
 }
 
 // run runs checks one after the other.
-func run(ctx context.Context, r Runner, dir string, list [][]string) (out []Check) {
+func run(ctx context.Context, r Runner, now func() time.Time, dir string, list [][]string) (out []Check) {
 	for _, argv := range list[:min(len(list), MostChecks)] {
 		if r == nil || len(argv) == 0 || ctx.Err() != nil {
 			continue
 		}
-		begun := time.Now()
+		begun := now()
 		limited, cancel := context.WithTimeout(ctx, checkTime)
 		exit, output, err := r.Run(limited, dir, argv)
-		c := Check{Argv: argv, Exit: exit, Output: last(output, maxOutput), TookMS: time.Since(begun).Milliseconds()}
+		c := Check{Argv: argv, Exit: exit, Output: last(output, maxOutput), TookMS: now().Sub(begun).Milliseconds()}
 		switch {
 		case limited.Err() != nil:
 			c.Error = "it was ended after " + checkTime.String()

@@ -48,7 +48,7 @@ type Custom struct {
 	OnFail     Outcome         `json:"onFail,omitempty"`     // escalate; else retry
 }
 
-// Config is what a Validator works with; every member may be missing.
+// Config is what a Validator works with; every member but Now may be missing.
 type Config struct {
 	Model    Model
 	Runner   Runner
@@ -146,7 +146,7 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 	if checks == nil && (s.Repo != "" || s.Kind == row.Coding || s.Kind == row.Mixed) {
 		checks = Conventions(s.Workdir)
 	}
-	r.Checks = run(ctx, v.cfg.Runner, s.Workdir, checks)
+	r.Checks = run(ctx, v.cfg.Runner, v.cfg.Now, s.Workdir, checks)
 	for _, c := range r.Checks {
 		switch {
 		case c.Error != "" && s.Checks == nil:
