@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
 
@@ -83,7 +84,9 @@ func TestAFinishedTaskIsToldOnce(t *testing.T) {
 		}
 		r.turn("s1", "It is done: all of it.")
 		r.status("s1", row.SessionCompleted)
+		r.turn("s1", "It is done: all of it.") // another hook says the same
 		r.count(1, "swarm_complete")
+		r.count(1, "task_complete")
 		if x.stopped != 0 {
 			t.Error("stopped before anybody could go on")
 		}
@@ -93,7 +96,15 @@ func TestAFinishedTaskIsToldOnce(t *testing.T) {
 		}
 		r.status("s1", row.SessionCompleted)
 		r.count(1, "swarm_complete")
-		if len(r.said) != 1 || !strings.Contains(r.said[0], "build it: 1 of 1 done.\n- s1 (completed): It is done: all of it.") {
+		// Who changes the thread again sees the same end, and it is not told again; a new
+		// session arms it.
+		if _, err := r.Register(r.t.Context(), threads.Registration{ThreadID: r.thread, Session: row.Session{SessionID: "s2", Framework: "claude", Workdir: "/w"}}); err != nil {
+			t.Fatal(err) // nothing runs for it, which is its end
+		}
+		r.wait(time.Second)
+		r.status("s2", row.SessionStopped)
+		r.count(2, "swarm_complete")
+		if len(r.said) != 2 || !strings.Contains(r.said[0], "build it: 1 of 1 done.\n- s1 (completed): It is done: all of it.") {
 			t.Error(r.said)
 		}
 	})

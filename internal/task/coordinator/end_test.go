@@ -1,12 +1,14 @@
 package coordinator_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,6 +180,37 @@ func TestTheWatchdogLooksFourTimes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// forgetful is a registry that loses every other answer about what it has kept.
+type forgetful struct {
+	coordinator.Registry
+	calls atomic.Int32
+}
+
+func (f *forgetful) lose(m threads.Moved, err error) (threads.Moved, error) {
+	if err == nil && f.calls.Add(1)%2 == 1 {
+		err = capability.Errorf(capability.CodeUnavailable, "test", "the answer is lost")
+	}
+	return m, err
+}
+
+func (f *forgetful) UpdateSession(ctx context.Context, id string, change func(*row.Session)) (threads.Moved, error) {
+	return f.lose(f.Registry.UpdateSession(ctx, id, change))
+}
+
+func (f *forgetful) UpdateThread(ctx context.Context, id string, change func(*row.Thread)) (threads.Moved, error) {
+	return f.lose(f.Registry.UpdateThread(ctx, id, change))
+}
+
+func TestAnEndIsToldOnceThoughAnswersAreLost(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model, r.cfg.Registry = script(complete), &forgetful{Registry: r.reg} }, func(r *rig) {
+		r.start("s1", nil)
+		r.turn("s1", "It is done.")
+		r.wait(time.Minute)
+		r.status("s1", row.SessionCompleted)
+		r.count(1, "swarm_complete")
+	})
 }
 
 func TestALoginIsToldOnce(t *testing.T) {

@@ -132,7 +132,7 @@ func (t *task) keep(r validation.Report, job row.VerifierJob) {
 		status = row.JobPassed
 	}
 	if job.Status != "" {
-		m, err := t.retry(func() (threads.Moved, error) {
+		m, err := t.c.retry(func() (threads.Moved, error) {
 			return t.c.cfg.Registry.EndJob(t.c.ctx, t.thread, job.ID, status, r.Summary)
 		})
 		if err != nil {
@@ -204,11 +204,13 @@ func (c *Coordinator) closing(m threads.Moved) {
 		return
 	}
 	mine := false
-	now, err := c.cfg.Registry.UpdateThread(c.ctx, m.Thread.ID, func(t *row.Thread) {
-		mine = t.Status.Closed() && row.Meta(t.Metadata, metaTold) != end
-		if mine {
-			t.Metadata = row.WithMeta(t.Metadata, metaTold, end)
-		}
+	now, err := c.retry(func() (threads.Moved, error) {
+		return c.cfg.Registry.UpdateThread(c.ctx, m.Thread.ID, func(t *row.Thread) {
+			if t.Status.Closed() && row.Meta(t.Metadata, metaTold) != end {
+				mine = true // also where the change is kept and its answer is lost
+				t.Metadata = row.WithMeta(t.Metadata, metaTold, end)
+			}
+		})
 	})
 	if err != nil {
 		c.cfg.Logger.Error("the end of a thread could not be kept", "thread", m.Thread.ID, "err", err)

@@ -121,7 +121,7 @@ func (t *task) providerFailed(kind, text string) {
 	s := row.Session{
 		SessionID: id, AgentID: was.AgentID, Framework: string(next), Label: was.Label, OriginalTask: was.OriginalTask, Workdir: was.Workdir, Repo: was.Repo, Metadata: row.WithMeta(was.Metadata, row.ResumeToken, ""),
 	}
-	m, err := t.retry(func() (threads.Moved, error) {
+	m, err := t.c.retry(func() (threads.Moved, error) {
 		return t.c.cfg.Registry.Register(t.c.ctx, threads.Registration{ThreadID: t.thread, Session: s, Replaces: []string{t.id}})
 	})
 	if err == nil {

@@ -292,6 +292,9 @@ func (t *task) goesOn(e sessions.Event) {
 
 // login tells the user once that somebody has to log in.
 func (t *task) login(e sessions.Event) {
+	if !t.row.Status.Live() {
+		return
+	}
 	t.waiting = t.c.cfg.Now()
 	t.update(func(s *row.Session) { s.Status = row.SessionBlocked })
 	t.c.tell(t.event("login_required", e))
@@ -378,7 +381,7 @@ func (t *task) touch(now time.Time) {
 
 // update changes the session's row. Whoever sees the end of a thread tells it.
 func (t *task) update(f func(*row.Session)) {
-	m, err := t.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.UpdateSession(t.c.ctx, t.id, f) })
+	m, err := t.c.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.UpdateSession(t.c.ctx, t.id, f) })
 	if err != nil {
 		t.c.cfg.Logger.Error("a session could not be kept", "session", t.id, "err", err)
 		return
@@ -395,7 +398,7 @@ func (t *task) took(m threads.Moved) {
 
 // retry does what must be kept; a database that is busy for a moment is no reason to
 // leave a task active for ever.
-func (t *task) retry(f func() (threads.Moved, error)) (m threads.Moved, err error) {
+func (c *Coordinator) retry(f func() (threads.Moved, error)) (m threads.Moved, err error) {
 	for pause := 100 * time.Millisecond; ; pause *= 2 {
 		m, err = f()
 		if err == nil || pause > 4*time.Second {
@@ -407,7 +410,7 @@ func (t *task) retry(f func() (threads.Moved, error)) (m threads.Moved, err erro
 		}
 		select {
 		case <-time.After(pause):
-		case <-t.c.ctx.Done():
+		case <-c.ctx.Done():
 			return m, err
 		}
 	}

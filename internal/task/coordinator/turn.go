@@ -39,6 +39,9 @@ func (t *task) blocked(e sessions.Event) {
 		return
 	}
 	t.handled = b.Fingerprint
+	if !t.row.Status.Live() {
+		return
+	}
 	if t.row.Status != row.SessionBlocked {
 		t.update(func(s *row.Session) { s.Status = row.SessionBlocked })
 	}
@@ -55,6 +58,9 @@ func (t *task) blocked(e sessions.Event) {
 
 // turn handles the end of a turn (task-agents, section 13.4).
 func (t *task) turn(e sessions.Event) {
+	if !t.row.Status.Live() { // it is over, and nobody has begun anything new
+		return
+	}
 	text := directive.Text{Body: e.Text}
 	if e.Source == "signal" {
 		text.Columns = sessions.Cols
@@ -292,7 +298,7 @@ func (t *task) summary() string {
 
 func (t *task) record(d row.Decision) {
 	d.SessionID, d.PromptText, d.Response, d.Reasoning = t.id, last(d.PromptText, 4000), cut(d.Response, directive.MaxResponse), cut(d.Reasoning, directive.MaxStored)
-	m, err := t.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.Decide(t.c.ctx, d) })
+	m, err := t.c.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.Decide(t.c.ctx, d) })
 	if err != nil {
 		t.c.cfg.Logger.Warn("a decision could not be kept", "session", t.id, "err", err)
 		return
