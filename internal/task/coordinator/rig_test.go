@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,12 +49,44 @@ type rig struct {
 	heard  chan struct{}
 }
 
+// TestMain makes the database that every test begins with a copy of: its tables are made
+// once.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "coordinator")
+	if err != nil {
+		panic(err)
+	}
+	code := 1
+	if tables, err = made(filepath.Join(dir, "junctor.db")); err == nil {
+		code = m.Run()
+	}
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var tables []byte
+
+func made(path string) ([]byte, error) {
+	db, err := store.Open(context.Background(), path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = threadsql.Open(context.Background(), db)
+	if err := errors.Join(err, db.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
 // play runs a test with a rig in a bubble of fake time.
 func play(t *testing.T, change func(*rig), test func(*rig)) {
 	t.Helper()
-	dir := t.TempDir()
+	path := filepath.Join(t.TempDir(), "junctor.db")
+	if err := os.WriteFile(path, tables, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	synctest.Test(t, func(t *testing.T) {
-		db, err := store.Open(t.Context(), filepath.Join(dir, "junctor.db"))
+		db, err := store.Open(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
