@@ -248,11 +248,12 @@ func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 		return d.move(now, s, "exit", evidence)
 	}
 	evidence := []Evidence{{Source: "exit", Text: exitText(code)}}
-	phase := d.status.Phase
-	if code == 0 && !d.turn.IsZero() {
-		phase = PhaseDone
+	var changes []Change
+	if code == 0 && !asked && !d.turn.IsZero() { // a program for one task ends with it
+		changes = d.move(now, Status{State: Ready, Phase: PhaseDone}, "exit", evidence)
 	}
-	changes := d.move(now, Status{State: Stopping, Phase: phase}, "exit", evidence)
+	phase := d.status.Phase
+	changes = append(changes, d.move(now, Status{State: Stopping, Phase: phase}, "exit", evidence)...)
 	return append(changes, d.move(now, Status{State: Stopped, Phase: phase}, "exit", evidence)...)
 }
 
@@ -284,6 +285,9 @@ func (d *Detector) Tick(now time.Time) (changes []Change) {
 		}
 		p := d.cand
 		d.cand = nil
+		if d.fact != nil && d.fact.Class == 2 && d.fact.State == Busy && p.status.State == Ready {
+			d.fact = nil // it was overruled
+		}
 		changes = append(changes, d.move(now, p.status, p.cause, p.evidence)...)
 		d.judge() // what follows from the new state
 	}

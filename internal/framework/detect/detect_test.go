@@ -192,6 +192,15 @@ func TestEscEndsATurnWithoutAHook(t *testing.T) {
 	s.expect(t, "starting", "ready", "busy", "ready:interrupted")
 }
 
+// The line that the last turn ended with is still there when this one leaves nothing.
+func TestEscBeforeTheFirstWord(t *testing.T) {
+	t.Parallel()
+	last := "❯ before\n● Done.\n✻ Baked for 3s"
+	s := ready(t).typed("do it\r").print(busy).show(claude(last + "\n❯ do it\n✽ Baking… (1s)")).after(long)
+	s.typed("\x1b").print(idle).show(claude(last)).after(long)
+	s.expect(t, "starting", "ready", "busy", "ready:interrupted")
+}
+
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	stop := Fact{Class: 2, State: Ready, Phase: PhaseDone, Source: "hook:Stop", Text: "it is done"}
@@ -213,6 +222,20 @@ func TestHooks(t *testing.T) {
 		s.print(idle).show(claude("❯ do it\n✻ Baked for 3s")).after(3 * time.Second)
 		s.print(busy).show(claude("❯ do it\n✻ Baked for 3s\n✽ Waking…")).after(long).expect(t, "starting", "ready", "busy", "done", "busy")
 	})
+	t.Run("yield to an end that no hook told", func(t *testing.T) {
+		t.Parallel()
+		s := atWork(t).fact(Fact{Class: 2, State: Busy, Phase: PhaseThinking, Source: "hook:UserPromptSubmit"}).after(500 * time.Millisecond)
+		s.print(idle).show(claude("❯ do it\n● Credit balance too low")).after(time.Second).expect(t, "starting", "ready", "busy", "busy")
+		s.after(2*time.Second).expect(t, "starting", "ready", "busy", "busy", "failed:billing")
+		s.after(long).expect(t, "starting", "ready", "busy", "busy", "failed:billing")
+	})
+	t.Run("yield when a dialog was answered", func(t *testing.T) {
+		t.Parallel()
+		s := atWork(t).fact(Fact{Class: 2, State: Busy, Phase: PhaseTool + ":Write", Source: "hook:PreToolUse"}).after(100 * time.Millisecond)
+		s.print(idle).show(ask).after(600 * time.Millisecond)
+		s.show(claude("❯ do it\n● Write(a)\n  ⎿  User rejected write to a")).after(long)
+		s.expect(t, "starting", "ready", "busy", "busy:tool", "blocked:permission", "done")
+	})
 	t.Run("structured facts are all there is", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, framework.Claude).fact(Fact{Class: 1, State: Ready, Source: "structured"}).after(time.Second)
@@ -225,7 +248,10 @@ func TestExit(t *testing.T) {
 	t.Parallel()
 	s := atWork(t)
 	s.hear(s.Exit(s.now, 0, false))
-	s.expect(t, "starting", "ready", "busy", "stopping", "done")
+	s.expect(t, "starting", "ready", "busy", "done", "stopping", "done")
+	s = atWork(t)
+	s.hear(s.Exit(s.now, 0, true))
+	s.expect(t, "starting", "ready", "busy", "stopping", "stopped")
 	s = ready(t)
 	s.hear(s.Exit(s.now, 3, false))
 	s.expect(t, "starting", "ready", "failed:exit")

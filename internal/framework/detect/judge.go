@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/framework"
@@ -56,12 +57,16 @@ func (d *Detector) propose() (proposal, bool) {
 	}
 	p, ok := d.ofTerminal()
 	if d.fact == nil {
+		d.lower = ""
 		return p, ok
 	}
 	word := ""
 	if ok {
 		word = p.status.Word()
 	}
+	// What was told before a dialog is over when the dialog is answered: no hook tells of a
+	// tool that a person refused.
+	answered := strings.HasPrefix(d.lower, string(Blocked)) && (d.fact.State == Blocked || d.fact.at.Before(d.lowerSince))
 	if word != d.lower {
 		d.lower, d.lowerSince = word, d.news
 	}
@@ -69,8 +74,16 @@ func (d *Detector) propose() (proposal, bool) {
 	switch {
 	case ok && p.status.State == Blocked: // exception 1: a dialog that is there is there
 		return p, true
+	case ok && answered:
+		d.fact = nil
+		return p, true
 	case ok && word != hook.status.Word() && d.lowerSince.Sub(d.fact.at) >= hookYields: // exception 3
 		d.fact = nil
+		return p, true
+	case ok && p.status.State == Ready && d.fact.State == Busy && d.lowerSince.After(d.fact.at):
+		// The turn was over at once, and no hook told of it: the program has to have waited
+		// as long as a fact is believed.
+		p.settle = hookYields
 		return p, true
 	}
 	return hook, true
@@ -290,11 +303,13 @@ func (d *Detector) endOfTurn(s signs, sequence bool, p *proposal) (sure bool) {
 		return set(PhaseInterrupted, "interrupted", s.intr)
 	case says("done"):
 		return set(PhaseDone, "turn ended", s.seq)
-	case ran && s.ended != nil:
-		return set(PhaseDone, "turn ended", s.ended)
 	case open && !d.escaped.Before(d.turn):
+		// Before the screen's word that a turn is done: that may be the last turn's, where
+		// this one left nothing behind.
 		p.evidence = append(p.evidence, Evidence{Source: "input", Text: "Esc or Ctrl-C", at: d.escaped})
 		return set(PhaseInterrupted, "interrupted", nil)
+	case ran && s.ended != nil:
+		return set(PhaseDone, "turn ended", s.ended)
 	case open, d.worked && !d.endings:
 		set(PhaseDone, "turn ended", nil)
 		return false
