@@ -144,7 +144,13 @@ func (r *Report) read(b *body) {
 			return
 		}
 		r.complete(b)
-	case "Stop", "AfterAgent", "agent-turn-complete":
+	case "AfterAgent":
+		// It comes after a turn that failed or was interrupted, too, and says then that there
+		// is no answer (measured with Gemini CLI 0.61.0): how it ended is on the screen.
+		if r.Kind = Activity; b.PromptResponse != "" && b.PromptResponse != "[no response text]" {
+			r.complete(b)
+		}
+	case "Stop", "agent-turn-complete":
 		r.complete(b)
 	case "StopFailure":
 		r.Kind, r.Failure, r.Response = Failure, failure(b.Error), clip(b.LastMessage, maxResponse)

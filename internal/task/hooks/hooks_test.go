@@ -14,6 +14,19 @@ import (
 	"github.com/junctor-run/junctor/internal/task/hooks"
 )
 
+// Gemini CLI tells of the end of a turn that failed or was interrupted as of any other.
+func TestAnEndWithoutAnAnswer(t *testing.T) {
+	for _, said := range []string{"", "[no response text]"} {
+		body, err := json.Marshal(map[string]string{"hook_event_name": "AfterAgent", "prompt_response": said})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := hooks.Read(body); err != nil || r.Kind != hooks.Activity || r.Fact != nil || r.Response != "" {
+			t.Errorf("%q: %+v %v", said, r, err)
+		}
+	}
+}
+
 // TestRecordedBodies reads a body of each event as real programs sent it.
 func TestRecordedBodies(t *testing.T) {
 	want := map[string]string{
