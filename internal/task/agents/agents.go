@@ -84,7 +84,7 @@ type Agents struct {
 	cfg Config
 
 	mu      sync.Mutex
-	running map[string]*agent
+	running map[string]*agent // and those that have ended, as long as they are shown
 	checked []preflight.Result
 	at      time.Time // of checked
 
@@ -99,6 +99,7 @@ type agent struct {
 	workdir   string
 	keep      bool // it is not stopped when its turn is over
 	own       bool // its folder was made for it
+	over      bool // its session has ended; under the service's mu
 	notes     []string
 	task      string
 	memory    string

@@ -64,7 +64,7 @@ func (a *Agents) judge(ctx context.Context, session string, g *agent, r hooks.Re
 	return hooks.Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
 }
 
-// find is a session of ours that lives.
+// find is a session of ours that is shown.
 func (a *Agents) find(id string) (*sessions.Session, *agent) {
 	a.mu.Lock()
 	g := a.running[id]
@@ -103,12 +103,23 @@ func (a *Agents) hear() {
 			g.goOn()
 		case sessions.Ended, sessions.Failed:
 			g.goOn()
-			a.mu.Lock()
-			delete(a.running, e.Session)
-			a.mu.Unlock()
+			a.forget(g)
 			if s, err := a.cfg.Sessions.Get(e.Session); err == nil {
 				a.cfg.Recorder.Session(ctx, capability.Principal{}, s.Info(), string(e.Type))
 			}
+		}
+	}
+}
+
+// forget drops what is known of sessions that have ended and are not shown any more; g is
+// one that has ended now.
+func (a *Agents) forget(g *agent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g.over = true
+	for id, g := range a.running {
+		if _, err := a.cfg.Sessions.Get(id); err != nil && g.over {
+			delete(a.running, id)
 		}
 	}
 }

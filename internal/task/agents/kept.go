@@ -53,7 +53,7 @@ func (a *Agents) forgetOldest() {
 	a.mu.Lock()
 	inUse := map[string]bool{}
 	for _, g := range a.running {
-		inUse[filepath.Base(g.kept)] = true
+		inUse[filepath.Base(g.kept)] = inUse[filepath.Base(g.kept)] || !g.over
 	}
 	a.mu.Unlock()
 	for over := len(names) - mostKept + 1; over > 0 && len(names) > 0; names = names[1:] {
