@@ -283,10 +283,14 @@ func (s *Session) takes(m *message) bool {
 // submit types a text, presses Enter and sees whether the program takes it (task-agents,
 // section 4.5).
 func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
+	if err := s.clear(ctx); err != nil {
+		return NotSent, err
+	}
 	s.mu.Lock()
 	paste := s.screen.Mode(2004)
 	before := s.turns
 	s.remember(text)
+	s.last = text
 	s.mu.Unlock()
 	data := []byte(text)
 	if paste {
@@ -327,6 +331,23 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	s.failed("the text stands in the input box; Enter did not send it", "submit_failed")
 	return NotSent, capability.Errorf(capability.CodeFailed, "tasks.send", "the program did not take the text: %d times Enter did not send it", enters).
 		With("submit_failed", "see its screen with: junctor tasks attach "+s.spec.ID)
+}
+
+// clear empties the input box of our last text: Claude Code puts it back there when it is
+// interrupted before its first word (measured), and the next one would be added to it.
+func (s *Session) clear(ctx context.Context) error {
+	holds := func() bool { return s.last != "" && s.view().Holds(s.last) }
+	s.mu.Lock()
+	left := holds()
+	s.mu.Unlock()
+	if !left {
+		return nil
+	}
+	if err := s.write(ctx, []byte("\x03")); err != nil {
+		return err
+	}
+	_, err := s.await(ctx, confirmTime, func() bool { return !holds() })
+	return err
 }
 
 // Keys presses keys, 50 ms apart. invalid_input (unknown_key) where one is none: then

@@ -43,6 +43,7 @@ type Session struct {
 	turns    uint64        // how often the program was seen to take something up
 	changed  chan struct{} // closed at the next change of the screen or the state; nil: nobody waits
 	sent     []string      // the last texts, folded
+	last     string        // the last one as it was typed
 	result   result        // what the turn ended with, where the program itself said it
 	answers  answering
 	watch    watching
@@ -91,6 +92,9 @@ func (s *Session) start() error {
 	s.watch.begin(now)
 	s.emit(Event{Type: Started})
 	s.moved(s.detector.Start(now))
+	if s.spec.TaskInArgv { // as if it had been typed: a short turn may be over before it is seen
+		s.detector.Input(now, []byte(plain(s.spec.Task)+"\r"))
+	}
 	s.mu.Unlock()
 	s.m.group.Add(1)
 	s.group.Go(s.tick)
@@ -258,6 +262,7 @@ func (s *Session) ready(from, to detect.Status) {
 		e.Type, e.Kind = TurnFailed, kind
 	case to.Phase == detect.PhaseDone && from.Phase != detect.PhaseDone:
 		e.Type = TaskComplete
+		s.info.Completed++
 	}
 	if e.Type != ReadyAgain {
 		e.Text, e.Source = s.result.text, s.result.source

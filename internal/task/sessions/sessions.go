@@ -147,7 +147,8 @@ type Info struct {
 	ResumeToken  string          `json:"resumeToken,omitempty"`
 	Queued       int             `json:"queued,omitempty"`  // messages that wait
 	Control      bool            `json:"control,omitempty"` // a person types
-	Seq          uint64          `json:"seq"`               // of its last event
+	Completed    int             `json:"completedTurns,omitempty"`
+	Seq          uint64          `json:"seq"` // of its last event
 }
 
 // Live says whether the session has not ended.
