@@ -1,5 +1,6 @@
 # make run    build, and bring up the demo: a server, an endpoint, commands to try
 # make test   everything a change must pass; installs what it needs on Debian
+# make test-agents  installs the programs of task agents, and tries the server with them
 # make lint   gofumpt and golangci-lint (their versions: tools/go.mod)
 # make bench  the figures of docs/performance.md, measured on this machine
 # make soak   the long tests
@@ -16,7 +17,7 @@ COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS  := -s -w -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT)
 SOURCES  := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
-.PHONY: run build test lint bench soak fuzz vuln deps interop-deps clean
+.PHONY: run build test test-agents lint bench soak fuzz vuln deps interop-deps clean
 .DEFAULT_GOAL := build
 
 build:
@@ -50,6 +51,10 @@ test: deps lint interop-deps
 	$(GO) test -race -timeout 20m ./...
 	MUTATE=1 $(GO) test -timeout 20m ./internal/catalog/mutation
 	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/surface/mcpserve
+
+test-agents:
+	npm ci --prefix interop/clis --no-audit --no-fund --silent
+	TASK_AGENTS_CLIS=$(CURDIR)/interop/clis/node_modules/.bin $(GO) test -count=1 -timeout 30m -v ./interop/clis
 
 lint: bin/tools/golangci-lint bin/tools/gofumpt
 	@unformatted=$$($(TOOLS)/gofumpt -l $(SOURCES)); \

@@ -1,0 +1,336 @@
+package clis
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/interop/fakemodel"
+)
+
+// program is what the tests know of a program. Where a reason is given, the program
+// cannot do the thing.
+type program struct {
+	name, binary, base, model, provider string
+	files                               map[string]string // of its user, left as they are
+	noPrompt, noAsking, noResume        string
+	noHooks                             string
+	failed                              map[fakemodel.Failure]string // how a failure is shown
+	yes, no                             string                       // labels of a question
+}
+
+func programs() []program {
+	return []program{
+		{
+			name: "claude", binary: "claude", yes: "Yes", no: "No",
+			files: map[string]string{
+				".claude.json":          `{"hasCompletedOnboarding":true,"mine":[1, 2]}`,
+				".claude/settings.json": "{\n \"theme\": \"light\", \"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"true\"}]}]}\n}\n",
+				".claude/CLAUDE.md":     "Be kind.\n",
+			},
+			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+		},
+		{
+			name: "codex", binary: "codex", base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No",
+			files:  map[string]string{".codex/config.toml": "model = \"mine\"\n", ".codex/AGENTS.md": "Be kind.\n", ".codex/auth.json": "{}\n"},
+			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+		},
+		{
+			name: "gemini", binary: "gemini", model: "gemini-2.5-pro", yes: "Allow once", no: "No",
+			files:  map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
+			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+		},
+		{
+			name: "opencode", binary: "opencode", base: "/v1", model: "scripted",
+			noPrompt: "opencode run does one task and ends", noAsking: "opencode run refuses what it would have to ask about",
+			noResume: "opencode run does not tell the name of its conversation",
+			failed:   map[fakemodel.Failure]string{fakemodel.Auth: "auth"},
+			files:    map[string]string{".config/opencode/opencode.json": "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"theme\": \"system\"\n}\n"},
+		},
+		{
+			name: "pi", binary: "pi", model: "claude-sonnet-4-5", provider: "anthropic", noAsking: "Pi never asks",
+			noHooks: "Pi has no hooks: only the list of its tools holds it back",
+			files:   map[string]string{".pi/agent/AGENTS.md": "Be kind.\n"},
+			failed:  map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+		},
+	}
+}
+
+// The plays. Their names are in the tasks.
+const (
+	playWrite   = "PLAY-WRITE"
+	playAgain   = "PLAY-AGAIN"
+	playSlow    = "PLAY-SLOW"
+	playOutside = "PLAY-OUTSIDE"
+	playAsk     = "PLAY-ASK"
+	playAskMore = "PLAY-MORE-ASK"
+	playDenied  = "PLAY-DENIED"
+	playResume  = "PLAY-RESUME"
+	playAuth    = "PLAY-AUTH"
+	playBilling = "PLAY-BILLING"
+)
+
+const decision = "DECISION: the greeting is in hello.txt because the task asked for a file."
+
+// TestPrograms: acceptance test 4 of task-agents, section 20.
+func TestPrograms(t *testing.T) {
+	bin, _ := commands(t)
+	binary := build(t)
+	for _, c := range programs() {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil {
+				t.Skipf("%s is not installed; run: make test-agents", c.name)
+			}
+			r := &run{program: c, plane: newPlane(t, binary, c.files)}
+			r.dir = r.workspace(t, "work")
+			var err error
+			r.fake, err = fakemodel.Start(r.plays())
+			ok(t, err)
+			t.Cleanup(r.fake.Close)
+			t.Run("it works, is interrupted and goes on", r.works)
+			t.Run("it asks", r.asks)
+			t.Run("it may only read", r.reads)
+			for kind, play := range map[fakemodel.Failure]string{fakemodel.Auth: playAuth, fakemodel.Billing: playBilling} {
+				t.Run("the provider fails: "+string(kind), func(t *testing.T) { r.fails(t, kind, play) })
+			}
+			r.userFiles(t)
+		})
+	}
+}
+
+// run is a program under test.
+type run struct {
+	program
+	*plane
+	fake *fakemodel.Model
+	dir  string // where it works
+}
+
+func (r *run) plays() fakemodel.Script {
+	at := func(dir, name string) *fakemodel.File {
+		return &fakemodel.File{Path: filepath.Join(r.home, "workspaces", dir, name), Text: "hello"}
+	}
+	return fakemodel.Script{
+		playWrite:   {{Write: at("work", "hello.txt")}, {Say: "The file is there.\n\n" + decision}},
+		playAgain:   {{Say: "Again."}},
+		playSlow:    {{Slow: time.Minute, Say: "At last."}},
+		playOutside: {{Write: at("other", "outside.txt")}, {Say: "So be it."}},
+		playAsk:     {{Write: at("asked", "asked.txt"), Leave: true}, {Say: "Thank you."}},
+		playAskMore: {{Write: at("asked", "refused.txt"), Leave: true}, {Say: "A pity."}},
+		playDenied:  {{Write: at("read", "denied.txt")}, {Say: "So be it."}},
+		playResume:  {{Say: "I remember."}},
+		playAuth:    {{Fail: fakemodel.Auth}},
+		playBilling: {{Fail: fakemodel.Billing}},
+	}
+}
+
+func (r *run) spawn(t *testing.T, preset, dir, task, resume string) session {
+	t.Helper()
+	status, answer := r.request(t, "POST", "/api/coding-agents/spawn", map[string]any{
+		"agentType": r.name, "workdir": dir, "task": task, "approvalPreset": preset, "resumeToken": resume,
+		"model": r.model, "provider": r.provider, "baseUrl": r.fake.URL() + r.base,
+		"metadata": map[string]any{"keepAliveAfterComplete": true, "threadId": "one"},
+		// There is nothing beyond this machine.
+		"customCredentials": map[string]string{"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1,localhost", "CLAUDE_CODE_MAX_RETRIES": "1"},
+	})
+	var made struct{ Session session }
+	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated {
+		t.Fatalf("%d %s", status, answer)
+	}
+	return made.Session
+}
+
+// completed waits for the end of the n-th turn.
+func (r *run) completed(t *testing.T, id string, n int) session {
+	t.Helper()
+	return r.until(t, id, "the turn is done", func(s session) bool {
+		if s.Status == "error" || strings.HasPrefix(s.Phase, "failed:") {
+			t.Fatalf("it failed: %+v\n%s", s, r.picture(t, id))
+		}
+		return s.CompletedTurns >= n && s.Status != "busy"
+	})
+}
+
+func (r *run) works(t *testing.T) {
+	began := time.Now()
+	r.request(t, "GET", "/api/coding-agents/preflight", nil) // the first asks every program
+	t.Logf("FIGURES %s: what is installed is known after %s", r.name, time.Since(began).Round(time.Millisecond))
+	began = time.Now()
+	s := r.spawn(t, "autonomous", r.dir, "Write a greeting. "+playWrite, "")
+	r.until(t, s.ID, "it prints something", func(session) bool {
+		_, answer := r.request(t, "GET", "/api/coding-agents/"+s.ID+"/buffered-output", nil)
+		return !strings.Contains(answer, `"output":""`)
+	})
+	first := time.Since(began)
+	s = r.completed(t, s.ID, 1)
+	done := time.Now()
+	asked := r.fake.Asked(playWrite)
+	if len(asked) != 2 {
+		t.Fatalf("the model was asked %d times", len(asked))
+	}
+	t.Logf("FIGURES %s: first output after %s, the task at the model after %s, its end seen %s after the model's last word",
+		r.name, first.Round(time.Millisecond), asked[0].At.Sub(began).Round(time.Millisecond), done.Sub(asked[1].At).Round(time.Millisecond))
+	if data, err := os.ReadFile(filepath.Join(r.dir, "hello.txt")); err != nil || string(data) != "hello" {
+		t.Errorf("the file: %q %v", data, err)
+	}
+	if len(s.Decisions) != 1 || !strings.HasPrefix(s.Decisions[0], "the greeting is in hello.txt") {
+		t.Errorf("decisions: %q", s.Decisions)
+	}
+	if s.CompletedTurns != 1 {
+		t.Errorf("%d turns were completed", s.CompletedTurns)
+	}
+	holds(t, r.dir, "hello.txt")
+	if r.noPrompt == "" {
+		t.Run("a message of two lines", func(t *testing.T) { r.message(t, s.ID) })
+		t.Run("an interrupted turn", func(t *testing.T) { r.interrupted(t, s.ID) })
+		t.Run("a file outside", func(t *testing.T) { r.outside(t, s.ID) })
+		r.stop(t, s.ID)
+	} else {
+		t.Log("no further messages: " + r.noPrompt)
+		r.until(t, s.ID, "it ends", func(s session) bool { return s.Status == "stopped" })
+		r.nothingRuns(t, s.ID)
+	}
+	holds(t, r.dir, "hello.txt")
+	t.Run("it is resumed", func(t *testing.T) { r.resumed(t, r.shown(t, s.ID).ResumeToken) })
+}
+
+func (r *run) message(t *testing.T, id string) {
+	before, began := r.shown(t, id).CompletedTurns, time.Now()
+	if answer := r.post(t, id, "send", map[string]any{"input": "first line\nsecond line " + playAgain}); !strings.Contains(answer, `"delivered"`) {
+		t.Error(answer)
+	}
+	delivered := time.Since(began)
+	r.completed(t, id, before+1)
+	asked := r.fake.Asked(playAgain)
+	if len(asked) > 0 {
+		t.Logf("FIGURES %s: a message at the model after %s, its delivery known after %s", r.name, asked[0].At.Sub(began).Round(time.Millisecond), delivered.Round(time.Millisecond))
+	}
+	if len(asked) != 1 || !strings.Contains(asked[0].Text, "first line\nsecond line "+playAgain) {
+		t.Errorf("the model was told: %+v", asked)
+	}
+}
+
+func (r *run) interrupted(t *testing.T, id string) {
+	before := r.shown(t, id).CompletedTurns
+	r.post(t, id, "send", map[string]any{"input": playSlow})
+	r.until(t, id, "the model is asked", func(s session) bool { return s.Status == "busy" && len(r.fake.Asked(playSlow)) > 0 })
+	r.post(t, id, "send", map[string]any{"keys": []string{"escape"}})
+	began := time.Now()
+	s := r.until(t, id, "it stops", func(s session) bool { return s.Status == "ready" })
+	t.Logf("FIGURES %s: ready %s after Escape, phase %q", r.name, time.Since(began).Round(time.Millisecond), s.Phase)
+	if s.CompletedTurns != before {
+		t.Errorf("the turn that was interrupted counts as done: %+v\n%s", s, r.picture(t, id))
+	}
+}
+
+func (r *run) outside(t *testing.T, id string) {
+	if r.noHooks != "" {
+		t.Skip(r.noHooks)
+	}
+	other := filepath.Join(r.home, "workspaces", "other")
+	ok(t, os.MkdirAll(other, 0o700))
+	before := r.shown(t, id).CompletedTurns
+	r.post(t, id, "send", map[string]any{"input": playOutside})
+	r.completed(t, id, before+1)
+	holds(t, other)
+}
+
+func (r *run) resumed(t *testing.T, token string) {
+	if r.noResume != "" {
+		t.Skip(r.noResume)
+	}
+	if token == "" {
+		t.Fatal("it has no token to be resumed by")
+	}
+	s := r.spawn(t, "autonomous", r.dir, "Do you remember? "+playResume, token)
+	r.completed(t, s.ID, 1)
+	asked := r.fake.Asked(playResume)
+	if len(asked) != 1 || !strings.Contains(asked[0].Text, "Write a greeting. "+playWrite) || !strings.Contains(asked[0].Text, decision) {
+		t.Errorf("the model was told: %+v", asked)
+	}
+	r.stop(t, s.ID)
+}
+
+// asks: what the preset asks about blocks it, and is answered by a choice.
+func (r *run) asks(t *testing.T) {
+	if r.noAsking != "" {
+		t.Skip(r.noAsking)
+	}
+	dir := r.workspace(t, "asked")
+	s := r.spawn(t, "standard", dir, "Ask me. "+playAsk, "")
+	// A hook may tell of the dialog before it is on the screen.
+	blocked := func(s session) bool {
+		return s.Status == "blocked" && s.Blocker.Type == "permission" && len(s.Blocker.Options) > 0
+	}
+	began := time.Now()
+	s = r.until(t, s.ID, "it asks", blocked)
+	t.Logf("FIGURES %s: blocked %s after the start: %+v", r.name, time.Since(began).Round(time.Millisecond), *s.Blocker)
+	holds(t, dir)
+	r.post(t, s.ID, "choose", map[string]any{"label": r.yes})
+	r.completed(t, s.ID, 1)
+	holds(t, dir, "asked.txt")
+	r.post(t, s.ID, "send", map[string]any{"input": playAskMore})
+	r.until(t, s.ID, "it asks again", blocked)
+	r.post(t, s.ID, "choose", map[string]any{"label": r.no})
+	r.until(t, s.ID, "it goes on or waits", func(s session) bool { return s.Status == "ready" })
+	holds(t, dir, "asked.txt")
+	r.stop(t, s.ID)
+}
+
+// reads: what the preset blocks is not done.
+func (r *run) reads(t *testing.T) {
+	dir := r.workspace(t, "read")
+	s := r.spawn(t, "readonly", dir, "Write all the same. "+playDenied, "")
+	r.completed(t, s.ID, 1)
+	holds(t, dir)
+	r.stop(t, s.ID)
+}
+
+func (r *run) fails(t *testing.T, kind fakemodel.Failure, play string) {
+	want := r.failed[kind]
+	if want == "" {
+		t.Skip("opencode run tries again without end")
+	}
+	dir := r.workspace(t, "fails-"+string(kind))
+	s := r.spawn(t, "autonomous", dir, "Fail. "+play, "")
+	s = r.until(t, s.ID, "it fails", func(s session) bool { return strings.HasPrefix(s.Phase, "failed:") || s.CompletedTurns > 0 })
+	if s.Phase != "failed:"+want || s.CompletedTurns > 0 {
+		t.Errorf("it is %+v\n%s", s, r.picture(t, s.ID))
+	}
+	r.stop(t, s.ID)
+}
+
+// userFiles: the user's own are what they were. Claude Code itself writes to its
+// .claude.json; of that, what the user has in it is left, and nothing of ours.
+func (r *run) userFiles(t *testing.T) {
+	for name, want := range r.files {
+		data, err := os.ReadFile(filepath.Join(r.user, name))
+		ok(t, err)
+		if name != ".claude.json" {
+			if string(data) != want {
+				t.Errorf("%s is\n%s", name, data)
+			}
+			continue
+		}
+		var doc struct {
+			Mine      []int
+			Responses json.RawMessage `json:"customApiKeyResponses"`
+			Projects  map[string]struct {
+				Trusted bool `json:"hasTrustDialogAccepted"`
+			}
+		}
+		ok(t, json.Unmarshal(data, &doc))
+		if len(doc.Mine) != 2 || strings.Contains(string(doc.Responses), "nobody") {
+			t.Errorf("%s is\n%s", name, data)
+		}
+		for dir, p := range doc.Projects {
+			if p.Trusted {
+				t.Errorf("%s is still trusted", dir)
+			}
+		}
+	}
+}

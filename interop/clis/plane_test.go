@@ -1,0 +1,236 @@
+// Package clis holds the server to the programs of task agents themselves: Claude Code,
+// Codex, Gemini CLI, OpenCode and Pi, in the versions of package.json, which it starts
+// over its HTTP API. Their model is package fakemodel, on loopback; nothing else is
+// reached.
+//
+//	make test-agents
+//
+// installs them and runs the tests. Without the variable TASK_AGENTS_CLIS, the folder of
+// their commands, the tests are skipped.
+package clis
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience bounds everything that waits for a program.
+const patience = 30 * time.Second
+
+// plane is a server whose user has a home with nothing in it but what a test puts there.
+type plane struct {
+	home, user, url, token string
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// commands is the folder of the programs, and of the Node that runs them.
+func commands(t *testing.T) (bin, node string) {
+	t.Helper()
+	bin = os.Getenv("TASK_AGENTS_CLIS")
+	if bin == "" {
+		t.Skip("the programs of task agents are not tried; run: make test-agents")
+	}
+	bin, err := filepath.Abs(bin)
+	ok(t, err)
+	node = filepath.Join(bin, "..", "node-linux-"+map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], "bin")
+	return bin, node
+}
+
+// build makes the server's program, once for all tests.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "junctor")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/junctor").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// outside of the temporary folder, where Codex refuses to keep its helpers.
+func folder(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	ok(t, err)
+	ok(t, os.MkdirAll(cache, 0o700))
+	dir, err := os.MkdirTemp(cache, "junctor-clis-")
+	ok(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // a program may still write its history
+	dir, err = filepath.EvalSymlinks(dir)
+	ok(t, err)
+	return dir
+}
+
+func newPlane(t *testing.T, binary string, files map[string]string) *plane {
+	t.Helper()
+	bin, node := commands(t)
+	top := folder(t)
+	p := &plane{home: filepath.Join(top, "plane"), user: filepath.Join(top, "user")}
+	ok(t, os.MkdirAll(filepath.Join(p.home, "workspaces"), 0o700))
+	ok(t, os.Mkdir(p.user, 0o700))
+	for name, text := range files {
+		ok(t, os.MkdirAll(filepath.Dir(filepath.Join(p.user, name)), 0o700))
+		ok(t, os.WriteFile(filepath.Join(p.user, name), []byte(text), 0o600))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, binary, "--home", p.home, "serve", "--listen", "127.0.0.1:0")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second
+	cmd.Env = []string{
+		"PATH=" + bin + ":" + node + ":" + os.Getenv("PATH"), "HOME=" + p.user, "LANG=C.UTF-8", "SHELL=/bin/bash",
+		"ANTHROPIC_API_KEY=sk-ant-api03-of-nobody-at-all-0123", "OPENAI_API_KEY=sk-of-nobody", "GEMINI_API_KEY=of-nobody", "PARALLAX_OPENCODE_API_KEY=of-nobody",
+	}
+	cmd.Stderr = logWriter{t}
+	out, err := cmd.StdoutPipe()
+	ok(t, err)
+	ok(t, cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // interrupted: its status says so
+	})
+	var ready struct{ URL string }
+	ok(t, json.NewDecoder(out).Decode(&ready))
+	p.url = ready.URL
+	token, err := os.ReadFile(filepath.Join(p.home, "run", "admin.token"))
+	ok(t, err)
+	p.token = strings.TrimSpace(string(token))
+	return p
+}
+
+// logWriter shows what the server says beside the test that failed.
+type logWriter struct{ t *testing.T }
+
+func (l logWriter) Write(data []byte) (int, error) {
+	l.t.Logf("server: %s", strings.TrimSpace(string(data)))
+	return len(data), nil
+}
+
+func (p *plane) request(t *testing.T, method, path string, body any) (status int, answer string) {
+	t.Helper()
+	data, err := json.Marshal(body)
+	ok(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(string(data)))
+	ok(t, err)
+	req.Header.Set("Authorization", "Bearer "+p.token)
+	res, err := http.DefaultClient.Do(req)
+	ok(t, err)
+	defer res.Body.Close()
+	data, err = io.ReadAll(res.Body)
+	ok(t, err)
+	return res.StatusCode, string(data)
+}
+
+// session is one as the API shows it.
+type session struct {
+	ID, Status, Phase, Workdir, ResumeToken string
+	CompletedTurns                          int
+	Decisions, Notes                        []string
+	ExitCode                                *int
+	Error                                   string
+	Blocker                                 *struct {
+		Type, Prompt string
+		Options      []string
+	}
+}
+
+func (p *plane) shown(t *testing.T, id string) (s session) {
+	t.Helper()
+	status, answer := p.request(t, "GET", "/api/coding-agents/"+id, nil)
+	if err := json.Unmarshal([]byte(answer), &s); err != nil || status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	return s
+}
+
+// until polls a session, and shows its screen when it does not become as it should.
+func (p *plane) until(t *testing.T, id, what string, holds func(s session) bool) session {
+	t.Helper()
+	began := time.Now()
+	for {
+		s := p.shown(t, id)
+		if holds(s) {
+			return s
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("not within %s: %s; it is %+v\n%s", patience, what, s, p.picture(t, id))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// picture is what a person would see, and why the state is what it is.
+func (p *plane) picture(t *testing.T, id string) string {
+	t.Helper()
+	_, screen := p.request(t, "GET", "/api/coding-agents/"+id+"/output?lines=40", nil)
+	_, why := p.request(t, "GET", "/api/coding-agents/"+id+"/explain", nil)
+	var doc struct{ Output string }
+	_ = json.Unmarshal([]byte(screen), &doc) // of a session that is gone: empty
+	return doc.Output + "\n" + why[:min(len(why), 4000)]
+}
+
+// post is a request to a session that must succeed.
+func (p *plane) post(t *testing.T, id, what string, body any) string {
+	t.Helper()
+	status, answer := p.request(t, "POST", "/api/coding-agents/"+id+"/"+what, body)
+	if status != http.StatusOK {
+		t.Fatalf("%s: %d %s\n%s", what, status, answer, p.picture(t, id))
+	}
+	return answer
+}
+
+// stop ends a session and sees that no process of it is left.
+func (p *plane) stop(t *testing.T, id string) {
+	t.Helper()
+	p.post(t, id, "stop", map[string]any{})
+	p.until(t, id, "it has stopped", func(s session) bool { return s.Status == "stopped" || s.Status == "error" })
+	p.nothingRuns(t, id)
+}
+
+func (p *plane) nothingRuns(t *testing.T, id string) {
+	t.Helper()
+	list, err := filepath.Glob("/proc/[0-9]*/environ")
+	ok(t, err)
+	for _, path := range list {
+		if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), "PARALLAX_SESSION_ID="+id+"\x00") {
+			line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+			t.Errorf("a process is left: %s", strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+}
+
+// workspace makes a folder for agents.
+func (p *plane) workspace(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(p.home, "workspaces", name)
+	ok(t, os.Mkdir(dir, 0o700))
+	return dir
+}
+
+// holds says which files a workspace has.
+func holds(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	ok(t, err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the workspace holds %v instead of %v", got, want)
+	}
+}

@@ -1,0 +1,192 @@
+// Package fakemodel is a model on loopback that says what a script says: for tests that
+// run the programs of task agents without a model and without a network. It speaks the
+// Messages API of Anthropic, the Responses and chat completions APIs of OpenAI, and
+// generateContent of Gemini, each streamed or not.
+//
+// It keeps no state of conversations: programs send the whole conversation each time.
+// The last text of a user that holds the name of a play chooses it, and the results of
+// tools that follow that text count its steps. What holds no name, or comes without
+// tools, is a request of a program's own, such as for a title, and gets a harmless word.
+package fakemodel
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of what is read, kept and waited for.
+const (
+	maxBody  = 16 << 20
+	maxAsked = 500
+	maxSlow  = 2 * time.Minute
+)
+
+// Step is what the model does when it is asked; one member is set, Slow beside it or not.
+type Step struct {
+	Say   string        // ends the turn
+	Write *File         // calls the program's tool that writes a file, or else its shell
+	Run   string        // calls its tool that runs a command
+	Leave bool          // a command asks to leave the program's sandbox, where it has one
+	Fail  Failure       // answers with an error
+	Slow  time.Duration // waits before that, two minutes at most, or until nobody does
+}
+
+// File is a file that a program is told to write.
+type File struct{ Path, Text string }
+
+// Failure is the kind of an error.
+type Failure string
+
+// The failures.
+const (
+	Auth      Failure = "auth"       // 401
+	RateLimit Failure = "rate_limit" // 429
+	Billing   Failure = "billing"    // no money is left
+)
+
+// Script is the plays by their names. A step after the last is the last one again.
+type Script map[string][]Step
+
+// Asked is one request for an answer.
+type Asked struct {
+	Path string
+	Play string // "": a request of the program's own
+	Step int
+	Text string // everything that the conversation says, its system prompt too
+	At   time.Time
+}
+
+// Model is the server. Make it with Start; Close ends it.
+type Model struct {
+	url    string
+	script Script
+	server *http.Server
+	done   chan struct{}
+
+	mu    sync.Mutex
+	asked []Asked
+}
+
+// Start listens on a port of its own on loopback.
+func Start(script Script) (*Model, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{url: "http://" + listener.Addr().String(), script: script, done: make(chan struct{})}
+	m.server = &http.Server{Handler: m, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		defer close(m.done)
+		_ = m.server.Serve(listener) // until Close
+	}()
+	return m, nil
+}
+
+// URL is the address, without a path.
+func (m *Model) URL() string { return m.url }
+
+// Close ends the server, and every request that still waits.
+func (m *Model) Close() {
+	_ = m.server.Close() // nobody waits for its connections
+	<-m.done
+}
+
+// Asked returns the requests that played a play, the oldest first; 500 are kept.
+func (m *Model) Asked(play string) []Asked {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.asked), func(a Asked) bool { return a.Play != play })
+}
+
+// ServeHTTP answers one request of a program.
+func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	speak := dialectOf(r.URL.Path)
+	if speak == nil || r.Method != http.MethodPost {
+		http.NotFound(w, r)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/count_tokens") || strings.HasSuffix(r.URL.Path, ":countTokens") {
+		writeJSON(w, http.StatusOK, object{"input_tokens": 5, "totalTokens": 5})
+		return
+	}
+	req, err := speak.read(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	req.stream = req.stream || strings.HasSuffix(r.URL.Path, ":streamGenerateContent")
+	play, n := m.find(req)
+	step := Step{Say: "Hello"}
+	if steps := m.script[play]; len(steps) > 0 {
+		step = steps[min(n, len(steps)-1)]
+	}
+	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), At: time.Now()})
+	if !pause(r.Context(), min(step.Slow, maxSlow)) {
+		return
+	}
+	if step.Fail != "" {
+		status, doc := speak.failure(step.Fail)
+		w.Header().Set("Retry-After", "1")
+		writeJSON(w, status, doc)
+		return
+	}
+	out, ok := req.answer(step)
+	if !ok {
+		out = answer{say: "There is no tool for that."}
+	}
+	speak.write(w, out, req.stream)
+}
+
+// find is the play of a conversation, and how many of its steps are done.
+func (m *Model) find(req request) (play string, step int) {
+	if len(req.tools) == 0 {
+		return "", 0
+	}
+	for i, it := range slices.Backward(req.items) {
+		if it.role != user {
+			continue
+		}
+		for name := range m.script {
+			if strings.Contains(it.text, name) {
+				for _, later := range req.items[i+1:] {
+					if later.role == result {
+						step++
+					}
+				}
+				return name, step
+			}
+		}
+	}
+	return "", 0
+}
+
+func (m *Model) keep(a Asked) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = append(m.asked[max(0, len(m.asked)-maxAsked+1):], a)
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
