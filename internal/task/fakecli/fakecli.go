@@ -175,6 +175,8 @@ func (s *Screen) Prompt(ctx context.Context) (string, bool) {
 				s.box = ""
 				s.lines = append(s.lines, "", "❯ "+strings.ReplaceAll(got, "\n", "\n  "))
 				return got, true
+			case key == "\x03" && s.box != "":
+				s.box = ""
 			case key == "\x03":
 				return "", false
 			case len(key) == 1 && key[0] >= ' ' || key == "\n" || len(key) > 1 && key[0] != 0x1b:

@@ -221,7 +221,8 @@ func (s *Session) moved(changes []detect.Change) {
 		s.emit(Event{Type: State, From: &c.From, To: &to, Cause: c.Cause, Evidence: c.Evidence})
 		switch to.State {
 		case detect.Busy:
-			if c.From.State != detect.Busy && c.From.State != detect.Blocked {
+			// The first turn may follow a dialog of the program's start.
+			if c.From.State != detect.Busy && c.From.State != detect.Blocked || s.turns == 0 {
 				s.turns++
 			}
 			e := Event{Type: BusyNow, To: &to}

@@ -98,6 +98,40 @@ func TestATaskOnTheCommandLine(t *testing.T) {
 			}
 		})
 	})
+	t.Run("and is seen to end however short it is", func(t *testing.T) {
+		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.TaskInArgv = "Say hello.", true }, func(ctx context.Context, s *fakecli.Screen) {
+			s.Say("❯ Say hello.")
+			s.Done("Hello.")
+			<-ctx.Done()
+		}, func(r *rig) {
+			r.until(sessions.TaskComplete)
+			if n := r.session.Info().Completed; n != 1 {
+				r.Errorf("%d turns were completed", n)
+			}
+		})
+	})
+	t.Run("and after a dialog of the start", func(t *testing.T) {
+		play(t, func(s *sessions.Spec, _ *pipes) {
+			s.Task, s.TaskInArgv, s.Answers = "Say hello.", true, []sessions.Answer{{ID: "trust", Type: "trust", Label: "Yes"}}
+		}, func(ctx context.Context, s *fakecli.Screen) {
+			s.Ask(ctx, fakecli.Trust())
+			s.Say("❯ Say hello.")
+			s.Work(ctx, 2*time.Second)
+			s.Done("Hello.")
+			turns(ctx, s)
+		}, func(r *rig) {
+			r.until(sessions.TaskComplete)
+			if outcome, err := r.session.Send(r.Context(), "And goodbye.", false); outcome != sessions.Delivered || err != nil {
+				r.Errorf("%s %v", outcome, err)
+			}
+			r.until(sessions.TaskComplete)
+			for _, e := range r.events {
+				if e.Type == sessions.SubmitFailed {
+					r.Errorf("%+v", e)
+				}
+			}
+		})
+	})
 	t.Run("or somebody is told", func(t *testing.T) {
 		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.TaskInArgv = "Say hello.", true }, func(ctx context.Context, s *fakecli.Screen) {
 			_, _ = s.Prompt(ctx)
@@ -145,8 +179,9 @@ func TestEnterIsPressedAgainWhereItWasLost(t *testing.T) {
 	}{"once": {1500 * time.Millisecond, sessions.Delivered}, "always": {time.Hour, sessions.NotSent}} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
+			var screen *fakecli.Screen
 			play(t, nil, func(ctx context.Context, s *fakecli.Screen) {
-				s.Swallow = c.swallow
+				s.Swallow, screen = c.swallow, s
 				for {
 					text, ok := s.Prompt(ctx)
 					if !ok {
@@ -170,6 +205,14 @@ func TestEnterIsPressedAgainWhereItWasLost(t *testing.T) {
 				reason(r.T, err, capability.CodeFailed, "submit_failed")
 				if e := r.until(sessions.SubmitFailed); e.Kind != "submit_failed" {
 					r.Errorf("%+v", e)
+				}
+				// What is left in the box is no part of the next text.
+				screen.Swallow = 0
+				if outcome, err := r.session.Send(r.Context(), "do that", false); outcome != sessions.Delivered || err != nil {
+					r.Errorf("%s %v", outcome, err)
+				}
+				if len(got) != 1 || got[0] != "do that" {
+					r.Errorf("%q", got)
 				}
 			})
 		})
