@@ -245,7 +245,12 @@ func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 				s.Kind, evidence = fatal.Rule.Detail, append(evidence, d.evidence(fatal))
 			}
 		}
-		return d.move(now, s, "exit", evidence)
+		var changes []Change
+		if failed := d.sort().failed; failed != nil && d.file.OneShot && !d.turn.IsZero() {
+			s.Phase = phaseFailed + failed.Rule.Detail // a program for one task ends with its failure
+			changes = d.move(now, Status{State: Ready, Phase: s.Phase}, "exit", append(evidence, d.evidence(failed)))
+		}
+		return append(changes, d.move(now, s, "exit", evidence)...)
 	}
 	evidence := []Evidence{{Source: "exit", Text: exitText(code)}}
 	var changes []Change

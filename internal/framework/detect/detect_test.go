@@ -262,6 +262,9 @@ func TestExit(t *testing.T) {
 	s = start(t, framework.Codex).show("Error loading configuration: nothing fits")
 	s.hear(s.Exit(s.now, 1, false))
 	s.expect(t, "starting", "failed:config")
+	one := start(t, framework.OpenCode).show("> build · m\n").after(long).print("\nError: Incorrect API key provided.\n")
+	one.hear(one.Exit(one.now, 1, false))
+	one.expect(t, "starting", "busy", "failed:auth", "failed:exit")
 	if s.hear(s.show(ask).Tick(s.now.Add(long))); len(s.said) != 2 {
 		t.Errorf("a state after the end: %q", s.said)
 	}
