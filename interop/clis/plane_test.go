@@ -25,7 +25,7 @@ import (
 )
 
 // patience bounds everything that waits for a program.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // plane is a server whose user has a home with nothing in it but what a test puts there.
 type plane struct {
