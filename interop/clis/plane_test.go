@@ -197,12 +197,16 @@ func (p *plane) post(t *testing.T, id, what string, body any) string {
 func (p *plane) stop(t *testing.T, id string) {
 	t.Helper()
 	p.post(t, id, "stop", map[string]any{})
-	p.until(t, id, "it has stopped", func(s session) bool { return s.Status == "stopped" || s.Status == "error" })
-	p.nothingRuns(t, id)
+	p.gone(t, id)
 }
 
-func (p *plane) nothingRuns(t *testing.T, id string) {
+// gone waits until a session is over and what was prepared for it is undone.
+func (p *plane) gone(t *testing.T, id string) {
 	t.Helper()
+	p.until(t, id, "it is over and undone", func(s session) bool {
+		_, err := os.Stat(filepath.Join(p.home, "agents", "sessions", id))
+		return (s.Status == "stopped" || s.Status == "error") && os.IsNotExist(err)
+	})
 	list, err := filepath.Glob("/proc/[0-9]*/environ")
 	ok(t, err)
 	for _, path := range list {
