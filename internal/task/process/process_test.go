@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/task/process"
@@ -187,7 +188,14 @@ func TestAskingAndKilling(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.until(t, "ready")
-		r.Ask()
+		for gone := false; !gone; {
+			r.Ask() // between two lines it hears that only when it is asked again
+			select {
+			case <-r.Done():
+				gone = true
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
 		if e := r.Exit(); e.Signal != "SIGHUP" {
 			t.Errorf("%+v", e)
 		}

@@ -349,11 +349,7 @@ func (s *Session) Stop(force bool) {
 	if first && !s.gone.Load() {
 		s.moved(s.detector.Stopping(time.Now()))
 		if !force {
-			s.group.Go(func() {
-				if wait(s.ctx, stopGrace) {
-					s.terminal.Kill()
-				}
-			})
+			s.group.Go(s.insist)
 		}
 	}
 	s.mu.Unlock()
@@ -363,6 +359,20 @@ func (s *Session) Stop(force bool) {
 	case first:
 		s.terminal.Ask()
 	}
+}
+
+// insist kills the program once its time is over. A shell that was asked between two of
+// its lines hears it only when it is asked again.
+func (s *Session) insist() {
+	for range int(stopGrace / askAgain) {
+		if !wait(s.ctx, askAgain) {
+			return
+		}
+		if s.spec.HangUp {
+			s.terminal.Ask()
+		}
+	}
+	s.terminal.Kill()
 }
 
 // Done is closed when the program is gone and Cleanup has run.

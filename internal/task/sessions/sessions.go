@@ -53,6 +53,7 @@ const (
 	readyTime    = 2 * time.Minute
 	startTime    = 20 * time.Second // for a task on the command line to begin
 	stopGrace    = 5 * time.Second
+	askAgain     = time.Second
 	closeGrace   = 3 * time.Second
 	controlTime  = time.Minute // without input, until a person's control ends
 	mostPerSpan  = 8 << 20     // output within a second; then the program waits for one
