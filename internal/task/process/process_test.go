@@ -95,13 +95,16 @@ type run struct {
 	out *bufio.Reader
 }
 
+// markOf is a test's own, beside other runs of it.
+func markOf(t *testing.T) string { return fmt.Sprintf("MARK=%s-%d", t.Name(), os.Getpid()) }
+
 func start(t *testing.T, r string, change ...func(*process.Spec)) run {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark := "MARK=" + t.Name()
+	mark := markOf(t)
 	spec := process.Spec{Argv: []string{self}, Env: []string{role + "=" + r, mark}, Dir: t.TempDir(), Cols: 120, Rows: 40, Mark: mark}
 	for _, c := range change {
 		c(&spec)
@@ -240,7 +243,7 @@ func TestASweepEndsWhoCarriesTheMark(t *testing.T) {
 	other := start(t, "sleep", func(s *process.Spec) { s.Env = append(s.Env, s.Mark+"-one-and-more") })
 	r.until(t, "ready")
 	other.until(t, "ready")
-	if n := process.Sweep("MARK=" + t.Name() + "-one"); n != 1 {
+	if n := process.Sweep(markOf(t) + "-one"); n != 1 {
 		t.Errorf("%d were ended", n)
 	}
 	if e := r.Exit(); e.Signal != "SIGKILL" {
@@ -283,7 +286,7 @@ func TestAProgramWithoutATerminalHasPipesAndTheSameEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark := "MARK=" + t.Name()
+	mark := markOf(t)
 	spec := process.Spec{Argv: []string{self}, Env: []string{role + "=parent", mark}, Dir: t.TempDir(), Mark: mark}
 	var words strings.Builder
 	p, err := process.StartPiped(spec, &words)
