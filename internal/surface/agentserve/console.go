@@ -195,9 +195,15 @@ func (v *viewer) do(ctx context.Context, o order) error {
 			return capability.Errorf(capability.CodeOverloaded, "console", "one connection watches %d sessions at most", mostWatched).With("too_many_sessions", "")
 		}
 		v.binary[o.Session] = o.Base64
-		return v.show(ctx, o.Session)
+		err := v.show(ctx, o.Session)
+		if _, watched := v.next[o.Session]; !watched { // nothing is remembered of what is none
+			delete(v.binary, o.Session)
+		}
+		return err
 	case "unsubscribe":
 		delete(v.next, o.Session)
+		delete(v.binary, o.Session)
+		delete(v.rest, o.Session)
 		return nil
 	case "input":
 		return c.Type(ctx, o.Session, v.who, []byte(o.Data))
