@@ -122,7 +122,7 @@ func play(t *testing.T, change func(*sessions.Spec, *pipes), s script, test func
 			return r.terminal, nil
 		}})
 		r.heard = r.Subscribe()
-		spec := sessions.Spec{AgentType: "claude-code", Framework: framework.Claude, Version: "2.1.197", Rules: rules, Dir: "/work", Argv: []string{"claude"}}
+		spec := sessions.Spec{AgentType: "claude-code", Framework: framework.Claude, Version: "2.1.197", Rules: rules, Dir: "/project", Argv: []string{"claude"}}
 		if change != nil {
 			change(&spec, r.terminal)
 		}

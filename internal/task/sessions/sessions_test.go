@@ -54,7 +54,7 @@ func TestASession(t *testing.T) {
 			}
 		}
 		i := r.session.Info()
-		if !sessions.ValidID(i.ID) || i.Status != detect.Ready || i.Phase != "done" || i.AdapterType != "claude" || i.AgentType != "claude-code" || i.Workdir != "/work" ||
+		if !sessions.ValidID(i.ID) || i.Status != detect.Ready || i.Phase != "done" || i.AdapterType != "claude" || i.AgentType != "claude-code" || i.Workdir != "/project" ||
 			i.Name != "greeter" || i.ThreadID != "t1" || i.Cols != 120 || i.Rows != 40 || i.ReadyAt.IsZero() || i.LastInput.IsZero() || i.Pid == 0 || !i.Live() {
 			r.Errorf("%+v", i)
 		}

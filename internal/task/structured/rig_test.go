@@ -235,7 +235,7 @@ func recording(t *testing.T, name, dir string) (list []line) {
 		t.Fatal(err)
 	}
 	short := strings.SplitN(name, "-", 2)[0]
-	text := strings.ReplaceAll(string(data), "/tmp/fx/st-"+short+"/work", dir)
+	text := strings.ReplaceAll(string(data), "/tmp/fx/st-"+short+"/project", dir)
 	for l := range strings.Lines(text) {
 		var one line
 		if err := json.Unmarshal([]byte(l), &one); err != nil {
