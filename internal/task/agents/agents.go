@@ -98,7 +98,6 @@ type agent struct {
 	framework framework.Name
 	workdir   string
 	keep      bool // it is not stopped when its turn is over
-	own       bool // its folder was made for it
 	over      bool // its session has ended; under the service's mu
 	notes     []string
 	task      string
@@ -253,12 +252,13 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	}
 	id := sessions.NewID()
 	g := &agent{preset: req.Preset, framework: name, keep: m.Keep, task: req.Task, memory: req.Memory}
-	if g.workdir, g.own, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
+	made := false
+	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
 		return Info{}, err
 	}
 	if g.preset == "" {
 		g.preset = adapter.Permissive
-		if g.own {
+		if made {
 			g.preset = adapter.Autonomous
 		}
 	}
@@ -340,7 +340,7 @@ func (a *Agents) program(ctx context.Context, name framework.Name) (preflight.Re
 
 // place is where a session works: a folder that was named and is allowed, or one that is
 // made for it.
-func (a *Agents) place(id, asked, label string) (dir string, own bool, err error) {
+func (a *Agents) place(id, asked, label string) (dir string, made bool, err error) {
 	const op = "tasks.spawn"
 	if asked == "" {
 		dir, err = a.cfg.Scratch.Create(id, label)
