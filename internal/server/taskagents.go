@@ -23,6 +23,7 @@ import (
 type taskAgents struct {
 	*agents.Agents
 	sessions *sessions.Manager
+	threads  *taskThreads
 }
 
 // openTaskAgents clears away what an earlier process left behind, and needs the policy
@@ -47,14 +48,22 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 	}
 	t.Agents, err = agents.New(ctx, agents.Config{
 		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Server: s.Address, Parent: environment(os.Environ()), UID: os.Getuid(),
-		Roots: append([]string{s.home.Path("workspaces")}, s.cfg.Agents.Workdirs...), Rules: rules, Sessions: t.sessions,
+		Roots: s.agentRoots(), Rules: rules, Sessions: t.sessions,
 		Check: func(ctx context.Context) []preflight.Result {
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath})
 		},
 		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Logger: s.logger,
 	})
 	s.workers = t
-	return err
+	if err != nil {
+		return err
+	}
+	return s.openThreads(ctx, t)
+}
+
+// agentRoots are the folders that agents may work in.
+func (s *Server) agentRoots() []string {
+	return append([]string{s.home.Path("workspaces")}, s.cfg.Agents.Workdirs...)
 }
 
 // close ends every session and what was prepared for them.
@@ -62,6 +71,7 @@ func (t *taskAgents) close(ctx context.Context) {
 	if t == nil || t.Agents == nil {
 		return
 	}
+	t.threads.close()
 	t.sessions.Close(ctx)
 	t.Close()
 }

@@ -50,10 +50,11 @@ type Agents interface {
 
 // Config is what the surface needs; all are required.
 type Config struct {
-	Door       *door.Door
-	Agents     Agents
-	Workspaces Workspaces
-	Console    Console
+	Door        *door.Door
+	Agents      Agents
+	Workspaces  Workspaces
+	Console     Console
+	Coordinator Coordinator
 }
 
 // Surface serves the paths.
@@ -90,6 +91,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		s.scratchRoutes(mux, base)
 		s.consoleRoute(mux, base)
 		s.childRoutes(mux, base)
+		s.coordinatorRoutes(mux, base)
 	}
 	s.workspaceRoutes(mux)
 }

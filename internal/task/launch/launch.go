@@ -91,6 +91,7 @@ type Controlled struct {
 	ThreadID string           `json:"threadId"`
 	Action   Operation        `json:"action"`
 	Status   row.ThreadStatus `json:"status"`
+	Task     string           `json:"task,omitempty"`    // the handle of what was started
 	Stopped  []string         `json:"stopped,omitempty"` // sessions
 	Agents   []Started        `json:"agents,omitempty"`  // that were started
 }

@@ -34,9 +34,9 @@ type Model interface {
 	Ask(ctx context.Context, small bool, prompt string) (string, error)
 }
 
-// Services calls the validators that tasks bring.
+// Services calls the validators that tasks bring, with the rights of who made the thread.
 type Services interface {
-	Call(ctx context.Context, service, method string, params json.RawMessage) (json.RawMessage, error)
+	Call(ctx context.Context, thread, service, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
 // Custom is a validator that a task brings (task-agents, section 14.3).
@@ -214,7 +214,7 @@ func (v *Validator) custom(ctx context.Context, s Subject, proof directive.Proof
 		}
 		var body []byte
 		if body, callErr = jsonx.Marshal(params); callErr == nil {
-			raw, callErr = v.cfg.Services.Call(ctx, s.Custom.Service, s.Custom.Method, body)
+			raw, callErr = v.cfg.Services.Call(ctx, s.ThreadID, s.Custom.Service, s.Custom.Method, body)
 		}
 	}
 	result := ReadCustom(raw, callErr)

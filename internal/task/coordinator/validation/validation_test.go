@@ -39,7 +39,7 @@ func (r runner) Run(_ context.Context, _ string, argv []string) (int, string, er
 
 type services func(service, method string, params json.RawMessage) (json.RawMessage, error)
 
-func (s services) Call(_ context.Context, service, method string, params json.RawMessage) (json.RawMessage, error) {
+func (s services) Call(_ context.Context, _, service, method string, params json.RawMessage) (json.RawMessage, error) {
 	return s(service, method, params)
 }
 
