@@ -58,6 +58,8 @@ func TestMain(m *testing.M) {
 		err = rawStdio()
 	case "claude":
 		err = claudeMain(os.Args[1:])
+	case "scripted":
+		err = scriptedMain(os.Args[1:])
 	default:
 		err = fmt.Errorf("no role %q", role)
 	}

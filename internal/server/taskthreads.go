@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -18,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/task/coordinator"
 	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/task/history"
 	"github.com/junctor-run/junctor/internal/task/launch"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads"
@@ -33,9 +36,13 @@ type taskThreads struct {
 	registry    *threads.Registry
 	launcher    *launch.Launcher
 	coordinator *coordinator.Coordinator
+	records     taskRecords
 	feed        *bus.Bus // of the coordinator's events
 	follower    *threadTasks
+	closed      atomic.Bool
 }
+
+const feedLimit = 1 << 13 // events that wait to be passed on
 
 // openThreads needs the sessions and the tasks. What a server before has left begins to
 // be looked after with it.
@@ -48,6 +55,11 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 	if c.registry, err = threads.New(threads.Config{Store: store, Gateway: s.gateway, Now: time.Now}); err != nil {
 		return err
 	}
+	past, err := history.Open(s.home.Path("agents", "swarm-history.jsonl"), time.Now)
+	if err != nil {
+		return err
+	}
+	c.records = taskRecords{registry: c.registry, history: past, scratch: s.folders.scratch, logger: s.logger}
 	c.follower = newThreadTasks(s.tasks, c, t.sessions, s.logger)
 	c.launcher = launch.New(launch.Config{
 		Registry: c.registry, Agents: launchAgents{t.Agents}, Workspaces: launchPlaces{s.folders}, Chooser: chooser{t.Agents}, Standing: s.standing,
@@ -84,8 +96,11 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 // run tells what a server before did not live to tell, goes on where it is told to, and
 // follows what happens until ctx ends.
 func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string) (capability.Principal, error)) error {
-	events, end := c.coordinator.Subscribe(1 << 14)
-	defer end()
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.records.run(ctx, events) }) })
+	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.follower.run(ctx, events, c.feed) }) })
+	group.Go(func() { c.records.transcribe(ctx, c.follower.sessions) })
 	left, err := c.launcher.Recover(ctx, c.coordinator.Settle)
 	if err != nil {
 		c.follower.logger.Error("threads of an earlier server are not settled", "err", err)
@@ -103,8 +118,17 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 		}
 	}
 	c.follower.all()
-	c.follower.run(ctx, events, c.feed)
+	<-ctx.Done()
 	return nil
+}
+
+// heed hears of the coordinator's events, again where it was too slow for them.
+func (c *taskThreads) heed(ctx context.Context, f func(<-chan coordinator.Event)) {
+	for ctx.Err() == nil && !c.closed.Load() {
+		events, end := c.coordinator.Subscribe(feedLimit)
+		f(events)
+		end()
+	}
 }
 
 // close ends the coordinator before the sessions end: that is no end of a task.
@@ -112,6 +136,7 @@ func (c *taskThreads) close() {
 	if c == nil {
 		return
 	}
+	c.closed.Store(true)
 	c.coordinator.Close()
 	c.feed.Close()
 }

@@ -86,6 +86,7 @@ func (f *threadTasks) all() {
 
 // run follows the coordinator's events, and passes them on, until ctx or they end.
 func (f *threadTasks) run(ctx context.Context, events <-chan coordinator.Event, feed *bus.Bus) {
+	f.all() // what was missed
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancel(ctx)
