@@ -144,7 +144,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 	to := tasks.Movement{State: state, Status: string(d.Status)}
 	switch state {
 	case tasks.Completed, tasks.Failed:
-		if !coordinator.Told(d.Thread, len(d.Sessions)) {
+		if !threads.Told(d.Thread, len(d.Sessions)) {
 			return nil // a further part may begin
 		}
 		to.Status = d.Thread.Summary

@@ -55,6 +55,7 @@ type Registry interface {
 	Register(ctx context.Context, in threads.Registration) (threads.Moved, error)
 	UpdateSession(ctx context.Context, session string, f func(*row.Session)) (threads.Moved, error)
 	UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (threads.Moved, error)
+	Tell(ctx context.Context, thread, text string) (m threads.Moved, first bool, err error)
 	Session(ctx context.Context, id string) (row.Session, error)
 	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
 	Decide(ctx context.Context, d row.Decision) (threads.Moved, error)
@@ -369,7 +370,6 @@ func (c *Coordinator) setMeta(ctx context.Context, threadID, key, value string) 
 const (
 	metaBrief  = "swarmContext"           // of a thread
 	metaLevel  = "supervisionLevel"       // of a thread
-	metaTold   = "swarmComplete"          // of a thread: the end that was told
 	metaRounds = "verificationRetryCount" // of a session
 	metaReason = "reason"                 // of a session: why it ended as it did
 )

@@ -213,20 +213,14 @@ func (c *Coordinator) waits(m threads.Moved) bool {
 // over tells the end of a thread. Its message is kept with the end, so that a server that
 // dies tells it neither twice nor never (see [Coordinator.Settle]).
 func (c *Coordinator) over(m threads.Moved) {
-	if Told(m.Thread, len(m.Sessions)) {
+	if threads.Told(m.Thread, len(m.Sessions)) {
 		return
 	}
-	end := endOf(m.Thread, len(m.Sessions))
 	swarm := decide.Over(m.Thread, m.Sessions)
-	text := c.synthesis(swarm)
-	mine := false
-	now, err := c.retry(func() (threads.Moved, error) {
-		return c.cfg.Registry.UpdateThread(c.ctx, m.Thread.ID, func(t *row.Thread) {
-			if t.Status.Closed() && row.Meta(t.Metadata, metaTold) != end {
-				mine = true // also where the change is kept and its answer is lost
-				t.Metadata, t.Summary = row.WithMeta(t.Metadata, metaTold, end), text
-			}
-		})
+	text, mine := c.synthesis(swarm), false
+	now, err := c.retry(func() (m2 threads.Moved, err error) {
+		m2, mine, err = c.cfg.Registry.Tell(c.ctx, m.Thread.ID, text)
+		return m2, err
 	})
 	if err != nil {
 		c.cfg.Logger.Error("the end of a thread could not be kept", "thread", m.Thread.ID, "err", err)
@@ -264,14 +258,4 @@ func (c *Coordinator) Settle(m threads.Moved) (resumable bool) {
 	}
 	c.over(m)
 	return false
-}
-
-// Told says whether the end of a thread, as it is, has been told.
-func Told(t row.Thread, sessions int) bool {
-	return row.Meta(t.Metadata, metaTold) == endOf(t, sessions)
-}
-
-// endOf is one end of a thread: it may go on and end again.
-func endOf(t row.Thread, sessions int) string {
-	return strconv.FormatInt(t.ClosedAt.UnixMilli(), 10) + "/" + strconv.Itoa(sessions)
 }
