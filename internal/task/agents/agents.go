@@ -225,6 +225,11 @@ func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 	list := a.cfg.Check(ctx)
 	if ctx.Err() == nil {
 		a.mu.Lock()
+		for i, r := range list { // a busy machine is no reason to take a program for a broken one
+			if r.Error != "" && i < len(a.checked) && a.checked[i].Path == r.Path && a.checked[i].Version != "" {
+				list[i] = a.checked[i]
+			}
+		}
 		a.checked, a.at = list, time.Now()
 		a.mu.Unlock()
 	}

@@ -279,10 +279,11 @@ func (t *task) goesOn(e sessions.Event) {
 	case e.Type == sessions.ToolRunning && want.Live():
 		want = row.SessionToolRunning
 	}
-	if t.row.Status != want || t.row.IdleCheckCount > 0 {
+	took := e.Type != sessions.ReadyAgain // it works at something
+	if t.row.Status != want || t.row.IdleCheckCount > 0 || took && !t.row.TaskDelivered {
 		t.update(func(s *row.Session) {
 			s.Status, s.IdleCheckCount, s.LastActivityAt = want, 0, row.At(t.c.cfg.Now())
-			s.TaskDelivered = s.TaskDelivered || e.Type != sessions.ReadyAgain
+			s.TaskDelivered = s.TaskDelivered || took
 		})
 	}
 	if e.Type != sessions.BusyNow {

@@ -140,14 +140,18 @@ func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads
 	}
 	req := agents.Request{}
 	// A program that never took the task up has no conversation to go on with.
-	if token := row.Meta(old.Metadata, row.ResumeToken); token != "" && string(name) == old.Framework && old.TaskDelivered {
+	took := old.TaskDelivered || row.Meta(old.Metadata, row.StartOver) != ""
+	if token := row.Meta(old.Metadata, row.ResumeToken); token != "" && string(name) == old.Framework && took {
 		req.ResumeToken = token
 	}
 	req.Task = goingOn(old, req.ResumeToken != "", c)
 	i, err := l.replace(ctx, by, d.Thread, old, name, req)
 	if err == nil {
 		s := l.session(d.Thread, nodeOf(d, old), i, Place{ID: row.Meta(old.Metadata, metaWorkspace)})
-		s.OriginalTask, s.Repo, s.Label, s.TaskDelivered = old.OriginalTask, old.Repo, old.Label, req.ResumeToken != ""
+		s.OriginalTask, s.Repo, s.Label = old.OriginalTask, old.Repo, old.Label
+		if req.ResumeToken != "" {
+			s.Metadata = row.WithMeta(s.Metadata, row.StartOver, goingOn(old, false, c))
+		}
 		err = l.register(ctx, threads.Registration{ThreadID: d.ID, Session: s, Replaces: []string{old.SessionID}})
 	}
 	if err != nil {

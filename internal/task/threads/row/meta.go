@@ -13,6 +13,7 @@ const (
 	ReplacedBy   = "replacedBy"    // of a session: the session that goes on in its place; owned
 	ToldEnd      = "swarmComplete" // of a thread: the end that was told
 	Gateway      = "gateway"       // of a session: whose process it belongs to; owned
+	StartOver    = "startOver"     // of a session that resumes another one: its task where that cannot be
 	ResumeToken  = "resumeToken"   // of a session: the CLI's own session id
 )
 
