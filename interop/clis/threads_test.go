@@ -66,7 +66,7 @@ func TestThreads(t *testing.T) {
 		for name, play := range map[string][]fakemodel.Step{
 			playThread:                             {{Say: "All is well.\n\n" + decision}},
 			playQuestion:                           {{Say: "Should the greeting be in English or in French?"}},
-			playHang:                               {{Slow: 2 * time.Minute, Say: "At last."}},
+			playHang:                               {{Run: "true"}, {Slow: 2 * time.Minute, Say: "At last."}},
 			"interrupted. Go on where you stopped": {{Say: "I went on."}},
 			"In French.":                           {{Say: "Bonjour it is."}},
 		} {
@@ -117,13 +117,14 @@ func TestThreads(t *testing.T) {
 	})
 	t.Run("the server is killed in the middle of a turn, and the conversation goes on", func(t *testing.T) {
 		made := p.create(t, "claude", "Wait for it. "+playHang)
-		began := time.Now()
-		for len(fakes["claude"].Asked(playHang)) == 0 {
-			if time.Since(began) > patience {
-				t.Fatalf("the model was not asked\n%s", p.picture(t, made.Agents[0].SessionID))
+		p.until(t, made.Agents[0].SessionID, "it has kept what it said and did", func(session) bool {
+			kept, err := filepath.Glob(filepath.Join(p.user, ".claude", "projects", "*"+filepath.Base(made.Agents[0].Workdir), "*.jsonl"))
+			if err != nil || len(kept) != 1 {
+				return false
 			}
-			time.Sleep(10 * time.Millisecond)
-		}
+			data, err := os.ReadFile(kept[0])
+			return err == nil && strings.Contains(string(data), `"tool_result"`) && len(fakes["claude"].Asked(playHang)) > 1
+		})
 		p.until(t, made.Agents[0].SessionID, "it is busy, and the registry knows", func(s session) bool {
 			return s.Status == "busy" && p.thread(t, made.ThreadID).Sessions[0].TaskDelivered
 		})
