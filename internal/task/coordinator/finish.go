@@ -162,8 +162,7 @@ func (t *task) keep(r validation.Report, job row.VerifierJob) {
 // accept ends the task well, and its program a little later, unless somebody goes on.
 func (t *task) accept(summary string) {
 	t.waiting = time.Time{}
-	t.end(row.SessionCompleted, summary)
-	t.c.tell(t.event("task_complete", map[string]string{"summary": summary}))
+	t.end(row.SessionCompleted, summary, t.event("task_complete", map[string]string{"summary": summary}))
 	var meta struct {
 		Keep bool `json:"keepAlive"`
 	}
@@ -172,9 +171,10 @@ func (t *task) accept(summary string) {
 	}
 }
 
-// end gives the task its last status, with the result or the reason.
-func (t *task) end(status row.SessionStatus, text string) {
-	t.update(func(s *row.Session) {
+// end gives the task its last status, with the result or the reason, and tells e: before
+// the end of the thread is told, if this was the last.
+func (t *task) end(status row.SessionStatus, text string, e Event) {
+	m, err := t.change(func(s *row.Session) {
 		s.Status = status
 		if status == row.SessionCompleted {
 			s.CompletionSummary = text
@@ -185,6 +185,10 @@ func (t *task) end(status row.SessionStatus, text string) {
 			s.CompletionSummary = text
 		}
 	})
+	t.c.tell(e)
+	if err == nil {
+		t.c.closing(m)
+	}
 }
 
 // closing tells the end of a thread, once for each time that it ends (13.11). Which end

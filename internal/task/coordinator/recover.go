@@ -62,9 +62,8 @@ func (t *task) ended(e sessions.Event) {
 		t.c.tell(t.event("stopped", e))
 		return
 	case e.Type == sessions.Ended:
-		t.c.tell(t.event("stopped", e))
 		t.record(row.Decision{EventType: "stopped", Decision: row.Stopped, Reasoning: "The program has ended."})
-		t.end(row.SessionStopped, "The program ended before its work was accepted.")
+		t.end(row.SessionStopped, "The program ended before its work was accepted.", t.event("stopped", e))
 		return
 	}
 	if t.startOver(e) {
@@ -81,8 +80,7 @@ func (t *task) ended(e sessions.Event) {
 func (t *task) fail(reason string) {
 	t.over = true
 	t.expire()
-	t.end(row.SessionError, reason)
-	t.c.tell(t.event("error", map[string]string{"reason": reason}))
+	t.end(row.SessionError, reason, t.event("error", map[string]string{"reason": reason}))
 	t.stop(false)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/task/directive"
+	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
 
@@ -135,22 +136,30 @@ func (c *Coordinator) Confirm(ctx context.Context, session string, approved bool
 	c.mu.Lock()
 	t := c.tasks[session]
 	c.mu.Unlock()
-	if t == nil {
-		if approved {
-			if _, ok, err := c.cfg.Registry.PeekPending(ctx, session); err != nil || ok {
-				if err == nil {
-					err = gone(session)
-				}
-				return err
-			}
+	if t != nil {
+		err := t.do(ctx, func() error { return t.confirm(approved, override) })
+		select {
+		case <-t.done: // it ended meanwhile: what waits, waits for one who resumes it
+		default:
+			return err
 		}
-		p, err := c.cfg.Registry.TakePending(ctx, session, false)
-		if err == nil {
-			c.tell(Event{Type: "confirmation_rejected", SessionID: session, ThreadID: p.ThreadID})
+		if capability.AsError(err).Reason != threads.ReasonGone {
+			return err
 		}
-		return err
 	}
-	return t.do(ctx, func() error { return t.confirm(approved, override) })
+	if approved {
+		if _, ok, err := c.cfg.Registry.PeekPending(ctx, session); err != nil || ok {
+			if err == nil {
+				err = gone(session)
+			}
+			return err
+		}
+	}
+	p, err := c.cfg.Registry.TakePending(ctx, session, false)
+	if err == nil {
+		c.tell(Event{Type: "confirmation_rejected", SessionID: session, ThreadID: p.ThreadID})
+	}
+	return err
 }
 
 func (t *task) confirm(approved bool, override *directive.Answer) error {

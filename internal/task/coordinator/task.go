@@ -318,7 +318,7 @@ func (t *task) tick() {
 	case !t.waiting.IsZero() && !now.Before(t.waiting.Add(waitTime)):
 		t.waiting = time.Time{}
 		t.expire()
-		t.end(row.SessionInterrupted, "Nobody answered for 24 hours.")
+		t.end(row.SessionInterrupted, "Nobody answered for 24 hours.", t.event("stopped", map[string]string{"reason": "nobody answered"}))
 		t.stop(false)
 	case !retrying.IsZero() && !now.Before(retrying.Add(retryTime)):
 		t.mu.Lock()
@@ -382,6 +382,13 @@ func (t *task) touch(now time.Time) {
 
 // update changes the session's row. Whoever sees the end of a thread tells it.
 func (t *task) update(f func(*row.Session)) {
+	if m, err := t.change(f); err == nil {
+		t.c.closing(m)
+	}
+}
+
+// change is update for those who tell something before the end of the thread is told.
+func (t *task) change(f func(*row.Session)) (threads.Moved, error) {
 	token := ""
 	if term, err := t.c.cfg.Sessions.Terminal(t.id); err == nil {
 		token = term.Info().ResumeToken // programs tell it late
@@ -396,9 +403,12 @@ func (t *task) update(f func(*row.Session)) {
 	})
 	if err != nil {
 		t.c.cfg.Logger.Error("a session could not be kept", "session", t.id, "err", err)
-		return
+		return m, err
 	}
-	t.took(m)
+	if s, ok := m.Session(t.id); ok {
+		t.row = s
+	}
+	return m, nil
 }
 
 func (t *task) took(m threads.Moved) {
