@@ -63,6 +63,24 @@ const askMost = 64 << 10
 // Check asks about every program, all at once, two questions at most. The order is that of
 // [framework.Names].
 func Check(ctx context.Context, cfg Config) []Result {
+	cfg.defaults()
+	names := framework.Names()
+	out := make([]Result, len(names))
+	var all sync.WaitGroup
+	for i, accepted := range names {
+		all.Go(func() { out[i] = cfg.check(ctx, accepted.Name) })
+	}
+	all.Wait()
+	return out
+}
+
+// One asks about one program.
+func One(ctx context.Context, cfg Config, name framework.Name) Result {
+	cfg.defaults()
+	return cfg.check(ctx, name)
+}
+
+func (cfg *Config) defaults() {
 	if cfg.Find == nil {
 		cfg.Find = exec.LookPath
 	}
@@ -75,14 +93,6 @@ func Check(ctx context.Context, cfg Config) []Result {
 	if cfg.Wait <= 0 {
 		cfg.Wait = 5 * time.Second
 	}
-	names := framework.Names()
-	out := make([]Result, len(names))
-	var all sync.WaitGroup
-	for i, accepted := range names {
-		all.Go(func() { out[i] = cfg.check(ctx, accepted.Name) })
-	}
-	all.Wait()
-	return out
 }
 
 func (cfg *Config) check(ctx context.Context, name framework.Name) Result {
