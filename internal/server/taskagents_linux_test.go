@@ -29,6 +29,8 @@ func claudeMain(args []string) error {
 	case "auth status":
 		fmt.Println(`{"loggedIn":true,"authMethod":"test"}`)
 		return nil
+	case "auth login":
+		return loginMain()
 	}
 	var settings, task, conversation string
 	for i, a := range args {
@@ -145,8 +147,9 @@ const userSettings = "{\n  \"theme\": \"light\",\n  \"projects\": {\"/somewhere\
 
 type shownAgent struct {
 	ID, Status, Phase, Workdir, ResumeToken, ApprovalPreset string
+	AgentType                                               string
 	Decisions                                               []string
-	Pid                                                     int
+	Pid, Cols, Rows                                         int
 }
 
 func (n *node) spawnAgent(t *testing.T, body string) shownAgent {
