@@ -282,3 +282,27 @@ func TestTheDocumentListsEveryForeignVariable(t *testing.T) {
 		t.Errorf("the document names what is not read: %v", slices.Sorted(maps.Keys(in)))
 	}
 }
+
+// FuzzForeignFile: whatever stands in another program's file is read within its bounds, or
+// refused with its place, and never shown.
+func FuzzForeignFile(f *testing.F) {
+	for name, c := range foreignCases() {
+		f.Add(`{"env":{"` + name + `":` + quoted(c.value) + `}}`)
+	}
+	f.Add(`{"env":{"vars":{"PTY_SERVICE_CONFIG":"{\"maxSessions\":1e3}"}},"agents":{"defaults":{"subscriptionProvider":5}}}`)
+	f.Add(`{"env":[],"agents":null}`)
+	f.Fuzz(func(t *testing.T, doc string) {
+		file := filepath.Join(t.TempDir(), "agent.json")
+		if err := os.WriteFile(file, []byte(doc), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := load(t, "", []string{"ELIZA_CONFIG_PATH=" + file, "ELIZA_CAPABILITY_ROUTER_ENABLED=0"}, nil)
+		if err != nil {
+			return
+		}
+		again, err := c.Reread()
+		if d := cmp.Diff(c.Agents, again.Agents); err != nil || d != "" {
+			t.Errorf("read again it says something else: %v %s", err, d)
+		}
+	})
+}

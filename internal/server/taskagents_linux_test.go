@@ -57,6 +57,11 @@ func claudeMain(args []string) error {
 	}
 	hook := hooksOf(settings, conversation)
 	fakecli.Run(context.Background(), os.Stdin, os.Stdout, func(ctx context.Context, s *fakecli.Screen) {
+		if strings.HasSuffix(task, "sign in first") { // and then it is forgotten
+			s.Ask(ctx, fakecli.Dialog{Question: "Select login method:", Options: []string{"Claude account with subscription", "Anthropic Console account"}})
+			task = ""
+			s.Idle()
+		}
 		for text, ok := task, true; ok; text, ok = s.Prompt(ctx) {
 			if text == "" {
 				continue

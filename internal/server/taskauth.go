@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -88,7 +89,7 @@ func (l *logins) flow(name framework.Name) (signin.Flow, bool) {
 const githubSecret = "github.device-login"
 
 // atGitHub is the device flow; what it ends with is stored.
-func (l *logins) atGitHub(ctx context.Context, show func(signin.Prompt)) error {
+func (l *logins) atGitHub(ctx context.Context, show func(signin.Prompt), _ <-chan string) error {
 	token, err := l.github.Login(ctx, func(p forge.Prompt) {
 		show(signin.Prompt{URL: p.URL, DeviceCode: p.Code, Instructions: "Open the address, enter the code there, and allow what is asked for."})
 	})
@@ -115,8 +116,14 @@ func (s *Server) githubToken() (secret.Value, error) {
 }
 
 // SignIn implements agentserve.Accounts.
-func (d accountDoor) SignIn(ctx context.Context, name string) (any, error) {
+func (d accountDoor) SignIn(ctx context.Context, name string, body json.RawMessage) (any, error) {
 	const op = "tasks.login"
+	var in struct {
+		Code string `json:"code"`
+	}
+	if err := strict(body, &in); err != nil {
+		return nil, err
+	}
 	if strings.EqualFold(name, "github") {
 		if d.logins.github.ClientID == "" {
 			return nil, capability.Errorf(capability.CodeInvalidInput, op, "logging in at GitHub needs an OAuth application").
@@ -126,6 +133,9 @@ func (d accountDoor) SignIn(ctx context.Context, name string) (any, error) {
 	}
 	kind, ok := framework.Normalise(name)
 	if ok && helperWords(kind) != nil {
+		if in.Code != "" {
+			return d.logins.desk.Type(string(kind), in.Code)
+		}
 		flow, there := d.logins.flow(kind)
 		if !there {
 			p := framework.ProgramOf(kind)

@@ -95,3 +95,23 @@ func TestSigningIn(t *testing.T) {
 		t.Errorf("%d helpers are left", got)
 	}
 }
+
+// TestASessionThatWaitsForALogin: acceptance test 3, the login. Its program shows a sign-in
+// screen; somebody logs in by the helper that is started for it; the session is woken.
+func TestASessionThatWaitsForALogin(t *testing.T) {
+	t.Parallel()
+	user, env := agentHome(t)
+	n := serve(t, t.TempDir(), env...)
+	s := n.spawnAgent(t, `{"agentType":"claude","task":"sign in first","metadata":{"keepAliveAfterComplete":true}}`)
+	eventually(t, "it waits for a login", func() bool { return n.shown(t, s.ID).Status == "authenticating" })
+	// Whoever asks joins the login that was begun for it.
+	a := n.request(t, "POST", "/api/coding-agents/auth/claude", n.token(t, "admin"), "")
+	if a.status != http.StatusOK || !strings.Contains(a.body, "https://claude.ai/oauth/authorize") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if err := os.WriteFile(filepath.Join(user, "somebody-was-there"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the session goes on", func() bool { return n.shown(t, s.ID).Status == "ready" })
+	n.terminate(t, killGrace)
+}

@@ -80,7 +80,7 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	}
 	sign := func() signin.Prompt {
 		t.Helper()
-		doc, err := accountDoor{s.workers}.SignIn(t.Context(), "GitHub")
+		doc, err := accountDoor{s.workers}.SignIn(t.Context(), "GitHub", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 		t.Error(err)
 	}
 	l.github.ClientID = ""
-	if _, err := (accountDoor{s.workers}).SignIn(t.Context(), "github"); capability.AsError(err).Reason != "no_client_id" {
+	if _, err := (accountDoor{s.workers}).SignIn(t.Context(), "github", nil); capability.AsError(err).Reason != "no_client_id" {
 		t.Error(err)
 	}
 }

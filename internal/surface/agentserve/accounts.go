@@ -16,8 +16,9 @@ type Accounts interface {
 	Settings(ctx context.Context) (any, error)
 	ChangeSettings(ctx context.Context, by capability.Principal, request json.RawMessage) (any, error)
 	// SignIn starts a login of an agent type, or of github, and returns once it is known
-	// what a person has to do. It goes on afterwards.
-	SignIn(ctx context.Context, name string) (any, error)
+	// what a person has to do. It goes on afterwards; a request may carry the code that
+	// they were given.
+	SignIn(ctx context.Context, name string, request json.RawMessage) (any, error)
 }
 
 func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(method, path string, h door.Handler)) {
@@ -39,7 +40,11 @@ func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(met
 	// /auth/{agent} overlaps with /{id}/send, which a mux refuses: so it is found among all
 	// paths of its length that nothing else takes.
 	signIn := s.guard(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		doc, err := s.Accounts.SignIn(r.Context(), r.PathValue("word"))
+		body, err := door.ReadBody(w, r, door.BodyLimit)
+		if err != nil {
+			return err
+		}
+		doc, err := s.Accounts.SignIn(r.Context(), r.PathValue("word"), body)
 		return answer(w, http.StatusOK, doc, err)
 	})
 	mux.HandleFunc(base+"/{id}/{word}", func(w http.ResponseWriter, r *http.Request) {

@@ -38,7 +38,7 @@ type Helper struct {
 //
 // Its errors: those of [process.Start], and failed (login_failed) where the command ended
 // and nobody is logged in, with its last words.
-func (h Helper) Run(ctx context.Context, show func(Prompt)) error {
+func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string) error {
 	before := h.LoggedIn(ctx) // then that says nothing about this login, until it ends
 	p, err := process.Start(process.Spec{Argv: h.Argv, Env: h.Env, Dir: h.Dir, Cols: cols, Rows: rows, Mark: h.Mark})
 	if err != nil {
@@ -61,18 +61,18 @@ func (h Helper) Run(ctx context.Context, show func(Prompt)) error {
 		p.Kill()
 		<-gone
 	}()
-	return h.wait(ctx, before, w, gone, show, func() int { return p.Exit().Code })
+	return h.wait(ctx, before, p, w, gone, show, typed)
 }
 
 // wait tells what is seen, once there is an address or enough time has passed, and asks
 // about the account until somebody is logged in.
-func (h Helper) wait(ctx context.Context, before bool, w *watch, gone <-chan struct{}, show func(Prompt), status func() int) error {
+func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *watch, gone <-chan struct{}, show func(Prompt), typed <-chan string) error {
 	poll, glance := time.NewTicker(pollEvery), time.NewTicker(lookEvery)
 	defer poll.Stop()
 	defer glance.Stop()
 	var late <-chan time.Time
 	var f found
-	shown := false
+	shown, entered := false, false
 	tell := func() {
 		shown = true
 		show(f.prompt(h.Argv))
@@ -95,18 +95,25 @@ func (h Helper) wait(ctx context.Context, before bool, w *watch, gone <-chan str
 			if !shown {
 				tell()
 			}
+		case text := <-typed:
+			entered = true
+			go func() { _, _ = p.Write([]byte(text + "\r")) }() // one that does not read is ended all the same
 		case <-poll.C:
 			if !before && h.LoggedIn(ctx) {
 				return nil
 			}
 		case <-gone:
-			if h.LoggedIn(ctx) && (status() == 0 || !before) {
+			if h.LoggedIn(ctx) && (p.Exit().Code == 0 || !before) {
 				return nil
 			}
 			if ctx.Err() != nil {
 				return capability.AsError(ctx.Err())
 			}
-			return capability.Errorf(capability.CodeFailed, "tasks.login", "%s has ended, and nobody is logged in: %s", h.Argv[0], w.last()).With("login_failed", "run it yourself, on the machine of the server")
+			words := w.last()
+			if entered { // it may stand there
+				words = "the code was not taken"
+			}
+			return capability.Errorf(capability.CodeFailed, "tasks.login", "%s has ended, and nobody is logged in: %s", h.Argv[0], words).With("login_failed", "run it yourself, on the machine of the server")
 		}
 	}
 }
@@ -123,6 +130,9 @@ func (f found) prompt(argv []string) Prompt {
 		p.Instructions = "Enter the code where the program says."
 	default:
 		p.Instructions = "The program shows no address yet. If none comes, run it yourself, on the machine of the server: " + strings.Join(argv, " ")
+	}
+	if f.asks {
+		p.Instructions += " Where you are given a code there, send it as {\"code\": \"…\"} to where this login was started."
 	}
 	if f.url == "" && len(f.others) > 0 {
 		told := strings.Join(f.others, " ")

@@ -37,7 +37,7 @@ func run(t *testing.T, h Helper, enough func(Prompt) bool) (p Prompt, end func()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	shown, over := make(chan Prompt, 100), make(chan error, 1)
-	go func() { over <- h.Run(ctx, func(p Prompt) { shown <- p }) }()
+	go func() { over <- h.Run(ctx, func(p Prompt) { shown <- p }, nil) }()
 	for {
 		select {
 		case p = <-shown:
@@ -136,7 +136,7 @@ func TestALoginThatEndsWithoutAnAccount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := h.Run(t.Context(), func(Prompt) {})
+		err := h.Run(t.Context(), func(Prompt) {}, nil)
 		if capability.AsError(err).Reason != "login_failed" || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "aaaaaa") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -146,11 +146,11 @@ func TestALoginThatEndsWithoutAnAccount(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "account"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Run(t.Context(), func(Prompt) {}); err != nil {
+	if err := h.Run(t.Context(), func(Prompt) {}, nil); err != nil {
 		t.Error(err)
 	}
 	h.Argv = []string{filepath.Join(dir, "nothing")}
-	if err := h.Run(t.Context(), func(Prompt) {}); capability.AsError(err).Reason != "program_missing" {
+	if err := h.Run(t.Context(), func(Prompt) {}, nil); capability.AsError(err).Reason != "program_missing" {
 		t.Error(err)
 	}
 }
@@ -159,8 +159,35 @@ func TestALoginIsGivenUp(t *testing.T) {
 	t.Parallel()
 	h, _ := helper(t, `trap '' TERM HUP INT; while :; do printf 'https://claude.ai/x %s\r\n' "$(head -c 2000 /dev/zero | tr '\0' x)"; done`)
 	ctx, cancel := context.WithCancel(t.Context())
-	err := h.Run(ctx, func(Prompt) { cancel() })
+	err := h.Run(ctx, func(Prompt) { cancel() }, nil)
 	if capability.CodeOf(err) != capability.CodeCancelled {
+		t.Error(err)
+	}
+}
+
+// TestAPastedCode: the recorded form of Claude Code 2.1.330.
+func TestAPastedCode(t *testing.T) {
+	t.Parallel()
+	h, dir := helper(t, `printf 'Opening browser to sign in…\r\nIf the browser didn'"'"'t open, visit:\r\n\033]8;;https://claude.ai/oauth/authorize?code=true\007\033[94mhttps://claude.ai/oauth/authorize?code=true\033[39m\033]8;;\007\r\nPaste code here if prompted > '; read -r code; [ "$code" = 'abc#d$e' ] && touch account`)
+	typed, asked := make(chan string, 1), false
+	err := h.Run(t.Context(), func(p Prompt) {
+		if p.URL == "https://claude.ai/oauth/authorize?code=true" && strings.Contains(p.Instructions, "code") && !asked {
+			asked = true
+			typed <- "abc#d$e"
+		}
+	}, typed)
+	if _, missing := os.Stat(filepath.Join(dir, "account")); err != nil || missing != nil || !asked {
+		t.Errorf("%v %v", err, missing)
+	}
+}
+
+// TestAWrongCodeIsNotRepeated: what was typed may stand in the last words.
+func TestAWrongCodeIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	h, _ := helper(t, `printf 'https://claude.ai/x\r\nPaste code > '; read -r code; echo "wrong: $code"; exit 1`)
+	typed := make(chan string, 1)
+	typed <- "s3cret"
+	if err := h.Run(t.Context(), func(Prompt) {}, typed); capability.AsError(err).Reason != "login_failed" || strings.Contains(err.Error(), "s3cret") {
 		t.Error(err)
 	}
 }

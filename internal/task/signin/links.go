@@ -30,6 +30,7 @@ func openable(text string) bool {
 type found struct {
 	url, code string
 	others    []string // addresses that may not be opened
+	asks      bool     // for a code that the page shows
 }
 
 // look reads lines as wide as cols as a person would, and the addresses of links, which
@@ -46,6 +47,7 @@ func look(lines []string, cols int, links []string) (f found) {
 		}
 	}
 	f.code = deviceCode(lines)
+	f.asks = slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(strings.ToLower(line), "paste code") })
 	return f
 }
 

@@ -25,6 +25,7 @@ const (
 	Life      = 5 * time.Minute // of a login
 	firstWait = 2 * time.Second // after the first output, for an address
 	mostWait  = 10 * time.Second
+	mostTyped = 1024
 )
 
 // Prompt is what a person is told (task-agents, section 9.1).
@@ -36,8 +37,9 @@ type Prompt struct {
 }
 
 // Flow is a login. It calls show when there is something to tell, again when that has
-// changed, and returns nil once somebody is logged in. It ends with ctx.
-type Flow func(ctx context.Context, show func(Prompt)) error
+// changed, takes what the person was given to type, and returns nil once somebody is logged
+// in. It ends with ctx.
+type Flow func(ctx context.Context, show func(Prompt), typed <-chan string) error
 
 // Event is a login that has news. Err and Done are of its end: nil and true, somebody is
 // logged in.
@@ -65,6 +67,7 @@ type Desk struct {
 type login struct {
 	prompt Prompt
 	shown  chan struct{} // closed when prompt has an address
+	typed  chan string
 	over   chan struct{}
 	err    error // once over is closed
 	after  []func(error)
@@ -115,6 +118,32 @@ func (d *Desk) Begin(ctx context.Context, name string, flow Flow, after func(err
 	return p, nil
 }
 
+// Type gives the login of a name what the person was given to type, such as a code that
+// stands on the page in the end. It is kept nowhere.
+//
+// Its errors: invalid_input (bad_code), conflict (no_login_running; busy, where an earlier
+// text was not taken yet).
+func (d *Desk) Type(name, text string) (Prompt, error) {
+	const op = "tasks.login"
+	if !rest.MatchString(text) || len(text) > mostTyped {
+		return Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "a code is one word of at most %d characters", mostTyped).With("bad_code", "")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.running[name]
+	if l == nil {
+		return Prompt{}, capability.Errorf(capability.CodeConflict, op, "no login of %s is under way", name).With("no_login_running", "start one first: a code is good for one login")
+	}
+	select {
+	case l.typed <- text:
+	default:
+		return Prompt{}, capability.Errorf(capability.CodeConflict, op, "the code before this one was not taken yet").With("busy", "try again")
+	}
+	p := l.prompt
+	p.Launched = true
+	return p, nil
+}
+
 func (d *Desk) join(name string, flow Flow, after func(error)) (*login, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +152,7 @@ func (d *Desk) join(name string, flow Flow, after func(error)) (*login, error) {
 	}
 	l := d.running[name]
 	if l == nil {
-		l = &login{shown: make(chan struct{}), over: make(chan struct{})}
+		l = &login{shown: make(chan struct{}), typed: make(chan string, 1), over: make(chan struct{})}
 		d.running[name] = l
 		d.group.Go(func() { d.run(name, l, flow) })
 	}
@@ -148,7 +177,7 @@ func (d *Desk) run(name string, l *login, flow Flow) {
 		if !same {
 			d.tell(Event{Name: name, Prompt: p})
 		}
-	})
+	}, l.typed)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = capability.Errorf(capability.CodeTimeout, "tasks.login", "nobody logged in within %s", Life).With("login_expired", "start again")
 	}
