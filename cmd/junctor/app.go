@@ -165,7 +165,7 @@ func counted(n int, one, many string) string {
 func (a *app) commands() []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{a.serveCommand(), a.endpointCommand(), a.nodeCommand(), a.mcpCommand()}},
-		{"Call", []*cobra.Command{a.invokeCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.tasksCommand(), a.catalogCommand(), a.modulesCommand(), a.frameworksCommand(), a.childCommand()}},
+		{"Call", []*cobra.Command{a.invokeCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.tasksCommand(), a.workspacesCommand(), a.catalogCommand(), a.modulesCommand(), a.frameworksCommand(), a.childCommand()}},
 		{"Show", a.showingCommands()},
 		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.upstreamsCommand(), a.nodesCommand(), a.callCommand(), a.heldCommand(), a.skillCommand(), a.extensionsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
 		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},

@@ -15,9 +15,9 @@ import (
 
 // taskRow is one task as the server shows it.
 type taskRow struct {
-	ID, State, Status, Surface, Provider string
-	Created, Updated, Expires            time.Time
-	Requests                             []struct {
+	ID, Kind, State, Status, Surface, Provider string
+	Created, Updated, Expires                  time.Time
+	Requests                                   []struct {
 		Key, Method, Approval string
 		Params                struct{ Message string }
 	}
@@ -69,8 +69,11 @@ func (a *app) tasksCommand() *cobra.Command {
 	f.StringVar(&cursor, "cursor", "", "go on where a page ended")
 	f.IntVar(&limit, "limit", 0, "tasks of a page, at most 100 (default 50)")
 	show := &cobra.Command{
-		Use: "show ID", Short: "One task: its state, what it asks, its result", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "One task, or one thread of task agents: its state, what it asks, its result", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.HasPrefix(args[0], "thr_") {
+				return a.call(cmd.Context(), http.MethodGet, threadPath(args[0], ""), nil, a.printThread)
+			}
 			return a.call(cmd.Context(), http.MethodGet, taskPath(args[0], ""), nil, a.printTask)
 		},
 	}
@@ -80,7 +83,7 @@ func (a *app) tasksCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/cancel"), map[string]any{}, a.printMoved)
 		},
 	}
-	return a.group("tasks", "Your calls that take their time: look, answer, cancel; the terminals of task agents", list, show, cancel, a.tasksAnswerCommand(), a.attachCommand())
+	return a.group("tasks", "Work that takes its time: tasks of agents' programs, their terminals, and your calls that wait", append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand())...)
 }
 
 func (a *app) tasksAnswerCommand() *cobra.Command {
@@ -156,7 +159,11 @@ func (a *app) printTask(raw json.RawMessage) error {
 	if err := table(a.stdout, []string{"FIELD", "VALUE"}, rows); err != nil {
 		return err
 	}
-	if len(t.Result) > 0 {
+	var said struct{ Text string }
+	switch {
+	case t.Kind == "thread" && json.Unmarshal(t.Result, &said) == nil && said.Text != "":
+		a.printf("\n%s\n", strings.TrimSpace(said.Text))
+	case len(t.Result) > 0:
 		a.printf("\n%s\n", plainText(string(t.Result)))
 	}
 	return nil

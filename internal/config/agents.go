@@ -18,6 +18,7 @@ import (
 // set while the server runs, by PATCH /api/coding-agents/settings.
 type Agents struct {
 	MaxSessions  int      `koanf:"max_sessions" doc:"Most agents' programs that run at a time."`
+	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Else somebody resumes it."`
 	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Whoever names a folder trusts its hooks. As a variable: comma-separated."`
 	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, host or host:port, reached by https and ssh. As a variable: comma-separated."`
 	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. Folders that are made for agents are allowed anyway."`

@@ -26,7 +26,7 @@ func ProgramOf(name Name) Program {
 	case Claude:
 		return Program{"claude", "npm install -g @anthropic-ai/claude-code", "https://code.claude.com/docs", "claude auth login", append(apiKey("ANTHROPIC_API_KEY"), Key{"CLAUDE_CODE_OAUTH_TOKEN", "subscription"})}
 	case Codex:
-		return Program{"codex", "npm install -g @openai/codex", "https://developers.openai.com/codex", "codex login", nil}
+		return Program{"codex", "npm install -g @openai/codex", "https://developers.openai.com/codex", "codex login", apiKey("OPENAI_API_KEY")}
 	case Gemini:
 		return Program{"gemini", "npm install -g @google/gemini-cli", "https://geminicli.com/docs", "start gemini once, or set GEMINI_API_KEY", apiKey("GEMINI_API_KEY", "GOOGLE_API_KEY")}
 	case Aider:

@@ -58,6 +58,8 @@ func TestMain(m *testing.M) {
 		err = rawStdio()
 	case "claude":
 		err = claudeMain(os.Args[1:])
+	case "scripted":
+		err = scriptedMain(os.Args[1:])
 	default:
 		err = fmt.Errorf("no role %q", role)
 	}
@@ -295,10 +297,15 @@ func (n *node) verify(t testing.TB) {
 // eventually waits until ok holds: what it asks about is another process.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	eventuallyWithin(t, 20*time.Second, what, ok)
+}
+
+func eventuallyWithin(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within %s: %s", limit, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

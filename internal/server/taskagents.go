@@ -27,6 +27,7 @@ type taskAgents struct {
 	settings *agentsettings.Settings
 	chooser  *chooser
 	logins   *logins
+	threads  *taskThreads
 }
 
 // openTaskAgents clears away what an earlier process left behind, and needs the policy
@@ -72,7 +73,10 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 		}
 		return one.Info(), nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.openThreads(ctx, t)
 }
 
 // close ends every session and what was prepared for them.
@@ -81,6 +85,7 @@ func (t *taskAgents) close(ctx context.Context) {
 		return
 	}
 	t.logins.desk.Close()
+	t.threads.close()
 	t.sessions.Close(ctx)
 	t.Close()
 }

@@ -22,37 +22,11 @@ import (
 // claudeMain is an agent's program that is started as Claude Code is, tells by the hooks
 // of its settings what it does, and does what these say.
 func claudeMain(args []string) error {
-	switch strings.Join(args, " ") {
-	case "--version":
-		fmt.Println("2.1.197 (Claude Code)")
-		return nil
-	case "auth status":
-		fmt.Println(`{"loggedIn":true,"authMethod":"test"}`)
-		return nil
-	case "auth login":
-		return loginMain()
-	}
-	var settings, task, conversation string
-	for i, a := range args {
-		if path, found := strings.CutPrefix(a, "--settings="); found {
-			settings = path
-		}
-		for _, flag := range []string{"--session-id=", "--resume="} {
-			if id, found := strings.CutPrefix(a, flag); found {
-				conversation = id
-			}
-		}
-		if a == "--" && i+1 < len(args) {
-			task = args[i+1]
-		}
-	}
-	t, err := unix.IoctlGetTermios(0, unix.TCGETS)
-	if err != nil {
+	if done, err := claudeFacts(args); done {
 		return err
 	}
-	t.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
-	t.Iflag &^= unix.ICRNL
-	if err := unix.IoctlSetTermios(0, unix.TCSETS, t); err != nil {
+	settings, task, conversation, err := claudeStart(args)
+	if err != nil {
 		return err
 	}
 	hook := hooksOf(settings, conversation)
@@ -89,6 +63,45 @@ func claudeMain(args []string) error {
 		}
 	})
 	return nil
+}
+
+// claudeFacts answers what the program is asked about itself.
+func claudeFacts(args []string) (done bool, err error) {
+	switch strings.Join(args, " ") {
+	case "--version":
+		_, err = fmt.Println("2.1.197 (Claude Code)")
+	case "auth status":
+		_, err = fmt.Println(`{"loggedIn":true,"authMethod":"test"}`)
+	case "auth login":
+		err = loginMain()
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// claudeStart reads the command line and takes the terminal.
+func claudeStart(args []string) (settings, task, conversation string, err error) {
+	for i, a := range args {
+		if path, found := strings.CutPrefix(a, "--settings="); found {
+			settings = path
+		}
+		for _, flag := range []string{"--session-id=", "--resume="} {
+			if id, found := strings.CutPrefix(a, flag); found {
+				conversation = id
+			}
+		}
+		if a == "--" && i+1 < len(args) {
+			task = args[i+1]
+		}
+	}
+	t, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if err != nil {
+		return "", "", "", err
+	}
+	t.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
+	t.Iflag &^= unix.ICRNL
+	return settings, task, conversation, unix.IoctlSetTermios(0, unix.TCSETS, t)
 }
 
 // hooksOf posts to the hooks that settings name, with their headers.
@@ -133,12 +146,23 @@ func hooksOf(settings, conversation string) func(event string, body map[string]a
 // agentHome is a machine on which the program is installed, and its user's home.
 func agentHome(t *testing.T) (user string, env []string) {
 	t.Helper()
+	return homeOf(t, "claude")
+}
+
+// scriptedHome is one whose program does what its task says.
+func scriptedHome(t *testing.T) (user string, env []string) {
+	t.Helper()
+	return homeOf(t, "scripted")
+}
+
+func homeOf(t *testing.T, role string) (user string, env []string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	bin, user := t.TempDir(), t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\n%s=claude GORACE=atexit_sleep_ms=0 exec '%s' \"$@\"\n", roleVariable, self)
+	script := fmt.Sprintf("#!/bin/sh\n%s=%s GORACE=atexit_sleep_ms=0 exec '%s' \"$@\"\n", roleVariable, role, self)
 	if err := os.WriteFile(filepath.Join(bin, "claude"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}

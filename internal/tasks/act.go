@@ -46,6 +46,9 @@ func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key 
 	if err != nil {
 		return Task{}, err
 	}
+	if e.task.Kind == KindThread {
+		return m.answerThread(ctx, who, e, key, answer)
+	}
 	defer e.mu.Unlock()
 	r, ok := e.task.Request(key)
 	if !ok || e.task.State == AuthRequired {
@@ -193,6 +196,9 @@ func (m *Manager) Cancel(ctx context.Context, owner, id string) (Task, error) {
 	e, err := m.own(ctx, owner, id)
 	if err != nil {
 		return Task{}, err
+	}
+	if e.task.Kind == KindThread {
+		return m.cancelThread(ctx, owner, e)
 	}
 	if e.cancel == nil && !e.until.IsZero() && e.task.resumable() {
 		e.ending = true

@@ -44,6 +44,8 @@ type Manager struct {
 	asking  map[string]int // by owner
 	seen    map[string]seen
 	absent  map[string]bool // owners whose tasks wait for them to come
+
+	threads Threads
 }
 
 // entry is one task that has not ended.
@@ -98,7 +100,7 @@ func (m *Manager) Open(ctx context.Context) error {
 		if t.resumable() {
 			e.until = m.cfg.Now().Add(resumeTime)
 		}
-		if parked(&t) || !e.until.IsZero() {
+		if t.Kind == KindThread || parked(&t) || !e.until.IsZero() {
 			e.mu.Unlock()
 			continue
 		}
@@ -114,6 +116,9 @@ func (m *Manager) Open(ctx context.Context) error {
 
 // parked reports whether t waits without anything running for it.
 func parked(t *Task) bool {
+	if t.Kind == KindThread {
+		return false
+	}
 	switch t.State {
 	case AuthRequired, Interrupted:
 		return true

@@ -129,6 +129,7 @@ type Task struct {
 	Surface    string                 `json:"surface"`
 	Context    string                 `json:"context,omitempty"` // the conversation, as the surface names it
 	Invocation string                 `json:"invocation,omitempty"`
+	Thread     string                 `json:"thread,omitempty"`   // of kind thread
 	Provider   capability.ProviderKey `json:"provider,omitempty"` // who carried it out
 	Requests   []Request              `json:"requests,omitempty"`
 	Result     json.RawMessage        `json:"result,omitempty"` // also of a failure, where the provider says something of it

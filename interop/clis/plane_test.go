@@ -30,6 +30,9 @@ const patience = 90 * time.Second
 // plane is a server whose user has a home with nothing in it but what a test puts there.
 type plane struct {
 	home, user, url, token string
+	binary                 string
+	env                    []string
+	server                 *exec.Cmd
 }
 
 func ok(t *testing.T, err error) {
@@ -76,40 +79,55 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-func newPlane(t *testing.T, binary string, files map[string]string) *plane {
+func newPlane(t *testing.T, binary string, files map[string]string, env ...string) *plane {
 	t.Helper()
 	bin, node := commands(t)
 	top := folder(t)
-	p := &plane{home: filepath.Join(top, "plane"), user: filepath.Join(top, "user")}
+	p := &plane{home: filepath.Join(top, "plane"), user: filepath.Join(top, "user"), binary: binary}
 	ok(t, os.MkdirAll(filepath.Join(p.home, "workspaces"), 0o700))
 	ok(t, os.Mkdir(p.user, 0o700))
 	for name, text := range files {
 		ok(t, os.MkdirAll(filepath.Dir(filepath.Join(p.user, name)), 0o700))
 		ok(t, os.WriteFile(filepath.Join(p.user, name), []byte(text), 0o600))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, "--home", p.home, "serve", "--listen", "127.0.0.1:0")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 20 * time.Second
-	cmd.Env = []string{
+	p.env = append([]string{
 		"PATH=" + bin + ":" + node + ":" + os.Getenv("PATH"), "HOME=" + p.user, "LANG=C.UTF-8", "SHELL=/bin/bash",
 		"ANTHROPIC_API_KEY=sk-ant-api03-of-nobody-at-all-0123", "OPENAI_API_KEY=sk-of-nobody", "GEMINI_API_KEY=of-nobody", "PARALLAX_OPENCODE_API_KEY=of-nobody",
-	}
-	cmd.Stderr = logWriter{t}
-	out, err := cmd.StdoutPipe()
+	}, env...)
+	t.Cleanup(func() { p.end(os.Interrupt) })
+	p.begin(t)
+	return p
+}
+
+// begin starts the server.
+func (p *plane) begin(t *testing.T) {
+	t.Helper()
+	p.server = exec.CommandContext(context.Background(), p.binary, "--home", p.home, "serve", "--listen", "127.0.0.1:0")
+	p.server.WaitDelay = 20 * time.Second
+	p.server.Env = p.env
+	p.server.Stderr = logWriter{t}
+	out, err := p.server.StdoutPipe()
 	ok(t, err)
-	ok(t, cmd.Start())
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // interrupted: its status says so
-	})
+	ok(t, p.server.Start())
 	var ready struct{ URL string }
 	ok(t, json.NewDecoder(out).Decode(&ready))
 	p.url = ready.URL
 	token, err := os.ReadFile(filepath.Join(p.home, "run", "admin.token"))
 	ok(t, err)
 	p.token = strings.TrimSpace(string(token))
-	return p
+}
+
+// end ends the server in its own time, or kills it.
+func (p *plane) end(by os.Signal) {
+	_ = p.server.Process.Signal(by)
+	_ = p.server.Wait() // interrupted: its status says so
+}
+
+// restart kills the server and starts another one.
+func (p *plane) restart(t *testing.T) {
+	t.Helper()
+	p.end(os.Kill)
+	p.begin(t)
 }
 
 // logWriter shows what the server says beside the test that failed.

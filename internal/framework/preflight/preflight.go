@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -60,15 +61,21 @@ type Config struct {
 // askMost is what a program may answer.
 const askMost = 64 << 10
 
-// Check asks about every program, all at once, two questions at most. The order is that of
-// [framework.Names].
+// Check asks about every program, as many at once as there are processors, for some of
+// them take seconds of one to say their version; two questions at most. The order is that
+// of [framework.Names].
 func Check(ctx context.Context, cfg Config) []Result {
 	cfg.defaults()
 	names := framework.Names()
 	out := make([]Result, len(names))
 	var all sync.WaitGroup
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i, accepted := range names {
-		all.Go(func() { out[i] = cfg.check(ctx, accepted.Name) })
+		all.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			out[i] = cfg.check(ctx, accepted.Name)
+		})
 	}
 	all.Wait()
 	return out

@@ -50,11 +50,12 @@ type Agents interface {
 
 // Config is what the surface needs; all are required.
 type Config struct {
-	Door       *door.Door
-	Agents     Agents
-	Accounts   Accounts
-	Workspaces Workspaces
-	Console    Console
+	Door        *door.Door
+	Agents      Agents
+	Accounts    Accounts
+	Workspaces  Workspaces
+	Console     Console
+	Coordinator Coordinator
 	// Unrouted answers what no route of mux takes.
 	Unrouted func(mux *http.ServeMux, w http.ResponseWriter, r *http.Request)
 }
@@ -94,6 +95,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		s.scratchRoutes(mux, base)
 		s.consoleRoute(mux, base)
 		s.childRoutes(mux, base)
+		s.coordinatorRoutes(mux, base)
 	}
 	s.workspaceRoutes(mux)
 }

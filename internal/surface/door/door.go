@@ -275,6 +275,15 @@ func (s *Stream) write(parts ...[]byte) error {
 	return s.rc.Flush()
 }
 
+// Comment writes a line that readers of server-sent events pass over; nothing where the
+// stream is NDJSON.
+func (s *Stream) Comment(text string) error {
+	if s.NDJSON {
+		return nil
+	}
+	return s.write([]byte(":" + text + "\n\n"))
+}
+
 // Beat keeps a quiet stream open through proxies.
 func (s *Stream) Beat() error {
 	if s.NDJSON {

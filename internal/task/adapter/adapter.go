@@ -51,7 +51,7 @@ type Spawn struct {
 
 	Model    string // "": the program's own choice
 	Provider string // of Aider and Pi: anthropic, openai or google; they get its key only
-	BaseURL  string // of the model's API; "": the vendor's
+	BaseURL  string // of the model's API; "": that of Parent's variable for it, else the vendor's
 
 	// Credentials are variables that a program logs in with; a program is given those that
 	// it knows. Custom are variables the caller asks for. Parent is our own environment.
@@ -131,6 +131,24 @@ type build struct {
 	env     map[string]string // what the program itself needs; wins over everything but the rules
 }
 
+// baseURLName is the variable by which a program's own users send it to another service
+// (task-agents, section 5.3); "" where it has none.
+func baseURLName(name framework.Name) string {
+	switch name {
+	case framework.Claude:
+		return "ANTHROPIC_BASE_URL"
+	case framework.Codex:
+		return "OPENAI_BASE_URL"
+	case framework.Gemini:
+		return "GOOGLE_GEMINI_BASE_URL"
+	case framework.Aider:
+		return "OPENAI_API_BASE"
+	case framework.OpenCode:
+		return "PARALLAX_OPENCODE_BASE_URL"
+	}
+	return ""
+}
+
 func newBuild(s Spawn) (*build, error) {
 	invalid := func(format string, args ...any) (*build, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "task.spawn", format, args...).With("adapter_invalid", "")
@@ -164,6 +182,9 @@ func newBuild(s Spawn) (*build, error) {
 	}
 	if s.Binary == "" {
 		s.Binary = framework.ProgramOf(s.Framework).Binary
+	}
+	if s.BaseURL == "" {
+		s.BaseURL = s.Parent[baseURLName(s.Framework)]
 	}
 	s.Server = strings.TrimSuffix(s.Server, "/")
 	b := &build{Spawn: s, port: server.Port(), env: make(map[string]string)}

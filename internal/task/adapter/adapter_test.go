@@ -65,9 +65,10 @@ func TestEnvironments(t *testing.T) {
 			},
 			map[string]string{"ELIZA_HOOK_TOKEN": token, "HOME": "/home/user", "PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d", "TERM_PROGRAM": "ghostty", "PATH": "/mine"},
 		},
-		"a NUL":             {func(s *adapter.Spawn) { s.Custom = map[string]string{"MINE": "a\x00b"} }, map[string]string{"MINE": "-"}},
-		"a model's address": {func(s *adapter.Spawn) { s.BaseURL = "http://x" }, map[string]string{"ANTHROPIC_BASE_URL": "http://x", "ANTHROPIC_MODEL": "some/model"}},
-		"root in a sandbox": {func(s *adapter.Spawn) { s.UID, s.Parent["IS_SANDBOX"] = 0, "1" }, map[string]string{"IS_SANDBOX": "1"}},
+		"a NUL":                  {func(s *adapter.Spawn) { s.Custom = map[string]string{"MINE": "a\x00b"} }, map[string]string{"MINE": "-"}},
+		"the user's own address": {func(s *adapter.Spawn) { s.Parent["ANTHROPIC_BASE_URL"] = "http://y" }, map[string]string{"ANTHROPIC_BASE_URL": "http://y"}},
+		"a model's address":      {func(s *adapter.Spawn) { s.BaseURL = "http://x" }, map[string]string{"ANTHROPIC_BASE_URL": "http://x", "ANTHROPIC_MODEL": "some/model"}},
+		"root in a sandbox":      {func(s *adapter.Spawn) { s.UID, s.Parent["IS_SANDBOX"] = 0, "1" }, map[string]string{"IS_SANDBOX": "1"}},
 		"one provider's key": {
 			func(s *adapter.Spawn) { s.Framework, s.Provider = framework.Aider, "openai" },
 			map[string]string{"ANTHROPIC_API_KEY": "-", "OPENAI_API_KEY": "sk-openai"},

@@ -50,6 +50,8 @@ type Tokens interface {
 // Scratch makes the folders of sessions that are given none.
 type Scratch interface {
 	Create(session, label string) (path string, err error)
+	// Adopt gives such a folder, if it is one, to a session that goes on in it.
+	Adopt(path, session string) error
 	SessionEnded(session, event string) error
 }
 
@@ -138,6 +140,15 @@ type meta struct {
 	Keep     bool   `json:"keepAliveAfterComplete"`
 }
 
+// end is how a session's end is called where its folder is: that of a thread may have a
+// successor.
+func (m meta) end() string {
+	if m.ThreadID != "" {
+		return "interrupted"
+	}
+	return "ended"
+}
+
 // New makes the service, and clears away what an earlier process left: programs that
 // outlived it are ended, and what was prepared for them is undone.
 func New(ctx context.Context, cfg Config) (*Agents, error) {
@@ -218,6 +229,11 @@ func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 	list := a.cfg.Check(ctx)
 	if ctx.Err() == nil {
 		a.mu.Lock()
+		for i, r := range list { // a busy machine is no reason to take a program for a broken one
+			if r.Error != "" && i < len(a.checked) && a.checked[i].Path == r.Path && a.checked[i].Version != "" {
+				list[i] = a.checked[i]
+			}
+		}
 		a.checked, a.at = list, time.Now()
 		a.mu.Unlock()
 	}
@@ -314,7 +330,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		ID: id, Name: cmp.Or(req.Name, m.Label), AgentType: req.AgentType, Framework: g.framework, Version: program.Version, Rules: rules,
 		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == framework.Shell, Cols: req.Cols, Rows: req.Rows,
 		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata, ResumeToken: plan.ResumeToken,
-		Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, "ended") },
+		Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
 	})
 	if err != nil {
 		a.mu.Lock()
@@ -365,7 +381,7 @@ func (a *Agents) place(id, asked, label string) (dir string, made bool, err erro
 	}
 	for _, root := range a.cfg.Roots {
 		if root, err := filepath.EvalSymlinks(root); err == nil && (dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")) {
-			return dir, false, nil
+			return dir, false, a.cfg.Scratch.Adopt(dir, id)
 		}
 	}
 	return "", false, outside

@@ -54,6 +54,25 @@ func (a *Agents) Get(id string) (Info, *sessions.Session, error) {
 	return a.info(s.Info()), s, nil
 }
 
+// Keep has a session live on when its turn is over, until somebody stops it. not_found,
+// reason session_not_found.
+func (a *Agents) Keep(id string) (Info, error) {
+	i, s, err := a.Get(id)
+	if err != nil {
+		return i, err
+	}
+	a.mu.Lock()
+	g := a.running[s.ID()]
+	a.mu.Unlock()
+	if g != nil {
+		g.goOn()
+		g.mu.Lock()
+		g.keep = true
+		g.mu.Unlock()
+	}
+	return i, nil
+}
+
 // answers are what is chosen in a program's dialogs without asking anybody: those of its
 // start, where the folder is one that we were told to work in. Whether a tool may be used
 // is never among them.

@@ -190,5 +190,5 @@ func (t *task) escalate(status row.SessionStatus, text string, a directive.Answe
 	}
 	t.c.tell(t.event("escalation", map[string]string{"question": ask, "reasoning": a.Reasoning, "text": last(text, 3000)}))
 	t.c.tell(t.event("swarm_attention_required", map[string]string{"question": ask}))
-	t.c.say(t.thread, t.id, ask)
+	t.say(ask)
 }

@@ -55,6 +55,7 @@ type Registry interface {
 	Register(ctx context.Context, in threads.Registration) (threads.Moved, error)
 	UpdateSession(ctx context.Context, session string, f func(*row.Session)) (threads.Moved, error)
 	UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (threads.Moved, error)
+	Tell(ctx context.Context, thread, text string) (m threads.Moved, first bool, err error)
 	Session(ctx context.Context, id string) (row.Session, error)
 	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
 	Decide(ctx context.Context, d row.Decision) (threads.Moved, error)
@@ -369,7 +370,6 @@ func (c *Coordinator) setMeta(ctx context.Context, threadID, key, value string) 
 const (
 	metaBrief  = "swarmContext"           // of a thread
 	metaLevel  = "supervisionLevel"       // of a thread
-	metaTold   = "swarmComplete"          // of a thread: the end that was told
 	metaRounds = "verificationRetryCount" // of a session
 	metaReason = "reason"                 // of a session: why it ended as it did
 )
@@ -424,21 +424,26 @@ func (c *Coordinator) tellLocked(e Event) {
 }
 
 // say tells the user something.
-func (c *Coordinator) say(threadID, session, text string) {
+func (c *Coordinator) say(t row.Thread, session, text string) {
 	if c.cfg.Chat == nil {
 		return
 	}
-	c.mu.Lock()
-	var t row.Thread
-	if th := c.threads[threadID]; th != nil {
-		t = th.row
-	}
-	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(c.ctx, sayTime)
 	defer cancel()
 	if err := c.cfg.Chat.Say(ctx, t, session, text); err != nil {
-		c.cfg.Logger.Warn("the user could not be told", "thread", threadID, "session", session, "err", err)
+		c.cfg.Logger.Warn("the user could not be told", "thread", t.ID, "session", session, "err", err)
 	}
+}
+
+// say tells the user something of the task.
+func (t *task) say(text string) {
+	t.c.mu.Lock()
+	th := row.Thread{ID: t.thread}
+	if known := t.c.threads[t.thread]; known != nil {
+		th = known.row
+	}
+	t.c.mu.Unlock()
+	t.c.say(th, t.id, text)
 }
 
 func gone(session string) error {

@@ -110,6 +110,40 @@ func TestAFinishedTaskIsToldOnce(t *testing.T) {
 	})
 }
 
+func TestWhatCannotBeResumedIsBegunAnew(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model = script(complete) }, func(r *rig) {
+		r.term("s1")
+		s := row.Session{SessionID: "s1", Framework: "claude", OriginalTask: "build it", Workdir: "/w", Metadata: row.WithMeta(nil, row.StartOver, "build it, from what is there")}
+		if _, err := r.Register(r.t.Context(), threads.Registration{ThreadID: r.thread, Session: s}); err != nil {
+			t.Fatal(err)
+		}
+		r.send("s1", sessions.Event{Type: sessions.Failed, Text: "No conversation found"})
+		r.wait(time.Second)
+		if len(r.spawns) != 1 || r.spawns[0] != "build it, from what is there" {
+			t.Error(r.spawns)
+		}
+		r.status("s2", row.SessionActive)
+		r.send("s2", sessions.Event{Type: sessions.Failed, Text: "No conversation found"}) // once
+		r.wait(time.Second)
+		r.status("s2", row.SessionError)
+	})
+}
+
+func TestAProgramThatCannotBeStartedIsPassedOver(t *testing.T) {
+	play(t, func(r *rig) {
+		r.cfg.Model = script(complete)
+		r.next, r.broken = []framework.Name{"opencode", "codex"}, "opencode"
+	}, func(r *rig) {
+		r.start("s1", nil)
+		r.send("s1", sessions.Event{Type: sessions.TurnFailed, Kind: "billing_error", Text: "Credit balance is too low"})
+		r.wait(time.Second)
+		r.status("s2", row.SessionActive)
+		if s := r.row("s2"); s.Framework != "codex" {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
 func TestAFailureOfTheProviderIsRecovered(t *testing.T) {
 	play(t, func(r *rig) {
 		r.cfg.Model = script(complete)

@@ -15,7 +15,10 @@ import (
 	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
 
-const validateTime = 30 * time.Minute
+const (
+	validateTime = 30 * time.Minute
+	maxSummary   = 16 << 10 // characters
+)
 
 // complete has the work validated, and does what comes of it (task-agents, section 14).
 func (t *task) complete() {
@@ -195,22 +198,29 @@ func (c *Coordinator) closing(m threads.Moved) {
 			return
 		}
 	}
-	waits := func(n row.Node) bool { return n.Kind != row.GoalNode && n.Status == row.NodeReady }
-	if m.From != m.Thread.Status && m.Thread.Status == row.ThreadDone && c.cfg.Begin != nil && slices.ContainsFunc(m.Nodes, waits) && c.cfg.Begin(c.ctx, m) {
+	if c.waits(m) && m.From != m.Thread.Status && c.cfg.Begin(c.ctx, m) {
 		return
 	}
-	end := strconv.FormatInt(m.Thread.ClosedAt.UnixMilli(), 10) + "/" + strconv.Itoa(len(m.Sessions))
-	if row.Meta(m.Thread.Metadata, metaTold) == end {
+	c.over(m)
+}
+
+// waits says that a part of the plan is ready that nobody has begun.
+func (c *Coordinator) waits(m threads.Moved) bool {
+	ready := func(n row.Node) bool { return n.Kind != row.GoalNode && n.Status == row.NodeReady }
+	return c.cfg.Begin != nil && m.Thread.Status == row.ThreadDone && slices.ContainsFunc(m.Nodes, ready)
+}
+
+// over tells the end of a thread. Its message is kept with the end, so that a server that
+// dies tells it neither twice nor never (see [Coordinator.Settle]).
+func (c *Coordinator) over(m threads.Moved) {
+	if threads.Told(m.Thread, len(m.Sessions)) {
 		return
 	}
-	mine := false
-	now, err := c.retry(func() (threads.Moved, error) {
-		return c.cfg.Registry.UpdateThread(c.ctx, m.Thread.ID, func(t *row.Thread) {
-			if t.Status.Closed() && row.Meta(t.Metadata, metaTold) != end {
-				mine = true // also where the change is kept and its answer is lost
-				t.Metadata = row.WithMeta(t.Metadata, metaTold, end)
-			}
-		})
+	swarm := decide.Over(m.Thread, m.Sessions)
+	text, mine := c.synthesis(swarm), false
+	now, err := c.retry(func() (m2 threads.Moved, err error) {
+		m2, mine, err = c.cfg.Registry.Tell(c.ctx, m.Thread.ID, text)
+		return m2, err
 	})
 	if err != nil {
 		c.cfg.Logger.Error("the end of a thread could not be kept", "thread", m.Thread.ID, "err", err)
@@ -219,16 +229,33 @@ func (c *Coordinator) closing(m threads.Moved) {
 	if !mine {
 		return
 	}
-	swarm := decide.Over(now.Thread, now.Sessions)
 	c.tell(Event{Type: "swarm_complete", ThreadID: now.Thread.ID, Data: swarm})
-	if c.cfg.Chat == nil {
-		return
+	c.say(now.Thread, "", text)
+}
+
+// synthesis is the message about a thread that is over.
+func (c *Coordinator) synthesis(s decide.Swarm) string {
+	if c.cfg.Chat != nil {
+		ctx, cancel := context.WithTimeout(c.ctx, modelTime)
+		defer cancel()
+		if text, err := c.cfg.Chat.Synthesise(ctx, s); err == nil && strings.TrimSpace(text) != "" {
+			return cut(text, maxSummary)
+		}
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, modelTime)
-	text, err := c.cfg.Chat.Synthesise(ctx, swarm)
-	cancel()
-	if err != nil || strings.TrimSpace(text) == "" {
-		text = decide.Synthesis(swarm)
+	return cut(decide.Synthesis(s), maxSummary)
+}
+
+// Settle tells the end of a thread that a server before did not live to tell. It reports
+// whether something of the thread is left to be resumed: then there is no end to tell.
+func (c *Coordinator) Settle(m threads.Moved) (resumable bool) {
+	if !m.Thread.Status.Closed() || c.waits(m) {
+		return true
 	}
-	c.say(now.Thread.ID, "", text)
+	for _, s := range m.Sessions {
+		if s.Status == row.SessionInterrupted && row.Meta(s.Metadata, row.ReplacedBy) == "" {
+			return true
+		}
+	}
+	c.over(m)
+	return false
 }

@@ -67,6 +67,9 @@ func (t *task) ended(e sessions.Event) {
 		t.end(row.SessionStopped, "The program ended before its work was accepted.")
 		return
 	}
+	if t.startOver(e) {
+		return
+	}
 	if _, provider := providerFailure(e.Kind, e.Text, t.c.cfg.Now()); provider {
 		t.providerFailed(e.Kind, e.Text)
 		return
@@ -114,28 +117,66 @@ func (t *task) providerFailed(kind, text string) {
 	t.expire()
 	t.stop(true)
 	id, err := fleet.Spawn(ctx, was, next, task)
-	if err != nil {
-		t.fail("Its provider failed, and " + string(next) + " could not be started: " + capability.AsError(err).Error())
+	for err != nil {
+		t.c.cfg.Logger.Warn("a program could not be started in place of another one", "session", t.id, "program", next, "err", err)
+		failed = append(failed, next)
+		other, ok := fleet.Next(ctx, t.row.OriginalTask, failed)
+		if !ok || ctx.Err() != nil {
+			t.fail("Its provider failed, and " + string(next) + " could not be started: " + capability.AsError(err).Error())
+			return
+		}
+		next = other
+		id, err = fleet.Spawn(ctx, was, next, task)
+	}
+	if err := t.successor(was, id, next, t.recovered+1, failed); err != nil {
+		t.fail("Its provider failed, and what goes on could not be entered: " + capability.AsError(err).Error())
 		return
 	}
+	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(next), "reason": why}})
+}
+
+// successor enters a session that goes on in place of this one; one that cannot be
+// entered is ended.
+func (t *task) successor(was row.Session, id string, name framework.Name, recovered int, failed []framework.Name) error {
 	s := row.Session{
-		SessionID: id, AgentID: was.AgentID, Framework: string(next), Label: was.Label, OriginalTask: was.OriginalTask, Workdir: was.Workdir, Repo: was.Repo, Metadata: row.WithMeta(was.Metadata, row.ResumeToken, ""),
+		SessionID: id, AgentID: was.AgentID, Framework: string(name), Label: was.Label, OriginalTask: was.OriginalTask, Workdir: was.Workdir, Repo: was.Repo,
+		Metadata: row.WithMeta(row.WithMeta(was.Metadata, row.ResumeToken, ""), row.StartOver, ""),
 	}
 	m, err := t.c.retry(func() (threads.Moved, error) {
 		return t.c.cfg.Registry.Register(t.c.ctx, threads.Registration{ThreadID: t.thread, Session: s, Replaces: []string{t.id}})
 	})
 	if err == nil {
 		s, _ = m.Session(id)
-		err = t.c.track(m.Thread, s, t.recovered+1, failed)
+		err = t.c.track(m.Thread, s, recovered, failed)
 	}
 	if err != nil {
 		if term, lost := t.c.cfg.Sessions.Terminal(id); lost == nil {
 			term.Stop(true)
 		}
-		t.fail("Its provider failed, and what goes on could not be entered: " + capability.AsError(err).Error())
-		return
 	}
-	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(next), "reason": why}})
+	return err
+}
+
+// startOver begins anew what a program could not resume: it does not keep a conversation
+// before its first answer. False says that this was not so.
+func (t *task) startOver(e sessions.Event) bool {
+	text := row.Meta(t.row.Metadata, row.StartOver)
+	if text == "" || t.row.TaskDelivered || t.c.cfg.Fleet == nil || t.c.ctx.Err() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTime)
+	defer cancel()
+	name := framework.Name(t.row.Framework)
+	id, err := t.c.cfg.Fleet.Spawn(ctx, t.row, name, text)
+	if err == nil {
+		err = t.successor(t.row, id, name, t.recovered, t.failed)
+	}
+	if err != nil {
+		t.c.cfg.Logger.Warn("what could not be resumed could not be begun anew either", "session", t.id, "err", err)
+		return false
+	}
+	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(name), "reason": "it could not be resumed: " + last(strings.TrimSpace(e.Text), 300)}})
+	return true
 }
 
 // handing is the task as the next program is given it.

@@ -45,7 +45,8 @@ type rig struct {
 	rested []framework.Name
 	spawns []string // tasks
 	next   []framework.Name
-	unable error // of spawns
+	unable error          // of spawns
+	broken framework.Name // cannot be spawned
 	heard  chan struct{}
 }
 
@@ -298,6 +299,9 @@ func (r *rig) Spawn(_ context.Context, _ row.Session, name framework.Name, task 
 	r.mu.Lock()
 	n := len(r.spawns) + 2
 	err := r.unable
+	if name == r.broken {
+		err = errors.New("it has no model")
+	}
 	if err == nil {
 		r.spawns = append(r.spawns, task)
 	}

@@ -279,10 +279,11 @@ func (t *task) goesOn(e sessions.Event) {
 	case e.Type == sessions.ToolRunning && want.Live():
 		want = row.SessionToolRunning
 	}
-	if t.row.Status != want || t.row.IdleCheckCount > 0 {
+	took := e.Type != sessions.ReadyAgain // it works at something
+	if t.row.Status != want || t.row.IdleCheckCount > 0 || took && !t.row.TaskDelivered {
 		t.update(func(s *row.Session) {
 			s.Status, s.IdleCheckCount, s.LastActivityAt = want, 0, row.At(t.c.cfg.Now())
-			s.TaskDelivered = s.TaskDelivered || e.Type != sessions.ReadyAgain
+			s.TaskDelivered = s.TaskDelivered || took
 		})
 	}
 	if e.Type != sessions.BusyNow {
@@ -300,7 +301,7 @@ func (t *task) login(e sessions.Event) {
 	t.c.tell(t.event("login_required", e))
 	if !t.told {
 		t.told = true
-		t.c.say(t.thread, t.id, "The agent "+t.name()+" needs somebody to log in. "+cut(e.Text, 500))
+		t.say("The agent " + t.name() + " needs somebody to log in. " + cut(e.Text, 500))
 	}
 }
 
@@ -381,7 +382,18 @@ func (t *task) touch(now time.Time) {
 
 // update changes the session's row. Whoever sees the end of a thread tells it.
 func (t *task) update(f func(*row.Session)) {
-	m, err := t.c.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.UpdateSession(t.c.ctx, t.id, f) })
+	token := ""
+	if term, err := t.c.cfg.Sessions.Terminal(t.id); err == nil {
+		token = term.Info().ResumeToken // programs tell it late
+	}
+	m, err := t.c.retry(func() (threads.Moved, error) {
+		return t.c.cfg.Registry.UpdateSession(t.c.ctx, t.id, func(s *row.Session) {
+			f(s)
+			if token != "" && row.Meta(s.Metadata, row.ResumeToken) != token {
+				s.Metadata = row.WithMeta(s.Metadata, row.ResumeToken, token)
+			}
+		})
+	})
 	if err != nil {
 		t.c.cfg.Logger.Error("a session could not be kept", "session", t.id, "err", err)
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
@@ -188,6 +189,34 @@ func (r *Registry) UpdateThread(ctx context.Context, thread string, f func(*row.
 		}
 		return nil
 	})
+}
+
+// Tell keeps the message about a thread's end, with the event swarm_complete. first is
+// false where the thread is not over, or where that end was told before: of several who
+// tell an end, one is the first, whatever becomes of the others.
+func (r *Registry) Tell(ctx context.Context, thread, text string) (m Moved, first bool, err error) {
+	m, err = r.change(ctx, thread, func(w *work) error {
+		first = false
+		t := &w.g.Thread
+		if Told(*t, len(w.g.Sessions)) || !t.Status.Closed() {
+			return nil
+		}
+		first = true
+		t.Metadata, t.Summary = row.WithMeta(t.Metadata, row.ToldEnd, endOf(*t, len(w.g.Sessions))), text
+		w.event(row.SwarmComplete, "", text, nil)
+		return nil
+	})
+	return m, first && err == nil, err
+}
+
+// Told says whether the end of a thread, as it is, has been told.
+func Told(t row.Thread, sessions int) bool {
+	return row.Meta(t.Metadata, row.ToldEnd) == endOf(t, sessions)
+}
+
+// endOf is one end of a thread: it may go on and end again.
+func endOf(t row.Thread, sessions int) string {
+	return strconv.FormatInt(t.ClosedAt.UnixMilli(), 10) + "/" + strconv.Itoa(sessions)
 }
 
 // SetNode sets the status of a part that no session has: running and completed where

@@ -55,6 +55,7 @@ type doc struct {
 	Kind       tasks.Kind             `json:"kind"`
 	Status     string                 `json:"status,omitzero"`
 	Invocation string                 `json:"invocation,omitzero"`
+	Thread     string                 `json:"thread,omitzero"`
 	Provider   capability.ProviderKey `json:"provider,omitzero"`
 	Requests   []tasks.Request        `json:"requests,omitzero"`
 	Error      *capability.Error      `json:"error,omitzero"`
@@ -65,7 +66,7 @@ type doc struct {
 
 func encode(t *tasks.Task) (document, history []byte, err error) {
 	document, err = json.Marshal(doc{
-		Kind: t.Kind, Status: t.Status, Invocation: t.Invocation, Provider: t.Provider, Requests: t.Requests, Error: t.Error,
+		Kind: t.Kind, Status: t.Status, Invocation: t.Invocation, Thread: t.Thread, Provider: t.Provider, Requests: t.Requests, Error: t.Error,
 		Created: t.Created, Call: t.Call, Keep: t.Keep,
 	})
 	if err == nil {
@@ -88,7 +89,7 @@ func scan(row interface{ Scan(...any) error }, more ...any) (t tasks.Task, err e
 	if err := json.Unmarshal(document, &d); err != nil {
 		return t, fmt.Errorf("the task %s is damaged: %w", t.ID, err)
 	}
-	t.Kind, t.Status, t.Invocation, t.Provider, t.Requests, t.Error = d.Kind, d.Status, d.Invocation, d.Provider, d.Requests, d.Error
+	t.Kind, t.Status, t.Invocation, t.Thread, t.Provider, t.Requests, t.Error = d.Kind, d.Status, d.Invocation, d.Thread, d.Provider, d.Requests, d.Error
 	t.Created, t.Call, t.Keep = d.Created, d.Call, d.Keep
 	return t, nil
 }

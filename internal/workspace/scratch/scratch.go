@@ -158,6 +158,35 @@ func (k *Keeper) Create(session, label string) (Record, error) {
 	return r, nil
 }
 
+// Adopt gives the folder of that path to another session, which goes on in it; it then
+// ends with that one. A path that is no session's folder is no error.
+func (k *Keeper) Adopt(path, session string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.all {
+		if r.Path == path && (r.Status == Pending || r.Status == Kept) {
+			r.SessionID, r.TerminalEvent, r.EndedAt, r.ExpiresAt = session, "", time.Time{}, time.Time{}
+			return k.put(r)
+		}
+	}
+	return nil
+}
+
+// Interrupted as the event of an end says that another session may go on in the folder:
+// it is not deleted at once, whatever the retention.
+const Interrupted = "interrupted"
+
+// Release says that nobody goes on in the folder of a session that has ended: what is
+// ephemeral goes now. A session without such a folder is no error.
+func (k *Keeper) Release(session string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r, ok := k.find(session); ok && r.Status == Pending && r.TerminalEvent != "" && k.cfg.Retention == Ephemeral {
+		return k.remove(r)
+	}
+	return nil
+}
+
 // SessionEnded applies the retention to a session's folder; event says how it ended.
 // A session without a folder, or one that had ended, is no error.
 func (k *Keeper) SessionEnded(session, event string) error {
@@ -175,10 +204,10 @@ func (k *Keeper) SessionEnded(session, event string) error {
 	case r.Status != Pending: // decided while it ran
 	case k.cfg.Retention == Persistent:
 		r.Status = Kept
-	case k.cfg.Retention == AskFirst:
+	case k.cfg.Retention == AskFirst || event == Interrupted:
 		r.ExpiresAt = r.EndedAt.Add(k.cfg.TTL)
 	}
-	if err := k.put(r); err != nil || k.cfg.Retention != Ephemeral || r.Status != Pending {
+	if err := k.put(r); err != nil || k.cfg.Retention != Ephemeral || r.Status != Pending || event == Interrupted {
 		return err
 	}
 	return k.remove(r)
@@ -315,7 +344,7 @@ func (k *Keeper) Sweep() ([]string, error) {
 	for name, r := range k.all {
 		switch {
 		case r.TerminalEvent == "":
-		case r.Status == Pending && (k.cfg.Retention == Ephemeral || !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)):
+		case r.Status == Pending && (k.cfg.Retention == Ephemeral && r.ExpiresAt.IsZero() || !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)):
 			if err := k.remove(r); err != nil {
 				errs = append(errs, err)
 				continue

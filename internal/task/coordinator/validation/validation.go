@@ -34,9 +34,9 @@ type Model interface {
 	Ask(ctx context.Context, small bool, prompt string) (string, error)
 }
 
-// Services calls the validators that tasks bring.
+// Services calls the validators that tasks bring, with the rights of who made the thread.
 type Services interface {
-	Call(ctx context.Context, service, method string, params json.RawMessage) (json.RawMessage, error)
+	Call(ctx context.Context, thread, service, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
 // Custom is a validator that a task brings (task-agents, section 14.3).
@@ -56,8 +56,8 @@ type Config struct {
 	// Look looks at a working directory, as package evidence does.
 	Look func(ctx context.Context, dir string) (Look, error)
 	Dir  string // where reports are kept; "": nowhere
-	// Retries is how often a custom validator sends an agent back; 0: MaxRounds.
-	Retries int
+	// Retries is how often a custom validator sends an agent back; nil: MaxRounds.
+	Retries func() int
 	Now     func() time.Time
 }
 
@@ -193,8 +193,8 @@ func (r *Report) settle(o Outcome, by, summary, followUp string) (most int) {
 // custom asks the task's own validator.
 func (v *Validator) custom(ctx context.Context, s Subject, proof directive.Proof, proven bool, r *Report) (most int) {
 	most = MaxRounds
-	if v.cfg.Retries > 0 {
-		most = v.cfg.Retries
+	if v.cfg.Retries != nil {
+		most = v.cfg.Retries()
 	}
 	if s.Custom.MaxRetries != nil {
 		most = max(0, *s.Custom.MaxRetries)
@@ -214,7 +214,7 @@ func (v *Validator) custom(ctx context.Context, s Subject, proof directive.Proof
 		}
 		var body []byte
 		if body, callErr = jsonx.Marshal(params); callErr == nil {
-			raw, callErr = v.cfg.Services.Call(ctx, s.Custom.Service, s.Custom.Method, body)
+			raw, callErr = v.cfg.Services.Call(ctx, s.ThreadID, s.Custom.Service, s.Custom.Method, body)
 		}
 	}
 	result := ReadCustom(raw, callErr)

@@ -9,10 +9,12 @@ import (
 // Keys of metadata that the registry reads or writes. Those it owns cannot be changed
 // by an update.
 const (
-	ControlState = "controlState" // of a thread: Paused, Halted or nothing; owned
-	ReplacedBy   = "replacedBy"   // of a session: the session that goes on in its place; owned
-	Gateway      = "gateway"      // of a session: whose process it belongs to; owned
-	ResumeToken  = "resumeToken"  // of a session: the CLI's own session id
+	ControlState = "controlState"  // of a thread: Paused, Halted or nothing; owned
+	ReplacedBy   = "replacedBy"    // of a session: the session that goes on in its place; owned
+	ToldEnd      = "swarmComplete" // of a thread: the end that was told
+	Gateway      = "gateway"       // of a session: whose process it belongs to; owned
+	StartOver    = "startOver"     // of a session that resumes another one: its task where that cannot be
+	ResumeToken  = "resumeToken"   // of a session: the CLI's own session id
 )
 
 // Values of [ControlState].

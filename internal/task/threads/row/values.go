@@ -140,6 +140,7 @@ const (
 	DecisionRecorded   = "decision_recorded"
 	ArtifactRecorded   = "artifact_recorded"
 	SummaryUpdated     = "summary_updated"
+	SwarmComplete      = "swarm_complete"
 	ShareDiscovered    = "share_discovered"
 	ValidationStarted  = "validation_started"
 	ValidationPassed   = "validation_passed"

@@ -1,0 +1,392 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+const (
+	agentsPath  = "/api/coding-agents"
+	threadsPath = agentsPath + "/coordinator/threads"
+	lookEvery   = 500 * time.Millisecond
+)
+
+// threadRow is a thread as the server shows it.
+type threadRow struct {
+	ID, Title, Kind, Status, Summary string
+	OriginalRequest                  string
+	UpdatedAt                        time.Time
+	SessionCount, ActiveSessionCount int
+	Sessions                         []struct{ SessionID, Framework, Label, Status, Workdir, CompletionSummary string }
+}
+
+type startedRow struct {
+	SessionID, AgentType, Workdir, Label, Status string
+	Error                                        *struct{ Message, Hint string }
+}
+
+// workCommands are about tasks that agents' programs work on.
+func (a *app) workCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.taskCreateCommand(), a.taskSendCommand(), a.taskStopCommand(), a.taskControlCommand(), a.taskHistoryCommand(), a.taskShareCommand(), a.taskExplainCommand(),
+	}
+}
+
+func (a *app) taskCreateCommand() *cobra.Command {
+	var file, agent, memory string
+	var parts, criteria []string
+	var wait bool
+	text := map[string]*string{}
+	c := &cobra.Command{
+		Use: "create [TASK]", Short: "Give a task to one or more task agents", Args: cobra.MaximumNArgs(1),
+		Example: `  junctor tasks create "Fix the flaky test" --repo owner/name --wait
+  junctor tasks create "Build the API" --part "api: Write the handler." --part "tests: Write the tests."
+  junctor tasks create --file task.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{}
+			if file != "" {
+				data, err := os.ReadFile(file)
+				if err == nil {
+					err = json.Unmarshal(data, &body)
+				}
+				if err != nil {
+					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s is no JSON object that can be read", file), err)
+				}
+			}
+			if len(args) == 1 {
+				body["task"] = args[0]
+			}
+			if memory != "" {
+				data, err := os.ReadFile(memory)
+				if err != nil {
+					return capability.Wrap(capability.CodeInvalidInput, "", "the memory cannot be read", err)
+				}
+				body["memoryContent"] = string(data)
+			}
+			for name, value := range text {
+				setText(body, name, *value)
+			}
+			if len(criteria) > 0 {
+				body["acceptanceCriteria"] = criteria
+			}
+			var list []map[string]any
+			for _, p := range parts {
+				label, task, ok := strings.Cut(p, ":")
+				if !ok {
+					label, task = "", p
+				}
+				part := map[string]any{"task": strings.TrimSpace(task)}
+				setText(part, "label", strings.TrimSpace(label))
+				setText(part, "agentType", agent)
+				list = append(list, part)
+			}
+			if len(list) > 0 {
+				body["agents"] = list
+			} else {
+				setText(body, "agentType", agent)
+			}
+			var task string
+			err := a.call(cmd.Context(), http.MethodPost, threadsPath, body, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					ThreadID, Task string
+					Agents         []startedRow
+				}](raw)
+				if err != nil {
+					return err
+				}
+				task = out.Task
+				a.printf("task    %s\nthread  %s\n", plainText(out.Task), plainText(out.ThreadID))
+				return a.printStarted(out.Agents)
+			})
+			if err != nil || !wait || task == "" {
+				return err
+			}
+			return a.waitForTask(cmd.Context(), task)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&file, "file", "", "the whole request as a JSON file, as POST /coordinator/threads takes it; what is given besides replaces it")
+	f.StringVar(&agent, "agent", "", "which program: claude, codex, gemini, opencode, pi, aider or shell (default: the best)")
+	f.StringVar(&memory, "memory", "", "a file that every agent is given to know")
+	f.StringArrayVar(&parts, "part", nil, "what one agent does, as LABEL: TASK; may be repeated")
+	f.StringArrayVar(&criteria, "criterion", nil, "what it is measured by; may be repeated")
+	f.BoolVar(&wait, "wait", false, "wait for its end, or for a question")
+	for flag, of := range map[string][2]string{
+		"label": {"label", "how the agent is called"}, "repo": {"repo", "the repository: owner/name, a URL, or a folder that is allowed"},
+		"base": {"baseBranch", "the branch that it begins from"}, "workdir": {"workdir", "the folder to work in"},
+		"preset": {"approvalPreset", "readonly, standard, permissive or autonomous"}, "brief": {"brief", "the plan that all agents share"},
+	} {
+		text[of[0]] = f.String(flag, "", of[1])
+	}
+	return c
+}
+
+func (a *app) printStarted(list []startedRow) error {
+	var rows [][]string
+	for _, s := range list {
+		status := s.Status
+		if s.Error != nil {
+			status += ": " + s.Error.Message
+		}
+		rows = append(rows, []string{dash(s.SessionID), dash(s.AgentType), dash(s.Label), status, dash(s.Workdir)})
+	}
+	return table(a.stdout, []string{"SESSION", "PROGRAM", "LABEL", "STATUS", "FOLDER"}, rows)
+}
+
+// waitForTask waits until a task has ended or asks something.
+func (a *app) waitForTask(ctx context.Context, id string) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		var raw json.RawMessage
+		if err := c.Do(ctx, http.MethodGet, taskPath(id, ""), nil, &raw); err != nil {
+			return err
+		}
+		out, err := decode[struct{ Task taskRow }](raw)
+		if err != nil {
+			return err
+		}
+		switch out.Task.State {
+		case "submitted", "working":
+		case "completed", "input_required", "auth_required":
+			if a.json {
+				return a.printJSON(raw)
+			}
+			return a.printTask(raw)
+		default:
+			return capability.Errorf(capability.CodeFailed, "tasks.create", "the task is %s: %s", out.Task.State, out.Task.Status)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return capability.AsError(ctx.Err())
+		}
+	}
+}
+
+// threadOf is the thread that an id means: its own, or that of a task.
+func (a *app) threadOf(ctx context.Context, id string) (string, error) {
+	if !strings.HasPrefix(id, "tsk_") {
+		return id, nil
+	}
+	c, err := a.client()
+	if err != nil {
+		return "", err
+	}
+	var out struct{ Task struct{ Thread string } }
+	if err := c.Do(ctx, http.MethodGet, taskPath(id, ""), nil, &out); err != nil {
+		return "", err
+	}
+	if out.Task.Thread == "" {
+		return "", capability.Errorf(capability.CodeInvalidInput, "", "the task %s is a call: no agent's program works on it", id)
+	}
+	return out.Task.Thread, nil
+}
+
+func sessionPath(id, verb string) string { return agentsPath + "/" + url.PathEscape(id) + verb }
+func threadPath(id, verb string) string  { return threadsPath + "/" + url.PathEscape(id) + verb }
+
+func (a *app) taskSendCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "send ID TEXT", Short: "Tell an agent something: a session, or the thread or task it works on", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.HasPrefix(args[0], "pty-") {
+				return a.call(cmd.Context(), http.MethodPost, sessionPath(args[0], "/send"), map[string]any{"input": args[1]}, func(raw json.RawMessage) error {
+					out, err := decode[struct{ Outcome string }](raw)
+					if err == nil {
+						a.printf("%s\n", plainText(out.Outcome))
+					}
+					return err
+				})
+			}
+			return a.control(cmd.Context(), args[0], map[string]any{"action": "continue", "instruction": args[1]})
+		},
+	}
+}
+
+func (a *app) taskStopCommand() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use: "stop ID", Short: "End a session, or all of a thread's or task's", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.HasPrefix(args[0], "pty-") {
+				return a.call(cmd.Context(), http.MethodPost, sessionPath(args[0], "/stop"), map[string]any{"force": force}, func(json.RawMessage) error {
+					a.printf("%s is stopping\n", plainText(args[0]))
+					return nil
+				})
+			}
+			return a.control(cmd.Context(), args[0], map[string]any{"action": "stop"})
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "kill the program of a session at once")
+	return c
+}
+
+// control does an operation to a thread and says what came of it.
+func (a *app) control(ctx context.Context, id string, body map[string]any) error {
+	thread, err := a.threadOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	return a.call(ctx, http.MethodPost, threadPath(thread, "/control"), body, func(raw json.RawMessage) error {
+		out, err := decode[struct {
+			ThreadID, Status, Task string
+			Stopped                []string
+			Agents                 []startedRow
+		}](raw)
+		if err != nil {
+			return err
+		}
+		a.printf("%s is %s\n", plainText(out.ThreadID), plainText(out.Status))
+		for _, s := range out.Stopped {
+			a.printf("%s is stopping\n", plainText(s))
+		}
+		if len(out.Agents) == 0 {
+			return nil
+		}
+		if out.Task != "" {
+			a.printf("task    %s\n", plainText(out.Task))
+		}
+		return a.printStarted(out.Agents)
+	})
+}
+
+func (a *app) taskControlCommand() *cobra.Command {
+	var note, instruction, agent string
+	c := &cobra.Command{
+		Use: "control ID pause|stop|resume|continue|archive|reopen", Short: "Pause, stop, resume, continue, archive or reopen a thread", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{"action": args[1]}
+			setText(body, "note", note)
+			setText(body, "instruction", instruction)
+			setText(body, "agentType", agent)
+			return a.control(cmd.Context(), args[0], body)
+		},
+	}
+	c.Flags().StringVar(&note, "note", "", "why, or what the agent should know")
+	c.Flags().StringVar(&instruction, "instruction", "", "what is to be done, to continue")
+	c.Flags().StringVar(&agent, "agent", "", "another program than before, to resume or continue")
+	return c
+}
+
+func (a *app) taskHistoryCommand() *cobra.Command {
+	var search, statuses, kind string
+	var limit int
+	var archived bool
+	c := &cobra.Command{
+		Use: "history", Short: "The threads that task agents worked on, the last active first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := url.Values{}
+			for name, text := range map[string]string{"search": search, "statuses": statuses, "kind": kind} {
+				if text != "" {
+					q.Set(name, text)
+				}
+			}
+			if limit != 0 {
+				q.Set("limit", strconv.Itoa(limit))
+			}
+			if archived {
+				q.Set("includeArchived", "true")
+			}
+			return a.call(cmd.Context(), http.MethodGet, threadsPath+"?"+q.Encode(), nil, func(raw json.RawMessage) error {
+				list, err := decode[[]threadRow](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, t := range list {
+					rows = append(rows, []string{t.ID, t.Status, t.Kind, fmt.Sprintf("%d/%d", t.ActiveSessionCount, t.SessionCount), when(t.UpdatedAt), t.Title})
+				}
+				return table(a.stdout, []string{"THREAD", "STATUS", "KIND", "LIVE", "UPDATED", "TITLE"}, rows)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&search, "search", "", "words that all occur in it")
+	f.StringVar(&statuses, "status", "", "only with these, with commas between: open, active, waiting_on_user, blocked, done, failed, interrupted")
+	f.StringVar(&kind, "kind", "", "only of this kind: coding, research, planning, ops or mixed")
+	f.IntVar(&limit, "limit", 0, "how many, at most 500 (default 50)")
+	f.BoolVar(&archived, "archived", false, "archived ones too")
+	return c
+}
+
+func (a *app) taskShareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "share ID", Short: "What of a thread or task can be shown: files, addresses, folders", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			thread, err := a.threadOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), http.MethodGet, threadPath(thread, "/share"), nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Title, Summary string
+					Targets        []struct{ Kind, Title, URI, Path string }
+				}](raw)
+				if err != nil {
+					return err
+				}
+				if out.Summary != "" {
+					a.printf("%s\n\n", strings.TrimSpace(out.Summary))
+				}
+				var rows [][]string
+				for _, t := range out.Targets {
+					rows = append(rows, []string{t.Kind, t.Title, t.URI + t.Path})
+				}
+				return table(a.stdout, []string{"KIND", "TITLE", "WHERE"}, rows)
+			})
+		},
+	}
+}
+
+func (a *app) taskExplainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain SESSION", Short: "Why a session is in its state: the evidence, and which rules won or lost", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodGet, sessionPath(args[0], "/explain"), nil, func(raw json.RawMessage) error {
+				var doc any
+				if err := json.Unmarshal(raw, &doc); err != nil {
+					return err
+				}
+				out, err := json.MarshalIndent(doc, "", "  ")
+				if err == nil {
+					a.printf("%s\n", out)
+				}
+				return err
+			})
+		},
+	}
+}
+
+// printThread shows a thread and its sessions.
+func (a *app) printThread(raw json.RawMessage) error {
+	t, err := decode[threadRow](raw)
+	if err != nil {
+		return err
+	}
+	a.printf("%s: %s, %s\n%s\n", plainText(t.ID), plainText(t.Title), plainText(t.Status), plainText(t.OriginalRequest))
+	if t.Summary != "" {
+		a.printf("\n%s\n", strings.TrimSpace(t.Summary))
+	}
+	var rows [][]string
+	for _, s := range t.Sessions {
+		rows = append(rows, []string{s.SessionID, s.Framework, dash(s.Label), s.Status, s.Workdir})
+	}
+	a.printf("\n")
+	return table(a.stdout, []string{"SESSION", "PROGRAM", "LABEL", "STATUS", "FOLDER"}, rows)
+}

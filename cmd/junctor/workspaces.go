@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const workspacePath = "/api/workspace"
+
+// workspacesCommand is about the clones that task agents work in.
+func (a *app) workspacesCommand() *cobra.Command {
+	type row struct {
+		ID, Mode, Path, Branch, Label string
+		Repo                          struct{ URL string }
+		CreatedAt                     time.Time
+	}
+	list := &cobra.Command{
+		Use: "list", Short: "Every workspace", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, workspacePath, nil, func(raw json.RawMessage) error {
+				list, err := decode[[]row](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, w := range list {
+					rows = append(rows, []string{w.ID, w.Mode, dash(w.Branch), dash(w.Repo.URL), when(w.CreatedAt), w.Path})
+				}
+				return table(a.stdout, []string{"WORKSPACE", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows)
+			})
+		},
+	}
+	var base, branch, parent string
+	create := &cobra.Command{
+		Use: "create [REPO]", Short: "Clone a repository and make a branch; with --parent a further branch beside it", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{}
+			if len(args) == 1 {
+				body["repo"] = args[0]
+			}
+			if parent != "" {
+				body["useWorktree"], body["parentWorkspaceId"] = true, parent
+			}
+			setText(body, "baseBranch", base)
+			setText(body, "branchName", branch)
+			return a.call(cmd.Context(), http.MethodPost, workspacePath+"/provision", body, func(raw json.RawMessage) error {
+				w, err := decode[row](raw)
+				if err == nil {
+					a.printf("%s\nbranch  %s\nfolder  %s\n", plainText(w.ID), plainText(w.Branch), plainText(w.Path))
+				}
+				return err
+			})
+		},
+	}
+	create.Flags().StringVar(&base, "base", "", "the branch that it begins from")
+	create.Flags().StringVar(&branch, "branch", "", "the name of the new branch")
+	create.Flags().StringVar(&parent, "parent", "", "the workspace whose clone it shares")
+	var message, title, text, target string
+	var draft, skip bool
+	finalize := &cobra.Command{
+		Use: "finalize ID", Short: "Commit, push, and open a pull request", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{}
+			setText(body, "commitMessage", message)
+			setText(body, "prTitle", title)
+			setText(body, "prBody", text)
+			setText(body, "baseBranch", target)
+			if draft {
+				body["draft"] = true
+			}
+			if skip {
+				body["skipPR"] = true
+			}
+			return a.call(cmd.Context(), http.MethodPost, workspacePath+"/"+url.PathEscape(args[0])+"/finalize", body, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Text string
+					Pull *struct{ URL string }
+				}](raw)
+				if err != nil {
+					return err
+				}
+				a.printf("%s\n", plainText(out.Text))
+				if out.Pull != nil {
+					a.printf("%s\n", plainText(out.Pull.URL))
+				}
+				return nil
+			})
+		},
+	}
+	finalize.Flags().StringVar(&message, "message", "", "of the commit")
+	finalize.Flags().StringVar(&title, "title", "", "of the pull request")
+	finalize.Flags().StringVar(&text, "body", "", "of the pull request")
+	finalize.Flags().StringVar(&target, "base", "", "the branch that it is for")
+	finalize.Flags().BoolVar(&draft, "draft", false, "open it as a draft")
+	finalize.Flags().BoolVar(&skip, "no-pull-request", false, "commit and push only")
+	var force bool
+	remove := &cobra.Command{
+		Use: "remove ID", Short: "Remove a workspace", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := workspacePath + "/" + url.PathEscape(args[0])
+			if force {
+				path += "?force=true"
+			}
+			return a.call(cmd.Context(), http.MethodDelete, path, nil, func(json.RawMessage) error {
+				a.printf("%s is removed\n", plainText(args[0]))
+				return nil
+			})
+		},
+	}
+	remove.Flags().BoolVar(&force, "force", false, "also where work would be lost")
+	return a.group("workspaces", "Clones of repositories that task agents work in", list, create, finalize, remove)
+}

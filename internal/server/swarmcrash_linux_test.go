@@ -1,0 +1,102 @@
+package server_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSwarmsOfAKilledServer kills the server at random points of swarms, some times here
+// and a hundred times in the soak.
+func TestSwarmsOfAKilledServer(t *testing.T) {
+	t.Parallel()
+	killSwarms(t, 6)
+}
+
+// killSwarms kills the server so often while swarms run that are resumed by themselves.
+// Whatever it was doing, every thread comes to its end, which is told once, and nothing is
+// left of the programs.
+func killSwarms(t *testing.T, times int) {
+	model := scripted(t, nil)
+	user, env := scriptedHome(t)
+	home := t.TempDir()
+	env = append(env, "JUNCTOR_AGENTS_AUTO_RESUME=true", "JUNCTOR_MODEL_KIND=openai", "JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=m")
+	random := rand.New(rand.NewPCG(8, uint64(times)))
+	open := 0
+	for i := range times {
+		n := serve(t, home, env...)
+		if open < 2 {
+			body := mustJSON(t, map[string]any{"task": fmt.Sprintf("swarm %d", i), "agents": []any{
+				map[string]any{"label": "one", "agentType": "claude", "task": "write one.txt 1\ndecide one is first"},
+				map[string]any{"label": "two", "agentType": "claude", "task": "write two.txt 2"},
+				map[string]any{"label": "three", "agentType": "claude", "dependsOn": []int{0, 1}, "task": "write three.txt 3"},
+			}})
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/api/coding-agents/coordinator/threads", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+n.token(t, "admin"))
+			go func() { // the server may be killed meanwhile
+				if res, err := http.DefaultClient.Do(req); err == nil {
+					res.Body.Close()
+				}
+			}()
+		}
+		after := time.NewTimer(time.Duration(random.IntN(3000)) * time.Millisecond)
+		<-after.C
+		n.kill()
+		open = (open + 1) % 3
+	}
+	n := serve(t, home, env...)
+	eventuallyWithin(t, time.Minute, "every thread is over", func() bool {
+		var list []struct{ ID, Status string }
+		n.ask(t, "GET", "/api/coding-agents/coordinator/threads?limit=500", "", http.StatusOK, &list)
+		for _, th := range list {
+			if th.Status != "done" {
+				return false
+			}
+		}
+		return len(list) > 0
+	})
+	var list []struct{ ID, Title string }
+	n.ask(t, "GET", "/api/coding-agents/coordinator/threads?limit=500", "", http.StatusOK, &list)
+	for _, short := range list {
+		th := n.thread(t, short.ID)
+		told := 0
+		for _, e := range th.Events {
+			if e.EventType == "swarm_complete" {
+				told++
+			}
+		}
+		completed := 0
+		for _, node := range th.Nodes {
+			if node.Status == "completed" {
+				completed++
+			}
+		}
+		if told != 1 || completed != len(th.Nodes) || !strings.HasPrefix(th.Summary, "Synthesis") {
+			t.Errorf("%s: told %d times, %d of %d parts, %q, of %+v", short.Title, told, completed, len(th.Nodes), th.Summary, th)
+		}
+	}
+	var tasks struct {
+		Tasks []struct{ ID, State, Thread string }
+	}
+	n.ask(t, "GET", "/api/v1/tasks?limit=100", "", http.StatusOK, &tasks)
+	for _, task := range tasks.Tasks {
+		eventually(t, "the handle "+task.ID+" says so", func() bool { return n.task(t, task.ID).Task.State == "completed" })
+	}
+	eventually(t, "nothing is left of the programs", func() bool {
+		left, err := os.ReadDir(filepath.Join(home, "agents", "sessions"))
+		return err == nil && len(left) == 0
+	})
+	if data, err := os.ReadFile(filepath.Join(user, ".claude.json")); string(data) != userSettings {
+		t.Errorf("the user's settings are %s %v", data, err)
+	}
+	t.Logf("%d threads came through %d kills", len(list), times)
+	n.terminate(t, killGrace)
+}

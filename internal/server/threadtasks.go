@@ -1,0 +1,270 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/bus"
+	"github.com/junctor-run/junctor/internal/framework/detect"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/coordinator"
+	"github.com/junctor-run/junctor/internal/task/directive"
+	"github.com/junctor-run/junctor/internal/task/launch"
+	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/threads/row"
+	"github.com/junctor-run/junctor/internal/tasks"
+)
+
+// threadTasks keeps the Task that each thread is (spec/README, R38) in step with it. What
+// is true is the thread: a Task is worked out from it again whenever something happened,
+// so nothing is lost by a crash.
+type threadTasks struct {
+	tasks    *tasks.Manager
+	c        *taskThreads
+	sessions *sessions.Manager
+	logger   *slog.Logger
+
+	mu    sync.Mutex
+	dirty map[string]bool              // threads to look at
+	asked map[string]map[string]string // what the user is asked, by thread and session
+	wake  chan struct{}
+}
+
+const handleKey = "task" // of a thread's metadata: its Task
+
+func newThreadTasks(m *tasks.Manager, c *taskThreads, live *sessions.Manager, logger *slog.Logger) *threadTasks {
+	return &threadTasks{tasks: m, c: c, sessions: live, logger: logger, dirty: map[string]bool{}, asked: map[string]map[string]string{}, wake: make(chan struct{}, 1)}
+}
+
+// open implements launch.Config.Handle: the thread's Task, a new one where it has none
+// that goes on.
+func (f *threadTasks) open(ctx context.Context, by capability.Principal, t row.Thread) (string, error) {
+	if id := row.Meta(t.Metadata, handleKey); id != "" {
+		if old, err := f.tasks.Get(ctx, t.AgentID, id); err == nil && !old.State.Terminal() {
+			return id, nil
+		}
+	}
+	made, err := f.tasks.OpenThread(ctx, by.ID, "agents", t.ID, t.Title)
+	return made.ID, err
+}
+
+// ask notes what the user is asked about a session.
+func (f *threadTasks) ask(thread, session, text string) {
+	f.mu.Lock()
+	if f.asked[thread] == nil {
+		f.asked[thread] = map[string]string{}
+	}
+	f.asked[thread][session] = text
+	f.mu.Unlock()
+	f.poke(thread)
+}
+
+// poke has a thread looked at.
+func (f *threadTasks) poke(thread string) {
+	if thread == "" {
+		return
+	}
+	f.mu.Lock()
+	f.dirty[thread] = true
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// all has every thread looked at whose Task has not ended.
+func (f *threadTasks) all() {
+	for _, t := range f.tasks.OpenThreads() {
+		f.poke(t.Thread)
+	}
+}
+
+// run follows the coordinator's events, and passes them on, until ctx or they end.
+func (f *threadTasks) run(ctx context.Context, events <-chan coordinator.Event, feed *bus.Bus) {
+	f.all() // what was missed
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group.Go(func() { f.follow(ctx) })
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return
+			}
+			f.poke(e.ThreadID)
+			raw, err := jsonx.Marshal(e)
+			if err != nil || len(raw) > 60<<10 { // the bus leaves out what is larger
+				e.Data = nil
+				raw, _ = jsonx.Marshal(e)
+			}
+			feed.Publish(e.Type, raw)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *threadTasks) follow(ctx context.Context) {
+	for {
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return
+		}
+		f.mu.Lock()
+		list := f.dirty
+		f.dirty = map[string]bool{}
+		f.mu.Unlock()
+		for thread := range list {
+			if err := f.move(ctx, thread); err != nil && ctx.Err() == nil {
+				f.logger.Warn("the task of a thread does not say how it stands", "thread", thread, "err", err)
+			}
+		}
+	}
+}
+
+// move brings a thread's Task up to date.
+func (f *threadTasks) move(ctx context.Context, thread string) error {
+	d, err := f.c.registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{threads.FieldSessions, threads.FieldPending}})
+	if err != nil {
+		return err
+	}
+	id := row.Meta(d.Metadata, handleKey)
+	state, ok := threads.TaskState(d.Thread)
+	if id == "" || !ok {
+		return nil
+	}
+	to := tasks.Movement{State: state, Status: string(d.Status)}
+	switch state {
+	case tasks.Completed, tasks.Failed:
+		if !threads.Told(d.Thread, len(d.Sessions)) {
+			return nil // a further part may begin
+		}
+		to.Status = d.Thread.Summary
+		to.Result, err = jsonx.Marshal(map[string]any{"threadId": d.ID, "status": d.Status, "text": d.Thread.Summary, "agents": outcomes(d.Sessions)})
+		if err != nil {
+			return err
+		}
+		if state == tasks.Failed {
+			to.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary).With("task_failed", "look at the thread, or continue it with an instruction")
+		}
+	case tasks.Interrupted:
+		to.Status = "interrupted: resume the thread " + d.ID + ", or cancel"
+	case tasks.InputRequired:
+		to.Requests = f.questions(d)
+	}
+	if _, err := f.tasks.MoveThread(ctx, id, to); err != nil {
+		return err
+	}
+	if state.Terminal() {
+		f.mu.Lock()
+		delete(f.asked, thread)
+		f.mu.Unlock()
+	}
+	return nil
+}
+
+func outcomes(list []row.Session) []map[string]any {
+	out := []map[string]any{}
+	for _, s := range list {
+		if row.Meta(s.Metadata, row.ReplacedBy) == "" {
+			out = append(out, map[string]any{
+				"sessionId": s.SessionID, "label": s.Label, "agentType": s.Framework, "status": s.Status, "workdir": s.Workdir, "summary": s.CompletionSummary,
+			})
+		}
+	}
+	return out
+}
+
+// questions are what the sessions of a thread wait for, as forms.
+func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {
+	for _, s := range d.Sessions {
+		if s.Status != row.SessionBlocked && s.Status != row.SessionWaiting {
+			continue
+		}
+		f.mu.Lock()
+		text := f.asked[d.ID][s.SessionID]
+		f.mu.Unlock()
+		answer := map[string]any{"type": "string", "title": "Answer"}
+		form := map[string]any{"text": answer}
+		for _, p := range d.PendingDecisions {
+			if p.SessionID == s.SessionID {
+				text = p.PromptText
+				form["approved"] = map[string]any{"type": "boolean", "title": "Do what was decided", "default": true}
+			}
+		}
+		if live, err := f.sessions.Get(s.SessionID); err == nil {
+			if b := live.Info().Blocker; b != nil {
+				if text == "" {
+					text = b.Prompt
+				}
+				if len(b.Options) > 0 {
+					answer["enum"] = b.Options
+				}
+			}
+		}
+		if text == "" {
+			text = s.Label + " waits for you."
+		}
+		params, err := jsonx.Marshal(map[string]any{"message": text, "requestedSchema": map[string]any{"type": "object", "properties": form}})
+		if err != nil {
+			f.logger.Error("a question of a thread cannot be asked", "session", s.SessionID, "err", err)
+			continue
+		}
+		list = append(list, tasks.Request{Key: s.SessionID, Method: "elicitation/create", Params: params})
+	}
+	return list
+}
+
+// Answer implements tasks.Threads.
+func (f *threadTasks) Answer(ctx context.Context, _ capability.Principal, _ string, r tasks.Request, answer json.RawMessage) error {
+	const op = "tasks.answer"
+	var a struct {
+		Action  string `json:"action"`
+		Content struct {
+			Text     string `json:"text"`
+			Approved *bool  `json:"approved"`
+		} `json:"content"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the answer is not the result of elicitation/create")
+	}
+	yes, text := a.Action == "accept", a.Content.Text
+	_, pending, err := f.c.registry.PeekPending(ctx, r.Key)
+	if err != nil {
+		return err
+	}
+	if pending {
+		var instead *directive.Answer
+		if text != "" {
+			instead = &directive.Answer{Action: "respond", Response: text}
+		}
+		return f.c.coordinator.Confirm(ctx, r.Key, yes && (a.Content.Approved == nil || *a.Content.Approved), instead)
+	}
+	if !yes || text == "" {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the agent waits for a text").With("no_answer", "answer with a text, or cancel the task")
+	}
+	s, err := f.sessions.Get(r.Key)
+	if err != nil {
+		return err
+	}
+	if i := s.Info(); i.Status == detect.Blocked && i.Blocker != nil && len(i.Blocker.Options) > 0 {
+		return s.Choose(ctx, i.Blocker.Fingerprint, text)
+	}
+	_, err = s.Send(ctx, text, false)
+	return err
+}
+
+// Stop implements tasks.Threads.
+func (f *threadTasks) Stop(ctx context.Context, who, thread string) error {
+	_, err := f.c.launcher.Control(ctx, capability.Principal{ID: who}, launch.Control{ThreadID: thread, Operation: launch.Stop, Note: "its task was cancelled"})
+	f.poke(thread)
+	return err
+}

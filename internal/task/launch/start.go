@@ -1,0 +1,223 @@
+package launch
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/task/adapter"
+	"github.com/junctor-run/junctor/internal/task/agents"
+	"github.com/junctor-run/junctor/internal/task/choice"
+	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/threads/row"
+)
+
+const maxResult = 8000 // characters of what a part before has come to
+
+func startFields() threads.Selection {
+	return threads.Selection{Fields: []threads.Field{threads.FieldNodes, threads.FieldDependencies, threads.FieldSessions, threads.FieldMailbox}}
+}
+
+// start starts the parts of a thread that are ready, all at once: one that fails does not
+// stop the others. It tells of every part that has no session yet.
+func (l *Launcher) start(ctx context.Context, by capability.Principal, thread string) []Started {
+	d, err := l.cfg.Registry.Detail(ctx, thread, startFields())
+	if err != nil {
+		return []Started{{Status: "failed", Error: asError(err)}}
+	}
+	var group sync.WaitGroup
+	var out []Started
+	for _, n := range d.Nodes {
+		if n.Kind != row.ExecutionNode || n.AssignedSessionID != "" {
+			continue
+		}
+		out = append(out, Started{Label: n.AssignedLabel, AgentType: framework.Name(n.AgentType), Status: string(n.Status)})
+	}
+	i := 0
+	for _, n := range d.Nodes {
+		if n.Kind != row.ExecutionNode || n.AssignedSessionID != "" {
+			continue
+		}
+		slot := &out[i]
+		i++
+		if n.Status == row.NodeReady {
+			group.Go(func() { *slot = l.part(ctx, by, d, n) })
+		}
+	}
+	group.Wait()
+	return out
+}
+
+// part starts one part.
+func (l *Launcher) part(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node) Started {
+	out := Started{Label: n.AssignedLabel, AgentType: framework.Name(n.AgentType), Status: "failed"}
+	s, err := l.begin(ctx, by, d, n)
+	if err == nil {
+		out.SessionID, out.AgentType, out.Workdir, out.Status = s.ID, s.AdapterType, s.Workdir, string(s.Status)
+		return out
+	}
+	out.Error = asError(err)
+	l.cfg.Logger.Warn("a part of a task could not be started", "thread", d.ID, "part", n.AssignedLabel, "err", err)
+	if _, err := l.cfg.Registry.SetNode(context.WithoutCancel(ctx), d.ID, n.ID, row.NodeFailed); err != nil {
+		l.cfg.Logger.Error("a part that could not be started is still waiting", "thread", d.ID, "node", n.ID, "err", err)
+	}
+	return out
+}
+
+func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node) (agents.Info, error) {
+	name, err := l.program(ctx, d, n)
+	if err != nil {
+		return agents.Info{}, err
+	}
+	place, err := l.place(ctx, d, n)
+	if err != nil {
+		return agents.Info{}, err
+	}
+	text, mail := instructions(d, n)
+	i, err := l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
+	if err != nil {
+		return agents.Info{}, err
+	}
+	if err := l.register(ctx, threads.Registration{ThreadID: d.ID, Node: n.ID, Session: l.session(d.Thread, n, i, place)}); err != nil {
+		return agents.Info{}, err
+	}
+	for _, m := range mail {
+		if err := l.cfg.Registry.MoveMail(ctx, d.ID, m, row.MailDelivered, i.ID); err != nil {
+			l.cfg.Logger.Warn("a message that an agent was given still counts as waiting", "thread", d.ID, "err", err)
+		}
+	}
+	return i, nil
+}
+
+// register hands a session to the coordinator; one that cannot be looked after is ended.
+func (l *Launcher) register(ctx context.Context, in threads.Registration) error {
+	_, err := l.coordinator.Register(ctx, in)
+	if err != nil {
+		l.cfg.Agents.Stop(in.Session.SessionID, true)
+	}
+	return err
+}
+
+// program is who does a part: who was asked for, else the best.
+func (l *Launcher) program(ctx context.Context, d threads.Detail, n row.Node) (framework.Name, error) {
+	if n.AgentType != "" {
+		return framework.Name(n.AgentType), nil
+	}
+	state := l.cfg.Chooser.State(ctx, choice.Task{
+		Text: n.Instructions, Repo: n.Repo != "", Workdir: n.Workdir != "", Criteria: string(d.AcceptanceCriteria) != "[]", Subtasks: len(d.Nodes) - 1, Kind: string(d.Kind),
+	})
+	for _, f := range state.Frameworks {
+		if f.ID == state.Preferred.ID && f.Usable() {
+			return f.ID, nil
+		}
+	}
+	return "", capability.Errorf(capability.CodeUnavailable, op, "no program for agents can be used: %s", state.Preferred.Reason).
+		With("agent_not_installed", "install and log in to one of claude, codex, gemini, opencode, pi or aider; junctor frameworks list says what is missing")
+}
+
+// place is where a part works. A thread has one clone; where it has several parts, each
+// has a worktree beside it.
+func (l *Launcher) place(ctx context.Context, d threads.Detail, n row.Node) (Place, error) {
+	if n.Repo == "" || n.Workdir != "" {
+		return Place{Path: n.Workdir}, nil
+	}
+	clone, err := l.clone(ctx, d.ID, n.Repo, row.Meta(d.Metadata, metaBase), d.Title)
+	if err != nil || len(d.Nodes) == 2 {
+		return clone, err
+	}
+	return l.cfg.Workspaces.Worktree(ctx, clone.ID, n.AssignedLabel)
+}
+
+// clone is the thread's own, made by the first that needs it.
+func (l *Launcher) clone(ctx context.Context, thread, repo, base, label string) (Place, error) {
+	l.places.Lock()
+	defer l.places.Unlock()
+	d, err := l.cfg.Registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}})
+	if err != nil {
+		return Place{}, err
+	}
+	if id := row.Meta(d.Metadata, metaWorkspace); id != "" {
+		return l.cfg.Workspaces.Path(id)
+	}
+	place, err := l.cfg.Workspaces.Clone(ctx, repo, base, label)
+	if err != nil {
+		return Place{}, err
+	}
+	_, err = l.cfg.Registry.UpdateThread(ctx, thread, func(t *row.Thread) { t.Metadata = row.WithMeta(t.Metadata, metaWorkspace, place.ID) })
+	return place, err
+}
+
+// instructions are what a part's agent is told: its task, what it was sent, and what the
+// parts that it waited for have come to; and the messages among that.
+func instructions(d threads.Detail, n row.Node) (text string, mail []string) {
+	var b strings.Builder
+	b.WriteString(n.Instructions)
+	for _, m := range d.Mailbox {
+		if m.NodeID == n.ID && m.DeliveryState == row.MailPending {
+			b.WriteString("\n\n" + m.Body)
+			mail = append(mail, m.ID)
+		}
+	}
+	for _, dep := range d.Dependencies {
+		if dep.ToNodeID != n.ID || dep.DependencyKind == row.ParentChild {
+			continue
+		}
+		at := slices.IndexFunc(d.Nodes, func(o row.Node) bool { return o.ID == dep.FromNodeID })
+		if at < 0 {
+			continue
+		}
+		for _, s := range d.Sessions {
+			if s.SessionID == d.Nodes[at].AssignedSessionID && s.CompletionSummary != "" {
+				b.WriteString("\n\n" + s.Label + " has come to this, in " + s.Workdir + ":\n" + quoted(s.CompletionSummary))
+			}
+		}
+	}
+	return b.String(), mail
+}
+
+// quoted is what an agent said, as data for another one.
+func quoted(text string) string {
+	if r := []rune(text); len(r) > maxResult {
+		text = string(r[:maxResult]) + "…"
+	}
+	return "<<<\n" + strings.NewReplacer("<<<", "‹‹‹", ">>>", "›››").Replace(text) + "\n>>>"
+}
+
+// spawn starts a program for a part of a thread. What is set in req stays.
+func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thread, n row.Node, p Place, name framework.Name, req agents.Request) (agents.Info, error) {
+	label := cmp.Or(n.AssignedLabel, t.Title)
+	meta, err := withMember(nil, "keepAliveAfterComplete", true)
+	if err != nil {
+		return agents.Info{}, err
+	}
+	for key, value := range map[string]string{"label": label, "threadId": t.ID, "taskNodeId": n.ID, "repo": n.Repo, "roomId": t.RoomID, "userId": t.OwnerUserID, metaWorkspace: p.ID} {
+		meta = row.WithMeta(meta, key, value)
+	}
+	req.AgentType, req.Workdir, req.Name, req.Metadata = string(name), cmp.Or(p.Path, n.Workdir), label, meta
+	req.Memory, req.Preset = row.Meta(t.Metadata, metaMemory), adapter.Preset(row.Meta(t.Metadata, metaPreset))
+	return l.cfg.Agents.Spawn(ctx, by, req)
+}
+
+// session is a session as the registry keeps it.
+func (l *Launcher) session(t row.Thread, n row.Node, i agents.Info, p Place) row.Session {
+	s := row.Session{
+		SessionID: i.ID, AgentID: t.AgentID, Framework: string(i.AdapterType), Label: n.AssignedLabel, OriginalTask: n.Instructions, Workdir: i.Workdir, Repo: n.Repo,
+	}
+	for key, value := range map[string]string{row.ResumeToken: i.ResumeToken, metaWorkspace: p.ID, metaPreset: string(i.Preset), "taskNodeId": n.ID} {
+		s.Metadata = row.WithMeta(s.Metadata, key, value)
+	}
+	var said struct {
+		Keep bool `json:"keepAliveAfterComplete"`
+	}
+	if len(t.Metadata) > 0 && json.Unmarshal(t.Metadata, &said) == nil && said.Keep {
+		if meta, err := withMember(s.Metadata, "keepAlive", true); err == nil {
+			s.Metadata = meta
+		}
+	}
+	return s
+}

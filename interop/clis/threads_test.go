@@ -1,0 +1,183 @@
+package clis
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/interop/fakemodel"
+)
+
+const (
+	playThread   = "PLAY-THREAD"
+	playQuestion = "PLAY-QUESTION"
+	playNoMoney  = "PLAY-NO-MONEY"
+	playHang     = "PLAY-HANG"
+)
+
+// thread is one as the API shows it.
+type thread struct {
+	ID, Status, Summary string
+	Sessions            []struct {
+		SessionID, Status, Framework, CompletionSummary, Workdir string
+		TaskDelivered                                            bool
+	}
+	Events []struct{ EventType, SessionID, Summary string }
+}
+
+type created struct {
+	ThreadID, Task string
+	Agents         []struct {
+		SessionID, Workdir, Status string
+		Error                      *struct{ Message string }
+	}
+}
+
+type handle struct {
+	Task struct {
+		State, Status string
+		Requests      []struct {
+			Key    string
+			Params struct{ Message string }
+		}
+	}
+}
+
+// TestThreads looks after real programs: a task that is done, a question that becomes the
+// user's, a provider that fails while another program goes on, and a server that is
+// killed and goes on with the same conversation.
+func TestThreads(t *testing.T) {
+	bin, _ := commands(t)
+	installed := func(name string) bool {
+		_, err := os.Stat(filepath.Join(bin, name))
+		return err == nil
+	}
+	binary := build(t)
+	if !installed("claude") || !installed("codex") {
+		t.Skip("Claude Code and Codex are needed; run: make test-agents")
+	}
+	fakes := map[string]*fakemodel.Model{}
+	var p *plane
+	script := func(own fakemodel.Script) fakemodel.Script {
+		for name, play := range map[string][]fakemodel.Step{
+			playThread:                             {{Say: "All is well.\n\n" + decision}},
+			playQuestion:                           {{Say: "Should the greeting be in English or in French?"}},
+			playHang:                               {{Slow: 2 * time.Minute, Say: "At last."}},
+			"interrupted. Go on where you stopped": {{Say: "I went on."}},
+			"In French.":                           {{Say: "Bonjour it is."}},
+		} {
+			own[name] = play
+		}
+		return own
+	}
+	var err error
+	fakes["claude"], err = fakemodel.Start(script(fakemodel.Script{playNoMoney: {{Fail: fakemodel.Billing}}}))
+	ok(t, err)
+	t.Cleanup(fakes["claude"].Close)
+	fakes["codex"], err = fakemodel.Start(script(fakemodel.Script{playNoMoney: {{Say: "I went on for the other one."}}}))
+	ok(t, err)
+	t.Cleanup(fakes["codex"].Close)
+	p = newPlane(t, binary, map[string]string{".claude.json": `{"hasCompletedOnboarding":true}`},
+		"ANTHROPIC_BASE_URL="+fakes["claude"].URL(), "OPENAI_BASE_URL="+fakes["codex"].URL()+"/v1", "CLAUDE_CODE_MAX_RETRIES=1", "JUNCTOR_AGENTS_AUTO_RESUME=true")
+
+	t.Run("a task is done", func(t *testing.T) {
+		made := p.create(t, "claude", "Say that all is well. "+playThread)
+		p.ends(t, made, "completed")
+		th := p.thread(t, made.ThreadID)
+		if th.Status != "done" || !strings.Contains(th.Sessions[0].CompletionSummary, "All is well.") {
+			t.Errorf("%+v", th)
+		}
+	})
+	t.Run("a question becomes the user's, whose answer goes back", func(t *testing.T) {
+		made := p.create(t, "claude", "Greet. "+playQuestion)
+		h := p.ends(t, made, "input_required")
+		if len(h.Task.Requests) != 1 || !strings.Contains(h.Task.Requests[0].Params.Message, "English or in French?") {
+			t.Fatalf("%+v", h)
+		}
+		status, answer := p.request(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]string{"text": "In French."}}})
+		if status != http.StatusOK {
+			t.Fatalf("%d %s", status, answer)
+		}
+		p.ends(t, made, "completed")
+		if asked := fakes["claude"].Asked("In French."); len(asked) == 0 {
+			t.Error("the agent was not told")
+		}
+	})
+	t.Run("the provider fails, and another program goes on", func(t *testing.T) {
+		made := p.create(t, "claude", "Go on. "+playNoMoney)
+		p.ends(t, made, "completed")
+		th := p.thread(t, made.ThreadID)
+		if len(th.Sessions) != 2 || th.Sessions[1].Framework != "codex" || th.Sessions[1].Workdir != th.Sessions[0].Workdir || !strings.Contains(th.Sessions[1].CompletionSummary, "I went on for the other one.") {
+			t.Errorf("%+v", th)
+		}
+	})
+	t.Run("the server is killed in the middle of a turn, and the conversation goes on", func(t *testing.T) {
+		made := p.create(t, "claude", "Wait for it. "+playHang)
+		began := time.Now()
+		for len(fakes["claude"].Asked(playHang)) == 0 {
+			if time.Since(began) > patience {
+				t.Fatalf("the model was not asked\n%s", p.picture(t, made.Agents[0].SessionID))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		p.until(t, made.Agents[0].SessionID, "it is busy, and the registry knows", func(s session) bool {
+			return s.Status == "busy" && p.thread(t, made.ThreadID).Sessions[0].TaskDelivered
+		})
+		p.restart(t)
+		p.ends(t, made, "completed")
+		th := p.thread(t, made.ThreadID)
+		asked := fakes["claude"].Asked("interrupted. Go on where you stopped")
+		if len(th.Sessions) != 2 || len(asked) == 0 || !strings.Contains(asked[0].Text, playHang) {
+			t.Errorf("%+v, the model was told %+v", th, asked)
+		}
+		told := 0
+		for _, e := range th.Events {
+			if e.EventType == "swarm_complete" {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("the end was told %d times", told)
+		}
+	})
+}
+
+func (p *plane) create(t *testing.T, program, task string) (made created) {
+	t.Helper()
+	status, answer := p.request(t, "POST", "/api/coding-agents/coordinator/threads", map[string]any{"task": task, "agentType": program, "approvalPreset": "autonomous"})
+	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated || len(made.Agents) != 1 || made.Agents[0].SessionID == "" {
+		t.Fatalf("%d %s", status, answer)
+	}
+	return made
+}
+
+// ends waits until the task is in a state.
+func (p *plane) ends(t *testing.T, made created, state string) (h handle) {
+	t.Helper()
+	began := time.Now()
+	for {
+		_, answer := p.request(t, "GET", "/api/v1/tasks/"+made.Task, nil)
+		ok(t, json.Unmarshal([]byte(answer), &h))
+		if h.Task.State == state {
+			return h
+		}
+		if time.Since(began) > patience {
+			th := p.thread(t, made.ThreadID)
+			t.Fatalf("not %s within %s: %s\n%+v\n%s", state, patience, answer, th, p.picture(t, th.Sessions[len(th.Sessions)-1].SessionID))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (p *plane) thread(t *testing.T, id string) (th thread) {
+	t.Helper()
+	status, answer := p.request(t, "GET", "/api/coding-agents/coordinator/threads/"+id, nil)
+	if err := json.Unmarshal([]byte(answer), &th); err != nil || status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	return th
+}
