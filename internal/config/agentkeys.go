@@ -84,7 +84,7 @@ func foreignKeys() []foreignKey {
 		{"ELIZA_ENABLE_CHILD_SKILL_CALLBACK", "agents.skill_callback: 0, false, no and off take it away", as("agents.skill_callback", truth)},
 		{"TASK_AGENT_ROLE_POLICY", "agents.role_policy", as("agents.role_policy", policyText)},
 		{"TASK_AGENT_CONNECTOR_ROLE_POLICY", "agents.connector_role_policy", as("agents.connector_role_policy", policyText)},
-		{"PARALLAX_DEBUG_CAPTURE", "agents.debug_capture", as("agents.debug_capture", truth)},
+		{"PARALLAX_DEBUG_CAPTURE", "agents.record", as("agents.record", truth)},
 		{"PTY_SERVICE_CONFIG", "JSON: maxConcurrentSessions or maxSessions is agents.max_sessions, idleTimeoutMs agents.idle_timeout, defaultRows agents.rows, defaultCols agents.cols, debug log.level.", terminals},
 		{"CODING_WORKSPACE_CONFIG", "JSON: baseDir is agents.workspace_base, branchPrefix agents.branch_prefix, workspaceTtlMs agents.workspace_ttl, credentials.github.token GITHUB_TOKEN, debug log.level.", workspaces},
 		{"CUSTOM_CREDENTIAL_KEYS", "agents.custom_credential_keys", as("agents.custom_credential_keys", names)},

@@ -1,13 +1,13 @@
 package config
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/framework"
@@ -21,6 +21,7 @@ type Agents struct {
 	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Else somebody resumes it."`
 	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Whoever names a folder trusts its hooks. As a variable: comma-separated."`
 	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, host or host:port, reached by https and ssh. As a variable: comma-separated."`
+	Record       bool     `koanf:"record" doc:"Record what agents' programs print and are sent, below agents/recordings of the home: 16 MiB of each session in a terminal at most, the last 100."`
 	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. Folders that are made for agents are allowed anyway."`
 	AnyWorkdir   bool     `koanf:"any_workdir" doc:"Let agents be told to work in every folder of this machine."`
 
@@ -51,7 +52,6 @@ type Agents struct {
 	CustomKeys       []string      `koanf:"custom_credential_keys" doc:"Names of further variables of the server that every program gets. As a variable: comma-separated."`
 	ValidatorRetries int           `koanf:"validator_retries" doc:"How often an agent is sent back when a validator of its task says no."`
 	SkillCallback    bool          `koanf:"skill_callback" doc:"Let agents call skills by a line of their answers (USE_SKILL)."`
-	DebugCapture     bool          `koanf:"debug_capture" doc:"Keep what each program prints, as a recording."`
 
 	RolePolicy      string `koanf:"role_policy" doc:"JSON: who may begin tasks and talk to agents, as {default, connectors: {name: {create, interact}}} of GUEST, USER, ADMIN and OWNER; one role in place of an object means both. Empty: everybody, but ADMIN on discord."`
 	ConnectorPolicy string `koanf:"connector_role_policy" doc:"JSON: the connectors of role_policy alone, which it adds to."`
@@ -151,9 +151,9 @@ func (a *Agents) check() error {
 
 // rolePolicy looks at the form; what the policy means is said by whoever enforces it.
 func rolePolicy(text string) error {
-	text = string(bytes.TrimSpace([]byte(text)))
+	text = strings.TrimSpace(text)
 	if text == "" || text[0] != '{' {
-		return oneOf("a role", text, "", "GUEST", "USER", "ADMIN", "OWNER")
+		return oneOf("a role", strings.ToUpper(strings.Trim(text, `"`)), "", "GUEST", "USER", "ADMIN", "OWNER")
 	}
 	var doc map[string]json.RawMessage
 	if len(text) > mostPolicy || jsonx.Unmarshal([]byte(text), &doc) != nil {

@@ -48,7 +48,7 @@ func foreignCases() map[string]struct {
 		"ELIZA_ENABLE_CHILD_SKILL_CALLBACK":  {"no", agentsWith(func(a *config.Agents) { a.SkillCallback = false })},
 		"TASK_AGENT_ROLE_POLICY":             {`{"default":"USER"}`, agentsWith(func(a *config.Agents) { a.RolePolicy = `{"default":"USER"}` })},
 		"TASK_AGENT_CONNECTOR_ROLE_POLICY":   {`{"discord":"OWNER"}`, agentsWith(func(a *config.Agents) { a.ConnectorPolicy = `{"discord":"OWNER"}` })},
-		"PARALLAX_DEBUG_CAPTURE":             {"1", agentsWith(func(a *config.Agents) { a.DebugCapture = true })},
+		"PARALLAX_DEBUG_CAPTURE":             {"1", agentsWith(func(a *config.Agents) { a.Record = true })},
 		"PTY_SERVICE_CONFIG": {`{"maxConcurrentSessions":5,"idleTimeoutMs":60000,"defaultRows":30,"defaultCols":100,"other":[]}`, agentsWith(func(a *config.Agents) {
 			a.MaxSessions, a.IdleTimeout, a.Rows, a.Cols = 5, time.Minute, 30, 100
 		})},

@@ -47,10 +47,19 @@ func subscription(method string) bool {
 	return false
 }
 
+// Fixed is the program that does every task while it can; "" where each is given to the one
+// that fits it.
+func (c *chooser) Fixed() framework.Name {
+	if v := c.settings.Now(); !v.Ranked {
+		return v.DefaultType
+	}
+	return ""
+}
+
 // pick is the program for a task that nobody named one for. A shell is never chosen but as
 // the default: it does what it is told, not what is meant.
 func (c *chooser) pick(ctx context.Context, task choice.Task) (framework.Name, error) {
-	if v := c.settings.Now(); v.DefaultType == framework.Shell && !v.Ranked {
+	if c.Fixed() == framework.Shell {
 		return framework.Shell, nil
 	}
 	state := c.State(ctx, task)

@@ -10,11 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/framework/preflight"
+	"github.com/junctor-run/junctor/internal/task/agents"
 	"github.com/junctor-run/junctor/internal/task/agentsettings"
 	"github.com/junctor-run/junctor/internal/task/choice"
 	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/workspace/scratch"
 )
 
 type kept struct{ data []byte }
@@ -144,5 +147,58 @@ func TestWhoIsPicked(t *testing.T) {
 	}
 	if got, err := c.pick(t.Context(), choice.Task{}); err != nil || got != framework.Codex {
 		t.Errorf("%q %v", got, err)
+	}
+}
+
+func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
+	t.Parallel()
+	v := agentsettings.Values{
+		Preset: "standard", AiderProvider: "openai", OpenCodeURL: ollama, Cols: 90, Rows: 20, Custom: map[string]string{"A": "set", "B": "set"},
+		Models: map[framework.Name]agentsettings.Models{framework.OpenCode: {Powerful: "big"}, framework.Codex: {Powerful: "gpt"}},
+	}
+	for name, tt := range map[string]struct {
+		program   framework.Name
+		req, want agents.Request
+	}{
+		"nothing": {framework.Codex, agents.Request{}, agents.Request{Preset: "standard", Model: "gpt", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"everything": {
+			framework.Codex,
+			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked"}},
+			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked", "B": "set"}},
+		},
+		"Aider's provider":                  {framework.Aider, agents.Request{}, agents.Request{Preset: "standard", Provider: "openai", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"OpenCode's service":                {framework.OpenCode, agents.Request{}, agents.Request{Preset: "standard", Model: "big", BaseURL: ollama, Cols: 90, Rows: 20, Custom: v.Custom}},
+		"OpenCode with a model of its user": {framework.OpenCode, agents.Request{Model: "local/x"}, agents.Request{Preset: "standard", Model: "local/x", Cols: 90, Rows: 20, Custom: v.Custom}},
+	} {
+		withSettings(&tt.req, tt.program, v)
+		if d := cmp.Diff(tt.want, tt.req); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func TestWhereAgentsWork(t *testing.T) {
+	t.Parallel()
+	at := func(change func(*config.Agents)) (scratch.Config, []string) {
+		s := &Server{home: &Home{Dir: "/home"}}
+		s.cfg = config.Default()
+		change(&s.cfg.Agents)
+		return s.scratchConfig("/base", "/state"), s.agentRoots()
+	}
+	made, roots := at(func(*config.Agents) {})
+	if made.Base != "/base/scratch" || made.State != "/state/scratch" || made.Retention != "" || made.TTL != 24*time.Hour || len(roots) != 1 {
+		t.Errorf("%+v %v", made, roots)
+	}
+	made, roots = at(func(a *config.Agents) {
+		a.CodingDirectory, a.WorkspaceBase, a.Workdirs = "/code", "/clones", []string{"/w"}
+	})
+	if made.Base != "/code" || made.State == "/state/scratch" || made.Retention != scratch.Persistent || len(roots) != 4 {
+		t.Errorf("%+v %v", made, roots)
+	}
+	made, roots = at(func(a *config.Agents) {
+		a.CodingDirectory, a.ScratchRetention, a.AnyWorkdir = "/other", "ephemeral", true
+	})
+	if other, _ := at(func(a *config.Agents) { a.CodingDirectory = "/code" }); made.Retention != scratch.Ephemeral || made.State == other.State || roots[0] != "/" {
+		t.Errorf("%+v %v", made, roots)
 	}
 }

@@ -40,7 +40,7 @@ type Values struct {
 
 	ValidatorRetries int    // of a task's own validator (14.3)
 	SkillCallback    bool   // USE_SKILL lines are carried out (12.3)
-	DebugCapture     bool   // what programs print is recorded
+	Record           bool   // what programs print is recorded
 	CodexLoginOnly   bool   // never lend a Codex login to another program, which nobody does
 	RolePolicy       string // JSON (7.12), "": the default
 	ConnectorPolicy  string // JSON, connectors alone
