@@ -200,6 +200,9 @@ func (a *app) configCommand() *cobra.Command {
 			}
 			for _, k := range config.Keys() {
 				a.printf("%s (%s, default %s)\n    %s\n    variable: %s\n", k.Path, k.Type, dash(k.Default), k.Doc, k.Env)
+				if k.Runtime {
+					a.printf("    can also be set while the server runs\n")
+				}
 			}
 			a.printf("\nVariables of an elizaOS agent that are read too:\n")
 			for _, alias := range config.Aliases() {

@@ -50,17 +50,11 @@ type Config struct {
 
 	// Eliza comes from the variables of an elizaOS agent, never from the file.
 	Eliza Eliza `koanf:"-"`
+	// Foreign is where the settings of an elizaOS agent came from, and what they hold
+	// beside keys.
+	Foreign Foreign `koanf:"-"`
 	// Home is found before the file is read, so it is no key of it.
 	Home string `koanf:"-"`
-}
-
-// Agents is about task agents.
-type Agents struct {
-	MaxSessions  int      `koanf:"max_sessions" doc:"Most agents' programs that run at a time."`
-	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Else somebody resumes it."`
-	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Whoever names a folder trusts its hooks. As a variable: comma-separated."`
-	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, host or host:port, reached by https and ssh. As a variable: comma-separated."`
-	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. CODING_AGENT_ALLOWED_WORKDIRS is read too. Folders that are made for agents are allowed anyway."`
 }
 
 // Log is the server's own log, not the audit.
@@ -192,7 +186,7 @@ func Default() Config {
 		},
 		Router:     Router{SyncInterval: 5 * time.Minute},
 		MCP:        MCP{PageSize: 100, Exposure: "auto", TaskAfter: 2 * time.Second, SessionIdle: time.Hour},
-		Agents:     Agents{MaxSessions: 8},
+		Agents:     defaultAgents(),
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
 		NATS:       NATS{Replicas: 1},
@@ -264,13 +258,8 @@ func (c *Config) Validate() error {
 	if err := c.OAuth.check(); err != nil {
 		return err
 	}
-	if c.Agents.MaxSessions < 1 || c.Agents.MaxSessions > 200 {
-		return fmt.Errorf("agents.max_sessions: %d is not from 1 to 200", c.Agents.MaxSessions)
-	}
-	for _, dir := range c.Agents.Workdirs {
-		if !filepath.IsAbs(dir) {
-			return fmt.Errorf("agents.workdirs: %q is not an absolute path", dir)
-		}
+	if err := c.Agents.check(); err != nil {
+		return err
 	}
 	if err := oneOf("sandbox.min_tier", c.Sandbox.MinTier, "", "T1", "T2", "T3"); err != nil {
 		return err

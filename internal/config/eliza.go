@@ -42,7 +42,7 @@ const elizaPrefix = "ELIZA_CAPABILITY_ROUTER_"
 
 // Aliases lists them.
 func Aliases() []Alias {
-	return []Alias{
+	list := []Alias{
 		{elizaPrefix + "URL", "ELIZA_REMOTE_CAPABILITY_URL", "URL of the primary endpoint, which takes low-level calls first."},
 		{elizaPrefix + "TOKEN", "ELIZA_REMOTE_CAPABILITY_TOKEN", "Token of the primary endpoint and of those in the list without one; under its older name of the primary alone."},
 		{elizaPrefix + "URLS", "", "More endpoints: a JSON list of URLs or {id, baseUrl, token}, or URLs with commas between."},
@@ -54,7 +54,16 @@ func Aliases() []Alias {
 		{elizaPrefix + "TRUST_AUDIT", "", "JSON list: what the agent recorded of its trust decisions; the last 50 are kept."},
 		{"ELIZA_STATE_DIR", "", "Directory of an agent's config.env and eliza.json; what they say of the variables above counts where the environment says nothing."},
 		{"ELIZA_CONFIG_PATH", "", "Path of the agent's eliza.json, when it is somewhere else."},
+		{"ELIZA_NAMESPACE", "", "Name of an agent's directory and file, ~/.<namespace>/<namespace>.json, of which the settings of task agents are read."},
 	}
+	for _, k := range foreignKeys() {
+		doc := k.doc
+		if !strings.HasSuffix(doc, ".") {
+			doc = "Fills " + doc + "."
+		}
+		list = append(list, Alias{k.name, "", doc})
+	}
+	return list
 }
 
 // ReadEliza reads the variables. Where the original takes something unreadable

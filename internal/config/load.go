@@ -27,36 +27,6 @@ func notSections() []string {
 	return []string{"JUNCTOR_HOME", "JUNCTOR_URL", "JUNCTOR_TOKEN", "JUNCTOR_GATEWAY"}
 }
 
-// aliases are variables of other products that mean keys of ours; they come after
-// our own variables (decision R3).
-func aliases(environ []string) map[string]any {
-	out := make(map[string]any)
-	for _, kv := range environ {
-		if value, ok := strings.CutPrefix(kv, "AGENTOS_DEPLOYMENT_MODE="); ok && strings.TrimSpace(value) != "" {
-			out["deployment_mode"] = value
-		}
-		if value, ok := strings.CutPrefix(kv, "CODING_AGENT_ALLOWED_WORKDIRS="); ok && strings.TrimSpace(value) != "" {
-			out["agents.workdirs"] = folders(value)
-		}
-	}
-	return out
-}
-
-// folders splits a list at commas; ~ is the user's home.
-func folders(text string) (list []string) {
-	home, _ := os.UserHomeDir()
-	for part := range strings.SplitSeq(text, ",") {
-		part = strings.TrimSpace(part)
-		if rest, found := strings.CutPrefix(part, "~"); found && home != "" && (rest == "" || rest[0] == '/') {
-			part = home + rest
-		}
-		if part != "" {
-			list = append(list, part)
-		}
-	}
-	return list
-}
-
 // Load merges the layers and validates the result. file may be absent unless
 // required. environ is os.Environ's form; flags maps key paths ("listen",
 // "audit.mode") to the values given on the command line.
@@ -79,22 +49,31 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 			}
 		}
 	}
-	for _, m := range []map[string]any{layer, aliases(environ), env, flags} {
+	alias, err := aliases(environ)
+	if err != nil {
+		return c, err
+	}
+	foreign, path, err := foreignFile(environ)
+	if err != nil {
+		return c, err
+	}
+	for _, m := range []map[string]any{layer, alias.keys, env, flags} {
 		if err := k.Load(confmap.Provider(m, "."), nil); err != nil {
 			return c, err
 		}
 	}
-	err = k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{
-		Tag: "koanf",
-		DecoderConfig: &mapstructure.DecoderConfig{
-			Result: &c, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
-			DecodeHook: mapstructure.ComposeDecodeHookFunc(
-				mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc(),
-			),
-		},
-	})
-	if err != nil {
-		return c, fmt.Errorf("configuration: %w", err)
+	c.Foreign = Foreign{Path: path, Secrets: foreign.secrets, Given: alias.secrets}
+	for _, key := range k.Keys() {
+		if strings.HasPrefix(key, "agents.") {
+			c.Foreign.Said = append(c.Foreign.Said, key)
+		}
+	}
+	all := koanf.New(".")
+	if err := all.Load(confmap.Provider(foreign.keys, "."), nil); err != nil {
+		return c, err
+	}
+	if err := errors.Join(all.Merge(k), decode(all, &c)); err != nil {
+		return c, err
 	}
 	if environ, err = withElizaFiles(environ); err != nil {
 		return c, err
@@ -103,6 +82,22 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 		return c, err
 	}
 	return c, c.Validate()
+}
+
+func decode(k *koanf.Koanf, c *Config) error {
+	err := k.UnmarshalWithConf("", c, koanf.UnmarshalConf{
+		Tag: "koanf",
+		DecoderConfig: &mapstructure.DecoderConfig{
+			Result: c, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
+			DecodeHook: mapstructure.ComposeDecodeHookFunc(
+				mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc(),
+			),
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return nil
 }
 
 // leaves maps each key to its type.
@@ -141,6 +136,8 @@ type Key struct {
 	Type    string
 	Default string
 	Doc     string
+	// Runtime says that it can also be set while the server runs (decision R3).
+	Runtime bool
 }
 
 // Keys lists every key in the order of the structs.
@@ -150,6 +147,7 @@ func Keys() []Key {
 	walk(reflect.ValueOf(def), "", func(path string, f reflect.StructField, v reflect.Value) {
 		out = append(out, Key{
 			Path: path, Env: envName(path), Type: typeName(f.Type), Default: fmt.Sprint(v.Interface()), Doc: f.Tag.Get("doc"),
+			Runtime: f.Tag.Get("runtime") == "true",
 		})
 	})
 	return out

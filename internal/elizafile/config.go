@@ -113,6 +113,25 @@ func (m members) bytes() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// Lookup is the JSON at a path of names, such as env and PATH; ok is false where there
+// is nothing, or null.
+func (c *Config) Lookup(path ...string) (raw json.RawMessage, ok bool) {
+	at := c.top
+	for i, name := range path {
+		if raw, ok = at.get(name); !ok || jsonx.Raw(raw).Kind() == 'n' {
+			return nil, false
+		}
+		if i == len(path)-1 {
+			break
+		}
+		var err error
+		if at, err = readMembers(name, raw); err != nil {
+			return nil, false
+		}
+	}
+	return raw, ok
+}
+
 // vars hands out the ELIZA_ members of env.vars. A text, a number or a truth
 // value is a value; null is none; anything else is an error.
 func (c *Config) vars(each func(name, value string)) error {

@@ -82,6 +82,19 @@ func Read(p Places) (*Files, error) {
 	return f, nil
 }
 
+// ReadConfig reads eliza.json, or what it is called, alone. A missing one is empty.
+func ReadConfig(path string) (*Config, error) {
+	data, _, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ParseConfig(data)
+	if err != nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s: %w", path, err)
+	}
+	return c, nil
+}
+
 // Absent reports that neither file was there.
 func (f *Files) Absent() bool { return f.absent }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/task/adapter"
-	"github.com/junctor-run/junctor/internal/task/agents"
 	"github.com/junctor-run/junctor/internal/task/choice"
 	"github.com/junctor-run/junctor/internal/task/coordinator"
 	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
@@ -27,8 +26,8 @@ import (
 // coordinatorDoor adapts threads to what the surface asks for.
 type coordinatorDoor struct {
 	*taskThreads
-	agents *agents.Agents
-	roots  []string
+	chooser *chooser
+	roots   []string
 }
 
 const (
@@ -101,7 +100,7 @@ func (d coordinatorDoor) Status(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := chooser{d.agents}.State(ctx, choice.Task{})
+	state := d.chooser.State(ctx, choice.Task{})
 	return map[string]any{
 		"supervisionLevel": d.coordinator.Level(""), "taskCount": len(live), "tasks": live, "recentTasks": recent, "taskThreadCount": total, "taskThreads": list,
 		"pendingConfirmations": len(pending), "preferredAgentType": state.Preferred.ID, "preferredAgentReason": state.Preferred.Reason, "frameworks": state.Frameworks,

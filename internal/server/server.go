@@ -391,6 +391,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.mcp.Run(partsCtx) })
 	parts.Go(func() error { return s.runAgents(partsCtx) })
 	parts.Go(func() error { return s.folders.run(partsCtx, s.workers.Agents) })
+	parts.Go(func() error { return s.workers.run(partsCtx, s.cfg.Agents.IdleTimeout) })
 	parts.Go(func() error { return s.workers.threads.run(partsCtx, s.cfg.Agents.AutoResume, s.standing) })
 	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
 	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })

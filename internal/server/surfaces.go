@@ -53,7 +53,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	upstreamserve.New(upstreamserve.Config{Door: s.door, Upstreams: upstreams{s.upstreams}}).Routes(mux)
-	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.Agents, s.agentRoots()}}).Routes(mux)
+	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: consoleserve.Unrouted, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()}}).Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)
 	s.nodeDoor.Routes(mux)

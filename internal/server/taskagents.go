@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/task/adapter"
 	"github.com/junctor-run/junctor/internal/task/agents"
+	"github.com/junctor-run/junctor/internal/task/agentsettings"
 	"github.com/junctor-run/junctor/internal/task/permit"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/workspace/scratch"
@@ -23,6 +24,9 @@ import (
 type taskAgents struct {
 	*agents.Agents
 	sessions *sessions.Manager
+	settings *agentsettings.Settings
+	chooser  *chooser
+	logins   *logins
 	threads  *taskThreads
 }
 
@@ -46,24 +50,33 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 	if err := s.openWorkspaces(ctx); err != nil {
 		return err
 	}
+	if err := s.openTaskSettings(ctx, t); err != nil {
+		return err
+	}
+	parent := environment(os.Environ())
 	t.Agents, err = agents.New(ctx, agents.Config{
-		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Server: s.Address, Parent: environment(os.Environ()), UID: os.Getuid(),
+		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Server: s.Address, Parent: parent, UID: os.Getuid(),
+		Login: func() map[string]string { return t.settings.Now().Login(parent) },
 		Roots: s.agentRoots(), Rules: rules, Sessions: t.sessions,
 		Check: func(ctx context.Context) []preflight.Result {
-			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath})
+			login := t.settings.Now().Login(parent)
+			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
 		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Logger: s.logger,
 	})
 	s.workers = t
+	t.logins = s.openLogins(t, user)
+	t.chooser.programs, t.chooser.info = t.Programs, func(id string) (sessions.Info, error) {
+		one, err := t.sessions.Get(id)
+		if err != nil {
+			return sessions.Info{}, err
+		}
+		return one.Info(), nil
+	}
 	if err != nil {
 		return err
 	}
 	return s.openThreads(ctx, t)
-}
-
-// agentRoots are the folders that agents may work in.
-func (s *Server) agentRoots() []string {
-	return append([]string{s.home.Path("workspaces")}, s.cfg.Agents.Workdirs...)
 }
 
 // close ends every session and what was prepared for them.
@@ -71,6 +84,7 @@ func (t *taskAgents) close(ctx context.Context) {
 	if t == nil || t.Agents == nil {
 		return
 	}
+	t.logins.desk.Close()
 	t.threads.close()
 	t.sessions.Close(ctx)
 	t.Close()
@@ -219,7 +233,7 @@ func (d agentDoor) Spawn(ctx context.Context, by capability.Principal, request j
 	if err := strict(request, &req); err != nil {
 		return nil, err
 	}
-	i, err := d.Agents.Spawn(ctx, by, req)
+	i, err := d.taskAgents.Spawn(ctx, by, req)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,11 @@ func claudeMain(args []string) error {
 	}
 	hook := hooksOf(settings, conversation)
 	fakecli.Run(context.Background(), os.Stdin, os.Stdout, func(ctx context.Context, s *fakecli.Screen) {
+		if strings.HasSuffix(task, "sign in first") { // and then it is forgotten
+			s.Ask(ctx, fakecli.Dialog{Question: "Select login method:", Options: []string{"Claude account with subscription", "Anthropic Console account"}})
+			task = ""
+			s.Idle()
+		}
 		for text, ok := task, true; ok; text, ok = s.Prompt(ctx) {
 			if text == "" {
 				continue
@@ -67,6 +72,8 @@ func claudeFacts(args []string) (done bool, err error) {
 		_, err = fmt.Println("2.1.197 (Claude Code)")
 	case "auth status":
 		_, err = fmt.Println(`{"loggedIn":true,"authMethod":"test"}`)
+	case "auth login":
+		err = loginMain()
 	default:
 		return false, nil
 	}
@@ -169,8 +176,9 @@ const userSettings = "{\n  \"theme\": \"light\",\n  \"projects\": {\"/somewhere\
 
 type shownAgent struct {
 	ID, Status, Phase, Workdir, ResumeToken, ApprovalPreset string
+	AgentType                                               string
 	Decisions                                               []string
-	Pid                                                     int
+	Pid, Cols, Rows                                         int
 }
 
 func (n *node) spawnAgent(t *testing.T, body string) shownAgent {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os/exec"
@@ -13,10 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/bus"
 	"github.com/junctor-run/junctor/internal/exec/llm"
-	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/sandbox"
-	"github.com/junctor-run/junctor/internal/task/agents"
-	"github.com/junctor-run/junctor/internal/task/choice"
 	"github.com/junctor-run/junctor/internal/task/coordinator"
 	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
@@ -62,7 +60,7 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 	c.records = taskRecords{registry: c.registry, history: past, scratch: s.folders.scratch, logger: s.logger}
 	c.follower = newThreadTasks(s.tasks, c, t.sessions, s.logger)
 	c.launcher = launch.New(launch.Config{
-		Registry: c.registry, Agents: launchAgents{t.Agents}, Workspaces: launchPlaces{s.folders}, Chooser: chooser{t.Agents}, Standing: s.standing,
+		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Chooser: t.chooser, Standing: s.standing,
 		Handle: c.follower.open, Gateway: s.gateway, Logger: s.logger,
 	})
 	cfg := coordinator.Config{
@@ -71,6 +69,7 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 	}
 	look := validation.Config{
 		Runner: checkRunner{}, Services: validators{s, c}, Look: s.look, Dir: s.home.Path("agents", "validation"), Now: time.Now,
+		Retries: func() int { return t.settings.Now().ValidatorRetries },
 	}
 	if s.model != nil {
 		m := coordinatorModel{s.model}
@@ -154,7 +153,7 @@ func (t terminals) Subscribe() (func(context.Context) (sessions.Event, bool, err
 }
 
 // launchAgents starts and ends programs.
-type launchAgents struct{ *agents.Agents }
+type launchAgents struct{ *taskAgents }
 
 // Send implements launch.Agents.
 func (a launchAgents) Send(ctx context.Context, session, text string) error {
@@ -202,21 +201,6 @@ func (p launchPlaces) Path(id string) (launch.Place, error) {
 	return launch.Place{ID: w.ID, Path: w.Path, Branch: w.Branch}, err
 }
 
-// chooser says which program does a task, by what is installed.
-type chooser struct{ *agents.Agents }
-
-// State implements launch.Chooser.
-func (c chooser) State(ctx context.Context, t choice.Task) choice.State {
-	in := choice.Input{Task: t, Now: time.Now()}
-	for _, p := range c.Programs(ctx) {
-		in.Candidates = append(in.Candidates, choice.Candidate{Name: p.Adapter, Installed: p.Installed, AuthReady: p.Auth.Status == "authenticated"})
-	}
-	return choice.Choose(in)
-}
-
-// Rest implements launch.Chooser.
-func (chooser) Rest(context.Context, framework.Name, choice.CoolDown) error { return nil }
-
 // coordinatorModel asks the configured model; there is one, for small questions too.
 type coordinatorModel struct{ *llm.Client }
 
@@ -256,7 +240,7 @@ func (s *Server) look(ctx context.Context, dir string) (validation.Look, error) 
 	}
 	root := real
 	if i := slices.IndexFunc(s.folders.List(), func(w workspace.Workspace) bool { return w.Path == real }); i >= 0 {
-		root = s.home.Path("workspaces", "repositories") // a worktree's git directory is its clone's
+		root = cmp.Or(s.cfg.Agents.WorkspaceBase, s.home.Path("workspaces", "repositories")) // a worktree's git directory is its clone's
 	}
 	e, err := evidence.Collect(ctx, s.git, real, root)
 	return validation.Look{Files: e.Listing.Files, Status: e.Status, Stat: e.Stat}, err

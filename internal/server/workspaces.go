@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -31,7 +30,7 @@ type workspaces struct {
 // openWorkspaces opens what was there before.
 func (s *Server) openWorkspaces(ctx context.Context) error {
 	base, state := s.home.Path("workspaces"), s.home.Path("agents")
-	keeper, err := scratch.Open(scratch.Config{Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch")})
+	keeper, err := scratch.Open(s.scratchConfig(base, state))
 	if err != nil {
 		return err
 	}
@@ -45,8 +44,12 @@ func (s *Server) openWorkspaces(ctx context.Context) error {
 		return nil
 	}
 	bare := &bareforge.Host{Git: git}
+	clones, records := filepath.Join(base, "repositories"), filepath.Join(state, "workspaces")
+	if own := s.cfg.Agents.WorkspaceBase; own != "" {
+		clones, records = own, ofFolder(records, own)
+	}
 	w.Manager, w.missing = workspace.Open(ctx, workspace.Config{
-		Base: filepath.Join(base, "repositories"), State: filepath.Join(state, "workspaces"),
+		Base: clones, State: records, BranchPrefix: s.cfg.Agents.BranchPrefix, TTL: s.cfg.Agents.WorkspaceTTL,
 		Policy: forge.Policy{Hosts: s.cfg.Agents.Forges, OperatorPrefixes: s.cfg.Agents.Repositories},
 		Forge: func(r forge.Repo) forge.Host {
 			switch {
@@ -61,7 +64,7 @@ func (s *Server) openWorkspaces(ctx context.Context) error {
 			if r.Host != "github.com" {
 				return secret.Value{}, nil
 			}
-			return secret.New(os.Getenv("GITHUB_TOKEN")), nil
+			return s.githubToken()
 		},
 		OnEvent: s.workspaceChanged,
 	})

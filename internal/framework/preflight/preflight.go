@@ -65,18 +65,7 @@ const askMost = 64 << 10
 // them take seconds of one to say their version; two questions at most. The order is that
 // of [framework.Names].
 func Check(ctx context.Context, cfg Config) []Result {
-	if cfg.Find == nil {
-		cfg.Find = exec.LookPath
-	}
-	if cfg.Env == nil {
-		cfg.Env = os.Getenv
-	}
-	if cfg.Home == "" {
-		cfg.Home, _ = os.UserHomeDir()
-	}
-	if cfg.Wait <= 0 {
-		cfg.Wait = 5 * time.Second
-	}
+	cfg.defaults()
 	names := framework.Names()
 	out := make([]Result, len(names))
 	var all sync.WaitGroup
@@ -90,6 +79,27 @@ func Check(ctx context.Context, cfg Config) []Result {
 	}
 	all.Wait()
 	return out
+}
+
+// One asks about one program.
+func One(ctx context.Context, cfg Config, name framework.Name) Result {
+	cfg.defaults()
+	return cfg.check(ctx, name)
+}
+
+func (cfg *Config) defaults() {
+	if cfg.Find == nil {
+		cfg.Find = exec.LookPath
+	}
+	if cfg.Env == nil {
+		cfg.Env = os.Getenv
+	}
+	if cfg.Home == "" {
+		cfg.Home, _ = os.UserHomeDir()
+	}
+	if cfg.Wait <= 0 {
+		cfg.Wait = 5 * time.Second
+	}
 }
 
 func (cfg *Config) check(ctx context.Context, name framework.Name) Result {

@@ -52,9 +52,12 @@ type Agents interface {
 type Config struct {
 	Door        *door.Door
 	Agents      Agents
+	Accounts    Accounts
 	Workspaces  Workspaces
 	Console     Console
 	Coordinator Coordinator
+	// Unrouted answers what no route of mux takes.
+	Unrouted func(mux *http.ServeMux, w http.ResponseWriter, r *http.Request)
 }
 
 // Surface serves the paths.
@@ -88,6 +91,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		handle("GET", "/{id}/buffered-output", s.buffered)
 		handle("GET", "/{id}/explain", s.explain)
 		handle("GET", "/{id}/screen", s.screen)
+		s.accountRoutes(mux, base, handle)
 		s.scratchRoutes(mux, base)
 		s.consoleRoute(mux, base)
 		s.childRoutes(mux, base)

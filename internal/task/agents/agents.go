@@ -62,7 +62,7 @@ type Recorder interface {
 	Session(ctx context.Context, by capability.Principal, i sessions.Info, event string)
 }
 
-// Config is what the service needs; all but Logger are required.
+// Config is what the service needs; all but Logger and Login are required.
 type Config struct {
 	Dir      string // the service's own, which exists; not below the temporary folder
 	Home     string // the user's
@@ -79,6 +79,7 @@ type Config struct {
 	Scratch  Scratch
 	Recorder Recorder
 	Logger   *slog.Logger
+	Login    func() map[string]string // variables that programs may log in with now; nil: those of Parent
 }
 
 // Agents is the service.
@@ -153,6 +154,9 @@ func (m meta) end() string {
 func New(ctx context.Context, cfg Config) (*Agents, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Login == nil {
+		cfg.Login = func() map[string]string { return cfg.Parent }
 	}
 	a := &Agents{cfg: cfg, running: make(map[string]*agent)}
 	for _, dir := range []string{a.folder(), a.kept(), a.journals()} {
@@ -309,7 +313,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
 		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
 		Task: req.Task, Memory: req.Memory, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model, Provider: req.Provider, BaseURL: req.BaseURL,
-		Credentials: a.cfg.Parent, Custom: req.Custom, Parent: a.cfg.Parent,
+		Credentials: a.cfg.Login(), Custom: req.Custom, Parent: a.cfg.Parent,
 	})
 	if err != nil {
 		return nil, err

@@ -19,13 +19,14 @@ var usedUp = regexp.MustCompile(`(?i)insufficient[ _-](credits?|quota|funds|bala
 
 // Exhausted says whether a failure means that an account is used up, and until when the
 // program should rest: until the time that it names itself, else half an hour. kind is a
-// failure's name where there is one, such as billing_error; text is what the program said.
+// failure's name where there is one, such as billing; text is what the program said.
 // now also gives the time zone that clock times are meant in.
 func Exhausted(kind, text string, now time.Time) (CoolDown, bool) {
 	text = text[:min(len(text), maxFailure)]
 	said := usedUp.FindString(text)
 	reason := strings.ToLower(strings.Join(strings.Fields(said), " "))
-	if kind == "billing_error" || kind == "rate_limit" {
+	switch kind {
+	case "billing", "billing_error", "rate_limit": // the state's word and the program's
 		reason = kind
 	}
 	if reason == "" {

@@ -56,8 +56,8 @@ type Config struct {
 	// Look looks at a working directory, as package evidence does.
 	Look func(ctx context.Context, dir string) (Look, error)
 	Dir  string // where reports are kept; "": nowhere
-	// Retries is how often a custom validator sends an agent back; 0: MaxRounds.
-	Retries int
+	// Retries is how often a custom validator sends an agent back; nil: MaxRounds.
+	Retries func() int
 	Now     func() time.Time
 }
 
@@ -193,8 +193,8 @@ func (r *Report) settle(o Outcome, by, summary, followUp string) (most int) {
 // custom asks the task's own validator.
 func (v *Validator) custom(ctx context.Context, s Subject, proof directive.Proof, proven bool, r *Report) (most int) {
 	most = MaxRounds
-	if v.cfg.Retries > 0 {
-		most = v.cfg.Retries
+	if v.cfg.Retries != nil {
+		most = v.cfg.Retries()
 	}
 	if s.Custom.MaxRetries != nil {
 		most = max(0, *s.Custom.MaxRetries)

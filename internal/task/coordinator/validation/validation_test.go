@@ -173,6 +173,7 @@ func TestWhoDecidesAndWhat(t *testing.T) {
 		"a custom validator passes":         {validation.Config{Model: never, Services: pass}, validation.Subject{Custom: custom}, validation.Pass, "custom", ""},
 		"a custom validator fails":          {validation.Config{Model: never, Services: fail}, validation.Subject{Custom: custom}, validation.Revise, "custom", "again"},
 		"there is no such service":          {validation.Config{Model: never}, validation.Subject{Custom: custom}, validation.Revise, "custom", "there is no service"},
+		"there are no custom retries":       {validation.Config{Services: fail, Retries: func() int { return 0 }}, validation.Subject{Custom: &validation.Custom{}}, validation.Escalate, "custom", ""},
 		"custom retries are used up":        {validation.Config{Services: fail}, validation.Subject{Custom: &validation.Custom{MaxRetries: &two}, Rounds: 2}, validation.Escalate, "custom", ""},
 		"custom failures escalate":          {validation.Config{Services: fail}, validation.Subject{Custom: &validation.Custom{OnFail: validation.Escalate}}, validation.Escalate, "custom", ""},
 		"a claimed file is missing":         {validation.Config{Model: never}, validation.Subject{Text: fmt.Sprintf(proof, "missing.go")}, validation.Revise, "proof", "missing.go"},

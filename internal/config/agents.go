@@ -1,0 +1,184 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/jsonx"
+)
+
+// Agents is about task agents (task-agents, section 3). What is marked runtime can be
+// set while the server runs, by PATCH /api/coding-agents/settings.
+type Agents struct {
+	MaxSessions  int      `koanf:"max_sessions" doc:"Most agents' programs that run at a time."`
+	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Else somebody resumes it."`
+	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Whoever names a folder trusts its hooks. As a variable: comma-separated."`
+	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, host or host:port, reached by https and ssh. As a variable: comma-separated."`
+	Record       bool     `koanf:"record" doc:"Record what agents' programs print and are sent, below agents/recordings of the home: 16 MiB of each session in a terminal at most, the last 100."`
+	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. Folders that are made for agents are allowed anyway."`
+	AnyWorkdir   bool     `koanf:"any_workdir" doc:"Let agents be told to work in every folder of this machine."`
+
+	DefaultType string     `koanf:"default_type" runtime:"true" doc:"The program that a task is given to where nobody names one: claude, codex, gemini, aider, pi, opencode or shell. Empty: the one that fits best."`
+	Strategy    string     `koanf:"strategy" runtime:"true" doc:"fixed: default_type while it is usable; ranked: the program that fits the task best, default_type with an advantage."`
+	Preset      string     `koanf:"preset" runtime:"true" doc:"What agents may do where nobody says: readonly, standard, permissive or autonomous. Empty: autonomous in folders that were made for them, else permissive."`
+	Credentials string     `koanf:"credentials" runtime:"true" doc:"Which of the server's credentials programs get: subscription (no API keys, so that they use their own logins), api_keys (no token of a subscription) or cloud (none but opencode_key_secret, for opencode_url). Empty: all that a program knows."`
+	Models      ModelNames `koanf:"models"`
+
+	AiderProvider     string `koanf:"aider_provider" doc:"Whose key Aider gets, and no other: anthropic, openai or google. Empty: all that it knows."`
+	OpenCodeURL       string `koanf:"opencode_url" doc:"Address of an OpenAI-compatible service for OpenCode, with /v1; its model is models.opencode.powerful. Empty: the providers of OpenCode's own configuration."`
+	OpenCodeLocal     bool   `koanf:"opencode_local" doc:"Give OpenCode the Ollama of this machine, where opencode_url is empty."`
+	OpenCodeKeySecret string `koanf:"opencode_key_secret" doc:"Name of the stored secret that holds the key of opencode_url (junctor secrets set NAME). Empty: PARALLAX_OPENCODE_API_KEY, where it is set."`
+	Subscription      string `koanf:"subscription" doc:"Whose subscription is there to be used up first: anthropic-subscription, openai-codex or openai-subscription. Empty: nobody's."`
+	CodexLoginOnly    bool   `koanf:"codex_login_only" doc:"Never lend a Codex login to another program. It is true whatever is set: logins are lent to nobody."`
+
+	CodingDirectory  string        `koanf:"coding_directory" doc:"Absolute path where folders for agents are made; they stay there, and agents may be told to work in them. Empty: workspaces/scratch in the home."`
+	ScratchRetention string        `koanf:"scratch_retention" doc:"What becomes of a made folder when its session has ended: ephemeral (it goes), pending_decision (it goes after scratch_ttl unless somebody keeps it) or persistent. Empty: persistent with coding_directory, else pending_decision."`
+	ScratchTTL       time.Duration `koanf:"scratch_ttl" doc:"How long a made folder waits for a decision."`
+	WorkspaceBase    string        `koanf:"workspace_base" doc:"Absolute path where repositories are cloned. Empty: workspaces/repositories in the home."`
+	WorkspaceTTL     time.Duration `koanf:"workspace_ttl" doc:"A clone that nobody used for so long is removed, unless it holds work that is nowhere else."`
+	BranchPrefix     string        `koanf:"branch_prefix" doc:"What the names of agents' branches begin with."`
+	GitHubClientID   string        `koanf:"github_client_id" doc:"Client id of a GitHub OAuth application that allows the device flow, by which people log in for agents: POST /api/coding-agents/auth/github. Empty: only GITHUB_TOKEN is used."`
+
+	IdleTimeout      time.Duration `koanf:"idle_timeout" doc:"A session that waits, and that nothing happened to for so long, is stopped. 0: never."`
+	Cols             int           `koanf:"cols" doc:"Width of a terminal that nobody gave one, 20 to 500."`
+	Rows             int           `koanf:"rows" doc:"Height of a terminal that nobody gave one, 5 to 200."`
+	CustomKeys       []string      `koanf:"custom_credential_keys" doc:"Names of further variables of the server that every program gets. As a variable: comma-separated."`
+	ValidatorRetries int           `koanf:"validator_retries" doc:"How often an agent is sent back when a validator of its task says no."`
+	SkillCallback    bool          `koanf:"skill_callback" doc:"Let agents call skills by a line of their answers (USE_SKILL)."`
+
+	RolePolicy      string `koanf:"role_policy" doc:"JSON: who may begin tasks and talk to agents, as {default, connectors: {name: {create, interact}}} of GUEST, USER, ADMIN and OWNER; one role in place of an object means both. Empty: everybody, but ADMIN on discord."`
+	ConnectorPolicy string `koanf:"connector_role_policy" doc:"JSON: the connectors of role_policy alone, which it adds to."`
+}
+
+// ModelNames are the models of each program: those of hard tasks and of quick ones.
+type ModelNames struct {
+	Claude   ModelPair `koanf:"claude"`
+	Codex    ModelPair `koanf:"codex"`
+	Gemini   ModelPair `koanf:"gemini"`
+	Aider    ModelPair `koanf:"aider"`
+	OpenCode ModelPair `koanf:"opencode"`
+}
+
+// ModelPair is one of them.
+type ModelPair struct {
+	Powerful string `koanf:"powerful" runtime:"true" doc:"Name of the model that the program is started with where nobody names one. Empty: the program's own choice."`
+	Fast     string `koanf:"fast" runtime:"true" doc:"Name of the model that is meant by the word fast. Empty: the usual one."`
+}
+
+func defaultAgents() Agents {
+	return Agents{
+		MaxSessions: 8, Strategy: "fixed", ScratchTTL: 24 * time.Hour, WorkspaceTTL: 24 * time.Hour, BranchPrefix: "eliza",
+		Cols: 120, Rows: 40, ValidatorRetries: 3, SkillCallback: true, CodexLoginOnly: true,
+	}
+}
+
+const (
+	mostCustomKeys = 32
+	mostRetries    = 100
+	mostPolicy     = 64 << 10
+)
+
+var (
+	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	modelForm    = regexp.MustCompile(`^([^-\s\pC][^\s\pC]{0,199})?$`)
+	prefixForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
+)
+
+func (a *Agents) check() error {
+	if a.MaxSessions < 1 || a.MaxSessions > 200 {
+		return fmt.Errorf("agents.max_sessions: %d is not from 1 to 200", a.MaxSessions)
+	}
+	for _, dir := range a.Workdirs {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("agents.workdirs: %q is not an absolute path", dir)
+		}
+	}
+	if a.DefaultType != "" {
+		if name, ok := framework.Normalise(a.DefaultType); !ok || name == framework.Hermes {
+			return fmt.Errorf("agents.default_type: %q must be one of claude, codex, gemini, aider, pi, opencode, shell", a.DefaultType)
+		}
+	}
+	for _, m := range []ModelPair{a.Models.Claude, a.Models.Codex, a.Models.Gemini, a.Models.Aider, a.Models.OpenCode} {
+		if !modelForm.MatchString(m.Powerful) || !modelForm.MatchString(m.Fast) {
+			return fmt.Errorf("agents.models: %q or %q is no name of a model: one word that does not begin with a hyphen", m.Powerful, m.Fast)
+		}
+	}
+	for _, err := range []error{
+		oneOf("agents.strategy", a.Strategy, "fixed", "ranked"),
+		oneOf("agents.preset", a.Preset, "", "readonly", "standard", "permissive", "autonomous"),
+		oneOf("agents.credentials", a.Credentials, "", "subscription", "api_keys", "cloud"),
+		oneOf("agents.aider_provider", a.AiderProvider, "", "anthropic", "openai", "google"),
+		oneOf("agents.subscription", a.Subscription, "", "anthropic-subscription", "openai-codex", "openai-subscription"),
+		oneOf("agents.scratch_retention", a.ScratchRetention, "", "ephemeral", "pending_decision", "persistent"),
+		absolute("agents.coding_directory", a.CodingDirectory), absolute("agents.workspace_base", a.WorkspaceBase),
+		within("agents.cols", a.Cols, 20, 500), within("agents.rows", a.Rows, 5, 200), within("agents.validator_retries", a.ValidatorRetries, 0, mostRetries),
+		positive("agents.scratch_ttl", a.ScratchTTL), positive("agents.workspace_ttl", a.WorkspaceTTL),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.IdleTimeout < 0:
+		return errors.New("agents.idle_timeout: must not be negative")
+	case !prefixForm.MatchString(a.BranchPrefix):
+		return fmt.Errorf("agents.branch_prefix: %q is not a word of up to 40 letters, digits, dots, underscores and hyphens", a.BranchPrefix)
+	case len(a.CustomKeys) > mostCustomKeys:
+		return fmt.Errorf("agents.custom_credential_keys: at most %d variables can be forwarded", mostCustomKeys)
+	}
+	if i := slices.IndexFunc(a.CustomKeys, func(name string) bool { return !variableForm.MatchString(name) }); i >= 0 {
+		return fmt.Errorf("agents.custom_credential_keys: %q is not the name of a variable", a.CustomKeys[i])
+	}
+	if a.OpenCodeURL != "" {
+		if _, err := serviceURL(a.OpenCodeURL); err != nil {
+			return fmt.Errorf("agents.opencode_url: %w", err)
+		}
+	}
+	for key, text := range map[string]string{"agents.role_policy": a.RolePolicy, "agents.connector_role_policy": a.ConnectorPolicy} {
+		if err := rolePolicy(text); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// rolePolicy looks at the form; what the policy means is said by whoever enforces it.
+func rolePolicy(text string) error {
+	text = strings.TrimSpace(text)
+	if text == "" || text[0] != '{' {
+		return oneOf("a role", strings.ToUpper(strings.Trim(text, `"`)), "", "GUEST", "USER", "ADMIN", "OWNER")
+	}
+	var doc map[string]json.RawMessage
+	if len(text) > mostPolicy || jsonx.Unmarshal([]byte(text), &doc) != nil {
+		return fmt.Errorf("it is no JSON object of up to %d bytes", mostPolicy)
+	}
+	return nil
+}
+
+func absolute(key, path string) error {
+	if path != "" && !filepath.IsAbs(path) {
+		return fmt.Errorf("%s: %q is not an absolute path", key, path)
+	}
+	return nil
+}
+
+func within(key string, n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("%s: %d is not from %d to %d", key, n, least, most)
+	}
+	return nil
+}
+
+func positive(key string, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("%s: must be more than 0", key)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/preflight"
+	"github.com/junctor-run/junctor/internal/task/agents"
+	"github.com/junctor-run/junctor/internal/task/agentsettings"
+	"github.com/junctor-run/junctor/internal/task/choice"
+	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/workspace/scratch"
+)
+
+type kept struct{ data []byte }
+
+func (m *kept) Load(context.Context) ([]byte, error) { return m.data, nil }
+
+func (m *kept) Save(_ context.Context, data []byte) error { m.data = data; return nil }
+
+// chooserOf chooses among programs as they are found, of which one does what it is told.
+func chooserOf(t *testing.T, v agentsettings.Values, programs ...preflight.Result) *chooser {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	book, err := choice.OpenBook(t.Context(), &kept{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := agentsettings.Open(t.Context(), &kept{}, func() (agentsettings.Values, error) { return v, nil }, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &chooser{
+		book: book, settings: s, logger: logger,
+		programs: func(context.Context) []preflight.Result { return programs },
+		info: func(id string) (sessions.Info, error) {
+			if id == "gone" {
+				return sessions.Info{}, errors.New("gone")
+			}
+			return sessions.Info{ID: id, AdapterType: framework.Claude}, nil
+		},
+	}
+}
+
+// TestWhatHappensIsCounted: task-agents, sections 6.3 and 6.4.
+func TestWhatHappensIsCounted(t *testing.T) {
+	t.Parallel()
+	c := chooserOf(t, agentsettings.Values{})
+	turns := make(map[string]*turn)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	tell := func(after time.Duration, e sessions.Event) {
+		at = at.Add(after)
+		if e.At = at; e.Session == "" {
+			e.Session = "one"
+		}
+		c.count(t.Context(), turns, e)
+	}
+	tell(0, sessions.Event{Type: sessions.Started})
+	tell(time.Second, sessions.Event{Type: sessions.BusyNow})
+	tell(time.Second, sessions.Event{Type: sessions.BusyNow}) // another phase of the same turn
+	tell(3*time.Second, sessions.Event{Type: sessions.TaskComplete, Source: "hook"})
+	tell(time.Minute, sessions.Event{Type: sessions.BusyNow})
+	tell(2*time.Second, sessions.Event{Type: sessions.TaskComplete, Source: "signal"})
+	tell(time.Minute, sessions.Event{Type: sessions.Stall})
+	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "server"})
+	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "unknown", Text: "no"})
+	tell(0, sessions.Event{Type: sessions.Ended})
+	if len(turns) != 0 {
+		t.Errorf("%d sessions are remembered", len(turns))
+	}
+	tell(0, sessions.Event{Session: "gone", Type: sessions.Stall})
+	tell(0, sessions.Event{Session: "two", Type: sessions.Output})
+	if len(turns) != 0 {
+		t.Errorf("%d sessions are remembered", len(turns))
+	}
+	want := choice.Metrics{Spawned: 1, Completed: 2, ViaFastPath: 1, ViaOutputReconcile: 1, StallCount: 1, AvgCompletionMs: 3000, Failed: 2, ProviderErrors: 1}
+	if d := cmp.Diff(want, c.book.Snapshot().Metrics[framework.Claude]); d != "" {
+		t.Error(d)
+	}
+	if len(c.book.Snapshot().CoolDowns) != 0 {
+		t.Errorf("%+v", c.book.Snapshot().CoolDowns)
+	}
+	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "billing"})
+	rest := c.book.Snapshot().CoolDowns[framework.Claude]
+	if rest.Until.Sub(at) != choice.DefaultRest || rest.Reason != "billing" {
+		t.Errorf("%+v", rest)
+	}
+	tell(time.Minute, sessions.Event{Type: sessions.TaskComplete, Source: "hook"}) // it works again
+	if len(c.book.Snapshot().CoolDowns) != 0 {
+		t.Error("the program still rests")
+	}
+}
+
+func found(name framework.Name, status preflight.Status, method string) preflight.Result {
+	return preflight.Result{Adapter: name, Installed: true, Auth: preflight.Auth{Status: status, Method: method}}
+}
+
+func TestWhoIsPicked(t *testing.T) {
+	t.Parallel()
+	claude, codex := found(framework.Claude, preflight.Authenticated, "claude.ai"), found(framework.Codex, preflight.Authenticated, "api_key")
+	out := found(framework.Codex, preflight.Unauthenticated, "")
+	for name, tt := range map[string]struct {
+		v        agentsettings.Values
+		programs []preflight.Result
+		want     framework.Name
+	}{
+		"what fits best":                       {agentsettings.Values{}, []preflight.Result{claude, codex}, framework.Claude},
+		"the default":                          {agentsettings.Values{DefaultType: framework.Codex}, []preflight.Result{claude, codex}, framework.Codex},
+		"the default where it is ranked":       {agentsettings.Values{DefaultType: framework.Codex, Ranked: true}, []preflight.Result{claude, codex}, framework.Codex},
+		"a default that is not logged in":      {agentsettings.Values{DefaultType: framework.Codex}, []preflight.Result{claude, out}, framework.Claude},
+		"a default that is not there":          {agentsettings.Values{DefaultType: framework.Gemini}, []preflight.Result{claude}, framework.Claude},
+		"nobody is logged in":                  {agentsettings.Values{}, []preflight.Result{out}, framework.Codex},
+		"a shell as the default":               {agentsettings.Values{DefaultType: framework.Shell}, []preflight.Result{claude}, framework.Shell},
+		"a shell is not ranked":                {agentsettings.Values{DefaultType: framework.Shell, Ranked: true}, []preflight.Result{claude, found(framework.Shell, preflight.Authenticated, "none")}, framework.Claude},
+		"nothing but a shell, nobody's choice": {agentsettings.Values{}, []preflight.Result{found(framework.Shell, preflight.Authenticated, "none")}, ""},
+	} {
+		c := chooserOf(t, tt.v, tt.programs...)
+		got, err := c.pick(t.Context(), choice.Task{Text: "plan it"})
+		if got != tt.want || (err != nil) != (tt.want == "") {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+		if err != nil && capability.AsError(err).Reason != "agent_not_installed" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	state := chooserOf(t, agentsettings.Values{Subscription: "anthropic-subscription"}, claude, codex).State(t.Context(), choice.Task{})
+	for _, f := range state.Frameworks {
+		if f.SubscriptionReady != (f.ID == framework.Claude) || f.AuthReady != (f.ID == framework.Claude || f.ID == framework.Codex) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if state.Subscription != "anthropic-subscription" {
+		t.Errorf("%+v", state)
+	}
+	// One whose account is used up is not picked while another is usable.
+	c := chooserOf(t, agentsettings.Values{DefaultType: framework.Claude}, claude, codex)
+	if err := c.Rest(t.Context(), framework.Claude, choice.CoolDown{Until: time.Now().Add(time.Hour), Reason: "billing"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.pick(t.Context(), choice.Task{}); err != nil || got != framework.Codex {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
+	t.Parallel()
+	v := agentsettings.Values{
+		Preset: "standard", AiderProvider: "openai", OpenCodeURL: ollama, Cols: 90, Rows: 20, Custom: map[string]string{"A": "set", "B": "set"},
+		Models: map[framework.Name]agentsettings.Models{framework.OpenCode: {Powerful: "big"}, framework.Codex: {Powerful: "gpt"}},
+	}
+	for name, tt := range map[string]struct {
+		program   framework.Name
+		req, want agents.Request
+	}{
+		"nothing": {framework.Codex, agents.Request{}, agents.Request{Preset: "standard", Model: "gpt", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"everything": {
+			framework.Codex,
+			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked"}},
+			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked", "B": "set"}},
+		},
+		"Aider's provider":                  {framework.Aider, agents.Request{}, agents.Request{Preset: "standard", Provider: "openai", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"OpenCode's service":                {framework.OpenCode, agents.Request{}, agents.Request{Preset: "standard", Model: "big", BaseURL: ollama, Cols: 90, Rows: 20, Custom: v.Custom}},
+		"OpenCode with a model of its user": {framework.OpenCode, agents.Request{Model: "local/x"}, agents.Request{Preset: "standard", Model: "local/x", Cols: 90, Rows: 20, Custom: v.Custom}},
+	} {
+		withSettings(&tt.req, tt.program, v)
+		if d := cmp.Diff(tt.want, tt.req); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func TestWhereAgentsWork(t *testing.T) {
+	t.Parallel()
+	at := func(change func(*config.Agents)) (scratch.Config, []string) {
+		s := &Server{home: &Home{Dir: "/home"}}
+		s.cfg = config.Default()
+		change(&s.cfg.Agents)
+		return s.scratchConfig("/base", "/state"), s.agentRoots()
+	}
+	made, roots := at(func(*config.Agents) {})
+	if made.Base != "/base/scratch" || made.State != "/state/scratch" || made.Retention != "" || made.TTL != 24*time.Hour || len(roots) != 1 {
+		t.Errorf("%+v %v", made, roots)
+	}
+	made, roots = at(func(a *config.Agents) {
+		a.CodingDirectory, a.WorkspaceBase, a.Workdirs = "/code", "/clones", []string{"/w"}
+	})
+	if made.Base != "/code" || made.State == "/state/scratch" || made.Retention != scratch.Persistent || len(roots) != 4 {
+		t.Errorf("%+v %v", made, roots)
+	}
+	made, roots = at(func(a *config.Agents) {
+		a.CodingDirectory, a.ScratchRetention, a.AnyWorkdir = "/other", "ephemeral", true
+	})
+	if other, _ := at(func(a *config.Agents) { a.CodingDirectory = "/code" }); made.Retention != scratch.Ephemeral || made.State == other.State || roots[0] != "/" {
+		t.Errorf("%+v %v", made, roots)
+	}
+}

@@ -1,0 +1,199 @@
+// Package signin logs people in for agents' programs (task-agents, sections 4.11 and 5.2).
+// A login is a [Flow]: it shows a person an address, and perhaps a code, and ends when they
+// have done what is to be done there. A [Desk] runs one flow of a name at a time, within
+// bounds, and tells what comes of it. [Helper] is the flow of a program's own login
+// command, which is run in a terminal and read as a person would read it; [Recovery] has
+// sessions go on that wait for a login.
+//
+// What a program prints is believed to be no more than text: only an address of a few
+// hosts is handed on as one that may be opened. Nothing here opens a browser, and no
+// credential passes through: programs keep their own.
+package signin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Times and bounds of task-agents, section 2.
+const (
+	Life      = 5 * time.Minute // of a login
+	firstWait = 2 * time.Second // after the first output, for an address
+	mostWait  = 10 * time.Second
+	mostTyped = 1024
+)
+
+// Prompt is what a person is told (task-agents, section 9.1).
+type Prompt struct {
+	Launched     bool   `json:"launched"`
+	URL          string `json:"url,omitempty"` // may be opened
+	DeviceCode   string `json:"deviceCode,omitempty"`
+	Instructions string `json:"instructions"`
+}
+
+// Flow is a login. It calls show when there is something to tell, again when that has
+// changed, takes what the person was given to type, and returns nil once somebody is logged
+// in. It ends with ctx.
+type Flow func(ctx context.Context, show func(Prompt), typed <-chan string) error
+
+// Event is a login that has news. Err and Done are of its end: nil and true, somebody is
+// logged in.
+type Event struct {
+	Name   string
+	Prompt Prompt
+	Done   bool
+	Err    error
+}
+
+// Desk runs logins. It is safe for concurrent use.
+type Desk struct {
+	tell   func(Event)
+	ctx    context.Context //nolint:containedctx // the desk's own
+	cancel context.CancelFunc
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	closed  bool
+	running map[string]*login
+	group   sync.WaitGroup
+}
+
+// login is one under way.
+type login struct {
+	prompt Prompt
+	shown  chan struct{} // closed when prompt has an address
+	typed  chan string
+	over   chan struct{}
+	err    error // once over is closed
+	after  []func(error)
+}
+
+// New makes a desk; tell hears of every login and must not wait.
+func New(tell func(Event), logger *slog.Logger) *Desk {
+	d := &Desk{tell: tell, logger: logger, running: make(map[string]*login)}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	return d
+}
+
+// Close ends every login and waits until nothing is left of them.
+func (d *Desk) Close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.cancel()
+	d.group.Wait()
+}
+
+// Begin starts a login, or joins the one of that name that is under way. It returns when
+// there is an address, or after some seconds with what is known; the login goes on without
+// ctx. after, where there is one, is called once it has ended.
+//
+// Its errors: unavailable (shutting_down), and those of a flow that ends at once.
+func (d *Desk) Begin(ctx context.Context, name string, flow Flow, after func(error)) (Prompt, error) {
+	l, err := d.join(name, flow, after)
+	if err != nil {
+		return Prompt{}, err
+	}
+	wait := time.NewTimer(mostWait)
+	defer wait.Stop()
+	select {
+	case <-l.shown:
+	case <-l.over:
+		if l.err != nil {
+			return Prompt{}, l.err
+		}
+	case <-wait.C:
+	case <-ctx.Done():
+		return Prompt{}, capability.AsError(ctx.Err())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := l.prompt
+	p.Launched = true
+	return p, nil
+}
+
+// Type gives the login of a name what the person was given to type, such as a code that
+// stands on the page in the end. It is kept nowhere.
+//
+// Its errors: invalid_input (bad_code), conflict (no_login_running; busy, where an earlier
+// text was not taken yet).
+func (d *Desk) Type(name, text string) (Prompt, error) {
+	const op = "tasks.login"
+	if !rest.MatchString(text) || len(text) > mostTyped {
+		return Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "a code is one word of at most %d characters", mostTyped).With("bad_code", "")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.running[name]
+	if l == nil {
+		return Prompt{}, capability.Errorf(capability.CodeConflict, op, "no login of %s is under way", name).With("no_login_running", "start one first: a code is good for one login")
+	}
+	select {
+	case l.typed <- text:
+	default:
+		return Prompt{}, capability.Errorf(capability.CodeConflict, op, "the code before this one was not taken yet").With("busy", "try again")
+	}
+	p := l.prompt
+	p.Launched = true
+	return p, nil
+}
+
+func (d *Desk) join(name string, flow Flow, after func(error)) (*login, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, capability.Errorf(capability.CodeUnavailable, "tasks.login", "the server is shutting down").With("shutting_down", "")
+	}
+	l := d.running[name]
+	if l == nil {
+		l = &login{shown: make(chan struct{}), typed: make(chan string, 1), over: make(chan struct{})}
+		d.running[name] = l
+		d.group.Go(func() { d.run(name, l, flow) })
+	}
+	if after != nil {
+		l.after = append(l.after, after)
+	}
+	return l, nil
+}
+
+func (d *Desk) run(name string, l *login, flow Flow) {
+	ctx, cancel := context.WithTimeout(d.ctx, Life)
+	defer cancel()
+	err := flow(ctx, func(p Prompt) {
+		p.Launched = true
+		d.mu.Lock()
+		same, had := l.prompt == p, l.prompt != Prompt{}
+		l.prompt = p
+		if !had {
+			close(l.shown)
+		}
+		d.mu.Unlock()
+		if !same {
+			d.tell(Event{Name: name, Prompt: p})
+		}
+	}, l.typed)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = capability.Errorf(capability.CodeTimeout, "tasks.login", "nobody logged in within %s", Life).With("login_expired", "start again")
+	}
+	d.mu.Lock()
+	delete(d.running, name)
+	l.err = err
+	after, prompt, closed := l.after, l.prompt, d.closed
+	d.mu.Unlock()
+	close(l.over)
+	if err != nil && !closed {
+		d.logger.Warn("a login has failed", "of", name, "err", err)
+	}
+	if !closed {
+		d.tell(Event{Name: name, Prompt: prompt, Done: true, Err: err})
+	}
+	for _, f := range after {
+		f(err)
+	}
+}
