@@ -158,12 +158,12 @@ func TestTheAccessPolicyComesFirst(t *testing.T) {
 	guest.UserRole, user.UserRole = "GUEST", "USER"
 	for _, row := range verb.Table() {
 		r.fails(guest, string(row.Name), `{}`, verb.Forbidden)
-		_, err := r.Service.Run(t.Context(), user, string(row.Name), nil)
+		_, err := r.service.Run(t.Context(), user, string(row.Name), nil)
 		if forbidden := err != nil && capability.AsError(err).Reason == "forbidden"; forbidden != (row.Ability == access.Create) {
 			t.Errorf("%s: %v", row.Name, err)
 		}
 	}
-	if _, err := r.Service.Run(t.Context(), guest, "MAKE_COFFEE", nil); capability.CodeOf(err) != capability.CodeUnknownCapability {
+	if _, err := r.service.Run(t.Context(), guest, "MAKE_COFFEE", nil); capability.CodeOf(err) != capability.CodeUnknownCapability {
 		t.Error(err)
 	}
 }
@@ -171,8 +171,34 @@ func TestTheAccessPolicyComesFirst(t *testing.T) {
 func TestWithoutItsPartsAVerbSaysSo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Service = verbs.New(verbs.Config{})
+	r.service = verbs.New(verbs.Config{})
 	for _, row := range verb.Table() {
 		r.fails(call(""), string(row.Name), `{}`, verb.ServiceUnavailable)
+	}
+}
+
+func TestThePromptsOfWhoDelegates(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withPlaces)
+	r.ok(call(""), "PROVISION_WORKSPACE", `{"repo":"`+r.remote+`","label":"Widget"}`)
+	r.ok(call(""), "CREATE_TASK", `{"task":"write the parser"}`)
+	r.fleet.set(0, func(i *agents.Info) { i.Status, i.Blocker = detect.Blocked, &detect.Blocker{Prompt: "Overwrite?"} })
+	if err := r.registry.PutPending(t.Context(), row.PendingDecision{SessionID: r.fleet.infos[0].ID, PromptText: "Say yes?", LLMDecision: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := r.service.Context(t.Context(), "please debug the repo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{": Say yes?\n", "blocked, asks: Overwrite?\n", "- write the parser (", "- Widget (", "- codex: installed", "Preferred program: codex", "big enough"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%s", part, text)
+		}
+	}
+	if text, err = r.service.Examples(t.Context()); err != nil || !strings.Contains(text, `"agentType": "codex"`) {
+		t.Errorf("%s %v", text, err)
+	}
+	if text, err = verbs.New(verbs.Config{}).Context(t.Context(), ""); err != nil || !strings.Contains(text, "No agent is at work") {
+		t.Errorf("%s %v", text, err)
 	}
 }

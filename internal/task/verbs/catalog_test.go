@@ -33,7 +33,7 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := catalogtest.New(t)
-	if _, _, err := c.Replace(published(t, verbs.Functions(r.Service))); err != nil {
+	if _, _, err := c.Replace(published(t, verbs.Functions(r.service))); err != nil {
 		t.Fatal(err)
 	}
 	if rejected := c.Snapshot().Rejected(); len(rejected) != 0 {
@@ -98,7 +98,7 @@ func TestSchemasAreTheVerbsOwn(t *testing.T) {
 func TestACallOfTheCatalog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, f := range verbs.Functions(r.Service) {
+	for _, f := range verbs.Functions(r.service) {
 		if f.Action != "task-agent.task.create" {
 			continue
 		}

@@ -233,7 +233,7 @@ func TestAnAgentIsStarted(t *testing.T) {
 
 func TestAnAgentWithoutAFolderTakesAFreeWorkspace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, withPlaces)
 	other := verb.Call{By: agent, Session: "other"}
 	_, data := r.ok(other, "PROVISION_WORKSPACE", `{"repo":"`+r.remote+`"}`)
 	r.ok(call(""), "SPAWN_AGENT", `{}`)

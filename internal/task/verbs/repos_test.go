@@ -11,7 +11,7 @@ import (
 
 func TestAWorkspaceFromItsCloneToItsPullRequest(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, withPlaces)
 	r.fails(call(""), "PROVISION_WORKSPACE", `{}`, verb.MissingRepo)
 	r.fails(call(""), "FINALIZE_WORKSPACE", `{}`, verb.NoWorkspace)
 	r.fails(call(""), "PROVISION_WORKSPACE", `{"repo":"https://evil.example/a/b"}`, verb.InvalidRepoDomain)
@@ -56,7 +56,7 @@ func (r *rig) encoded(v any) string {
 
 func TestIssues(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, withPlaces)
 	const repo = `"repo":"acme/widget"`
 	for params, want := range map[string]verb.Code{
 		`{}`: verb.MissingRepo, `{` + repo + `,"operation":"explode"}`: verb.UnknownOperation, `{` + repo + `,"operation":"create"}`: verb.MissingTitle,

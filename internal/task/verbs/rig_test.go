@@ -220,19 +220,19 @@ func (m *model) Ask(_ context.Context, _ bool, prompt string) (string, error) {
 // rig is the verbs over a real registry, real workspaces and a real history.
 type rig struct {
 	*testing.T
-	*verbs.Service // its Run, not the test's
-	cfg            verbs.Config
-	dir            string // real
-	remote         string // a bare repository with one commit on trunk
-	registry       *threads.Registry
-	fleet          *fleet
-	launcher       *launcher
-	programs       *programs
-	model          *model
-	history        *history.File
-	places         *workspace.Manager
-	github         *github
-	now            time.Time
+	service  *verbs.Service
+	cfg      verbs.Config
+	dir      string // real
+	remote   string // a bare repository with one commit on trunk
+	registry *threads.Registry
+	fleet    *fleet
+	launcher *launcher
+	programs *programs
+	model    *model
+	history  *history.File
+	places   *workspace.Manager
+	github   *github
+	now      time.Time
 }
 
 func newRig(t *testing.T, change ...func(*rig)) *rig {
@@ -259,25 +259,26 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 		t.Fatal(err)
 	}
 	r.launcher = &launcher{r: r, refuse: map[string]*capability.Error{}}
-	r.openPlaces(clock)
 	talks := new(verb.Talks)
 	r.cfg = verbs.Config{
 		Agents: agentverbs.Config{
-			Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, History: r.history, Model: r.model, Workspaces: r.places.List,
+			Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, History: r.history, Model: r.model,
+			Workspaces: func() []workspace.Workspace { return nil },
 			Roots: share.Roots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Talks: talks, Now: clock,
 		},
-		Repos: repoverbs.Config{Workspaces: r.places, LastRepo: r.history.LastRepo, Talks: talks},
+		Repos: repoverbs.Config{LastRepo: r.history.LastRepo, Talks: talks},
 	}
 	for _, f := range change {
 		f(r)
 	}
-	r.Service = verbs.New(r.cfg)
+	r.service = verbs.New(r.cfg)
 	return r
 }
 
-// openPlaces makes a bare repository, GitHub in small, and the workspaces over both.
-func (r *rig) openPlaces(clock func() time.Time) {
+// withPlaces makes a bare repository, GitHub in small, and the workspaces over both.
+func withPlaces(r *rig) {
 	r.Helper()
+	clock := func() time.Time { return r.now }
 	r.remote = filepath.Join(r.dir, "remotes/widget.git")
 	r.git(r.dir, "init", "-q", "--bare", "-b", "trunk", r.remote)
 	r.git(r.dir, "clone", "-q", r.remote, "author")
@@ -307,6 +308,7 @@ func (r *rig) openPlaces(clock func() time.Time) {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = r.places.Close() })
+	r.cfg.Agents.Workspaces, r.cfg.Repos.Workspaces = r.places.List, r.places
 }
 
 func (r *rig) git(dir string, args ...string) {
@@ -337,7 +339,7 @@ func call(message string) verb.Call { return verb.Call{By: agent, Session: "s", 
 // ok runs a verb that has to succeed, and returns its data as JSON objects.
 func (r *rig) ok(c verb.Call, name, params string) (verb.Result, map[string]any) {
 	r.Helper()
-	got, err := r.Service.Run(r.Context(), c, name, json.RawMessage(params))
+	got, err := r.service.Run(r.Context(), c, name, json.RawMessage(params))
 	if err != nil || !got.Success || got.Error != "" {
 		r.Fatalf("%s %s: %+v %v", name, params, got, err)
 	}
@@ -347,7 +349,7 @@ func (r *rig) ok(c verb.Call, name, params string) (verb.Result, map[string]any)
 // fails runs a verb that has to fail with a code, told in both ways.
 func (r *rig) fails(c verb.Call, name, params string, want verb.Code) (verb.Result, map[string]any) {
 	r.Helper()
-	got, err := r.Service.Run(r.Context(), c, name, json.RawMessage(params))
+	got, err := r.service.Run(r.Context(), c, name, json.RawMessage(params))
 	if err == nil || got.Success || got.Error != want || got.Text == "" || capability.AsError(err).Details["error"] != want {
 		r.Fatalf("%s %s: %+v %v, want %s", name, params, got, err, want)
 	}

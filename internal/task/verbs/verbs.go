@@ -11,6 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/outlook"
 	"github.com/junctor-run/junctor/internal/task/verbs/access"
 	"github.com/junctor-run/junctor/internal/task/verbs/agentverbs"
 	"github.com/junctor-run/junctor/internal/task/verbs/repoverbs"
@@ -27,15 +28,36 @@ type Config struct {
 
 // Service runs verbs. It is safe for concurrent use.
 type Service struct {
+	agents *agentverbs.Verbs
 	table  map[verb.Name]agentverbs.Do
 	policy access.Policy
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	table := agentverbs.New(cfg.Agents).Table()
+	agents := agentverbs.New(cfg.Agents)
+	table := agents.Table()
 	maps.Copy(table, repoverbs.New(cfg.Repos).Table())
-	return &Service{table, cfg.Policy}
+	return &Service{agents, table, cfg.Policy}
+}
+
+// Context and Examples are the texts of task-agents, section 7.13, as they are now. message
+// is what the user says, "" where that is not known.
+func (s *Service) Context(ctx context.Context, message string) (string, error) {
+	now, err := s.agents.Snapshot(ctx, message)
+	if err != nil {
+		return "", err
+	}
+	return outlook.Context(now), nil
+}
+
+// Examples names the program that is preferred now.
+func (s *Service) Examples(ctx context.Context) (string, error) {
+	now, err := s.agents.Snapshot(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	return outlook.Examples(now.Preferred.ID), nil
 }
 
 // Run uses a verb by any of its names. What was not done is told twice: by the result,

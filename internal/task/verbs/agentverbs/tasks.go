@@ -234,7 +234,7 @@ func (v *Verbs) filter(c verb.Call, w utterance.Window, statuses []string) (f th
 	}
 	f.ActivityAfter, f.ActivityBefore = from, to
 	if w == utterance.Active {
-		f.Statuses = []row.ThreadStatus{row.ThreadOpen, row.ThreadActive, row.ThreadWaiting, row.ThreadBlocked, row.ThreadValidating}
+		f.Statuses = unfinished()
 	}
 	if len(statuses) > 0 {
 		f.Statuses = nil
@@ -247,6 +247,11 @@ func (v *Verbs) filter(c verb.Call, w utterance.Window, statuses []string) (f th
 		f.Statuses = append(f.Statuses, status)
 	}
 	return f, nil
+}
+
+// unfinished are the statuses of tasks that somebody works at or waits for.
+func unfinished() []row.ThreadStatus {
+	return []row.ThreadStatus{row.ThreadOpen, row.ThreadActive, row.ThreadWaiting, row.ThreadBlocked, row.ThreadValidating}
 }
 
 // details are whole tasks: the one that is named, else the newest that the filter finds.
