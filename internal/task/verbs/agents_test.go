@@ -171,7 +171,7 @@ func TestTheAccessPolicyComesFirst(t *testing.T) {
 func TestWithoutItsPartsAVerbSaysSo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.service = verbs.New(verbs.Config{})
+	r.service = verbs.New(verbs.Config{Choice: r.programs})
 	for _, row := range verb.Table() {
 		r.fails(call(""), string(row.Name), `{}`, verb.ServiceUnavailable)
 	}
@@ -198,7 +198,7 @@ func TestThePromptsOfWhoDelegates(t *testing.T) {
 	if text, err = r.service.Examples(t.Context()); err != nil || !strings.Contains(text, `"agentType": "codex"`) {
 		t.Errorf("%s %v", text, err)
 	}
-	if text, err = verbs.New(verbs.Config{}).Context(t.Context(), ""); err != nil || !strings.Contains(text, "No agent is at work") {
+	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), ""); err != nil || !strings.Contains(text, "No agent is at work") {
 		t.Errorf("%s %v", text, err)
 	}
 }

@@ -135,7 +135,7 @@ func TestShellsAreNotGivenProse(t *testing.T) {
 
 func TestWhichRepository(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, withPlaces)
 	repo := func(c verb.Call, params string) string {
 		r.Helper()
 		r.ok(c, "CREATE_TASK", params)
@@ -163,8 +163,7 @@ func TestWhichRepository(t *testing.T) {
 	if got := repo(other, `{"task":"look at github.com/acme/widget","workdir":"/here"}`); got != "" || r.last().Workdir != "/here" {
 		t.Errorf("a folder was named: %q", got)
 	}
-	no := newRig(t, func(r *rig) { r.cfg.Agents.Workspaces = nil })
-	no.fails(call(""), "CREATE_TASK", `{"task":"x","repo":"acme/widget"}`, verb.WorkspaceServiceUnavailable)
+	newRig(t).fails(call(""), "CREATE_TASK", `{"task":"x","repo":"acme/widget"}`, verb.WorkspaceServiceUnavailable)
 }
 
 func TestLessonsGoAlong(t *testing.T) {

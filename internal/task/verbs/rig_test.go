@@ -34,7 +34,6 @@ import (
 	"github.com/junctor-run/junctor/internal/task/threads/threadsql"
 	"github.com/junctor-run/junctor/internal/task/verbs"
 	"github.com/junctor-run/junctor/internal/task/verbs/agentverbs"
-	"github.com/junctor-run/junctor/internal/task/verbs/repoverbs"
 	"github.com/junctor-run/junctor/internal/task/verbs/verb"
 	"github.com/junctor-run/junctor/internal/workspace"
 	"github.com/junctor-run/junctor/internal/workspace/forge"
@@ -259,14 +258,9 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 		t.Fatal(err)
 	}
 	r.launcher = &launcher{r: r, refuse: map[string]*capability.Error{}}
-	talks := new(verb.Talks)
 	r.cfg = verbs.Config{
-		Agents: agentverbs.Config{
-			Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, History: r.history, Model: r.model,
-			Workspaces: func() []workspace.Workspace { return nil },
-			Roots: share.Roots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Talks: talks, Now: clock,
-		},
-		Repos: repoverbs.Config{LastRepo: r.history.LastRepo, Talks: talks},
+		Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, History: r.history, Model: r.model,
+		Roots: share.Roots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Now: clock,
 	}
 	for _, f := range change {
 		f(r)
@@ -308,7 +302,7 @@ func withPlaces(r *rig) {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = r.places.Close() })
-	r.cfg.Agents.Workspaces, r.cfg.Repos.Workspaces = r.places.List, r.places
+	r.cfg.Workspaces = r.places
 }
 
 func (r *rig) git(dir string, args ...string) {

@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -107,7 +108,15 @@ func TestWhatWasDone(t *testing.T) {
 	if len(list) != 2 || list[0].(map[string]any)["title"] != "write the docs" || !strings.HasPrefix(got.Text, "2 tasks.\n- write the docs: active") {
 		t.Errorf("%+v", got)
 	}
+	if _, err := r.registry.UpdateSession(t.Context(), r.fleet.infos[0].ID, func(s *row.Session) {
+		s.Metadata, s.OriginalTask = row.WithMeta(s.Metadata, row.ResumeToken, "resume-me"), strings.Repeat("long ", 1_000)
+	}); err != nil {
+		t.Fatal(err)
+	}
 	got, data = r.ok(call(""), "TASK_HISTORY", `{"metric":"detail","search":"parser"}`)
+	if text := fmt.Sprint(data); strings.Contains(text, "resume-me") || len(text) > 6_000 {
+		t.Errorf("%d: %s", len(text), text)
+	}
 	detail := data["threads"].([]any)[0].(map[string]any)
 	if len(detail["sessions"].([]any)) != 1 || len(detail["nodes"].([]any)) != 2 || !strings.Contains(got.Text, "it is there") {
 		t.Errorf("%+v", got)

@@ -8,37 +8,74 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/task/outlook"
+	"github.com/junctor-run/junctor/internal/task/threads/share"
 	"github.com/junctor-run/junctor/internal/task/verbs/access"
 	"github.com/junctor-run/junctor/internal/task/verbs/agentverbs"
 	"github.com/junctor-run/junctor/internal/task/verbs/repoverbs"
+	"github.com/junctor-run/junctor/internal/task/verbs/taskverbs"
 	"github.com/junctor-run/junctor/internal/task/verbs/verb"
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Config is the two families of verbs, which share one [verb.Talks], and who may use them.
+// Launcher is package launch's.
+type Launcher interface {
+	taskverbs.Launcher
+	agentverbs.Tracker
+}
+
+// Registry is threads.Registry.
+type Registry interface {
+	taskverbs.Registry
+	agentverbs.Registry
+}
+
+// Config is what the verbs work with; Choice and Now are required. Verbs whose parts are
+// not there answer SERVICE_UNAVAILABLE. Without Workspaces no task has a repository,
+// without Model no brief is written, without History there are no lessons and no last
+// repository.
 type Config struct {
-	Agents agentverbs.Config
-	Repos  repoverbs.Config
-	Policy access.Policy
+	Launcher   Launcher
+	Agents     agentverbs.Agents
+	Registry   Registry
+	Choice     taskverbs.Choice
+	Workspaces repoverbs.Workspaces
+	History    taskverbs.History
+	Model      taskverbs.Model
+	Roots      share.Roots // what may be shown
+	Policy     access.Policy
+	Now        func() time.Time
 }
 
 // Service runs verbs. It is safe for concurrent use.
 type Service struct {
 	agents *agentverbs.Verbs
-	table  map[verb.Name]agentverbs.Do
+	table  map[verb.Name]verb.Do
 	policy access.Policy
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	agents := agentverbs.New(cfg.Agents)
-	table := agents.Table()
-	maps.Copy(table, repoverbs.New(cfg.Repos).Table())
-	return &Service{agents, table, cfg.Policy}
+	talks := new(verb.Talks)
+	tasks := taskverbs.New(taskverbs.Config{
+		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil, Roots: cfg.Roots, Talks: talks, Now: cfg.Now,
+	})
+	agents := agentverbs.Config{Agents: cfg.Agents, Registry: cfg.Registry, Tracker: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: talks}
+	repos := repoverbs.Config{Workspaces: cfg.Workspaces, Talks: talks}
+	if cfg.Workspaces != nil {
+		agents.Workspaces = cfg.Workspaces.List
+	}
+	if cfg.History != nil {
+		repos.LastRepo = cfg.History.LastRepo
+	}
+	s := &Service{agents: agentverbs.New(agents), table: tasks.Table(), policy: cfg.Policy}
+	maps.Copy(s.table, s.agents.Table())
+	maps.Copy(s.table, repoverbs.New(repos).Table())
+	return s
 }
 
 // Context and Examples are the texts of task-agents, section 7.13, as they are now. message

@@ -6,6 +6,7 @@ import (
 	"github.com/junctor-run/junctor/internal/task/choice"
 	"github.com/junctor-run/junctor/internal/task/outlook"
 	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/verbs/verb"
 	"github.com/junctor-run/junctor/internal/workspace"
 )
 
@@ -32,15 +33,15 @@ func (v *Verbs) Snapshot(ctx context.Context, message string) (s outlook.Snapsho
 			s.Sessions = append(s.Sessions, one)
 		}
 	}
-	if v.cfg.Choice != nil {
-		state := v.cfg.Choice.State(ctx, choice.Task{Text: message})
+	if v.cfg.State != nil {
+		state := v.cfg.State(ctx, choice.Task{Text: message})
 		s.Frameworks, s.Preferred = state.Frameworks, state.Preferred
 	}
 	s.Message = message
 	if v.cfg.Registry == nil {
 		return s, nil
 	}
-	tasks, err := v.cfg.Registry.List(ctx, threads.Filter{Statuses: unfinished(), Limit: maxTasks})
+	tasks, err := v.cfg.Registry.List(ctx, threads.Filter{Statuses: verb.Unfinished(), Limit: maxTasks})
 	if err != nil {
 		return s, err
 	}

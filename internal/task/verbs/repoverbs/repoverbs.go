@@ -40,20 +40,14 @@ type Verbs struct{ cfg Config }
 // New makes the verbs.
 func New(cfg Config) *Verbs { return &Verbs{cfg} }
 
-// Do is one verb. What it could not do is in its result and is its error as well.
-type Do = func(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error)
-
 // Table is every verb by its name.
-func (v *Verbs) Table() map[verb.Name]Do {
-	table := map[verb.Name]Do{verb.ProvisionWorkspace: v.provision, verb.FinalizeWorkspace: v.finalize, verb.ManageIssues: v.issues}
-	if v.cfg.Workspaces == nil {
-		for name := range table {
-			table[name] = func(context.Context, verb.Call, json.RawMessage) (verb.Result, error) {
-				return verb.Fail(verb.ServiceUnavailable.Errorf("workspaces are not available on this server"), nil)
-			}
-		}
+func (v *Verbs) Table() map[verb.Name]verb.Do {
+	there := v.cfg.Workspaces != nil
+	return map[verb.Name]verb.Do{
+		verb.ProvisionWorkspace: verb.Needs(there, v.provision),
+		verb.FinalizeWorkspace:  verb.Needs(there, v.finalize),
+		verb.ManageIssues:       verb.Needs(there, v.issues),
 	}
-	return table
 }
 
 // repo is the repository that is meant: the parameter, else what the user names, else the

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework/detect"
@@ -16,7 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/task/agents"
 	"github.com/junctor-run/junctor/internal/task/choice"
 	"github.com/junctor-run/junctor/internal/task/sessions"
-	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/verbs/utterance"
 	"github.com/junctor-run/junctor/internal/task/verbs/verb"
 )
@@ -46,23 +44,23 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 		return verb.Fail(err, nil)
 	}
 	task := verb.First(p.Task, c.Message)
-	if len(utterance.Tasks(task)) > 1 && v.cfg.Launcher != nil {
-		return v.create(ctx, c, params)
+	if len(utterance.Tasks(task)) > 1 && v.cfg.Tracker != nil {
+		return v.cfg.Tasks.Create(ctx, c, params)
 	}
-	wanted, err := program(p.AgentType)
+	wanted, err := verb.Program(p.AgentType)
 	if err != nil {
 		return verb.Fail(err, nil)
 	}
 	ask := choice.Task{Text: task, Workdir: p.Workdir != ""}
-	if wanted = v.pick(ctx, wanted, ask); wanted == "" {
-		state := v.cfg.Choice.State(ctx, ask)
+	if wanted = v.cfg.Tasks.Pick(ctx, wanted, ask); wanted == "" {
+		state := v.cfg.State(ctx, ask)
 		at := slices.IndexFunc(state.Frameworks, func(f choice.Framework) bool { return f.ID == state.Preferred.ID && f.Installed })
 		if at < 0 {
 			return verb.Fail(verb.AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed", "junctor frameworks doctor says how to install one"), nil)
 		}
 		wanted = state.Preferred.ID
 	}
-	tracked := task != "" && v.cfg.Launcher != nil
+	tracked := task != "" && v.cfg.Tracker != nil
 	// The coordinator ends the sessions it looks after, once their work was checked.
 	meta, err := jsonx.Marshal(map[string]any{"label": p.Label, "keepAliveAfterComplete": p.Keep || tracked, "keepAlive": p.Keep})
 	if err != nil {
@@ -77,7 +75,7 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 	out := Started{SessionID: i.ID, AgentType: i.AgentType, Workdir: i.Workdir, Status: i.Status, Notes: i.Notes}
 	if tracked {
 		// The program runs: that nobody looks after its task is no reason to end it.
-		if out.ThreadID, err = v.cfg.Launcher.Track(ctx, c.By, i.ID, task, verb.Cut(verb.First(p.Label, task), maxLabel)); err != nil {
+		if out.ThreadID, err = v.cfg.Tracker.Track(ctx, c.By, i.ID, task, verb.Cut(verb.First(p.Label, task), verb.MaxLabel)); err != nil {
 			out.Notes = append(out.Notes, "nobody looks after its task: "+capability.AsError(err).Message)
 		}
 	}
@@ -152,8 +150,8 @@ func (v *Verbs) send(ctx context.Context, c verb.Call, params json.RawMessage) (
 // tell types a text; task is not empty where it is a task of its own.
 func (v *Verbs) tell(ctx context.Context, c verb.Call, t Terminal, text, task, label string) (verb.Result, error) {
 	data := map[string]any{"sessionId": t.Info().ID}
-	if task != "" && v.cfg.Launcher != nil {
-		thread, err := v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, task, verb.Cut(verb.First(label, task), maxLabel))
+	if task != "" && v.cfg.Tracker != nil {
+		thread, err := v.cfg.Tracker.Track(ctx, c.By, t.Info().ID, task, verb.Cut(verb.First(label, task), verb.MaxLabel))
 		if err != nil {
 			return verb.Fail(err, data)
 		}
@@ -215,126 +213,4 @@ func answer(b *detect.Blocker, text string) (label string, ok bool) {
 		return "", false
 	}
 	return begins[0], true
-}
-
-// shown is the word for a state that people read (task-agents, section 4.1).
-func shown(s detect.State) string {
-	switch s {
-	case detect.Ready:
-		return "idle"
-	case detect.Busy:
-		return "working"
-	}
-	return string(s)
-}
-
-// session is a session as the verbs show it; what a caller put into its metadata, and its
-// resume token, stay out of it.
-type sessionView struct {
-	SessionID    string          `json:"sessionId"`
-	Label        string          `json:"label,omitempty"`
-	AgentType    string          `json:"agentType"`
-	Workdir      string          `json:"workdir"`
-	Status       string          `json:"status"`
-	Phase        string          `json:"phase,omitempty"`
-	Dialog       *detect.Blocker `json:"dialog,omitempty"`
-	LoginURL     string          `json:"loginUrl,omitempty"`
-	ThreadID     string          `json:"threadId,omitempty"`
-	Preset       adapter.Preset  `json:"approvalPreset,omitempty"`
-	Decisions    []string        `json:"decisions,omitempty"`
-	StartedAt    time.Time       `json:"startedAt,omitzero"`
-	LastActivity time.Time       `json:"lastActivityAt,omitzero"`
-}
-
-func view(i agents.Info) sessionView {
-	return sessionView{
-		SessionID: i.ID, Label: i.Name, AgentType: i.AgentType, Workdir: i.Workdir, Status: shown(i.Status), Phase: i.Phase, Dialog: i.Blocker, LoginURL: i.URL,
-		ThreadID: i.ThreadID, Preset: i.Preset, Decisions: i.Decisions, StartedAt: i.StartedAt, LastActivity: i.LastActivity,
-	}
-}
-
-const maxTasks = 50
-
-// list is LIST_AGENTS (task-agents, section 7.4).
-func (v *Verbs) list(ctx context.Context, _ verb.Call, _ json.RawMessage) (verb.Result, error) {
-	views, lines := []sessionView{}, []string{}
-	for _, i := range v.cfg.Agents.List() {
-		if !i.Live() {
-			continue
-		}
-		s := view(i)
-		views = append(views, s)
-		line := fmt.Sprintf("- %s: %s, %s, in %s", verb.First(s.Label, s.SessionID), s.AgentType, s.Status, s.Workdir)
-		if s.Dialog != nil {
-			line += fmt.Sprintf("; it asks: %s", verb.Cut(s.Dialog.Prompt, 200))
-		}
-		lines = append(lines, line)
-	}
-	running := true
-	tasks, err := v.cfg.Registry.List(ctx, threads.Filter{Active: &running, Limit: maxTasks})
-	if err != nil {
-		return verb.Fail(err, nil)
-	}
-	waiting, err := v.cfg.Registry.Pending(ctx)
-	if err != nil {
-		return verb.Fail(err, nil)
-	}
-	type pending struct {
-		SessionID string    `json:"sessionId"`
-		ThreadID  string    `json:"threadId"`
-		Prompt    string    `json:"prompt"`
-		Decision  jsonx.Raw `json:"decision,omitempty"`
-	}
-	confirmations := []pending{}
-	for _, p := range waiting {
-		confirmations = append(confirmations, pending{p.SessionID, p.ThreadID, verb.Cut(p.PromptText, 500), jsonx.Raw(p.LLMDecision)})
-	}
-	text := "No agent is running."
-	if len(lines) > 0 {
-		text = fmt.Sprintf("%d running:\n%s", len(lines), strings.Join(lines, "\n"))
-	}
-	if n := len(confirmations); n > 0 {
-		text += fmt.Sprintf("\n%d decisions wait to be confirmed.", n)
-	}
-	return verb.Result{Success: true, Text: text, Data: map[string]any{
-		"sessions": views, "tasks": summaries(tasks), "pendingConfirmations": confirmations,
-		"preferredTaskAgent": v.cfg.Choice.State(ctx, choice.Task{}).Preferred,
-	}}, nil
-}
-
-// stop is STOP_AGENT (task-agents, section 7.5).
-func (v *Verbs) stop(_ context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
-	var p struct {
-		SessionID string `json:"sessionId"`
-		All       bool   `json:"all"`
-	}
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
-	}
-	stopped := []string{}
-	if p.All {
-		for _, i := range v.cfg.Agents.List() {
-			if !i.Live() {
-				continue
-			}
-			if t, err := v.cfg.Agents.Terminal(i.ID); err == nil {
-				t.Stop(false)
-				stopped = append(stopped, i.ID)
-			}
-		}
-		if len(stopped) == 0 {
-			return verb.Fail(verb.NoSession.Errorf("no agent is running"), nil)
-		}
-		return verb.Result{Success: true, Text: fmt.Sprintf("Stopped %d.", len(stopped)), Data: map[string]any{"stopped": stopped}}, nil
-	}
-	t, err := v.session(c, p.SessionID)
-	if err != nil {
-		return verb.Fail(err, nil)
-	}
-	i := t.Info()
-	if i.Live() {
-		t.Stop(false)
-		stopped = append(stopped, i.ID)
-	}
-	return verb.Result{Success: true, Text: fmt.Sprintf("Stopped %s.", verb.First(i.Name, i.ID)), Data: map[string]any{"sessionId": i.ID, "stopped": stopped}}, nil
 }

@@ -1,4 +1,4 @@
-package agentverbs
+package taskverbs
 
 import (
 	"context"
@@ -26,7 +26,6 @@ const (
 	maxCriteria = 20
 	maxBrief    = 4_000 // characters
 	maxLesson   = 400   // characters of each
-	maxLabel    = 60    // characters
 	briefTime   = 30 * time.Second
 )
 
@@ -88,9 +87,9 @@ func labelled(text string) launch.Part {
 	return launch.Part{Task: task, AgentType: string(name)}
 }
 
-// create is CREATE_TASK (task-agents, section 7.1). The steps that make and start things are
+// Create is CREATE_TASK (task-agents, section 7.1). The steps that make and start things are
 // the launcher's.
-func (v *Verbs) create(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *Verbs) Create(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
 	var p createParams
 	if err := verb.Params(params, &p); err != nil {
 		return verb.Fail(err, nil)
@@ -153,7 +152,7 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 	if n := max(len(request), len(p.Task)); n > verb.MaxMessage {
 		return t, capability.Errorf(capability.CodeTooLarge, "tasks", "the task has %d bytes; the limit is %d", n, verb.MaxMessage).With("task_too_large", "put what is long into a file")
 	}
-	wanted, err := program(p.AgentType)
+	wanted, err := verb.Program(p.AgentType)
 	if err != nil {
 		return t, err
 	}
@@ -177,7 +176,7 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 	if t.Repo, err = v.repo(c, p, request); err != nil {
 		return t, err
 	}
-	if t.Repo != "" && v.cfg.Workspaces == nil {
+	if t.Repo != "" && !v.cfg.Repos {
 		return t, verb.WorkspaceServiceUnavailable.Errorf("workspaces are not available on this server, so no repository can be worked in")
 	}
 	if err := checks(&t, p); err != nil {
@@ -185,17 +184,17 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 	}
 	for i := range t.Parts {
 		part := &t.Parts[i]
-		own, err := program(part.AgentType)
+		own, err := verb.Program(part.AgentType)
 		if err != nil {
 			return t, err
 		}
 		if own == "" {
 			own = wanted
 		}
-		part.AgentType = string(v.pick(ctx, own, choice.Task{
+		part.AgentType = string(v.Pick(ctx, own, choice.Task{
 			Text: part.Task, Repo: t.Repo != "", Workdir: t.Workdir != "", Criteria: len(t.Criteria) > 0, Subtasks: len(t.Parts),
 		}))
-		part.Label = verb.Cut(verb.First(part.Label, part.Task), maxLabel)
+		part.Label = verb.Cut(verb.First(part.Label, part.Task), verb.MaxLabel)
 		part.Task = wording(c, p, *part, request, len(t.Parts) > 1)
 	}
 	t.Brief = v.brief(ctx, c, t)

@@ -1,11 +1,10 @@
-package agentverbs
+package taskverbs
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/junctor-run/junctor/internal/task/launch"
 	"github.com/junctor-run/junctor/internal/task/threads"
@@ -59,7 +58,7 @@ func (v *Verbs) control(ctx context.Context, c verb.Call, params json.RawMessage
 	if err != nil {
 		return verb.Fail(err, nil)
 	}
-	name, err := program(p.AgentType)
+	name, err := verb.Program(p.AgentType)
 	if err != nil {
 		return verb.Fail(err, nil)
 	}
@@ -116,36 +115,8 @@ func operation(c verb.Call, named string, texts ...string) (launch.Operation, er
 const (
 	defaultTasks   = 10
 	maxDetails     = 5
-	maxListedText  = 1_000 // characters of a request and a summary
-	maxDetailItems = 50    // of each list of a task
+	maxDetailItems = 50 // of each list of a task
 )
-
-// summary is a task as the verbs list it.
-type summary struct {
-	ThreadID  string           `json:"threadId"`
-	Title     string           `json:"title"`
-	Kind      row.ThreadKind   `json:"kind"`
-	Status    row.ThreadStatus `json:"status"`
-	Request   string           `json:"originalRequest"`
-	Summary   string           `json:"summary,omitempty"`
-	Repo      string           `json:"repo,omitempty"`
-	Workdir   string           `json:"workdir,omitempty"`
-	SessionID string           `json:"latestSessionId,omitempty"`
-	Sessions  int              `json:"sessionCount"`
-	Created   time.Time        `json:"createdAt"`
-	Active    row.Millis       `json:"latestActivityAt"`
-}
-
-func summaries(list []threads.Summary) []summary {
-	out := []summary{}
-	for _, s := range list {
-		out = append(out, summary{
-			s.ID, s.Title, s.Kind, s.Status, verb.Cut(s.OriginalRequest, maxListedText), verb.Cut(s.Summary, maxListedText), s.LatestRepo, s.LatestWorkdir,
-			s.LatestSessionID, s.SessionCount, s.CreatedAt, s.LatestActivityAt,
-		})
-	}
-	return out
-}
 
 // history is TASK_HISTORY (task-agents, section 7.7).
 func (v *Verbs) history(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
@@ -206,7 +177,7 @@ func (v *Verbs) history(ctx context.Context, c verb.Call, params json.RawMessage
 			text += ". " + verb.Cut(s.Summary, 200)
 		}
 	}
-	return verb.Result{Success: true, Text: text, Data: map[string]any{"metric": "list", "window": p.Window, "threads": summaries(list)}}, nil
+	return verb.Result{Success: true, Text: text, Data: map[string]any{"metric": "list", "window": p.Window, "threads": verb.Summaries(list)}}, nil
 }
 
 // counted says how many tasks there are of a window.
@@ -234,7 +205,7 @@ func (v *Verbs) filter(c verb.Call, w utterance.Window, statuses []string) (f th
 	}
 	f.ActivityAfter, f.ActivityBefore = from, to
 	if w == utterance.Active {
-		f.Statuses = unfinished()
+		f.Statuses = verb.Unfinished()
 	}
 	if len(statuses) > 0 {
 		f.Statuses = nil
@@ -247,11 +218,6 @@ func (v *Verbs) filter(c verb.Call, w utterance.Window, statuses []string) (f th
 		f.Statuses = append(f.Statuses, status)
 	}
 	return f, nil
-}
-
-// unfinished are the statuses of tasks that somebody works at or waits for.
-func unfinished() []row.ThreadStatus {
-	return []row.ThreadStatus{row.ThreadOpen, row.ThreadActive, row.ThreadWaiting, row.ThreadBlocked, row.ThreadValidating}
 }
 
 // details are whole tasks: the one that is named, else the newest that the filter finds.
@@ -274,7 +240,7 @@ func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Fil
 		}
 	}
 	type detail struct {
-		summary
+		verb.Summary
 		Sessions  []row.Session  `json:"sessions"`
 		Nodes     []row.Node     `json:"nodes"`
 		Decisions []row.Decision `json:"decisions"`
@@ -288,9 +254,10 @@ func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Fil
 		if err != nil {
 			return verb.Fail(err, nil)
 		}
-		one := detail{summaries([]threads.Summary{d.Summary})[0], newest(d.Sessions), newest(d.Nodes), newest(d.Decisions), newest(d.Artifacts)}
+		one := detail{verb.Summaries([]threads.Summary{d.Summary})[0], newest(d.Sessions), newest(d.Nodes), newest(d.Decisions), newest(d.Artifacts)}
+		shorten(one.Sessions, one.Nodes, one.Decisions, one.Artifacts)
 		list = append(list, one)
-		text += fmt.Sprintf("%s: %s. %s\n", verb.Cut(d.Title, 100), d.Status, verb.Cut(verb.First(d.Summary.Summary, d.OriginalRequest), maxListedText))
+		text += fmt.Sprintf("%s: %s. %s\n", verb.Cut(d.Title, 100), d.Status, verb.Cut(verb.First(d.Summary.Summary, d.OriginalRequest), verb.MaxListedText))
 		for _, s := range one.Sessions {
 			text += fmt.Sprintf("- %s (%s): %s. %s\n", verb.First(s.Label, s.SessionID), s.Framework, s.Status, verb.Cut(s.CompletionSummary, 200))
 		}
@@ -299,6 +266,34 @@ func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Fil
 		text = counted(0, "")
 	}
 	return verb.Result{Success: true, Text: strings.TrimSpace(text), Data: map[string]any{"metric": "detail", "threads": list}}, nil
+}
+
+// shorten cuts long texts, and takes out documents that are not for agents: what callers
+// keep with a row, and the names by which programs go on with a conversation.
+func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision, artifacts []row.Artifact) {
+	cut := func(texts ...*string) {
+		for _, t := range texts {
+			*t = verb.Cut(*t, verb.MaxListedText)
+		}
+	}
+	for i := range sessions {
+		s := &sessions[i]
+		cut(&s.OriginalTask, &s.CompletionSummary)
+		s.Metadata = nil
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		cut(&n.Instructions)
+		n.Metadata = nil
+	}
+	for i := range decisions {
+		d := &decisions[i]
+		cut(&d.PromptText, &d.Response, &d.Reasoning)
+		d.Metadata = nil
+	}
+	for i := range artifacts {
+		artifacts[i].Metadata = nil
+	}
 }
 
 // newest is the end of a list that is too long to be shown.
