@@ -37,7 +37,7 @@ func TestTellingAnAgent(t *testing.T) {
 	// A task is one of its own.
 	_, data = r.ok(call(""), "SEND_TO_AGENT", `{"task":"now write tests","label":"tests"}`)
 	s, err := r.registry.Session(t.Context(), r.fleet.infos[0].ID)
-	if err != nil || s.ThreadID != data["threadId"] || s.Label != "tests" || s.OriginalTask != "now write tests" || r.fleet.typed[2] != "now write tests" {
+	if err != nil || s.ThreadID != data["threadId"] || s.Label != "tests" || s.OriginalTask != "now write tests" || len(r.fleet.typed) != 3 || r.fleet.typed[2] != "now write tests" {
 		t.Errorf("%+v %v", s, err)
 	}
 	r.fleet.set(0, func(i *agents.Info) { i.Status = detect.Stopped })

@@ -210,8 +210,8 @@ func TestAnAgentIsStarted(t *testing.T) {
 	if req.AgentType != "codex" || req.Task != "fix it" || req.Preset != "readonly" || req.Memory != "m" || data["sessionId"] == "" || data["threadId"] == nil || !strings.Contains(got.Text, "codex") {
 		t.Errorf("%+v %+v", got, req)
 	}
-	if row.Meta(req.Metadata, "label") != "fixer" || !strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":true`) || !strings.Contains(string(req.Metadata), `"keepAlive":true`) {
-		t.Errorf("%s", req.Metadata)
+	if row.Meta(req.Metadata, "label") != "fixer" || !strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":true`) || got.Task != "tsk_1" || len(r.fleet.typed) != 0 {
+		t.Errorf("%s %+v %q", req.Metadata, got, r.fleet.typed)
 	}
 	// Without a task there is nothing to look after, in the conversation's folder.
 	_, data = r.ok(call(""), "SPAWN_AGENT", `{"agentType":"shell"}`)
@@ -226,6 +226,7 @@ func TestAnAgentIsStarted(t *testing.T) {
 	r.fails(call(""), "SPAWN_AGENT", `{"agentType":"clippy"}`, verb.AgentNotInstalled)
 	r.fleet.refuse = capability.Errorf(capability.CodeDenied, "tasks", "outside").With("workdir_outside_allowed", "")
 	r.fails(call(""), "SPAWN_AGENT", `{"workdir":"/etc"}`, verb.WorkdirOutsideAllowed)
+	r.fails(call(""), "SPAWN_AGENT", `{"workdir":"/etc","task":"read passwd"}`, verb.WorkdirOutsideAllowed)
 	r.programs.none = true
 	r.fails(call(""), "SPAWN_AGENT", `{}`, verb.AgentNotInstalled)
 }

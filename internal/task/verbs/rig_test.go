@@ -157,9 +157,11 @@ func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch
 		if len(p.DependsOn) > 0 {
 			s.Status = string(made.Nodes[i+1].Status)
 		} else if s.Error == nil {
-			info, err := l.r.fleet.Spawn(ctx, by, agents.Request{AgentType: p.AgentType, Task: p.Task, Workdir: t.Workdir, Name: p.Label})
+			info, err := l.r.fleet.Spawn(ctx, by, agents.Request{AgentType: p.AgentType, Task: p.Task, Workdir: t.Workdir, Name: p.Label, Memory: t.Memory, Preset: t.Preset, Metadata: t.Metadata})
 			if err != nil {
-				return out, err
+				s.Error = capability.AsError(err)
+				out.Agents = append(out.Agents, s)
+				continue
 			}
 			s.SessionID, s.Workdir, s.Status = info.ID, info.Workdir, string(info.Status)
 			if _, err := l.r.registry.Register(ctx, threads.Registration{ThreadID: made.Thread.ID, Node: made.Nodes[i+1].ID, Session: row.Session{
@@ -183,7 +185,13 @@ func (l *launcher) Track(ctx context.Context, _ capability.Principal, session, t
 	if err != nil {
 		return "", err
 	}
-	_, err = l.r.registry.Register(ctx, threads.Registration{ThreadID: made.Thread.ID, Node: made.Nodes[1].ID, Session: row.Session{SessionID: session, Label: label, OriginalTask: task}})
+	if _, err := l.r.registry.Register(ctx, threads.Registration{ThreadID: made.Thread.ID, Node: made.Nodes[1].ID, Session: row.Session{SessionID: session, Label: label, OriginalTask: task}}); err != nil {
+		return "", err
+	}
+	t, err := l.r.fleet.Terminal(session)
+	if err == nil {
+		_, err = t.Send(ctx, task, false)
+	}
 	return made.Thread.ID, err
 }
 

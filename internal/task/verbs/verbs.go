@@ -25,7 +25,7 @@ import (
 // Launcher is package launch's.
 type Launcher interface {
 	taskverbs.Launcher
-	agentverbs.Tracker
+	agentverbs.Launcher
 }
 
 // Registry is threads.Registry.
@@ -64,7 +64,7 @@ func New(cfg Config) *Service {
 	tasks := taskverbs.New(taskverbs.Config{
 		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil, Roots: cfg.Roots, Talks: talks, Now: cfg.Now,
 	})
-	agents := agentverbs.Config{Agents: cfg.Agents, Registry: cfg.Registry, Tracker: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: talks}
+	agents := agentverbs.Config{Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: talks}
 	repos := repoverbs.Config{Workspaces: cfg.Workspaces, Talks: talks}
 	if cfg.Workspaces != nil {
 		agents.Workspaces = cfg.Workspaces.List

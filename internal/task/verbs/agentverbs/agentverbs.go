@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/task/agents"
 	"github.com/junctor-run/junctor/internal/task/choice"
+	"github.com/junctor-run/junctor/internal/task/launch"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
@@ -42,9 +43,11 @@ type Registry interface {
 	Pending(ctx context.Context) ([]row.PendingDecision, error)
 }
 
-// Tracker has the coordinator look after a session that runs already, as a task of its own;
-// it is package launch's.
-type Tracker interface {
+// Launcher begins work that is looked after; it is package launch's.
+type Launcher interface {
+	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
+	// Track has the coordinator look after a session that runs already, as a task of its own,
+	// and tells it what to do.
 	Track(ctx context.Context, by capability.Principal, session, task, label string) (threadID string, err error)
 }
 
@@ -57,12 +60,12 @@ type Tasks interface {
 }
 
 // Config is what the verbs work with. Without Agents or Registry the verbs that need them
-// answer SERVICE_UNAVAILABLE; without Tracker nobody looks after what agents are told here.
+// answer SERVICE_UNAVAILABLE; without Launcher nobody looks after what agents are told here.
 // Tasks, State and Talks are required.
 type Config struct {
 	Agents   Agents
 	Registry Registry
-	Tracker  Tracker
+	Launcher Launcher
 	Tasks    Tasks
 	State    func(ctx context.Context, t choice.Task) choice.State // of the programs
 	// Workspaces lists the places with a repository, the newest first; nil: there are none.

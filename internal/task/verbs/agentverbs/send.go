@@ -9,11 +9,13 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/task/adapter"
 	"github.com/junctor-run/junctor/internal/task/agents"
 	"github.com/junctor-run/junctor/internal/task/choice"
+	"github.com/junctor-run/junctor/internal/task/launch"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/verbs/utterance"
 	"github.com/junctor-run/junctor/internal/task/verbs/verb"
@@ -21,71 +23,91 @@ import (
 
 // Started is what SPAWN_AGENT answers.
 type Started struct {
-	SessionID string       `json:"sessionId"`
-	AgentType string       `json:"agentType"`
-	Workdir   string       `json:"workdir"`
-	Status    detect.State `json:"status"`
-	ThreadID  string       `json:"threadId,omitempty"` // of the task, where one was given
-	Notes     []string     `json:"notes,omitempty"`
+	SessionID string         `json:"sessionId"`
+	AgentType framework.Name `json:"agentType"`
+	Workdir   string         `json:"workdir"`
+	Status    string         `json:"status"`
+	ThreadID  string         `json:"threadId,omitempty"` // of the task, where one was given
+	Notes     []string       `json:"notes,omitempty"`
+}
+
+type spawnParams struct {
+	AgentType string         `json:"agentType"`
+	Workdir   string         `json:"workdir"`
+	Task      string         `json:"task"`
+	Memory    string         `json:"memoryContent"`
+	Preset    adapter.Preset `json:"approvalPreset"`
+	Keep      bool           `json:"keepAliveAfterComplete"`
+	Label     string         `json:"label"`
 }
 
 // spawn is SPAWN_AGENT (task-agents, section 7.2). Several tasks are CREATE_TASK's.
 func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
-	var p struct {
-		AgentType string         `json:"agentType"`
-		Workdir   string         `json:"workdir"`
-		Task      string         `json:"task"`
-		Memory    string         `json:"memoryContent"`
-		Preset    adapter.Preset `json:"approvalPreset"`
-		Keep      bool           `json:"keepAliveAfterComplete"`
-		Label     string         `json:"label"`
-	}
+	var p spawnParams
 	if err := verb.Params(params, &p); err != nil {
 		return verb.Fail(err, nil)
 	}
-	task := verb.First(p.Task, c.Message)
-	if len(utterance.Tasks(task)) > 1 && v.cfg.Tracker != nil {
+	p.Task = verb.First(p.Task, c.Message)
+	if len(utterance.Tasks(p.Task)) > 1 && v.cfg.Launcher != nil {
 		return v.cfg.Tasks.Create(ctx, c, params)
 	}
-	wanted, err := verb.Program(p.AgentType)
+	name, err := v.program(ctx, p)
 	if err != nil {
 		return verb.Fail(err, nil)
 	}
-	ask := choice.Task{Text: task, Workdir: p.Workdir != ""}
-	if wanted = v.cfg.Tasks.Pick(ctx, wanted, ask); wanted == "" {
-		state := v.cfg.State(ctx, ask)
-		at := slices.IndexFunc(state.Frameworks, func(f choice.Framework) bool { return f.ID == state.Preferred.ID && f.Installed })
-		if at < 0 {
-			return verb.Fail(verb.AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed", "junctor frameworks doctor says how to install one"), nil)
+	p.Workdir = verb.First(p.Workdir, v.folder(c))
+	meta, err := jsonx.Marshal(map[string]any{"label": p.Label, "keepAliveAfterComplete": p.Keep})
+	if err != nil {
+		return verb.Fail(err, nil)
+	}
+	out, task := Started{}, ""
+	if p.Task == "" || v.cfg.Launcher == nil {
+		i, err := v.cfg.Agents.Spawn(ctx, c.By, agents.Request{
+			AgentType: string(name), Workdir: p.Workdir, Task: p.Task, Memory: p.Memory, Preset: p.Preset, Metadata: meta, Name: p.Label,
+		})
+		if err != nil {
+			return verb.Fail(err, nil)
 		}
-		wanted = state.Preferred.ID
-	}
-	tracked := task != "" && v.cfg.Tracker != nil
-	// The coordinator ends the sessions it looks after, once their work was checked.
-	meta, err := jsonx.Marshal(map[string]any{"label": p.Label, "keepAliveAfterComplete": p.Keep || tracked, "keepAlive": p.Keep})
-	if err != nil {
-		return verb.Fail(err, nil)
-	}
-	i, err := v.cfg.Agents.Spawn(ctx, c.By, agents.Request{
-		AgentType: string(wanted), Workdir: verb.First(p.Workdir, v.folder(c)), Task: task, Memory: p.Memory, Preset: p.Preset, Metadata: meta, Name: p.Label,
-	})
-	if err != nil {
-		return verb.Fail(err, nil)
-	}
-	out := Started{SessionID: i.ID, AgentType: i.AgentType, Workdir: i.Workdir, Status: i.Status, Notes: i.Notes}
-	if tracked {
-		// The program runs: that nobody looks after its task is no reason to end it.
-		if out.ThreadID, err = v.cfg.Tracker.Track(ctx, c.By, i.ID, task, verb.Cut(verb.First(p.Label, task), verb.MaxLabel)); err != nil {
-			out.Notes = append(out.Notes, "nobody looks after its task: "+capability.AsError(err).Message)
+		out = Started{SessionID: i.ID, AgentType: name, Workdir: i.Workdir, Status: string(i.Status), Notes: i.Notes}
+	} else {
+		label := verb.Cut(verb.First(p.Label, p.Task), verb.MaxLabel)
+		made, err := v.cfg.Launcher.Create(ctx, c.By, launch.Task{
+			Title: p.Label, Request: p.Task, Parts: []launch.Part{{Task: p.Task, AgentType: string(name), Label: label}}, Workdir: p.Workdir, Memory: p.Memory, Preset: p.Preset,
+			RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Metadata: meta,
+		})
+		if err == nil && len(made.Agents) == 1 && made.Agents[0].Error != nil {
+			err = made.Agents[0].Error
 		}
+		if err != nil {
+			return verb.Fail(err, nil)
+		}
+		for _, a := range made.Agents {
+			out = Started{SessionID: a.SessionID, AgentType: a.AgentType, Workdir: a.Workdir, Status: a.Status}
+		}
+		out.ThreadID, task = made.ThreadID, made.Task
 	}
 	v.cfg.Talks.Remember(c, func(t *verb.Talk) {
-		t.SessionID, t.Workdir = i.ID, i.Workdir
-		if out.ThreadID != "" {
-			t.ThreadID = out.ThreadID
-		}
+		t.SessionID, t.Workdir = out.SessionID, out.Workdir
+		t.ThreadID = verb.First(out.ThreadID, t.ThreadID)
 	})
-	return verb.Result{Success: true, Text: fmt.Sprintf("Started %s in %s (%s).", i.AgentType, i.Workdir, i.ID), Data: out}, nil
+	return verb.Result{Success: true, Text: fmt.Sprintf("Started %s in %s (%s).", out.AgentType, out.Workdir, out.SessionID), Data: out, Task: task}, nil
+}
+
+// program is who is started: who was asked for, else the best.
+func (v *Verbs) program(ctx context.Context, p spawnParams) (framework.Name, error) {
+	wanted, err := verb.Program(p.AgentType)
+	if err != nil {
+		return "", err
+	}
+	ask := choice.Task{Text: p.Task, Workdir: p.Workdir != ""}
+	if wanted = v.cfg.Tasks.Pick(ctx, wanted, ask); wanted != "" {
+		return wanted, nil
+	}
+	state := v.cfg.State(ctx, ask)
+	if !slices.ContainsFunc(state.Frameworks, func(f choice.Framework) bool { return f.ID == state.Preferred.ID && f.Installed }) {
+		return "", verb.AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed", "junctor frameworks list says what is missing")
+	}
+	return state.Preferred.ID, nil
 }
 
 // folder is where an agent works that is given no folder: the conversation's, else the
@@ -115,7 +137,7 @@ func (v *Verbs) send(ctx context.Context, c verb.Call, params json.RawMessage) (
 	if err := verb.Params(params, &p); err != nil {
 		return verb.Fail(err, nil)
 	}
-	text := verb.First(p.Input, p.Task)
+	text := strings.TrimSpace(p.Input + "\n\n" + p.Task)
 	if text == "" && len(p.Keys) == 0 {
 		return verb.Fail(verb.NoInput.Errorf("there is nothing to send: give input, task or keys"), nil)
 	}
@@ -147,19 +169,20 @@ func (v *Verbs) send(ctx context.Context, c verb.Call, params json.RawMessage) (
 	return v.tell(ctx, c, t, text, p.Task, p.Label)
 }
 
-// tell types a text; task is not empty where it is a task of its own.
+// tell types a text; one that is a task of its own is looked after.
 func (v *Verbs) tell(ctx context.Context, c verb.Call, t Terminal, text, task, label string) (verb.Result, error) {
-	data := map[string]any{"sessionId": t.Info().ID}
-	if task != "" && v.cfg.Tracker != nil {
-		thread, err := v.cfg.Tracker.Track(ctx, c.By, t.Info().ID, task, verb.Cut(verb.First(label, task), verb.MaxLabel))
-		if err != nil {
-			return verb.Fail(err, data)
+	data, outcome, err := map[string]any{"sessionId": t.Info().ID}, sessions.Delivered, error(nil)
+	if strings.TrimSpace(task) != "" && v.cfg.Launcher != nil {
+		var thread string
+		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, text, verb.Cut(verb.First(label, task), verb.MaxLabel)); thread != "" {
+			data["threadId"] = thread
+			v.cfg.Talks.Remember(c, func(talk *verb.Talk) { talk.ThreadID = thread })
 		}
-		data["threadId"] = thread
-		v.cfg.Talks.Remember(c, func(talk *verb.Talk) { talk.ThreadID = thread })
+	} else {
+		outcome, err = t.Send(ctx, text, false)
 	}
-	outcome, err := t.Send(ctx, text, false)
-	if i := t.Info(); err != nil && capability.AsError(err).Reason == "agent_blocked" && i.Blocker != nil {
+	i := t.Info()
+	if err != nil && capability.AsError(err).Reason == "agent_blocked" && i.Blocker != nil {
 		return blocked(i) // the dialog opened meanwhile
 	}
 	if err != nil {
@@ -167,7 +190,7 @@ func (v *Verbs) tell(ctx context.Context, c verb.Call, t Terminal, text, task, l
 	}
 	data["outcome"] = outcome
 	if outcome == sessions.ButBlocked {
-		data["dialog"] = t.Info().Blocker
+		data["dialog"] = i.Blocker
 		return verb.Result{Success: true, Text: "Sent. The agent now waits for an answer.", Data: data}, nil
 	}
 	return verb.Result{Success: true, Text: "Sent.", Data: data}, nil

@@ -151,20 +151,22 @@ func (v *Verbs) finalize(ctx context.Context, c verb.Call, params json.RawMessag
 	return verb.Result{Success: true, Text: done.Text, Data: done}, nil
 }
 
-// workspace is the one that is meant: by its id or label, else the conversation's, else the
-// newest.
+// workspace is the one that is meant: by its id or label, else where the conversation worked
+// last, else the newest.
 func (v *Verbs) workspace(c verb.Call, named string) (workspace.Workspace, error) {
 	if named != "" {
 		return v.cfg.Workspaces.Resolve(named)
 	}
-	if last := v.cfg.Talks.Last(c).WorkspaceID; last != "" {
-		if w, err := v.cfg.Workspaces.Resolve(last); err == nil {
-			return w, nil
+	last := v.cfg.Talks.Last(c)
+	list := slices.DeleteFunc(v.cfg.Workspaces.List(), func(w workspace.Workspace) bool { return w.Mode == workspace.Folder })
+	for _, meant := range []func(workspace.Workspace) bool{
+		func(w workspace.Workspace) bool { return w.Path == last.Workdir },
+		func(w workspace.Workspace) bool { return w.ID == last.WorkspaceID },
+		func(workspace.Workspace) bool { return true },
+	} {
+		if at := slices.IndexFunc(list, meant); at >= 0 {
+			return list[at], nil
 		}
-	}
-	list := v.cfg.Workspaces.List()
-	if at := slices.IndexFunc(list, func(w workspace.Workspace) bool { return w.Mode != workspace.Folder }); at >= 0 {
-		return list[at], nil
 	}
 	return workspace.Workspace{}, verb.NoWorkspace.Errorf("there is no workspace with a repository")
 }

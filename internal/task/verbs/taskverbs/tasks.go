@@ -81,7 +81,7 @@ func (v *Verbs) control(ctx context.Context, c verb.Call, params json.RawMessage
 	words := map[launch.Operation]string{
 		launch.Pause: "paused", launch.Stop: "stopped", launch.Resume: "resumed", launch.Continue: "continued", launch.Archive: "archived", launch.Reopen: "reopened",
 	}
-	r := verb.Result{Success: true, Text: fmt.Sprintf("The task is %s.", words[op]), Data: done}
+	r := verb.Result{Success: true, Text: fmt.Sprintf("The task is %s.", words[op]), Data: done, Task: done.Task}
 	if len(done.Agents) > 0 {
 		return began(r, done.Agents)
 	}
