@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
@@ -91,6 +92,31 @@ func TestSchemasAreTheVerbsOwn(t *testing.T) {
 		slices.Sort(names)
 		if got := strings.Join(names, " "); got != want[row.Name] {
 			t.Errorf("%s: %s", row.Name, got)
+		}
+	}
+}
+
+func TestSchemasTakeEveryFormOfAParameter(t *testing.T) {
+	t.Parallel()
+	for action, inputs := range map[capability.Action]map[string]bool{
+		"task-agent.task.create": {
+			`{"task":"x"}`: true, `{"agents":"a | b"}`: true, `{"agents":["a",{"task":"b","agentType":"codex","label":"l","dependsOn":[0]}]}`: true,
+			`{"task":""}`: false, `{"agents":[{"label":"l"}]}`: false, `{"agents":7}`: false, `{"task":"x","prompt":"y"}`: false, `{"validator":{"service":"s"}}`: false, `{"maxRetries":-1}`: false,
+		},
+		"task-agent.send":         {`{"keys":"enter"}`: true, `{"keys":["down","enter"]}`: true, `{"keys":7}`: false},
+		"task-agent.task.control": {`{"operation":"pause","search":"x"}`: true, `{"operation":"explode"}`: false},
+		"task-agent.task.history": {`{"statuses":"done","window":"today"}`: true, `{"window":"tomorrow"}`: false, `{"limit":0}`: false},
+		"workspace.issues.manage": {`{"labels":["a"],"state":"all"}`: true, `{"issueNumber":0}`: false},
+	} {
+		registered, _ := actions.Lookup(action)
+		schema, err := catalog.CompileSchema(registered.InputSchema)
+		if err != nil {
+			t.Fatal(action, err)
+		}
+		for input, want := range inputs {
+			if err := schema.Check([]byte(input)); (err == nil) != want {
+				t.Errorf("%s %s: %v", action, input, err)
+			}
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestAListIsAnAgentEach(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	asked := r.model.asked[0]
-	for _, part := range []string{"3 agents", "1. write the parser", "- " + strings.Repeat("x", 399) + "…"} {
+	for _, part := range []string{"3 agents", "\n1. write the parser\n2. write the printer\n3. write the docs\n\nWhat was said", "- " + strings.Repeat("x", 399) + "…"} {
 		if !strings.Contains(asked, part) {
 			t.Errorf("%q is not in %q", part, asked)
 		}
@@ -80,7 +80,7 @@ func TestAListIsAnAgentEach(t *testing.T) {
 
 	// The agents that are named count where they are more.
 	r.model.answer = ""
-	r.ok(call(""), "CREATE_TASK", `{"task":"all of it","agents":[{"task":"first"},{"task":"then","agentType":"gemini","label":"b","dependsOn":[0]},"claude: third"]}`)
+	r.ok(call(""), "CREATE_TASK", `{"task":"all of it","agents":[{"task":"first","agentType":"auto"},{"task":"then","agentType":"gemini","label":"b","dependsOn":[0]},"claude: third"]}`)
 	task = r.last()
 	if len(task.Parts) != 3 || task.Parts[1].AgentType != "gemini" || task.Parts[1].Label != "b" || task.Parts[1].DependsOn[0] != 0 || task.Parts[2].AgentType != "claude" || task.Brief != "" {
 		t.Errorf("%+v", task)

@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/gitcmd"
@@ -344,6 +347,16 @@ func (r *rig) ok(c verb.Call, name, params string) (verb.Result, map[string]any)
 	got, err := r.service.Run(r.Context(), c, name, json.RawMessage(params))
 	if err != nil || !got.Success || got.Error != "" {
 		r.Fatalf("%s %s: %+v %v", name, params, got, err)
+	}
+	row, _, _ := verb.Lookup(name)
+	registered, _ := actions.Lookup(row.Action)
+	schema, err := catalog.CompileSchema(registered.OutputSchema)
+	whole, failed := jsonx.Marshal(got)
+	if err = errors.Join(err, failed); err == nil {
+		err = schema.Check(whole)
+	}
+	if err != nil {
+		r.Errorf("%s does not answer what its schema says: %v\n%s", name, err, whole)
 	}
 	return got, r.object(got.Data)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/junctor-run/junctor/internal/task/verbs/verb"
 )
 
-// Started is what SPAWN_AGENT answers.
-type Started struct {
+// started is what SPAWN_AGENT answers.
+type started struct {
 	SessionID string         `json:"sessionId"`
 	AgentType framework.Name `json:"agentType"`
 	Workdir   string         `json:"workdir"`
@@ -60,7 +60,7 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 	if err != nil {
 		return verb.Fail(err, nil)
 	}
-	out, task := Started{}, ""
+	out, task := started{}, ""
 	if p.Task == "" || v.cfg.Launcher == nil {
 		i, err := v.cfg.Agents.Spawn(ctx, c.By, agents.Request{
 			AgentType: string(name), Workdir: p.Workdir, Task: p.Task, Memory: p.Memory, Preset: p.Preset, Metadata: meta, Name: p.Label,
@@ -68,7 +68,7 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 		if err != nil {
 			return verb.Fail(err, nil)
 		}
-		out = Started{SessionID: i.ID, AgentType: name, Workdir: i.Workdir, Status: string(i.Status), Notes: i.Notes}
+		out = started{SessionID: i.ID, AgentType: name, Workdir: i.Workdir, Status: string(i.Status), Notes: i.Notes}
 	} else {
 		label := verb.Cut(verb.First(p.Label, p.Task), verb.MaxLabel)
 		made, err := v.cfg.Launcher.Create(ctx, c.By, launch.Task{
@@ -82,7 +82,7 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 			return verb.Fail(err, nil)
 		}
 		for _, a := range made.Agents {
-			out = Started{SessionID: a.SessionID, AgentType: a.AgentType, Workdir: a.Workdir, Status: a.Status}
+			out = started{SessionID: a.SessionID, AgentType: a.AgentType, Workdir: a.Workdir, Status: a.Status}
 		}
 		out.ThreadID, task = made.ThreadID, made.Task
 	}

@@ -65,8 +65,8 @@ func (v *Verbs) repo(c verb.Call, named string, before bool) string {
 	return v.cfg.LastRepo()
 }
 
-// Provisioned is what PROVISION_WORKSPACE answers.
-type Provisioned struct {
+// provisioned is what PROVISION_WORKSPACE answers.
+type provisioned struct {
 	WorkspaceID string         `json:"workspaceId"`
 	Path        string         `json:"path"`
 	Branch      string         `json:"branch"`
@@ -112,7 +112,7 @@ func (v *Verbs) provision(ctx context.Context, c verb.Call, params json.RawMessa
 	v.cfg.Talks.Remember(c, func(t *verb.Talk) { t.WorkspaceID, t.Workdir, t.Repo = w.ID, w.Path, w.Repo.URL })
 	return verb.Result{
 		Success: true, Text: fmt.Sprintf("%s/%s is ready on branch %s in %s.", w.Repo.Owner, w.Repo.Name, w.Branch, w.Path),
-		Data: Provisioned{w.ID, w.Path, w.Branch, w.BaseBranch, w.Mode, w.Repo.URL, w.Parent, w.Notes},
+		Data: provisioned{w.ID, w.Path, w.Branch, w.BaseBranch, w.Mode, w.Repo.URL, w.Parent, w.Notes},
 	}, nil
 }
 

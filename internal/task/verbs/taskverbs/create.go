@@ -195,9 +195,11 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 			Text: part.Task, Repo: t.Repo != "", Workdir: t.Workdir != "", Criteria: len(t.Criteria) > 0, Subtasks: len(t.Parts),
 		}))
 		part.Label = verb.Cut(verb.First(part.Label, part.Task), verb.MaxLabel)
-		part.Task = wording(c, p, *part, request, len(t.Parts) > 1)
 	}
 	t.Brief = v.brief(ctx, c, t)
+	for i, part := range t.Parts {
+		t.Parts[i].Task = wording(c, p, part, request, len(t.Parts) > 1)
+	}
 	t.Memory = strings.TrimSpace(t.Memory + "\n\n" + v.lessons())
 	return t, nil
 }

@@ -23,9 +23,9 @@ func Needs(there bool, do Do) Do {
 	}
 }
 
-// Program is a framework by any of its names; "" is none.
+// Program is a framework by any of its names; "" and auto are none.
 func Program(name string) (framework.Name, error) {
-	if name == "" {
+	if name == "" || name == "auto" {
 		return "", nil
 	}
 	n, ok := framework.Normalise(name)
