@@ -72,6 +72,8 @@ type Config struct {
 	// Own is behind our own resources; nil: there are none, and results above 1 MiB
 	// are errors.
 	Own Own
+	// Texts are resources of ours besides.
+	Texts []Text
 	// Tasks keeps calls that take longer than TaskAfter, 0: 2 s, for clients that take
 	// tasks; nil: there are none.
 	Tasks     Tasks

@@ -76,7 +76,7 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 		l.templates.add(uri, renderMember(templates[uri], ""))
 		l.byTemplate = append(l.byTemplate, template{templates[uri], matcher(uri)})
 	}
-	s.ownResources(l)
+	s.ownResources(l, permitted)
 	l.prompts.seal()
 	l.resources.seal()
 	l.templates.seal()

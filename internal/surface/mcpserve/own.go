@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/invoke"
 )
 
@@ -26,6 +28,15 @@ type Own interface {
 	Usage(extension string) (string, error)
 }
 
+// Text is a resource of ours that is written when it is read, Markdown. It is there for
+// whoever may call Action, which tells the same in another form.
+type Text struct {
+	URI                      string // junctor://…
+	Name, Title, Description string
+	Action                   capability.Action
+	Read                     func(ctx context.Context, by capability.Principal) (string, error)
+}
+
 const (
 	ownScheme = "junctor://"
 	uriMine   = "junctor://audit/mine"
@@ -38,7 +49,17 @@ func uriResult(invocation string) string {
 }
 
 // ownResources adds ours to the lists; their addresses sort with the others.
-func (s *Surface) ownResources(l *rendered) {
+func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool) {
+	for _, t := range s.cfg.Texts {
+		if mayCall(l.agent, permitted, t.Action) {
+			doc := []byte(`{"uri":`)
+			doc = appendString(doc, t.URI)
+			doc = appendMember(doc, "name", appendString(nil, t.Name))
+			doc = appendMember(doc, "title", appendString(nil, t.Title))
+			doc = appendMember(doc, "description", appendString(nil, t.Description))
+			l.resources.insert(t.URI, append(doc, `,"mimeType":"text/markdown"}`...))
+		}
+	}
 	if s.cfg.Own == nil {
 		return
 	}
@@ -50,7 +71,8 @@ func (s *Surface) ownResources(l *rendered) {
 // readOwn reads one of ours; ok is false for addresses of others.
 func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e era) (out outcome, ok bool) {
 	rest, ours := strings.CutPrefix(uri, ownScheme)
-	if s.cfg.Own == nil || !ours {
+	text := s.ownText(c, uri)
+	if !ours || s.cfg.Own == nil && text == nil {
 		return outcome{}, false
 	}
 	var data []byte
@@ -58,6 +80,11 @@ func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e era) (out
 	err := error(capability.Errorf(capability.CodeNotFound, "mcp", "there is no resource %q", uri))
 	parts := strings.Split(rest, "/")
 	switch {
+	case text != nil:
+		kind = "text/markdown"
+		var written string
+		written, err = text.Read(ctx, c.who)
+		data = []byte(written)
 	case uri == uriMine:
 		data, err = s.cfg.Own.Calls(ctx, c.who.ID)
 	case len(parts) == 3 && parts[0] == "calls" && parts[2] == "result":
@@ -84,6 +111,26 @@ func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e era) (out
 		dst = append(dst, `,"ttlMs":0,"cacheScope":"private"`...)
 	}
 	return outcome{result: e.appendClosing(dst, nil)}, true
+}
+
+// ownText is the text of an address, for a caller who may read it.
+func (s *Surface) ownText(c caller, uri string) *Text {
+	for i, t := range s.cfg.Texts {
+		if t.URI != uri {
+			continue
+		}
+		if agent, permitted, err := s.cfg.Engine.Agent(c.invocation()); err == nil && mayCall(agent, permitted, t.Action) {
+			return &s.cfg.Texts[i]
+		}
+	}
+	return nil
+}
+
+// mayCall says whether an action is there for a caller.
+func mayCall(agent *compile.Agent, permitted func(*catalog.Entry) bool, action capability.Action) bool {
+	return slices.ContainsFunc(agent.Snapshot().Action(action), func(e *catalog.Entry) bool {
+		return e.VisibleTo(capability.AudienceAgent) && e.Eligible() && permitted(e)
+	})
 }
 
 func unescape(s string) string {

@@ -76,3 +76,39 @@ func TestOurOwnResources(t *testing.T) {
 	wants(t, read(st.agent, usage), "# test.one")
 	wants(t, read(st.agent, strings.ReplaceAll(usage, "echo", "hidden")), "-32602")
 }
+
+// A text of ours is there for who may call the action that tells the same, in lists and
+// by its address, with or without other resources of ours.
+func TestOurOwnTexts(t *testing.T) {
+	text := func(name string, action capability.Action) Text {
+		return Text{
+			URI: "junctor://texts/" + name, Name: name, Title: `"quoted"`, Description: "d", Action: action,
+			Read: func(_ context.Context, by capability.Principal) (string, error) {
+				if name == "broken" {
+					return "", capability.Errorf(capability.CodeFailed, "x", "it broke")
+				}
+				return "# for " + by.ID, nil
+			},
+		}
+	}
+	for _, own := range []Own{nil, &kept{m: make(map[string]string)}} {
+		st := newStack(t, stackOptions{own: own, texts: []Text{text("open", "fs.list"), text("broken", "fs.readText"), text("closed", "fs.writeText"), text("absent", "git.diff")}, only: `
+			@id("no") forbid (principal in Role::"agent", action == Action::"fs.writeText", resource);`})
+		list := st.modern(st.agent, "resources/list", "", "").body
+		wants(t, list, `"junctor://texts/open"`, `"title":"\"quoted\""`, `"junctor://texts/broken"`)
+		if strings.Contains(list, "closed") || strings.Contains(list, "absent") {
+			t.Error(list)
+		}
+		read := func(uri string) string {
+			return st.modern(st.agent, "resources/read", uri, `"uri":"`+uri+`",`).body
+		}
+		wants(t, read("junctor://texts/open"), `"text/markdown"`, "# for agent:one")
+		wants(t, read("junctor://texts/broken"), "-32603")
+		unknown := read("junctor://texts/unknown")
+		for _, name := range []string{"closed", "absent"} {
+			if got := read("junctor://texts/" + name); strings.ReplaceAll(got, name, "unknown") != unknown {
+				t.Errorf("%s differs from what is not there: %s %s", name, got, unknown)
+			}
+		}
+	}
+}

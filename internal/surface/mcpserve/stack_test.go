@@ -52,6 +52,7 @@ type stackOptions struct {
 	updates  Updates
 	oauth    door.OAuth
 	own      Own
+	texts    []Text
 	// taskAfter gives the surface tasks.
 	taskAfter time.Duration
 }
@@ -102,7 +103,7 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 		manager = m
 	}
 	st.surface = New(Config{
-		Door: entrance, Engine: engine, Catalog: st.catalog, Policy: pol, Version: "test", Views: opts.views, Updates: opts.updates, Own: opts.own, Tasks: manager, TaskAfter: opts.taskAfter,
+		Door: entrance, Engine: engine, Catalog: st.catalog, Policy: pol, Version: "test", Views: opts.views, Updates: opts.updates, Own: opts.own, Texts: opts.texts, Tasks: manager, TaskAfter: opts.taskAfter,
 		PageSize: opts.pageSize, MaxBody: opts.maxBody, CursorKey: []byte("a key of the test"),
 	})
 	st.offer(st.fake.batch())
