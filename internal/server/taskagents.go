@@ -47,7 +47,7 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 		return err
 	}
 	t.Agents, err = agents.New(ctx, agents.Config{
-		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Server: s.Address, Parent: environment(os.Environ()), UID: os.Getuid(),
+		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Version: s.version, Server: s.Address, Parent: environment(os.Environ()), UID: os.Getuid(),
 		Roots: s.agentRoots(), Rules: rules, Sessions: t.sessions,
 		Check: func(ctx context.Context) []preflight.Result {
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath})
@@ -313,7 +313,11 @@ func (d agentDoor) Screen(id string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session.Screen(), nil
+	t, err := sessions.InTerminal(session)
+	if err != nil {
+		return nil, err
+	}
+	return t.Screen(), nil
 }
 
 // Parent implements agentserve.Agents.

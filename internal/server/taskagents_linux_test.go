@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,9 @@ import (
 func claudeMain(args []string) error {
 	if done, err := claudeFacts(args); done {
 		return err
+	}
+	if slices.Contains(args, "--input-format=stream-json") {
+		return claudeStructured(args)
 	}
 	settings, task, conversation, err := claudeStart(args)
 	if err != nil {
@@ -169,8 +173,14 @@ const userSettings = "{\n  \"theme\": \"light\",\n  \"projects\": {\"/somewhere\
 
 type shownAgent struct {
 	ID, Status, Phase, Workdir, ResumeToken, ApprovalPreset string
+	Mode                                                    string
 	Decisions                                               []string
-	Pid                                                     int
+	Metadata                                                json.RawMessage
+	Pid, CompletedTurns                                     int
+	Usage                                                   struct {
+		InputTokens int
+		CostUSD     float64
+	}
 }
 
 func (n *node) spawnAgent(t *testing.T, body string) shownAgent {

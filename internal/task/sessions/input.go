@@ -133,7 +133,7 @@ func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, 
 func (s *Session) blocked() error {
 	st := s.detector.Status()
 	switch {
-	case s.gone.Load():
+	case s.gone:
 		return s.endedError()
 	case st.State == detect.Authenticating:
 		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "see its screen with: junctor tasks attach "+s.spec.ID)
@@ -434,7 +434,7 @@ func (s *Session) Resize(who string, cols, rows int) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone.Load() {
+	if s.gone {
 		return s.endedError()
 	}
 	if err := s.others(who); err != nil {

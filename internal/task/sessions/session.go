@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -21,6 +20,7 @@ import (
 type Session struct {
 	m    *Manager
 	spec Spec
+	tell func(Event)
 
 	ctx      context.Context // ends with the program
 	cancel   context.CancelFunc
@@ -28,16 +28,16 @@ type Session struct {
 	out      chan piece    // to the keyboard
 	messages chan *message // texts to be typed, in order
 	done     chan struct{} // everything is over, Cleanup too
-	gone     atomic.Bool   // the program is
 	wake     chan struct{} // the clock has to be set again
 	replied  chan struct{} // there are replies
 	group    sync.WaitGroup
 
 	mu       sync.Mutex
+	gone     bool // the program is
 	info     Info
 	screen   *term.Screen
 	detector *detect.Detector
-	console  console
+	console  Ring
 	replies  [][]byte      // to what the program asked its terminal
 	asked    bool          // somebody wants it to end
 	turns    uint64        // how often the program was seen to take something up
@@ -69,7 +69,7 @@ func newSession(m *Manager, spec Spec) *Session {
 	s.screen.OSC = func(n int, data string) { s.detector.OSC(time.Now(), n, data) }
 	s.info = Info{
 		ID: spec.ID, Name: spec.Name, AgentType: spec.AgentType, AdapterType: spec.Framework, Workdir: spec.Dir, Status: detect.Pending,
-		CreatedAt: time.Now(), Cols: spec.Cols, Rows: spec.Rows, ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: spec.ResumeToken,
+		CreatedAt: time.Now(), Cols: spec.Cols, Rows: spec.Rows, ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: spec.ResumeToken, Mode: InPTY,
 	}
 	return s
 }
@@ -81,12 +81,10 @@ func (s *Session) start() error {
 		Argv: s.spec.Argv, Env: append(slices.Clone(s.spec.Env), mark), Dir: s.spec.Dir, Cols: s.spec.Cols, Rows: s.spec.Rows, Mark: mark, HangUp: s.spec.HangUp,
 	})
 	if err != nil {
-		s.cancel()
 		return err
 	}
 	now := time.Now()
 	s.terminal = terminal
-	s.m.enter(s)
 	s.mu.Lock()
 	s.info.StartedAt, s.info.LastActivity, s.info.Pid = now, now, terminal.Pid()
 	s.watch.begin(now)
@@ -96,7 +94,6 @@ func (s *Session) start() error {
 		s.detector.Input(now, []byte(plain(s.spec.Task)+"\r"))
 	}
 	s.mu.Unlock()
-	s.m.group.Add(1)
 	s.group.Go(s.tick)
 	s.group.Go(s.keyboard)
 	s.group.Go(s.deliver)
@@ -107,7 +104,6 @@ func (s *Session) start() error {
 // read is the life of the session: it takes in what the program prints, until nothing
 // can come any more.
 func (s *Session) read() {
-	defer s.m.group.Done()
 	buf := make([]byte, 32<<10)
 	span, printed := time.Now(), 0
 	for {
@@ -136,9 +132,9 @@ func (s *Session) printed(data []byte) {
 	now := time.Now()
 	_, _ = s.screen.Write(data) // it never fails
 	s.detector.Output(now)
-	offset := s.console.add(data)
+	offset := s.console.Add(data)
 	s.info.LastActivity = now
-	s.m.tell(Event{Session: s.spec.ID, Seq: s.info.Seq, Type: Output, At: now, Data: slices.Clone(data), Offset: offset})
+	s.tell(Event{Session: s.spec.ID, Seq: s.info.Seq, Type: Output, At: now, Data: slices.Clone(data), Offset: offset})
 	replies := len(s.replies)
 	s.news()
 	s.mu.Unlock()
@@ -152,7 +148,7 @@ func (s *Session) printed(data []byte) {
 func (s *Session) over() {
 	exit := s.terminal.Exit()
 	s.mu.Lock()
-	s.gone.Store(true)
+	s.gone = true
 	now := time.Now()
 	last := tail(s.lines(), 20)
 	s.info.ExitCode, s.info.ExitSignal, s.info.EndedAt = &exit.Code, exit.Signal, now
@@ -169,7 +165,6 @@ func (s *Session) over() {
 	_ = s.terminal.Close()
 	s.group.Wait()
 	s.cleanup()
-	s.m.ended()
 	close(s.done)
 }
 
@@ -284,7 +279,7 @@ func (s *Session) view() *framework.View { return s.detector.View() }
 func (s *Session) emit(e Event) {
 	s.info.Seq++
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
-	s.m.tell(e)
+	s.tell(e)
 }
 
 // news wakes who waits for a change. The caller holds mu.
@@ -346,7 +341,7 @@ func (s *Session) Stop(force bool) {
 	s.mu.Lock()
 	first := !s.asked
 	s.asked = true
-	if first && !s.gone.Load() {
+	if first && !s.gone {
 		s.moved(s.detector.Stopping(time.Now()))
 		if !force {
 			s.group.Go(s.insist)

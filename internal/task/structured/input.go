@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework/detect"
+	"github.com/junctor-run/junctor/internal/task/keys"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 )
 
@@ -223,6 +224,19 @@ func labelled(options []string, label string) int {
 		}
 	}
 	return found
+}
+
+// Keys has one meaning without a terminal: Escape is Interrupt. Others are a conflict,
+// reason no_terminal, and names that are no keys invalid_input (unknown_key).
+func (s *Session) Keys(ctx context.Context, names []string) error {
+	list, err := keys.Bytes(names)
+	if err != nil {
+		return err
+	}
+	if len(list) != 1 || string(list[0]) != "\x1b" {
+		return sessions.NoTerminal(s.spec.ID)
+	}
+	return s.Interrupt(ctx)
 }
 
 // Interrupt ends the turn that is under way, and waits for its end: 10 s at most. What
