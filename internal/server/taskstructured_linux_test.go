@@ -62,7 +62,7 @@ func claudeStructured(args []string) error {
 		case m.Type == "user":
 			hook("UserPromptSubmit", map[string]any{"prompt": m.Message.Content})
 			say(map[string]any{"type": "system", "subtype": "init", "session_id": conversation})
-			words("I was told: " + m.Message.Content)
+			words("I was told: " + m.Message.Content + " with " + os.Getenv("MY_SECRET"))
 			hook("Stop", map[string]any{"last_assistant_message": "not yet"})
 			for n, path := range []string{"hello.txt", "../outside.txt"} {
 				id := fmt.Sprintf("ask-%d", n)
@@ -80,7 +80,7 @@ func claudeStructured(args []string) error {
 			}
 			say(map[string]any{
 				"type": "result", "subtype": "success", "is_error": false, "session_id": conversation, "total_cost_usd": 0.25,
-				"modelUsage": map[string]any{"one": map[string]int{"inputTokens": 12, "outputTokens": 3}}, "result": "DECISION: wrote hello.txt because the task asked for it.",
+				"modelUsage": map[string]any{"one": map[string]int{"inputTokens": 12, "outputTokens": 3}}, "result": "DECISION: wrote hello.txt because the task asked for it, not " + os.Getenv("MY_SECRET"),
 			})
 		}
 	}
@@ -93,7 +93,7 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 	_, env := agentHome(t)
 	n := serve(t, t.TempDir(), env...)
 	admin := n.token(t, "admin")
-	spawned := n.spawnAgent(t, `{"agentType":"claude","mode":"structured","task":"say hello","metadata":{"keepAliveAfterComplete":true,"roomId":"r1","validator":{"any":[1]}}}`)
+	spawned := n.spawnAgent(t, `{"agentType":"claude","mode":"structured","task":"say hello","customCredentials":{"MY_SECRET":"hush-hush-hush"},"metadata":{"keepAliveAfterComplete":true,"roomId":"r1","validator":{"any":[1]}}}`)
 	eventually(t, "the turn is done", func() bool { return n.shown(t, spawned.ID).Phase == "done" })
 	done := n.shown(t, spawned.ID)
 	if done.Mode != "structured" || done.ResumeToken == "" || len(done.Decisions) != 1 || done.Usage.InputTokens != 12 || done.Usage.CostUSD != 0.25 || done.CompletedTurns != 1 {
@@ -112,6 +112,11 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 		t.Errorf("the record of what was allowed: %d %s", a.status, a.body)
 	}
 	path := "/api/coding-agents/" + done.ID
+	for _, suffix := range []string{"", "/output", "/explain"} {
+		if a := n.request(t, "GET", path+suffix, admin, ""); strings.Contains(a.body, "hush") || !strings.Contains(a.body, "•••") {
+			t.Errorf("%s shows what must not be seen, or nothing: %s", suffix, a.body)
+		}
+	}
 	for request, want := range map[string]string{
 		"GET /output": "../outside.txt: deny That path is outside", "GET /buffered-output": "I was told", "GET /explain": `"class":1`,
 		"GET /screen": "409 no_terminal", `POST /send {"keys":["down"]}`: "409 no_terminal", `POST /send {"keys":["hyper"]}`: "400 unknown_key",

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,12 +31,15 @@ import (
 	"github.com/junctor-run/junctor/internal/task/process"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/structured"
+	"github.com/junctor-run/junctor/secret"
 )
 
 const (
 	checkFor  = 15 * time.Second // what is known of programs and accounts
 	autoStop  = 5 * time.Second  // after a completion that a hook told
 	undoTime  = 30 * time.Second
+	hookTime  = time.Second
+	askTime   = 55 * time.Second // of a permission; programs give their hooks a minute
 	maxMemory = 256 << 10
 	maxCustom = 64 // variables of a caller's own
 )
@@ -63,7 +67,7 @@ type Recorder interface {
 	Session(ctx context.Context, by capability.Principal, i sessions.Info, event string)
 }
 
-// Config is what the service needs; all but Logger are required.
+// Config is what the service needs; all but Ask, Decided and Logger are required.
 type Config struct {
 	Dir      string // the service's own, which exists; not below the temporary folder
 	Home     string // the user's
@@ -80,7 +84,16 @@ type Config struct {
 	Tokens   Tokens
 	Scratch  Scratch
 	Recorder Recorder
-	Logger   *slog.Logger
+	// Ask decides in somebody's place what the preset asks about (section 10.5): d is what
+	// the rules said, and what is returned, with a rule that says who decided, holds where
+	// ok. It has 55 s, by its ctx, and must return when that ends; then, and where it is nil
+	// or not ok, the program asks and the session is blocked. It may be called for several
+	// sessions at once, by what waits for the answer.
+	Ask func(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool)
+	// Decided hears of a decision that a session's program tells the others (section 10.6);
+	// nil: nobody does. It has a second, by its ctx: the program waits for its hook.
+	Decided func(ctx context.Context, session, text string)
+	Logger  *slog.Logger
 }
 
 // Agents is the service.
@@ -106,6 +119,7 @@ type agent struct {
 	structured bool
 	over       bool // its session has ended; under the service's mu
 	notes      []string
+	mask       sessions.Mask // of its credentials
 	task       string
 	memory     string
 	kept       string // the folder of its conversation
@@ -322,7 +336,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	if err != nil {
 		return nil, err
 	}
-	g.notes = plan.Notes
+	g.notes, g.mask = plan.Notes, secret.NewMasker(credentials(plan.Env, req.Custom)).Mask
 	if !g.structured {
 		a.named(g, plan.ResumeToken)
 	}
@@ -333,7 +347,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		ID: id, Name: cmp.Or(req.Name, m.Label), AgentType: req.AgentType, Framework: g.framework, Version: program.Version, Rules: rules,
 		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == framework.Shell, Cols: req.Cols, Rows: req.Rows,
 		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata, ResumeToken: plan.ResumeToken,
-		Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
+		Mask: g.mask, Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
 	}
 	a.mu.Lock()
 	a.running[id] = g
@@ -366,6 +380,20 @@ func (a *Agents) structured(g *agent, spec sessions.Spec, resume string) (sessio
 		})
 	})
 }
+
+// credentials are the values among a program's variables that must not be seen: whatever
+// the caller asked for, and what has the name of a credential.
+func credentials(env []string, custom map[string]string) (values []string) {
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		if _, asked := custom[name]; asked || credentialName.MatchString(name) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+var credentialName = regexp.MustCompile(`(?i)key|token|secret|passw|credential|auth`)
 
 // program finds the program of a framework.
 func (a *Agents) program(ctx context.Context, name framework.Name) (preflight.Result, error) {

@@ -36,10 +36,16 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 		verdict = a.judge(ctx, session, g, r)
 	case hooks.Decision:
 		g.mu.Lock()
-		if d, ok := g.ledger.Post(r.Text); ok {
+		d, ok := g.ledger.Post(g.mask.Text(r.Text))
+		if ok {
 			g.decided(d)
 		}
 		g.mu.Unlock()
+		if ok && a.cfg.Decided != nil {
+			telling, cancel := context.WithTimeout(ctx, hookTime)
+			a.cfg.Decided(telling, session, d.Text)
+			cancel()
+		}
 	}
 	t, _ := s.(*sessions.Session)
 	if t == nil { // its protocol tells what happens to it
@@ -63,12 +69,21 @@ func (a *Agents) judge(ctx context.Context, session string, g *agent, r hooks.Re
 	return hooks.Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
 }
 
-// permitted says what the preset and the rules do about the use of a tool. Every refusal
-// is recorded, and every answer to a program that asks.
+// permitted says what the preset and the rules do about the use of a tool, and, where they
+// say to ask, whoever decides. Every refusal is recorded, and every answer to a program
+// that asks.
 func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool string, input json.RawMessage, asks bool) permit.Decision {
 	d := permit.Judge(permit.Request{
 		Framework: g.framework, Preset: g.preset, Tool: tool, Input: input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
 	})
+	if asks && d.Effect == permit.Ask && a.cfg.Ask != nil {
+		asking, cancel := context.WithTimeout(ctx, askTime)
+		if by, ok := a.cfg.Ask(asking, session, tool, input, d); ok && asking.Err() == nil {
+			by.Category = d.Category
+			d = by
+		}
+		cancel()
+	}
 	if asks || d.Effect == permit.Deny {
 		a.cfg.Recorder.Permission(ctx, session, tool, d)
 	}

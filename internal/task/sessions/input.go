@@ -138,8 +138,8 @@ func (s *Session) blocked() error {
 	case st.State == detect.Authenticating:
 		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "see its screen with: junctor tasks attach "+s.spec.ID)
 	case st.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", st.Blocker.Prompt).With("agent_blocked", "answer it with keys, or choose one of its options")
-		return e.Detail("blocker", st.Blocker)
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(st.Blocker.Prompt)).With("agent_blocked", "answer it with keys, or choose one of its options")
+		return e.Detail("blocker", s.spec.Mask.blocker(st.Blocker))
 	}
 	return nil
 }

@@ -105,18 +105,12 @@ func (s *Session) start() error {
 // can come any more.
 func (s *Session) read() {
 	buf := make([]byte, 32<<10)
-	span, printed := time.Now(), 0
+	var brake Brake
 	for {
 		n, err := s.terminal.Read(buf)
 		if n > 0 {
 			s.printed(buf[:n])
-			now := time.Now()
-			if now.Sub(span) >= time.Second {
-				span, printed = now, 0
-			}
-			if printed += n; printed > mostPerSpan && wait(s.ctx, time.Second) {
-				span, printed = time.Now(), 0
-			}
+			brake.Took(s.ctx, n)
 		}
 		if err != nil {
 			break
@@ -124,6 +118,23 @@ func (s *Session) read() {
 	}
 	<-s.terminal.Done()
 	s.over()
+}
+
+// Brake holds up whoever reads what a program prints once that is more than 8 MiB within
+// a second: for one more (task-agents, section 19.7).
+type Brake struct {
+	since time.Time
+	bytes int
+}
+
+// Took counts bytes that were read, and waits where they are too many, or until ctx ends.
+func (b *Brake) Took(ctx context.Context, n int) {
+	if now := time.Now(); now.Sub(b.since) >= time.Second {
+		*b = Brake{since: now}
+	}
+	if b.bytes += n; b.bytes > mostPerSpan && wait(ctx, time.Second) {
+		*b = Brake{since: time.Now()}
+	}
 }
 
 // printed takes in output.
@@ -279,7 +290,7 @@ func (s *Session) view() *framework.View { return s.detector.View() }
 func (s *Session) emit(e Event) {
 	s.info.Seq++
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
-	s.tell(e)
+	s.tell(s.spec.Mask.Event(e))
 }
 
 // news wakes who waits for a change. The caller holds mu.

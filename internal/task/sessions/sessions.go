@@ -114,6 +114,8 @@ type Spec struct {
 	Metadata    json.RawMessage
 	ResumeToken string // the program's own name of the conversation, where it is known before
 
+	// Mask is for every text that leaves the session, but what live terminals are shown.
+	Mask Mask
 	// Answers are tried in order on every dialog.
 	Answers []Answer
 	// Cleanup undoes what was prepared for the session. It runs once, when the program

@@ -17,7 +17,7 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	i := s.info
 	i.Queued, i.Control = len(s.messages), !s.taken.IsZero()
-	return i
+	return s.spec.Mask.Info(i)
 }
 
 // Fact takes what a hook or a structured protocol said (task-agents, sections 4.7 and
@@ -62,7 +62,7 @@ func (s *Session) Asked(texts []string) bool {
 func (s *Session) Explain() detect.Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.detector.Explain(time.Now())
+	return s.spec.Mask.Explanation(s.detector.Explain(time.Now()))
 }
 
 // Picture is the screen as it is now.
@@ -81,10 +81,12 @@ func (s *Session) Screen() Picture {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := Picture{Cols: s.screen.Cols(), Rows: s.screen.Rows(), Title: s.screen.Title()}
+	p.Title = s.spec.Mask.Text(p.Title)
 	p.CursorX, p.CursorY, p.Cursor = s.screen.Cursor()
 	for y := range p.Rows {
 		p.Lines = append(p.Lines, strings.TrimRight(s.screen.Row(y), " "))
 	}
+	p.Lines = s.spec.Mask.Lines(p.Lines)
 	return p
 }
 
@@ -93,7 +95,7 @@ func (s *Session) Screen() Picture {
 func (s *Session) Lines(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines := s.lines()
+	lines := s.spec.Mask.Lines(s.lines())
 	return lines[max(0, len(lines)-n):]
 }
 

@@ -154,7 +154,7 @@ func (s *Session) emit(e sessions.Event) {
 	s.info.Seq++
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
 	if s.cfg.Tell != nil {
-		s.cfg.Tell(e)
+		s.cfg.Tell(s.spec.Mask.Event(e))
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *Session) Info() sessions.Info {
 	if u := s.usage; u.In > 0 || u.Out > 0 || u.USD > 0 {
 		i.Usage = &sessions.Usage{In: u.In, Out: u.Out, USD: u.USD}
 	}
-	return i
+	return s.spec.Mask.Info(i)
 }
 
 // Explain says why the session is in its state: by what its program said last.
@@ -39,15 +39,14 @@ func (s *Session) Explain() detect.Explanation {
 	defer s.mu.Unlock()
 	now := time.Now()
 	age, quiet := now.Sub(s.moved), now.Sub(s.info.LastActivity)
-	why := s.why
-	why.Evidence = slices.Clone(why.Evidence)
-	for i := range why.Evidence {
-		why.Evidence[i].AgeMS = age.Milliseconds()
+	evidence := slices.Clone(s.why.Evidence)
+	for i := range evidence {
+		evidence[i].AgeMS = age.Milliseconds()
 	}
-	return detect.Explanation{
-		Status: s.status, Word: s.status.Word(), SinceMS: age.Milliseconds(), Cause: why.Cause, Evidence: why.Evidence, Rules: []detect.Explained{},
+	return s.spec.Mask.Explanation(detect.Explanation{
+		Status: s.status, Word: s.status.Word(), SinceMS: age.Milliseconds(), Cause: s.why.Cause, Evidence: evidence, Rules: []detect.Explained{},
 		RuleFile: "none: the program tells its state itself", QuietMS: quiet.Milliseconds(), Quiet: quiet >= quietAfter,
-	}
+	})
 }
 
 // Console is the conversation as text for a terminal, from an offset on; it is what the
@@ -79,8 +78,8 @@ func (s *Session) Counts() Counts {
 func (s *Session) Lines(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := s.view.all()
-	return append([]string(nil), list[max(0, len(list)-max(n, 0)):]...)
+	list := s.spec.Mask.Lines(slices.Clone(s.view.all()))
+	return list[max(0, len(list)-max(n, 0)):]
 }
 
 // view is the end of a conversation as plain text.
