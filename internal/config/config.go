@@ -60,6 +60,7 @@ type Agents struct {
 	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Else somebody resumes it."`
 	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Whoever names a folder trusts its hooks. As a variable: comma-separated."`
 	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, host or host:port, reached by https and ssh. As a variable: comma-separated."`
+	Record       bool     `koanf:"record" doc:"Record what agents' programs print and are sent, below agents/recordings of the home: 16 MiB of each session in a terminal at most, the last 100."`
 	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. CODING_AGENT_ALLOWED_WORKDIRS is read too. Folders that are made for agents are allowed anyway."`
 }
 

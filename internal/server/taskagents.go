@@ -52,7 +52,7 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 		Check: func(ctx context.Context) []preflight.Result {
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath})
 		},
-		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Logger: s.logger,
+		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Record: s.cfg.Agents.Record, Logger: s.logger,
 	})
 	s.workers = t
 	if err != nil {

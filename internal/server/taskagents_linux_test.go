@@ -17,6 +17,9 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/sys/unix"
 
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/cast"
+	"github.com/junctor-run/junctor/internal/framework/replay"
 	"github.com/junctor-run/junctor/internal/task/fakecli"
 )
 
@@ -206,7 +209,7 @@ func (n *node) shown(t *testing.T, id string) (s shownAgent) {
 func TestATaskAgent(t *testing.T) {
 	t.Parallel()
 	user, env := agentHome(t)
-	n := serve(t, t.TempDir(), env...)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_RECORD=true")...)
 	admin := n.token(t, "admin")
 	spawned := n.spawnAgent(t, `{"agentType":"Claude Code","task":"say hello","metadata":{"label":"greeter"}}`)
 	if spawned.Status != "starting" || spawned.ApprovalPreset != "autonomous" || spawned.ResumeToken == "" {
@@ -257,6 +260,7 @@ func TestATaskAgent(t *testing.T) {
 	if a := n.request(t, "POST", path+"/send", admin, `{"input":"hello?"}`); a.status != 503 || !strings.Contains(a.body, "session_ended") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	n.replayed(t, done.ID, "done")
 	// The conversation can be gone on with.
 	again := n.spawnAgent(t, `{"agentType":"claude","workdir":"`+done.Workdir+`","task":"go on","resumeToken":"`+done.ResumeToken+`"}`)
 	eventually(t, "it goes on", func() bool { return n.shown(t, again.ID).Phase == "done" })
@@ -396,5 +400,35 @@ func (n *node) console(t *testing.T, session string) {
 				break
 			}
 		}
+	}
+}
+
+// replayed sees that the recording of a session goes through a state, as junctor frameworks
+// replay tells.
+func (n *node) replayed(t *testing.T, session, word string) {
+	t.Helper()
+	a := n.request(t, "GET", "/api/coding-agents/"+session+"/recording", n.token(t, "admin"), "")
+	rec, err := cast.Read(strings.NewReader(a.body))
+	if err != nil || a.status != 200 {
+		t.Fatalf("%d %v", a.status, err)
+	}
+	subject, err := replay.Guess(rec, "")
+	if err != nil || subject.Framework != framework.Claude {
+		t.Fatal(subject, err)
+	}
+	files, err := framework.Load(filepath.Join(n.home, "frameworks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, _, err := framework.Pick(files, subject.Framework, subject.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	if err := replay.Run(rec, rules, subject.Version, func(s replay.Step) error {
+		words = append(words, s.To)
+		return nil
+	}); err != nil || !slices.Contains(words, word) {
+		t.Errorf("it went through %v: %v", words, err)
 	}
 }

@@ -119,7 +119,7 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 	}
 	for request, want := range map[string]string{
 		"GET /output": "../outside.txt: deny That path is outside", "GET /buffered-output": "I was told", "GET /explain": `"class":1`,
-		"GET /screen": "409 no_terminal", `POST /send {"keys":["down"]}`: "409 no_terminal", `POST /send {"keys":["hyper"]}`: "400 unknown_key",
+		"GET /screen": "409 no_terminal", "GET /recording": "404 agents.record", `POST /send {"keys":["down"]}`: "409 no_terminal", `POST /send {"keys":["hyper"]}`: "400 unknown_key",
 		`POST /send {"keys":["escape"]}`: "409 no_turn", `POST /choose {"label":"Yes"}`: "409 no_dialog",
 	} {
 		method, rest, _ := strings.Cut(request, " ")

@@ -18,7 +18,7 @@ type program struct {
 	name, binary, base, model, provider string
 	files                               map[string]string // of its user, left as they are
 	noPrompt, noAsking, noResume        string
-	noHooks, noStructured               string
+	noHooks, noStructured, noLoading    string
 	checksPaths                         bool                         // before it asks its hooks
 	failed                              map[fakemodel.Failure]string // how a failure is shown
 	yes, no                             string                       // labels of a question
@@ -41,7 +41,7 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "gemini", binary: "gemini", checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
+			name: "gemini", binary: "gemini", checksPaths: true, noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP", model: "gemini-2.5-pro", yes: "Allow once", no: "No",
 			files:  map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},

@@ -1,8 +1,6 @@
 package clis
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,15 +35,15 @@ func (r *run) structured(t *testing.T) {
 	if token == "" {
 		t.Fatal("it has no token to be resumed by")
 	}
+	if r.noLoading != "" {
+		t.Skip(r.noLoading)
+	}
 	s = r.spawnIn(t, "structured", "autonomous", dir, "Do you remember? "+playBackWith, token)
 	r.completed(t, s.ID, 1)
 	if asked := r.fake.Asked(playBackWith); len(asked) != 1 || !strings.Contains(asked[0].Text, "Ask me. "+playTold) || !strings.Contains(asked[0].Text, decision) {
 		t.Errorf("the model was told: %+v", asked)
 	}
 	r.stop(t, s.ID)
-	if _, err := os.Stat(filepath.Join(elsewhere, "outside.txt")); err == nil {
-		t.Error("a file was written elsewhere")
-	}
 }
 
 // answered waits for a question, and chooses the shortest option that begins with a word:

@@ -84,6 +84,7 @@ type Config struct {
 	Tokens   Tokens
 	Scratch  Scratch
 	Recorder Recorder
+	Record   bool // what happens in the terminals of sessions, below Dir
 	// Ask decides in somebody's place what the preset asks about (section 10.5): d is what
 	// the rules said, and what is returned, with a rule that says who decided, holds where
 	// ok. It has 55 s, by its ctx, and must return when that ends; then, and where it is nil
@@ -357,6 +358,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		spec.Argv, spec.ResumeToken = plan.Structured, "" // the program tells what it calls the conversation
 		s, err = a.structured(g, spec, req.ResumeToken)
 	} else {
+		spec.Recording = a.record(spec)
 		s, err = a.cfg.Sessions.Start(spec)
 	}
 	if err != nil {

@@ -25,6 +25,7 @@ func TestWhatMustNotBeSeenIsMasked(t *testing.T) {
 		d.Options[len(d.Options)-1] = "No, never with " + hidden
 		chosen = s.Ask(ctx, d)
 		s.Done("It was " + hidden + ".")
+		_, _ = s.Prompt(ctx)
 	}, func(r *rig) {
 		r.until(sessions.ReadyAgain)
 		if _, err := r.session.Send(r.Context(), "go, with "+hidden, false); err != nil {

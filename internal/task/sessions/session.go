@@ -10,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/cast"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/task/process"
 	"github.com/junctor-run/junctor/internal/term"
@@ -91,7 +92,7 @@ func (s *Session) start() error {
 	s.emit(Event{Type: Started})
 	s.moved(s.detector.Start(now))
 	if s.spec.TaskInArgv { // as if it had been typed: a short turn may be over before it is seen
-		s.detector.Input(now, []byte(plain(s.spec.Task)+"\r"))
+		s.typedIn(now, []byte(plain(s.spec.Task)+"\r"), nil)
 	}
 	s.mu.Unlock()
 	s.group.Go(s.tick)
@@ -143,6 +144,7 @@ func (s *Session) printed(data []byte) {
 	now := time.Now()
 	_, _ = s.screen.Write(data) // it never fails
 	s.detector.Output(now)
+	s.record(now, cast.Output, string(data))
 	offset := s.console.Add(data)
 	s.info.LastActivity = now
 	s.tell(Event{Session: s.spec.ID, Seq: s.info.Seq, Type: Output, At: now, Data: slices.Clone(data), Offset: offset})
@@ -162,6 +164,7 @@ func (s *Session) over() {
 	s.gone = true
 	now := time.Now()
 	last := tail(s.lines(), 20)
+	s.record(now, cast.Mark, recordingEnd)
 	s.info.ExitCode, s.info.ExitSignal, s.info.EndedAt = &exit.Code, exit.Signal, now
 	s.moved(s.detector.Exit(now, exit.Code, s.asked))
 	e := Event{Type: Ended, ExitCode: &exit.Code, Signal: exit.Signal, Text: last}
@@ -180,6 +183,11 @@ func (s *Session) over() {
 }
 
 func (s *Session) cleanup() {
+	if s.spec.Recording != nil {
+		if err := s.spec.Recording.Close(); err != nil {
+			s.m.cfg.Logger.Warn("a recording is not whole", "session", s.spec.ID, "err", err)
+		}
+	}
 	if s.spec.Cleanup == nil {
 		return
 	}
@@ -225,6 +233,7 @@ func (s *Session) moved(changes []detect.Change) {
 		to := c.To
 		s.info.Status, s.info.Phase, s.info.Blocker, s.info.URL = to.State, to.Phase, to.Blocker, to.URL
 		s.emit(Event{Type: State, From: &c.From, To: &to, Cause: c.Cause, Evidence: c.Evidence})
+		s.record(time.Now(), cast.Mark, to.Word())
 		switch to.State {
 		case detect.Busy:
 			// The first turn may follow a dialog of the program's start.
@@ -285,6 +294,29 @@ func (s *Session) ready(from, to detect.Status) {
 }
 
 func (s *Session) view() *framework.View { return s.detector.View() }
+
+// recordingEnd is the mark after which a program is only being stopped.
+const recordingEnd = "end"
+
+// record adds to the recording. The caller holds mu.
+func (s *Session) record(at time.Time, kind cast.Kind, data string) {
+	if s.spec.Recording == nil {
+		return
+	}
+	if kind == cast.Output || kind == cast.Input {
+		data = s.spec.Mask.Text(data)
+	}
+	s.spec.Recording.Add(at, kind, []byte(data))
+}
+
+// typedIn tells of input; shown is what may be seen of it, nil: all. The caller holds mu.
+func (s *Session) typedIn(at time.Time, data, shown []byte) {
+	s.detector.Input(at, data)
+	if shown == nil {
+		shown = data
+	}
+	s.record(at, cast.Input, string(shown))
+}
 
 // emit tells an event. The caller holds mu, so events are in order.
 func (s *Session) emit(e Event) {
@@ -353,6 +385,7 @@ func (s *Session) Stop(force bool) {
 	first := !s.asked
 	s.asked = true
 	if first && !s.gone {
+		s.record(time.Now(), cast.Mark, recordingEnd)
 		s.moved(s.detector.Stopping(time.Now()))
 		if !force {
 			s.group.Go(s.insist)

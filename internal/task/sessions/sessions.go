@@ -29,6 +29,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/cast"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/task/process"
 )
@@ -116,6 +117,10 @@ type Spec struct {
 
 	// Mask is for every text that leaves the session, but what live terminals are shown.
 	Mask Mask
+	// Recording takes what the program prints and is sent, and its states, without what Mask
+	// masks; of what a person types at the terminal only that it was typed. The session closes
+	// it. nil: there is none.
+	Recording *cast.Writer
 	// Answers are tried in order on every dialog.
 	Answers []Answer
 	// Cleanup undoes what was prepared for the session. It runs once, when the program
