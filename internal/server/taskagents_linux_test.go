@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,10 @@ func claudeMain(args []string) error {
 				task = ""
 			}
 			hook("UserPromptSubmit", map[string]any{"prompt": text})
+			if _, rate, found := strings.Cut(text, "stream "); found {
+				stream(ctx, s, rate)
+				return
+			}
 			s.Work(ctx, 300*time.Millisecond)
 			for _, path := range []string{"hello.txt", "../outside.txt"} {
 				tool := map[string]any{"tool_name": "Write", "tool_input": map[string]any{"file_path": path, "content": "hello"}}
@@ -102,6 +107,23 @@ func claudeStart(args []string) (settings, task, conversation string, err error)
 	t.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
 	t.Iflag &^= unix.ICRNL
 	return settings, task, conversation, unix.IoctlSetTermios(0, unix.TCSETS, t)
+}
+
+// stream prints so many bytes a second, ten times in each, as a long answer is printed.
+func stream(ctx context.Context, s *fakecli.Screen, rate string) {
+	each, _ := strconv.Atoi(rate)
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	const words = "\x1b[1mthe\x1b[0m answer goes on, and on, with ✳ signs, \x1b[38;5;114mcolours\x1b[0m and lines\r\n"
+	text := strings.Repeat(words, each/10/len(words)+1)[:each/10]
+	for n := 0; ; n++ {
+		select {
+		case <-ticker.C:
+			s.Print(text + fmt.Sprintf("\x1b[0m %d\r\n\x1b]0;%s working\a", n, []string{"⠂", "⠐"}[n/10%2]))
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // hooksOf posts to the hooks that settings name, with their headers.
