@@ -36,7 +36,8 @@ func (r *run) structured(t *testing.T) {
 		t.Fatal("it has no token to be resumed by")
 	}
 	if r.noLoading != "" {
-		t.Skip(r.noLoading)
+		t.Log("not taken up again: " + r.noLoading)
+		return
 	}
 	s = r.spawnIn(t, "structured", "autonomous", dir, "Do you remember? "+playBackWith, token)
 	r.completed(t, s.ID, 1)

@@ -24,7 +24,7 @@ func (m Mask) Text(text string) string {
 	return m(text)
 }
 
-// Lines masks lines in place, as one text.
+// Lines masks lines as one text, for what spans some of them.
 func (m Mask) Lines(list []string) []string {
 	before := strings.Join(list, "\n")
 	if after := m.Text(before); after != before {
