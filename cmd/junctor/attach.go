@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
 	"github.com/spf13/cobra"
@@ -43,6 +45,10 @@ type attached struct {
 	conn    *websocket.Conn
 	session string
 	typed   time.Time // when control was taken or renewed
+	// bare is set where the session has no terminal: then what is typed goes there as
+	// messages, a line each.
+	bare atomic.Bool
+	line []byte
 }
 
 func (t *attached) send(ctx context.Context, doc map[string]any) error {
@@ -95,7 +101,7 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 		signal.Notify(sized, unix.SIGWINCH)
 		defer signal.Stop(sized)
 		go t.follow(ctx, sized, func() { a.resize(ctx, t, in) })
-		go t.keys(ctx, in, cancel) // its last read ends with the program
+		go a.keys(ctx, t, in, cancel) // its last read ends with the program
 	}
 	return a.show(ctx, t)
 }
@@ -120,15 +126,21 @@ func (t *attached) follow(ctx context.Context, sized <-chan os.Signal, resize fu
 }
 
 // keys passes on what is typed, until somebody leaves.
-func (t *attached) keys(ctx context.Context, in *os.File, leave context.CancelCauseFunc) {
+func (a *app) keys(ctx context.Context, t *attached, in *os.File, leave context.CancelCauseFunc) {
 	buf := make([]byte, 4096)
 	for ctx.Err() == nil {
 		n, err := in.Read(buf)
 		text := string(buf[:n])
 		if before, _, left := strings.Cut(text, string(rune(detachKey))); left || err != nil {
-			_ = t.send(ctx, map[string]any{"type": "input", "data": before})
+			if before != "" && !t.bare.Load() {
+				_ = t.send(ctx, map[string]any{"type": "input", "data": before})
+			}
 			leave(errLeft)
 			return
+		}
+		if t.bare.Load() {
+			a.printf("%s", t.compose(ctx, buf[:n]))
+			continue
 		}
 		if time.Since(t.typed) > renewControl {
 			_ = t.send(ctx, map[string]any{"type": "control", "take": true})
@@ -138,6 +150,28 @@ func (t *attached) keys(ctx context.Context, in *os.File, leave context.CancelCa
 			return
 		}
 	}
+}
+
+// compose takes keys into the line of a message, sends it at Enter, and returns what is to
+// be shown of that.
+func (t *attached) compose(ctx context.Context, typed []byte) (echo string) {
+	for _, b := range typed {
+		switch {
+		case b == '\r' || b == '\n':
+			if len(t.line) > 0 {
+				_ = t.send(ctx, map[string]any{"type": "message", "text": string(t.line)}) // the next read says what is wrong
+			}
+			t.line, echo = t.line[:0], echo+"\r\x1b[K" // it comes back as part of the conversation
+		case b == 0x7f || b == '\b':
+			_, size := utf8.DecodeLastRune(t.line)
+			t.line = t.line[:len(t.line)-size]
+			echo += "\r\x1b[K" + string(t.line)
+		case b >= ' ':
+			t.line = append(t.line, b)
+			echo += string([]byte{b})
+		}
+	}
+	return echo
 }
 
 // errLeft says that the person has left.
@@ -176,6 +210,12 @@ func (a *app) show(ctx context.Context, t *attached) error {
 		case "error":
 			if m.Code == "session_not_found" {
 				return capability.Errorf(capability.CodeNotFound, op, "%s", plainText(m.Message)).With(m.Code, "")
+			}
+			if m.Code == "no_terminal" {
+				if !t.bare.Swap(true) {
+					a.printf("\r\n[it has no terminal: what you type is sent as a message when you press Enter]\r\n")
+				}
+				continue
 			}
 			a.printf("\r\n[%s]\r\n", plainText(m.Message))
 		case "status":

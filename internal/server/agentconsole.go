@@ -8,7 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/task/sessions"
 )
 
-// agentConsole adapts live sessions to what the console asks for.
+// agentConsole adapts live sessions to what the console asks for. Those without a terminal
+// are shown as text.
 type agentConsole struct{ *sessions.Manager }
 
 // Hear implements agentserve.Console.
@@ -40,9 +41,19 @@ func (c agentConsole) Snapshot(session string) (agentserve.Snapshot, error) {
 	return agentserve.Snapshot(s.Snapshot()), nil
 }
 
+// terminal finds a session that somebody wants to type into. One without a terminal is
+// only shown, and can be sent whole messages.
+func (c agentConsole) terminal(session string) (*sessions.Session, error) {
+	s, err := c.Get(session)
+	if err != nil {
+		return nil, err
+	}
+	return sessions.InTerminal(s)
+}
+
 // Type implements agentserve.Console.
 func (c agentConsole) Type(ctx context.Context, session, who string, data []byte) error {
-	s, err := c.Get(session)
+	s, err := c.terminal(session)
 	if err != nil {
 		return err
 	}
@@ -70,7 +81,7 @@ func (c agentConsole) Say(ctx context.Context, session, text string) (string, er
 
 // Resize implements agentserve.Console.
 func (c agentConsole) Resize(session, who string, cols, rows int) error {
-	s, err := c.Get(session)
+	s, err := c.terminal(session)
 	if err != nil {
 		return err
 	}
@@ -79,7 +90,7 @@ func (c agentConsole) Resize(session, who string, cols, rows int) error {
 
 // Control implements agentserve.Console.
 func (c agentConsole) Control(session, who string, take bool) error {
-	s, err := c.Get(session)
+	s, err := c.terminal(session)
 	if err != nil {
 		return err
 	}

@@ -55,14 +55,14 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 	}
 	parent := environment(os.Environ())
 	t.Agents, err = agents.New(ctx, agents.Config{
-		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Server: s.Address, Parent: parent, UID: os.Getuid(),
+		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Version: s.version, Server: s.Address, Parent: parent, UID: os.Getuid(),
 		Login: func() map[string]string { return t.settings.Now().Login(parent) },
 		Roots: s.agentRoots(), Rules: rules, Sessions: t.sessions,
 		Check: func(ctx context.Context) []preflight.Result {
 			login := t.settings.Now().Login(parent)
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
-		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Logger: s.logger,
+		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Record: s.cfg.Agents.Record, Logger: s.logger,
 	})
 	s.workers = t
 	t.logins = s.openLogins(t, user)
@@ -327,7 +327,11 @@ func (d agentDoor) Screen(id string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session.Screen(), nil
+	t, err := sessions.InTerminal(session)
+	if err != nil {
+		return nil, err
+	}
+	return t.Screen(), nil
 }
 
 // Parent implements agentserve.Agents.

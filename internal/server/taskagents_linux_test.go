@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,9 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/sys/unix"
 
+	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/cast"
+	"github.com/junctor-run/junctor/internal/framework/replay"
 	"github.com/junctor-run/junctor/internal/task/fakecli"
 )
 
@@ -24,6 +29,9 @@ import (
 func claudeMain(args []string) error {
 	if done, err := claudeFacts(args); done {
 		return err
+	}
+	if slices.Contains(args, "--input-format=stream-json") {
+		return claudeStructured(args)
 	}
 	settings, task, conversation, err := claudeStart(args)
 	if err != nil {
@@ -45,6 +53,10 @@ func claudeMain(args []string) error {
 				task = ""
 			}
 			hook("UserPromptSubmit", map[string]any{"prompt": text})
+			if _, rate, found := strings.Cut(text, "stream "); found {
+				stream(ctx, s, rate)
+				return
+			}
 			s.Work(ctx, 300*time.Millisecond)
 			for _, path := range []string{"hello.txt", "../outside.txt"} {
 				tool := map[string]any{"tool_name": "Write", "tool_input": map[string]any{"file_path": path, "content": "hello"}}
@@ -102,6 +114,23 @@ func claudeStart(args []string) (settings, task, conversation string, err error)
 	t.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
 	t.Iflag &^= unix.ICRNL
 	return settings, task, conversation, unix.IoctlSetTermios(0, unix.TCSETS, t)
+}
+
+// stream prints so many bytes a second, ten times in each, as a long answer is printed.
+func stream(ctx context.Context, s *fakecli.Screen, rate string) {
+	each, _ := strconv.Atoi(rate)
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	const words = "\x1b[1mthe\x1b[0m answer goes on, and on, with ✳ signs, \x1b[38;5;114mcolours\x1b[0m and lines\r\n"
+	text := strings.Repeat(words, each/10/len(words)+1)[:each/10]
+	for n := 0; ; n++ {
+		select {
+		case <-ticker.C:
+			s.Print(text + fmt.Sprintf("\x1b[0m %d\r\n\x1b]0;%s working\a", n, []string{"⠂", "⠐"}[n/10%2]))
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // hooksOf posts to the hooks that settings name, with their headers.
@@ -176,9 +205,14 @@ const userSettings = "{\n  \"theme\": \"light\",\n  \"projects\": {\"/somewhere\
 
 type shownAgent struct {
 	ID, Status, Phase, Workdir, ResumeToken, ApprovalPreset string
-	AgentType                                               string
+	AgentType, Mode                                         string
 	Decisions                                               []string
-	Pid, Cols, Rows                                         int
+	Metadata                                                json.RawMessage
+	Pid, Cols, Rows, CompletedTurns                         int
+	Usage                                                   struct {
+		InputTokens int
+		CostUSD     float64
+	}
 }
 
 func (n *node) spawnAgent(t *testing.T, body string) shownAgent {
@@ -204,7 +238,7 @@ func (n *node) shown(t *testing.T, id string) (s shownAgent) {
 func TestATaskAgent(t *testing.T) {
 	t.Parallel()
 	user, env := agentHome(t)
-	n := serve(t, t.TempDir(), env...)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_RECORD=true")...)
 	admin := n.token(t, "admin")
 	spawned := n.spawnAgent(t, `{"agentType":"Claude Code","task":"say hello","metadata":{"label":"greeter"}}`)
 	if spawned.Status != "starting" || spawned.ApprovalPreset != "autonomous" || spawned.ResumeToken == "" {
@@ -257,6 +291,7 @@ func TestATaskAgent(t *testing.T) {
 	if a := n.request(t, "POST", path+"/send", admin, `{"input":"hello?"}`); a.status != 503 || !strings.Contains(a.body, "session_ended") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	n.replayed(t, done.ID, "done")
 	// The conversation can be gone on with.
 	again := n.spawnAgent(t, `{"agentType":"claude","workdir":"`+done.Workdir+`","task":"go on","resumeToken":"`+done.ResumeToken+`"}`)
 	eventually(t, "it goes on", func() bool { return n.shown(t, again.ID).Phase == "done" })
@@ -396,5 +431,35 @@ func (n *node) console(t *testing.T, session string) {
 				break
 			}
 		}
+	}
+}
+
+// replayed sees that the recording of a session goes through a state, as junctor frameworks
+// replay tells.
+func (n *node) replayed(t *testing.T, session, word string) {
+	t.Helper()
+	a := n.request(t, "GET", "/api/coding-agents/"+session+"/recording", n.token(t, "admin"), "")
+	rec, err := cast.Read(strings.NewReader(a.body))
+	if err != nil || a.status != 200 {
+		t.Fatalf("%d %v", a.status, err)
+	}
+	subject, err := replay.Guess(rec, "")
+	if err != nil || subject.Framework != framework.Claude {
+		t.Fatal(subject, err)
+	}
+	files, err := framework.Load(filepath.Join(n.home, "frameworks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, _, err := framework.Pick(files, subject.Framework, subject.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	if err := replay.Run(rec, rules, subject.Version, func(s replay.Step) error {
+		words = append(words, s.To)
+		return nil
+	}); err != nil || !slices.Contains(words, word) {
+		t.Errorf("it went through %v: %v", words, err)
 	}
 }

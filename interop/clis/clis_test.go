@@ -18,7 +18,7 @@ type program struct {
 	name, binary, base, model, provider string
 	files                               map[string]string // of its user, left as they are
 	noPrompt, noAsking, noResume        string
-	noHooks                             string
+	noHooks, noStructured, noLoading    string
 	checksPaths                         bool                         // before it asks its hooks
 	failed                              map[fakemodel.Failure]string // how a failure is shown
 	yes, no                             string                       // labels of a question
@@ -41,7 +41,7 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "gemini", binary: "gemini", checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
+			name: "gemini", binary: "gemini", checksPaths: true, noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP", model: "gemini-2.5-pro", yes: "Allow once", no: "No",
 			files:  map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
@@ -53,7 +53,7 @@ func programs() []program {
 			files:    map[string]string{".config/opencode/opencode.json": "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"theme\": \"system\"\n}\n"},
 		},
 		{
-			name: "pi", binary: "pi", model: "claude-sonnet-4-5", provider: "anthropic", noAsking: "Pi never asks",
+			name: "pi", binary: "pi", model: "claude-sonnet-4-5", provider: "anthropic", noAsking: "Pi never asks", noStructured: "Pi has no protocol of its own here",
 			noHooks: "Pi has no hooks: only the list of its tools holds it back",
 			files:   map[string]string{".pi/agent/AGENTS.md": "Be kind.\n"},
 			failed:  map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
@@ -73,6 +73,11 @@ const (
 	playResume  = "PLAY-RESUME"
 	playAuth    = "PLAY-AUTH"
 	playBilling = "PLAY-BILLING"
+
+	playTold     = "PLAY-TOLD"
+	playRefused  = "PLAY-REFUSED"
+	playElse     = "PLAY-ELSEWHERE"
+	playBackWith = "PLAY-BACK"
 )
 
 const decision = "DECISION: the greeting is in hello.txt because the task asked for a file."
@@ -95,6 +100,7 @@ func TestPrograms(t *testing.T) {
 			t.Run("it works, is interrupted and goes on", r.works)
 			t.Run("it asks", r.asks)
 			t.Run("it may only read", r.reads)
+			t.Run("it works without a terminal", r.structured)
 			for kind, play := range map[fakemodel.Failure]string{fakemodel.Auth: playAuth, fakemodel.Billing: playBilling} {
 				t.Run("the provider fails: "+string(kind), func(t *testing.T) { r.fails(t, kind, play) })
 			}
@@ -125,14 +131,24 @@ func (r *run) plays() fakemodel.Script {
 		playDenied:  {{Write: at("read", "denied.txt")}, {Say: "So be it."}},
 		playResume:  {{Say: "I remember."}},
 		playAuth:    {{Fail: fakemodel.Auth}},
-		playBilling: {{Fail: fakemodel.Billing}},
+
+		playTold:     {{Write: at("told", "told.txt"), Leave: true}, {Say: "The file is there.\n\n" + decision}},
+		playRefused:  {{Write: at("told", "refused.txt"), Leave: true}, {Say: "A pity."}},
+		playElse:     {{Write: at("elsewhere", "outside.txt"), Leave: true}, {Say: "So be it."}},
+		playBackWith: {{Say: "I remember."}},
+		playBilling:  {{Fail: fakemodel.Billing}},
 	}
 }
 
 func (r *run) spawn(t *testing.T, preset, dir, task, resume string) session {
 	t.Helper()
+	return r.spawnIn(t, "pty", preset, dir, task, resume)
+}
+
+func (r *run) spawnIn(t *testing.T, mode, preset, dir, task, resume string) session {
+	t.Helper()
 	status, answer := r.request(t, "POST", "/api/coding-agents/spawn", map[string]any{
-		"agentType": r.name, "workdir": dir, "task": task, "approvalPreset": preset, "resumeToken": resume,
+		"agentType": r.name, "workdir": dir, "task": task, "approvalPreset": preset, "resumeToken": resume, "mode": mode,
 		"model": r.model, "provider": r.provider, "baseUrl": r.fake.URL() + r.base,
 		"metadata": map[string]any{"keepAliveAfterComplete": true, "threadId": "one"},
 		// There is nothing beyond this machine.

@@ -1,6 +1,6 @@
-// Package cast reads recordings of terminal sessions: a header, and one event on each
+// Package cast reads and writes recordings of terminal sessions: a header, and one event on each
 // line after it, as our recorder and asciicast write them (task-agents, section 4.6).
-// It is strict, and bounded in every direction, because recordings are passed around.
+// Reading is strict, and bounded in every direction, because recordings are passed around.
 package cast
 
 import (
@@ -55,11 +55,11 @@ type header struct {
 	Version int    `json:"version"`
 	Cols    int    `json:"cols"`
 	Rows    int    `json:"rows"`
-	Width   int    `json:"width"`
-	Height  int    `json:"height"`
+	Width   int    `json:"width,omitzero"`
+	Height  int    `json:"height,omitzero"`
 	CLI     string `json:"cli"`
-	Note    string `json:"note"`
-	Title   string `json:"title"`
+	Note    string `json:"note,omitzero"`
+	Title   string `json:"title,omitzero"`
 }
 
 // Read reads a recording to its end. Errors name the line.

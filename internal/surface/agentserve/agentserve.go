@@ -10,6 +10,7 @@ package agentserve
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -39,6 +40,8 @@ type Agents interface {
 	Console(id string, since uint64) (data []byte, next uint64, err error)
 	Explain(id string) (any, error)
 	Screen(id string) (any, error)
+	// Recording is what was recorded so far.
+	Recording(id string) (io.ReadCloser, error)
 
 	// Hook takes what the program of a session tells and returns what it is answered.
 	Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error)
@@ -91,6 +94,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		handle("GET", "/{id}/buffered-output", s.buffered)
 		handle("GET", "/{id}/explain", s.explain)
 		handle("GET", "/{id}/screen", s.screen)
+		handle("GET", "/{id}/recording", s.recording)
 		s.accountRoutes(mux, base, handle)
 		s.scratchRoutes(mux, base)
 		s.consoleRoute(mux, base)
@@ -241,4 +245,15 @@ func (s *Surface) explain(w http.ResponseWriter, r *http.Request, _ capability.P
 func (s *Surface) screen(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	doc, err := s.Agents.Screen(r.PathValue("id"))
 	return answer(w, http.StatusOK, doc, err)
+}
+
+func (s *Surface) recording(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	file, err := s.Agents.Recording(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	w.Header().Set("Content-Type", "application/x-asciicast")
+	_, _ = io.Copy(w, file) // who leaves early has what they have
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -29,12 +30,16 @@ import (
 	"github.com/junctor-run/junctor/internal/task/permit"
 	"github.com/junctor-run/junctor/internal/task/process"
 	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/task/structured"
+	"github.com/junctor-run/junctor/secret"
 )
 
 const (
 	checkFor  = 15 * time.Second // what is known of programs and accounts
 	autoStop  = 5 * time.Second  // after a completion that a hook told
 	undoTime  = 30 * time.Second
+	hookTime  = time.Second
+	askTime   = 55 * time.Second // of a permission; programs give their hooks a minute
 	maxMemory = 256 << 10
 	maxCustom = 64 // variables of a caller's own
 )
@@ -62,12 +67,13 @@ type Recorder interface {
 	Session(ctx context.Context, by capability.Principal, i sessions.Info, event string)
 }
 
-// Config is what the service needs; all but Logger and Login are required.
+// Config is what the service needs; all but Ask, Decided, Logger and Login are required.
 type Config struct {
 	Dir      string // the service's own, which exists; not below the temporary folder
 	Home     string // the user's
 	Own      string // the server's
 	Self     string // the path of our own binary
+	Version  string // ours, for programs that ask who we are
 	Server   func() string
 	Parent   map[string]string // our environment
 	UID      int
@@ -78,8 +84,18 @@ type Config struct {
 	Tokens   Tokens
 	Scratch  Scratch
 	Recorder Recorder
-	Logger   *slog.Logger
-	Login    func() map[string]string // variables that programs may log in with now; nil: those of Parent
+	Record   bool // what happens in the terminals of sessions, below Dir
+	// Ask decides in somebody's place what the preset asks about (section 10.5): d is what
+	// the rules said, and what is returned, with a rule that says who decided, holds where
+	// ok. It has 55 s, by its ctx, and must return when that ends; then, and where it is nil
+	// or not ok, the program asks and the session is blocked. It may be called for several
+	// sessions at once, by what waits for the answer.
+	Ask func(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool)
+	// Decided hears of a decision that a session's program tells the others (section 10.6);
+	// nil: nobody does. It has a second, by its ctx: the program waits for its hook.
+	Decided func(ctx context.Context, session, text string)
+	Login   func() map[string]string // variables that programs may log in with now; nil: those of Parent
+	Logger  *slog.Logger
 }
 
 // Agents is the service.
@@ -101,11 +117,14 @@ type agent struct {
 	framework framework.Name
 	workdir   string
 	keep      bool // it is not stopped when its turn is over
-	over      bool // its session has ended; under the service's mu
-	notes     []string
-	task      string
-	memory    string
-	kept      string // the folder of its conversation
+	// structured says that its program speaks a protocol: hooks judge, and tell nothing.
+	structured bool
+	over       bool // its session has ended; under the service's mu
+	notes      []string
+	mask       sessions.Mask // of its credentials
+	task       string
+	memory     string
+	kept       string // the folder of its conversation
 
 	mu        sync.Mutex
 	token     string // what the program calls that
@@ -130,6 +149,7 @@ type Request struct {
 	Cols        int               `json:"cols"`
 	Rows        int               `json:"rows"`
 	ResumeToken string            `json:"resumeToken"`
+	Mode        sessions.Mode     `json:"mode"` // "": pty
 }
 
 // meta is what is read of the metadata.
@@ -243,8 +263,8 @@ func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 // Spawn starts a session and returns when its program runs; its task is delivered after
 // that. Whatever fails, nothing is left of it.
 //
-// Its errors: invalid_input (unknown_agent_type, unknown_preset, bad_metadata, and those
-// of [adapter.Build]), denied (workdir_outside_allowed), unavailable (agent_not_installed),
+// Its errors: invalid_input (unknown_agent_type, unknown_preset, bad_metadata, bad_mode,
+// no_structured_mode, and those of [adapter.Build]), denied (workdir_outside_allowed), unavailable (agent_not_installed),
 // overloaded (too_many_sessions), and those of the parts.
 func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request) (Info, error) {
 	const op = "tasks.spawn"
@@ -259,6 +279,9 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	if len(req.Custom) > maxCustom || len(req.Memory) > maxMemory {
 		return Info{}, capability.Errorf(capability.CodeTooLarge, op, "at most %d variables and %d KiB of memory can be given", maxCustom, maxMemory>>10)
 	}
+	if req.Mode != "" && req.Mode != sessions.InPTY && req.Mode != sessions.Structured {
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no mode %.60q", req.Mode).With("bad_mode", "use pty, or structured for a program that has a protocol")
+	}
 	if err := a.cfg.Sessions.Room(); err != nil {
 		return Info{}, err
 	}
@@ -271,7 +294,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		return Info{}, err
 	}
 	id := sessions.NewID()
-	g := &agent{preset: req.Preset, framework: name, keep: m.Keep, task: req.Task, memory: req.Memory}
+	g := &agent{preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task, memory: req.Memory}
 	made := false
 	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
 		return Info{}, err
@@ -296,7 +319,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 }
 
 // prepared carries out the plan of a session and starts it.
-func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *framework.File, req Request, m meta) (*sessions.Session, error) {
+func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *framework.File, req Request, m meta) (sessions.Live, error) {
 	state := filepath.Join(a.folder(), id)
 	err := os.MkdirAll(state, 0o700)
 	if err == nil {
@@ -318,20 +341,30 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	if err != nil {
 		return nil, err
 	}
-	g.notes = plan.Notes
-	a.named(g, plan.ResumeToken)
+	g.notes, g.mask = plan.Notes, secret.NewMasker(credentials(plan.Env, req.Custom)).Mask
+	if !g.structured {
+		a.named(g, plan.ResumeToken)
+	}
 	if err := overlay.Apply(ctx, a.journal(id), id, plan.Changes); err != nil {
 		return nil, err
+	}
+	spec := sessions.Spec{
+		ID: id, Name: cmp.Or(req.Name, m.Label), AgentType: req.AgentType, Framework: g.framework, Version: program.Version, Rules: rules,
+		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == framework.Shell, Cols: req.Cols, Rows: req.Rows,
+		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata, ResumeToken: plan.ResumeToken,
+		Mask: g.mask, Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
 	}
 	a.mu.Lock()
 	a.running[id] = g
 	a.mu.Unlock()
-	s, err := a.cfg.Sessions.Start(sessions.Spec{
-		ID: id, Name: cmp.Or(req.Name, m.Label), AgentType: req.AgentType, Framework: g.framework, Version: program.Version, Rules: rules,
-		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == framework.Shell, Cols: req.Cols, Rows: req.Rows,
-		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata, ResumeToken: plan.ResumeToken,
-		Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
-	})
+	var s sessions.Live
+	if g.structured {
+		spec.Argv, spec.ResumeToken = plan.Structured, "" // the program tells what it calls the conversation
+		s, err = a.structured(g, spec, req.ResumeToken)
+	} else {
+		spec.Recording = a.record(spec)
+		s, err = a.cfg.Sessions.Start(spec)
+	}
 	if err != nil {
 		a.mu.Lock()
 		delete(a.running, id)
@@ -340,6 +373,33 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	}
 	return s, nil
 }
+
+// structured starts a session without a terminal. What its program asks for is judged as
+// hooks are, which it may have besides.
+func (a *Agents) structured(g *agent, spec sessions.Spec, resume string) (sessions.Live, error) {
+	return a.cfg.Sessions.Run(spec.ID, func(tell func(sessions.Event)) (sessions.Live, error) {
+		return structured.Start(structured.Config{Tell: tell, Version: a.cfg.Version, Logger: a.cfg.Logger}, structured.Spec{
+			Spec: spec, Resume: resume,
+			Judge: func(ctx context.Context, ask structured.Ask) permit.Decision {
+				return a.permitted(ctx, spec.ID, g, ask.Tool, ask.Input, !ask.Filing)
+			},
+		})
+	})
+}
+
+// credentials are the values among a program's variables that must not be seen: whatever
+// the caller asked for, and what has the name of a credential.
+func credentials(env []string, custom map[string]string) (values []string) {
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		if _, asked := custom[name]; asked || credentialName.MatchString(name) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+var credentialName = regexp.MustCompile(`(?i)key|token|secret|passw|credential|auth`)
 
 // program finds the program of a framework.
 func (a *Agents) program(ctx context.Context, name framework.Name) (preflight.Result, error) {

@@ -36,36 +36,62 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 		verdict = a.judge(ctx, session, g, r)
 	case hooks.Decision:
 		g.mu.Lock()
-		if d, ok := g.ledger.Post(r.Text); ok {
+		d, ok := g.ledger.Post(g.mask.Text(r.Text))
+		if ok {
 			g.decided(d)
 		}
 		g.mu.Unlock()
-	case hooks.Complete:
-		if g.framework == framework.Codex && len(r.Prompts) > 0 && !s.Asked(r.Prompts) {
-			return r.Reply(verdict), nil // a turn of its own, such as one that finds a title
+		if ok && a.cfg.Decided != nil {
+			telling, cancel := context.WithTimeout(ctx, hookTime)
+			a.cfg.Decided(telling, session, d.Text)
+			cancel()
 		}
+	}
+	t, _ := s.(*sessions.Session)
+	if t == nil { // its protocol tells what happens to it
+		return r.Reply(verdict), nil
+	}
+	if r.Kind == hooks.Complete && g.framework == framework.Codex && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
+		return r.Reply(verdict), nil // a turn of its own, such as one that finds a title
 	}
 	a.named(g, r.Token)
 	if r.Fact != nil {
-		s.Fact(*r.Fact, r.Response, r.Token)
+		t.Fact(*r.Fact, r.Response, r.Token)
 	}
 	return r.Reply(verdict), nil
 }
 
-// judge says whether a tool may be used. Where somebody is to be asked, the program asks
-// on its screen, and the session is blocked until that is answered.
+// judge says whether a tool may be used. A use that is about to begin is refused or left
+// alone: a program that is unsure asks. Where one in structured mode asks, it is answered
+// there.
 func (a *Agents) judge(ctx context.Context, session string, g *agent, r hooks.Report) hooks.Verdict {
-	d := permit.Judge(permit.Request{
-		Framework: g.framework, Preset: g.preset, Tool: r.Tool, Input: r.Input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
-	})
-	if r.Kind == hooks.Permission || d.Effect == permit.Deny {
-		a.cfg.Recorder.Permission(ctx, session, r.Tool, d)
-	}
+	d := a.permitted(ctx, session, g, r.Tool, r.Input, r.Kind == hooks.Permission && !g.structured)
 	return hooks.Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
 }
 
+// permitted says what the preset and the rules do about the use of a tool, and, where they
+// say to ask, whoever decides. Every refusal is recorded, and every answer to a program
+// that asks.
+func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool string, input json.RawMessage, asks bool) permit.Decision {
+	d := permit.Judge(permit.Request{
+		Framework: g.framework, Preset: g.preset, Tool: tool, Input: input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
+	})
+	if asks && d.Effect == permit.Ask && a.cfg.Ask != nil {
+		asking, cancel := context.WithTimeout(ctx, askTime)
+		if by, ok := a.cfg.Ask(asking, session, tool, input, d); ok && asking.Err() == nil {
+			by.Category = d.Category
+			d = by
+		}
+		cancel()
+	}
+	if asks || d.Effect == permit.Deny {
+		a.cfg.Recorder.Permission(ctx, session, tool, d)
+	}
+	return d
+}
+
 // find is a session of ours that is shown.
-func (a *Agents) find(id string) (*sessions.Session, *agent) {
+func (a *Agents) find(id string) (sessions.Live, *agent) {
 	a.mu.Lock()
 	g := a.running[id]
 	a.mu.Unlock()
@@ -95,6 +121,11 @@ func (a *Agents) hear() {
 		a.mu.Unlock()
 		if g == nil {
 			continue
+		}
+		if e.Type == sessions.State && g.structured {
+			if s, err := a.cfg.Sessions.Get(e.Session); err == nil {
+				a.named(g, s.Info().ResumeToken)
+			}
 		}
 		switch e.Type {
 		case sessions.TaskComplete:

@@ -45,8 +45,8 @@ func (a *Agents) List() []Info {
 	return list
 }
 
-// Get is one session, and its terminal. not_found, reason session_not_found.
-func (a *Agents) Get(id string) (Info, *sessions.Session, error) {
+// Get is one session as it is shown, and itself. not_found, reason session_not_found.
+func (a *Agents) Get(id string) (Info, sessions.Live, error) {
 	s, err := a.cfg.Sessions.Get(id)
 	if err != nil {
 		return Info{}, nil, err

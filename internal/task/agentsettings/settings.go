@@ -40,7 +40,6 @@ type Values struct {
 
 	ValidatorRetries int    // of a task's own validator (14.3)
 	SkillCallback    bool   // USE_SKILL lines are carried out (12.3)
-	Record           bool   // what programs print is recorded
 	CodexLoginOnly   bool   // never lend a Codex login to another program, which nobody does
 	RolePolicy       string // JSON (7.12), "": the default
 	ConnectorPolicy  string // JSON, connectors alone

@@ -31,7 +31,7 @@ func providerFailure(kind, text string, now time.Time) (choice.CoolDown, bool) {
 	}
 	reason := kind
 	switch kind {
-	case "authentication_failed", "model_not_found", "model_not_available", "cli_too_old", "provider_retry":
+	case "auth", "authentication_failed", "model_not_found", "model_not_available", "cli_too_old", "provider_retry":
 	default:
 		if reason = strings.ToLower(noProvider.FindString(last(text, 16_000))); reason == "" {
 			return choice.CoolDown{}, false

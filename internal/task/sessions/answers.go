@@ -132,13 +132,13 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 	st := s.detector.Status()
 	d := s.view().Dialog
 	s.mu.Unlock()
-	if st.State != detect.Blocked || d == nil || fingerprint != "" && st.Blocker.Fingerprint != fingerprint {
+	if st.State != detect.Blocked || d == nil || !s.spec.Mask.Means(fingerprint, st.Blocker) {
 		return gone
 	}
 	fingerprint = st.Blocker.Fingerprint
-	target := labelled(d.Options, label)
+	target := s.spec.Mask.Option(d.Options, label)
 	if target < 0 {
-		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label, strings.Join(d.Options, " | ")).With("no_such_option", "")
+		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label, s.spec.Mask.Text(strings.Join(d.Options, " | "))).With("no_such_option", "")
 	}
 	// The same list with the cursor there, and no other.
 	stands := func(d *framework.Dialog, at int) bool {

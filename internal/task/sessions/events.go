@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -154,13 +155,14 @@ func (w *Subscription) put(e Event) {
 	case e.Type == Output:
 		w.output += len(e.Data)
 		w.queue = append(w.queue, e)
-		for i := 0; w.output > mostOutputQueued && i < len(w.queue); {
-			if w.queue[i].Type != Output {
-				i++
-				continue
-			}
-			w.output -= len(w.queue[i].Data)
-			w.queue = append(w.queue[:i], w.queue[i+1:]...)
+		if w.output > mostOutputQueued {
+			w.queue = slices.DeleteFunc(w.queue, func(e Event) bool { // to the half: the next ones need not look
+				old := e.Type == Output && w.output > mostOutputQueued/2
+				if old {
+					w.output -= len(e.Data)
+				}
+				return old
+			})
 		}
 	case len(w.queue) >= mostWaiting:
 		w.over = true

@@ -3,10 +3,12 @@ package sessions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework/cast"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/task/keys"
 )
@@ -40,7 +42,10 @@ func (s *Session) keyboard() {
 }
 
 // write types, and returns when the terminal has taken it.
-func (s *Session) write(ctx context.Context, data []byte) error {
+func (s *Session) write(ctx context.Context, data []byte) error { return s.writeAs(ctx, data, nil) }
+
+// writeAs types what is recorded as something else.
+func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
 	p := piece{data, make(chan error, 1)}
 	select {
 	case s.out <- p:
@@ -52,7 +57,7 @@ func (s *Session) write(ctx context.Context, data []byte) error {
 	s.mu.Lock()
 	now := time.Now()
 	s.info.LastInput = now
-	s.detector.Input(now, data)
+	s.typedIn(now, data, shown)
 	s.mu.Unlock()
 	poke(s.wake)
 	select {
@@ -133,13 +138,13 @@ func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, 
 func (s *Session) blocked() error {
 	st := s.detector.Status()
 	switch {
-	case s.gone.Load():
+	case s.gone:
 		return s.endedError()
 	case st.State == detect.Authenticating:
 		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "see its screen with: junctor tasks attach "+s.spec.ID)
 	case st.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", st.Blocker.Prompt).With("agent_blocked", "answer it with keys, or choose one of its options")
-		return e.Detail("blocker", st.Blocker)
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(st.Blocker.Prompt)).With("agent_blocked", "answer it with keys, or choose one of its options")
+		return e.Detail("blocker", s.spec.Mask.blocker(st.Blocker))
 	}
 	return nil
 }
@@ -393,7 +398,17 @@ func (s *Session) Raw(ctx context.Context, who string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, data)
+	return s.writeAs(ctx, data, hidden(data))
+}
+
+// hidden is what a person typed, without what it was: it may be a password.
+func hidden(data []byte) []byte {
+	return []byte(strings.Map(func(r rune) rune {
+		if r > ' ' && r != 0x7f {
+			return '*'
+		}
+		return r
+	}, string(data)))
 }
 
 // others is the error for a person while another one is in control. The caller holds mu.
@@ -434,7 +449,7 @@ func (s *Session) Resize(who string, cols, rows int) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone.Load() {
+	if s.gone {
 		return s.endedError()
 	}
 	if err := s.others(who); err != nil {
@@ -448,6 +463,7 @@ func (s *Session) Resize(who string, cols, rows int) error {
 	}
 	s.screen.Resize(cols, rows)
 	s.info.Cols, s.info.Rows = cols, rows
+	s.record(time.Now(), cast.Resize, fmt.Sprintf("%dx%d", cols, rows))
 	s.emit(Event{Type: Resized, Cols: cols, Rows: rows})
 	return nil
 }

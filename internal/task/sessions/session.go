@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/cast"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/task/process"
 	"github.com/junctor-run/junctor/internal/term"
@@ -21,6 +21,7 @@ import (
 type Session struct {
 	m    *Manager
 	spec Spec
+	tell func(Event)
 
 	ctx      context.Context // ends with the program
 	cancel   context.CancelFunc
@@ -28,16 +29,16 @@ type Session struct {
 	out      chan piece    // to the keyboard
 	messages chan *message // texts to be typed, in order
 	done     chan struct{} // everything is over, Cleanup too
-	gone     atomic.Bool   // the program is
 	wake     chan struct{} // the clock has to be set again
 	replied  chan struct{} // there are replies
 	group    sync.WaitGroup
 
 	mu       sync.Mutex
+	gone     bool // the program is
 	info     Info
 	screen   *term.Screen
 	detector *detect.Detector
-	console  console
+	console  Ring
 	replies  [][]byte      // to what the program asked its terminal
 	asked    bool          // somebody wants it to end
 	turns    uint64        // how often the program was seen to take something up
@@ -69,7 +70,7 @@ func newSession(m *Manager, spec Spec) *Session {
 	s.screen.OSC = func(n int, data string) { s.detector.OSC(time.Now(), n, data) }
 	s.info = Info{
 		ID: spec.ID, Name: spec.Name, AgentType: spec.AgentType, AdapterType: spec.Framework, Workdir: spec.Dir, Status: detect.Pending,
-		CreatedAt: time.Now(), Cols: spec.Cols, Rows: spec.Rows, ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: spec.ResumeToken,
+		CreatedAt: time.Now(), Cols: spec.Cols, Rows: spec.Rows, ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: spec.ResumeToken, Mode: InPTY,
 	}
 	return s
 }
@@ -81,22 +82,19 @@ func (s *Session) start() error {
 		Argv: s.spec.Argv, Env: append(slices.Clone(s.spec.Env), mark), Dir: s.spec.Dir, Cols: s.spec.Cols, Rows: s.spec.Rows, Mark: mark, HangUp: s.spec.HangUp,
 	})
 	if err != nil {
-		s.cancel()
 		return err
 	}
 	now := time.Now()
 	s.terminal = terminal
-	s.m.enter(s)
 	s.mu.Lock()
 	s.info.StartedAt, s.info.LastActivity, s.info.Pid = now, now, terminal.Pid()
 	s.watch.begin(now)
 	s.emit(Event{Type: Started})
 	s.moved(s.detector.Start(now))
 	if s.spec.TaskInArgv { // as if it had been typed: a short turn may be over before it is seen
-		s.detector.Input(now, []byte(plain(s.spec.Task)+"\r"))
+		s.typedIn(now, []byte(plain(s.spec.Task)+"\r"), nil)
 	}
 	s.mu.Unlock()
-	s.m.group.Add(1)
 	s.group.Go(s.tick)
 	s.group.Go(s.keyboard)
 	s.group.Go(s.deliver)
@@ -107,20 +105,13 @@ func (s *Session) start() error {
 // read is the life of the session: it takes in what the program prints, until nothing
 // can come any more.
 func (s *Session) read() {
-	defer s.m.group.Done()
 	buf := make([]byte, 32<<10)
-	span, printed := time.Now(), 0
+	var brake Brake
 	for {
 		n, err := s.terminal.Read(buf)
 		if n > 0 {
 			s.printed(buf[:n])
-			now := time.Now()
-			if now.Sub(span) >= time.Second {
-				span, printed = now, 0
-			}
-			if printed += n; printed > mostPerSpan && wait(s.ctx, time.Second) {
-				span, printed = time.Now(), 0
-			}
+			brake.Took(s.ctx, n)
 		}
 		if err != nil {
 			break
@@ -130,15 +121,33 @@ func (s *Session) read() {
 	s.over()
 }
 
+// Brake holds up whoever reads what a program prints once that is more than 8 MiB within
+// a second: for one more (task-agents, section 19.7).
+type Brake struct {
+	since time.Time
+	bytes int
+}
+
+// Took counts bytes that were read, and waits where they are too many, or until ctx ends.
+func (b *Brake) Took(ctx context.Context, n int) {
+	if now := time.Now(); now.Sub(b.since) >= time.Second {
+		*b = Brake{since: now}
+	}
+	if b.bytes += n; b.bytes > mostPerSpan && wait(ctx, time.Second) {
+		*b = Brake{since: time.Now()}
+	}
+}
+
 // printed takes in output.
 func (s *Session) printed(data []byte) {
 	s.mu.Lock()
 	now := time.Now()
 	_, _ = s.screen.Write(data) // it never fails
 	s.detector.Output(now)
-	offset := s.console.add(data)
+	s.record(now, cast.Output, string(data))
+	offset := s.console.Add(data)
 	s.info.LastActivity = now
-	s.m.tell(Event{Session: s.spec.ID, Seq: s.info.Seq, Type: Output, At: now, Data: slices.Clone(data), Offset: offset})
+	s.tell(Event{Session: s.spec.ID, Seq: s.info.Seq, Type: Output, At: now, Data: slices.Clone(data), Offset: offset})
 	replies := len(s.replies)
 	s.news()
 	s.mu.Unlock()
@@ -152,9 +161,10 @@ func (s *Session) printed(data []byte) {
 func (s *Session) over() {
 	exit := s.terminal.Exit()
 	s.mu.Lock()
-	s.gone.Store(true)
+	s.gone = true
 	now := time.Now()
 	last := tail(s.lines(), 20)
+	s.record(now, cast.Mark, recordingEnd)
 	s.info.ExitCode, s.info.ExitSignal, s.info.EndedAt = &exit.Code, exit.Signal, now
 	s.moved(s.detector.Exit(now, exit.Code, s.asked))
 	e := Event{Type: Ended, ExitCode: &exit.Code, Signal: exit.Signal, Text: last}
@@ -169,11 +179,15 @@ func (s *Session) over() {
 	_ = s.terminal.Close()
 	s.group.Wait()
 	s.cleanup()
-	s.m.ended()
 	close(s.done)
 }
 
 func (s *Session) cleanup() {
+	if s.spec.Recording != nil {
+		if err := s.spec.Recording.Close(); err != nil {
+			s.m.cfg.Logger.Warn("a recording is not whole", "session", s.spec.ID, "err", err)
+		}
+	}
 	if s.spec.Cleanup == nil {
 		return
 	}
@@ -219,6 +233,7 @@ func (s *Session) moved(changes []detect.Change) {
 		to := c.To
 		s.info.Status, s.info.Phase, s.info.Blocker, s.info.URL = to.State, to.Phase, to.Blocker, to.URL
 		s.emit(Event{Type: State, From: &c.From, To: &to, Cause: c.Cause, Evidence: c.Evidence})
+		s.record(time.Now(), cast.Mark, to.Word())
 		switch to.State {
 		case detect.Busy:
 			// The first turn may follow a dialog of the program's start.
@@ -280,11 +295,34 @@ func (s *Session) ready(from, to detect.Status) {
 
 func (s *Session) view() *framework.View { return s.detector.View() }
 
+// recordingEnd is the mark after which a program is only being stopped.
+const recordingEnd = "end"
+
+// record adds to the recording. The caller holds mu.
+func (s *Session) record(at time.Time, kind cast.Kind, data string) {
+	if s.spec.Recording == nil {
+		return
+	}
+	if kind == cast.Output || kind == cast.Input {
+		data = s.spec.Mask.Text(data)
+	}
+	s.spec.Recording.Add(at, kind, []byte(data))
+}
+
+// typedIn tells of input; shown is what may be seen of it, nil: all. The caller holds mu.
+func (s *Session) typedIn(at time.Time, data, shown []byte) {
+	s.detector.Input(at, data)
+	if shown == nil {
+		shown = data
+	}
+	s.record(at, cast.Input, string(shown))
+}
+
 // emit tells an event. The caller holds mu, so events are in order.
 func (s *Session) emit(e Event) {
 	s.info.Seq++
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
-	s.m.tell(e)
+	s.tell(s.spec.Mask.Event(e))
 }
 
 // news wakes who waits for a change. The caller holds mu.
@@ -346,7 +384,8 @@ func (s *Session) Stop(force bool) {
 	s.mu.Lock()
 	first := !s.asked
 	s.asked = true
-	if first && !s.gone.Load() {
+	if first && !s.gone {
+		s.record(time.Now(), cast.Mark, recordingEnd)
 		s.moved(s.detector.Stopping(time.Now()))
 		if !force {
 			s.group.Go(s.insist)

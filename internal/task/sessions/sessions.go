@@ -3,8 +3,9 @@
 // use one after the other, and an end that takes everything along (task-agents,
 // section 4).
 //
-// A [Manager] starts sessions and tells what happens to them; a [Session] is one of
-// them. A text that is sent is typed, and counts as delivered when the program shows
+// A [Manager] keeps sessions of either kind and tells what happens to them: those in
+// terminals, which it starts as a [Session] each, and those that others run over a
+// protocol. [Live] is what both can do. A text that is sent is typed, and counts as delivered when the program shows
 // that it took it. A dialog is answered by the label of a choice, and only after the
 // cursor was seen to stand there. What a program prints is kept within bounds and never
 // believed to be more than text.
@@ -28,6 +29,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
+	"github.com/junctor-run/junctor/internal/framework/cast"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/task/process"
 )
@@ -113,6 +115,12 @@ type Spec struct {
 	Metadata    json.RawMessage
 	ResumeToken string // the program's own name of the conversation, where it is known before
 
+	// Mask is for every text that leaves the session, but what live terminals are shown.
+	Mask Mask
+	// Recording takes what the program prints and is sent, and its states, without what Mask
+	// masks; of what a person types at the terminal only that it was typed. The session closes
+	// it. nil: there is none.
+	Recording *cast.Writer
 	// Answers are tried in order on every dialog.
 	Answers []Answer
 	// Cleanup undoes what was prepared for the session. It runs once, when the program
@@ -146,6 +154,8 @@ type Info struct {
 	ThreadID     string          `json:"threadId,omitempty"`
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
 	ResumeToken  string          `json:"resumeToken,omitempty"`
+	Mode         Mode            `json:"mode"`
+	Usage        *Usage          `json:"usage,omitempty"`   // nil where the program does not tell
 	Queued       int             `json:"queued,omitempty"`  // messages that wait
 	Control      bool            `json:"control,omitempty"` // a person types
 	Completed    int             `json:"completedTurns,omitempty"`
@@ -160,10 +170,9 @@ type Manager struct {
 	cfg Config
 
 	mu       sync.Mutex
-	sessions map[string]*Session
+	sessions map[string]Live
 	reserved map[string]bool // ids of those that are being started
 	order    []string        // oldest first
-	live     int             // with those that are being started
 	closed   bool
 	watchers map[*Subscription]bool
 	group    sync.WaitGroup
@@ -180,7 +189,7 @@ func New(cfg Config) *Manager {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{cfg: cfg, sessions: make(map[string]*Session), reserved: make(map[string]bool), watchers: make(map[*Subscription]bool)}
+	return &Manager{cfg: cfg, sessions: make(map[string]Live), reserved: make(map[string]bool), watchers: make(map[*Subscription]bool)}
 }
 
 var idForm = regexp.MustCompile(`^pty-[0-9]{1,20}-[0-9a-f]{1,32}$`)
@@ -198,11 +207,10 @@ func NewID() string {
 // Mark is the entry of a session's environment by which its processes are found.
 func Mark(id string) string { return "PARALLAX_SESSION_ID=" + id }
 
-// Start runs a session. It returns when the program runs; the first task is delivered
-// after that. Whatever fails, Cleanup has run when the error is there.
+// Start runs a session in a terminal. It returns when the program runs; the first task is
+// delivered after that. Whatever fails, Cleanup has run when the error is there.
 //
-// Its errors: overloaded (too_many_sessions), conflict (session_exists), unavailable
-// (shutting_down), and those of [process.Start].
+// Its errors: those of Run, and of [process.Start].
 func (m *Manager) Start(spec Spec) (*Session, error) {
 	if spec.ID == "" {
 		spec.ID = NewID()
@@ -211,26 +219,76 @@ func (m *Manager) Start(spec Spec) (*Session, error) {
 		spec.Cols, spec.Rows = Cols, Rows
 	}
 	s := newSession(m, spec)
-	if err := m.admit(spec.ID); err != nil {
+	_, err := m.Run(spec.ID, func(tell func(Event)) (Live, error) {
+		s.tell = tell
+		return s, s.start()
+	})
+	if err != nil {
+		s.cancel()
 		s.cleanup()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Run has start begin a session of any kind, and keeps it: it counts, it is found and
+// listed, what it tells is heard by all who subscribed, and Close ends it. Start is not
+// called where there is no place for it. tell never waits; it may be called before start
+// returns.
+//
+// Its errors: overloaded (too_many_sessions), conflict (session_exists), unavailable
+// (shutting_down), and start's.
+func (m *Manager) Run(id string, start func(tell func(Event)) (Live, error)) (Live, error) {
+	if err := m.admit(id); err != nil {
 		return nil, err
 	}
 	defer m.group.Done()
-	if err := s.start(); err != nil {
-		m.mu.Lock()
-		delete(m.reserved, spec.ID)
-		m.live--
-		m.mu.Unlock()
-		s.cleanup()
-		return nil, err
-	}
+	g := gate{to: m.tell}
+	s, err := start(g.tell)
 	m.mu.Lock()
+	delete(m.reserved, id)
+	if err == nil {
+		m.enter(id, s)
+	}
 	closed := m.closed
 	m.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	g.open()    // who hears of it finds it
 	if closed { // and did not see this one
 		s.Stop(true)
+		<-s.Done()
 	}
 	return s, nil
+}
+
+// gate holds events back until their session can be found.
+type gate struct {
+	to func(Event)
+
+	mu     sync.Mutex
+	opened bool
+	held   []Event
+}
+
+func (g *gate) tell(e Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.opened {
+		g.held = append(g.held, e)
+		return
+	}
+	g.to(e)
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.held {
+		g.to(e)
+	}
+	g.opened, g.held = true, nil
 }
 
 // admit takes a place for a session.
@@ -247,18 +305,32 @@ func (m *Manager) admit(id string) error {
 	if err := m.full(); err != nil {
 		return err
 	}
-	m.live++
 	m.reserved[id] = true
 	m.group.Add(1)
 	return nil
 }
 
 func (m *Manager) full() error {
-	if m.live < m.cfg.MaxLive {
+	live := len(m.reserved)
+	for _, s := range m.sessions {
+		if !over(s) {
+			live++
+		}
+	}
+	if live < m.cfg.MaxLive {
 		return nil
 	}
 	return capability.Errorf(capability.CodeOverloaded, "tasks.spawn", "Concurrent session limit reached (%d)", m.cfg.MaxLive).
 		With("too_many_sessions", "stop a session that is not needed any more")
+}
+
+func over(s Live) bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // Room says whether one more session may be started now: nil, or overloaded
@@ -269,32 +341,25 @@ func (m *Manager) Room() error {
 	return m.full()
 }
 
-// enter has a session that runs be found.
-func (m *Manager) enter(s *Session) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.reserved, s.spec.ID)
-	m.sessions[s.spec.ID] = s
-	m.order = append(m.order, s.spec.ID)
-}
-
-// ended gives a session's place back, and forgets those that ended long ago.
-func (m *Manager) ended() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.live--
-	for over := len(m.order) - m.live - MaxEnded; over > 0; over-- {
-		i := slices.IndexFunc(m.order, func(id string) bool { return m.sessions[id].gone.Load() })
-		if i < 0 {
-			return
+// enter has a session that runs be found, and forgets those that ended long ago. The
+// caller holds mu.
+func (m *Manager) enter(id string, s Live) {
+	var ended []string
+	for _, id := range m.order {
+		if over(m.sessions[id]) {
+			ended = append(ended, id)
 		}
-		delete(m.sessions, m.order[i])
-		m.order = slices.Delete(m.order, i, i+1)
 	}
+	for _, id := range ended[:max(0, len(ended)-MaxEnded)] {
+		delete(m.sessions, id)
+		m.order = slices.Delete(m.order, slices.Index(m.order, id), slices.Index(m.order, id)+1)
+	}
+	m.sessions[id] = s
+	m.order = append(m.order, id)
 }
 
 // Get finds a session. not_found, reason session_not_found.
-func (m *Manager) Get(id string) (*Session, error) {
+func (m *Manager) Get(id string) (Live, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.sessions[id]; s != nil {
@@ -303,12 +368,12 @@ func (m *Manager) Get(id string) (*Session, error) {
 	return nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %.64q", id).With("session_not_found", "list them with: junctor tasks list")
 }
 
-// List returns all sessions, the oldest first; those that have ended are kept up to a
-// hundred.
-func (m *Manager) List() []*Session {
+// List returns all sessions, the oldest first; of those that have ended a hundred are
+// kept.
+func (m *Manager) List() []Live {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := make([]*Session, 0, len(m.order))
+	list := make([]Live, 0, len(m.order))
 	for _, id := range m.order {
 		list = append(list, m.sessions[id])
 	}

@@ -17,7 +17,7 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	i := s.info
 	i.Queued, i.Control = len(s.messages), !s.taken.IsZero()
-	return i
+	return s.spec.Mask.Info(i)
 }
 
 // Fact takes what a hook or a structured protocol said (task-agents, sections 4.7 and
@@ -26,7 +26,7 @@ func (s *Session) Info() Info {
 func (s *Session) Fact(f detect.Fact, response, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone.Load() {
+	if s.gone {
 		return
 	}
 	if response != "" {
@@ -62,7 +62,7 @@ func (s *Session) Asked(texts []string) bool {
 func (s *Session) Explain() detect.Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.detector.Explain(time.Now())
+	return s.spec.Mask.Explanation(s.detector.Explain(time.Now()))
 }
 
 // Picture is the screen as it is now.
@@ -81,10 +81,12 @@ func (s *Session) Screen() Picture {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := Picture{Cols: s.screen.Cols(), Rows: s.screen.Rows(), Title: s.screen.Title()}
+	p.Title = s.spec.Mask.Text(p.Title)
 	p.CursorX, p.CursorY, p.Cursor = s.screen.Cursor()
 	for y := range p.Rows {
 		p.Lines = append(p.Lines, strings.TrimRight(s.screen.Row(y), " "))
 	}
+	p.Lines = s.spec.Mask.Lines(p.Lines)
 	return p
 }
 
@@ -93,7 +95,7 @@ func (s *Session) Screen() Picture {
 func (s *Session) Lines(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines := s.lines()
+	lines := s.spec.Mask.Lines(s.lines())
 	return lines[max(0, len(lines)-n):]
 }
 
@@ -129,7 +131,7 @@ func tail(lines []string, n int) string {
 func (s *Session) Console(since uint64) (data []byte, next uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.console.from(since)
+	return s.console.From(since)
 }
 
 // Snapshot is what makes a terminal show what this one shows, and the offset of what
@@ -144,52 +146,5 @@ type Snapshot struct {
 func (s *Session) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Snapshot{s.screen.Cols(), s.screen.Rows(), s.screen.Repaint(), s.console.total}
-}
-
-// console is the end of what was printed.
-type console struct {
-	data  []byte
-	total uint64 // bytes printed
-}
-
-// add keeps data and returns how many bytes came before it.
-func (c *console) add(data []byte) (offset uint64) {
-	offset = c.total
-	c.total += uint64(len(data))
-	c.data = append(c.data, data...)
-	if len(c.data) > 2*consoleBytes {
-		c.data = append(c.data[:0], c.data[len(c.data)-consoleBytes:]...)
-	}
-	return offset
-}
-
-func (c *console) from(since uint64) ([]byte, uint64) {
-	first := c.total - uint64(len(c.data))
-	if kept := uint64(consoleBytes); c.total-first > kept {
-		first = c.total - kept
-	}
-	at := first
-	if since > first && since <= c.total {
-		at = since
-	}
-	data := c.data[uint64(len(c.data))-(c.total-at):]
-	if at == first && first > 0 {
-		data = safe(data)
-	}
-	return append([]byte(nil), data...), c.total
-}
-
-// safe cuts what may be the rest of a character or of an escape sequence: it begins
-// after the first line end, or where a sequence begins.
-func safe(data []byte) []byte {
-	for i, b := range data[:min(len(data), 4096)] {
-		switch b {
-		case '\n':
-			return data[i+1:]
-		case 0x1b:
-			return data[i:]
-		}
-	}
-	return data
+	return Snapshot{s.screen.Cols(), s.screen.Rows(), s.screen.Repaint(), s.console.Total()}
 }

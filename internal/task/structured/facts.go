@@ -119,9 +119,9 @@ func (s *Session) move(to detect.Status, cause, text string) {
 	}
 	s.status = to
 	s.info.Status, s.info.Phase, s.info.Blocker = to.State, to.Phase, to.Blocker
-	s.emit(sessions.Event{
-		Type: sessions.State, From: &from, To: &to, Cause: cause, Evidence: []detect.Evidence{{Class: 1, Source: "structured", Text: cut(text, 200)}},
-	})
+	s.moved = time.Now()
+	s.why = sessions.Event{Type: sessions.State, From: &from, To: &to, Cause: cause, Evidence: []detect.Evidence{{Class: 1, Source: "structured", Text: cut(text, 200)}}}
+	s.emit(s.why)
 	switch to.State {
 	case detect.Busy:
 		e := sessions.Event{Type: sessions.BusyNow, To: &to}
@@ -142,6 +142,7 @@ func (s *Session) move(to detect.Status, cause, text string) {
 			e.Type, e.Kind, e.Text, e.Source = sessions.TurnFailed, kind, text, "structured"
 		} else if to.Phase == detect.PhaseDone {
 			e.Type, e.Text, e.Source = sessions.TaskComplete, text, "structured"
+			s.info.Completed++
 		}
 		s.emit(e)
 	}
@@ -153,7 +154,7 @@ func (s *Session) emit(e sessions.Event) {
 	s.info.Seq++
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
 	if s.cfg.Tell != nil {
-		s.cfg.Tell(e)
+		s.cfg.Tell(s.spec.Mask.Event(e))
 	}
 }
 
@@ -178,7 +179,7 @@ func (s *Session) question(q *dialect.Question) {
 		return
 	}
 	s.group.Go(func() {
-		d := s.judge(Ask{q.Tool, q.Input, q.Prompt})
+		d := s.judge(Ask{q.Tool, q.Input, q.Prompt, false})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !slices.Contains(s.open, p) {

@@ -51,7 +51,7 @@ func (f *files) close() { _ = f.root.Close() }
 func (s *Session) filed(f *dialect.File) (string, error) {
 	if s.spec.Judge != nil {
 		input, _ := jsonx.Marshal(map[string]string{"path": f.Path}) // a path that was decoded: it cannot fail
-		if d := s.judge(Ask{f.Tool, input, f.Tool + " " + cut(plain(f.Path), 1_000)}); d.Effect == permit.Deny {
+		if d := s.judge(Ask{f.Tool, input, f.Tool + " " + cut(plain(f.Path), 1_000), true}); d.Effect == permit.Deny {
 			return "", errors.New(d.Reason)
 		}
 	}

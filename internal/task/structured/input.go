@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework/detect"
+	"github.com/junctor-run/junctor/internal/task/keys"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 )
 
@@ -68,8 +69,8 @@ func (s *Session) blocked() error {
 	case s.status.State == detect.Authenticating:
 		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "sign in with the program itself, and start the session again")
 	case s.status.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.status.Blocker.Prompt).With("agent_blocked", "choose one of its options")
-		return e.Detail("blocker", s.status.Blocker)
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(s.status.Blocker.Prompt)).With("agent_blocked", "choose one of its options")
+		return e.Detail("blocker", s.spec.Mask.Info(s.info).Blocker)
 	}
 	return nil
 }
@@ -188,12 +189,12 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.status.Blocker
-	if s.gone || s.status.State != detect.Blocked || fingerprint != "" && b.Fingerprint != fingerprint {
+	if s.gone || s.status.State != detect.Blocked || !s.spec.Mask.Means(fingerprint, b) {
 		return capability.Errorf(capability.CodeConflict, op, "that question is not open any more").With("no_dialog", "look at the session again")
 	}
-	option := labelled(b.Options, label)
+	option := s.spec.Mask.Option(b.Options, label)
 	if option < 0 {
-		return capability.Errorf(capability.CodeInvalidInput, op, "the question has no single option that begins with %.80q; it has: %s", label, strings.Join(b.Options, " | ")).With("no_such_option", "")
+		return capability.Errorf(capability.CodeInvalidInput, op, "the question has no single option that begins with %.80q; it has: %s", label, s.spec.Mask.Text(strings.Join(b.Options, " | "))).With("no_such_option", "")
 	}
 	for _, p := range s.open {
 		if p.shown { // the oldest is the one that is told
@@ -206,23 +207,17 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 	return nil
 }
 
-// labelled finds the one option whose label begins with a text; -1: none, or several.
-func labelled(options []string, label string) int {
-	fold := func(s string) string { return strings.Join(strings.Fields(strings.ToLower(s)), " ") }
-	found := -1
-	for i, o := range options {
-		switch o, want := fold(o), fold(label); {
-		case want == "":
-			return -1
-		case o == want:
-			return i
-		case strings.HasPrefix(o, want) && found >= 0:
-			return -1
-		case strings.HasPrefix(o, want):
-			found = i
-		}
+// Keys has one meaning without a terminal: Escape is Interrupt. Others are a conflict,
+// reason no_terminal, and names that are no keys invalid_input (unknown_key).
+func (s *Session) Keys(ctx context.Context, names []string) error {
+	list, err := keys.Bytes(names)
+	if err != nil {
+		return err
 	}
-	return found
+	if len(list) != 1 || string(list[0]) != "\x1b" {
+		return sessions.NoTerminal(s.spec.ID)
+	}
+	return s.Interrupt(ctx)
 }
 
 // Interrupt ends the turn that is under way, and waits for its end: 10 s at most. What

@@ -10,13 +10,12 @@ import (
 
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/task/sessions"
-	"github.com/junctor-run/junctor/secret"
 )
 
 // read is the life of the session: it hears what the program says, until nothing can
 // come any more.
 func (s *Session) read() {
-	in := bufio.NewReaderSize(s.child, 64<<10)
+	in := bufio.NewReaderSize(&braked{s: s}, 64<<10)
 	garbage := 0
 	for {
 		line, whole, err := readLine(in, maxLine)
@@ -49,6 +48,18 @@ func (s *Session) read() {
 	}
 	timer.Stop()
 	s.over()
+}
+
+// braked is what the program writes, no faster than a session may grow.
+type braked struct {
+	s     *Session
+	brake sessions.Brake
+}
+
+func (b *braked) Read(p []byte) (int, error) {
+	n, err := b.s.child.Read(p)
+	b.brake.Took(b.s.ctx, n)
+	return n, err
 }
 
 // heard takes one line; false: it is no message.
@@ -179,10 +190,10 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines are the last n lines, as plain text without credentials.
+// lines are the last n lines, as plain text.
 func (t *tail) lines(n int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := strings.Split(strings.TrimSpace(secret.MaskTokens(plain(string(t.text[max(0, len(t.text)-maxStderr):])))), "\n")
+	list := strings.Split(strings.TrimSpace(plain(string(t.text[max(0, len(t.text)-maxStderr):]))), "\n")
 	return strings.Join(list[max(0, len(list)-n):], "\n")
 }

@@ -78,7 +78,11 @@ func TestARecordedConversationIsHadAgain(t *testing.T) {
 			if i := r.Info(); i.ResumeToken != c.token || i.Status != detect.Ready || i.Phase != detect.PhaseDone || i.Pid != 4711 {
 				t.Errorf("it is %+v", i)
 			}
-			if u := r.Usage(); u.In != c.in || u.Out != c.out || (u.USD > 0) != c.usd {
+			u := r.Info().Usage
+			if u == nil {
+				u = &sessions.Usage{}
+			}
+			if u.In != c.in || u.Out != c.out || (u.USD > 0) != c.usd {
 				t.Errorf("it has used %+v", u)
 			}
 			if n := r.Counts(); n.Garbage != 0 || n.Unknown != 0 || n.Lines == 0 {

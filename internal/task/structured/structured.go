@@ -39,6 +39,7 @@ const (
 	judgeTime   = time.Minute      // for a permission to be judged; then somebody is asked
 	stopGrace   = 5 * time.Second
 	wedgedAfter = 5 * time.Minute // without a message while it works
+	quietAfter  = time.Minute
 	lookEvery   = 5 * time.Second
 )
 
@@ -61,6 +62,9 @@ type Ask struct {
 	Tool   string
 	Input  []byte // a JSON object
 	Prompt string // for people
+	// Filing is set where the program has us read or write a file, after it asked, or did
+	// not: only a refusal counts.
+	Filing bool
 }
 
 // Config is what sessions share.
@@ -76,7 +80,8 @@ type Config struct {
 }
 
 // Spec is a session to be. Of a terminal's it has no use for Rules, Cols, Rows, HangUp,
-// TaskInArgv, PostReady and Answers; Argv is the plan's structured one.
+// TaskInArgv, PostReady and Answers; Argv is the plan's structured one, which names the
+// conversation to take up where the program wants that there.
 type Spec struct {
 	sessions.Spec
 	// Resume is the program's name of the conversation to take up; "": a new one.
@@ -107,6 +112,8 @@ type Session struct {
 	talk     dialect.Dialect
 	info     sessions.Info
 	status   detect.Status
+	why      sessions.Event // that told it
+	moved    time.Time      // when
 	gone     bool
 	asked    bool // somebody wants it to end
 	opened   bool // the conversation is
@@ -191,11 +198,11 @@ func (s *Session) start() (err error) {
 	s.status = detect.Status{State: detect.Pending}
 	s.info = sessions.Info{
 		ID: spec.ID, Name: spec.Name, AgentType: spec.AgentType, AdapterType: spec.Framework, Workdir: spec.Dir,
-		CreatedAt: time.Now(), ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: token,
+		CreatedAt: time.Now(), ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: token, Mode: sessions.Structured,
 	}
 	mark := sessions.Mark(spec.ID)
 	s.child, err = s.cfg.Start(process.Spec{
-		Argv: dialect.Argv(spec.Framework, spec.Argv, spec.Resume), Env: append(slices.Clone(spec.Env), mark), Dir: spec.Dir, Mark: mark,
+		Argv: spec.Argv, Env: append(slices.Clone(spec.Env), mark), Dir: spec.Dir, Mark: mark,
 	}, &s.stderr)
 	if err != nil {
 		return err

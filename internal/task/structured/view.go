@@ -1,9 +1,11 @@
 package structured
 
 import (
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/structured/dialect"
 )
@@ -25,14 +27,42 @@ func (s *Session) Info() sessions.Info {
 	defer s.mu.Unlock()
 	i := s.info
 	i.Queued = len(s.messages)
-	return i
+	if u := s.usage; u.In > 0 || u.Out > 0 || u.USD > 0 {
+		i.Usage = &sessions.Usage{In: u.In, Out: u.Out, USD: u.USD}
+	}
+	return s.spec.Mask.Info(i)
 }
 
-// Usage is what the conversation has cost so far, as far as the program tells.
-func (s *Session) Usage() dialect.Usage {
+// Explain says why the session is in its state: by what its program said last.
+func (s *Session) Explain() detect.Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.usage
+	now := time.Now()
+	age, quiet := now.Sub(s.moved), now.Sub(s.info.LastActivity)
+	evidence := slices.Clone(s.why.Evidence)
+	for i := range evidence {
+		evidence[i].AgeMS = age.Milliseconds()
+	}
+	return s.spec.Mask.Explanation(detect.Explanation{
+		Status: s.status, Word: s.status.Word(), SinceMS: age.Milliseconds(), Cause: s.why.Cause, Evidence: evidence, Rules: []detect.Explained{},
+		RuleFile: "none: the program tells its state itself", QuietMS: quiet.Milliseconds(), Quiet: quiet >= quietAfter,
+	})
+}
+
+// Console is the conversation as text for a terminal, from an offset on; it is what the
+// events of type output tell.
+func (s *Session) Console(since uint64) (data []byte, next uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.ring.From(since)
+}
+
+// Snapshot makes a terminal show what is kept of the conversation.
+func (s *Session) Snapshot() sessions.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, next := s.view.ring.From(0)
+	return sessions.Snapshot{Cols: sessions.Cols, Rows: sessions.Rows, Data: append([]byte("\x1b[H\x1b[2J\x1b[3J"), data...), Offset: next}
 }
 
 // Counts say how well the program has kept to its protocol.
@@ -48,8 +78,8 @@ func (s *Session) Counts() Counts {
 func (s *Session) Lines(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := s.view.all()
-	return append([]string(nil), list[max(0, len(list)-max(n, 0)):]...)
+	list := s.spec.Mask.Lines(slices.Clone(s.view.all()))
+	return list[max(0, len(list)-max(n, 0)):]
 }
 
 // view is the end of a conversation as plain text.
@@ -57,8 +87,8 @@ type view struct {
 	lines []string
 	size  int // bytes of lines
 	open  string
-	more  bool   // open is a line that is being said
-	total uint64 // bytes that were told
+	more  bool          // open is a line that is being said
+	ring  sessions.Ring // what was told
 }
 
 func (v *view) add(line string) {
@@ -148,10 +178,10 @@ func (s *Session) say(text string, more bool) {
 // shown tells what was shown, as a terminal would print it.
 func (s *Session) shown(text string) {
 	data := []byte(strings.ReplaceAll(text, "\n", "\r\n"))
+	offset := s.view.ring.Add(data)
 	if s.cfg.Tell != nil {
-		s.cfg.Tell(sessions.Event{Session: s.spec.ID, Seq: s.info.Seq, Type: sessions.Output, At: time.Now(), Data: data, Offset: s.view.total})
+		s.cfg.Tell(sessions.Event{Session: s.spec.ID, Seq: s.info.Seq, Type: sessions.Output, At: time.Now(), Data: data, Offset: offset})
 	}
-	s.view.total += uint64(len(data))
 }
 
 // questions are all that wait. The caller holds mu.

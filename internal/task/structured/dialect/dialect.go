@@ -183,15 +183,6 @@ func New(c Config) (Dialect, error) {
 		With("no_structured_mode", "start it in a terminal")
 }
 
-// Argv is the command line by which a program of structured mode takes up an earlier
-// conversation: only some need to be told there.
-func Argv(name framework.Name, argv []string, resume string) []string {
-	if name == framework.Claude && resume != "" {
-		return append(append([]string{}, argv...), "--resume="+resume)
-	}
-	return argv
-}
-
 // clip is the beginning of a text, within bytes.
 func clip(s string, n int) string {
 	if len(s) <= n {

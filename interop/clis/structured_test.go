@@ -1,0 +1,72 @@
+package clis
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// structured: acceptance test 5 of task-agents, section 20. What is asked is allowed once
+// and refused once, a file elsewhere is refused by nobody but the preset's rules, and the
+// conversation is taken up again.
+func (r *run) structured(t *testing.T) {
+	if r.noStructured != "" {
+		t.Skip(r.noStructured)
+	}
+	dir, elsewhere := r.workspace(t, "told"), r.workspace(t, "elsewhere")
+	began := time.Now()
+	s := r.spawnIn(t, "structured", "standard", dir, "Ask me. "+playTold, "")
+	r.answered(t, s.ID, "allow", "yes")
+	s = r.completed(t, s.ID, 1)
+	t.Logf("FIGURES %s: a task with a question is done %s after the start, structured", r.name, time.Since(began).Round(time.Millisecond))
+	holds(t, dir, "told.txt")
+	if len(s.Decisions) != 1 || !strings.HasPrefix(s.Decisions[0], "the greeting is in hello.txt") {
+		t.Errorf("decisions: %q", s.Decisions)
+	}
+	r.post(t, s.ID, "send", map[string]any{"input": playRefused})
+	r.answered(t, s.ID, "deny", "reject", "no")
+	r.until(t, s.ID, "it goes on or waits", func(s session) bool { return s.Status == "ready" })
+	holds(t, dir, "told.txt")
+	r.post(t, s.ID, "send", map[string]any{"input": playElse})
+	r.until(t, s.ID, "it goes on without it", func(s session) bool { return s.Status == "ready" || s.Status == "blocked" })
+	holds(t, elsewhere)
+	r.stop(t, s.ID)
+	token := r.shown(t, s.ID).ResumeToken
+	if token == "" {
+		t.Fatal("it has no token to be resumed by")
+	}
+	if r.noLoading != "" {
+		t.Log("not taken up again: " + r.noLoading)
+		return
+	}
+	s = r.spawnIn(t, "structured", "autonomous", dir, "Do you remember? "+playBackWith, token)
+	r.completed(t, s.ID, 1)
+	if asked := r.fake.Asked(playBackWith); len(asked) != 1 || !strings.Contains(asked[0].Text, "Ask me. "+playTold) || !strings.Contains(asked[0].Text, decision) {
+		t.Errorf("the model was told: %+v", asked)
+	}
+	r.stop(t, s.ID)
+}
+
+// answered waits for a question, and chooses the shortest option that begins with a word:
+// the longer ones are for the rest of the session.
+func (r *run) answered(t *testing.T, id string, words ...string) {
+	t.Helper()
+	s := r.until(t, id, "it asks", func(s session) bool {
+		if s.Status == "error" || strings.HasPrefix(s.Phase, "failed:") {
+			t.Fatalf("it failed: %+v\n%s", s, r.picture(t, id))
+		}
+		return s.Status == "blocked" && len(s.Blocker.Options) > 0
+	})
+	best := ""
+	for _, option := range s.Blocker.Options {
+		for _, word := range words {
+			if strings.HasPrefix(strings.ToLower(option), word) && (best == "" || len(option) < len(best)) {
+				best = option
+			}
+		}
+	}
+	if best == "" {
+		t.Fatalf("no option begins with %q: %+v", words, *s.Blocker)
+	}
+	r.post(t, id, "choose", map[string]any{"label": best})
+}
