@@ -57,7 +57,7 @@ func (s *Server) agentSettings() (agentsettings.Values, error) {
 			framework.OpenCode: {Powerful: cfg.Agents.Models.OpenCode.Powerful, Fast: cfg.Agents.Models.OpenCode.Fast},
 		},
 		AiderProvider: cfg.Agents.AiderProvider, OpenCodeURL: cfg.Agents.OpenCodeURL, Subscription: cfg.Agents.Subscription, Cols: cfg.Agents.Cols, Rows: cfg.Agents.Rows,
-		ValidatorRetries: cfg.Agents.ValidatorRetries, SkillCallback: cfg.Agents.SkillCallback, Record: cfg.Agents.Record, CodexLoginOnly: cfg.Agents.CodexLoginOnly,
+		ValidatorRetries: cfg.Agents.ValidatorRetries, SkillCallback: cfg.Agents.SkillCallback, CodexLoginOnly: cfg.Agents.CodexLoginOnly,
 		RolePolicy: cfg.Agents.RolePolicy, ConnectorPolicy: cfg.Agents.ConnectorPolicy,
 		Accounts: make(map[string]string), Custom: make(map[string]string),
 	}
