@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/task/agentsettings"
 	"github.com/junctor-run/junctor/internal/task/permit"
 	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/task/verbs"
 	"github.com/junctor-run/junctor/internal/workspace/scratch"
 )
 
@@ -28,6 +29,7 @@ type taskAgents struct {
 	chooser  *chooser
 	logins   *logins
 	threads  *taskThreads
+	verbs    *verbs.Service
 }
 
 // openTaskAgents clears away what an earlier process left behind, and needs the policy
@@ -76,7 +78,11 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.openThreads(ctx, t)
+	if err = s.openThreads(ctx, t); err != nil {
+		return err
+	}
+	s.openVerbs(t)
+	return nil
 }
 
 // close ends every session and what was prepared for them.
