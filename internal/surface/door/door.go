@@ -83,6 +83,14 @@ func takesTokens(path string) bool {
 	return first == "mcp" || first == "a2a"
 }
 
+// takesTaskTokens: README R41. What else they are good for below these paths, their
+// surfaces say.
+func takesTaskTokens(path string) bool {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	family, _, _ := strings.Cut(rest, "/")
+	return first == "mcp" || first == "api" && (family == "coding-agents" || family == "task-agents")
+}
+
 // New returns a Door. log and logger may be nil.
 func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 	if logger == nil {
@@ -101,6 +109,10 @@ func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
 		p, err = d.oauth.Principal(r.Context(), token)
 	} else {
 		p, err = d.policy.Authenticate(token)
+	}
+	if err == nil && p.OnBehalfOf != "" && !takesTaskTokens(r.URL.Path) {
+		err = capability.Errorf(capability.CodeDenied, "authenticate", "the token of a task agent is for /mcp, for its hooks and for what its parent knows").
+			With("task_token", "call the capability over /mcp")
 	}
 	if err != nil && d.log != nil && r.Header.Get("Authorization") != "" && d.refused.Allow() {
 		_, _ = d.log.Append(context.WithoutCancel(r.Context()), audit.Record{

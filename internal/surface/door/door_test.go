@@ -29,6 +29,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 type rig struct {
 	*door.Door
+	policy       *policy.Policy
 	log          *audit.Log
 	admin, agent string // tokens
 }
@@ -54,7 +55,7 @@ func newRig(t *testing.T) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig{Door: door.New(p, log, nil), log: log}
+	r := rig{Door: door.New(p, log, nil), policy: p, log: log}
 	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &r.admin, capability.RoleAgent: &r.agent} {
 		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:setup"}, policy.TokenRequest{Role: role, Name: string(role)})
 		if err != nil {
@@ -224,6 +225,35 @@ func TestStreamsInBothForms(t *testing.T) {
 		}
 		if string(backing) != `{"a":1}!` {
 			t.Errorf("the caller's bytes became %s", backing)
+		}
+	}
+}
+
+// TestWhereTheTokensOfTaskAgentsAreGood holds README R41: their hooks, their bridge and
+// MCP, nowhere else.
+func TestWhereTheTokensOfTaskAgentsAreGood(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	creator, err := r.policy.Authenticate(r.agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, err := r.policy.CreateToken(t.Context(), creator, policy.TokenRequest{Role: capability.RoleTask, Name: "pty-1", OnBehalfOf: &creator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := r.Guard(func(http.ResponseWriter, *http.Request, capability.Principal) error { return nil })
+	for path, want := range map[string]int{
+		"/mcp": http.StatusOK, "/mcp/all": http.StatusOK, "/api/coding-agents/pty-1/parent-context": http.StatusOK, "/api/task-agents/hooks": http.StatusOK,
+		"/a2a": http.StatusForbidden, "/api/v1/tasks": http.StatusForbidden, "/v1/capabilities": http.StatusForbidden, "/api": http.StatusForbidden,
+		"/": http.StatusForbidden, "/mcpx": http.StatusForbidden, "/api/v1/invocations": http.StatusForbidden, "/api/workspace": http.StatusForbidden,
+	} {
+		req := httptest.NewRequest(http.MethodGet, path, nil)
+		req.Header.Set("Authorization", "Bearer "+token.Reveal())
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		if w.Code != want {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
 }
