@@ -25,6 +25,7 @@ import (
 //	git ARGUMENTS      in its folder
 //	decide TEXT        a decision for the others
 //	say TEXT           a line of its answer
+//	tell NAME          a file with the value of that variable
 //	linger             the turn does not end
 //	dies               the program ends
 func scriptedMain(args []string) error {
@@ -66,10 +67,16 @@ func scriptedMain(args []string) error {
 					answer = append(answer, "", "DECISION: "+rest, "")
 				case "say":
 					answer = append(answer, rest)
+				case "tell":
+					_ = os.WriteFile(rest, []byte(os.Getenv(rest)), 0o600)
 				case "linger":
 					s.Work(ctx, time.Hour)
 				case "dies":
 					os.Exit(3)
+				default:
+					if text := misbehave(s, verb, rest); text != "" {
+						answer = append(answer, text)
+					}
 				}
 			}
 			s.Done(answer...)
