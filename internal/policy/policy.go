@@ -116,8 +116,17 @@ type Verdict struct {
 // that is not Permitted does not exist for that principal (decision R23).
 //
 // The deployment mode comes before the rules (spec/README section 5): what it
-// withholds, no rule gives.
+// withholds, no rule gives. What acts for somebody, as [ActsFor] says, may do no more
+// than they may.
 func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Verdict {
+	v := p.authorize(principal, e)
+	if id, ok := actsFor(principal); ok && v.Permitted {
+		return p.narrowed(v, id, e)
+	}
+	return v
+}
+
+func (p *Policy) authorize(principal capability.Principal, e *catalog.Entry) Verdict {
 	if withheld := p.withholds(principal, e); len(withheld) > 0 {
 		return p.locked(withheld)
 	}

@@ -109,8 +109,12 @@ func ownServer() capability.Principal {
 }
 
 // Issue implements agents.Tokens.
-func (t taskTokens) Issue(ctx context.Context, _ capability.Principal, session string) (string, error) {
-	_, value, err := t.CreateToken(ctx, ownServer(), policy.TokenRequest{Role: capability.RoleTask, Name: session})
+func (t taskTokens) Issue(ctx context.Context, by capability.Principal, session string) (string, error) {
+	labels := []string{policy.ActsFor(by.ID)}
+	if by.Role == capability.RoleTask { // whoever began it all: the session between may end first
+		labels = by.Labels
+	}
+	_, value, err := t.CreateToken(ctx, ownServer(), policy.TokenRequest{Role: capability.RoleTask, Name: session, Labels: labels})
 	if err != nil {
 		return "", err
 	}
