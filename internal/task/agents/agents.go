@@ -113,6 +113,7 @@ type Agents struct {
 
 // agent is what is known of a session beyond its terminal.
 type agent struct {
+	owner     string // who asked for it
 	preset    adapter.Preset
 	framework framework.Name
 	workdir   string
@@ -294,7 +295,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		return Info{}, err
 	}
 	id := sessions.NewID()
-	g := &agent{preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task, memory: req.Memory}
+	g := &agent{owner: by.ID, preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task, memory: req.Memory}
 	made := false
 	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
 		return Info{}, err
