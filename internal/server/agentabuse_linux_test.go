@@ -123,7 +123,7 @@ func TestBodiesOfTheTaskAgentsDoors(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)
 	n := serve(t, t.TempDir(), env...)
-	s := n.spawnAgent(t, `{"agentType":"claude","task":"tell ELIZA_HOOK_TOKEN","metadata":{"keepAliveAfterComplete":true}}`)
+	s := n.spawnAgent(t, `{"agentType":"claude","task":"variable ELIZA_HOOK_TOKEN","metadata":{"keepAliveAfterComplete":true}}`)
 	token := n.ofEnv(t, s, "ELIZA_HOOK_TOKEN")
 	var made createdThread
 	n.ask(t, "POST", threadsAt+"/threads", `{"task":"linger","agentType":"claude","approvalPreset":"autonomous"}`, http.StatusCreated, &made)

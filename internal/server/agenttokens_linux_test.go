@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// ofEnv is a variable of the program of a session whose task was to tell it: "tell NAME".
+// ofEnv is a variable of the program of a session whose task was to tell it: "variable NAME".
 func (n *node) ofEnv(t *testing.T, s shownAgent, name string) string {
 	t.Helper()
 	var value []byte
@@ -30,7 +30,7 @@ func TestTheTokenOfATaskAgent(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)
 	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_RECORD=true", "SERVER_SECRET=not-for-agents")...)
-	const body = `{"agentType":"claude","task":"tell ELIZA_HOOK_TOKEN\ntell SERVER_SECRET","metadata":{"keepAliveAfterComplete":true}}`
+	const body = `{"agentType":"claude","task":"variable ELIZA_HOOK_TOKEN\nvariable SERVER_SECRET","metadata":{"keepAliveAfterComplete":true}}`
 	one, two := n.spawnAgent(t, body), n.spawnAgent(t, body)
 	token := n.ofEnv(t, one, "ELIZA_HOOK_TOKEN")
 	n.ofEnv(t, two, "ELIZA_HOOK_TOKEN")
