@@ -29,7 +29,6 @@ var update = flag.Bool("update", false, "write the golden files")
 
 type rig struct {
 	*door.Door
-	policy             *policy.Policy
 	log                *audit.Log
 	admin, agent, task string // tokens
 }
@@ -55,7 +54,7 @@ func newRig(t *testing.T) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig{Door: door.New(p, log, nil), policy: p, log: log}
+	r := rig{Door: door.New(p, log, nil), log: log}
 	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &r.admin, capability.RoleAgent: &r.agent, capability.RoleTask: &r.task} {
 		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:setup"}, policy.TokenRequest{Role: role, Name: string(role)})
 		if err != nil {
