@@ -334,9 +334,6 @@ func (d agentDoor) Screen(id string) (any, error) {
 	return t.Screen(), nil
 }
 
-// Parent implements agentserve.Agents.
-func (d agentDoor) Parent(session string) (any, bool) { return d.Agents.Parent(session) }
-
 // Peers implements agentserve.Agents.
 func (d agentDoor) Peers(session string) (any, int, bool) {
 	list, ok := d.Agents.Peers(session)

@@ -116,7 +116,8 @@ type agent struct {
 	preset    adapter.Preset
 	framework framework.Name
 	workdir   string
-	keep      bool // it is not stopped when its turn is over
+	by        string // the id of who started it
+	keep      bool   // it is not stopped when its turn is over
 	// structured says that its program speaks a protocol: hooks judge, and tell nothing.
 	structured bool
 	over       bool // its session has ended; under the service's mu
@@ -157,6 +158,7 @@ type meta struct {
 	Label    string `json:"label"`
 	ThreadID string `json:"threadId"`
 	Repo     string `json:"repo"`
+	RoomID   string `json:"roomId"`
 	Keep     bool   `json:"keepAliveAfterComplete"`
 }
 
@@ -274,7 +276,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	}
 	var m meta
 	if len(req.Metadata) > 0 && json.Unmarshal(req.Metadata, &m) != nil {
-		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object whose label, threadId and repo are texts").With("bad_metadata", "")
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object whose label, threadId, roomId and repo are texts").With("bad_metadata", "")
 	}
 	if len(req.Custom) > maxCustom || len(req.Memory) > maxMemory {
 		return Info{}, capability.Errorf(capability.CodeTooLarge, op, "at most %d variables and %d KiB of memory can be given", maxCustom, maxMemory>>10)
@@ -294,7 +296,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		return Info{}, err
 	}
 	id := sessions.NewID()
-	g := &agent{preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task, memory: req.Memory}
+	g := &agent{preset: req.Preset, framework: name, by: by.ID, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task, memory: req.Memory}
 	made := false
 	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
 		return Info{}, err
