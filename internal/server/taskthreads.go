@@ -66,7 +66,7 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 		Handle: c.follower.open, Gateway: s.gateway, Logger: s.logger,
 	})
 	cfg := coordinator.Config{
-		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin,
+		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin, Skills: t.skills,
 		Roots: s.cfg.Agents.Workdirs, Now: time.Now, Logger: s.logger,
 	}
 	look := validation.Config{
