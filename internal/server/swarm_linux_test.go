@@ -24,6 +24,7 @@ import (
 //	write NAME TEXT    a file, where the hooks allow it
 //	git ARGUMENTS      in its folder
 //	decide TEXT        a decision for the others
+//	tell TEXT          a decision, as `junctor child decision` does
 //	say TEXT           a line of its answer
 //	linger             the turn does not end
 //	dies               the program ends
@@ -64,6 +65,8 @@ func scriptedMain(args []string) error {
 					}
 				case "decide":
 					answer = append(answer, "", "DECISION: "+rest, "")
+				case "tell":
+					hook("decision", map[string]any{"data": map[string]string{"text": rest}})
 				case "say":
 					answer = append(answer, rest)
 				case "linger":
@@ -186,7 +189,7 @@ func TestASwarm(t *testing.T) {
 		"task": "Build the thing", "repo": origin, "approvalPreset": "autonomous", "brief": "The plan: small files.",
 		"agents": []any{
 			map[string]any{"label": "api", "agentType": "claude", "task": "write api.txt wrong\ngit add -A\ngit commit -q -m api\ndecide the port is 8080"},
-			map[string]any{"label": "docs", "agentType": "claude", "task": "write docs.txt docs\ngit add -A\ngit commit -q -m docs"},
+			map[string]any{"label": "docs", "agentType": "claude", "task": "write docs.txt docs\ngit add -A\ngit commit -q -m docs\ntell the docs are in English"},
 			map[string]any{"label": "join", "agentType": "claude", "dependsOn": []int{0, 1}, "task": "write joined.txt joined\ngit add -A\ngit commit -q -m joined\nsay joined"},
 		},
 	}), http.StatusCreated, &made)
@@ -206,13 +209,13 @@ func TestASwarm(t *testing.T) {
 		switch {
 		case e.EventType == "message" && e.SessionID == "":
 			messages++
-		case e.EventType == "decision_shared" && e.Summary == "the port is 8080":
+		case e.EventType == "decision_shared" && (e.Summary == "the port is 8080" || e.Summary == "the docs are in English"):
 			shared++
 		case e.EventType == "validation_failed":
 			back++
 		}
 	}
-	if messages != 1 || shared != 1 || back != 1 {
+	if messages != 1 || shared != 2 || back != 1 {
 		t.Errorf("%d messages, %d decisions, %d sent back, of %+v", messages, shared, back, th.Events)
 	}
 	for dir, want := range map[string]string{made.Agents[0].Workdir + "/api.txt": "right\n", made.Agents[1].Workdir + "/docs.txt": "docs\n"} {

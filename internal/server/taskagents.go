@@ -17,6 +17,8 @@ import (
 	"github.com/junctor-run/junctor/internal/task/agentsettings"
 	"github.com/junctor-run/junctor/internal/task/permit"
 	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/verbs"
 	"github.com/junctor-run/junctor/internal/workspace/scratch"
 )
 
@@ -28,6 +30,7 @@ type taskAgents struct {
 	chooser  *chooser
 	logins   *logins
 	threads  *taskThreads
+	verbs    *verbs.Service
 	skills   *taskSkills
 }
 
@@ -64,7 +67,7 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 			login := t.settings.Now().Login(parent)
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
-		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Skills: loneSkills{t.skills, t}, Record: s.cfg.Agents.Record, Logger: s.logger,
+		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Skills: loneSkills{t.skills, t}, Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
 	})
 	s.workers = t
 	t.logins = s.openLogins(t, user)
@@ -78,7 +81,29 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.openThreads(ctx, t)
+	if err = s.openThreads(ctx, t); err != nil {
+		return err
+	}
+	s.openVerbs(t)
+	return nil
+}
+
+// ask has the coordinator decide what a preset asks about.
+func (t *taskAgents) ask(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool) {
+	allow, reason, ok := t.threads.coordinator.Permit(ctx, session, tool, input)
+	d.Rule, d.Reason, d.Effect = "coordinator", reason, permit.Deny
+	if allow {
+		d.Effect = permit.Allow
+	}
+	return d, ok
+}
+
+// decided tells the others of a session's thread what it decided. Sessions without one have
+// nobody to tell.
+func (t *taskAgents) decided(ctx context.Context, session, text string) {
+	if err := t.threads.coordinator.Share(ctx, session, text); err != nil && capability.AsError(err).Reason != threads.ReasonGone {
+		t.threads.follower.logger.Warn("a decision was not shared", "session", session, "err", err)
+	}
 }
 
 // close ends every session and what was prepared for them.

@@ -148,13 +148,17 @@ func hooksOf(settings, conversation string) func(event string, body map[string]a
 		err = json.Unmarshal(data, &doc)
 	}
 	return func(event string, body map[string]any) string {
-		if err != nil || len(doc.Hooks[event]) == 0 {
+		of := event
+		if event == "decision" { // not the program's: its helpers tell it
+			of = "Stop"
+		}
+		if err != nil || len(doc.Hooks[of]) == 0 {
 			return fmt.Sprintf("no hook for %s: %v", event, err)
 		}
 		dir, _ := os.Getwd()
 		body["hook_event_name"], body["session_id"], body["cwd"] = event, conversation, dir
 		text, _ := json.Marshal(body)
-		h := doc.Hooks[event][0].Hooks[0]
+		h := doc.Hooks[of][0].Hooks[0]
 		req, err := http.NewRequest(http.MethodPost, h.URL, bytes.NewReader(text))
 		if err != nil {
 			return err.Error()

@@ -1,15 +1,18 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/session"
 	"github.com/junctor-run/junctor/internal/task/coordinator"
 	"github.com/junctor-run/junctor/internal/task/parent"
 	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
 
 // decisionTime is how long a service may think (task-agents, section 13.2); its caller may
@@ -70,7 +73,13 @@ func (c *taskThreads) origin(ctx context.Context, session, thread, creator, room
 		return o, nil
 	}
 	d, err := c.registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}})
-	o.Thread, o.Creator, o.Room = thread, d.AgentID, d.RoomID
+	o.Thread, o.Creator, o.Room = thread, d.AgentID, cmp.Or(d.RoomID, row.Meta(d.Metadata, row.OriginSession))
+	var told struct {
+		Messages []string `json:"originMessages"`
+	}
+	if jsonx.Unmarshal(d.Metadata, &told) == nil {
+		o.Said = told.Messages
+	}
 	return o, err
 }
 

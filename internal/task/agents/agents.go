@@ -134,11 +134,11 @@ type Agents struct {
 
 // agent is what is known of a session beyond its terminal.
 type agent struct {
+	owner     string // who asked for it
 	preset    adapter.Preset
 	framework framework.Name
 	workdir   string
-	by        string // the id of who started it
-	keep      bool   // it is not stopped when its turn is over
+	keep      bool // it is not stopped when its turn is over
 	// structured says that its program speaks a protocol: hooks judge, and tell nothing.
 	structured bool
 	over       bool // its session has ended; under the service's mu
@@ -320,7 +320,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		return Info{}, err
 	}
 	id := sessions.NewID()
-	g := &agent{preset: req.Preset, framework: name, by: by.ID, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task, memory: req.Memory}
+	g := &agent{owner: by.ID, preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task, memory: req.Memory}
 	made := false
 	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
 		return Info{}, err

@@ -12,6 +12,7 @@ import (
 // Info is a session as it is shown.
 type Info struct {
 	sessions.Info
+	Owner     string         `json:"owner,omitempty"` // who asked for it
 	Preset    adapter.Preset `json:"approvalPreset,omitempty"`
 	Decisions []string       `json:"decisions,omitempty"` // the last ten that it told
 	Notes     []string       `json:"notes,omitempty"`     // what could not be as it was asked for
@@ -29,7 +30,7 @@ func (a *Agents) info(i sessions.Info) Info {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out.Preset, out.Notes = g.preset, g.notes
+	out.Owner, out.Preset, out.Notes = g.owner, g.preset, g.notes
 	for _, d := range g.decisions {
 		out.Decisions = append(out.Decisions, d.Shared)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/task/directive"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // execute does what was decided (task-agents, section 13.5), or keeps it until somebody
@@ -198,3 +199,39 @@ func (t *task) escalate(status row.SessionStatus, text string, a directive.Answe
 	t.c.tell(t.event("swarm_attention_required", map[string]string{"question": ask}))
 	t.say(ask)
 }
+
+// Permit decides in the user's place about a tool that a preset asks about (task-agents,
+// section 10.5), where the session's thread is supervised autonomously and there is somebody
+// to judge. ok is false where the user has to be asked: then the program does that.
+func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []byte) (allow bool, reason string, ok bool) {
+	c.mu.Lock()
+	t := c.tasks[session]
+	c.mu.Unlock()
+	if t == nil || c.cfg.Model == nil && c.cfg.Parent == nil || c.Level(t.thread) != Autonomous {
+		return false, "", false
+	}
+	text := "The agent wants to use " + tool + ": " + cut(secret.MaskTokens(string(input)), maxInput) + "\nMay it?"
+	err := t.do(ctx, func() error {
+		b := &detect.Blocker{Type: "permission", Prompt: text, Options: []string{"Allow", "Deny"}, Selected: -1}
+		if t.answers >= MaxResponses || ctx.Err() != nil || !t.row.Status.Live() {
+			return nil
+		}
+		a := t.ask(situation{event: "blocked", text: text, blocker: b})
+		if a.Action != "respond" {
+			return nil
+		}
+		a = t.guarded(text, b, a)
+		i := option(b.Options, a.Response)
+		if i < 0 {
+			return nil
+		}
+		t.answers++
+		t.record(row.Decision{EventType: "permission", PromptText: text, Decision: row.Verdict(a.Action), Response: b.Options[i], Reasoning: a.Reasoning})
+		t.c.tell(t.event("coordination_decision", map[string]any{"event": "permission", "decision": a}))
+		allow, reason, ok = i == 0, a.Reasoning, true
+		return nil
+	})
+	return allow && err == nil, reason, ok && err == nil
+}
+
+const maxInput = 4000 // characters of a tool's input that are judged

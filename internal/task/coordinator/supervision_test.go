@@ -254,3 +254,44 @@ func TestAnswersStayInsideTheFolder(t *testing.T) {
 		}
 	})
 }
+
+func TestAToolThatAPresetAsksAbout(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer    string
+		level     coordinator.Level
+		input     string
+		allow, ok bool
+	}{
+		"is allowed":               {answer: `{"action":"respond","response":"Allow","reasoning":"it is what the task says"}`, allow: true, ok: true},
+		"is denied":                {answer: `{"action":"respond","response":"Deny","reasoning":"it is not"}`, ok: true},
+		"is the user's":            {answer: `{"action":"escalate","response":"May it?","reasoning":"only they know"}`},
+		"is nobody's words":        {answer: `sure`},
+		"leads outside":            {answer: `{"action":"respond","response":"Allow","reasoning":"why not"}`, input: `{"file_path":"/etc/passwd"}`, ok: true},
+		"waits where a yes is due": {answer: `{"action":"respond","response":"Allow","reasoning":"x"}`, level: coordinator.Confirm},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(r *rig) {
+				r.cfg.Level = c.level
+				r.cfg.Model = model(func(_ bool, prompt string) string {
+					if strings.Contains(prompt, `{"tier":`) {
+						return `{"tier":"routine"}`
+					}
+					return c.answer
+				})
+			}, func(r *rig) {
+				r.start("s1", nil)
+				input := c.input
+				if input == "" {
+					input = `{"command":"make test"}`
+				}
+				allow, _, ok := r.Permit(r.t.Context(), "s1", "Bash", []byte(input))
+				if allow != c.allow || ok != c.ok {
+					t.Errorf("allow %v, ok %v", allow, ok)
+				}
+				if _, _, ok := r.Permit(r.t.Context(), "s9", "Bash", []byte(input)); ok {
+					t.Error("nobody knows that session")
+				}
+			})
+		})
+	}
+}

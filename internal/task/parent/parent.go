@@ -39,10 +39,12 @@ const (
 
 // Origin is where a session's task comes from.
 type Origin struct {
-	Creator string `json:"-"` // the id of the principal that made it
-	Session string `json:"sessionId"`
-	Thread  string `json:"threadId,omitempty"`
-	Room    string `json:"roomId,omitempty"` // the creator's conversation; "": none
+	Creator string // the id of the principal that made it
+	Session string
+	Thread  string // "": none
+	Room    string // the creator's conversation; "": none
+	// Said is what the creator says was said, for rooms that are not ours.
+	Said []string
 }
 
 // Rooms are conversations; [session.Messages] is.
@@ -80,7 +82,7 @@ type Memory struct {
 type Message struct {
 	Speaker   string `json:"speaker"`
 	Text      string `json:"text"`
-	CreatedAt string `json:"created_at"`
+	CreatedAt string `json:"created_at,omitempty"`
 }
 
 // Config is what a Parent answers from.
@@ -132,7 +134,7 @@ func (p *Parent) Context(ctx context.Context, o Origin) (*Character, *Room) {
 //
 // Its errors: invalid_input (missing_query, query_too_long), unavailable
 // (parent_context_timeout after 5 s, parent_context_unavailable where nobody's messages
-// belong to the session).
+// belong to the session: none in the room, and none that the creator has told of).
 func (p *Parent) Memory(ctx context.Context, o Origin, query string, limit int) (Memory, error) {
 	const op = "bridge"
 	query = strings.TrimSpace(query)
@@ -148,6 +150,14 @@ func (p *Parent) Memory(ctx context.Context, o Origin, query string, limit int) 
 	list, ok, err := p.remembered(ctx, o, query, limit)
 	if !ok && ctx.Err() == nil {
 		list, ok, err = p.said(ctx, o, query, limit)
+	}
+	if !ok && ctx.Err() == nil && len(o.Said) > 0 {
+		list, ok = []Message{}, true
+		for _, text := range o.Said {
+			if found(text, query) {
+				list = append(list, Message{Speaker: "conversation", Text: text})
+			}
+		}
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -187,7 +197,7 @@ func (p *Parent) said(ctx context.Context, o Origin, query string, limit int) (l
 	if err := owner.Check(); err != nil {
 		return nil, false, err
 	}
-	query, list = strings.ToLower(query), []Message{}
+	list = []Message{}
 	for after := int64(0); ; {
 		some, err := p.cfg.Rooms.List(ctx, owner, after, page)
 		if err != nil {
@@ -195,7 +205,7 @@ func (p *Parent) said(ctx context.Context, o Origin, query string, limit int) (l
 		}
 		for _, m := range some {
 			after = m.Seq
-			if strings.Contains(strings.ToLower(secret.MaskTokens(m.Text)), query) {
+			if found(m.Text, query) {
 				list = append(list, Message{m.Role, m.Text, m.Time.UTC().Format(time.RFC3339)})
 			}
 		}
@@ -205,6 +215,11 @@ func (p *Parent) said(ctx context.Context, o Origin, query string, limit int) (l
 			return list, ok, nil
 		}
 	}
+}
+
+// found says whether a text has the words in it, where they may be shown.
+func found(text, query string) bool {
+	return strings.Contains(strings.ToLower(secret.MaskTokens(text)), strings.ToLower(query))
 }
 
 // ask asks the service; unavailable where there is none.

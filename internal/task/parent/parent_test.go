@@ -86,6 +86,12 @@ func TestWhatWasSaid(t *testing.T) {
 	if err != nil || len(got.Messages) != 1 || strings.Contains(got.Messages[0].Text, "ghp_") {
 		t.Errorf("%+v %v", got, err)
 	}
+	// What its maker told of a conversation elsewhere counts where the room is none of ours.
+	told := parent.Origin{Creator: "agent:c", Session: "s", Room: "elsewhere", Said: []string{"The Port is 1", "no", "port 2"}}
+	got, err = p.Memory(t.Context(), told, "port", 10)
+	if err != nil || got.Count != 2 || got.Messages[0].Text != "The Port is 1" || got.Messages[0].Speaker != "conversation" {
+		t.Errorf("%+v %v", got, err)
+	}
 	// On the wire a list is a list.
 	none, _ := p.Memory(t.Context(), from("agent:a", "r"), "harbour", 1)
 	if raw, err := jsonx.Marshal(none); err != nil || !strings.Contains(string(raw), `"messages":[]`) {

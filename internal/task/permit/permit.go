@@ -48,7 +48,7 @@ type Request struct {
 type Decision struct {
 	Effect   Effect           `json:"effect"`
 	Category adapter.Category `json:"category"`
-	Rule     string           `json:"rule"`   // preset, path, command, unreadable
+	Rule     string           `json:"rule"`   // preset, path, command, unreadable; coordinator
 	Reason   string           `json:"reason"` // for the agent: what is wrong, and what it may do instead
 }
 

@@ -25,7 +25,7 @@ func (f *Filter) check() error {
 		f.Limit = DefaultLimit
 	}
 	f.Search = row.Text(f.Search)
-	for _, one := range []*string{&f.RoomID, &f.WorldID, &f.OwnerUserID, &f.ScenarioID, &f.BatchID} {
+	for _, one := range []*string{&f.RoomID, &f.WorldID, &f.OwnerUserID, &f.AgentID, &f.ScenarioID, &f.BatchID} {
 		if *one = row.Text(*one); len(*one) > row.MaxName {
 			return bad("a filter has at most %d bytes", row.MaxName)
 		}
@@ -63,10 +63,11 @@ func (r *Registry) Count(ctx context.Context, f Filter) (int, error) {
 	return r.store.Count(ctx, f)
 }
 
-// Find returns the thread that words mean best (7.6): they occur in its title, else in
-// its request, else in its summary, else elsewhere; of several, the last active one.
-func (r *Registry) Find(ctx context.Context, search string) (Summary, error) {
-	list, err := r.List(ctx, Filter{Search: search, Archived: true, Limit: MaxLimit})
+// Find returns the thread that words mean best (7.6): they occur in its title, else in its
+// request, else in its summary, else elsewhere; of several, the last active one. agent is
+// the principal that made it; "": anybody.
+func (r *Registry) Find(ctx context.Context, search, agent string) (Summary, error) {
+	list, err := r.List(ctx, Filter{Search: search, AgentID: agent, Archived: true, Limit: MaxLimit})
 	if err != nil {
 		return Summary{}, err
 	}

@@ -95,6 +95,7 @@ type Filter struct {
 	RoomID         string
 	WorldID        string
 	OwnerUserID    string
+	AgentID        string // the principal that made it
 	ScenarioID     string
 	BatchID        string
 	CreatedAfter   time.Time

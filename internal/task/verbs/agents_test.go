@@ -83,6 +83,41 @@ func TestAnAgentThatAsksIsAnswered(t *testing.T) {
 	}
 }
 
+func TestNobodyFindsWhatOthersBegan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, made := r.ok(call(""), "CREATE_TASK", `{"agents":"codex: write x"}`)
+	thread := made["threadId"].(string)
+	id := r.fleet.infos[0].ID
+	other := verb.Call{By: capability.Principal{ID: "agent:b", Role: capability.RoleAgent}}
+	for _, c := range []struct {
+		name, params string
+		code         verb.Code
+	}{
+		{"SEND_TO_AGENT", `{"sessionId":"` + id + `","input":"hello"}`, verb.SessionNotFound},
+		{"SEND_TO_AGENT", `{"input":"hello"}`, verb.NoSession},
+		{"STOP_AGENT", `{"sessionId":"` + id + `"}`, verb.SessionNotFound},
+		{"STOP_AGENT", `{"all":true}`, verb.NoSession},
+		{"TASK_CONTROL", `{"operation":"stop","threadId":"` + thread + `"}`, verb.ThreadNotFound},
+		{"TASK_CONTROL", `{"operation":"stop","sessionId":"` + id + `"}`, verb.ThreadNotFound},
+		{"TASK_CONTROL", `{"operation":"stop","search":"write"}`, verb.ThreadNotFound},
+		{"TASK_SHARE", `{"threadId":"` + thread + `"}`, verb.ThreadNotFound},
+	} {
+		r.fails(other, c.name, c.params, c.code)
+	}
+	_, data := r.ok(other, "LIST_AGENTS", `{}`)
+	if len(data["sessions"].([]any)) != 0 || len(data["tasks"].([]any)) != 0 {
+		t.Errorf("%v", data)
+	}
+	if got, _ := r.ok(other, "TASK_HISTORY", `{"metric":"count"}`); strings.Contains(got.Text, "1") {
+		t.Errorf("%+v", got)
+	}
+	operator := verb.Call{By: capability.Principal{ID: "operator:o", Role: capability.RoleOperator}}
+	if _, data := r.ok(operator, "LIST_AGENTS", `{}`); len(data["sessions"].([]any)) != 1 {
+		t.Errorf("%v", data)
+	}
+}
+
 func TestWhoIsAtWork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -186,7 +221,7 @@ func TestThePromptsOfWhoDelegates(t *testing.T) {
 	if err := r.registry.PutPending(t.Context(), row.PendingDecision{SessionID: r.fleet.infos[0].ID, PromptText: "Say yes?", LLMDecision: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := r.service.Context(t.Context(), "please debug the repo")
+	text, err := r.service.Context(t.Context(), agent, "please debug the repo")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,10 +230,10 @@ func TestThePromptsOfWhoDelegates(t *testing.T) {
 			t.Errorf("%q is not in\n%s", part, text)
 		}
 	}
-	if text, err = r.service.Examples(t.Context()); err != nil || !strings.Contains(text, `"agentType": "codex"`) {
+	if text, err = r.service.Examples(t.Context(), agent); err != nil || !strings.Contains(text, `"agentType": "codex"`) {
 		t.Errorf("%s %v", text, err)
 	}
-	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), ""); err != nil || !strings.Contains(text, "No agent is at work") {
+	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), agent, ""); err != nil || !strings.Contains(text, "No agent is at work") {
 		t.Errorf("%s %v", text, err)
 	}
 }

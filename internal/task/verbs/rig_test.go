@@ -61,14 +61,14 @@ type fleet struct {
 	refuse   error
 }
 
-func (f *fleet) Spawn(_ context.Context, _ capability.Principal, req agents.Request) (agents.Info, error) {
+func (f *fleet) Spawn(_ context.Context, by capability.Principal, req agents.Request) (agents.Info, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
 		return agents.Info{}, f.refuse
 	}
 	f.requests = append(f.requests, req)
-	i := agents.Info{Preset: req.Preset}
+	i := agents.Info{Preset: req.Preset, Owner: by.ID}
 	i.ID, i.Name, i.AgentType, i.Workdir, i.Status = fmt.Sprintf("pty-1-%08d", len(f.infos)+1), req.Name, req.AgentType, req.Workdir, detect.Starting
 	if i.Workdir == "" {
 		i.Workdir = "/scratch/" + i.ID
@@ -146,7 +146,7 @@ type launcher struct {
 
 func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error) {
 	l.tasks = append(l.tasks, t)
-	plan := threads.Plan{Thread: row.Thread{Title: verb.First(t.Title, verb.Cut(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
+	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verb.First(t.Title, verb.Cut(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
 	for _, p := range t.Parts {
 		plan.Parts = append(plan.Parts, threads.Part{Title: p.Label, Instructions: p.Task, DependsOn: p.DependsOn})
 	}
@@ -168,7 +168,7 @@ func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch
 			}
 			s.SessionID, s.Workdir, s.Status = info.ID, info.Workdir, string(info.Status)
 			if _, err := l.r.registry.Register(ctx, threads.Registration{ThreadID: made.Thread.ID, Node: made.Nodes[i+1].ID, Session: row.Session{
-				SessionID: info.ID, Label: p.Label, Workdir: info.Workdir, OriginalTask: p.Task, Framework: p.AgentType, Repo: t.Repo,
+				SessionID: info.ID, AgentID: by.ID, Label: p.Label, Workdir: info.Workdir, OriginalTask: p.Task, Framework: p.AgentType, Repo: t.Repo,
 			}}); err != nil {
 				return out, err
 			}
@@ -183,12 +183,12 @@ func (l *launcher) Control(_ context.Context, _ capability.Principal, c launch.C
 	return launch.Controlled{ThreadID: c.ThreadID, Action: c.Operation, Status: row.ThreadInterrupted}, nil
 }
 
-func (l *launcher) Track(ctx context.Context, _ capability.Principal, session, task, label string) (string, error) {
-	made, err := l.r.registry.Create(ctx, threads.Plan{Thread: row.Thread{Title: label, OriginalRequest: task}, Parts: []threads.Part{{Title: label}}})
+func (l *launcher) Track(ctx context.Context, by capability.Principal, session, task, label string) (string, error) {
+	made, err := l.r.registry.Create(ctx, threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: label, OriginalRequest: task}, Parts: []threads.Part{{Title: label}}})
 	if err != nil {
 		return "", err
 	}
-	if _, err := l.r.registry.Register(ctx, threads.Registration{ThreadID: made.Thread.ID, Node: made.Nodes[1].ID, Session: row.Session{SessionID: session, Label: label, OriginalTask: task}}); err != nil {
+	if _, err := l.r.registry.Register(ctx, threads.Registration{ThreadID: made.Thread.ID, Node: made.Nodes[1].ID, Session: row.Session{SessionID: session, AgentID: by.ID, Label: label, OriginalTask: task}}); err != nil {
 		return "", err
 	}
 	t, err := l.r.fleet.Terminal(session)

@@ -53,35 +53,42 @@ type Config struct {
 
 // Service runs verbs. It is safe for concurrent use.
 type Service struct {
-	agents *agentverbs.Verbs
-	table  map[verb.Name]verb.Do
-	policy access.Policy
+	cfg   Config
+	talks *verb.Talks
 }
 
 // New makes the service.
-func New(cfg Config) *Service {
-	talks := new(verb.Talks)
+func New(cfg Config) *Service { return &Service{cfg: cfg, talks: new(verb.Talks)} }
+
+// of are the verbs as a principal may use them: who is no operator finds what it began
+// itself, and nothing of others.
+func (s *Service) of(by capability.Principal) (*agentverbs.Verbs, map[verb.Name]verb.Do) {
+	cfg := s.cfg
+	if by.Role != capability.RoleAdmin && by.Role != capability.RoleOperator {
+		cfg = own(cfg, by)
+	}
 	tasks := taskverbs.New(taskverbs.Config{
-		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil, Roots: cfg.Roots, Talks: talks, Now: cfg.Now,
+		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil, Roots: cfg.Roots, Talks: s.talks, Now: cfg.Now,
 	})
-	agents := agentverbs.Config{Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: talks}
-	repos := repoverbs.Config{Workspaces: cfg.Workspaces, Talks: talks}
+	agents := agentverbs.Config{Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: s.talks}
+	repos := repoverbs.Config{Workspaces: cfg.Workspaces, Talks: s.talks}
 	if cfg.Workspaces != nil {
 		agents.Workspaces = cfg.Workspaces.List
 	}
 	if cfg.History != nil {
 		repos.LastRepo = cfg.History.LastRepo
 	}
-	s := &Service{agents: agentverbs.New(agents), table: tasks.Table(), policy: cfg.Policy}
-	maps.Copy(s.table, s.agents.Table())
-	maps.Copy(s.table, repoverbs.New(repos).Table())
-	return s
+	live, table := agentverbs.New(agents), tasks.Table()
+	maps.Copy(table, live.Table())
+	maps.Copy(table, repoverbs.New(repos).Table())
+	return live, table
 }
 
-// Context and Examples are the texts of task-agents, section 7.13, as they are now. message
-// is what the user says, "" where that is not known.
-func (s *Service) Context(ctx context.Context, message string) (string, error) {
-	now, err := s.agents.Snapshot(ctx, message)
+// Context and Examples are the texts of task-agents, section 7.13, as they are now, for a
+// principal. message is what the user says, "" where that is not known.
+func (s *Service) Context(ctx context.Context, by capability.Principal, message string) (string, error) {
+	agents, _ := s.of(by)
+	now, err := agents.Snapshot(ctx, message)
 	if err != nil {
 		return "", err
 	}
@@ -89,8 +96,9 @@ func (s *Service) Context(ctx context.Context, message string) (string, error) {
 }
 
 // Examples names the program that is preferred now.
-func (s *Service) Examples(ctx context.Context) (string, error) {
-	now, err := s.agents.Snapshot(ctx, "")
+func (s *Service) Examples(ctx context.Context, by capability.Principal) (string, error) {
+	agents, _ := s.of(by)
+	now, err := agents.Snapshot(ctx, "")
 	if err != nil {
 		return "", err
 	}
@@ -106,10 +114,11 @@ func (s *Service) Run(ctx context.Context, c verb.Call, name string, params json
 		return verb.Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(verb.Cut(name, 100))}), nil)
 	}
 	c.Spelled = spelled
-	if err := s.policy.Check(access.Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, row.Ability); err != nil {
+	if err := s.cfg.Policy.Check(access.Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, row.Ability); err != nil {
 		return verb.Fail(err, nil)
 	}
-	r, err := s.table[row.Name](ctx, c, params)
+	_, table := s.of(c.By)
+	r, err := table[row.Name](ctx, c, params)
 	r.Text = secret.MaskTokens(r.Text)
 	return r, err
 }

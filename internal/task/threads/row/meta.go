@@ -17,6 +17,13 @@ const (
 	ResumeToken  = "resumeToken"   // of a session: the CLI's own session id
 )
 
+// Keys of a thread's metadata about the conversation in which it was asked for: the session
+// of whoever asked, and a list of what they say was said before.
+const (
+	OriginSession  = "originSessionId"
+	OriginMessages = "originMessages"
+)
+
 // Values of [ControlState].
 const (
 	Paused = "paused"

@@ -36,6 +36,7 @@ func where(f threads.Filter) (condition string, args []any) {
 		{`t.room_id = ?`, f.RoomID},
 		{`t.world_id = ?`, f.WorldID},
 		{`t.owner_user_id = ?`, f.OwnerUserID},
+		{`t.agent_id = ?`, f.AgentID},
 		{`t.scenario_id = ?`, f.ScenarioID},
 		{`t.batch_id = ?`, f.BatchID},
 	} {

@@ -103,11 +103,11 @@ func filters(t *testing.T, w *world) {
 		}
 	}
 	for search, want := range map[string]string{"it": "green", "self": "red", "paint": "blue", "deploy it": "green", "needle": "green"} {
-		if s := must(w.Find(t.Context(), search))(t); s.Title != want {
+		if s := must(w.Find(t.Context(), search, ""))(t); s.Title != want {
 			t.Errorf("%q means %s, not %s", search, s.Title, want)
 		}
 	}
-	if _, err := w.Find(t.Context(), "nowhere"); reason(err) != threads.ReasonNotFound {
+	if _, err := w.Find(t.Context(), "nowhere", ""); reason(err) != threads.ReasonNotFound {
 		t.Error(err)
 	}
 }

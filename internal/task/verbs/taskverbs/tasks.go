@@ -32,7 +32,7 @@ func (v *Verbs) thread(ctx context.Context, c verb.Call, w which) (string, error
 		}
 		return s.ThreadID, nil
 	case strings.TrimSpace(w.Search) != "":
-		s, err := v.cfg.Registry.Find(ctx, w.Search)
+		s, err := v.cfg.Registry.Find(ctx, w.Search, "")
 		return s.ID, err
 	}
 	if id := v.cfg.Talks.Last(c).ThreadID; id != "" {

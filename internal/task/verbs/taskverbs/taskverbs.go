@@ -30,7 +30,7 @@ type Launcher interface {
 type Registry interface {
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
 	Count(ctx context.Context, f threads.Filter) (int, error)
-	Find(ctx context.Context, search string) (threads.Summary, error)
+	Find(ctx context.Context, search, agent string) (threads.Summary, error)
 	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
 	Session(ctx context.Context, id string) (row.Session, error)
 	Share(ctx context.Context, thread string, roots share.Roots) (threads.Shared, error)

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/provider/core"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve"
+	"github.com/junctor-run/junctor/internal/task/threads/share"
+	"github.com/junctor-run/junctor/internal/task/verbs"
+	"github.com/junctor-run/junctor/internal/task/verbs/access"
+	"github.com/junctor-run/junctor/internal/task/verbs/agentverbs"
+)
+
+// openVerbs needs the threads.
+func (s *Server) openVerbs(t *taskAgents) {
+	v := t.settings.Now()
+	cfg := verbs.Config{
+		Launcher: t.threads.launcher, Agents: verbAgents{t}, Registry: t.threads.registry, Choice: t.chooser, History: t.threads.records.history,
+		Roots: share.Roots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: access.Parse(v.RolePolicy, v.ConnectorPolicy), Now: time.Now,
+	}
+	if s.model != nil {
+		cfg.Model = coordinatorModel{s.model}
+	}
+	if s.folders.missing == nil {
+		cfg.Workspaces = s.folders.Manager
+	}
+	t.verbs = verbs.New(cfg)
+}
+
+// verbFunctions are the verbs in the catalog.
+func (s *Server) verbFunctions() (list []core.Function) {
+	for _, f := range verbs.Functions(s.workers.verbs) {
+		list = append(list, core.Function(f))
+	}
+	return list
+}
+
+// verbTexts are what agents that delegate are told (task-agents, section 7.13).
+func (s *Server) verbTexts() []mcpserve.Text {
+	return []mcpserve.Text{
+		{
+			URI: "junctor://task-agents/context", Name: "task-agents-context", Title: "Task agents now", Action: "task-agent.list",
+			Description: "The agents that you have at work, their tasks and workspaces, what waits for a yes, and which programs there are.",
+			Read: func(ctx context.Context, by capability.Principal) (string, error) {
+				return s.workers.verbs.Context(ctx, by, "")
+			},
+		},
+		{
+			URI: "junctor://task-agents/examples", Name: "task-agents-examples", Title: "How to delegate", Action: "task-agent.list",
+			Description: "Examples of calls that give work to task agents.",
+			Read: func(ctx context.Context, by capability.Principal) (string, error) {
+				return s.workers.verbs.Examples(ctx, by)
+			},
+		},
+	}
+}
+
+// verbAgents are the live sessions as the verbs see them.
+type verbAgents struct{ *taskAgents }
+
+// Terminal implements agentverbs.Agents.
+func (a verbAgents) Terminal(id string) (agentverbs.Terminal, error) {
+	_, live, err := a.Get(id)
+	return live, err
+}
