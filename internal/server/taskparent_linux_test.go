@@ -15,20 +15,29 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
+// variables are those of a session's program.
+func (n *node) variables(t *testing.T, id string) map[string]string {
+	t.Helper()
+	var out map[string]string
+	eventually(t, "its program has begun", func() bool { // while it does, it has none
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", n.shown(t, id).Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = map[string]string{}
+		for entry := range strings.SplitSeq(string(data), "\x00") {
+			name, value, _ := strings.Cut(entry, "=")
+			out[name] = value
+		}
+		return out["ELIZA_HOOK_TOKEN"] != ""
+	})
+	return out
+}
+
 // sessionToken is the token that the program of a session has.
 func (n *node) sessionToken(t *testing.T, id string) string {
 	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", n.shown(t, id).Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for entry := range strings.SplitSeq(string(data), "\x00") {
-		if token, ok := strings.CutPrefix(entry, "ELIZA_HOOK_TOKEN="); ok {
-			return token
-		}
-	}
-	t.Fatalf("%s has no token", id)
-	return ""
+	return n.variables(t, id)["ELIZA_HOOK_TOKEN"]
 }
 
 type parentContext struct {
@@ -126,6 +135,23 @@ func TestTheRoomOfATask(t *testing.T) {
 				t.Errorf("%s: %+v", what, refused)
 			}
 		}
+	}
+	// A verb says by itself where it was used.
+	var used struct {
+		Result struct {
+			Data struct {
+				Agents []struct{ SessionID string }
+			}
+		}
+	}
+	n.ask(t, "POST", "/api/v1/invocations", `{"target":"task-agent.task.create","session":"lounge","input":{"task":"linger","agentType":"claude"}}`, http.StatusOK, &used)
+	if len(used.Result.Data.Agents) != 1 {
+		t.Fatalf("%+v", used)
+	}
+	verb := used.Result.Data.Agents[0].SessionID
+	var heard parentMemory
+	if n.bridge(t, verb, n.sessionToken(t, verb), "memory?q=port&limit=1", http.StatusOK, &heard); heard.Count != 1 || !strings.HasPrefix(heard.Messages[0].Text, "admin wants") {
+		t.Errorf("%+v", heard)
 	}
 	// One that nobody's conversation belongs to, and the end of one.
 	alone := n.spawnAgent(t, `{"agentType":"claude","task":"linger","metadata":{"threadId":"none-of-ours","roomId":"lounge"}}`)
