@@ -38,7 +38,7 @@ func (p *people) Get(id string) (any, error) {
 	return id, nil
 }
 
-func (p *people) Parent(id string) (any, bool) {
+func (p *people) Parent(_ context.Context, id string) (any, bool) {
 	return map[string]string{"session_id": id}, id == mine || id == other
 }
 
