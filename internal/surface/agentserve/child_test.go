@@ -46,6 +46,8 @@ func (p *people) Memory(_ context.Context, id, _ string, _ int) (any, bool, erro
 	return map[string]string{}, id == mine || id == other, nil
 }
 
+func (p *people) Alive(id string) bool { return id == mine || id == other }
+
 func (p *people) Peers(id string) (any, int, bool) { return []string{}, 0, id == mine || id == other }
 
 func (p *people) Hook(_ context.Context, session string, _ []byte) (json.RawMessage, error) {
