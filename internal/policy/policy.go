@@ -45,8 +45,8 @@ type Policy struct {
 	deployment Deployment
 
 	rules  atomic.Pointer[rules]
-	tokens atomic.Pointer[map[string]Token] // by hash
-	grants atomic.Pointer[[]Grant]          // active ones
+	tokens atomic.Pointer[mirror]
+	grants atomic.Pointer[[]Grant] // active ones
 	// mu makes a change in the store and in its mirror one step, so that a token
 	// revoked while it is made stays revoked. Only management waits for it.
 	mu    sync.Mutex
@@ -116,17 +116,24 @@ type Verdict struct {
 // that is not Permitted does not exist for that principal (decision R23).
 //
 // The deployment mode comes before the rules (spec/README section 5): what it
-// withholds, no rule gives. What acts for somebody, as [ActsFor] says, may do no more
-// than they may.
+// withholds, no rule gives.
+//
+// Who acts on behalf of somebody may what both may, and needs the stricter consent of
+// the two (spec/README, R41).
 func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Verdict {
-	v := p.authorize(principal, e)
-	if id, ok := actsFor(principal); ok && v.Permitted {
-		return p.narrowed(v, id, e)
+	v := p.alone(principal, e)
+	if principal.OnBehalfOf == "" || !v.Permitted {
+		return v
 	}
-	return v
+	creator, ok := p.creator(principal)
+	if !ok {
+		return Verdict{Policies: []string{"on_behalf_of:" + principal.OnBehalfOf}}
+	}
+	return v.and(p.alone(creator, e))
 }
 
-func (p *Policy) authorize(principal capability.Principal, e *catalog.Entry) Verdict {
+// alone judges a principal by its own rights.
+func (p *Policy) alone(principal capability.Principal, e *catalog.Entry) Verdict {
 	if withheld := p.withholds(principal, e); len(withheld) > 0 {
 		return p.locked(withheld)
 	}

@@ -126,7 +126,7 @@ func environment(list []string) map[string]string {
 }
 
 // taskTokens makes the tokens of sessions (README R41): of the role with the fewest
-// rights, named after the session.
+// rights, named after the session, and never with more than who started it.
 type taskTokens struct{ *policy.Policy }
 
 func ownServer() capability.Principal {
@@ -135,11 +135,7 @@ func ownServer() capability.Principal {
 
 // Issue implements agents.Tokens.
 func (t taskTokens) Issue(ctx context.Context, by capability.Principal, session string) (string, error) {
-	labels := []string{policy.ActsFor(by.ID)}
-	if by.Role == capability.RoleTask { // whoever began it all: the session between may end first
-		labels = by.Labels
-	}
-	_, value, err := t.CreateToken(ctx, ownServer(), policy.TokenRequest{Role: capability.RoleTask, Name: session, Labels: labels})
+	_, value, err := t.CreateToken(ctx, ownServer(), policy.TokenRequest{Role: capability.RoleTask, Name: session, OnBehalfOf: &by})
 	if err != nil {
 		return "", err
 	}
