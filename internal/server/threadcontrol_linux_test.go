@@ -214,3 +214,19 @@ func (n *node) listen(t *testing.T, after string) <-chan string {
 	}()
 	return lines
 }
+
+// TestAPartMakesRoomForTheNext: where no more sessions may run, a part whose turn has come
+// takes the place of those of its thread that are done.
+func TestAPartMakesRoomForTheNext(t *testing.T) {
+	t.Parallel()
+	_, env := scriptedHome(t)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_MAX_SESSIONS=1")...)
+	var made createdThread
+	n.ask(t, "POST", threadsAt+"/threads", `{"task":"two steps","approvalPreset":"autonomous","agents":[
+		{"label":"one","agentType":"claude","task":"say one"},{"label":"two","agentType":"claude","task":"say two","dependsOn":[0]}]}`, http.StatusCreated, &made)
+	eventually(t, "both are done", func() bool {
+		th := n.thread(t, made.ThreadID)
+		return th.Status == "done" && len(th.Sessions) == 2 && n.task(t, made.Task).Task.State == "completed"
+	})
+	n.terminate(t, killGrace)
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
@@ -17,7 +18,11 @@ import (
 	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
 
-const maxResult = 8000 // characters of what a part before has come to
+const (
+	maxResult = 8000 // characters of what a part before has come to
+	roomTime  = 15 * time.Second
+	roomLook  = 200 * time.Millisecond
+)
 
 func startFields() threads.Selection {
 	return threads.Selection{Fields: []threads.Field{threads.FieldNodes, threads.FieldDependencies, threads.FieldSessions, threads.FieldMailbox}}
@@ -80,6 +85,14 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 	}
 	text, mail := instructions(d, n)
 	i, err := l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
+	for until := time.Now().Add(roomTime); full(err) && l.release(d) && time.Now().Before(until); {
+		select {
+		case <-time.After(roomLook):
+			i, err = l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
+		case <-ctx.Done():
+			return agents.Info{}, ctx.Err()
+		}
+	}
 	if err != nil {
 		return agents.Info{}, err
 	}
@@ -92,6 +105,30 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 		}
 	}
 	return i, nil
+}
+
+// full says that as many sessions run as may.
+func full(err error) bool {
+	return err != nil && capability.AsError(err).Reason == "too_many_sessions"
+}
+
+// release ends the sessions of a thread that are done, which are kept for a moment in case
+// somebody goes on with them: the parts that waited for them need their places. It says
+// whether there are any.
+func (l *Launcher) release(d threads.Detail) (some bool) {
+	for _, s := range d.Sessions {
+		var said struct {
+			Keep bool `json:"keepAlive"` // somebody asked for it
+		}
+		if len(s.Metadata) > 0 && json.Unmarshal(s.Metadata, &said) != nil || said.Keep {
+			continue
+		}
+		if s.Status == row.SessionCompleted {
+			l.cfg.Agents.Stop(s.SessionID, false)
+			some = true
+		}
+	}
+	return some
 }
 
 // register hands a session to the coordinator; one that cannot be looked after is ended.
