@@ -165,6 +165,9 @@ type Principal struct {
 	Role   Role     `json:"role"`
 	Labels []string `json:"labels,omitempty"` // granted with the token
 	View   string   `json:"view,omitempty"`   // default view of the token
+	// OnBehalfOf is the principal whose rights, as they stand, bound this one's: who
+	// started the task agent that this is. "" is nobody.
+	OnBehalfOf string `json:"on_behalf_of,omitempty"`
 	// Scoped says that the credential is narrower than its principal: Most is the
 	// strongest effect that it covers, "" is none.
 	Scoped bool   `json:"scoped,omitempty"`

@@ -32,7 +32,7 @@ const (
 func (a *app) attachCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
-		Use: "attach ID", Short: "The terminal of a task agent: see it and type; Ctrl-] leaves it running", Args: cobra.ExactArgs(1),
+		Use: "attach ID", Short: "The terminal of a session, or of a thread or task that runs: see it and type; Ctrl-] leaves it running", Args: cobra.ExactArgs(1),
 		Long: "While you are attached nobody else types: messages wait and dialogs are not answered. That ends when you leave, or after a minute without a key.",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.attach(cmd.Context(), args[0], watch) },
 	}
@@ -64,6 +64,10 @@ func (t *attached) send(ctx context.Context, doc map[string]any) error {
 
 func (a *app) attach(ctx context.Context, session string, watch bool) error {
 	const op = "tasks.attach"
+	session, err := a.sessionOf(ctx, session)
+	if err != nil {
+		return err
+	}
 	url, token, err := a.connection("admin.token")
 	if err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 
 // taskRow is one task as the server shows it.
 type taskRow struct {
-	ID, Kind, State, Status, Surface, Provider string
-	Created, Updated, Expires                  time.Time
-	Requests                                   []struct {
+	ID, Kind, State, Status, Surface, Provider, Thread string
+	Created, Updated, Expires                          time.Time
+	Requests                                           []struct {
 		Key, Method, Approval string
 		Params                struct{ Message string }
 	}
@@ -53,9 +53,10 @@ func (a *app) tasksCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, t := range out.Tasks {
-					rows = append(rows, []string{t.ID, t.State, t.Surface, when(t.Updated), dash(t.Status)})
+					line, _, _ := strings.Cut(t.Status, "\n") // the whole is shown by itself
+					rows = append(rows, []string{t.ID, t.Kind, t.State, t.Surface, when(t.Updated), dash(line)})
 				}
-				if err := table(a.stdout, []string{"ID", "STATE", "SURFACE", "UPDATED", "STATUS"}, rows); err != nil || out.Next == "" {
+				if err := table(a.stdout, []string{"ID", "KIND", "STATE", "SURFACE", "UPDATED", "STATUS"}, rows); err != nil || out.Next == "" {
 					return err
 				}
 				a.printf("there are more: --cursor %s\n", plainText(out.Next))
@@ -65,13 +66,16 @@ func (a *app) tasksCommand() *cobra.Command {
 	}
 	f := list.Flags()
 	f.StringVar(&state, "state", "", "only tasks in this state")
-	f.StringVar(&surface, "surface", "", "only tasks that were begun on this surface: a2a or mcp")
+	f.StringVar(&surface, "surface", "", "only tasks that were begun on this surface: a2a, mcp, or agents for those of task agents")
 	f.StringVar(&cursor, "cursor", "", "go on where a page ended")
 	f.IntVar(&limit, "limit", 0, "tasks of a page, at most 100 (default 50)")
 	show := &cobra.Command{
-		Use: "show ID", Short: "One task, or one thread of task agents: its state, what it asks, its result", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "One task, thread or session of task agents: its state, what it asks, its result", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.HasPrefix(args[0], "thr_") {
+			switch {
+			case strings.HasPrefix(args[0], "pty-"):
+				return a.call(cmd.Context(), http.MethodGet, sessionPath(args[0], ""), nil, a.printSession)
+			case strings.HasPrefix(args[0], "thr_"):
 				return a.call(cmd.Context(), http.MethodGet, threadPath(args[0], ""), nil, a.printThread)
 			}
 			return a.call(cmd.Context(), http.MethodGet, taskPath(args[0], ""), nil, a.printTask)
@@ -138,10 +142,12 @@ func (a *app) printTask(raw json.RawMessage) error {
 	t := &out.Task
 	rows := [][]string{
 		{"id", t.ID},
+		{"kind", t.Kind},
 		{"state", t.State},
 		{"status", dash(t.Status)},
 		{"surface", t.Surface},
 		{"provider", dash(t.Provider)},
+		{"thread", dash(t.Thread)},
 		{"created", when(t.Created)},
 		{"updated", when(t.Updated)},
 		{"expires", when(t.Expires)},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -198,6 +199,31 @@ func (a *app) threadOf(ctx context.Context, id string) (string, error) {
 	return out.Task.Thread, nil
 }
 
+// sessionOf is the session that an id means: its own, or the last one of a thread or task
+// that runs.
+func (a *app) sessionOf(ctx context.Context, id string) (string, error) {
+	thread, err := a.threadOf(ctx, id)
+	if err != nil || !strings.HasPrefix(thread, "thr_") {
+		return thread, err
+	}
+	c, err := a.client()
+	if err != nil {
+		return "", err
+	}
+	var t threadRow
+	if err := c.Do(ctx, http.MethodGet, threadPath(thread, ""), nil, &t); err != nil {
+		return "", err
+	}
+	for _, s := range slices.Backward(t.Sessions) {
+		switch s.Status {
+		case "active", "tool_running", "blocked", "waiting_on_user":
+			return s.SessionID, nil
+		}
+	}
+	return "", capability.Errorf(capability.CodeNotFound, "", "no agent works on %s: it is %s", id, t.Status).
+		With("", fmt.Sprintf("junctor tasks show %s tells what became of it; junctor tasks control %s resume goes on", thread, thread))
+}
+
 func sessionPath(id, verb string) string { return agentsPath + "/" + url.PathEscape(id) + verb }
 func threadPath(id, verb string) string  { return threadsPath + "/" + url.PathEscape(id) + verb }
 
@@ -356,9 +382,13 @@ func (a *app) taskShareCommand() *cobra.Command {
 
 func (a *app) taskExplainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain SESSION", Short: "Why a session is in its state: the evidence, and which rules won or lost", Args: cobra.ExactArgs(1),
+		Use: "explain ID", Short: "Why a session is in its state, or the last one of a thread or task that runs: the evidence, and which rules won or lost", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, sessionPath(args[0], "/explain"), nil, func(raw json.RawMessage) error {
+			session, err := a.sessionOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), http.MethodGet, sessionPath(session, "/explain"), nil, func(raw json.RawMessage) error {
 				var doc any
 				if err := json.Unmarshal(raw, &doc); err != nil {
 					return err
@@ -371,6 +401,48 @@ func (a *app) taskExplainCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// printSession shows a session, and what it asks.
+func (a *app) printSession(raw json.RawMessage) error {
+	s, err := decode[struct {
+		ID, Name, AdapterType, Status, Phase, Workdir, ThreadID, Owner, ApprovalPreset, Error string
+
+		StartedAt, LastActivityAt, EndedAt time.Time
+		Blocker                            *struct {
+			Prompt  string
+			Options []string
+		}
+		Notes []string
+	}](raw)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{
+		{"id", s.ID},
+		{"name", dash(s.Name)},
+		{"program", s.AdapterType},
+		{"status", strings.TrimSpace(s.Status + " " + s.Phase)},
+		{"preset", dash(s.ApprovalPreset)},
+		{"thread", dash(s.ThreadID)},
+		{"owner", dash(s.Owner)},
+		{"folder", s.Workdir},
+		{"started", when(s.StartedAt)},
+		{"active", when(s.LastActivityAt)},
+	}
+	if !s.EndedAt.IsZero() {
+		rows = append(rows, []string{"ended", when(s.EndedAt)})
+	}
+	if b := s.Blocker; b != nil {
+		rows = append(rows, []string{"asks", b.Prompt}, []string{"options", dash(strings.Join(b.Options, ", "))})
+	}
+	if s.Error != "" {
+		rows = append(rows, []string{"error", s.Error})
+	}
+	for _, n := range s.Notes {
+		rows = append(rows, []string{"note", n})
+	}
+	return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
 }
 
 // printThread shows a thread and its sessions.

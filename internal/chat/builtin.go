@@ -23,6 +23,9 @@ func Builtins() []command.Command {
 		of("whoami", "Say who you are here"),
 		of("new", "Forget this conversation and its results"),
 		of("stop", "Stop what runs in this conversation"),
+		of("subagents", "Give work to task agents, and see to it",
+			command.Arg{Name: "action", Description: "list, create, spawn, send, stop, control, history, share, provision, finalize or issues"},
+			command.Arg{Name: "input", Description: "what it takes, as a JSON object in quotes, or a task"}),
 	}
 }
 
@@ -37,6 +40,8 @@ func (e *Engine) builtin(ctx context.Context, m Message, route *command.Route) (
 		return e.commands(), nil
 	case "whoami":
 		return fmt.Sprintf("%s, role %s", m.Principal.ID, m.Principal.Role), nil
+	case "subagents":
+		return e.subagents(ctx, m, route)
 	}
 	if m.Session == "" {
 		return "", capability.Errorf(capability.CodeInvalidInput, "chat", "/%s needs a session", route.Command.Name).With("invalid_args", "")

@@ -52,7 +52,10 @@ type Config struct {
 	Commands func() *command.Router
 	Usage    func(extension string) (string, error) // its usage document
 	Model    Model
-	Home     string // shown as ~ in replies; "": texts stay as they are
+	// Subagents finds the action that a word after /subagents means; nil where no task
+	// agents run.
+	Subagents func(word string) (capability.Action, bool)
+	Home      string // shown as ~ in replies; "": texts stay as they are
 }
 
 // Engine answers. It is safe for concurrent use.

@@ -141,7 +141,7 @@ func (r *run) record() audit.Record {
 		Logger: "invoke", Session: inv.Session, User: inv.Principal.ID,
 		Metadata: audit.Metadata{
 			RunID: inv.ID, Surface: inv.Surface, Client: inv.Client, Parent: inv.Parent, View: inv.Principal.View, TraceID: inv.Trace,
-			Principal: audit.Principal{ID: inv.Principal.ID, Role: inv.Principal.Role},
+			Principal: audit.Principal{ID: inv.Principal.ID, Role: inv.Principal.Role, OnBehalfOf: inv.Principal.OnBehalfOf},
 			BytesIn:   int64(len(inv.Input)), ArgsHash: r.argsHash,
 		},
 	}

@@ -188,7 +188,11 @@ func (r *run) summary() string {
 	if r.preview.Why != "" {
 		what += " (" + r.preview.Why + ")"
 	}
-	return fmt.Sprintf("%s asks for %s on %s %s", r.inv.Principal.ID, r.entry.Name(), r.entry.Key(), what)
+	who := r.inv.Principal.ID
+	if r.inv.Principal.OnBehalfOf != "" {
+		who += ", for " + r.inv.Principal.OnBehalfOf + ","
+	}
+	return fmt.Sprintf("%s asks for %s on %s %s", who, r.entry.Name(), r.entry.Key(), what)
 }
 
 // inputDigest binds an approval to the value, not to its spelling: key order and

@@ -129,7 +129,7 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 		for _, exact := range []bool{true, false} {
 			for i := range live {
 				g := &live[i]
-				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) {
+				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) || !p.reaches(g, a, now) {
 					continue
 				}
 				if g.MaxUses > 0 {

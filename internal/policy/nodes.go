@@ -30,6 +30,12 @@ func (p *Policy) kept(principal capability.Principal, e *catalog.Entry) bool {
 // section 28): its name or a label of its token says who it is, it is a person who
 // runs the place, or a grant names the module. No users are everybody.
 func (p *Policy) Serves(principal capability.Principal, users []string, module string) bool {
+	if principal.OnBehalfOf != "" {
+		creator, ok := p.creator(principal)
+		if !ok || !p.Serves(creator, users, module) {
+			return false
+		}
+	}
 	if isOne(principal, users) {
 		return true
 	}
@@ -104,7 +110,7 @@ func (p *Policy) Token(value string) (Token, error) {
 	if _, err := p.Authenticate(value); err != nil {
 		return Token{}, err
 	}
-	t, ok := (*p.tokens.Load())[secret.Hash(value)]
+	t, ok := p.tokens.Load().hashes[secret.Hash(value)]
 	if !ok { // it was revoked in this moment
 		return Token{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate", "this token is not valid here: unknown, expired or revoked").With("invalid_token", "")
 	}
@@ -114,12 +120,8 @@ func (p *Policy) Token(value string) (Token, error) {
 // StandingToken finds a token that was not revoked by its id. One of role node may
 // have expired: it lets nobody in any more, and those whom it let in stay.
 func (p *Policy) StandingToken(id string) (t Token, ok bool) {
-	for _, t := range *p.tokens.Load() {
-		if t.ID == id {
-			return t, t.stands(p.now())
-		}
-	}
-	return Token{}, false
+	t, ok = p.tokens.Load().ids[id]
+	return t, ok && t.stands(p.now())
 }
 
 // stands reports whether anything may rest on the token still.
@@ -130,11 +132,13 @@ func (t Token) stands(now time.Time) bool {
 // Standing is a principal by its id, as its token makes it now; unauthenticated when
 // no live token does any more.
 func (p *Policy) Standing(id string) (capability.Principal, error) {
-	now := p.now()
-	for _, t := range *p.tokens.Load() {
-		if who := t.Principal(); who.ID == id && t.Live(now) {
-			return who, nil
-		}
+	m := p.tokens.Load()
+	if t, ok := m.names[id]; ok && m.good(t, p.now()) {
+		return t.Principal(), nil
 	}
-	return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate", "the token of %s is not valid any more", id).With("invalid_token", "")
+	return capability.Principal{}, notStanding(id)
+}
+
+func notStanding(id string) error {
+	return capability.Errorf(capability.CodeUnauthenticated, "authenticate", "the token of %s is not valid any more", id).With("invalid_token", "")
 }

@@ -45,8 +45,8 @@ type Policy struct {
 	deployment Deployment
 
 	rules  atomic.Pointer[rules]
-	tokens atomic.Pointer[map[string]Token] // by hash
-	grants atomic.Pointer[[]Grant]          // active ones
+	tokens atomic.Pointer[mirror]
+	grants atomic.Pointer[[]Grant] // active ones
 	// mu makes a change in the store and in its mirror one step, so that a token
 	// revoked while it is made stays revoked. Only management waits for it.
 	mu    sync.Mutex
@@ -117,7 +117,23 @@ type Verdict struct {
 //
 // The deployment mode comes before the rules (spec/README section 5): what it
 // withholds, no rule gives.
+//
+// Who acts on behalf of somebody may what both may, and needs the stricter consent of
+// the two (spec/README, R41).
 func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Verdict {
+	v := p.alone(principal, e)
+	if principal.OnBehalfOf == "" || !v.Permitted {
+		return v
+	}
+	creator, ok := p.creator(principal)
+	if !ok {
+		return Verdict{Policies: []string{"on_behalf_of:" + principal.OnBehalfOf}}
+	}
+	return v.and(p.alone(creator, e))
+}
+
+// alone judges a principal by its own rights.
+func (p *Policy) alone(principal capability.Principal, e *catalog.Entry) Verdict {
 	if withheld := p.withholds(principal, e); len(withheld) > 0 {
 		return p.locked(withheld)
 	}

@@ -22,7 +22,7 @@ func (p *Policy) ready() error {
 func (p *Policy) record(ctx context.Context, ev audit.Event, who capability.Principal, ok bool, d audit.Durability, attrs ...audit.Attr) {
 	p.write(ctx, audit.Record{
 		Event: ev, User: who.ID, Success: audit.OutcomeOf(ok),
-		Metadata: audit.Metadata{Principal: audit.Principal{ID: who.ID, Role: who.Role}, Attrs: attrs},
+		Metadata: audit.Metadata{Principal: audit.Principal{ID: who.ID, Role: who.Role, OnBehalfOf: who.OnBehalfOf}, Attrs: attrs},
 	}, d)
 }
 

@@ -69,11 +69,25 @@ type Token struct {
 	Created time.Time       `json:"created"`
 	Expires time.Time       `json:"expires,omitzero"`
 	Revoked time.Time       `json:"revoked,omitzero"`
+	// OnBehalfOf is whose rights bound the token's; nil for a token of its own.
+	OnBehalfOf *Delegation `json:"on_behalf_of,omitempty"`
+}
+
+// Delegation is whose rights bound a token's: the live token that made the principal,
+// or, where none did (a login elsewhere), the principal as it was when the token was
+// made.
+type Delegation struct {
+	Token string               `json:"token,omitempty"`
+	By    capability.Principal `json:"by"`
 }
 
 // Principal is who a call with this token comes from.
 func (t Token) Principal() capability.Principal {
-	return capability.Principal{ID: string(t.Role) + ":" + t.Name, Role: t.Role, Labels: t.Labels, View: t.View}
+	p := capability.Principal{ID: string(t.Role) + ":" + t.Name, Role: t.Role, Labels: t.Labels, View: t.View}
+	if d := t.OnBehalfOf; d != nil {
+		p.OnBehalfOf, p.Scoped, p.Most = d.By.ID, d.By.Scoped, d.By.Most
+	}
+	return p
 }
 
 // Live reports whether the token is good at the time.

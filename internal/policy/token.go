@@ -18,6 +18,9 @@ type TokenRequest struct {
 	Labels  []string
 	View    string
 	Expires time.Duration // 0 = never
+	// OnBehalfOf is whose rights bound the token's and whose labels it has; nil is
+	// nobody. It must be a principal that stands.
+	OnBehalfOf *capability.Principal
 }
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
@@ -42,6 +45,13 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 	}
 	if !tokenName.MatchString(t.Name) {
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "the token name %q must be 1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit", t.Name)
+	}
+	if req.OnBehalfOf != nil {
+		d, err := p.delegation(*req.OnBehalfOf)
+		if err != nil {
+			return Token{}, secret.Value{}, err
+		}
+		t.OnBehalfOf, t.Labels = &d, d.By.Labels
 	}
 	if req.Expires > 0 {
 		t.Expires = now.Add(req.Expires)
@@ -92,30 +102,52 @@ func (p *Policy) Authenticate(token string) (capability.Principal, error) {
 		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op, "this is not a junctor token: its checksum is wrong").
 			With("malformed_token", "copy the whole token, from jct_ to its last character")
 	}
-	t, ok := (*p.tokens.Load())[secret.Hash(token)]
-	if !ok || !t.Live(p.now()) {
+	m := p.tokens.Load()
+	t, ok := m.hashes[secret.Hash(token)]
+	if !ok || !m.good(t, p.now()) {
 		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op, "this token is not valid here: unknown, expired or revoked").
 			With("invalid_token", "make a new one with: junctor tokens create")
 	}
 	return t.Principal(), nil
 }
 
-// setTokens makes all the mirror, without those that have ended.
-func (p *Policy) setTokens(all []Token) {
-	live := make(map[string]Token, len(all))
-	for _, t := range all {
-		if t.stands(p.now()) {
-			live[t.Hash] = t
+// mirror is the tokens that have not ended. It is never changed, only replaced.
+type mirror struct {
+	hashes map[string]Token
+	ids    map[string]Token // of tokens
+	names  map[string]Token // of principals
+}
+
+// good reports whether a token is, and the one that it depends on.
+func (m *mirror) good(t Token, now time.Time) bool {
+	if d := t.OnBehalfOf; d != nil && d.Token != "" {
+		if by, ok := m.ids[d.Token]; !ok || !by.Live(now) {
+			return false
 		}
 	}
-	p.tokens.Store(&live)
+	return t.Live(now)
+}
+
+// setTokens makes all the mirror, without those that have ended.
+func (p *Policy) setTokens(all []Token) {
+	m := mirror{hashes: make(map[string]Token, len(all)), ids: make(map[string]Token, len(all)), names: make(map[string]Token, len(all))}
+	for _, t := range all {
+		if !t.stands(p.now()) {
+			continue
+		}
+		m.hashes[t.Hash], m.ids[t.ID] = t, t
+		if name := t.Principal().ID; t.Created.After(m.names[name].Created) {
+			m.names[name] = t
+		}
+	}
+	p.tokens.Store(&m)
 }
 
 // changeTokens adds t to the mirror, or takes it out when it has ended. The
 // mirror follows the store without asking it: a question that fails must not
 // leave a revoked token good. Caller holds mu.
 func (p *Policy) changeTokens(t Token) {
-	old := *p.tokens.Load()
+	old := p.tokens.Load().ids
 	all := make([]Token, 0, len(old)+1)
 	for _, o := range old {
 		if o.ID != t.ID {

@@ -57,7 +57,7 @@ func (p *Policy) recordUse(ctx context.Context, a Asked, grant string) {
 	rec := audit.Record{
 		Event: audit.GrantUsed, Extension: a.Entry.Module.Extension, Action: string(a.Entry.Action), Session: a.Session, User: a.Principal.ID, Success: audit.OutcomeSuccess,
 		Metadata: audit.Metadata{
-			RunID: a.Run, Principal: audit.Principal{ID: a.Principal.ID, Role: a.Principal.Role}, CapabilityID: string(a.Entry.ID),
+			RunID: a.Run, Principal: audit.Principal{ID: a.Principal.ID, Role: a.Principal.Role, OnBehalfOf: a.Principal.OnBehalfOf}, CapabilityID: string(a.Entry.ID),
 			Attrs: []audit.Attr{{Key: "grant", Value: grant}},
 		},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/server/extensions"
 	"github.com/junctor-run/junctor/internal/session"
 	"github.com/junctor-run/junctor/internal/session/sqlstore"
+	"github.com/junctor-run/junctor/internal/task/verbs"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -41,6 +42,7 @@ func (s *Server) openChat() {
 	}
 	cfg := chat.Config{
 		Runs: c.runs, Messages: c.messages, Results: c.results, Log: s.log, Commands: s.extensions.Commands, Usage: s.extensions.Usage, Home: s.home.Dir,
+		Subagents: verbs.Action,
 	}
 	if s.model != nil {
 		cfg.Model = talker{s.model}

@@ -27,6 +27,7 @@ func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
 	checks = append(checks, s.checkModes()...)
 	checks = append(checks, s.checkSandbox())
 	checks = append(checks, s.checkExtensions(ctx)...)
+	checks = append(checks, s.checkAgents(ctx)...)
 	checks = append(checks, s.checkNodes(ctx)...)
 	checks = append(checks, s.checkUpstreams()...)
 	for _, ep := range s.registry.List() {

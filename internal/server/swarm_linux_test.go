@@ -26,6 +26,7 @@ import (
 //	decide TEXT        a decision for the others
 //	tell TEXT          a decision, as `junctor child decision` does
 //	say TEXT           a line of its answer
+//	variable NAME      a file with the value of that variable
 //	linger             the turn does not end
 //	dies               the program ends
 func scriptedMain(args []string) error {
@@ -69,10 +70,16 @@ func scriptedMain(args []string) error {
 					hook("decision", map[string]any{"data": map[string]string{"text": rest}})
 				case "say":
 					answer = append(answer, rest)
+				case "variable":
+					_ = os.WriteFile(rest, []byte(os.Getenv(rest)), 0o600)
 				case "linger":
 					s.Work(ctx, time.Hour)
 				case "dies":
 					os.Exit(3)
+				default:
+					if text := misbehave(s, verb, rest); text != "" {
+						answer = append(answer, text)
+					}
 				}
 			}
 			s.Done(answer...)

@@ -53,11 +53,11 @@ func killSwarms(t *testing.T, times int) {
 		open = (open + 1) % 3
 	}
 	n := serve(t, home, env...)
-	eventuallyWithin(t, time.Minute, "every thread is over", func() bool {
-		var list []struct{ ID, Status string }
+	eventuallyWithin(t, time.Minute, "every thread is over, and told", func() bool {
+		var list []struct{ ID, Status, Summary string }
 		n.ask(t, "GET", "/api/coding-agents/coordinator/threads?limit=500", "", http.StatusOK, &list)
 		for _, th := range list {
-			if th.Status != "done" {
+			if th.Status != "done" || th.Summary == "" {
 				return false
 			}
 		}

@@ -128,7 +128,7 @@ func environment(list []string) map[string]string {
 }
 
 // taskTokens makes the tokens of sessions (README R41): of the role with the fewest
-// rights, named after the session.
+// rights, named after the session, and never with more than who started it.
 type taskTokens struct{ *policy.Policy }
 
 func ownServer() capability.Principal {
@@ -136,8 +136,8 @@ func ownServer() capability.Principal {
 }
 
 // Issue implements agents.Tokens.
-func (t taskTokens) Issue(ctx context.Context, _ capability.Principal, session string) (string, error) {
-	_, value, err := t.CreateToken(ctx, ownServer(), policy.TokenRequest{Role: capability.RoleTask, Name: session})
+func (t taskTokens) Issue(ctx context.Context, by capability.Principal, session string) (string, error) {
+	_, value, err := t.CreateToken(ctx, ownServer(), policy.TokenRequest{Role: capability.RoleTask, Name: session, OnBehalfOf: &by})
 	if err != nil {
 		return "", err
 	}

@@ -42,7 +42,19 @@ func TestThreadsAreControlled(t *testing.T) {
 	}
 	eventually(t, "it goes on to its end", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 
+	// Its task asks whether it goes on, and is answered.
 	made = n.create(t, "linger")
+	n.ask(t, "POST", threadsAt+"/threads/"+made.ThreadID+"/control", `{"action":"pause"}`, http.StatusOK, nil)
+	eventually(t, "it asks", func() bool {
+		asked := n.task(t, made.Task).Task.Requests
+		return len(asked) == 1 && asked[0].Key == "resume"
+	})
+	answer := func(text string, status int) {
+		n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", mustJSON(t, map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]string{"text": text}}}), status, nil)
+	}
+	answer("perhaps", http.StatusBadRequest)
+	answer("Resume", http.StatusOK)
+	eventually(t, "it works again", func() bool { return n.task(t, made.Task).Task.State == "working" })
 	n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/cancel", "", http.StatusOK, nil)
 	eventually(t, "it is cancelled", func() bool { return n.task(t, made.Task).Task.State == "cancelled" })
 	if th := n.thread(t, made.ThreadID); th.Status != "interrupted" {

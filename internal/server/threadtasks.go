@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
@@ -156,9 +157,13 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 			to.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary).With("task_failed", "look at the thread, or continue it with an instruction")
 		}
 	case tasks.Interrupted:
-		to.Status = "interrupted: resume the thread " + d.ID + ", or cancel"
+		to.Status = "interrupted: resume it, or cancel it"
+		to.Requests = []tasks.Request{resumption("It was interrupted. Is it to go on?")}
 	case tasks.InputRequired:
 		to.Requests = f.questions(d)
+		if len(to.Requests) == 0 && row.Meta(d.Metadata, row.ControlState) == row.Paused {
+			to.Requests = []tasks.Request{resumption("It is paused. Is it to go on?")}
+		}
 	}
 	if _, err := f.tasks.MoveThread(ctx, id, to); err != nil {
 		return err
@@ -169,6 +174,18 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 		f.mu.Unlock()
 	}
 	return nil
+}
+
+// The question whether a thread goes on, and its answers (spec/README, section 6).
+const (
+	resumeKey = "resume"
+	goOn      = "resume"
+	giveUp    = "cancel"
+)
+
+func resumption(text string) tasks.Request {
+	params := `{"message":"` + text + `","requestedSchema":{"type":"object","properties":{"text":{"type":"string","title":"Answer","enum":["` + goOn + `","` + giveUp + `"]}},"required":["text"]}}`
+	return tasks.Request{Key: resumeKey, Method: "elicitation/create", Params: json.RawMessage(params)}
 }
 
 func outcomes(list []row.Session) []map[string]any {
@@ -224,7 +241,7 @@ func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {
 }
 
 // Answer implements tasks.Threads.
-func (f *threadTasks) Answer(ctx context.Context, _ capability.Principal, _ string, r tasks.Request, answer json.RawMessage) error {
+func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thread string, r tasks.Request, answer json.RawMessage) error {
 	const op = "tasks.answer"
 	var a struct {
 		Action  string `json:"action"`
@@ -237,6 +254,17 @@ func (f *threadTasks) Answer(ctx context.Context, _ capability.Principal, _ stri
 		return capability.Errorf(capability.CodeInvalidInput, op, "the answer is not the result of elicitation/create")
 	}
 	yes, text := a.Action == "accept", a.Content.Text
+	if r.Key == resumeKey {
+		switch said := strings.ToLower(strings.TrimSpace(text)); {
+		case !yes || said == giveUp:
+			return f.Stop(ctx, who.ID, thread)
+		case said == goOn:
+			defer f.poke(thread)
+			_, err := f.c.launcher.Control(ctx, who, launch.Control{ThreadID: thread, Operation: launch.Resume})
+			return err
+		}
+		return capability.Errorf(capability.CodeInvalidInput, op, "the task is to go on or to end").With("no_answer", "answer resume or cancel")
+	}
 	_, pending, err := f.c.registry.PeekPending(ctx, r.Key)
 	if err != nil {
 		return err

@@ -4,27 +4,52 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
 )
 
-const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked`
+const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked, on_behalf_of`
 
 func scanToken(s scanner) (t policy.Token, err error) {
-	err = s.Scan(&t.ID, &t.Name, &t.Role, &t.Hash, wordList{&t.Labels}, &t.View, instant{&t.Created}, instant{&t.Expires}, instant{&t.Revoked})
+	err = s.Scan(&t.ID, &t.Name, &t.Role, &t.Hash, wordList{&t.Labels}, &t.View, instant{&t.Created}, instant{&t.Expires}, instant{&t.Revoked}, delegation{&t.OnBehalfOf})
 	return t, err
+}
+
+// delegation stores whose rights bound a token's.
+type delegation struct{ of **policy.Delegation }
+
+func (d delegation) Scan(v any) error {
+	s, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("a delegation is stored as %T", v)
+	}
+	if s == "" {
+		return nil
+	}
+	*d.of = new(policy.Delegation)
+	return jsonx.Unmarshal([]byte(s), *d.of)
 }
 
 // CreateToken adds t unless a live token, at the time t was created, has its name.
 func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
+	behalf := ""
+	if t.OnBehalfOf != nil {
+		raw, err := jsonx.Marshal(t.OnBehalfOf)
+		if err != nil {
+			return err
+		}
+		behalf = string(raw)
+	}
 	return d.InTx(ctx, "token "+t.Name, func(tx *sql.Tx) error {
 		ok, err := changed(tx.ExecContext(ctx, `
 			INSERT INTO tokens (`+tokenColumns+`)
-			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10
 			WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE name = ?2 AND revoked = 0 AND (expires = 0 OR expires > ?7))
 			ON CONFLICT DO NOTHING`,
-			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, nanos(t.Created), nanos(t.Expires), nanos(t.Revoked)))
+			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, nanos(t.Created), nanos(t.Expires), nanos(t.Revoked), behalf))
 		if err == nil && !ok {
 			err = conflict("a live token named %q exists", t.Name)
 		}

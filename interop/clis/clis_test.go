@@ -99,10 +99,12 @@ func TestPrograms(t *testing.T) {
 			t.Cleanup(r.fake.Close)
 			t.Run("it works, is interrupted and goes on", r.works)
 			t.Run("it asks", r.asks)
-			t.Run("it may only read", r.reads)
-			t.Run("it works without a terminal", r.structured)
-			for kind, play := range map[fakemodel.Failure]string{fakemodel.Auth: playAuth, fakemodel.Billing: playBilling} {
-				t.Run("the provider fails: "+string(kind), func(t *testing.T) { r.fails(t, kind, play) })
+			if !testing.Short() {
+				t.Run("it may only read", r.reads)
+				t.Run("it works without a terminal", r.structured)
+				for kind, play := range map[fakemodel.Failure]string{fakemodel.Auth: playAuth, fakemodel.Billing: playBilling} {
+					t.Run("the provider fails: "+string(kind), func(t *testing.T) { r.fails(t, kind, play) })
+				}
 			}
 			r.userFiles(t)
 		})

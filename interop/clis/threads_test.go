@@ -82,7 +82,7 @@ func TestThreads(t *testing.T) {
 	ok(t, err)
 	t.Cleanup(fakes["codex"].Close)
 	p = newPlane(t, binary, map[string]string{".claude.json": `{"hasCompletedOnboarding":true}`},
-		"ANTHROPIC_BASE_URL="+fakes["claude"].URL(), "OPENAI_BASE_URL="+fakes["codex"].URL()+"/v1", "CLAUDE_CODE_MAX_RETRIES=1", "JUNCTOR_AGENTS_AUTO_RESUME=true")
+		"ANTHROPIC_BASE_URL="+fakes["claude"].URL(), "OPENAI_BASE_URL="+fakes["codex"].URL()+"/v1", "CLAUDE_CODE_MAX_RETRIES=1", "PARALLAX_CODEX_MODEL_POWERFUL=gpt-5.5", "JUNCTOR_AGENTS_AUTO_RESUME=true")
 
 	t.Run("a task is done", func(t *testing.T) {
 		made := p.create(t, "claude", "Say that all is well. "+playThread)

@@ -132,6 +132,9 @@ func (s *Surface) goOn(ctx context.Context, c *caller, p *sendParams) (tasks.Tas
 		}
 		return s.cfg.Tasks.Begin(ctx, t.ID, inv, docs...)
 	}
+	if len(t.Requests) == 0 { // a thread that is about to ask
+		return s.cfg.Tasks.Say(ctx, c.who.ID, t.ID, "", docs...)
+	}
 	r := t.Requests[0]
 	if key := keyOf(&m); key != "" {
 		var ok bool

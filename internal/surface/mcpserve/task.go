@@ -71,7 +71,7 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *message, e era) ou
 	}
 	s.cfg.Tasks.Seen(c.who)
 	t, err := s.cfg.Tasks.Get(ctx, c.who.ID, id)
-	if err == nil && t.Surface != "mcp" {
+	if err == nil && t.Surface != "mcp" && t.Kind != tasks.KindThread {
 		err = capability.Errorf(capability.CodeNotFound, "tasks", "another door's") // its results have another form
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func taskRequests(t tasks.Task) []byte {
 // protocol error that it failed with.
 func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e era) (status string, result []byte, f *fault) {
 	switch t.State {
-	case tasks.InputRequired:
+	case tasks.InputRequired, tasks.Interrupted:
 		return "input_required", nil, nil
 	case tasks.Cancelled:
 		return "cancelled", nil, nil

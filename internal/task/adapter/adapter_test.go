@@ -63,7 +63,20 @@ func TestEnvironments(t *testing.T) {
 			func(s *adapter.Spawn) {
 				s.Custom = map[string]string{"ELIZA_HOOK_TOKEN": "x", "HOME": "/root", "PARALLAX_SESSION_ID": "x", "TERM_PROGRAM": "x", "PATH": "/mine"}
 			},
-			map[string]string{"ELIZA_HOOK_TOKEN": token, "HOME": "/home/user", "PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d", "TERM_PROGRAM": "ghostty", "PATH": "/mine"},
+			map[string]string{"ELIZA_HOOK_TOKEN": token, "HOME": "/home/user", "PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d", "TERM_PROGRAM": "ghostty", "PATH": "/usr/bin"},
+		},
+		"what has programs do something else": {
+			func(s *adapter.Spawn) {
+				s.Parent["NODE_OPTIONS"] = "--ours"
+				s.Custom = map[string]string{
+					"LD_PRELOAD": "x", "ld_library_path": "x", "DYLD_INSERT_LIBRARIES": "x", "NODE_OPTIONS": "--require=x", "BASH_ENV": "x", "ENV": "x", "SHELL": "x",
+					"GIT_SSH_COMMAND": "x", "GIT_CONFIG_COUNT": "1", "GIT_DIR": "x", "GIT_AUTHOR_NAME": "me", "PYTHONSTARTUP": "x", "ELIZA_HOOK_PORT": "1", "GITLAB_TOKEN": "kept",
+				}
+			},
+			map[string]string{
+				"LD_PRELOAD": "-", "ld_library_path": "-", "DYLD_INSERT_LIBRARIES": "-", "NODE_OPTIONS": "--ours", "BASH_ENV": "-", "ENV": "-", "SHELL": "/bin/bash",
+				"GIT_SSH_COMMAND": "-", "GIT_CONFIG_COUNT": "-", "GIT_DIR": "-", "GIT_AUTHOR_NAME": "me", "PYTHONSTARTUP": "-", "ELIZA_HOOK_PORT": "2138", "GITLAB_TOKEN": "kept",
+			},
 		},
 		"a NUL":                  {func(s *adapter.Spawn) { s.Custom = map[string]string{"MINE": "a\x00b"} }, map[string]string{"MINE": "-"}},
 		"the user's own address": {func(s *adapter.Spawn) { s.Parent["ANTHROPIC_BASE_URL"] = "http://y" }, map[string]string{"ANTHROPIC_BASE_URL": "http://y"}},

@@ -30,6 +30,24 @@ func denied(name string) bool {
 	return strings.HasSuffix(upper, "_PRIVATE_KEY")
 }
 
+// steers says that a variable is no credential of anybody: it has programs load, run or
+// believe something else than they would.
+func steers(name string) bool {
+	upper := strings.ToUpper(name)
+	for _, prefix := range []string{"LD_", "DYLD_", "ELIZA_HOOK_", "PARALLAX_SESSION"} {
+		if strings.HasPrefix(upper, prefix) {
+			return true
+		}
+	}
+	if strings.HasPrefix(upper, "GIT_") {
+		return !strings.HasPrefix(upper, "GIT_AUTHOR_") && !strings.HasPrefix(upper, "GIT_COMMITTER_")
+	}
+	return slices.Contains([]string{
+		"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "PROMPT_COMMAND", "NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP",
+		"PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
+	}, upper)
+}
+
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // credentialNames are the variables that a program may log in with.
@@ -62,7 +80,7 @@ func (b *build) environment() []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Custom)) {
 		switch {
-		case !variable.MatchString(name) || denied(name) || secret.WellFormed(b.Custom[name]):
+		case !variable.MatchString(name) || denied(name) || steers(name) || secret.WellFormed(b.Custom[name]):
 			b.note("the variable " + printable(name) + " is not passed to a session")
 		case name == "GITHUB_TOKEN" && !b.Repo:
 			b.note("GITHUB_TOKEN is passed only to tasks with a repository")

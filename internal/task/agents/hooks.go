@@ -54,7 +54,9 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 	if r.Kind == hooks.Complete && g.framework == framework.Codex && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
 		return r.Reply(verdict), nil // a turn of its own, such as one that finds a title
 	}
-	a.named(g, r.Token)
+	if !a.named(g, r.Token) {
+		r.Token = ""
+	}
 	if r.Fact != nil {
 		t.Fact(*r.Fact, r.Response, r.Token)
 	}

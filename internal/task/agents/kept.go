@@ -20,16 +20,25 @@ var tokenForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 // keepFolder is the folder of the conversation that is resumed, or a new one.
 func (a *Agents) keepFolder(id, resume string) (string, error) {
-	if resume != "" && tokenForm.MatchString(resume) {
-		for _, name := range a.keptFolders() {
-			if data, err := os.ReadFile(filepath.Join(a.kept(), name, resumeFile)); err == nil && strings.TrimSpace(string(data)) == resume {
-				return filepath.Join(a.kept(), name), nil
-			}
-		}
+	if dir := a.keptOf(resume); dir != "" {
+		return dir, nil
 	}
 	a.forgetOldest()
 	dir := filepath.Join(a.kept(), id)
 	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// keptOf is the folder of a conversation; "" where there is none.
+func (a *Agents) keptOf(token string) string {
+	if !tokenForm.MatchString(token) {
+		return ""
+	}
+	for _, name := range a.keptFolders() {
+		if data, err := os.ReadFile(filepath.Join(a.kept(), name, resumeFile)); err == nil && strings.TrimSpace(string(data)) == token {
+			return filepath.Join(a.kept(), name)
+		}
+	}
+	return ""
 }
 
 // keptFolders are the folders of conversations, the oldest first.
@@ -67,19 +76,24 @@ func (a *Agents) forgetOldest() {
 	}
 }
 
-// named notes what the program calls the conversation.
-func (a *Agents) named(g *agent, token string) {
+// named notes what the program calls the conversation. ok is false for what is no such
+// name, and for that of another session's: whoever goes on with that one would find what
+// this program has left.
+func (a *Agents) named(g *agent, token string) (ok bool) {
 	if !tokenForm.MatchString(token) {
-		return
+		return false
 	}
 	g.mu.Lock()
-	known := g.token == token
-	g.token = token
-	g.mu.Unlock()
-	if known {
-		return
+	defer g.mu.Unlock()
+	if g.token == token {
+		return true
 	}
+	if owner := a.keptOf(token); owner != "" && owner != g.kept {
+		return false
+	}
+	g.token = token
 	if err := os.WriteFile(filepath.Join(g.kept, resumeFile), []byte(token+"\n"), 0o600); err != nil {
 		a.cfg.Logger.Warn("the name of a conversation cannot be kept, so it cannot be resumed", "err", err)
 	}
+	return true
 }

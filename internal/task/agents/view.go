@@ -3,6 +3,8 @@ package agents
 import (
 	"crypto/rand"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/task/adapter"
@@ -44,6 +46,30 @@ func (a *Agents) List() []Info {
 		list = append(list, a.info(s.Info()))
 	}
 	return list
+}
+
+const takenAway = time.Minute // what takes longer to be taken away after an end has failed
+
+// Left are the sessions that have ended and of which something could not be taken away.
+func (a *Agents) Left() (ids []string) {
+	entries, err := os.ReadDir(a.folder())
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		id := e.Name()
+		if !sessions.ValidID(id) {
+			continue
+		}
+		made, err := e.Info()
+		if err != nil || time.Since(made.ModTime()) < takenAway {
+			continue
+		}
+		if s, err := a.cfg.Sessions.Get(id); err != nil || !s.Info().Live() && time.Since(s.Info().EndedAt) > takenAway {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Get is one session as it is shown, and itself. not_found, reason session_not_found.

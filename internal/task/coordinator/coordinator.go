@@ -377,9 +377,10 @@ func (c *Coordinator) setMeta(ctx context.Context, threadID, key, value string) 
 
 // Keys of metadata that are the coordinator's.
 const (
-	metaBrief  = "swarmContext"           // of a thread
-	metaLevel  = "supervisionLevel"       // of a thread
+	metaBrief  = row.Brief                // of a thread
+	metaLevel  = row.Supervision          // of a thread
 	metaRounds = "verificationRetryCount" // of a session
+	metaPreset = "approvalPreset"         // of a session
 	metaReason = "reason"                 // of a session: why it ended as it did
 )
 

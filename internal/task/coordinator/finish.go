@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/adapter"
 	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/task/directive"
@@ -107,6 +108,9 @@ func (t *task) subject(d threads.Detail) validation.Subject {
 			s.Custom = said.Validator
 		}
 	}
+	if s.Checks == nil && !t.mayRun() {
+		s.Checks = [][]string{} // none
+	}
 	for _, x := range d.Transcripts {
 		if x.SessionID == t.id {
 			s.Transcripts = append(s.Transcripts, string(x.Direction)+": "+x.Content)
@@ -116,6 +120,20 @@ func (t *task) subject(d threads.Detail) validation.Subject {
 		s.Artifacts = append(s.Artifacts, x.Title+" "+x.Path+x.URI)
 	}
 	return s
+}
+
+// mayRun says whether the customary checks of a folder may be run, which are commands that
+// the agent, or whoever wrote the repository, has chosen: where its preset lets the agent run
+// them unasked, or has us asked, and we answer by ourselves.
+func (t *task) mayRun() bool {
+	preset := adapter.Preset(row.Meta(t.row.Metadata, metaPreset))
+	switch preset.Judge(adapter.ShellUse) {
+	case adapter.Auto:
+		return true
+	case adapter.Ask:
+		return t.c.Level(t.thread) == Autonomous
+	}
+	return preset == ""
 }
 
 // node is the part of the plan that the session works at.

@@ -19,6 +19,7 @@ type Dialog struct {
 	Options  []string
 	Default  int // index of the option under the cursor at first
 	Footer   string
+	Deaf     int // how often Enter is lost
 }
 
 // Trust is the folder dialog, with a default that says no.
@@ -256,6 +257,13 @@ func (s *Screen) Ask(ctx context.Context, d Dialog) int {
 		case <-ctx.Done():
 			return -1
 		case key := <-s.keys:
+			for ; key == "\r" && d.Deaf > 0; d.Deaf-- { // nothing is drawn
+				select {
+				case <-ctx.Done():
+					return -1
+				case key = <-s.keys:
+				}
+			}
 			switch key {
 			case "\x1b[A":
 				at = max(at-1, 0)

@@ -89,6 +89,12 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if _, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Resume, c.Note); err != nil {
 		return out, err
 	}
+	// Whoever goes on with a thread, it stays its creator's, with its creator's rights.
+	if by.ID != d.AgentID {
+		if by, err = l.cfg.Standing(d.AgentID); err != nil {
+			return out, err
+		}
+	}
 	if out.Task, err = l.handle(ctx, by, d.Thread); err != nil {
 		return out, err
 	}

@@ -34,6 +34,7 @@ const (
 	metaWorkspace = "workspaceId"    // of a thread: its clone; of a session: where it works
 	metaHandle    = "task"           // of a thread: its handle
 	metaGateway   = "gateway"        // of a thread: whose process made it
+	metaChecks    = "checks"         // of a thread: commands that say whether it is done
 )
 
 // Registry is what is used of [threads.Registry].
@@ -115,7 +116,7 @@ func (l *Launcher) Use(c Coordinator) { l.coordinator = c }
 // their programs run or could not be started: the error is nil where only that failed.
 //
 // Its errors: invalid_input (no_parts, too_many_agents, unknown_agent_type, bad_metadata,
-// invalid_plan), too_large, and those of the registry; nothing was made then.
+// invalid_plan), denied (checks_denied), too_large, and those of the registry; nothing was made then.
 func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) (Created, error) {
 	plan, err := l.plan(by, t)
 	if err != nil {
@@ -168,7 +169,13 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 	if len(t.Metadata) > 0 && jsonx.Unmarshal(t.Metadata, &members) != nil {
 		return p, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object").With("bad_metadata", "")
 	}
+	if members[metaChecks] != nil && by.Role != capability.RoleAdmin && by.Role != capability.RoleOperator {
+		return p, capability.Errorf(capability.CodeDenied, op, "metadata.checks are commands that this server runs: only operators name them").With("checks_denied", "say in acceptanceCriteria what has to hold, or name a validator")
+	}
 	meta := t.Metadata
+	for _, key := range []string{row.ControlState, row.ToldEnd, row.Supervision, row.Brief} {
+		meta = row.WithMeta(meta, key, "")
+	}
 	for key, value := range map[string]string{metaMemory: t.Memory, metaBase: t.BaseBranch, metaPreset: string(t.Preset), metaGateway: l.cfg.Gateway, metaWorkspace: "", metaHandle: ""} {
 		meta = row.WithMeta(meta, key, value)
 	}

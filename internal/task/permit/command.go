@@ -58,10 +58,32 @@ func (r *Request) script(text string, depth int) (why string) {
 	if err != nil {
 		return "The command cannot be read: it is no shell command that ends."
 	}
+	// Where a command works changes with cd, and back at the end of what has a shell of
+	// its own; Walk says nil at the end of each node.
+	before := r.at
+	defer func() { r.at = before }()
+	type opened struct {
+		own bool
+		at  string
+	}
+	var open []opened
 	syntax.Walk(file, func(node syntax.Node) bool {
+		if node == nil {
+			if last := open[len(open)-1]; last.own {
+				r.at = last.at
+			}
+			open = open[:len(open)-1]
+			return true
+		}
 		if why != "" {
 			return false
 		}
+		own := false
+		switch node.(type) {
+		case *syntax.Subshell, *syntax.CmdSubst, *syntax.ProcSubst:
+			own = true
+		}
+		open = append(open, opened{own, r.at})
 		switch n := node.(type) {
 		case *syntax.CallExpr:
 			var words []string
@@ -70,10 +92,10 @@ func (r *Request) script(text string, depth int) (why string) {
 			}
 			why = r.call(words, depth)
 		case *syntax.Redirect:
-			if n.Word == nil || n.Op == syntax.DplIn || n.Op == syntax.DplOut || n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc || n.Op == syntax.WordHdoc {
-				return true
+			path := ""
+			if n.Word != nil && !slices.Contains([]syntax.RedirOperator{syntax.DplIn, syntax.DplOut, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc}, n.Op) {
+				path = literal(n.Word)
 			}
-			path := literal(n.Word)
 			switch {
 			case path == "" || path == "/dev/null" || path == "/dev/stderr" || path == "/dev/stdout" || path == "/dev/tty":
 			case r.credentials(r.absolute(path)):
@@ -81,6 +103,9 @@ func (r *Request) script(text string, depth int) (why string) {
 			case n.Op != syntax.RdrIn && !r.inside(r.absolute(path)):
 				why = "The command writes outside of your folder. Stay inside " + r.Workdir + "."
 			}
+		}
+		if why != "" {
+			open = open[:len(open)-1]
 		}
 		return why == ""
 	})
@@ -126,6 +151,30 @@ func unescaped(s string) string {
 	return b.String()
 }
 
+// pushes says that git would send commits away, under a name of its own too.
+func pushes(args []string) bool {
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		skip := 1
+		if slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"}, args[0]) {
+			skip = min(2, len(args))
+			if strings.HasPrefix(args[skip-1], "alias.") {
+				return true
+			}
+		}
+		args = args[skip:]
+	}
+	if len(args) == 0 {
+		return false
+	}
+	switch args[0] {
+	case "push", "send-pack", "http-push":
+		return true
+	case "subtree", "lfs":
+		return len(args) > 1 && args[1] == "push"
+	}
+	return false
+}
+
 // call is why one command may not be run.
 func (r *Request) call(words []string, depth int) string {
 	for len(words) > 0 && (words[0] == "" || slices.Contains([]string{"command", "exec", "nohup", "time", "builtin", "env", "nice", "xargs", "setsid", "stdbuf", "timeout"}, filepath.Base(words[0]))) {
@@ -142,8 +191,15 @@ func (r *Request) call(words []string, depth int) string {
 	switch name {
 	case "sudo", "doas", "su", "pkexec", "runuser":
 		return "You may not become another user. Do without, and say what would need it."
+	case "cd", "pushd":
+		if len(args) == 0 {
+			args = []string{"~"}
+		}
+		if at := args[len(args)-1]; at != "" && at[0] != '-' && at[0] != '+' {
+			r.at = r.absolute(at)
+		}
 	case "git":
-		if slices.Contains(args, "push") {
+		if pushes(args) {
 			return "You may not push. Commit your work; it is pushed when it has been looked at."
 		}
 	case "gh", "glab":
@@ -172,7 +228,7 @@ func (r *Request) call(words []string, depth int) string {
 		switch full := r.absolute(path); {
 		case strings.ContainsAny(path, "/~.") && r.credentials(full):
 			return "That file holds credentials, which are not yours to read."
-		case writes && !r.inside(full) && (strings.Contains(path, "/") || path == "~" || path == ".."):
+		case writes && !r.inside(full) && (strings.Contains(path, "/") || path == "~" || path == ".." || r.at != ""):
 			return "The command changes files outside of your folder. Stay inside " + r.Workdir + "."
 		}
 	}

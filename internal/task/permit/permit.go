@@ -10,6 +10,7 @@
 package permit
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -42,6 +43,8 @@ type Request struct {
 	Roots     []string        // further folders that are allowed, the same
 	Home      string          // the user's, whose credentials nobody reads
 	Own       string          // the server's own folder, which is nobody's business
+
+	at string // where a command works by now, as far as its words say; "": Workdir
 }
 
 // Decision is what holds for a request, and why.
@@ -122,7 +125,7 @@ func (r *Request) absolute(path string) string {
 	case path == "~" || strings.HasPrefix(path, "~/"):
 		path = r.Home + path[1:]
 	case !filepath.IsAbs(path):
-		path = r.Workdir + "/" + path
+		path = cmp.Or(r.at, r.Workdir) + "/" + path
 	}
 	return path // not cleaned: .. behind a link is not what it looks like
 }

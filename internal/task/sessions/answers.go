@@ -170,19 +170,30 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 	if !still {
 		return gone
 	}
-	if err := s.write(ctx, []byte("\r")); err != nil {
-		return err
+	// Programs that are busy lose keys. Enter is pressed again only where nothing at all was
+	// printed since: else the same dialog might be a second one.
+	var left bool
+	for range enters {
+		_, before := s.Console(0)
+		err := s.write(ctx, []byte("\r"))
+		if err != nil {
+			return err
+		}
+		left, err = s.await(ctx, confirmTime, func() bool {
+			st := s.detector.Status()
+			return st.State != detect.Blocked || st.Blocker.Fingerprint != fingerprint || s.view().Dialog == nil
+		})
+		switch {
+		case err != nil && s.ctx.Err() != nil:
+			return nil // it ended the program, which is an answer too
+		case err != nil:
+			return err
+		}
+		if _, now := s.Console(0); left || now != before {
+			break
+		}
 	}
-	left, err := s.await(ctx, confirmTime, func() bool {
-		st := s.detector.Status()
-		return st.State != detect.Blocked || st.Blocker.Fingerprint != fingerprint || s.view().Dialog == nil
-	})
-	switch {
-	case err != nil && s.ctx.Err() != nil:
-		return nil // it ended the program, which is an answer too
-	case err != nil:
-		return err
-	case !left:
+	if !left {
 		return capability.Errorf(capability.CodeFailed, op, "the dialog is still open after the choice").With("dialog_stays", "answer it by hand: junctor tasks attach "+s.spec.ID)
 	}
 	return nil

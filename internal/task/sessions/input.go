@@ -293,7 +293,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	}
 	s.mu.Lock()
 	paste := s.screen.Mode(2004)
-	before := s.turns
+	before, told := s.turns, s.submits
 	s.remember(text)
 	s.last = text
 	s.mu.Unlock()
@@ -320,7 +320,9 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		outcome := NotSent
 		if _, err := s.await(ctx, confirmTime, func() bool {
 			switch st := s.detector.Status(); {
-			case s.turns > before:
+			// A program that tells of it is believed. That it works is no proof while the text
+			// stands in its box: the screen of the turn before may be late.
+			case s.submits > told, s.turns > before && !s.view().Holds(text):
 				outcome = Delivered
 			case st.State == detect.Blocked, st.State == detect.Authenticating, s.view().Dialog != nil:
 				outcome = ButBlocked

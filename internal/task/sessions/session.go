@@ -42,6 +42,7 @@ type Session struct {
 	replies  [][]byte      // to what the program asked its terminal
 	asked    bool          // somebody wants it to end
 	turns    uint64        // how often the program was seen to take something up
+	submits  uint64        // how often it told so itself
 	changed  chan struct{} // closed at the next change of the screen or the state; nil: nobody waits
 	sent     []string      // the last texts, folded
 	last     string        // the last one as it was typed

@@ -247,6 +247,17 @@ func TestDialogs(t *testing.T) {
 			}
 		})
 	})
+	t.Run("an Enter that was lost is pressed again", func(t *testing.T) {
+		var chosen []int
+		d := fakecli.Trust()
+		d.Deaf = 2
+		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.Answers = "hello", []sessions.Answer{trust} }, asks(d, &chosen), func(r *rig) {
+			r.until(sessions.TaskComplete)
+			if d := cmp.Diff([]int{0}, chosen); d != "" {
+				r.Error(d)
+			}
+		})
+	})
 	t.Run("a task is held until somebody has answered", func(t *testing.T) {
 		var chosen []int
 		play(t, func(s *sessions.Spec, _ *pipes) { s.Task = "hello" }, asks(fakecli.Trust(), &chosen), func(r *rig) {

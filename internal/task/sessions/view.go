@@ -39,6 +39,9 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	if token != "" {
 		s.info.ResumeToken = token
 	}
+	if f.Source == "hook:UserPromptSubmit" || f.Source == "hook:BeforeAgent" {
+		s.submits++
+	}
 	now := time.Now()
 	s.info.LastActivity = now
 	if f.State == detect.Ready && f.Phase == "" && s.info.Status == detect.Ready {

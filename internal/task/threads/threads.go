@@ -329,7 +329,7 @@ func full(what string, limit int) error {
 }
 
 func notFound(thread string) error {
-	return capability.Errorf(capability.CodeNotFound, "threads", "there is no thread %q", thread).With(ReasonNotFound, "list the threads, archived ones too")
+	return capability.Errorf(capability.CodeNotFound, "threads", "there is no thread %q", thread).With(ReasonNotFound, "list them with: junctor tasks history --archived")
 }
 
 func noSession(id string) error {

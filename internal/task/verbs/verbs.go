@@ -8,6 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -121,6 +123,20 @@ func (s *Service) Run(ctx context.Context, c verb.Call, name string, params json
 	r, err := table[row.Name](ctx, c, params)
 	r.Text = secret.MaskTokens(r.Text)
 	return r, err
+}
+
+// Action is the action that a word means: a name of a verb, its action, or a part of
+// that after the domain, such as create or issues.
+func Action(word string) (capability.Action, bool) {
+	if row, _, ok := verb.Lookup(word); ok {
+		return row.Action, true
+	}
+	for _, row := range verb.Table() {
+		if slices.Contains(strings.Split(string(row.Action), ".")[1:], strings.ToLower(word)) && !strings.EqualFold(word, "task") {
+			return row.Action, true
+		}
+	}
+	return "", false
 }
 
 // Function is a capability of core's; it converts to core.Function.

@@ -15,6 +15,10 @@ const (
 	Gateway      = "gateway"       // of a session: whose process it belongs to; owned
 	StartOver    = "startOver"     // of a session that resumes another one: its task where that cannot be
 	ResumeToken  = "resumeToken"   // of a session: the CLI's own session id
+
+	// Of a thread, and set by what is in charge of them alone.
+	Supervision = "supervisionLevel" // what the coordinator may do by itself
+	Brief       = "swarmContext"     // the plan that all parts share
 )
 
 // Keys of a thread's metadata about the conversation in which it was asked for: the session

@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// delegation is whose rights bound those of what by starts. What a task agent starts
+// has the bound of the task agent itself: it may outlive it, and has no more rights.
+func (p *Policy) delegation(by capability.Principal) (Delegation, error) {
+	m := p.tokens.Load()
+	t, ok := m.names[by.ID]
+	switch {
+	case !fromToken(by.ID):
+		return Delegation{By: by}, nil
+	case !ok || !m.good(t, p.now()):
+		return Delegation{}, notStanding(by.ID)
+	case t.OnBehalfOf != nil:
+		return *t.OnBehalfOf, nil
+	}
+	return Delegation{Token: t.ID, By: t.Principal()}, nil
+}
+
+// fromToken reports whether it is a token of ours that makes a principal of this id.
+func fromToken(id string) bool {
+	_, name, ok := strings.Cut(id, ":")
+	return ok && tokenName.MatchString(name)
+}
+
+// creator is on whose behalf a principal acts, as it stands; ok is false when either of
+// them does not stand any more.
+func (p *Policy) creator(who capability.Principal) (creator capability.Principal, ok bool) {
+	m := p.tokens.Load()
+	t, ok := m.names[who.ID]
+	if !ok || t.OnBehalfOf == nil || !m.good(t, p.now()) {
+		return capability.Principal{}, false
+	}
+	return t.OnBehalfOf.By, true
+}
+
+// and is what both verdicts permit.
+func (v Verdict) and(o Verdict) Verdict {
+	if !o.Permitted {
+		return o
+	}
+	order := []Channel{"", ChannelClient, ChannelDevice, ChannelOperator}
+	if slices.Index(order, o.Consent) > slices.Index(order, v.Consent) {
+		v.Consent = o.Consent
+	}
+	v.Policies = slices.Concat(v.Policies, o.Policies)
+	slices.Sort(v.Policies)
+	v.Policies = slices.Compact(v.Policies)
+	return v
+}
+
+// reaches reports whether a grant stands for an answer to a call on somebody's behalf:
+// a yes to this very principal does, else the creator must be able to make the call
+// without an answer too.
+func (p *Policy) reaches(g *Grant, a Asked, now time.Time) bool {
+	if a.Principal.OnBehalfOf == "" || g.Principal == a.Principal.ID {
+		return true
+	}
+	creator, ok := p.creator(a.Principal)
+	if !ok {
+		return false
+	}
+	if v := p.alone(creator, a.Entry); v.Permitted && v.Consent == "" {
+		return true
+	}
+	a.Principal = creator
+	return slices.ContainsFunc(*p.grants.Load(), func(o Grant) bool {
+		return o.MaxUses == 0 && o.covers(a, now) && o.gives(a.Entry)
+	})
+}

@@ -1,0 +1,40 @@
+package launch
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+)
+
+// TestWhoeverMakesATaskDoesNotSayWhatIsOurs: members of its metadata by which the registry,
+// the coordinator and the launcher remember things are theirs alone.
+func TestWhoeverMakesATaskDoesNotSayWhatIsOurs(t *testing.T) {
+	l := New(Config{Gateway: "here"})
+	said := `{"controlState":"paused","swarmComplete":"1/1","supervisionLevel":"autonomous","swarmContext":"obey","gateway":"there","task":"tsk_other",
+		"workspaceId":"another's","memoryContent":"m","approvalPreset":"autonomous","baseBranch":"b","note":"kept"}`
+	p, err := l.plan(capability.Principal{ID: "agent:a", Role: capability.RoleAgent}, Task{Parts: []Part{{Task: "x"}}, Metadata: json.RawMessage(said)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]string
+	if err := jsonx.Unmarshal(p.Thread.Metadata, &got); err != nil || len(got) != 2 || got["gateway"] != "here" || got["note"] != "kept" {
+		t.Errorf("%s %v", p.Thread.Metadata, err)
+	}
+}
+
+// TestOnlyOperatorsNameCommands: the checks of a task are run by this server, whatever its
+// preset says about commands.
+func TestOnlyOperatorsNameCommands(t *testing.T) {
+	for _, role := range capability.Roles() {
+		for said, bad := range map[string]bool{`{"checks":[["sh","-c","id"]]}`: true, `{"checks":[]}`: true, `{"Checks":"x"}`: false} {
+			_, err := New(Config{}).plan(capability.Principal{Role: role}, Task{Parts: []Part{{Task: "x"}}, Metadata: json.RawMessage(said)})
+			refused := bad && !slices.Contains([]capability.Role{capability.RoleAdmin, capability.RoleOperator}, role)
+			if refused != (capability.CodeOf(err) == capability.CodeDenied) {
+				t.Errorf("%s %s: %v", role, said, err)
+			}
+		}
+	}
+}
