@@ -170,7 +170,11 @@ func (a *app) waitForTask(ctx context.Context, id string) error {
 			}
 			return a.printTask(raw)
 		default:
-			return capability.Errorf(capability.CodeFailed, "tasks.create", "the task is %s: %s", out.Task.State, out.Task.Status)
+			failure := capability.Errorf(capability.CodeFailed, "tasks.create", "the task is %s: %s", out.Task.State, out.Task.Status)
+			if e := out.Task.Error; e != nil {
+				failure = failure.With(e.Reason, e.Hint)
+			}
+			return failure
 		}
 		select {
 		case <-tick.C:

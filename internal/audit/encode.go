@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -170,11 +171,20 @@ func (w *writer) metadata(r *Record, gateway string, truncated bool) {
 			w.cut = true
 			break
 		}
+		key := m.Attrs[i].Key
+		if slices.Contains(alwaysWritten(), key) { // a name twice would be a line that no query reads
+			key = "attr_" + key
+		}
 		w.b = append(w.b, ", "...)
-		w.quote(m.Attrs[i].Key, 64)
+		w.quote(key, 64)
 		w.b = append(w.b, ": "...)
 		w.quote(w.red.clean(m.Attrs[i].Value), w.lim.text)
 	}
+}
+
+// alwaysWritten are the members of every record's metadata.
+func alwaysWritten() []string {
+	return []string{"tool", "args_count", "work_dir", "run_id", "permissions", "decision", "sandbox", "duration_ms", "state", "truncated"}
 }
 
 func (w *writer) decision(d *Decision) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -263,4 +264,26 @@ func BenchmarkChain(b *testing.B) {
 		c.link(body)
 	}
 	_ = bytes.Clone(c.buf)
+}
+
+// TestNoMemberIsWrittenTwice: a line with one twice is left out by every query.
+func TestNoMemberIsWrittenTwice(t *testing.T) {
+	segs := &memSegments{}
+	l := open(t, Config{Segments: segs, Gateway: "gw1"})
+	rec := Record{Time: sample().Time, Event: TaskStatusChanged, Logger: "tasks"}
+	for _, key := range alwaysWritten() {
+		rec.Metadata.Attrs = append(rec.Metadata.Attrs, Attr{key, "x"})
+	}
+	add(t, l, rec, Buffered)
+	var got struct {
+		Metadata map[string]any `json:"metadata"`
+	}
+	if err := jsonx.Unmarshal([]byte(segs.records()[0]), &got); err != nil {
+		t.Fatalf("%v: %s", err, segs.records()[0])
+	}
+	for _, key := range alwaysWritten() {
+		if got.Metadata["attr_"+key] != "x" {
+			t.Errorf("%s is lost: %v", key, got.Metadata)
+		}
+	}
 }

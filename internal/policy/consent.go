@@ -278,7 +278,7 @@ func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval
 		return Approval{}, nil, err
 	}
 	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced,
-		audit.Attr{Key: "approval", Value: a.ID}, audit.Attr{Key: "decision", Value: string(d)}, audit.Attr{Key: "capability_id", Value: string(a.Capability)}, audit.Attr{Key: "asked_by", Value: a.Principal})
+		audit.Attr{Key: "approval", Value: a.ID}, audit.Attr{Key: "answer", Value: string(d)}, audit.Attr{Key: "capability_id", Value: string(a.Capability)}, audit.Attr{Key: "asked_by", Value: a.Principal})
 	if d == DecideOnce || d == DecideDeny {
 		return a, nil, nil
 	}

@@ -63,7 +63,7 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 	c.follower = newThreadTasks(s.tasks, c, t.sessions, s.logger)
 	c.launcher = launch.New(launch.Config{
 		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Chooser: t.chooser, Standing: s.standing,
-		Handle: c.follower.open, Gateway: s.gateway, Logger: s.logger,
+		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.gateway, Logger: s.logger,
 	})
 	cfg := coordinator.Config{
 		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin, Skills: t.skills,

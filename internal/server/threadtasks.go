@@ -156,6 +156,12 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 		if state == tasks.Failed {
 			to.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary).With("task_failed", "look at the thread, or continue it with an instruction")
 		}
+	case tasks.Cancelled:
+		if to.Status = "cancelled"; len(d.Sessions) == 0 {
+			to.State, to.Status = tasks.Failed, "no agent could be started"
+			to.Error = capability.Errorf(capability.CodeUnavailable, "tasks", "no agent could be started").
+				With("not_started", "junctor frameworks list says what is missing; then: junctor tasks control "+d.ID+" resume")
+		}
 	case tasks.Interrupted:
 		to.Status = "interrupted: resume it, or cancel it"
 		to.Requests = []tasks.Request{resumption("It was interrupted. Is it to go on?")}

@@ -269,7 +269,7 @@ func (m *Manager) leave(owner string) {
 
 // notFound is the one answer for a task that is absent and for somebody else's.
 func notFound(id string) error {
-	return capability.Errorf(capability.CodeNotFound, "tasks", "there is no task %.64q of yours", id).With("task_not_found", "")
+	return capability.Errorf(capability.CodeNotFound, "tasks", "there is no task %.64q of yours", id).With("task_not_found", "list them with: junctor tasks list")
 }
 
 func (m *Manager) entry(id string) *entry {
@@ -332,7 +332,7 @@ func (m *Manager) record(ctx context.Context, ev audit.Event, id, owner, surface
 	}
 	rec := audit.Record{
 		Logger: "tasks", Event: ev, User: owner, Success: audit.OutcomeOf(s != Failed && s != Rejected),
-		Metadata: audit.Metadata{Principal: audit.Principal{ID: owner}, Task: id, Surface: surface, Attrs: []audit.Attr{{Key: "state", Value: string(s)}}},
+		Metadata: audit.Metadata{Principal: audit.Principal{ID: owner}, Task: id, Surface: surface, State: string(s)},
 	}
 	if _, err := m.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Written); err != nil {
 		m.cfg.Logger.Error("audit record not written", "event", string(ev), "err", err)

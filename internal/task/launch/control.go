@@ -21,6 +21,9 @@ import (
 // not_found (thread_not_found), conflict (wrong_state; nothing_to_resume), and, where no
 // program could be started, that of the first.
 func (l *Launcher) Control(ctx context.Context, by capability.Principal, c Control) (Controlled, error) {
+	if l.cfg.Changed != nil {
+		defer l.cfg.Changed(c.ThreadID)
+	}
 	switch c.Operation {
 	case Pause, Stop:
 		return l.halt(ctx, c)

@@ -95,7 +95,8 @@ type Config struct {
 	Standing func(id string) (capability.Principal, error)
 	// Handle makes the Task that a thread is (spec/README, R38); nil: none.
 	Handle  func(ctx context.Context, by capability.Principal, t row.Thread) (task string, err error)
-	Gateway string // the name of this process among those that share the registry
+	Changed func(thread string) // hears of what is done to a thread without a session's doing; nil: nobody
+	Gateway string              // the name of this process among those that share the registry
 	Logger  *slog.Logger
 }
 
@@ -215,6 +216,9 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 func (l *Launcher) giveUp(ctx context.Context, thread, why string) {
 	if _, err := l.cfg.Registry.Control(context.WithoutCancel(ctx), thread, threads.Stop, why); err != nil {
 		l.cfg.Logger.Error("a thread that could not be started is still open", "thread", thread, "err", err)
+	}
+	if l.cfg.Changed != nil {
+		l.cfg.Changed(thread)
 	}
 }
 
