@@ -28,7 +28,7 @@ func TestReadmeTour(t *testing.T) {
 	paste(t, tour,
 		"connected demo", "hello from the endpoint", "pong: hello", "needs an operator's approval", "is approved", `"bytesWritten": 2`,
 		"permission_denied", "the chain holds", `"event": "capability_executed"`, "claude mcp add junctor",
-		"install of tools.postman done", "nobody has agreed", "connect to the hosts listed below", "the tool failed with exit code", "this call was rejected", "command_routed", "egress_denied", "uninstalled tools.postman", "greeter installed on laptop", "hello from a device",
+		"install of tools.postman done", "nobody has agreed", "connect to the hosts listed below", "the tool failed with exit code", "this call was rejected", "command_routed", "egress_denied", "uninstalled tools.postman", "greeter installed on laptop", "hello from a device", "state     completed", "greeter (completed): hello",
 	)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
@@ -53,8 +54,18 @@ type Agents struct {
 	ValidatorRetries int           `koanf:"validator_retries" doc:"How often an agent is sent back when a validator of its task says no."`
 	SkillCallback    bool          `koanf:"skill_callback" doc:"Let agents call skills by a line of their answers (USE_SKILL)."`
 
+	Parent    string    `koanf:"parent" doc:"An action or member of the catalog (fs.list, module:function:name) that answers for whoever agents work for, with the rights of who made the task: op decide, context or memory. Empty: the model decides, and agents read the conversation of their task."`
+	Character Character `koanf:"character"`
+
 	RolePolicy      string `koanf:"role_policy" doc:"JSON: who may begin tasks and talk to agents, as {default, connectors: {name: {create, interact}}} of GUEST, USER, ADMIN and OWNER; one role in place of an object means both. Empty: everybody, but ADMIN on discord."`
 	ConnectorPolicy string `koanf:"connector_role_policy" doc:"JSON: the connectors of role_policy alone, which it adds to."`
+}
+
+// Character is whom agents work for, as they are told.
+type Character struct {
+	Name   string   `koanf:"name" doc:"What the agent is called that gives tasks to others. Empty: they are told of nobody."`
+	Bio    string   `koanf:"bio" doc:"Who that is, in a few sentences."`
+	Topics []string `koanf:"topics" doc:"What it is about. As a variable: comma-separated."`
 }
 
 // ModelNames are the models of each program: those of hard tasks and of quick ones.
@@ -135,6 +146,11 @@ func (a *Agents) check() error {
 	}
 	if i := slices.IndexFunc(a.CustomKeys, func(name string) bool { return !variableForm.MatchString(name) }); i >= 0 {
 		return fmt.Errorf("agents.custom_credential_keys: %q is not the name of a variable", a.CustomKeys[i])
+	}
+	if a.Parent != "" {
+		if _, err := capability.ParseTarget(a.Parent); err != nil {
+			return fmt.Errorf("agents.parent: %w", err)
+		}
 	}
 	if a.OpenCodeURL != "" {
 		if _, err := serviceURL(a.OpenCodeURL); err != nil {

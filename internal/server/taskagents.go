@@ -31,6 +31,7 @@ type taskAgents struct {
 	logins   *logins
 	threads  *taskThreads
 	verbs    *verbs.Service
+	skills   *taskSkills
 }
 
 // openTaskAgents clears away what an earlier process left behind, and needs the policy
@@ -56,6 +57,7 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 	if err := s.openTaskSettings(ctx, t); err != nil {
 		return err
 	}
+	t.skills = s.openSkills(t)
 	parent := environment(os.Environ())
 	t.Agents, err = agents.New(ctx, agents.Config{
 		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Version: s.version, Server: s.Address, Parent: parent, UID: os.Getuid(),
@@ -65,7 +67,7 @@ func (s *Server) openTaskAgents(ctx context.Context) error {
 			login := t.settings.Now().Login(parent)
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
-		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
+		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Skills: loneSkills{t.skills, t}, Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
 	})
 	s.workers = t
 	t.logins = s.openLogins(t, user)
@@ -358,9 +360,6 @@ func (d agentDoor) Screen(id string) (any, error) {
 	}
 	return t.Screen(), nil
 }
-
-// Parent implements agentserve.Agents.
-func (d agentDoor) Parent(session string) (any, bool) { return d.Agents.Parent(session) }
 
 // Peers implements agentserve.Agents.
 func (d agentDoor) Peers(session string) (any, int, bool) {

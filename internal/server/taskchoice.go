@@ -110,7 +110,18 @@ func (c *chooser) hear(ctx context.Context, subscribe func() *sessions.Subscript
 // turn is a session whose work is measured.
 type turn struct {
 	name  framework.Name
-	began time.Time // zero between turns
+	began time.Time      // zero between turns
+	spent sessions.Usage // what was counted already
+}
+
+// cost adds to an event what a session has spent since the last time, where its program
+// tells.
+func (t *turn) cost(now *sessions.Usage, e *choice.Event) {
+	if now == nil {
+		return
+	}
+	e.TokensIn, e.TokensOut, e.CostUSD = now.In-t.spent.In, now.Out-t.spent.Out, now.USD-t.spent.USD
+	t.spent = *now
 }
 
 // count enters an event of a session.
@@ -125,7 +136,17 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 			return // it has ended, and is not shown any more
 		}
 		t = &turn{name: i.AdapterType}
+		if e.Type != sessions.Started && i.Usage != nil {
+			t.spent = *i.Usage // before somebody listened
+		}
 		turns[e.Session] = t
+	}
+	var spent choice.Event
+	switch e.Type {
+	case sessions.TaskComplete, sessions.TurnFailed, sessions.Failed, sessions.Ended:
+		if i, err := c.info(e.Session); err == nil {
+			t.cost(i.Usage, &spent)
+		}
 	}
 	switch e.Type {
 	case sessions.Started:
@@ -135,7 +156,8 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 			t.began = e.At
 		}
 	case sessions.TaskComplete:
-		done := choice.Event{Completed: true, Via: choice.FastPath}
+		done := spent
+		done.Completed, done.Via = true, choice.FastPath
 		if e.Source == "signal" { // no hook and no protocol said so: the screen did
 			done.Via = choice.OutputReconcile
 		}
@@ -149,12 +171,16 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 	case sessions.TurnFailed, sessions.Failed:
 		t.began = time.Time{}
 		rest, used := choice.Exhausted(e.Kind, e.Text, e.At)
-		c.Record(ctx, t.name, choice.Event{Failed: true, ProviderError: used || providerError(e.Kind)})
+		spent.Failed, spent.ProviderError = true, used || providerError(e.Kind)
+		c.Record(ctx, t.name, spent)
 		if used {
 			if err := c.Rest(ctx, t.name, rest); err != nil {
 				c.logger.Error("a program whose account is used up may be used again too soon", "framework", string(t.name), "err", err)
 			}
 		}
+	}
+	if e.Type == sessions.Ended && spent != (choice.Event{}) { // after its last turn
+		c.Record(ctx, t.name, spent)
 	}
 	if e.Type == sessions.Failed || e.Type == sessions.Ended {
 		delete(turns, e.Session)

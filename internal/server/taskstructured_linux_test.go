@@ -137,6 +137,14 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 	}
 	n.structuredConsole(t, done.ID)
 	eventually(t, "both messages are worked off", func() bool { return n.shown(t, done.ID).CompletedTurns == 3 })
+	eventually(t, "what they cost is counted once", func() bool {
+		var m map[string]struct {
+			Completed, TokensIn, TokensOut int
+			CostUSD                        float64
+		}
+		n.ask(t, "GET", "/api/coding-agents/metrics", "", http.StatusOK, &m)
+		return m["claude"].Completed == 3 && m["claude"].TokensIn == 12 && m["claude"].TokensOut == 3 && m["claude"].CostUSD == 0.25
+	})
 	if a := n.request(t, "POST", path+"/stop", admin, ""); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/task/history"
 	"github.com/junctor-run/junctor/internal/task/launch"
+	"github.com/junctor-run/junctor/internal/task/parent"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
@@ -37,6 +38,7 @@ type taskThreads struct {
 	records     taskRecords
 	feed        *bus.Bus // of the coordinator's events
 	follower    *threadTasks
+	parent      *parent.Parent
 	closed      atomic.Bool
 }
 
@@ -49,7 +51,7 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 	if err != nil {
 		return err
 	}
-	c := &taskThreads{feed: bus.New(bus.Config{})}
+	c := &taskThreads{feed: bus.New(bus.Config{}), parent: s.openParent()}
 	if c.registry, err = threads.New(threads.Config{Store: store, Gateway: s.gateway, Now: time.Now}); err != nil {
 		return err
 	}
@@ -64,12 +66,15 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 		Handle: c.follower.open, Gateway: s.gateway, Logger: s.logger,
 	})
 	cfg := coordinator.Config{
-		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin,
+		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin, Skills: t.skills,
 		Roots: s.cfg.Agents.Workdirs, Now: time.Now, Logger: s.logger,
 	}
 	look := validation.Config{
 		Runner: checkRunner{}, Services: validators{s, c}, Look: s.look, Dir: s.home.Path("agents", "validation"), Now: time.Now,
 		Retries: func() int { return t.settings.Now().ValidatorRetries },
+	}
+	if s.cfg.Agents.Parent != "" {
+		cfg.Parent = deciding{c.parent, c}
 	}
 	if s.model != nil {
 		m := coordinatorModel{s.model}

@@ -295,7 +295,9 @@ func TestStreamsTellTheSameInOrder(t *testing.T) {
 	all.Wait()
 	for i, one := range seen {
 		// That may have been told before the stream was there.
-		one = slices.DeleteFunc(one, func(e string) bool { return strings.Contains(e, "TASK_STATE_WORKING") && !strings.Contains(e, `"task":`) })
+		one = slices.DeleteFunc(one, func(e string) bool {
+			return strings.Contains(e, "TASK_STATE_WORKING") && !strings.Contains(e, `"task":`)
+		})
 		seen[i] = one
 		if !strings.Contains(one[0], `"task":`) || fmt.Sprint(one[1:]) != fmt.Sprint(seen[0][1:]) || beats[i] == 0 {
 			t.Errorf("%d: %v %d", i, one, beats[i])

@@ -45,10 +45,12 @@ type Agents interface {
 
 	// Hook takes what the program of a session tells and returns what it is answered.
 	Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error)
-	// Parent and Peers are what that program may know; ok is false when the session is
-	// over.
-	Parent(session string) (doc any, ok bool)
+	// Parent, Peers and Memory are what that program may know; ok is false when the session
+	// is over. Alive is that alone, at once.
+	Alive(session string) (ok bool)
+	Parent(ctx context.Context, session string) (doc any, ok bool)
 	Peers(session string) (list any, n int, ok bool)
+	Memory(ctx context.Context, session, query string, limit int) (doc any, ok bool, err error)
 }
 
 // Config is what the surface needs; all are required.

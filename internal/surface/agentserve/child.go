@@ -1,6 +1,7 @@
 package agentserve
 
 import (
+	"cmp"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -28,21 +29,25 @@ func (s *Surface) childRoutes(mux *http.ServeMux, base string) {
 			door.WriteJSON(w, status, doc)
 		})
 	}
-	bridge("parent-context", func(id string, _ *http.Request) (any, bool, error) {
-		doc, ok := s.Agents.Parent(id)
+	bridge("parent-context", func(id string, r *http.Request) (any, bool, error) {
+		doc, ok := s.Agents.Parent(r.Context(), id)
 		return doc, ok, nil
 	})
 	bridge("active-workspaces", func(id string, _ *http.Request) (any, bool, error) {
 		list, n, ok := s.Agents.Peers(id)
 		return map[string]any{"workspaces": list, "count": n}, ok, nil
 	})
-	bridge("memory", func(id string, _ *http.Request) (any, bool, error) {
-		if _, ok := s.Agents.Parent(id); !ok {
-			return nil, false, nil
+	bridge("memory", func(id string, r *http.Request) (any, bool, error) {
+		q := r.URL.Query()
+		limit, err := number(q, "limit", remembered, 1<<31)
+		if err != nil {
+			return nil, true, err
 		}
-		return nil, true, capability.Errorf(capability.CodeUnavailable, "bridge", "nobody's messages belong to this session").With("parent_context_unavailable", "")
+		return s.Agents.Memory(r.Context(), id, q.Get("q"), int(limit))
 	})
 }
+
+const remembered = 10 // messages of one answer, where nobody says how many
 
 // hook takes a hook of a session's program.
 func (s *Surface) hook(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {
@@ -103,17 +108,12 @@ func (s *Surface) bridge(r *http.Request, h func(id string, r *http.Request) (do
 	}
 	session, err := s.session(r)
 	_, unknown := s.Agents.Get(id)
-	_, alive := s.Agents.Parent(id)
-	if capability.CodeOf(err) == capability.CodeUnauthenticated && unknown == nil && !alive {
+	if capability.CodeOf(err) == capability.CodeUnauthenticated && unknown == nil && !s.Agents.Alive(id) {
 		return refuse(http.StatusGone, "task_no_longer_active", "the session is over") // and its token with it
 	}
 	if err != nil {
 		e := capability.AsError(err)
-		code := string(e.Code)
-		if e.Reason != "" {
-			code = e.Reason
-		}
-		return refuse(e.Code.Row().HTTP, code, e.Message)
+		return refuse(e.Code.Row().HTTP, cmp.Or(e.Reason, string(e.Code)), e.Message)
 	}
 	switch {
 	case unknown != nil:
@@ -127,7 +127,7 @@ func (s *Surface) bridge(r *http.Request, h func(id string, r *http.Request) (do
 		return refuse(http.StatusGone, "task_no_longer_active", "the session is over")
 	case err != nil:
 		e := capability.AsError(err)
-		return refuse(e.Code.Row().HTTP, e.Reason, e.Message)
+		return refuse(e.Code.Row().HTTP, cmp.Or(e.Reason, string(e.Code)), e.Message)
 	}
 	return http.StatusOK, doc
 }

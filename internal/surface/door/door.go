@@ -83,14 +83,6 @@ func takesTokens(path string) bool {
 	return first == "mcp" || first == "a2a"
 }
 
-// takesTaskTokens: README R41. What else they are good for below these paths, their
-// surfaces say.
-func takesTaskTokens(path string) bool {
-	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	family, _, _ := strings.Cut(rest, "/")
-	return first == "mcp" || first == "api" && (family == "coding-agents" || family == "task-agents")
-}
-
 // New returns a Door. log and logger may be nil.
 func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 	if logger == nil {
@@ -101,7 +93,32 @@ func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 
 // Principal says who sent r, from its Authorization header alone. A failure is
 // code unauthenticated and is recorded as login_failed, at most 5 a second.
+//
+// The token of a task agent's session is taken at /mcp only (spec/README, R41): elsewhere
+// it is denied, reason task_token. What else it is good for asks [Door.Task].
 func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
+	p, err := d.bearerOf(r)
+	if err == nil && p.Role == capability.RoleTask && surfaceOf(r.URL.Path) != "mcp" {
+		return capability.Principal{}, capability.Errorf(capability.CodeDenied, "authenticate", "the token of a session is good for /mcp, its own hooks and what its parent knows").With("task_token", "")
+	}
+	return p, err
+}
+
+// Task says whose session's program sent r; unauthenticated, reason not_a_task, where the
+// token is somebody else's.
+func (d *Door) Task(r *http.Request) (session string, err error) {
+	p, err := d.bearerOf(r)
+	if err != nil {
+		return "", err
+	}
+	session, ok := strings.CutPrefix(p.ID, "task:")
+	if !ok || p.Role != capability.RoleTask {
+		return "", capability.Errorf(capability.CodeUnauthenticated, "authenticate", "this is not the token of a session").With("not_a_task", "")
+	}
+	return session, nil
+}
+
+func (d *Door) bearerOf(r *http.Request) (capability.Principal, error) {
 	token := bearer(r.Header.Get("Authorization"))
 	var p capability.Principal
 	var err error
@@ -109,10 +126,6 @@ func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
 		p, err = d.oauth.Principal(r.Context(), token)
 	} else {
 		p, err = d.policy.Authenticate(token)
-	}
-	if err == nil && p.OnBehalfOf != "" && !takesTaskTokens(r.URL.Path) {
-		err = capability.Errorf(capability.CodeDenied, "authenticate", "the token of a task agent is for /mcp, for its hooks and for what its parent knows").
-			With("task_token", "call the capability over /mcp")
 	}
 	if err != nil && d.log != nil && r.Header.Get("Authorization") != "" && d.refused.Allow() {
 		_, _ = d.log.Append(context.WithoutCancel(r.Context()), audit.Record{

@@ -29,9 +29,8 @@ var update = flag.Bool("update", false, "write the golden files")
 
 type rig struct {
 	*door.Door
-	policy       *policy.Policy
-	log          *audit.Log
-	admin, agent string // tokens
+	log                *audit.Log
+	admin, agent, task string // tokens
 }
 
 func newRig(t *testing.T) rig {
@@ -55,8 +54,8 @@ func newRig(t *testing.T) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig{Door: door.New(p, log, nil), policy: p, log: log}
-	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &r.admin, capability.RoleAgent: &r.agent} {
+	r := rig{Door: door.New(p, log, nil), log: log}
+	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &r.admin, capability.RoleAgent: &r.agent, capability.RoleTask: &r.task} {
 		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:setup"}, policy.TokenRequest{Role: role, Name: string(role)})
 		if err != nil {
 			t.Fatal(err)
@@ -139,6 +138,31 @@ func TestOnlyAGoodTokenOpensTheDoor(t *testing.T) {
 	}
 	if n := r.count(t, audit.LoginFailed); n > 60 {
 		t.Errorf("%d records of one who guesses", n)
+	}
+}
+
+// TestTheTokenOfASession is good for /mcp, and for what asks whose session it is; no other
+// door takes it, also one that takes everybody's (spec/README, R41).
+func TestTheTokenOfASession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	any := r.Guard(func(http.ResponseWriter, *http.Request, capability.Principal) error { return nil })
+	for path, want := range map[string]int{
+		"/mcp": 200, "/mcp/coder": 200, "/mcpx": 403, "/api/mcp": 403, "/v1/capabilities": 403, "/a2a": 403, "/api/v1/status": 403, "/api/cmp/mcp": 403, "//mcp": 403, "/": 403,
+	} {
+		req := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil)
+		req.Header.Set("Authorization", "Bearer "+r.task)
+		w := httptest.NewRecorder()
+		if any.ServeHTTP(w, req); w.Code != want || want == 403 && !strings.Contains(w.Body.String(), "task_token") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		if session, err := r.Task(req); session != "task" || err != nil {
+			t.Errorf("%q %v", session, err)
+		}
+		req.Header.Set("Authorization", "Bearer "+r.admin)
+		if _, err := r.Task(req); capability.CodeOf(err) != capability.CodeUnauthenticated {
+			t.Error(err)
+		}
 	}
 }
 
@@ -225,35 +249,6 @@ func TestStreamsInBothForms(t *testing.T) {
 		}
 		if string(backing) != `{"a":1}!` {
 			t.Errorf("the caller's bytes became %s", backing)
-		}
-	}
-}
-
-// TestWhereTheTokensOfTaskAgentsAreGood holds README R41: their hooks, their bridge and
-// MCP, nowhere else.
-func TestWhereTheTokensOfTaskAgentsAreGood(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	creator, err := r.policy.Authenticate(r.agent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, token, err := r.policy.CreateToken(t.Context(), creator, policy.TokenRequest{Role: capability.RoleTask, Name: "pty-1", OnBehalfOf: &creator})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := r.Guard(func(http.ResponseWriter, *http.Request, capability.Principal) error { return nil })
-	for path, want := range map[string]int{
-		"/mcp": http.StatusOK, "/mcp/all": http.StatusOK, "/api/coding-agents/pty-1/parent-context": http.StatusOK, "/api/task-agents/hooks": http.StatusOK,
-		"/a2a": http.StatusForbidden, "/api/v1/tasks": http.StatusForbidden, "/v1/capabilities": http.StatusForbidden, "/api": http.StatusForbidden,
-		"/": http.StatusForbidden, "/mcpx": http.StatusForbidden, "/api/v1/invocations": http.StatusForbidden, "/api/workspace": http.StatusForbidden,
-	} {
-		req := httptest.NewRequest(http.MethodGet, path, nil)
-		req.Header.Set("Authorization", "Bearer "+token.Reveal())
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, req)
-		if w.Code != want {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
 }

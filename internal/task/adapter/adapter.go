@@ -46,6 +46,7 @@ type Spawn struct {
 
 	Task   string
 	Memory string // the caller's text for the memory file
+	Skills string // the manifest of its skills; "": it has none
 	Preset Preset
 	Resume string // the program's own session to go on with
 
@@ -92,6 +93,7 @@ func Build(s Spawn) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	b.skills()
 	switch s.Framework {
 	case framework.Claude:
 		b.claude()
@@ -168,7 +170,7 @@ func newBuild(s Spawn) (*build, error) {
 	if !plainID.MatchString(s.Session) || !uuid.MatchString(s.UUID) || s.Resume != "" && !resumable.MatchString(s.Resume) {
 		return invalid("the ids of the session, of the program's session or of what is resumed are malformed")
 	}
-	for what, text := range map[string]string{"task": s.Task, "memory": s.Memory, "model": s.Model, "provider": s.Provider} {
+	for what, text := range map[string]string{"task": s.Task, "memory": s.Memory, "manifest of skills": s.Skills, "model": s.Model, "provider": s.Provider} {
 		if strings.ContainsRune(text, 0) || len(text) > MaxTask {
 			return invalid("the %s holds a NUL character, or more than %d bytes", what, MaxTask)
 		}

@@ -224,6 +224,7 @@ func TestPlansLeaveNothingBehind(t *testing.T) {
 			s := spawn(name, adapter.Permissive)
 			s.Workdir, s.StateDir, s.KeepDir, s.Home = top+"/work", top+"/state", top+"/keep", top+"/home"
 			s.BaseURL, s.Task = "http://127.0.0.1:9", strings.Repeat("long ", adapter.MaxArgv/4)
+			s.Skills = "# Skills"
 			for _, dir := range []string{s.Workdir, s.StateDir, s.KeepDir, s.Home} {
 				if err := os.Mkdir(dir, 0o700); err != nil {
 					t.Fatal(err)
@@ -252,6 +253,30 @@ func TestPlansLeaveNothingBehind(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestSkillsAreBesideTheWork: two programs may work in one folder, and each finds its own.
+func TestSkillsAreBesideTheWork(t *testing.T) {
+	t.Parallel()
+	for _, n := range framework.Names() {
+		if n.Name == framework.Hermes {
+			continue
+		}
+		s := spawn(n.Name, adapter.Permissive)
+		s.BaseURL, s.Skills = "http://127.0.0.1:9", "# Skills"
+		plan := build(t, s)
+		path, told := s.Workdir+"/.task-agents/SKILLS-"+s.Session+".md", false
+		for _, c := range plan.Changes {
+			if c.Path == path && c.Kind == overlay.Private && c.Text == "# Skills" {
+				path = ""
+			}
+			told = told || strings.Contains(c.Text, "SKILLS-"+s.Session+".md") && strings.Contains(c.Text, "USE_SKILL <slug>")
+		}
+		has := slices.Contains(plan.Env, "ELIZA_SKILLS_MANIFEST="+s.Workdir+"/.task-agents/SKILLS-"+s.Session+".md")
+		if want := n.Name != framework.Shell; (path == "") != want || has != want || told != want {
+			t.Errorf("%s: written %v, named %v, told %v", n.Name, path == "", has, told)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func (b *build) aider() {
 		b.env["OPENAI_API_BASE"], b.env["ANTHROPIC_API_BASE"] = b.BaseURL, b.BaseURL
 		flags = append(flags, "--no-show-model-warnings")
 	}
-	b.ignored = ".aider*\n"
+	b.ignored += ".aider*\n"
 	if b.Resume != "" {
 		b.note("Aider cannot go on with an earlier conversation")
 	}

@@ -7,48 +7,52 @@ import (
 
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/task/overlay"
+	"github.com/junctor-run/junctor/internal/task/skills"
 )
 
-// tasksFolder is where long tasks are, in the workspace: a program's sandbox may let it
-// read nothing else.
+// tasksFolder is where long tasks and skills are, in the workspace: a program's sandbox may
+// let it read nothing else.
 const tasksFolder = ".task-agents"
 
-// memory is the text of the memory file (task-agents, section 5.5).
+// memory is the text of the memory file (task-agents, section 5.5): the manual, what only
+// this program must know, and the caller's own text.
 func (b *build) memory() string {
-	parts := []string{
-		"# Where you are\n\n" +
-			"You work in " + b.Workdir + ". Stay inside this directory: read and write nothing outside of it, and do not push.\n" +
-			"Nobody is reading along. Do not wait for an answer to a question; decide, and say what you decided on a line of its own:\n\n" +
-			"    DECISION: what you decided, and why\n\n" +
-			"When you are stuck, write `DECISION: cannot continue, because` and the reason, and stop. End with a short message of facts.",
-		b.findTools(),
-		"# Who gave you this task\n\n" +
-			"What your parent knows can be read, and nothing written, with the variable ELIZA_HOOK_TOKEN as the header X-Parallax-Hook-Token:\n\n" +
-			"- " + b.bridge("parent-context") + ": who asked, for what, in which room\n" +
-			"- " + b.bridge("memory?q=words&limit=10") + ": what was said about something\n" +
-			"- " + b.bridge("active-workspaces") + ": who else is at work\n\n" +
-			"The command " + quote(b.Self) + " child parent context|memory|peers says the same.",
+	situation := skills.Situation{
+		Workdir: b.Workdir, Repo: b.Repo, Bridge: b.Server + "/api/coding-agents/" + b.Session, Self: quote(b.Self),
+		Server: b.Framework != framework.Aider && b.Framework != framework.Pi,
 	}
-	if text := strings.TrimSpace(b.Memory); text != "" {
-		parts = append(parts, text)
+	if b.Skills != "" {
+		situation.Manifest = tasksFolder + "/" + b.skillsFile()
 	}
-	return strings.Join(parts, "\n\n---\n\n") + "\n"
+	text := skills.Essentials(situation)
+	if b.Framework == framework.Aider {
+		text += "- You change files that are in the chat; ask for those that you need by their names.\n"
+	}
+	if own := strings.TrimSpace(b.Memory); own != "" {
+		text += "\n---\n\n" + own + "\n"
+	}
+	return text
 }
 
-func (b *build) bridge(what string) string {
-	return b.Server + "/api/coding-agents/" + b.Session + "/" + what
+func (b *build) skillsFile() string { return "SKILLS-" + b.Session + ".md" }
+
+// skills puts the manifest where the program finds it: beside long tasks, since others
+// may work in the same folder, and the folder may have a file of any other name.
+func (b *build) skills() {
+	if b.Skills == "" || b.Framework == framework.Shell {
+		return
+	}
+	b.env[skills.ManifestEnv] = b.beside(b.skillsFile(), b.Skills)
 }
 
-// findTools says how the program's model finds what it can use.
-func (b *build) findTools() string {
-	const head = "# What you can use\n\n"
-	switch b.Framework {
-	case framework.Aider:
-		return head + "You change files that are in the chat; ask for those that you need by their names."
-	case framework.Pi:
-		return head + "Look at your own tools before you say that something cannot be done."
+// beside writes a file into the folder of ours in the workspace, which git ignores.
+func (b *build) beside(name, text string) (path string) {
+	path = b.Workdir + "/" + tasksFolder + "/" + name
+	b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Private, Root: b.Workdir, Path: path, Text: text})
+	if line := tasksFolder + "/\n"; !strings.Contains(b.ignored, line) {
+		b.ignored += line
 	}
-	return head + "Look at your own tools, and at those of the MCP server `junctor`, before you say that something cannot be done."
+	return path
 }
 
 // firstTask is the task as the program is told it: with the line that names the
@@ -69,8 +73,7 @@ func (b *build) firstTask(most int, inBytes bool) string {
 		return escape(text)
 	}
 	name := "TASK-" + b.Session + ".md"
-	b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Private, Root: b.Workdir, Path: b.Workdir + "/" + tasksFolder + "/" + name, Text: text})
-	b.ignored += tasksFolder + "/\n"
+	b.beside(name, text)
 	return fmt.Sprintf("Read the file %s/%s: it is your task. Do what it says.", tasksFolder, name)
 }
 

@@ -67,7 +67,26 @@ type Recorder interface {
 	Session(ctx context.Context, by capability.Principal, i sessions.Info, event string)
 }
 
-// Config is what the service needs; all but Ask, Decided, Logger and Login are required.
+// Skills are what this server does for sessions by lines of their answers (sections 12.3 and
+// 17).
+type Skills interface {
+	// Equip says what a session may use from now on, and returns the manifest of it; "" is
+	// nothing. It is called before the program starts.
+	Equip(ctx context.Context, by capability.Principal, e Equipment) (manifest string)
+	// Turn reads the end of a session's turn, the turn-th. asked says that the program is
+	// answered and goes on, so that it is not done. It may take minutes, and ends with ctx.
+	Turn(ctx context.Context, session string, turn int, text directive.Text) (asked bool)
+	// Forget takes everything from a session that is over.
+	Forget(session string)
+}
+
+// Equipment is a session that skills are chosen for.
+type Equipment struct {
+	Session, Thread, Task, Repo string
+}
+
+// Config is what the service needs; all but Skills, Ask, Decided, Logger and Login are
+// required.
 type Config struct {
 	Dir      string // the service's own, which exists; not below the temporary folder
 	Home     string // the user's
@@ -84,7 +103,8 @@ type Config struct {
 	Tokens   Tokens
 	Scratch  Scratch
 	Recorder Recorder
-	Record   bool // what happens in the terminals of sessions, below Dir
+	Skills   Skills // nil: none
+	Record   bool   // what happens in the terminals of sessions, below Dir
 	// Ask decides in somebody's place what the preset asks about (section 10.5): d is what
 	// the rules said, and what is returned, with a rule that says who decided, holds where
 	// ok. It has 55 s, by its ctx, and must return when that ends; then, and where it is nil
@@ -109,6 +129,7 @@ type Agents struct {
 
 	heard *sessions.Subscription
 	group sync.WaitGroup
+	end   context.CancelFunc // of what is done for sessions
 }
 
 // agent is what is known of a session beyond its terminal.
@@ -158,6 +179,7 @@ type meta struct {
 	Label    string `json:"label"`
 	ThreadID string `json:"threadId"`
 	Repo     string `json:"repo"`
+	RoomID   string `json:"roomId"`
 	Keep     bool   `json:"keepAliveAfterComplete"`
 }
 
@@ -187,7 +209,9 @@ func New(ctx context.Context, cfg Config) (*Agents, error) {
 	}
 	a.recover(ctx)
 	a.heard = cfg.Sessions.Subscribe()
-	a.group.Go(a.hear)
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	a.end = end
+	a.group.Go(func() { a.hear(work) })
 	return a, nil
 }
 
@@ -235,6 +259,7 @@ func (a *Agents) undo(ctx context.Context, id, event string) error {
 
 // Close waits for what hears of the sessions; they are stopped by their manager, before.
 func (a *Agents) Close() {
+	a.end()
 	a.heard.Close()
 	a.group.Wait()
 }
@@ -275,7 +300,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	}
 	var m meta
 	if len(req.Metadata) > 0 && json.Unmarshal(req.Metadata, &m) != nil {
-		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object whose label, threadId and repo are texts").With("bad_metadata", "")
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object whose label, threadId, roomId and repo are texts").With("bad_metadata", "")
 	}
 	if len(req.Custom) > maxCustom || len(req.Memory) > maxMemory {
 		return Info{}, capability.Errorf(capability.CodeTooLarge, op, "at most %d variables and %d KiB of memory can be given", maxCustom, maxMemory>>10)
@@ -306,7 +331,10 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 			g.preset = adapter.Autonomous
 		}
 	}
-	undone := func(event string) error { return a.undo(ctx, id, event) }
+	undone := func(event string) error {
+		a.disarm(id)
+		return a.undo(ctx, id, event)
+	}
 	s, err := a.prepared(ctx, by, id, g, program, rules, req, m)
 	if err != nil {
 		if again := undone("failed"); again != nil {
@@ -333,10 +361,14 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	if err != nil {
 		return nil, err
 	}
+	manifest := ""
+	if a.cfg.Skills != nil && g.framework != framework.Shell {
+		manifest = a.cfg.Skills.Equip(ctx, by, Equipment{Session: id, Thread: m.ThreadID, Task: req.Task, Repo: m.Repo})
+	}
 	plan, err := adapter.Build(adapter.Spawn{
 		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
 		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
-		Task: req.Task, Memory: req.Memory, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model, Provider: req.Provider, BaseURL: req.BaseURL,
+		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model, Provider: req.Provider, BaseURL: req.BaseURL,
 		Credentials: a.cfg.Login(), Custom: req.Custom, Parent: a.cfg.Parent,
 	})
 	if err != nil {
@@ -401,6 +433,13 @@ func credentials(env []string, custom map[string]string) (values []string) {
 }
 
 var credentialName = regexp.MustCompile(`(?i)key|token|secret|passw|credential|auth`)
+
+// disarm takes its skills from a session.
+func (a *Agents) disarm(id string) {
+	if a.cfg.Skills != nil {
+		a.cfg.Skills.Forget(id)
+	}
+}
 
 // program finds the program of a framework.
 func (a *Agents) program(ctx context.Context, name framework.Name) (preflight.Result, error) {

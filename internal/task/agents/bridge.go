@@ -9,8 +9,8 @@ import (
 )
 
 // ParentContext is what a session's program may know of why it runs and who runs beside
-// it (task-agents, section 11). Room is null while nobody's conversation belongs to it,
-// character while nobody speaks for it.
+// it (task-agents, section 11). Room and Character are for others to say: null where no
+// conversation belongs to it, and where nobody speaks for it.
 type ParentContext struct {
 	SessionID    string         `json:"session_id"`
 	Label        string         `json:"agent_label"`
@@ -28,6 +28,11 @@ type ParentContext struct {
 		Preset       adapter.Preset `json:"preset"`
 		AllowedRoots []string       `json:"allowed_roots"`
 	} `json:"constraints"`
+
+	// Creator is the id of who started it; ThreadID and RoomID are what its metadata names.
+	Creator  string `json:"-"`
+	ThreadID string `json:"-"`
+	RoomID   string `json:"-"`
 }
 
 // Peer is another session that is at work.
@@ -53,7 +58,10 @@ func (a *Agents) Parent(id string) (c ParentContext, ok bool) {
 		return c, false
 	}
 	i := s.Info()
-	c = ParentContext{SessionID: id, Label: i.Name, Workdir: g.workdir, Repo: repoOf(i.Metadata), AgentType: g.framework, OriginalTask: g.task}
+	m := metaOf(i.Metadata)
+	c = ParentContext{
+		SessionID: id, Label: i.Name, Workdir: g.workdir, Repo: m.Repo, AgentType: g.framework, OriginalTask: g.task, Creator: g.owner, ThreadID: i.ThreadID, RoomID: m.RoomID,
+	}
 	c.Constraints.Preset, c.Constraints.AllowedRoots = g.preset, []string{g.workdir}
 	c.Swarm.Siblings, c.Swarm.Decisions = []Peer{}, []PeerDecision{}
 	for _, other := range a.cfg.Sessions.List() {
@@ -86,11 +94,10 @@ func (a *Agents) Peers(id string) (list []Peer, ok bool) {
 }
 
 func peer(id, label string, name framework.Name, workdir string, metadata json.RawMessage) Peer {
-	return Peer{SessionID: id, Label: label, AgentType: name, Workdir: workdir, Repo: repoOf(metadata)}
+	return Peer{SessionID: id, Label: label, AgentType: name, Workdir: workdir, Repo: metaOf(metadata).Repo}
 }
 
-func repoOf(metadata json.RawMessage) string {
-	var m meta
+func metaOf(metadata json.RawMessage) (m meta) {
 	_ = json.Unmarshal(metadata, &m) // it was read when the session was made
-	return m.Repo
+	return m
 }

@@ -108,7 +108,7 @@ func (a *Agents) find(id string) (sessions.Live, *agent) {
 }
 
 // hear does what follows from what happens to sessions.
-func (a *Agents) hear() {
+func (a *Agents) hear(work context.Context) {
 	ctx := context.Background() // Close ends the subscription
 	for {
 		e, ok, err := a.heard.Next(ctx)
@@ -131,11 +131,12 @@ func (a *Agents) hear() {
 		}
 		switch e.Type {
 		case sessions.TaskComplete:
-			g.completed(a, e)
+			a.completed(work, g, e)
 		case sessions.Message, sessions.Controlled: // somebody goes on with it
 			g.goOn()
 		case sessions.Ended, sessions.Failed:
 			g.goOn()
+			a.disarm(e.Session)
 			a.forget(g)
 			if s, err := a.cfg.Sessions.Get(e.Session); err == nil {
 				a.cfg.Recorder.Session(ctx, capability.Principal{}, s.Info(), string(e.Type))
@@ -157,16 +158,36 @@ func (a *Agents) forget(g *agent) {
 	}
 }
 
-// completed enters the decisions of a turn, and has a session that nobody goes on with
-// stopped (section 10.4): only a program that said itself that it is done.
-func (g *agent) completed(a *Agents, e sessions.Event) {
+// completed enters the decisions of a turn, has the skill used that the program asks for,
+// and else has a session that nobody goes on with stopped.
+func (a *Agents) completed(work context.Context, g *agent, e sessions.Event) {
 	text := directive.Text{Body: e.Text}
 	if e.Source == "signal" {
 		text.Columns = sessions.Cols
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.decided(g.ledger.Take(text, g.task, g.memory)...)
+	g.mu.Unlock()
+	if _, asks := directive.ReadSkill(text); !asks || a.cfg.Skills == nil {
+		g.stopSoon(a, e)
+		return
+	}
+	turn := 0
+	if s, _ := a.find(e.Session); s != nil {
+		turn = s.Info().Completed
+	}
+	a.group.Go(func() {
+		if !a.cfg.Skills.Turn(work, e.Session, turn, text) && work.Err() == nil {
+			g.stopSoon(a, e)
+		}
+	})
+}
+
+// stopSoon has a session stopped that nobody goes on with (section 10.4): only a program
+// that said itself that it is done.
+func (g *agent) stopSoon(a *Agents, e sessions.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if e.Source == "signal" || g.keep || g.stop != nil {
 		return
 	}

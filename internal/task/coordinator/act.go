@@ -157,6 +157,13 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 	if err != nil {
 		return err
 	}
+	t.sent(next)
+	return nil
+}
+
+// sent is told that the session was given something; next is the first decision of others
+// that it has not seen.
+func (t *task) sent(next int) {
 	now := t.c.cfg.Now()
 	t.mu.Lock()
 	t.lastInput, t.active = now, now
@@ -168,7 +175,6 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 			s.Status = row.SessionActive
 		}
 	})
-	return nil
 }
 
 // open says whether the dialog is still the one that is open.

@@ -28,6 +28,7 @@ import (
 	"github.com/junctor-run/junctor/internal/task/choice"
 	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/task/directive"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
@@ -104,8 +105,14 @@ type Fleet interface {
 	Spawn(ctx context.Context, old row.Session, name framework.Name, task string) (session string, err error)
 }
 
+// Skills uses what an agent's turn asks for; skills.Broker does. asked says that the agent
+// was answered and goes on; the error is of that answer.
+type Skills interface {
+	Turn(ctx context.Context, session string, turn int, text directive.Text) (asked bool, err error)
+}
+
 // Config is what a Coordinator works with. Sessions, Registry, Now and Logger are
-// required; without Model, Parent and Chat nobody is asked and nothing is said.
+// required; without Skills nothing is used, Model, Parent and Chat nobody is asked and nothing is said.
 type Config struct {
 	Sessions  Sessions
 	Registry  Registry
@@ -113,6 +120,7 @@ type Config struct {
 	Parent    Parent
 	Chat      Chat
 	Fleet     Fleet
+	Skills    Skills
 	Validator *validation.Validator // nil: what is said to be done is done
 	// Begin starts the parts of a plan that are ready now, and registers their sessions; it
 	// is asked when all that ran has ended well. False says that nothing was begun, so

@@ -91,7 +91,7 @@ func (t *task) turn(e sessions.Event) {
 	})
 	t.c.tell(t.event("turn_complete", map[string]string{"source": e.Source, "text": cut(e.Text, 4000)}))
 	switch {
-	case t.c.Level(t.thread) == Notify:
+	case t.c.Level(t.thread) == Notify, t.skill(e, text):
 		return
 	case stuck != "":
 		t.c.tell(t.event("turn_failed", map[string]string{"kind": "cannot_continue", "text": stuck}))
@@ -107,6 +107,26 @@ func (t *task) turn(e sessions.Event) {
 	a := t.ask(situation{event: "turn_complete", text: e.Text})
 	t.c.tell(t.event("turn_assessment", a))
 	t.execute("turn_complete", e.Text, nil, a)
+}
+
+// skill has the skill used that a turn asks for; true says that it did, and so that the turn
+// is no end of the task (task-agents, section 12.3).
+func (t *task) skill(e sessions.Event, text directive.Text) bool {
+	if t.c.cfg.Skills == nil {
+		return false
+	}
+	turn := 0
+	if term, err := t.c.cfg.Sessions.Terminal(t.id); err == nil {
+		turn = term.Info().Completed
+	}
+	asked, err := t.c.cfg.Skills.Turn(t.c.ctx, t.id, turn, text)
+	switch {
+	case err != nil:
+		t.unanswered(e.Text, err)
+	case asked:
+		t.sent(t.row.LastSeenDecisionIndex)
+	}
+	return asked
 }
 
 // unpaused waits while the parent speaks with the user; false when we are closing.

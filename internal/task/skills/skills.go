@@ -17,12 +17,8 @@ import (
 	"github.com/junctor-run/junctor/internal/task/directive"
 )
 
-// ManifestFile is the manifest's name in an agent's folder, which git is to ignore, and
-// ManifestEnv the variable of its program that says where it is.
-const (
-	ManifestFile = "SKILLS.md"
-	ManifestEnv  = "ELIZA_SKILLS_MANIFEST"
-)
+// ManifestEnv is the variable of an agent's program that says where its manifest is.
+const ManifestEnv = "ELIZA_SKILLS_MANIFEST"
 
 // Bounds of the manifest.
 const (
@@ -56,7 +52,7 @@ func ValidSlug(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// Manifest is the file SKILLS.md: how a skill is used, the recommended ones, then all
+// Manifest is the text of the manifest: how a skill is used, the recommended ones, then all
 // others in the order of their slugs. Skills that no directive can name are left out;
 // "" where none is left.
 func Manifest(recommended, all []Skill) string {
@@ -121,33 +117,41 @@ func short(text string, n int) string {
 
 // Situation is what an agent's manual depends on.
 type Situation struct {
-	Workdir string
-	Repo    string // "": none
-	Bridge  string // the address of its parent's context, without a slash at its end; "": none
-	Skills  bool   // a manifest is beside it
+	Workdir  string
+	Repo     bool   // the work is on a repository
+	Bridge   string // the address of its parent's context, without a slash at its end
+	Self     string // the command that asks it, such as junctor
+	Server   bool   // the program has the MCP server junctor
+	Manifest string // where the skills are, in its folder; "": it has none
 }
 
-// Essentials is the manual for agents that cannot read skill files (task-agents, section
-// 17). It goes into their memory.
+// Essentials is the manual of every agent (task-agents, sections 5.5 and 17). It goes into
+// the program's memory.
 func Essentials(s Situation) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "- "+format+"\n", args...) }
-	b.WriteString("How you work here:\n")
+	b.WriteString("# How you work here\n\n")
 	line("You work for another agent and nobody is watching: do not wait for a person. Where something is not said, choose what is most sensible and say that you did.")
-	line("Before you say that something cannot be done, look which tools you have: your own, the MCP server `junctor`%s.", map[bool]string{true: ", and the skills in " + ManifestFile}[s.Skills])
+	tools := "your own"
+	if s.Server {
+		tools += ", those of the MCP server `junctor`"
+	}
+	if s.Manifest != "" {
+		tools += ", the skills in " + s.Manifest
+	}
+	line("Before you say that something cannot be done, look which tools you have: %s.", tools)
+	if s.Manifest != "" {
+		line("To have a skill used, end an answer with a line of its own: USE_SKILL <slug> <JSON object, or words>. The result is your next message.")
+	}
 	line("When you decide something that others have to know, write a line of its own: DECISION: <what and why>")
-	line("If you cannot go on: DECISION: cannot continue because <reason>")
-	if s.Bridge != "" {
-		line("`junctor child parent context`, `memory` and `peers` say why you were asked, what was said before and who works beside you; so do GET %s/parent-context, /memory?q=<words> and /active-workspaces, with your token.", s.Bridge)
-	}
-	if s.Workdir != "" {
-		line("Stay in %s; change nothing outside of it.", s.Workdir)
-	}
-	if s.Repo != "" {
-		line("The repository is %s. Commit if you like; do not push and open no pull request: that is done for you.", s.Repo)
+	line("If you cannot go on, write DECISION: cannot continue because <reason>, and stop.")
+	line("What your parent knows can be read, and nothing written: `%s child parent context` says who asked and for what, `memory WORDS` what was said about something, `peers` who works beside you; so do GET %s/parent-context, /memory?q=WORDS&limit=10 and /active-workspaces, with the variable ELIZA_HOOK_TOKEN as the header X-Parallax-Hook-Token.", s.Self, s.Bridge)
+	line("Stay in %s: read and write nothing outside of it.", s.Workdir)
+	if s.Repo {
+		line("Commit if you like; do not push and open no pull request: that is done for you.")
 	} else {
 		line("Do not push anything anywhere.")
 	}
-	line("When you are done, end with a short message: what there is now, where, how you checked it, what is left. No offers and no questions.")
+	line("When you are done, end with a short message of facts: what there is now, where, how you checked it, what is left. No offers and no questions.")
 	return b.String()
 }

@@ -67,17 +67,26 @@ func TestSlugs(t *testing.T) {
 
 func TestTheManual(t *testing.T) {
 	t.Parallel()
-	full := skills.Essentials(skills.Situation{Workdir: "/w", Repo: "acme/widget", Bridge: "http://127.0.0.1:7777/api/coding-agents/pty-1-00000000", Skills: true})
-	for _, part := range []string{"nobody is watching", "SKILLS.md", "DECISION: ", "/parent-context", "Stay in /w", "do not push", "short message"} {
+	full := skills.Essentials(skills.Situation{
+		Workdir: "/w", Repo: true, Bridge: "http://127.0.0.1:7777/api/coding-agents/pty-1-00000000", Self: "'/usr/bin/junctor'", Server: true, Manifest: ".task-agents/SKILLS.md",
+	})
+	for _, part := range []string{
+		"nobody is watching", "the skills in .task-agents/SKILLS.md", "MCP server `junctor`", "USE_SKILL <slug>", "DECISION: ", "'/usr/bin/junctor' child parent", "/pty-1-00000000/parent-context",
+		"Stay in /w", "do not push", "short message",
+	} {
 		if !strings.Contains(full, part) {
 			t.Errorf("%q is not in %s", part, full)
 		}
 	}
-	bare := skills.Essentials(skills.Situation{})
-	for _, part := range []string{"SKILLS.md", "parent-context", "Stay in", "repository is"} {
+	bare := skills.Essentials(skills.Situation{Workdir: "/w", Bridge: "http://127.0.0.1:7777", Self: "junctor"})
+	for _, part := range []string{"SKILL", "MCP", "pull request"} {
 		if strings.Contains(bare, part) {
 			t.Errorf("%q is in %s", part, bare)
 		}
+	}
+	// It is no directive itself, wherever it is repeated.
+	if call, ok := directive.ReadSkill(directive.Text{Body: full}); ok {
+		t.Errorf("%+v", call)
 	}
 	if l := len(full); l > 2_500 {
 		t.Errorf("%d bytes", l)

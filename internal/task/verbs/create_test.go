@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,13 @@ func TestAListIsAnAgentEach(t *testing.T) {
 	}
 	if got := task.Parts[1].Task; got != "write the printer\n\nSaid about the whole task:\nSplit the work" {
 		t.Errorf("%q", got)
+	}
+	var from struct {
+		OriginSessionID string
+		OriginMessages  []string
+	}
+	if err := json.Unmarshal(task.Metadata, &from); err != nil || from.OriginSessionID != c.Session || c.Session == "" || len(from.OriginMessages) != 2 || strings.Contains(from.OriginMessages[0], "ghp_") {
+		t.Errorf("the conversation is %s %v", task.Metadata, err)
 	}
 	asked := r.model.asked[0]
 	for _, part := range []string{"3 agents", "\n1. write the parser\n2. write the printer\n3. write the docs\n\nWhat was said", "- " + strings.Repeat("x", 399) + "…"} {

@@ -21,6 +21,13 @@ const (
 	Brief       = "swarmContext"     // the plan that all parts share
 )
 
+// Keys of a thread's metadata about the conversation in which it was asked for: the session
+// of whoever asked, and a list of what they say was said before.
+const (
+	OriginSession  = "originSessionId"
+	OriginMessages = "originMessages"
+)
+
 // Values of [ControlState].
 const (
 	Paused = "paused"

@@ -182,6 +182,9 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 	if err := checks(&t, p); err != nil {
 		return t, err
 	}
+	if t.Metadata, err = conversation(t.Metadata, c); err != nil {
+		return t, err
+	}
 	for i := range t.Parts {
 		part := &t.Parts[i]
 		own, err := verb.Program(part.AgentType)
@@ -319,6 +322,37 @@ func checks(t *launch.Task, p createParams) error {
 	t.Metadata = json.RawMessage(p.Metadata)
 	t.RoomID = verb.First(row.Meta(t.Metadata, "originRoomId"), row.Meta(t.Metadata, "roomId"), t.RoomID)
 	return nil
+}
+
+// conversation notes where a task was asked for, so that those who do it can look it up
+// (task-agents, section 11).
+func conversation(metadata json.RawMessage, c verb.Call) (json.RawMessage, error) {
+	members := map[string]json.RawMessage{}
+	if len(metadata) > 0 {
+		if err := jsonx.Unmarshal(metadata, &members); err != nil {
+			return nil, err
+		}
+	}
+	delete(members, row.OriginSession)
+	delete(members, row.OriginMessages)
+	if c.Session != "" {
+		members[row.OriginSession] = jsonx.AppendString(nil, c.Session)
+	}
+	if recent := c.Recent[max(0, len(c.Recent)-verb.MaxRecent):]; len(recent) > 0 {
+		list := make([]string, len(recent))
+		for i, text := range recent {
+			list[i] = secret.MaskTokens(verb.Cut(text, verb.MaxRecentText))
+		}
+		raw, err := jsonx.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		members[row.OriginMessages] = raw
+	}
+	if len(members) == 0 {
+		return metadata, nil
+	}
+	return jsonx.Marshal(members)
 }
 
 // brief has a model write what several agents share; without one, or where it fails, they

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/internal/task/coordinator"
+	"github.com/junctor-run/junctor/internal/task/parent"
+	"github.com/junctor-run/junctor/internal/task/threads"
+	"github.com/junctor-run/junctor/internal/task/threads/row"
+)
+
+// decisionTime is how long a service may think (task-agents, section 13.2); its caller may
+// end that sooner.
+const decisionTime = 30 * time.Second
+
+// openParent makes what answers for whoever agents work for (spec/README, R42).
+func (s *Server) openParent() *parent.Parent {
+	cfg := parent.Config{
+		Rooms: rooms{s}, Character: parent.Character{Name: s.cfg.Agents.Character.Name, Topics: s.cfg.Agents.Character.Topics}, Logger: s.logger,
+	}
+	if bio := s.cfg.Agents.Character.Bio; bio != "" {
+		cfg.Character.Bio = []string{bio}
+	}
+	if s.cfg.Agents.Parent != "" {
+		cfg.Service = s.parentService
+	}
+	return parent.New(cfg)
+}
+
+// rooms are the conversations of this server's own chat, which is opened after the agents.
+type rooms struct{ s *Server }
+
+// List implements parent.Rooms.
+func (r rooms) List(ctx context.Context, o session.Owner, after int64, limit int) ([]session.Message, error) {
+	return r.s.messages.List(ctx, o, after, limit)
+}
+
+// parentService calls what agents.parent names, as whoever made the task.
+func (s *Server) parentService(ctx context.Context, o parent.Origin, question json.RawMessage) (json.RawMessage, error) {
+	by, err := s.standing(o.Creator)
+	if err != nil {
+		return nil, err
+	}
+	target, err := capability.ParseTarget(s.cfg.Agents.Parent)
+	if err != nil {
+		return nil, err
+	}
+	if target.Member.Kind == "service" { // of an endpoint's module: its arguments have places
+		question = json.RawMessage(`{"args":[` + string(question) + `]}`)
+	}
+	reply, err := s.engine.Invoke(ctx, capability.Invocation{
+		Surface: "agents", Principal: by, Session: o.Session, Target: target, Input: question, Timeout: decisionTime, Audience: capability.AudienceInternal,
+	})
+	return reply.Result, err
+}
+
+// origin is where the task of a session comes from. A thread says who made it and in which
+// conversation; a session without one is its maker's.
+func (c *taskThreads) origin(ctx context.Context, session, thread, creator, room string) (parent.Origin, error) {
+	o := parent.Origin{Session: session, Creator: creator, Room: room}
+	if s, err := c.registry.Session(ctx, session); err == nil {
+		thread = s.ThreadID
+	} else if capability.CodeOf(err) != capability.CodeNotFound || thread != "" { // nobody has said whose that is
+		return parent.Origin{Session: session}, err
+	}
+	if thread == "" {
+		return o, nil
+	}
+	d, err := c.registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}})
+	o.Thread, o.Creator, o.Room = thread, d.AgentID, cmp.Or(d.RoomID, row.Meta(d.Metadata, row.OriginSession))
+	var told struct {
+		Messages []string `json:"originMessages"`
+	}
+	if jsonx.Unmarshal(d.Metadata, &told) == nil {
+		o.Said = told.Messages
+	}
+	return o, err
+}
+
+// deciding is the service as the coordinator asks it.
+type deciding struct {
+	*parent.Parent
+	c *taskThreads
+}
+
+// Decide implements coordinator.Parent.
+func (d deciding) Decide(ctx context.Context, q coordinator.Question) (string, error) {
+	o, err := d.c.origin(ctx, q.SessionID, q.ThreadID, "", "")
+	if err != nil {
+		return "", err
+	}
+	return d.Parent.Decide(ctx, o, q.Event, q.Prompt)
+}
+
+// Alive implements agentserve.Agents.
+func (d agentDoor) Alive(session string) bool {
+	_, ok := d.Agents.Parent(session)
+	return ok
+}
+
+// Parent implements agentserve.Agents.
+func (d agentDoor) Parent(ctx context.Context, session string) (any, bool) {
+	doc, ok := d.Agents.Parent(session)
+	if !ok {
+		return nil, false
+	}
+	o, err := d.threads.origin(ctx, session, doc.ThreadID, doc.Creator, doc.RoomID)
+	if err != nil {
+		d.threads.follower.logger.Debug("a session's program is not told of its room", "session", session, "err", err)
+	}
+	if who, room := d.threads.parent.Context(ctx, o); who != nil || room != nil {
+		doc.Character, doc.Room = who, room
+	}
+	return doc, true
+}
+
+// Memory implements agentserve.Agents.
+func (d agentDoor) Memory(ctx context.Context, session, query string, limit int) (any, bool, error) {
+	doc, ok := d.Agents.Parent(session)
+	if !ok {
+		return nil, false, nil
+	}
+	o, err := d.threads.origin(ctx, session, doc.ThreadID, doc.Creator, doc.RoomID)
+	if err != nil {
+		d.threads.follower.logger.Debug("a session's program is not told of its room", "session", session, "err", err)
+	}
+	m, err := d.threads.parent.Memory(ctx, o, query, limit)
+	return m, true, err
+}

@@ -1,0 +1,243 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// variables are those of a session's program.
+func (n *node) variables(t *testing.T, id string) map[string]string {
+	t.Helper()
+	var out map[string]string
+	eventually(t, "its program has begun", func() bool { // while it does, it has none
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", n.shown(t, id).Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = map[string]string{}
+		for entry := range strings.SplitSeq(string(data), "\x00") {
+			name, value, _ := strings.Cut(entry, "=")
+			out[name] = value
+		}
+		return out["ELIZA_HOOK_TOKEN"] != ""
+	})
+	return out
+}
+
+// sessionToken is the token that the program of a session has.
+func (n *node) sessionToken(t *testing.T, id string) string {
+	t.Helper()
+	return n.variables(t, id)["ELIZA_HOOK_TOKEN"]
+}
+
+type parentContext struct {
+	Room      *struct{ ID, Thread_ID string } //nolint:revive // as on the wire
+	Character *struct {
+		Name        string
+		Bio, Topics []string
+	}
+}
+
+type parentMemory struct {
+	RoomID   string `json:"room_id"`
+	Count    int
+	Messages []struct {
+		Speaker, Text string
+		CreatedAt     string `json:"created_at"`
+	}
+	Code string
+}
+
+// bridge asks what a session's parent knows.
+func (n *node) bridge(t *testing.T, id, token, what string, status int, into any) {
+	t.Helper()
+	a := n.request(t, "GET", "/api/coding-agents/"+id+"/"+what, "", "", func(r *http.Request) { r.Header.Set("X-Parallax-Hook-Token", token) })
+	if a.status != status {
+		t.Fatalf("%s of %s: %d %s", what, id, a.status, a.body)
+	}
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		t.Fatalf("%s: %v in %s", what, err, a.body)
+	}
+}
+
+// TestTheRoomOfATask: agents read the conversation in which their task was given, and
+// nobody else's (task-agents, acceptance test 10; spec/README, R42).
+func TestTheRoomOfATask(t *testing.T) {
+	t.Parallel()
+	_, env := scriptedHome(t)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_CHARACTER_NAME=Ada", "JUNCTOR_AGENTS_CHARACTER_BIO=She counts, and writes.", "JUNCTOR_AGENTS_CHARACTER_TOPICS=engines,looms")...)
+	var made struct{ Token string }
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]string{"role": "operator", "name": "olga"}, &made); err != nil {
+		t.Fatal(err)
+	}
+	people := map[string]string{"admin": n.token(t, "admin"), "olga": made.Token}
+	sessions := map[string]string{}
+	for who, token := range people {
+		for i := range 12 {
+			body := mustJSON(t, map[string]any{"session_id": "lounge", "text": fmt.Sprintf("%s wants the port to be %d", who, 8000+i)})
+			if a := n.request(t, "POST", "/api/v1/chat/messages", token, body); a.status >= 400 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		a := n.request(t, "POST", "/api/coding-agents/coordinator/threads", token, `{"task":"linger","agentType":"claude","roomId":"lounge"}`)
+		var thread createdThread
+		if err := json.Unmarshal([]byte(a.body), &thread); err != nil || len(thread.Agents) != 1 || thread.Agents[0].SessionID == "" {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		sessions[who] = thread.Agents[0].SessionID
+		token := n.sessionToken(t, sessions[who])
+		var about parentContext
+		n.bridge(t, sessions[who], token, "parent-context", http.StatusOK, &about)
+		if about.Room == nil || about.Room.ID != "lounge" || about.Room.Thread_ID != thread.ThreadID {
+			t.Errorf("%s: %+v", who, about.Room)
+		}
+		if c := about.Character; c == nil || c.Name != "Ada" || len(c.Bio) != 1 || len(c.Topics) != 2 {
+			t.Errorf("%s: %+v", who, c)
+		}
+	}
+	for who, other := range map[string]string{"admin": "olga", "olga": "admin"} {
+		token, id := n.sessionToken(t, sessions[who]), sessions[who]
+		var said parentMemory
+		n.bridge(t, id, token, "memory?q=PORT", http.StatusOK, &said)
+		if said.Count != 10 || said.RoomID != "lounge" || said.Messages[9].Speaker != "user" || said.Messages[9].CreatedAt == "" {
+			t.Errorf("%s: %+v", who, said)
+		}
+		for _, m := range said.Messages {
+			if !strings.HasPrefix(m.Text, who+" wants") {
+				t.Errorf("%s reads %+v", who, m)
+			}
+		}
+		for query, want := range map[string]int{"q=port&limit=3": 3, "q=port&limit=1000": 12, "q=port&limit=0": 1, "q=" + other: 0} {
+			var said parentMemory
+			if n.bridge(t, id, token, "memory?"+query, http.StatusOK, &said); said.Count != want {
+				t.Errorf("%s: %s: %d messages", who, query, said.Count)
+			}
+		}
+		for query, code := range map[string]string{"": "missing_query", "?q=%20": "missing_query", "?q=port&limit=many": "bad_query", "?q=" + strings.Repeat("x", 501): "query_too_long"} {
+			var refused parentMemory
+			if n.bridge(t, id, token, "memory"+query, http.StatusBadRequest, &refused); refused.Code != code {
+				t.Errorf("%s: %s", query, refused.Code)
+			}
+		}
+		for _, what := range []string{"parent-context", "memory?q=port", "active-workspaces"} {
+			var refused parentMemory
+			if n.bridge(t, sessions[other], token, what, http.StatusForbidden, &refused); refused.Code != "other_session" {
+				t.Errorf("%s: %+v", what, refused)
+			}
+		}
+	}
+	// A verb says by itself where it was used.
+	var used struct {
+		Result struct {
+			Data struct {
+				Agents []struct{ SessionID string }
+			}
+		}
+	}
+	n.ask(t, "POST", "/api/v1/invocations", `{"target":"task-agent.task.create","session":"lounge","input":{"task":"linger","agentType":"claude"}}`, http.StatusOK, &used)
+	if len(used.Result.Data.Agents) != 1 {
+		t.Fatalf("%+v", used)
+	}
+	verb := used.Result.Data.Agents[0].SessionID
+	var heard parentMemory
+	if n.bridge(t, verb, n.sessionToken(t, verb), "memory?q=port&limit=1", http.StatusOK, &heard); heard.Count != 1 || !strings.HasPrefix(heard.Messages[0].Text, "admin wants") {
+		t.Errorf("%+v", heard)
+	}
+	// One that nobody's conversation belongs to, and the end of one.
+	alone := n.spawnAgent(t, `{"agentType":"claude","task":"linger","metadata":{"threadId":"none-of-ours","roomId":"lounge"}}`)
+	token := n.sessionToken(t, alone.ID)
+	var about parentContext
+	var refused parentMemory
+	if n.bridge(t, alone.ID, token, "parent-context", http.StatusOK, &about); about.Room != nil {
+		t.Errorf("%+v", about.Room)
+	}
+	if n.bridge(t, alone.ID, token, "memory?q=port", http.StatusServiceUnavailable, &refused); refused.Code != "parent_context_unavailable" {
+		t.Errorf("%+v", refused)
+	}
+	n.ask(t, "POST", "/api/coding-agents/"+alone.ID+"/stop", `{"force":true}`, http.StatusOK, nil)
+	eventually(t, "it has ended", func() bool { return n.shown(t, alone.ID).Status == "stopped" })
+	for _, what := range []string{"parent-context", "memory?q=port", "active-workspaces"} {
+		if n.bridge(t, alone.ID, token, what, http.StatusGone, &refused); refused.Code != "task_no_longer_active" {
+			t.Errorf("%s: %+v", what, refused)
+		}
+	}
+	n.terminate(t, killGrace)
+}
+
+// TestAParentService: a service of a module decides and answers in the parent's place.
+func TestAParentService(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	asked := map[string]map[string]any{}
+	answers := map[string]any{
+		"decide":  map[string]any{"action": "complete", "reasoning": "it is what I wanted"},
+		"context": map[string]any{"character": map[string]any{"name": "Grace", "bio": []string{"She compiles."}}},
+		"memory":  map[string]any{"messages": []any{map[string]string{"speaker": "Grace", "text": "use the short one", "created_at": "2026-01-02T03:04:05Z"}}},
+	}
+	mind, err := host.NewEndpoint(host.Module{ID: "mind", Name: "mind", Services: []host.Service{{Type: "agent", Methods: []host.ServiceMethod{{
+		Name: "ask", Call: func(_ context.Context, args []json.RawMessage) (any, error) {
+			var q map[string]any
+			if len(args) != 1 || json.Unmarshal(args[0], &q) != nil {
+				return nil, fmt.Errorf("%s", args)
+			}
+			op, _ := q["op"].(string)
+			mu.Lock()
+			defer mu.Unlock()
+			asked[op] = q
+			return answers[op], nil
+		},
+	}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := httptest.NewServer(mind.Handler(secret.Value{}))
+	t.Cleanup(far.Close)
+	_, env := scriptedHome(t)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_PARENT=mind:service:agent.ask", "JUNCTOR_AGENTS_CHARACTER_NAME=Ada")...)
+	n.connect(t, "far", far.URL, false)
+	var made createdThread
+	n.ask(t, "POST", "/api/coding-agents/coordinator/threads", mustJSON(t, map[string]any{
+		"task": "Write.", "agents": []any{
+			map[string]any{"label": "one", "agentType": "claude", "task": "say Which of the two shall it be?"},
+			map[string]any{"label": "two", "agentType": "claude", "task": "linger"},
+		},
+	}), http.StatusCreated, &made)
+	one, two := made.Agents[0].SessionID, made.Agents[1].SessionID
+	token := n.sessionToken(t, two)
+	var about parentContext
+	if n.bridge(t, two, token, "parent-context", http.StatusOK, &about); about.Character == nil || about.Character.Name != "Grace" || about.Room != nil {
+		t.Errorf("%+v", about)
+	}
+	var said parentMemory
+	if n.bridge(t, two, token, "memory?q=short", http.StatusOK, &said); said.Count != 1 || said.Messages[0].Text != "use the short one" {
+		t.Errorf("%+v", said)
+	}
+	// What it says about the question is done, without a model.
+	eventually(t, "the first is done", func() bool {
+		for _, s := range n.thread(t, made.ThreadID).Sessions {
+			if s.SessionID == one {
+				return s.Status == "completed"
+			}
+		}
+		return false
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if q := asked["decide"]; q["sessionId"] != one || q["threadId"] != made.ThreadID || q["event"] != "turn_complete" || !strings.Contains(fmt.Sprint(q["prompt"]), "Which of the two") {
+		t.Errorf("it was asked %v", q)
+	}
+	if q := asked["memory"]; q["query"] != "short" || q["limit"] != 10.0 {
+		t.Errorf("it was asked %v", q)
+	}
+	n.terminate(t, killGrace)
+}
