@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/surface/door"
@@ -76,15 +75,7 @@ func (s *Surface) session(r *http.Request) (string, error) {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	who, err := s.Door.Principal(r)
-	if err != nil {
-		return "", err
-	}
-	session, ok := strings.CutPrefix(who.ID, "task:")
-	if !ok || who.Role != capability.RoleTask {
-		return "", capability.Errorf(capability.CodeUnauthenticated, "hooks", "this is not the token of a session").With("not_a_task", "")
-	}
-	return session, nil
+	return s.Door.Task(r)
 }
 
 var sessionID = regexp.MustCompile(`^pty-\d{1,20}-[0-9a-f]{1,32}$`)
