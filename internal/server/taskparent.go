@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/internal/task/agents"
 	"github.com/junctor-run/junctor/internal/task/coordinator"
 	"github.com/junctor-run/junctor/internal/task/parent"
 	"github.com/junctor-run/junctor/internal/task/threads"
@@ -54,9 +55,14 @@ func (s *Server) parentService(ctx context.Context, o parent.Origin, question js
 	if target.Member.Kind == "service" { // of an endpoint's module: its arguments have places
 		question = json.RawMessage(`{"args":[` + string(question) + `]}`)
 	}
-	reply, err := s.engine.Invoke(ctx, capability.Invocation{
+	call := capability.Invocation{
 		Surface: "agents", Principal: by, Session: o.Session, Target: target, Input: question, Timeout: decisionTime, Audience: capability.AudienceInternal,
-	})
+	}
+	if p := s.engine.Plan(ctx, call); p.Err == nil && p.Verdict.Consent != "" { // nobody wants to approve each question
+		return nil, capability.Errorf(capability.CodeDenied, "task.parent", "%s may ask %s only with an approval each time", by.ID, target).
+			With("parent_needs_approval", "permit it by a policy")
+	}
+	reply, err := s.engine.Invoke(ctx, call)
 	return reply.Result, err
 }
 
@@ -106,13 +112,9 @@ func (d agentDoor) Alive(session string) bool {
 
 // Parent implements agentserve.Agents.
 func (d agentDoor) Parent(ctx context.Context, session string) (any, bool) {
-	doc, ok := d.Agents.Parent(session)
+	doc, o, ok := d.asked(ctx, session)
 	if !ok {
 		return nil, false
-	}
-	o, err := d.threads.origin(ctx, session, doc.ThreadID, doc.Creator, doc.RoomID)
-	if err != nil {
-		d.threads.follower.logger.Debug("a session's program is not told of its room", "session", session, "err", err)
 	}
 	if who, room := d.threads.parent.Context(ctx, o); who != nil || room != nil {
 		doc.Character, doc.Room = who, room
@@ -122,14 +124,22 @@ func (d agentDoor) Parent(ctx context.Context, session string) (any, bool) {
 
 // Memory implements agentserve.Agents.
 func (d agentDoor) Memory(ctx context.Context, session, query string, limit int) (any, bool, error) {
-	doc, ok := d.Agents.Parent(session)
+	_, o, ok := d.asked(ctx, session)
 	if !ok {
 		return nil, false, nil
+	}
+	m, err := d.threads.parent.Memory(ctx, o, query, limit)
+	return m, true, err
+}
+
+// asked is what is known of a session whose program asks, and where its task comes from.
+func (d agentDoor) asked(ctx context.Context, session string) (doc agents.ParentContext, o parent.Origin, ok bool) {
+	if doc, ok = d.Agents.Parent(session); !ok {
+		return doc, o, false
 	}
 	o, err := d.threads.origin(ctx, session, doc.ThreadID, doc.Creator, doc.RoomID)
 	if err != nil {
 		d.threads.follower.logger.Debug("a session's program is not told of its room", "session", session, "err", err)
 	}
-	m, err := d.threads.parent.Memory(ctx, o, query, limit)
-	return m, true, err
+	return doc, o, true
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -238,6 +239,62 @@ func TestAParentService(t *testing.T) {
 	}
 	if q := asked["memory"]; q["query"] != "short" || q["limit"] != 10.0 {
 		t.Errorf("it was asked %v", q)
+	}
+	n.terminate(t, killGrace)
+}
+
+// TestAParentServiceIsNoOneElses: with the rights of an agent that needs an approval for it
+// the service is not asked, and nobody is asked to approve.
+func TestAParentServiceIsNoOneElses(t *testing.T) {
+	t.Parallel()
+	mind, err := host.NewEndpoint(host.Module{ID: "mind", Name: "mind", Services: []host.Service{{Type: "agent", Methods: []host.ServiceMethod{{
+		Name: "ask", Call: func(context.Context, []json.RawMessage) (any, error) {
+			t.Error("it was asked")
+			return nil, nil
+		},
+	}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := httptest.NewServer(mind.Handler(secret.Value{}))
+	t.Cleanup(far.Close)
+	home := t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, "policy"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const rules = `@id("people") permit (principal in Role::"admin", action, resource);
+@id("tasks") permit (principal in Role::"agent", action == Action::"task-agent.task.create", resource);
+@id("rest") @consent("operator") permit (principal in Role::"agent", action, resource);`
+	if err := os.WriteFile(filepath.Join(home, "policy", "own.cedar"), []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, env := scriptedHome(t)
+	n := serve(t, home, append(env, "JUNCTOR_AGENTS_PARENT=mind:service:agent.ask", "JUNCTOR_AGENTS_CHARACTER_NAME=Ada")...)
+	n.connect(t, "far", far.URL, false)
+	var used struct {
+		Result struct {
+			Data struct {
+				Agents []struct{ SessionID string }
+			}
+		}
+	}
+	if err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", map[string]any{
+		"target": "task-agent.task.create", "session": "lounge", "input": map[string]string{"task": "linger", "agentType": "claude"},
+	}, &used); err != nil || len(used.Result.Data.Agents) != 1 {
+		t.Fatalf("%+v %v", used, err)
+	}
+	id := used.Result.Data.Agents[0].SessionID
+	token := n.sessionToken(t, id)
+	var about parentContext
+	if n.bridge(t, id, token, "parent-context", http.StatusOK, &about); about.Character == nil || about.Character.Name != "Ada" {
+		t.Errorf("%+v", about)
+	}
+	var said parentMemory
+	if n.bridge(t, id, token, "memory?q=port", http.StatusServiceUnavailable, &said); said.Code != "parent_context_unavailable" {
+		t.Errorf("%+v", said)
+	}
+	if list := n.ask(t, "GET", "/api/v1/confirmations", "", http.StatusOK, nil); strings.Contains(list, "mind") {
+		t.Errorf("people are asked: %s", list)
 	}
 	n.terminate(t, killGrace)
 }

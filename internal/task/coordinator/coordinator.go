@@ -112,7 +112,8 @@ type Skills interface {
 }
 
 // Config is what a Coordinator works with. Sessions, Registry, Now and Logger are
-// required; without Skills nothing is used, Model, Parent and Chat nobody is asked and nothing is said.
+// required; without Skills none is used, and without Model, Parent and Chat nobody is asked
+// and nothing is said.
 type Config struct {
 	Sessions  Sessions
 	Registry  Registry
