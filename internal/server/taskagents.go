@@ -287,7 +287,7 @@ func (d agentDoor) Send(ctx context.Context, id string, request json.RawMessage)
 		}
 		return map[string]any{"success": true}, nil
 	}
-	outcome, err := session.Send(ctx, in.Input, in.Queue == "agent")
+	outcome, err := sendSoon(ctx, session, in.Input, in.Queue == "agent")
 	if err != nil {
 		return nil, err
 	}

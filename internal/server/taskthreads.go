@@ -164,7 +164,7 @@ type launchAgents struct{ *taskAgents }
 func (a launchAgents) Send(ctx context.Context, session, text string) error {
 	_, s, err := a.Get(session)
 	if err == nil {
-		_, err = s.Send(ctx, text, false)
+		_, err = sendSoon(ctx, s, text, false)
 	}
 	return err
 }

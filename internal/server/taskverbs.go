@@ -8,6 +8,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/provider/core"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve"
+	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads/share"
 	"github.com/junctor-run/junctor/internal/task/verbs"
 	"github.com/junctor-run/junctor/internal/task/verbs/access"
@@ -64,5 +65,16 @@ type verbAgents struct{ *taskAgents }
 // Terminal implements agentverbs.Agents.
 func (a verbAgents) Terminal(id string) (agentverbs.Terminal, error) {
 	_, live, err := a.Get(id)
-	return live, err
+	if err != nil {
+		return nil, err
+	}
+	return patient{live}, nil
+}
+
+// patient does not have a caller wait for a program that is at work.
+type patient struct{ sessions.Live }
+
+// Send implements agentverbs.Terminal.
+func (p patient) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
+	return sendSoon(ctx, p.Live, text, atOnce)
 }

@@ -230,3 +230,19 @@ func TestAPartMakesRoomForTheNext(t *testing.T) {
 	})
 	n.terminate(t, killGrace)
 }
+
+// TestNobodyWaitsForAnAgentThatIsAtWork: what is said to it waits its turn, and who said it
+// does not.
+func TestNobodyWaitsForAnAgentThatIsAtWork(t *testing.T) {
+	t.Parallel()
+	_, env := scriptedHome(t)
+	n := serve(t, t.TempDir(), env...)
+	made := n.create(t, "linger")
+	id := made.Agents[0].SessionID
+	eventually(t, "it works", func() bool { return n.shown(t, id).Status == "busy" })
+	if a := n.ask(t, "POST", "/api/coding-agents/"+id+"/send", `{"input":"say hello"}`, http.StatusOK, nil); !strings.Contains(a, `"queued"`) {
+		t.Error(a)
+	}
+	n.ask(t, "POST", "/api/coding-agents/"+id+"/send", `{"keys":["escape"]}`, http.StatusOK, nil)
+	n.terminate(t, killGrace)
+}

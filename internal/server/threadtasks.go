@@ -292,7 +292,7 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thre
 	if i := s.Info(); i.Status == detect.Blocked && i.Blocker != nil && len(i.Blocker.Options) > 0 {
 		return s.Choose(ctx, i.Blocker.Fingerprint, text)
 	}
-	_, err = s.Send(ctx, text, false)
+	_, err = sendSoon(ctx, s, text, false)
 	return err
 }
 

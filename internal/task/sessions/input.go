@@ -81,6 +81,8 @@ const (
 	Delivered  Outcome = "delivered"
 	ButBlocked Outcome = "delivered_but_blocked" // a dialog opened
 	NotSent    Outcome = "not_delivered"
+	// Queued is said by those who do not wait for one of the others.
+	Queued Outcome = "queued"
 )
 
 // message is a text that waits to be typed.

@@ -1,0 +1,35 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/task/sessions"
+)
+
+// sendTime is how long somebody waits to hear that a program took a text. A program that is
+// at work takes it when its turn is over, and that may be hours.
+const sendTime = 10 * time.Second
+
+// sendSoon sends a text, and says queued where it is not taken soon: it is sent all the
+// same, unless the session ends before.
+func sendSoon(ctx context.Context, to sessions.Live, text string, atOnce bool) (sessions.Outcome, error) {
+	type sent struct {
+		outcome sessions.Outcome
+		err     error
+	}
+	done := make(chan sent, 1)
+	go func() {
+		outcome, err := to.Send(context.WithoutCancel(ctx), text, atOnce)
+		done <- sent{outcome, err}
+	}()
+	late := time.NewTimer(sendTime)
+	defer late.Stop()
+	select {
+	case s := <-done:
+		return s.outcome, s.err
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return sessions.Queued, nil
+}
