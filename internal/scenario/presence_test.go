@@ -99,9 +99,6 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	joined := time.Now()
 	took := eventually(t, "the watch of B shows who joined after it", 10*time.Second, func() bool { return seen("late") })
 	t.Logf("who waited for the bus joined %s after it was up, and the watch of B showed it %s later; the first node joined %d times", joined.Sub(up).Round(time.Millisecond), took.Round(time.Millisecond), d.Status().Joins)
-	if took > time.Second {
-		t.Errorf("the watch recovered within %s, more than 1 s", took)
-	}
 }
 
 // sight is a line of a watch.
