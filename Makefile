@@ -47,8 +47,8 @@ interop-deps:
 	@if command -v npm >/dev/null; then npm ci --prefix interop --no-audit --no-fund --silent; \
 	else echo "SKIPPED: npm is not here, so the MCP clients from npm are not tried"; fi
 
-# The command line itself does one thing after the other, and starts hundreds of programs:
-# looking for races there would take minutes, and what it starts is looked at elsewhere.
+# What starts hundreds of programs, and does little itself, is not looked at for races: that
+# would take minutes, and what it starts is looked at elsewhere.
 test: deps lint interop-deps agents-deps
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v /cmd/junctor$$)
