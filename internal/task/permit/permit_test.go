@@ -20,18 +20,18 @@ func place(t testing.TB) (permit.Request, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"work/src", "shared", "home/.ssh", "home/.codex", "own/state", "work-too"} {
+	for _, dir := range []string{"task/src", "common", "home/.ssh", "home/.codex", "own/state", "task-too"} {
 		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for link, target := range map[string]string{"work/out": "../home", "work/in": "src", "work/nowhere": "../home/new", "work/loop": "loop"} {
+	for link, target := range map[string]string{"task/out": "../home", "task/in": "src", "task/nowhere": "../home/new", "task/loop": "loop"} {
 		if err := os.Symlink(target, filepath.Join(base, link)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return permit.Request{
-		Framework: framework.Claude, Preset: adapter.Autonomous, Workdir: base + "/work", Roots: []string{base + "/shared"}, Home: base + "/home", Own: base + "/own",
+		Framework: framework.Claude, Preset: adapter.Autonomous, Workdir: base + "/task", Roots: []string{base + "/common"}, Home: base + "/home", Own: base + "/own",
 	}, base
 }
 
@@ -66,8 +66,8 @@ func TestPresets(t *testing.T) {
 func TestFiles(t *testing.T) {
 	r, base := place(t)
 	for path, want := range map[string]permit.Effect{
-		"a.txt": permit.Allow, "new/folder/a.txt": permit.Allow, "src/../a.txt": permit.Allow, "in/a.txt": permit.Allow, base + "/work/a.txt": permit.Allow, base + "/shared/x": permit.Allow, ".": permit.Allow,
-		"../a.txt": permit.Deny, "out/a.txt": permit.Deny, "nowhere": permit.Deny, "nowhere/x": permit.Deny, "in/../../home/a": permit.Deny, base + "/work-too/a": permit.Deny, base + "/own/state/db": permit.Deny,
+		"a.txt": permit.Allow, "new/folder/a.txt": permit.Allow, "src/../a.txt": permit.Allow, "in/a.txt": permit.Allow, base + "/task/a.txt": permit.Allow, base + "/common/x": permit.Allow, ".": permit.Allow,
+		"../a.txt": permit.Deny, "out/a.txt": permit.Deny, "nowhere": permit.Deny, "nowhere/x": permit.Deny, "in/../../home/a": permit.Deny, base + "/task-too/a": permit.Deny, base + "/own/state/db": permit.Deny,
 		"/etc/passwd": permit.Deny, "~/.ssh/id": permit.Deny, "/proc/self/environ": permit.Deny, "/proc/self/root/etc/passwd": permit.Deny, "/proc/self/cwd/x": permit.Deny, "/dev/fd/0": permit.Deny,
 		"~/.bashrc": permit.Deny, "~/.claude/settings.json": permit.Deny, "../clone/.git/hooks/pre-commit": permit.Deny, "loop": permit.Deny, "missing/../../../etc/x": permit.Deny, base: permit.Deny, "/": permit.Deny,
 	} {
