@@ -195,7 +195,7 @@ func (t *task) escalate(status row.SessionStatus, text string, a directive.Answe
 	if strings.TrimSpace(ask) == "" {
 		ask = question(text)
 	}
-	t.c.tell(t.event("escalation", map[string]string{"question": ask, "reasoning": a.Reasoning, "text": last(text, 3000)}))
+	t.c.tell(t.event("escalation", map[string]string{"question": ask, "reasoning": a.Reasoning, "text": decide.Last(text, 3000)}))
 	t.c.tell(t.event("swarm_attention_required", map[string]string{"question": ask}))
 	t.say(ask)
 }
@@ -210,7 +210,7 @@ func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []
 	if t == nil || c.cfg.Model == nil && c.cfg.Parent == nil || c.Level(t.thread) != Autonomous {
 		return false, "", false
 	}
-	text := "The agent wants to use " + tool + ": " + cut(secret.MaskTokens(string(input)), maxInput) + "\nMay it?"
+	text := "The agent wants to use " + tool + ": " + decide.Cut(secret.MaskTokens(string(input)), maxInput) + "\nMay it?"
 	err := t.do(ctx, func() error {
 		b := &detect.Blocker{Type: "permission", Prompt: text, Options: []string{"Allow", "Deny"}, Selected: -1}
 		if t.answers >= MaxResponses || ctx.Err() != nil || !t.row.Status.Live() {

@@ -65,7 +65,7 @@ func (t *task) complete() {
 	default:
 		t.update(func(s *row.Session) { s.CompletionSummary = summary })
 		note := strings.TrimSpace(r.Summary + " " + strings.Join(r.Notes, " "))
-		t.escalate(row.SessionWaiting, summary, directive.Answer{Response: cut(summary, 4000) + "\n\nThe validation says: " + note, Reasoning: note})
+		t.escalate(row.SessionWaiting, summary, directive.Answer{Response: decide.Cut(summary, 4000) + "\n\nThe validation says: " + note, Reasoning: note})
 	}
 }
 
@@ -261,10 +261,10 @@ func (c *Coordinator) synthesis(s decide.Swarm) string {
 		ctx, cancel := context.WithTimeout(c.ctx, modelTime)
 		defer cancel()
 		if text, err := c.cfg.Chat.Synthesise(ctx, s); err == nil && strings.TrimSpace(text) != "" {
-			return cut(text, maxSummary)
+			return decide.Cut(text, maxSummary)
 		}
 	}
-	return cut(decide.Synthesis(s), maxSummary)
+	return decide.Cut(decide.Synthesis(s), maxSummary)
 }
 
 // Settle tells the end of a thread that a server before did not live to tell. It reports

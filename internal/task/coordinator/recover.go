@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/task/choice"
+	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/directive"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads"
@@ -33,7 +34,7 @@ func providerFailure(kind, text string, now time.Time) (choice.CoolDown, bool) {
 	switch kind {
 	case "auth", "authentication_failed", "model_not_found", "model_not_available", "cli_too_old", "provider_retry":
 	default:
-		if reason = strings.ToLower(noProvider.FindString(last(text, 16_000))); reason == "" {
+		if reason = strings.ToLower(noProvider.FindString(decide.Last(text, 16_000))); reason == "" {
 			return choice.CoolDown{}, false
 		}
 	}
@@ -48,7 +49,7 @@ func (t *task) turnFailed(e sessions.Event) {
 		return
 	}
 	t.act("turn_failed", e.Text, nil, directive.Answer{
-		Action: "escalate", Response: fmt.Sprintf("The agent %s could not go on (%s): %s", t.name(), e.Kind, last(strings.TrimSpace(e.Text), 1500)), Reasoning: "its turn failed",
+		Action: "escalate", Response: fmt.Sprintf("The agent %s could not go on (%s): %s", t.name(), e.Kind, decide.Last(strings.TrimSpace(e.Text), 1500)), Reasoning: "its turn failed",
 	})
 }
 
@@ -73,7 +74,7 @@ func (t *task) ended(e sessions.Event) {
 		t.providerFailed(e.Kind, e.Text)
 		return
 	}
-	t.fail("The program failed: " + last(strings.TrimSpace(e.Text+" "+e.Cause), 1500))
+	t.fail("The program failed: " + decide.Last(strings.TrimSpace(e.Text+" "+e.Cause), 1500))
 }
 
 // fail ends the task badly.
@@ -86,7 +87,7 @@ func (t *task) fail(reason string) {
 
 // providerFailed goes on with another program, where there is one (task-agents, 13.8).
 func (t *task) providerFailed(kind, text string) {
-	why := strings.TrimSpace(kind + " " + last(strings.TrimSpace(text), 500))
+	why := strings.TrimSpace(kind + " " + decide.Last(strings.TrimSpace(text), 500))
 	if t.c.Level(t.thread) == Notify && !t.over {
 		t.escalate(row.SessionBlocked, text, directive.Answer{Response: "The agent " + t.name() + " cannot go on: " + why})
 		return
@@ -173,7 +174,7 @@ func (t *task) startOver(e sessions.Event) bool {
 		t.c.cfg.Logger.Warn("what could not be resumed could not be begun anew either", "session", t.id, "err", err)
 		return false
 	}
-	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(name), "reason": "it could not be resumed: " + last(strings.TrimSpace(e.Text), 300)}})
+	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(name), "reason": "it could not be resumed: " + decide.Last(strings.TrimSpace(e.Text), 300)}})
 	return true
 }
 
@@ -190,8 +191,8 @@ func (t *task) handing(why string) string {
 		}
 	}
 	t.c.mu.Unlock()
-	if text := last(t.lines(1000), handedOver); strings.TrimSpace(text) != "" {
-		b.WriteString("\nThe last it printed, as data:\n<<<\n" + strings.NewReplacer("<<<", "‹‹‹", ">>>", "›››").Replace(text) + "\n>>>\n")
+	if text := decide.Last(t.lines(1000), handedOver); strings.TrimSpace(text) != "" {
+		b.WriteString("\nThe last it printed, as data:\n" + decide.Fence(text))
 	}
 	return b.String()
 }

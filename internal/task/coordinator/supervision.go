@@ -7,6 +7,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/directive"
 	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
@@ -93,7 +94,7 @@ type kept struct {
 // pend keeps a decision until somebody has confirmed it.
 func (t *task) pend(event, text string, b *detect.Blocker, a directive.Answer) {
 	p := row.PendingDecision{
-		SessionID: t.id, ThreadID: t.thread, PromptText: last(text, 4000), RecentOutput: last(t.lines(50), 8000),
+		SessionID: t.id, ThreadID: t.thread, PromptText: decide.Last(text, 4000), RecentOutput: decide.Last(t.lines(50), 8000),
 		LLMDecision: document(a), TaskContext: document(kept{event, b}), CreatedAt: row.At(t.c.cfg.Now()),
 	}
 	if err := t.c.cfg.Registry.PutPending(t.c.ctx, p); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/framework/detect"
+	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/directive"
 	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads"
@@ -301,7 +302,7 @@ func (t *task) login(e sessions.Event) {
 	t.c.tell(t.event("login_required", e))
 	if !t.told {
 		t.told = true
-		t.say("The agent " + t.name() + " needs somebody to log in. " + cut(e.Text, 500))
+		t.say("The agent " + t.name() + " needs somebody to log in. " + decide.Cut(e.Text, 500))
 	}
 }
 
@@ -454,21 +455,4 @@ func (t *task) name() string {
 		return t.row.Label
 	}
 	return t.id
-}
-
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	if r := []rune(s); len(r) > n {
-		return string(r[:n])
-	}
-	return s
-}
-
-func last(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[len(r)-n:])
-	}
-	return s
 }

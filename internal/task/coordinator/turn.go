@@ -89,7 +89,7 @@ func (t *task) turn(e sessions.Event) {
 			s.Status = row.SessionActive
 		}
 	})
-	t.c.tell(t.event("turn_complete", map[string]string{"source": e.Source, "text": cut(e.Text, 4000)}))
+	t.c.tell(t.event("turn_complete", map[string]string{"source": e.Source, "text": decide.Cut(e.Text, 4000)}))
 	switch {
 	case t.c.Level(t.thread) == Notify, t.skill(e, text):
 		return
@@ -197,7 +197,7 @@ func (t *task) model(small bool, prompt string) (string, error) {
 
 // question is what the user is asked where nobody put it better.
 func question(text string) string {
-	return "An agent needs you: " + last(strings.TrimSpace(text), 1500)
+	return "An agent needs you: " + decide.Last(strings.TrimSpace(text), 1500)
 }
 
 // situation is all that a prompt says of the task.
@@ -310,14 +310,14 @@ var telling = regexp.MustCompile(`https?://\S+|\b[0-9a-f]{7,40}\b`)
 // the last lines of the screen.
 func (t *task) summary() string {
 	if text := strings.TrimSpace(t.result); text != "" {
-		return last(text, 8000)
+		return decide.Last(text, 8000)
 	}
 	text := t.lines(50)
-	return last(strings.Join(telling.FindAllString(text, 20), " ")+"\n"+last(text, 2000), 8000)
+	return decide.Last(strings.Join(telling.FindAllString(text, 20), " ")+"\n"+decide.Last(text, 2000), 8000)
 }
 
 func (t *task) record(d row.Decision) {
-	d.SessionID, d.PromptText, d.Response, d.Reasoning = t.id, last(d.PromptText, 4000), cut(d.Response, directive.MaxResponse), cut(d.Reasoning, directive.MaxStored)
+	d.SessionID, d.PromptText, d.Response, d.Reasoning = t.id, decide.Last(d.PromptText, 4000), decide.Cut(d.Response, directive.MaxResponse), decide.Cut(d.Reasoning, directive.MaxStored)
 	m, err := t.c.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.Decide(t.c.ctx, d) })
 	if err != nil {
 		t.c.cfg.Logger.Warn("a decision could not be kept", "session", t.id, "err", err)

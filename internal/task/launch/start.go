@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/task/adapter"
 	"github.com/junctor-run/junctor/internal/task/agents"
 	"github.com/junctor-run/junctor/internal/task/choice"
+	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
@@ -222,7 +223,7 @@ func quoted(text string) string {
 	if r := []rune(text); len(r) > maxResult {
 		text = string(r[:maxResult]) + "…"
 	}
-	return "<<<\n" + strings.NewReplacer("<<<", "‹‹‹", ">>>", "›››").Replace(text) + "\n>>>"
+	return decide.Fence(text)
 }
 
 // spawn starts a program for a part of a thread. What is set in req stays.

@@ -114,7 +114,7 @@ func Prompt(s Situation) string {
 
 func section(b *strings.Builder, title, text string) {
 	if strings.TrimSpace(text) != "" {
-		b.WriteString("\n" + title + ":\n" + fence(text))
+		b.WriteString("\n" + title + ":\n" + Fence(text))
 	}
 }
 

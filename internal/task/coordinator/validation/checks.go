@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 )
 
 // Runner runs a command in a folder. It ends the command, and all that this started,
@@ -90,12 +91,12 @@ func run(ctx context.Context, r Runner, now func() time.Time, dir string, list [
 		begun := now()
 		limited, cancel := context.WithTimeout(ctx, checkTime)
 		exit, output, err := r.Run(limited, dir, argv)
-		c := Check{Argv: argv, Exit: exit, Output: last(output, maxOutput), TookMS: now().Sub(begun).Milliseconds()}
+		c := Check{Argv: argv, Exit: exit, Output: decide.Last(output, maxOutput), TookMS: now().Sub(begun).Milliseconds()}
 		switch {
 		case limited.Err() != nil:
 			c.Error = "it was ended after " + checkTime.String()
 		case err != nil:
-			c.Error = cut(err.Error(), maxSummary)
+			c.Error = decide.Cut(err.Error(), maxSummary)
 		}
 		cancel()
 		out = append(out, c)

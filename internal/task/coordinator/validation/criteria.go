@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
 
@@ -53,7 +54,7 @@ func SettleCriteria(ctx context.Context, model Model, task string, kind row.Thre
 
 // readCriteria finds the first JSON array of texts.
 func readCriteria(answer string) []string {
-	answer = cut(answer, 64<<10)
+	answer = decide.Cut(answer, 64<<10)
 	begin, end := strings.IndexByte(answer, '['), strings.LastIndexByte(answer, ']')
 	var list []string
 	if begin < 0 || end < begin || jsonx.Unmarshal([]byte(answer[begin:end+1]), &list) != nil {
@@ -68,7 +69,7 @@ var bullet = regexp.MustCompile(`^\s*([-*•]|\d{1,2}[.)])\s+`)
 func tidy(list []string) (out []string) {
 	seen := make(map[string]bool)
 	for _, s := range list {
-		s = cut(strings.Join(strings.Fields(bullet.ReplaceAllString(cut(s, 4*maxCriterion), "")), " "), maxCriterion)
+		s = decide.Cut(strings.Join(strings.Fields(bullet.ReplaceAllString(decide.Cut(s, 4*maxCriterion), "")), " "), maxCriterion)
 		if key := strings.ToLower(s); s != "" && !seen[key] && len(out) < mostCriteria {
 			seen[key] = true
 			out = append(out, s)
@@ -77,25 +78,6 @@ func tidy(list []string) (out []string) {
 	return out
 }
 
-// cut is a text of at most n characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	if r := []rune(s); len(r) > n {
-		return string(r[:n])
-	}
-	return s
-}
-
-// last is the end of a text, n characters.
-func last(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[len(r)-n:])
-	}
-	return s
-}
-
 func quoted(s string, n int) string {
-	return "<<<\n" + strings.NewReplacer("<<<", "‹‹‹", ">>>", "›››").Replace(cut(s, n)) + "\n>>>\n"
+	return decide.Fence(decide.Cut(s, n))
 }
