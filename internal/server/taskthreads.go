@@ -304,5 +304,5 @@ func (t taskChat) Synthesise(ctx context.Context, s decide.Swarm) (string, error
 		return "", err
 	}
 	return coordinatorModel{t.s.model}.Ask(ctx, false, "Write one short message to the user who gave this task: what was done, what came of it, what is left. "+
-		"Facts only, from this record of the agents' work:\n"+string(raw))
+		"Facts only, from this record of the agents' work:\n"+decide.Fence(string(raw)))
 }

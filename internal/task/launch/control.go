@@ -271,12 +271,13 @@ func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resu
 		return nil, err
 	}
 	for _, s := range list {
+		// An end that was told is settled, also where nobody answered in time.
+		if row.Meta(s.Metadata, metaGateway) != l.cfg.Gateway || threads.Told(s.Thread, s.SessionCount) {
+			continue
+		}
 		d, err := l.cfg.Registry.Detail(ctx, s.ID, startFields())
 		if err != nil {
 			return left, err
-		}
-		if row.Meta(d.Metadata, metaGateway) != l.cfg.Gateway {
-			continue
 		}
 		if d.Status == row.ThreadOpen && len(d.Sessions) == 0 {
 			left = append(left, d.Thread)
