@@ -6,11 +6,14 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/internal/samplemcp"
 )
 
 // upstreamRow is one upstream as the server shows it.
@@ -118,7 +121,13 @@ func (a *app) upstreamsCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("upstreams", "MCP servers and A2A agents as providers: what agents see of them is pinned", a.upstreamsAddCommand(), list, show, remove, a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart)
+	sample := &cobra.Command{
+		Use: "sample", Short: "Be a small MCP server over standard input and output, to try upstreams with", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return samplemcp.Serve(cmd.Context(), version(), os.Stdin, os.Stdout)
+		},
+	}
+	return a.group("upstreams", "MCP servers and A2A agents as providers: what agents see of them is pinned", a.upstreamsAddCommand(), list, show, remove, a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart, sample)
 }
 
 func (a *app) printUpstream(raw json.RawMessage) error {

@@ -111,7 +111,7 @@ func stopsAt() map[string]string {
 		"modernc.org/quickjs":                    "internal/worker",
 		"github.com/tetratelabs/wazero":          "internal/worker",
 		"github.com/pressly/goose/v3":            "internal/store",
-		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve internal/oauthclient interop bench",
+		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve internal/oauthclient internal/samplemcp interop bench",
 		"github.com/a2aproject/a2a-go":           "internal/surface/a2aserve internal/provider/a2a",
 		"github.com/coreos/go-oidc":              "internal/oauth",
 		"golang.org/x/oauth2":                    "internal/oauthclient",
