@@ -37,6 +37,15 @@ func plainText(s string) string {
 	}, s)
 }
 
+// plainLines does it for a text of several lines, without empty ones around it.
+func plainLines(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	for i, l := range lines {
+		lines[i] = plainText(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // when prints a time for people.
 func when(t time.Time) string {
 	if t.IsZero() {

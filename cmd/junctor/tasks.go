@@ -87,7 +87,7 @@ func (a *app) tasksCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/cancel"), map[string]any{}, a.printMoved)
 		},
 	}
-	return a.group("tasks", "Work that takes its time: tasks of agents' programs, their terminals, and your calls that wait", append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand())...)
+	return a.group("tasks", "Work that takes its time: tasks of agents' programs, their terminals, and your calls that wait", append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskWatchCommand())...)
 }
 
 func (a *app) tasksAnswerCommand() *cobra.Command {
@@ -168,7 +168,7 @@ func (a *app) printTask(raw json.RawMessage) error {
 	var said struct{ Text string }
 	switch {
 	case t.Kind == "thread" && json.Unmarshal(t.Result, &said) == nil && said.Text != "":
-		a.printf("\n%s\n", strings.TrimSpace(said.Text))
+		a.printf("\n%s\n", plainLines(said.Text))
 	case len(t.Result) > 0:
 		a.printf("\n%s\n", plainText(string(t.Result)))
 	}

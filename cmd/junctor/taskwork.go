@@ -372,7 +372,7 @@ func (a *app) taskShareCommand() *cobra.Command {
 					return err
 				}
 				if out.Summary != "" {
-					a.printf("%s\n\n", strings.TrimSpace(out.Summary))
+					a.printf("%s\n\n", plainLines(out.Summary))
 				}
 				var rows [][]string
 				for _, t := range out.Targets {
@@ -457,7 +457,7 @@ func (a *app) printThread(raw json.RawMessage) error {
 	}
 	a.printf("%s: %s, %s\n%s\n", plainText(t.ID), plainText(t.Title), plainText(t.Status), plainText(t.OriginalRequest))
 	if t.Summary != "" {
-		a.printf("\n%s\n", strings.TrimSpace(t.Summary))
+		a.printf("\n%s\n", plainLines(t.Summary))
 	}
 	var rows [][]string
 	for _, s := range t.Sessions {
