@@ -44,7 +44,7 @@ func (a *app) watchThread(ctx context.Context, thread string) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	seen := make(map[string]bool)
-	for {
+	for patience := 6; ; { // the summary is written just after the end
 		var t struct {
 			Status   string
 			Summary  string
@@ -80,6 +80,9 @@ func (a *app) watchThread(ctx context.Context, thread string) error {
 		}
 		switch t.Status {
 		case "done":
+			if patience--; t.Summary == "" && patience > 0 {
+				break
+			}
 			if !a.json && t.Summary != "" {
 				a.printf("\n%s\n", plainLines(t.Summary))
 			}
