@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
+	tty "golang.org/x/term"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
@@ -301,11 +301,7 @@ func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format,
 // terminal reports whether the stream is one.
 func terminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) // the question that every Unix has
-	return err == nil
+	return ok && tty.IsTerminal(int(f.Fd()))
 }
 
 // decode reads an answer for a table.

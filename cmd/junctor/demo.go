@@ -171,7 +171,7 @@ func (a *app) spawnDemo(ctx context.Context, what string, args ...string) (*exec
 	cmd.Stderr = a.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 3 * time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches it through us, in order
+	cmd.SysProcAttr = ownGroup() // Ctrl-C reaches it through us, in order
 	if err := cmd.Start(); err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "demo", "the demo "+what+" cannot be started", err)
 	}
