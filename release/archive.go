@@ -88,7 +88,7 @@ func writeTar(buf *bytes.Buffer, base string, files []packed, at time.Time) erro
 func writeZip(buf *bytes.Buffer, base string, files []packed, at time.Time) error {
 	w := zip.NewWriter(buf)
 	for _, f := range files {
-		h := &zip.FileHeader{Name: base + "/" + f.name, Method: zip.Deflate, Modified: at}
+		h := &zip.FileHeader{Name: base + "/" + f.name, Method: zip.Deflate, Modified: at.UTC()}
 		h.SetMode(0o644)
 		if f.run {
 			h.SetMode(0o755)

@@ -15,27 +15,28 @@ var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|co
 
 // licences returns the licences and notices of everything that is linked into a binary,
 // Go's own first. A module without one is an error: it may not be given away.
-func (m *maker) licences(ctx context.Context, c contents) ([]byte, error) {
+func (m *maker) licences(ctx context.Context, t target, c contents) ([]byte, error) {
 	root, err := output(ctx, m.source, "go", "env", "GOROOT")
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"list", "-mod=readonly", "-m", "-f", "{{.Path}}@{{.Version}}\t{{.Dir}}"}
-	for _, mod := range c.modules {
-		args = append(args, mod.path+"@"+mod.version)
-	}
-	said, err := output(ctx, m.source, "go", args...)
+	said, err := output(ctx, m.source, "env", "GOOS="+t.os, "GOARCH="+t.arch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off",
+		"go", "list", "-deps", "-f", "{{with .Module}}{{with .Replace}}{{.Path}}{{else}}{{.Path}}{{end}}\t{{.Dir}}{{end}}", "./cmd/junctor")
 	if err != nil {
 		return nil, err
+	}
+	dirs := make(map[string]string)
+	for line := range strings.Lines(said) {
+		path, dir, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		dirs[path] = dir
 	}
 	var b bytes.Buffer
 	b.WriteString("junctor contains code of others, under these licences.\n")
 	if err := addLicences(&b, "the Go standard library, "+c.goVersion, strings.TrimSpace(root)); err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(said) {
-		name, dir, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if err := addLicences(&b, name, dir); err != nil {
+	for _, mod := range c.modules {
+		if err := addLicences(&b, mod.path+" "+mod.version, dirs[mod.path]); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +53,7 @@ func addLicences(b *bytes.Buffer, name, dir string) error {
 	}
 	found := false
 	for _, f := range files {
-		if f.IsDir() || !licenceFile.MatchString(f.Name()) {
+		if f.IsDir() || filepath.Ext(f.Name()) == ".go" || !licenceFile.MatchString(f.Name()) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, f.Name()))

@@ -183,7 +183,7 @@ func (m *maker) make(ctx context.Context, t target, temp string, again bool) err
 	if err := m.write(base+".cdx.json", bill); err != nil {
 		return err
 	}
-	licences, err := m.licences(ctx, contents)
+	licences, err := m.licences(ctx, t, contents)
 	if err != nil {
 		return err
 	}
