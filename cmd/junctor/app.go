@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
+	tty "golang.org/x/term"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
@@ -169,7 +169,7 @@ func (a *app) commands() []commandGroup {
 		{"Show", a.showingCommands()},
 		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.upstreamsCommand(), a.nodesCommand(), a.callCommand(), a.heldCommand(), a.skillCommand(), a.extensionsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
 		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},
-		{"Look after it", []*cobra.Command{a.doctorCommand(), a.sandboxCommand(), a.configCommand(), a.versionCommand()}},
+		{"Look after it", []*cobra.Command{a.doctorCommand(), a.healthCommand(), a.sandboxCommand(), a.configCommand(), a.versionCommand()}},
 	}
 }
 
@@ -212,23 +212,30 @@ func (a *app) env(name string) string {
 
 func (a *app) findHome() (string, error) { return server.FindHome(a.home) }
 
-// connection finds the server and the token a command uses: flag, environment,
-// home. tokenFile is the file in the home's run folder.
-func (a *app) connection(tokenFile string) (url string, token secret.Value, err error) {
-	home, err := a.findHome()
-	if err != nil {
-		return "", secret.Value{}, err
+// serverURL finds the home and the server a command uses: flag, environment, home.
+func (a *app) serverURL() (home, url string, err error) {
+	if home, err = a.findHome(); err != nil {
+		return "", "", err
 	}
-	url = a.server
-	if url == "" {
+	if url = a.server; url == "" {
 		url = a.env("JUNCTOR_URL")
 	}
 	if url == "" {
 		line, err := server.ReadServer(home)
 		if err != nil {
-			return "", secret.Value{}, err
+			return "", "", err
 		}
 		url = line.URL
+	}
+	return home, url, nil
+}
+
+// connection finds the server and the token a command uses: flag, environment,
+// home. tokenFile is the file in the home's run folder.
+func (a *app) connection(tokenFile string) (url string, token secret.Value, err error) {
+	home, url, err := a.serverURL()
+	if err != nil {
+		return "", secret.Value{}, err
 	}
 	switch {
 	case a.token != "":
@@ -301,11 +308,7 @@ func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format,
 // terminal reports whether the stream is one.
 func terminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) // the question that every Unix has
-	return err == nil
+	return ok && tty.IsTerminal(int(f.Fd()))
 }
 
 // decode reads an answer for a table.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	tty "golang.org/x/term"
 
 	"github.com/junctor-run/junctor/capability"
@@ -102,7 +101,7 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 		}()
 		a.resize(ctx, t, in)
 		sized := make(chan os.Signal, 1)
-		signal.Notify(sized, unix.SIGWINCH)
+		onResize(sized)
 		defer signal.Stop(sized)
 		go t.follow(ctx, sized, func() { a.resize(ctx, t, in) })
 		go a.keys(ctx, t, in, cancel) // its last read ends with the program

@@ -190,7 +190,7 @@ func (d *demo) spawn(ctx context.Context, what string, args ...string) error {
 	cmd.Stderr = d.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 3 * time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches it through us, in order
+	cmd.SysProcAttr = ownGroup() // Ctrl-C reaches it through us, in order
 	if err := cmd.Start(); err != nil {
 		return capability.Wrap(capability.CodeFailed, "demo", "the demo "+what+" cannot be started", err)
 	}

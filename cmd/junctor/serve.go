@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -78,9 +76,7 @@ func (a *app) serve(ctx context.Context, cfg config.Config, readyFile string, on
 	if err != nil {
 		return err
 	}
-	// A limit on file sizes is then a failed write, which the log survives, and not
-	// the end of the process.
-	signal.Ignore(syscall.SIGXFSZ)
+	survive()
 	s, err := server.New(ctx, cfg, server.Options{Version: version(), Logger: logger})
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func layer(pkg string) int {
 		return 3
 	case pkg == "internal/server", strings.HasPrefix(pkg, "internal/server/"), pkg == "internal/config":
 		return 4
-	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "interop", strings.HasPrefix(pkg, "interop/"):
+	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "release", pkg == "interop", strings.HasPrefix(pkg, "interop/"):
 		return 5
 	}
 	return 2
@@ -63,9 +63,9 @@ func beside(from, to string) bool {
 		"internal/worker":    {"internal/sandbox"},
 		"host":               {"internal/sandbox"},
 		"internal/noderun":   {"host/device", "host/device/pushcode", "internal/skill/asking", "internal/segment"},
-		"host/device":        {"internal/node", "internal/messaging", "internal/messaging/natsdial"},
+		"host/device":        {"internal/hostfs", "internal/node", "internal/messaging", "internal/messaging/natsdial"},
 		"internal/term":      {"internal/sandbox"},
-		"internal/workspace": {"internal/gitcmd", "internal/sandbox"},
+		"internal/workspace": {"internal/gitcmd", "internal/sandbox", "internal/hostfs"},
 		// What the parts of a workspace use of the same two.
 		"internal/workspace/evidence":        {"internal/gitcmd"},
 		"internal/workspace/forge/bareforge": {"internal/gitcmd", "internal/sandbox"},

@@ -7,9 +7,8 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
 	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/internal/secretstore"
@@ -64,13 +63,12 @@ func (s *Server) checkDatabase(ctx context.Context) consoleserve.Check {
 }
 
 func (s *Server) checkDisk() consoleserve.Check {
-	var st unix.Statfs_t
 	c := consoleserve.Check{Name: "disk space", OK: true}
-	if err := unix.Statfs(s.home.Dir, &st); err != nil {
+	free, err := hostfs.Free(s.home.Dir)
+	if err != nil {
 		c.Detail = "unknown"
 		return c
 	}
-	free := st.Bavail * uint64(st.Bsize)
 	c.Detail = fmt.Sprintf("%d MiB free", free>>20)
 	if free < lowDisk {
 		c.OK = false
