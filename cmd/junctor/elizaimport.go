@@ -78,8 +78,8 @@ A restriction that cannot be read ends the import before anything is connected.`
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&from, "from", "", "directory of the two files (default $ELIZA_STATE_DIR or ~/.eliza)")
-	f.BoolVar(&dryRun, "dry-run", false, "read the files and say what would be connected; connect nothing")
+	f.StringVar(&from, "from", "", "folder with the two files (default $ELIZA_STATE_DIR, else ~/.eliza)")
+	f.BoolVar(&dryRun, "dry-run", false, "say what would be done; do nothing")
 	return c
 }
 

@@ -82,7 +82,7 @@ func verdict(d router.TrustDecision) string {
 
 func (a *app) endpointsCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "Every endpoint and its state", Args: cobra.NoArgs,
+		Use: "list", Short: "List endpoints and their states", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Endpoints []endpointRow }](raw)
@@ -98,7 +98,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 		},
 	}
 	show := &cobra.Command{
-		Use: "show ID", Aliases: []string{"status"}, Short: "One endpoint: its state, what was let in, what was not and why", Args: cobra.ExactArgs(1),
+		Use: "show ID", Aliases: []string{"status"}, Short: "Show an endpoint: its state, what was let in, what was not and why", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				e, err := decode[endpointRow](raw)
@@ -131,7 +131,8 @@ func (a *app) endpointsCommand() *cobra.Command {
 		},
 	}
 	sync := &cobra.Command{
-		Use: "sync [ID]", Short: "Read the manifest again, of one endpoint or of all in parallel", Args: cobra.MaximumNArgs(1),
+		Use: "sync [ID]", Short: "Read the manifest of one endpoint again, or of all", Args: cobra.MaximumNArgs(1),
+		Long: "Read the manifest of one endpoint again, or of all in parallel. The exit\nstatus is 5 if one could not be read.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/api/capability-router/sync"
 			if len(args) == 1 {
@@ -175,7 +176,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 			return err
 		},
 	}
-	c := a.group("endpoints", "Remote endpoints; without a command, the list of them", list, show, sync, a.endpointsDecisionsCommand(), a.endpointsImportCommand(), a.endpointsExportCommand())
+	c := a.group("endpoints", "Look after remote endpoints; without a command, list them", list, show, sync, a.endpointsDecisionsCommand(), a.endpointsImportCommand(), a.endpointsExportCommand())
 	c.Use = "endpoints [COMMAND]"
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -190,7 +191,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 // no endpoint behind are in it, too.
 func (a *app) endpointsDecisionsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "decisions", Short: "The last attempts to take modules in, of all endpoints: what was trusted, refused or collided, and why", Args: cobra.NoArgs,
+		Use: "decisions", Short: "List the last attempts to let modules in, with what was refused and why", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/decisions", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Decisions []trustRow }](raw)

@@ -11,7 +11,7 @@ import (
 
 func (a *app) eventsCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "events", Short: "Follow the live feed, or publish an event to modules", Args: cobra.NoArgs,
+		Use: "events", Short: "Follow the live feed of events, or publish an event", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.follow(cmd, "/api/v1/events", func(line json.RawMessage) error {
 				ev, err := decode[struct {
@@ -35,9 +35,10 @@ func (a *app) eventsCommand() *cobra.Command {
 func (a *app) publishCommand() *cobra.Command {
 	var payload string
 	c := &cobra.Command{
-		Use: "publish NAME", Short: "Tell an event to every module that declares it; exit 1 if one could not be told",
-		Long: `Tell an event to every module that declares it. Each delivery is a call of its own
-on the governed path, so that one module that fails takes nothing from the others.`,
+		Use: "publish NAME", Short: "Publish an event to every module that declares it",
+		Long: `Publish an event to every module that declares it. Each delivery is a call of its own
+on the governed path, so that one module that fails takes nothing from the others. The
+exit status is 1 if one of them failed.`,
 		Example: `  junctor events publish DEVICE_NOTICE --payload '{"text":"low battery"}'`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -93,6 +94,6 @@ on the governed path, so that one module that fails takes nothing from the other
 			return err
 		},
 	}
-	c.Flags().StringVar(&payload, "payload", "", "JSON object to send with it, or - to read one from standard input")
+	c.Flags().StringVar(&payload, "payload", "", "object to send with the event; - reads one from standard input")
 	return c
 }

@@ -14,7 +14,7 @@ import (
 
 func (a *app) modulesCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "Every module", Args: cobra.NoArgs,
+		Use: "list", Short: "List modules", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -36,7 +36,7 @@ func (a *app) modulesCommand() *cobra.Command {
 		},
 	}
 	show := &cobra.Command{
-		Use: "show ID", Short: "One module with its contributions", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show a module with its contributions", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -60,7 +60,7 @@ func (a *app) modulesCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("modules", "Every module of every kind", list, show, a.routeCommand())
+	return a.group("modules", "Look at modules of every kind", list, show, a.routeCommand())
 }
 
 // trustOf says what let a module in; what is built in needs no trust.
@@ -78,10 +78,10 @@ type showing struct{ noun, short, first, name string }
 func (a *app) showingCommands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, s := range []showing{
-		{"views", "Views of all modules, with the URL each is served under", "VIEW", "bundleUrl"},
-		{"widgets", "Widgets of all modules, and the slot each belongs in", "WIDGET", "slot"},
-		{"nav", "Tabs that modules add to a front end's navigation", "TAB", "path"},
-		{"apps", "Apps of all modules", "APP", "launchUrl"},
+		{"views", "List the views of all modules, with the URL of each", "VIEW", "bundleUrl"},
+		{"widgets", "List the widgets of all modules, with the slot of each", "WIDGET", "slot"},
+		{"nav", "List the navigation tabs of all modules", "TAB", "path"},
+		{"apps", "List the apps of all modules", "APP", "launchUrl"},
 	} {
 		out = append(out, &cobra.Command{
 			Use: s.noun, Short: s.short, Args: cobra.NoArgs,

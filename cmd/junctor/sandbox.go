@@ -20,18 +20,19 @@ import (
 // runs, those of one that this user would start here.
 func (a *app) sandboxCommand() *cobra.Command {
 	status := &cobra.Command{
-		Use: "status", Short: "Which walls stand here, and what the last self-test found", Args: cobra.NoArgs,
+		Use: "status", Short: "Show which walls stand, and what the last self-test found", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.showSandbox(cmd.Context(), (*sandbox.Box).Report, false)
 		},
 	}
 	selftest := &cobra.Command{
-		Use: "selftest", Short: "Really try to break out of every tier; exit 1 if a wall gave way", Args: cobra.NoArgs,
+		Use: "selftest", Short: "Try to break out of every tier", Args: cobra.NoArgs,
+		Long: "Try to break out of every tier, for real. The exit status is 1 if a wall gave way.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.showSandbox(cmd.Context(), (*sandbox.Box).SelfTest, true)
 		},
 	}
-	return a.group("sandbox", "What confines the programs that run here", status, selftest)
+	return a.group("sandbox", "Show and test what confines the programs that run here", status, selftest)
 }
 
 // box is the sandbox of this machine; its report is kept in the home, if there is one.

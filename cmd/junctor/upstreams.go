@@ -75,7 +75,7 @@ func upstreamPath(name, verb string) string {
 
 func (a *app) upstreamsCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "Every upstream and its state", Args: cobra.NoArgs,
+		Use: "list", Short: "List upstreams and their states", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, upstreamsPath, nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Upstreams []upstreamRow }](raw)
@@ -91,13 +91,13 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		},
 	}
 	show := &cobra.Command{
-		Use: "show NAME", Short: "One upstream: its state, its definitions, what was dropped and why, its last errors", Args: cobra.ExactArgs(1),
+		Use: "show NAME", Short: "Show an upstream: its state, its definitions, what was dropped and why", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], ""), nil, a.printUpstream)
 		},
 	}
 	remove := &cobra.Command{
-		Use: "remove NAME", Short: "End its connections and forget it, with what was approved", Args: cobra.ExactArgs(1),
+		Use: "remove NAME", Short: "Remove an upstream, with what was approved", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodDelete, upstreamPath(args[0], ""), nil, func(json.RawMessage) error {
 				a.printf("removed %s\n", plainText(args[0]))
@@ -106,7 +106,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		},
 	}
 	restart := &cobra.Command{
-		Use: "restart NAME", Short: "Connect it anew, also one that was given up", Args: cobra.ExactArgs(1),
+		Use: "restart NAME", Short: "Connect an upstream anew, also one that was given up", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/restart"), nil, func(raw json.RawMessage) error {
 				u, err := decode[upstreamRow](raw)
@@ -118,7 +118,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("upstreams", "MCP servers and A2A agents as providers: what agents see of them is pinned", a.upstreamsAddCommand(), list, show, remove, a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart)
+	return a.group("upstreams", "Manage upstreams: MCP servers and A2A agents as providers", a.upstreamsAddCommand(), list, show, remove, a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart)
 }
 
 func (a *app) printUpstream(raw json.RawMessage) error {
@@ -176,7 +176,9 @@ func (a *app) printUpstream(raw json.RawMessage) error {
 
 func (a *app) upstreamsDiffCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "diff NAME", Short: "What waits for an approval: what has changed, and what is new", Args: cobra.ExactArgs(1),
+		Use: "diff NAME", Short: "Show what waits for an approval: what has changed, and what is new", Args: cobra.ExactArgs(1),
+		Example: `  junctor upstreams diff files
+  junctor upstreams approve files read_file`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], "/diff"), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -219,7 +221,7 @@ func (a *app) upstreamsDiffCommand() *cobra.Command {
 func (a *app) upstreamsApproveCommand() *cobra.Command {
 	var kind, pin string
 	c := &cobra.Command{
-		Use: "approve NAME [TOOL]", Short: "Offer what waits, as it is now: one definition, or all", Args: cobra.RangeArgs(1, 2),
+		Use: "approve NAME [TOOL]", Short: "Approve what waits, as it is now: one definition, or all", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := make(map[string]any)
 			setText(body, "kind", kind)
@@ -244,7 +246,7 @@ func (a *app) upstreamsApproveCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&kind, "kind", "", "only definitions of this kind: tool, prompt, resource or resource-template")
-	c.Flags().StringVar(&pin, "pin", "", "only if it is still the one with this pin, as diff --json shows it")
+	c.Flags().StringVar(&kind, "kind", "", "only this kind: tool, prompt, resource or resource-template")
+	c.Flags().StringVar(&pin, "pin", "", "only if the definition still has this pin (junctor upstreams diff --json)")
 	return c
 }
