@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,7 +62,7 @@ func (a *app) tokensCommand() *cobra.Command {
 				for _, t := range out.Tokens {
 					rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked)})
 				}
-				return table(a.stdout, []string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows)
+				return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows, "there are no tokens; create one with: junctor tokens create --role ROLE")
 			})
 		},
 	}
@@ -95,7 +96,7 @@ func (a *app) confirmationsCommand() *cobra.Command {
 				for _, c := range out.Confirmations {
 					rows = append(rows, []string{c.ID, string(c.State), string(c.Effect), when(c.Asked), when(c.Expires), c.Summary})
 				}
-				return table(a.stdout, []string{"ID", "STATE", "EFFECT", "ASKED", "EXPIRES", "WHAT"}, rows)
+				return a.table([]string{"ID", "STATE", "EFFECT", "CREATED", "EXPIRES", "WHAT"}, rows, "nothing waits for an approval here; what asks for one is listed until it is answered")
 			})
 		},
 	}
@@ -163,7 +164,7 @@ func (a *app) grantsCommand() *cobra.Command {
 					}
 					rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, what, g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
 				}
-				return table(a.stdout, []string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "SCOPE", "EXPIRES", "USES"}, rows)
+				return a.table([]string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "SCOPE", "EXPIRES", "USES"}, rows, "there are no grants; create one with: junctor grants create --principal PRINCIPAL --action ACTION")
 			})
 		},
 	}
@@ -248,16 +249,19 @@ func (a *app) secretsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/secrets", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
-					Secrets []struct{ Name, Updated string }
+					Secrets []struct {
+						Name    string
+						Updated time.Time
+					}
 				}](raw)
 				if err != nil {
 					return err
 				}
 				var rows [][]string
 				for _, s := range out.Secrets {
-					rows = append(rows, []string{s.Name, s.Updated})
+					rows = append(rows, []string{s.Name, when(s.Updated)})
 				}
-				return table(a.stdout, []string{"NAME", "UPDATED"}, rows)
+				return a.table([]string{"NAME", "UPDATED"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
 			})
 		},
 	}

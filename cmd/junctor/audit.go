@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -95,13 +96,13 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 
 // auditRow is what the table shows of a record.
 type auditRow struct {
-	Timestamp string `json:"timestamp"`
-	Level     string `json:"level"`
-	Event     string `json:"event"`
-	Action    string `json:"action"`
-	User      string `json:"user_id"`
-	Seq       uint64 `json:"seq"`
-	Error     string `json:"error"`
+	Timestamp time.Time `json:"timestamp"`
+	Level     string    `json:"level"`
+	Event     string    `json:"event"`
+	Action    string    `json:"action"`
+	User      string    `json:"user_id"`
+	Seq       uint64    `json:"seq"`
+	Error     string    `json:"error"`
 	Metadata  struct {
 		RunID    string `json:"run_id"`
 		Provider string `json:"provider"`
@@ -110,7 +111,7 @@ type auditRow struct {
 }
 
 func (r auditRow) cells() []string {
-	return []string{fmt.Sprint(r.Seq), r.Timestamp, r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider), dash(r.Metadata.RunID)}
+	return []string{fmt.Sprint(r.Seq), when(r.Timestamp), r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider), dash(r.Metadata.RunID)}
 }
 
 func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
@@ -139,7 +140,7 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 	for _, r := range out.Records {
 		rows = append(rows, r.cells())
 	}
-	return table(a.stdout, []string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "WHO", "PROVIDER", "INVOCATION"}, rows)
+	return a.table([]string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "PRINCIPAL", "PROVIDER", "INVOCATION"}, rows, "no record matches; see the latest with: junctor audit query")
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {
@@ -208,7 +209,7 @@ func (a *app) auditTailCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.printf("%s %-7s %s %s %s %s\n", r.Timestamp, r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)), plainText(r.Error))
+				a.printf("%s %-7s %s %s %s %s\n", when(r.Timestamp), r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)), plainText(r.Error))
 				return nil
 			})
 		},

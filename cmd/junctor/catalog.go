@@ -134,7 +134,7 @@ func (a *app) printAgent(raw json.RawMessage) error {
 			rows = append(rows, []string{action.Name, e.ProviderKey, e.Policy.Effect, e.Policy.Approval, e.Availability.State, choose})
 		}
 	}
-	return table(a.stdout, []string{"NAME", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "SELECTOR"}, rows)
+	return a.table([]string{"NAME", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "SELECTOR"}, rows, "an agent can do nothing here; see what there is with: junctor catalog internal")
 }
 
 func (a *app) printInternal(raw json.RawMessage) error {
@@ -150,7 +150,7 @@ func (a *app) printInternal(raw json.RawMessage) error {
 		}
 		rows = append(rows, []string{target, e.ProviderKey, e.Policy.Effect, strings.TrimPrefix(e.Kind, "capability."), e.Availability.State, dash(e.Withheld)})
 	}
-	return table(a.stdout, []string{"TARGET", "PROVIDER", "EFFECT", "KIND", "STATE", "WITHHELD"}, rows)
+	return a.table([]string{"TARGET", "PROVIDER", "EFFECT", "KIND", "STATE", "WITHHELD"}, rows, "the catalog is empty")
 }
 
 func (a *app) printOperator(raw json.RawMessage) error {
@@ -164,7 +164,7 @@ func (a *app) printOperator(raw json.RawMessage) error {
 	for _, r := range out.Rows {
 		rows = append(rows, []string{r.Row, r.Title, dash(r.RuntimeID), r.Availability, r.Description})
 	}
-	return table(a.stdout, []string{"ROW", "TITLE", "FROM", "STATE", "DESCRIPTION"}, rows)
+	return a.table([]string{"ID", "TITLE", "FROM", "STATE", "DESCRIPTION"}, rows, "no module offers anything to operators; see what there is with: junctor modules list")
 }
 
 func (a *app) catalogStatic() *cobra.Command {
@@ -212,7 +212,7 @@ func (a *app) printStatic(raw json.RawMessage) error {
 			first(r, "blurb", "description", "selectionHint", "version"),
 		})
 	}
-	return table(a.stdout, []string{"ID", "LABEL", "ABOUT"}, rows)
+	return a.table([]string{"ID", "LABEL", "ABOUT"}, rows, "")
 }
 
 // first is the first of the members that is a text.
@@ -268,7 +268,7 @@ func (a *app) catalogConflicts() *cobra.Command {
 				for _, c := range out.Conflicts {
 					rows = append(rows, []string{c.Class, c.Key, strings.Join(c.Members, " "), c.Resolution, dash(c.Winner), dash(c.Remediation)})
 				}
-				return table(a.stdout, []string{"CLASS", "KEY", "CLAIMED BY", "RESOLUTION", "WINNER", "TO DECIDE IT"}, rows)
+				return a.table([]string{"CLASS", "KEY", "CLAIMED BY", "RESOLUTION", "WINNER", "TO DECIDE IT"}, rows, "nothing conflicts")
 			})
 		},
 	}
@@ -307,15 +307,15 @@ func (a *app) catalogSlots() *cobra.Command {
 					}
 					rows = append(rows, []string{s.Slot, s.Requested, s.Source, s.Mode, dash(s.Winner), dash(strings.Join(s.Available, " ")), state})
 				}
-				if err := table(a.stdout, []string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows); err != nil || len(out.Backends) == 0 {
+				if err := a.table([]string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows, "there are no slots"); err != nil || len(out.Backends) == 0 {
 					return err
 				}
 				rows = nil
 				for _, b := range out.Backends {
-					rows = append(rows, []string{b.Backend.Class, b.Backend.ID, strconv.Itoa(b.Rank), dash(b.Backend.Health), dash(b.Availability.State), b.RuntimeID, dash(b.Withheld)})
+					rows = append(rows, []string{b.Backend.ID, dash(b.Availability.State), b.Backend.Class, strconv.Itoa(b.Rank), dash(b.Backend.Health), b.RuntimeID, dash(b.Withheld)})
 				}
 				a.printf("\n")
-				return table(a.stdout, []string{"BACKEND CLASS", "ID", "RANK", "HEALTH", "STATE", "FROM", "WITHHELD"}, rows)
+				return a.table([]string{"ID", "STATE", "CLASS", "RANK", "HEALTH", "FROM", "WITHHELD"}, rows, "")
 			})
 		},
 	}
@@ -336,7 +336,7 @@ func (a *app) catalogLint() *cobra.Command {
 					return err
 				}
 				if len(out.Findings) == 0 {
-					a.printf("nothing to look at\n")
+					a.note("nothing needs a look")
 				}
 				for _, f := range out.Findings {
 					a.printf("%s: %s\n", f.Code, plainText(f.Message))

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -215,7 +216,7 @@ type runRow struct {
 	Status    string            `json:"status"`
 	Stage     string            `json:"stage"`
 	Message   string            `json:"message"`
-	Started   string            `json:"started_at"`
+	Started   time.Time         `json:"started_at"`
 	Result    json.RawMessage   `json:"result"`
 	Error     *capability.Error `json:"error"`
 }
@@ -240,9 +241,9 @@ func (a *app) runsCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, r := range out.Runs {
-					rows = append(rows, []string{r.ID, r.Status, r.Command + " " + r.Action, r.Extension, r.Started})
+					rows = append(rows, []string{r.ID, r.Status, strings.TrimSpace(r.Command + " " + r.Action), dash(r.Extension), when(r.Started)})
 				}
-				return table(a.stdout, []string{"RUN", "STATUS", "COMMAND", "EXTENSION", "STARTED"}, rows)
+				return a.table([]string{"ID", "STATE", "COMMAND", "MODULE", "STARTED"}, rows, `nothing runs, and nothing ended within the hour; run a slash command with: junctor run "/help"`)
 			})
 		},
 	}
@@ -313,7 +314,7 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 				for _, f := range out.Artifacts {
 					rows = append(rows, []string{f.Name, strconv.FormatInt(f.Size, 10), f.MIME, f.SHA256})
 				}
-				return table(a.stdout, []string{"NAME", "BYTES", "KIND", "SHA256"}, rows)
+				return a.table([]string{"NAME", "BYTES", "KIND", "SHA256"}, rows, "the run made no files")
 			})
 		},
 	}

@@ -172,5 +172,5 @@ func (a *app) printImported(list []imported) error {
 		}
 		rows = append(rows, []string{e.ID, e.BaseURL, what})
 	}
-	return table(a.stdout, []string{"ENDPOINT", "URL", "RESULT"}, rows)
+	return a.table([]string{"ID", "URL", "RESULT"}, rows, "the files name no endpoint")
 }

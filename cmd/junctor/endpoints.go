@@ -93,7 +93,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 				for _, e := range out.Endpoints {
 					rows = append(rows, []string{e.ID, e.BaseURL, e.State, fmt.Sprint(len(e.Modules)), dash(strings.Join(e.Families, ",")), dash(e.Reason)})
 				}
-				return table(a.stdout, []string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows)
+				return a.table([]string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows, "no endpoint is connected; connect one with: junctor connect URL")
 			})
 		},
 	}
@@ -126,7 +126,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 				for _, r := range e.History {
 					rows = append(rows, []string{"attempt " + when(r.RecordedAt), r.Mode + ": " + r.outcome()})
 				}
-				return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
+				return a.fields(rows)
 			})
 		},
 	}
@@ -168,7 +168,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 			if a.json {
 				err = a.printJSON(raw)
 			} else {
-				err = table(a.stdout, []string{"ENDPOINT", "RESULT"}, rows)
+				err = a.table([]string{"ID", "RESULT"}, rows, "no endpoint is connected; connect one with: junctor connect URL")
 			}
 			if err == nil && failed {
 				return exitStatus(capability.CodeUnavailable.Row().Exit)
@@ -206,7 +206,7 @@ func (a *app) endpointsDecisionsCommand() *cobra.Command {
 						rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, d.ModuleID, verdict(d)})
 					}
 				}
-				return table(a.stdout, []string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows)
+				return a.table([]string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows, "no endpoint has been tried yet; connect one with: junctor connect URL")
 			})
 		},
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,13 +17,13 @@ func (a *app) eventsCommand() *cobra.Command {
 			return a.follow(cmd, "/api/v1/events", func(line json.RawMessage) error {
 				ev, err := decode[struct {
 					Type string          `json:"type"`
-					At   string          `json:"at"`
+					At   time.Time       `json:"at"`
 					Data json.RawMessage `json:"data"`
 				}](line)
 				if err != nil {
 					return err
 				}
-				a.printf("%s %s %s\n", ev.At, plainText(ev.Type), plainText(string(ev.Data)))
+				a.printf("%s %s %s\n", when(ev.At), plainText(ev.Type), plainText(string(ev.Data)))
 				return nil
 			})
 		},
@@ -84,9 +85,9 @@ exit status is 1 if one of them failed.`,
 			case a.json:
 				err = a.printJSON(raw)
 			case len(rows) == 0:
-				a.printf("no module declares the event %s\n", plainText(args[0]))
+				a.note("no module declares the event " + args[0] + "; see what there is with: junctor modules list")
 			default:
-				err = table(a.stdout, []string{"MODULE", "ENDPOINT", "RESULT", "INVOCATION"}, rows)
+				err = a.table([]string{"MODULE", "ENDPOINT", "RESULT", "INVOCATION"}, rows, "")
 			}
 			if err == nil && out.Delivered < len(out.Results) {
 				return exitStatus(capability.CodeFailed.Row().Exit)

@@ -121,7 +121,7 @@ func (a *app) listFrameworks(ctx context.Context) error {
 		}
 		cells = append(cells, []string{string(r.Name), dash(strings.Join(r.Also, ", ")), found, dash(account), rules})
 	}
-	return table(a.stdout, []string{"NAME", "ALSO", "PROGRAM", "ACCOUNT", "RULES"}, cells)
+	return a.table([]string{"NAME", "ALSO", "PROGRAM", "ACCOUNT", "RULES"}, cells, "")
 }
 
 // replayRecording prints the changes as they come; what is not a change goes to stderr.

@@ -37,9 +37,9 @@ func (a *app) heldCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, c := range out.Calls {
-					rows = append(rows, []string{c.ID, c.NodeID, c.Function, c.State, when(c.Created), when(c.Expires), c.Principal})
+					rows = append(rows, []string{c.ID, c.State, c.NodeID, c.Function, c.Principal, when(c.Created), when(c.Expires)})
 				}
-				return table(a.stdout, []string{"CALL", "NODE", "FUNCTION", "STATE", "SINCE", "UNTIL", "FOR"}, rows)
+				return a.table([]string{"ID", "STATE", "NODE", "FUNCTION", "PRINCIPAL", "CREATED", "EXPIRES"}, rows, "no call is held; hold one with: junctor call NODE FUNCTION --hold 24h")
 			})
 		},
 	}

@@ -143,9 +143,9 @@ func (a *app) printExtensions(raw json.RawMessage) error {
 	}
 	var rows [][]string
 	for _, x := range out.Extensions {
-		rows = append(rows, []string{x.ID, x.Version, x.state(), x.Name})
+		rows = append(rows, []string{x.ID, x.Name, x.state(), x.Version})
 	}
-	return table(a.stdout, []string{"ID", "VERSION", "STATE", "NAME"}, rows)
+	return a.table([]string{"ID", "NAME", "STATE", "VERSION"}, rows, "no extension is installed; install one with: junctor extensions install FILE.zip|DIR")
 }
 
 func (a *app) printInstalled(raw json.RawMessage) error {
@@ -188,7 +188,7 @@ func (a *app) printFindings(raw json.RawMessage) error {
 	if a.json {
 		err = a.printJSON(raw)
 	} else {
-		err = table(a.stdout, []string{"EXTENSION", "STATE", "WHAT", "MESSAGE", "REMEDY"}, rows)
+		err = a.table([]string{"ID", "STATE", "CODE", "MESSAGE", "REMEDY"}, rows, "nothing is wrong with the installed extensions")
 	}
 	if err == nil && bad != 0 {
 		return bad

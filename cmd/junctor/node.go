@@ -302,7 +302,7 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 					return err
 				}
 				rows := [][]string{
-					{"node", r.ID},
+					{"id", r.ID},
 					{"gateway", r.Gateway},
 					{"state", r.State + " since " + when(r.Since)},
 					{"process", fmt.Sprintf("%d since %s", r.PID, when(r.Started))},
@@ -325,7 +325,7 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 				if r.Questions > 0 {
 					rows = append(rows, []string{"questions", fmt.Sprintf("%d wait for an answer: junctor node consent list", r.Questions)})
 				}
-				return table(a.stdout, []string{"", ""}, rows)
+				return a.fields(rows)
 			})
 		},
 	}
@@ -378,7 +378,7 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 					a.printf("%s\n%s\n", plainText(q.RequestID), terminalText(noderun.Text(q)))
 				}
 				if len(r.Questions) == 0 {
-					a.printf("(none)\n")
+					a.note("nothing waits for an answer")
 				}
 				return nil
 			})

@@ -94,7 +94,7 @@ func (a *app) nodesListCommand() *cobra.Command {
 				}
 				rows = append(rows, n.cells(len(n.Functions)))
 			}
-			return table(a.stdout, []string{"NODE", "STATUS", "LOAD", "FUNCTIONS", "LABELS", "HEARD"}, rows)
+			return a.table([]string{"ID", "STATE", "LOAD", "FUNCTIONS", "LABELS", "HEARD"}, rows, "no node matches; a device joins with: junctor node join URL --node-token-file FILE")
 		},
 	}
 	c.Flags().StringArrayVar(&labels, "label", nil, "only nodes with this label (repeatable)")
@@ -123,8 +123,8 @@ func (a *app) nodesShowCommand() *cobra.Command {
 					return err
 				}
 				rows := [][]string{
-					{"node", n.NodeID},
-					{"status", n.Status},
+					{"id", n.NodeID},
+					{"state", n.Status},
 					{"software", n.Version},
 					{"system", n.OS + "/" + n.Arch},
 					{"location", dash(n.Location)},
@@ -146,7 +146,7 @@ func (a *app) nodesShowCommand() *cobra.Command {
 					}
 					rows = append(rows, []string{"function " + f.Name, strings.TrimPrefix(what+": "+f.Description, ": ")})
 				}
-				return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
+				return a.fields(rows)
 			})
 		},
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
@@ -79,7 +79,7 @@ func (a *app) showSandbox(ctx context.Context, ask func(*sandbox.Box, context.Co
 		return capability.AsError(err)
 	}
 	if a.json {
-		data, err := json.Marshal(report.Status())
+		data, err := jsonx.Answer(report.Status())
 		if err != nil {
 			return err
 		}
@@ -134,5 +134,5 @@ func (a *app) printSandbox(r sandbox.Report, all bool) {
 			a.printf("%-12s   %-13s %-11s %s %s\n", "", b.Outcome, b.Layer, plainText(b.Act), plainText(b.Detail))
 		}
 	}
-	a.printf("%-12s %s\n", "tried at", r.At.Format("2006-01-02 15:04:05 MST"))
+	a.printf("%-12s %s\n", "tried at", when(r.At))
 }

@@ -112,7 +112,7 @@ func (a *app) printSkill(node string, out *cmp.Installed) error {
 	for _, w := range out.Warnings {
 		fmt.Fprintf(a.stderr, "junctor: %s\n", plainText(w.Message))
 	}
-	return table(a.stdout, []string{"ALIAS", "FUNCTION", "BOUND TO", "REGISTERED"}, rows)
+	return a.table([]string{"ALIAS", "FUNCTION", "BOUND TO", "REGISTERED"}, rows, "")
 }
 
 func (a *app) skillUninstallCommand() *cobra.Command {
@@ -169,9 +169,9 @@ func (a *app) skillListCommand() *cobra.Command {
 			var rows [][]string
 			for _, name := range slices.Sorted(maps.Keys(records)) {
 				r := records[name]
-				rows = append(rows, []string{name, dash(r.SkillVersion), r.State, fmt.Sprint(len(r.Capabilities)), r.Source, cut(r.SHA256, 12)})
+				rows = append(rows, []string{name, r.State, dash(r.SkillVersion), fmt.Sprint(len(r.Capabilities)), r.Source, cut(r.SHA256, 12)})
 			}
-			return table(a.stdout, []string{"SKILL", "VERSION", "STATE", "CAPABILITIES", "FROM", "SHA256"}, rows)
+			return a.table([]string{"NAME", "STATE", "VERSION", "CAPABILITIES", "FROM", "SHA256"}, rows, "no skill is installed on "+args[0]+"; install one with: junctor skill install "+args[0]+" FILE|DIR")
 		},
 	}
 }

@@ -54,9 +54,9 @@ func (a *app) tasksCommand() *cobra.Command {
 				var rows [][]string
 				for _, t := range out.Tasks {
 					line, _, _ := strings.Cut(t.Status, "\n") // the whole is shown by itself
-					rows = append(rows, []string{t.ID, t.Kind, t.State, t.Surface, when(t.Updated), dash(line)})
+					rows = append(rows, []string{t.ID, t.State, t.Kind, t.Surface, when(t.Updated), dash(line)})
 				}
-				if err := table(a.stdout, []string{"ID", "KIND", "STATE", "SURFACE", "UPDATED", "STATUS"}, rows); err != nil || out.Next == "" {
+				if err := a.table([]string{"ID", "STATE", "KIND", "SURFACE", "UPDATED", "MESSAGE"}, rows, "you have no such task; give one with: junctor tasks create TASK"); err != nil || out.Next == "" {
 					return err
 				}
 				a.printf("there are more: --cursor %s\n", plainText(out.Next))
@@ -144,7 +144,7 @@ func (a *app) printTask(raw json.RawMessage) error {
 		{"id", t.ID},
 		{"kind", t.Kind},
 		{"state", t.State},
-		{"status", dash(t.Status)},
+		{"message", dash(t.Status)},
 		{"surface", t.Surface},
 		{"provider", dash(t.Provider)},
 		{"thread", dash(t.Thread)},
@@ -162,7 +162,7 @@ func (a *app) printTask(raw json.RawMessage) error {
 	if e := t.Error; e != nil {
 		rows = append(rows, []string{"error", e.Code + ": " + e.Message})
 	}
-	if err := table(a.stdout, []string{"FIELD", "VALUE"}, rows); err != nil {
+	if err := a.fields(rows); err != nil {
 		return err
 	}
 	var said struct{ Text string }

@@ -142,9 +142,9 @@ func (a *app) printStarted(list []startedRow) error {
 		if s.Error != nil {
 			status += ": " + s.Error.Message
 		}
-		rows = append(rows, []string{dash(s.SessionID), dash(s.AgentType), dash(s.Label), status, dash(s.Workdir)})
+		rows = append(rows, []string{dash(s.SessionID), status, dash(s.AgentType), dash(s.Label), dash(s.Workdir)})
 	}
-	return table(a.stdout, []string{"SESSION", "PROGRAM", "LABEL", "STATUS", "FOLDER"}, rows)
+	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "FOLDER"}, rows, "no agent works on it")
 }
 
 // waitForTask waits until a task has ended or asks something.
@@ -346,7 +346,7 @@ func (a *app) taskHistoryCommand() *cobra.Command {
 				for _, t := range list {
 					rows = append(rows, []string{t.ID, t.Status, t.Kind, fmt.Sprintf("%d/%d", t.ActiveSessionCount, t.SessionCount), when(t.UpdatedAt), t.Title})
 				}
-				return table(a.stdout, []string{"THREAD", "STATUS", "KIND", "LIVE", "UPDATED", "TITLE"}, rows)
+				return a.table([]string{"ID", "STATE", "KIND", "LIVE", "UPDATED", "TITLE"}, rows, "no thread matches; give a task with: junctor tasks create TASK")
 			})
 		},
 	}
@@ -383,7 +383,7 @@ func (a *app) taskShareCommand() *cobra.Command {
 				for _, t := range out.Targets {
 					rows = append(rows, []string{t.Kind, t.Title, t.URI + t.Path})
 				}
-				return table(a.stdout, []string{"KIND", "TITLE", "WHERE"}, rows)
+				return a.table([]string{"KIND", "TITLE", "WHERE"}, rows, "there is nothing to share of it yet")
 			})
 		},
 	}
@@ -431,7 +431,7 @@ func (a *app) printSession(raw json.RawMessage) error {
 		{"id", s.ID},
 		{"name", dash(s.Name)},
 		{"program", s.AdapterType},
-		{"status", strings.TrimSpace(s.Status + " " + s.Phase)},
+		{"state", strings.TrimSpace(s.Status + " " + s.Phase)},
 		{"preset", dash(s.ApprovalPreset)},
 		{"thread", dash(s.ThreadID)},
 		{"owner", dash(s.Owner)},
@@ -451,7 +451,7 @@ func (a *app) printSession(raw json.RawMessage) error {
 	for _, n := range s.Notes {
 		rows = append(rows, []string{"note", n})
 	}
-	return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
+	return a.fields(rows)
 }
 
 // printThread shows a thread and its sessions.
@@ -466,8 +466,8 @@ func (a *app) printThread(raw json.RawMessage) error {
 	}
 	var rows [][]string
 	for _, s := range t.Sessions {
-		rows = append(rows, []string{s.SessionID, s.Framework, dash(s.Label), s.Status, s.Workdir})
+		rows = append(rows, []string{s.SessionID, s.Status, s.Framework, dash(s.Label), s.Workdir})
 	}
 	a.printf("\n")
-	return table(a.stdout, []string{"SESSION", "PROGRAM", "LABEL", "STATUS", "FOLDER"}, rows)
+	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "FOLDER"}, rows, "no agent works on it")
 }

@@ -86,7 +86,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 				for _, u := range out.Upstreams {
 					rows = append(rows, []string{u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts), fmt.Sprint(u.Counts.Resources), dash(u.waiting()), u.target(), dash(u.Reason)})
 				}
-				return table(a.stdout, []string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "TARGET", "REASON"}, rows)
+				return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "TARGET", "REASON"}, rows, "there is no upstream; add one with: junctor upstreams add NAME -- COMMAND ARG...")
 			})
 		},
 	}
@@ -162,7 +162,7 @@ func (a *app) printUpstream(raw json.RawMessage) error {
 	for _, kind := range slices.Sorted(maps.Keys(u.Lists)) {
 		rows = append(rows, []string{"list of " + kind + "s", u.Lists[kind]})
 	}
-	if err := table(a.stdout, []string{"FIELD", "VALUE"}, rows); err != nil {
+	if err := a.fields(rows); err != nil {
 		return err
 	}
 	if u.Stderr != "" {
@@ -210,7 +210,7 @@ func (a *app) upstreamsDiffCommand() *cobra.Command {
 					}
 				}
 				if len(out.Definitions) == 0 {
-					a.printf("nothing waits\n")
+					a.note("nothing waits for an approval")
 				}
 				return nil
 			})
@@ -240,7 +240,7 @@ func (a *app) upstreamsApproveCommand() *cobra.Command {
 					a.printf("approved %s %s, which was %s\n", plainText(d.Kind), plainText(d.Name), d.Was)
 				}
 				if len(out.Approved) == 0 {
-					a.printf("nothing waits\n")
+					a.note("nothing waits for an approval")
 				}
 				return nil
 			})

@@ -30,7 +30,7 @@ func (a *app) workspacesCommand() *cobra.Command {
 				for _, w := range list {
 					rows = append(rows, []string{w.ID, w.Mode, dash(w.Branch), dash(w.Repo.URL), when(w.CreatedAt), w.Path})
 				}
-				return table(a.stdout, []string{"WORKSPACE", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows)
+				return a.table([]string{"ID", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows, "there is no workspace; create one with: junctor workspaces create REPO")
 			})
 		},
 	}
