@@ -20,7 +20,7 @@ func (a *app) invokeCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "invoke TARGET [INPUT|-]",
-		Short: "Carry one call over the governed path",
+		Short: "Invoke a capability over the governed path",
 		Long: `Carry one call over the governed path and print its result.
 
 TARGET is a canonical action (fs.list), a capability id (it holds a #), or
@@ -51,12 +51,12 @@ to read one from standard input.`,
 	}
 	f := c.Flags()
 	f.StringArrayVar(&contexts, "context", nil, contextHelp)
-	f.StringArrayVar(&selects, "select", nil, "choose the provider by key=value (provider, endpoint, node, …)")
-	f.StringVar(&inv.Session, "session", "", "session the call belongs to")
-	f.StringVar(&inv.Timeout, "timeout", "", "deadline of the call, such as 30s")
-	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "run the work once however often the key is used")
-	f.BoolVar(&inv.DryRun, "dry-run", false, "say what would be done, by whom and why; do nothing")
-	f.BoolVar(&inv.Stream, "stream", false, "print progress as it comes")
+	f.StringArrayVar(&selects, "select", nil, "choose the provider: provider=…, endpoint=…, node=… (repeatable)")
+	f.StringVar(&inv.Session, "session", "", "session it belongs to")
+	f.StringVar(&inv.Timeout, "timeout", "", "deadline of one call, such as 30s")
+	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "do the work once, however often the key is used")
+	f.BoolVar(&inv.DryRun, "dry-run", false, "say what would be done; do nothing")
+	f.BoolVar(&inv.Stream, "stream", false, "print what comes, as it comes")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }

@@ -24,7 +24,7 @@ func (a *app) routeCommand() *cobra.Command {
 	var query, headers []string
 	c := &cobra.Command{
 		Use:   "route ID METHOD PATH [BODY|-]",
-		Short: "Call an HTTP route of a module, or its app bridge, and print the answer",
+		Short: "Call an HTTP route of a module, or its app bridge",
 		Long: `Call an HTTP route of a module, as a browser would under /api/modules/ID/PATH. Where
 no declared route fits, the module's app bridge is asked. BODY is a JSON value, or -
 to read one from standard input. A status of 400 and more ends with exit status 1.`,
@@ -57,8 +57,8 @@ to read one from standard input. A status of 400 and more ends with exit status 
 		},
 	}
 	f := c.Flags()
-	f.StringArrayVar(&query, "query", nil, "key=value of the query (repeatable)")
-	f.StringArrayVar(&headers, "header", nil, "name=value of a header to pass on (repeatable)")
+	f.StringArrayVar(&query, "query", nil, "part of the query (repeatable)")
+	f.StringArrayVar(&headers, "header", nil, "header to send (repeatable)")
 	return c
 }
 

@@ -14,7 +14,7 @@ import (
 
 func (a *app) taskWatchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch ID", Short: "What happens in a thread or task of task agents, as it happens, until its end; exit 1 if it did not succeed", Args: cobra.ExactArgs(1),
+		Use: "watch ID", Short: "Follow a task or thread until its end; exit 1 if it did not succeed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			thread, err := a.threadOf(cmd.Context(), args[0])
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host/device"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -91,7 +92,9 @@ func (c *control) serve(ctx context.Context) error {
 
 func answerJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the other side may have gone
+	if data, err := jsonx.Answer(v); err == nil {
+		_, _ = w.Write(append(data, '\n')) // the other side may have gone
+	}
 }
 
 func refuse(w http.ResponseWriter, err error) {

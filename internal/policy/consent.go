@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 const (
@@ -88,7 +89,7 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		asks = capability.Errorf(capability.CodeConsentRequired, "authorize", "%s asks for a confirmation (%s)", a.Entry.Name(), got.ID).
 			With("confirmation_required", fmt.Sprintf("say yes with --yes, or with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
 	}
-	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", got.Expires.Format(time.RFC3339)).
+	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", jsonx.Stamp(got.Expires)).
 		Detail("channel", string(got.Channel)).Detail("summary", got.Summary)
 }
 
