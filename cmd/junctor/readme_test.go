@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,6 +110,32 @@ func paste(t *testing.T, text string, wants ...string) string {
 	return string(out)
 }
 
+// TestWritingEndpointsPage does it with the page about writing one, in three languages.
+func TestWritingEndpointsPage(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"node", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("SKIPPED: the page needs " + tool)
+		}
+	}
+	page, err := os.ReadFile("../../docs/writing-endpoints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The folder that is pasted into has no Go sources, and its shell no caches of Go.
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := strings.Fields(string(caches))
+	text := strings.Replace(string(page), `SOURCE="$PWD"`, fmt.Sprintf("SOURCE='%s' GOCACHE='%s' GOMODCACHE='%s'", root, dirs[0], dirs[1]), 1)
+	paste(t, text, "hello Node", "hello Python", "hello Go", "conforms: 1 module")
+}
+
 // TestCatalogPage does it with the page about the catalog.
 func TestCatalogPage(t *testing.T) {
 	t.Parallel()
@@ -130,6 +157,18 @@ func TestExtensionsPage(t *testing.T) {
 	}
 	paste(t, string(page),
 		"run command-line programs", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", `"dry_run": true`, "by chat", "SUCCEEDED", "uninstalled tools.notes",
+	)
+}
+
+// TestPoliciesPage does it with the page about policies and approvals.
+func TestPoliciesPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paste(t, string(page),
+		"4.828", "is known to you", "files-of-this-machine", "is approved", `"words":3`, "revoked",
 	)
 }
 
