@@ -169,7 +169,7 @@ func (a *app) commands() []commandGroup {
 		{"Show", a.showingCommands()},
 		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.upstreamsCommand(), a.nodesCommand(), a.callCommand(), a.heldCommand(), a.skillCommand(), a.extensionsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
 		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},
-		{"Look after it", []*cobra.Command{a.doctorCommand(), a.sandboxCommand(), a.configCommand(), a.versionCommand()}},
+		{"Look after it", []*cobra.Command{a.doctorCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.configCommand(), a.versionCommand()}},
 	}
 }
 

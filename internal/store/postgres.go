@@ -8,7 +8,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -54,6 +53,16 @@ type address struct {
 	port                 uint16
 	tls                  string // disable, require, verify-full
 	rootCert             string
+}
+
+// PlaceOf names for people the database that a configured address means, without user
+// and password.
+func PlaceOf(url string) string {
+	a, err := readURL(url)
+	if err != nil {
+		return "of store.url"
+	}
+	return a.String()
 }
 
 func (a address) String() string {
@@ -183,9 +192,9 @@ func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, erro
 	d.sql.SetMaxOpenConns(postgresConns)
 	d.sql.SetMaxIdleConns(postgresConns)
 	d.sql.SetConnMaxLifetime(connectionsLive)
-	sub, err := fs.Sub(migrations, "migrations")
+	core, err := Migrations()
 	if err == nil {
-		err = d.Migrate(ctx, "core", sub)
+		err = d.Migrate(ctx, Owner, core)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.sql.Close())
