@@ -77,6 +77,7 @@ func beside(from, to string) bool {
 		"internal/chat":                      {"internal/runs"},
 		"internal/backup":                    {"internal/segment", "internal/store"},
 		"internal/server":                    {"internal/config"},
+		"internal/server/checkup":            {"internal/config"},
 	}
 	for _, ok := range allowed[from] {
 		if ok == to {

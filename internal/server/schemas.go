@@ -17,8 +17,8 @@ import (
 )
 
 // Schemas is how far the tables of each owner come in this program: a database whose
-// [store.Versions] are higher is from a later one. A new owner is one line here, which
-// TestEveryOwnerOfTablesIsKnown misses.
+// [store.Versions] are higher is from a later one. A new owner is one line here, which the
+// test of upgrades misses.
 func Schemas() (map[string]int64, error) {
 	out := make(map[string]int64)
 	for owner, migrations := range map[string]func() (fs.FS, error){

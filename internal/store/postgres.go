@@ -178,7 +178,33 @@ func OpenPostgres(ctx context.Context, p Postgres) (*DB, error) {
 	return openServer(ctx, p, askLimit)
 }
 
+// Reach asks whether the database can be used, and changes nothing. Errors are those of
+// [OpenPostgres].
+func Reach(ctx context.Context, p Postgres) error {
+	d, err := dial(p, askLimit)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.sql.PingContext(ctx), d.sql.Close())
+}
+
 func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, error) {
+	d, err := dial(p, limit)
+	if err != nil {
+		return nil, err
+	}
+	core, err := Migrations()
+	if err == nil {
+		err = d.Migrate(ctx, Owner, core)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.sql.Close())
+	}
+	return d, nil
+}
+
+// dial prepares connections; none is made before the first question.
+func dial(p Postgres, limit time.Duration) (*DB, error) {
 	a, err := readURL(p.URL)
 	if err != nil {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "store", "store.url cannot be used: %v", err)
@@ -192,13 +218,6 @@ func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, erro
 	d.sql.SetMaxOpenConns(postgresConns)
 	d.sql.SetMaxIdleConns(postgresConns)
 	d.sql.SetConnMaxLifetime(connectionsLive)
-	core, err := Migrations()
-	if err == nil {
-		err = d.Migrate(ctx, Owner, core)
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.sql.Close())
-	}
 	return d, nil
 }
 
