@@ -271,6 +271,30 @@ func TestNothingIsReplacedOrLeftHalf(t *testing.T) {
 	}
 }
 
+// A program can put a link where a folder was, between the look and the copy.
+func TestNoLinkIsFollowedOnTheWayToAFile(t *testing.T) {
+	home, _, _ := aHome(t)
+	if err := os.Symlink("../../secrets", filepath.Join(home, "extensions/tools.x/d")); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for _, name := range []string{"extensions/tools.x/d/key", "extensions/tools.x/link", "extensions/../secrets/../../x", "extensions"} {
+		if f, err := openPlain(dir, name); err == nil {
+			t.Errorf("%s is opened: %s", name, f.Name())
+		}
+	}
+	if f, err := openPlain(dir, "secrets/key"); err != nil || f.Close() != nil {
+		t.Error(err)
+	}
+	if _, m := backUp(t, home); slices.ContainsFunc(m.Files, func(f File) bool { return strings.HasPrefix(f.Path, "extensions/tools.x/d") }) {
+		t.Error("what a link leads to is in the backup")
+	}
+}
+
 // A chain that was broken already is backed up, and said to be broken.
 func TestABrokenChainIsKeptAndTold(t *testing.T) {
 	home, _, log := aHome(t)

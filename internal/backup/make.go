@@ -200,6 +200,7 @@ func vanished(err error) error {
 type writer struct {
 	ctx   context.Context //nolint:containedctx // of one backup
 	tar   *tar.Writer
+	home  *os.File
 	m     *Manifest
 	bytes int64
 }
@@ -220,18 +221,23 @@ func write(ctx context.Context, home, file, db string, frozen []*chain, m *Manif
 		return err
 	}
 	defer in.Close()
-	w := &writer{ctx: ctx, tar: tar.NewWriter(gz), m: m}
+	folder, err := os.Open(home)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	w := &writer{ctx: ctx, tar: tar.NewWriter(gz), m: m, home: folder}
 	// What belongs to the moment goes in first; the walk passes it over.
 	done := map[string]bool{database: true}
-	if err := w.copyFile(database, db, -1); err != nil {
+	if err := w.copyDatabase(db); err != nil {
 		return err
 	}
 	for _, c := range frozen {
 		for _, s := range c.list {
 			name := c.file(s.ID)
 			done[name] = true
-			if err := w.copyFile(name, filepath.Join(home, name), s.Size); err != nil {
-				return err
+			if err := w.copyFile(name, s.Size); err != nil {
+				return vanished(err)
 			}
 		}
 		done[c.dir+"/head"] = true
@@ -248,7 +254,7 @@ func write(ctx context.Context, home, file, db string, frozen []*chain, m *Manif
 		if err != nil || p == "." {
 			return err
 		}
-		return w.entry(home, p, d, done[p] || frozenBy(frozen, p))
+		return w.entry(p, d, done[p] || frozenBy(frozen, p))
 	})
 	if err != nil {
 		return err
@@ -278,7 +284,7 @@ func frozenBy(frozen []*chain, p string) bool {
 }
 
 // entry adds what the walk has found.
-func (w *writer) entry(home, p string, d fs.DirEntry, done bool) error {
+func (w *writer) entry(p string, d fs.DirEntry, done bool) error {
 	in, why := belongs(p)
 	switch {
 	case why != "":
@@ -307,7 +313,7 @@ func (w *writer) entry(home, p string, d fs.DirEntry, done bool) error {
 		}
 		return w.add(File{Path: p + "/", Mode: mode(p, info.Mode().Perm()), UID: owner(p, info)}, nil)
 	}
-	return passOver(w.copyFile(p, filepath.Join(home, p), -1))
+	return passOver(w.copyFile(p, -1))
 }
 
 func passOver(err error) error {
@@ -317,13 +323,27 @@ func passOver(err error) error {
 	return err
 }
 
-// copyFile adds the first size bytes of a file, all for -1.
-func (w *writer) copyFile(p, from string, size int64) error {
-	f, err := openPlain(from)
+// copyDatabase adds the copy of the database under its name.
+func (w *writer) copyDatabase(from string) error {
+	f, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	return w.copyOf(f, database, -1)
+}
+
+// copyFile adds the first size bytes of a file of the home, all for -1.
+func (w *writer) copyFile(p string, size int64) error {
+	f, err := openPlain(w.home, p)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return w.copyOf(f, p, size)
+}
+
+func (w *writer) copyOf(f *os.File, p string, size int64) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err

@@ -69,9 +69,13 @@ func (p *part) remove() {
 	_ = p.lock.Close()
 }
 
-// openPlain opens a file that is none of a home's links, pipes or devices.
-func openPlain(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// openPlain opens a file beneath a folder; links, pipes and devices are as if they were
+// not there.
+func openPlain(dir *os.File, name string) (*os.File, error) {
+	f, err := openBeneath(dir, name)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
 	if err != nil {
 		return nil, err
 	}

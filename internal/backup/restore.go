@@ -67,11 +67,14 @@ func vacant(home string) error {
 
 // unpack fills a folder with what is in a backup, checks it, and hands it to finish.
 func unpack(ctx context.Context, file, dir string, knows map[string]int64, finish func(*part) error) (Manifest, error) {
-	f, err := openPlain(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would wait for its writer
 	if err != nil {
-		return Manifest{}, capability.Wrap(capability.CodeNotFound, "restore", "there is no file "+file, err).With("", "name the file of a backup")
+		return Manifest{}, capability.Wrap(capability.CodeNotFound, "restore", "the file "+file+" cannot be opened", err).With("", "name the file of a backup")
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return Manifest{}, damaged(errors.New("it is no plain file"))
+	}
 	m, err := read(ctx, f, limits(), nil)
 	if err == nil {
 		err = known(m.Schemas, knows, m.Version)
