@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -69,18 +68,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "Check this installation and say what to do about each fault", Args: cobra.NoArgs,
 		Long: "Check this installation and say what to do about each fault. The exit status is 1 if\nthere is one.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks := a.localChecks()
-			if c, err := a.client(); err != nil {
-				checks = append(checks, failedCheck("server", err))
-			} else {
-				var out struct{ Checks []consoleserve.Check }
-				if err := c.Do(cmd.Context(), http.MethodGet, "/api/v1/doctor", nil, &out); err != nil {
-					checks = append(checks, failedCheck("server", err))
-				} else {
-					checks = append(checks, consoleserve.Check{Name: "server", OK: true, Detail: "answers at " + c.URL()})
-					checks = append(checks, out.Checks...)
-				}
-			}
+			checks := a.doctorChecks(cmd.Context())
 			bad := false
 			for _, c := range checks {
 				bad = bad || !c.OK
@@ -120,19 +108,6 @@ func (a *app) printChecks(checks []consoleserve.Check) error {
 func failedCheck(name string, err error) consoleserve.Check {
 	e := capability.AsError(err)
 	return consoleserve.Check{Name: name, Detail: e.Message, Remedy: e.Hint}
-}
-
-// localChecks are those that need no server.
-func (a *app) localChecks() []consoleserve.Check {
-	home, err := a.findHome()
-	if err != nil {
-		return []consoleserve.Check{failedCheck("home", err)}
-	}
-	c := consoleserve.Check{Name: "configuration", OK: true, Detail: "reads without a fault"}
-	if _, err := a.loadConfig(home, "", nil); err != nil {
-		c = failedCheck("configuration", err)
-	}
-	return []consoleserve.Check{{Name: "home", OK: true, Detail: home}, c}
 }
 
 func (a *app) configCommand() *cobra.Command {

@@ -161,7 +161,7 @@ func (a *app) commands() []commandGroup {
 		{"Who may do what", []*cobra.Command{a.tokensCommand(), a.grantsCommand(), a.confirmationsCommand(), a.secretsCommand()}},
 		{"The record", []*cobra.Command{a.auditCommand(), a.eventsCommand()}},
 		{"Task agents", []*cobra.Command{a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand()}},
-		{"Operating", []*cobra.Command{a.configCommand(), a.healthCommand(), a.sandboxCommand(), a.versionCommand()}},
+		{"Operating", []*cobra.Command{a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.versionCommand()}},
 	}
 }
 

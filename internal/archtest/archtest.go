@@ -75,7 +75,9 @@ func beside(from, to string) bool {
 		"internal/asset":                     {"internal/blob", "internal/messaging"},
 		"internal/store":                     {"internal/admission", "internal/heldcall"},
 		"internal/chat":                      {"internal/runs"},
+		"internal/backup":                    {"internal/segment", "internal/store"},
 		"internal/server":                    {"internal/config"},
+		"internal/server/checkup":            {"internal/config"},
 	}
 	for _, ok := range allowed[from] {
 		if ok == to {

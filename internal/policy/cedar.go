@@ -31,6 +31,12 @@ type rules struct {
 	consent map[cedar.PolicyID]Channel
 }
 
+// Check reports why documents cannot be used as rules, naming the file.
+func Check(docs []Document) error {
+	_, err := parseRules(docs)
+	return err
+}
+
 // parseRules reads every document or fails naming the file: a policy that
 // cannot be read must never look like one that says nothing.
 func parseRules(docs []Document) (*rules, error) {
