@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,11 +81,21 @@ func (a *app) report(cmd *cobra.Command, e *capability.Error, usage bool) {
 	}
 	fmt.Fprintf(a.stderr, "junctor: %s\n", e.Message)
 	if e.Hint != "" {
-		fmt.Fprintf(a.stderr, "\nHint: %s\n", e.Hint)
+		fmt.Fprintf(a.stderr, "\nHint: %s\n", typedHint(e.Hint))
 	}
 	if (usage || e.Code == capability.CodeInvalidInput) && cmd != nil {
 		fmt.Fprintf(a.stderr, "\nUsage: %s\n", cmd.UseLine())
 	}
+}
+
+// typedHint is a hint about a selector as it is typed here.
+func typedHint(hint string) string {
+	if choice, ok := strings.CutPrefix(hint, "set selector."); ok {
+		if field, values, ok := strings.Cut(choice, " to one of: "); ok {
+			return "choose one with --select " + field + "=" + strings.ReplaceAll(values, ", ", ", or "+field+"=")
+		}
+	}
+	return hint
 }
 
 func (a *app) root() *cobra.Command {
@@ -252,7 +263,7 @@ func (a *app) readSecretFile(path string) (secret.Value, error) {
 	}
 	if err != nil {
 		e := capability.AsError(err)
-		return value, capability.Wrap(e.Code, "", path+": "+e.Message, err).With(e.Reason, e.Hint)
+		return value, capability.Wrap(e.Code, "", path+": "+e.Message, err).With(e.Reason, cmp.Or(e.Hint, "name a file that holds the token and nothing else"))
 	}
 	return value, nil
 }

@@ -70,7 +70,7 @@ func (a *app) auditQueryCommand() *cobra.Command {
 	for _, f := range auditFilters() {
 		values[f[0]] = c.Flags().String(f[0], "", f[1])
 	}
-	c.Flags().IntVar(&limit, "limit", 100, "at most so many, up to 1000")
+	c.Flags().IntVar(&limit, "limit", 100, "at most so many, up to 10000")
 	c.Flags().StringVar(&format, "format", "table", "json or table")
 	return c
 }
@@ -189,7 +189,7 @@ func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, e
 	}
 	segments, err := segment.Open(filepath.Join(home, "audit"), segment.Config{ReadOnly: true})
 	if err != nil {
-		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", "there is no audit log in "+home, err)
+		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", "there is no audit log in "+home, err).With("", "name the home of a server with --home")
 	}
 	defer segments.Close()
 	report, err := audit.VerifySegments(cmd.Context(), segments, nil)

@@ -400,12 +400,12 @@ const maxScenarioFile = 64 << 20
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s cannot be read", name)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "the file %s cannot be read", name).With("", "name a file of scenarios that you may read")
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxScenarioFile+1))
 	if err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s cannot be read", name)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "the file %s cannot be read", name).With("", "name a file of scenarios that you may read")
 	}
 	if len(data) > maxScenarioFile {
 		return nil, capability.Errorf(capability.CodeTooLarge, "", "%s is larger than %d bytes", name, maxScenarioFile)

@@ -296,7 +296,7 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 			at := path + "/" + url.PathEscape(args[0]) + "/artifacts"
 			if len(args) == 2 {
 				if !filepath.IsLocal(args[1]) {
-					return capability.Errorf(capability.CodeInvalidInput, "runs.artifacts", "%q is not the name of an artifact", args[1])
+					return capability.Errorf(capability.CodeInvalidInput, "runs.artifacts", "%q is not the name of an artifact", args[1]).With("", "list them with: junctor runs artifacts "+args[0])
 				}
 				return a.saveArtifact(cmd.Context(), at+"/"+(&url.URL{Path: args[1]}).EscapedPath(), cmp.Or(output, filepath.Base(args[1])))
 			}

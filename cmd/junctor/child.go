@@ -29,7 +29,7 @@ type child struct{ session, port, token string }
 func (a *app) child() (child, error) {
 	c := child{a.env("PARALLAX_SESSION_ID"), a.env("ELIZA_HOOK_PORT"), a.env("ELIZA_HOOK_TOKEN")}
 	if c.session == "" || c.port == "" || c.token == "" {
-		return c, capability.Errorf(capability.CodeInvalidInput, "child", "this is for the programs that a server starts: PARALLAX_SESSION_ID, ELIZA_HOOK_PORT and ELIZA_HOOK_TOKEN are not all set").With("not_a_child", "")
+		return c, capability.Errorf(capability.CodeInvalidInput, "child", "this is for the programs that a server starts: PARALLAX_SESSION_ID, ELIZA_HOOK_PORT and ELIZA_HOOK_TOKEN are not all set").With("not_a_child", "a task agent's program calls it; for the state of a task use: junctor tasks show ID")
 	}
 	return c, nil
 }
@@ -154,7 +154,7 @@ func (a *app) childCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, known := map[string]string{"context": "parent-context", "memory": "memory", "peers": "active-workspaces"}[args[0]]
 			if !known {
-				return capability.Errorf(capability.CodeInvalidInput, "child", "%q is none of context, memory and peers", args[0])
+				return capability.Errorf(capability.CodeInvalidInput, "child", "%q is not something to ask for; use context, memory or peers", args[0])
 			}
 			if len(args) > 1 {
 				path += "?q=" + url.QueryEscape(args[1])

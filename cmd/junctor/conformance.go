@@ -85,6 +85,9 @@ func (a *app) conform(ctx context.Context, opts conformance.Options, file string
 	case failed:
 		for _, f := range failure.Faults {
 			a.printf("FAIL  %s: %s\n", plainText(f.Where), plainText(f.Message))
+			if f.Where == "availability" {
+				a.note("check the URL and that the endpoint runs; give its token with --endpoint-token-file")
+			}
 		}
 	default:
 		a.printf("conforms: %d modules, %d surfaces, %d calls\n", report.ModuleCount, len(report.Exercised), len(report.RPCCalls))

@@ -120,10 +120,10 @@ func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (m
 	if o.policyFile != "" {
 		policy, err := os.ReadFile(o.policyFile)
 		if err != nil {
-			return nil, capability.Wrap(capability.CodeNotFound, "", "the trust policy "+o.policyFile+" cannot be read", err)
+			return nil, capability.Wrap(capability.CodeNotFound, "", "the trust policy "+o.policyFile+" cannot be read", err).With("", "name a JSON file that you may read")
 		}
 		if !json.Valid(policy) {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", o.policyFile)
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", o.policyFile).With("", "docs/endpoints.md shows one")
 		}
 		body["trustPolicy"] = json.RawMessage(policy)
 	}
@@ -208,6 +208,9 @@ func (a *app) printConnected(cmd *cobra.Command, raw json.RawMessage) error {
 	}
 	a.printf("  families %s\n", dash(plainText(strings.Join(now.Families, ", "))))
 	a.printf("  modules  %s\n", dash(plainText(strings.Join(now.Modules, ", "))))
+	if len(now.Modules) == 0 {
+		a.note("no module was let in; see why with: junctor endpoints show " + out.Endpoint.ID)
+	}
 	for _, w := range out.Warnings {
 		a.printf("  warning  %s\n", plainText(w))
 	}

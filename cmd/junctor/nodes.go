@@ -207,6 +207,9 @@ func (a *app) nodesRemoveCommand() *cobra.Command {
 	return c
 }
 
+// callTarget is the action by which functions of nodes are called.
+const callTarget = "device.function.invoke"
+
 func (a *app) callCommand() *cobra.Command {
 	var inv client.Invocation
 	var strategy, hold string
@@ -243,7 +246,7 @@ governed path like any other.`,
 			if inv.Input, err = json.Marshal(in); err != nil {
 				return capability.Wrap(capability.CodeInvalidInput, "", "the arguments cannot be sent", err)
 			}
-			inv.Target, inv.Select = "device.function.invoke", map[string]string{"node": args[0]}
+			inv.Target, inv.Select = callTarget, map[string]string{"node": args[0]}
 			if balanced := args[0] == "any"; balanced {
 				inv.LoadBalancing = map[string]any{
 					"strategy": strategy, "preferred_node_ids": prefer, "excluded_node_ids": exclude, "requirements": map[string]any{"labels": labels},

@@ -125,6 +125,9 @@ func (a *app) printRoute(resp *http.Response, body []byte) error {
 		if err := json.Unmarshal(body, &refused); err != nil || refused.Error == nil {
 			return capability.Wrap(capability.CodeFailed, "client", "the server's answer is not what was expected; is it a junctor server?", err)
 		}
+		if refused.Error.Code == capability.CodeUnknownCapability {
+			return refused.Error.With(refused.Error.Reason, "list the modules with: junctor modules list, and the routes of one with: junctor modules show ID")
+		}
 		return refused.Error
 	}
 	if a.json {

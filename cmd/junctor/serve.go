@@ -111,7 +111,7 @@ func (a *app) printReady(line server.ReadyLine) error {
 func replaceFile(name string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".ready-*")
 	if err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err)
+		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err).With("", "name a file in a folder that is there and that you may write to")
 	}
 	defer os.Remove(tmp.Name()) // gone already when the rename has happened
 	_, err = tmp.Write(data)

@@ -65,7 +65,7 @@ func (a *app) tasksCommand() *cobra.Command {
 		},
 	}
 	f := list.Flags()
-	f.StringVar(&state, "state", "", "only this state: submitted, working, input_required, auth_required, completed, failed, cancelled or interrupted")
+	f.StringVar(&state, "state", "", "only this state: submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted")
 	f.StringVar(&surface, "surface", "", "only tasks begun on this surface: a2a, mcp or agents")
 	f.StringVar(&cursor, "cursor", "", "go on where the last page ended")
 	f.IntVar(&limit, "limit", 0, "at most so many, up to 100 (default 50)")

@@ -64,7 +64,7 @@ agent, or a file. What becomes of it: junctor tasks show ID.`,
 					err = json.Unmarshal(data, &body)
 				}
 				if err != nil {
-					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s is no JSON object that can be read", file), err)
+					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("the file %s cannot be read as a JSON object", file), err).With("", "docs/task-agents.md shows one")
 				}
 			}
 			if len(args) == 1 {
@@ -73,7 +73,7 @@ agent, or a file. What becomes of it: junctor tasks show ID.`,
 			if memory != "" {
 				data, err := os.ReadFile(memory)
 				if err != nil {
-					return capability.Wrap(capability.CodeInvalidInput, "", "the memory cannot be read", err)
+					return capability.Wrap(capability.CodeInvalidInput, "", "the file "+memory+" cannot be read", err).With("", "name a file that you may read with --memory")
 				}
 				body["memoryContent"] = string(data)
 			}

@@ -180,7 +180,7 @@ func Ask(ctx context.Context, home, method, path string, body any) (json.RawMess
 		if ctx.Err() != nil {
 			return nil, capability.AsError(ctx.Err())
 		}
-		return nil, capability.Wrap(capability.CodeUnavailable, "node", "no node runs in the home "+home, err).With("node_not_running", "junctor node join URL --node-token-file F")
+		return nil, capability.Wrap(capability.CodeUnavailable, "node", "no node runs in the home "+home, err).With("node_not_running", "start one with: junctor node join URL --node-token-file FILE")
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxControl))

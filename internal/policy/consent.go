@@ -328,10 +328,10 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a scope; use session, user or global", g.Scope)
 	}
 	if g.Scope != "global" && g.ScopeID == "" {
-		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant of scope %s needs its scope_id", g.Scope)
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant of scope %s needs its scope_id", g.Scope).With("", "give the principal or session that is meant: --scope-id")
 	}
 	if g.MaxUses < 0 || (!g.Expires.IsZero() && !g.Expires.After(now)) {
-		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "the grant would be over before it begins: check expires and max_uses")
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "the grant would be over before it begins")
 	}
 	if g.Role != "*" && !slices.Contains(capability.Roles(), capability.Role(g.Role)) {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a role; use admin, operator, agent, node or task", g.Role)
