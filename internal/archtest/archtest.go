@@ -75,7 +75,7 @@ func beside(from, to string) bool {
 		"internal/asset":                     {"internal/blob", "internal/messaging"},
 		"internal/store":                     {"internal/admission", "internal/heldcall"},
 		"internal/chat":                      {"internal/runs"},
-		"internal/backup":                    {"internal/segment", "internal/store"},
+		"internal/backup":                    {"internal/hostfs", "internal/segment", "internal/store"},
 		"internal/server":                    {"internal/config"},
 		"internal/server/checkup":            {"internal/config"},
 	}
