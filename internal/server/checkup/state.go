@@ -21,7 +21,7 @@ import (
 )
 
 // readTime bounds the reading of a whole database or log.
-const readTime = 20 * time.Second
+const readTime = 10 * time.Second
 
 // restoreLast is what is left where something cannot be mended.
 const restoreLast = "keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
