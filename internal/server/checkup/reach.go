@@ -2,10 +2,13 @@ package checkup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,14 +26,25 @@ const answerTime = 5 * time.Second
 
 // Silent says why no server answers at where, which run/server.json of the home names
 // with the process pid; 0 for none.
-func Silent(where string, pid int) consoleserve.Check {
+func Silent(home, where string, pid int) consoleserve.Check {
 	switch {
-	case pid > 0 && unix.Kill(pid, 0) == unix.ESRCH:
-		return bad("server", "the server of this home was killed (process "+fmt.Sprint(pid)+" is gone); nothing that it answered is lost", "start it again: junctor serve")
-	case pid > 0:
-		return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where), fmt.Sprintf("look at its log; if it hangs: kill %d, then: junctor serve", pid))
+	case pid == 0:
+		return bad("server", "no server runs on this home", "start one with: junctor serve")
+	case !held(filepath.Join(home, "run", "lock")): // the number may be somebody else's by now
+		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid), "start it again: junctor serve")
 	}
-	return bad("server", "no server runs on this home", "start one with: junctor serve")
+	return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where), fmt.Sprintf("look at its log; if it hangs: kill %d, then: junctor serve", pid))
+}
+
+// held reports whether a server has the lock of a home. It asks for a moment only: a
+// server that starts in it would be refused.
+func held(lock string) bool {
+	f, err := os.Open(lock)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // port finds that the address a server would listen on is somebody else's.
