@@ -2,11 +2,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"database/sql"
 	"encoding/json"
-	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,20 +21,14 @@ import (
 )
 
 // aFault is something that goes wrong for people, and what mends it.
-type aFault struct {
-	name   string
-	plant  func(t *testing.T, h *patient)
-	check  string // the finding's name
-	detail string // in what it says
-	remedy string // in what it says to do
-	mend   func(t *testing.T, h *patient)
-}
 
 // patient is a home that is made ill.
+
 type patient struct {
 	home string
 	env  []string
 	url  string // of its server, where one runs
+	room string // shell lines that mount things before the doctor comes; $0 is the home
 }
 
 func (h *patient) path(names ...string) string {
@@ -84,10 +74,16 @@ func (h *patient) run(t *testing.T, args ...string) string {
 }
 
 // look returns all that the doctor says.
+
 func (h *patient) look(t *testing.T, env ...string) []consoleserve.Check {
 	t.Helper()
 	cmd := h.command(t, "--json", "doctor")
 	cmd.Env = append(cmd.Env, env...)
+	if h.room != "" {
+		inside := exec.CommandContext(t.Context(), "unshare", append([]string{"-rm", "sh", "-c", h.room + ` && exec "$@"`, h.home}, cmd.Args...)...)
+		inside.Env = cmd.Env
+		cmd = inside
+	}
 	out, err := cmd.Output()
 	var found struct{ Checks []consoleserve.Check }
 	if jerr := json.Unmarshal(out, &found); jerr != nil {
@@ -100,13 +96,16 @@ func (h *patient) look(t *testing.T, env ...string) []consoleserve.Check {
 }
 
 // doctor returns what is found to be wrong.
+
 func (h *patient) doctor(t *testing.T) []consoleserve.Check {
 	t.Helper()
 	return slices.DeleteFunc(h.look(t), func(c consoleserve.Check) bool { return c.OK })
 }
 
 // judge holds the doctor to a fault: this finding, this remedy, nothing else, and
+
 // nothing once it is mended. rest is what is wrong with a home that has no server.
+
 func (f aFault) judge(t *testing.T, h *patient, rest ...string) {
 	t.Helper()
 	f.plant(t, h)
@@ -135,149 +134,24 @@ func (f aFault) judge(t *testing.T, h *patient, rest ...string) {
 }
 
 // remedied carries out what a finding says to type.
-func remedied(check string) func(*testing.T, *patient) {
-	return func(t *testing.T, h *patient) {
-		t.Helper()
-		for _, c := range h.doctor(t) {
-			if c.Name == check {
-				if out, err := exec.CommandContext(t.Context(), "sh", "-c", c.Remedy).CombinedOutput(); err != nil {
-					t.Errorf("%s: %v %s", c.Remedy, err, out)
-				}
-			}
-		}
-	}
-}
-
-func sqlIn(t *testing.T, path, statement string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // replaced changes a text in a file of a home.
-func (h *patient) replaced(t *testing.T, name, old, by string) {
-	t.Helper()
-	data, err := os.ReadFile(h.path(name))
-	if err != nil || !bytes.Contains(data, []byte(old)) {
-		t.Fatalf("%s holds no %q (%v)", name, old, err)
-	}
-	h.put(t, name, strings.Replace(string(data), old, by, 1))
-}
 
 // taken is an address that nobody can listen on, and one that nobody answers at.
-func taken(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l.Addr().String()
-}
 
-func nobody(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
+// mounted has the doctor come where something is mounted, if that may be done here.
 
 // faultsWithoutServer are those that keep a server from starting, or would.
-func faultsWithoutServer() []aFault {
-	config := func(text string) func(*testing.T, *patient) {
-		return func(t *testing.T, h *patient) { h.put(t, "config.yaml", text) }
-	}
-	noConfig := func(t *testing.T, h *patient) { h.remove(t, "config.yaml") }
-	return []aFault{
-		{"an unknown key", config("lsiten: 127.0.0.1:1\n"), "configuration", "lsiten", "junctor config docs", noConfig},
-		{"broken YAML", config("log: [\n"), "configuration", "config.yaml", "junctor config docs", noConfig},
-		{"open to the network", func(_ *testing.T, h *patient) { h.env = []string{"JUNCTOR_LISTEN=0.0.0.0:1"} }, "configuration", "--insecure-plain-http", "junctor config docs", func(_ *testing.T, h *patient) { h.env = nil }},
-		{"a broken rule", func(t *testing.T, h *patient) { h.put(t, "policy/mine.cedar", "permit(") }, "policies", "mine.cedar", "policy/mine.cedar", func(t *testing.T, h *patient) { h.remove(t, "policy/mine.cedar") }},
-		{"broken catalog settings", func(t *testing.T, h *patient) { h.put(t, "catalog.yaml", "nonsense: 1\n") }, "catalog settings", "nonsense", "catalog.yaml", func(t *testing.T, h *patient) { h.remove(t, "catalog.yaml") }},
-		{"a port that is taken", func(t *testing.T, h *patient) { h.env = []string{"JUNCTOR_LISTEN=" + taken(t)} }, "address", "listen on", "junctor serve --listen", func(_ *testing.T, h *patient) { h.env = nil }},
-		{"a killed server", func(t *testing.T, h *patient) { h.serve(t).kill(t) }, "server", "was killed", "junctor serve", func(t *testing.T, h *patient) { h.serve(t) }},
-		{"a server that hangs", func(t *testing.T, h *patient) {
-			s := h.serve(t)
-			h.replaced(t, "run/server.json", h.url, "http://"+nobody(t))
-			t.Cleanup(func() { s.kill(t) })
-		}, "server", "does not answer", "kill ", nil},
-		{"a changed record", func(t *testing.T, h *patient) {
-			h.replaced(t, "audit/audit-00000001.jsonl", "server_started", "server_stopped")
-		}, "audit chain", "is not what was written", "junctor restore FILE", func(t *testing.T, h *patient) {
-			h.replaced(t, "audit/audit-00000001.jsonl", "server_stopped", "server_started")
-		}},
-		{"the audit's key is gone", func(t *testing.T, h *patient) { h.remove(t, "state/audit.key") }, "audit key", "is gone", "state/audit.key back from a backup", nil},
-		{"a damaged database", func(t *testing.T, h *patient) {
-			f, err := os.OpenFile(h.path("state/junctor.db"), os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			if _, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 16<<10), 4<<10); err != nil {
-				t.Fatal(err)
-			}
-		}, "database", "damaged", "junctor restore FILE", nil},
-		{"a later database", func(t *testing.T, h *patient) {
-			sqlIn(t, h.path("state/junctor.db"), "INSERT INTO schema_core (version_id, is_applied) VALUES (99, 1)")
-		}, "database", "version 99", "use the junctor that wrote it", func(t *testing.T, h *patient) {
-			sqlIn(t, h.path("state/junctor.db"), "DELETE FROM schema_core WHERE version_id = 99")
-		}},
-		{"a secret that nobody set", config("model: {url: http://127.0.0.1:1/v1, name: m, key_secret: the-key}\n"), "secrets", "the-key", "junctor secrets set the-key", func(t *testing.T, h *patient) { h.put(t, "secrets/the-key", "x") }},
-		{"a home that others can read", func(t *testing.T, h *patient) { h.chmod(t, ".", 0o755) }, "home is private", "755", "chmod 700 ", remedied("home is private")},
-		{"a token that others can read", func(t *testing.T, h *patient) { h.chmod(t, "run/admin.token", 0o644) }, "home is private", "admin.token", "chmod 600 ", remedied("home is private")},
-		{"a secret that others can read", func(t *testing.T, h *patient) { h.put(t, "secrets/s", "x"); h.chmod(t, "secrets/s", 0o640) }, "home is private", "secrets/s", "chmod 600 ", remedied("home is private")},
-		{"a folder that is a file", func(t *testing.T, h *patient) {
-			if err := os.RemoveAll(h.path("logs")); err != nil {
-				t.Fatal(err)
-			}
-			h.put(t, "logs", "x")
-		}, "home can be written", "logs", "move ", func(t *testing.T, h *patient) { h.remove(t, "logs") }},
-		{"a root that is gone", func(_ *testing.T, h *patient) { h.env = []string{"JUNCTOR_FS_ROOTS=w=" + h.path("nowhere")} }, "configuration", "nowhere is not a directory", "junctor config docs", func(t *testing.T, h *patient) {
-			if err := os.Mkdir(h.path("nowhere"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"a Postgres that is away", func(t *testing.T, h *patient) {
-			h.env = []string{"JUNCTOR_STORE_URL=postgres://u@" + nobody(t) + "/d"}
-		}, "store", "does not answer", "see that it runs", func(_ *testing.T, h *patient) { h.env = nil }},
-		{"NATS that is away", func(t *testing.T, h *patient) {
-			h.put(t, "secrets/bus", strings.Repeat("x", 40))
-			h.env = []string{"JUNCTOR_NATS_URL=nats://" + nobody(t), "JUNCTOR_NATS_KEY_SECRET=bus"}
-		}, "message bus", "no server of nats.url answers", "start the NATS servers", func(_ *testing.T, h *patient) { h.env = nil }},
-		{"a clock that went back", func(t *testing.T, h *patient) {
-			path := h.path("audit/audit-00000001.jsonl")
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			year := time.Now().UTC().Format("2006-")
-			h.put(t, "audit/audit-00000001.jsonl", strings.ReplaceAll(string(data), `"timestamp": "`+year, `"timestamp": "2999-`))
-		}, "clock", "the last record is of 2999-", "timedatectl", nil},
-		{"a home that is a file", func(t *testing.T, h *patient) {
-			h.home = filepath.Join(t.TempDir(), "file")
-			if err := os.WriteFile(h.home, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, "home", "is not a directory", "--home", nil},
-	}
-}
 
 // running is a server of a patient.
+
 type running struct {
 	*process
 	once sync.Once
 }
 
 // serve starts a server and keeps its URL.
+
 func (h *patient) serve(t *testing.T, args ...string) *running {
 	t.Helper()
 	cmd := h.command(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
@@ -300,7 +174,9 @@ func (r *running) end(how syscall.Signal) {
 }
 
 // TestDoctorFindsPlantedFaults plants what goes wrong for people, one at a time: the
+
 // doctor names it and what mends it, and finds nothing once that was done.
+
 func TestDoctorFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	template := &patient{home: filepath.Join(t.TempDir(), "home")}
@@ -326,7 +202,9 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 }
 
 // TestDoctorOfARunningServerFindsPlantedFaults does the same where a server says most of
+
 // it itself.
+
 func TestDoctorOfARunningServerFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -424,31 +302,9 @@ func TestDoctorOfARunningServerFindsPlantedFaults(t *testing.T) {
 }
 
 // writeExtension makes a package that runs a program of this machine.
-func writeExtension(t *testing.T, program string) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "tools.say")
-	for name, text := range map[string]string{
-		"manifest.json": fmt.Sprintf(`{"id": "tools.say", "name": "Say", "version": "1.0.0", "description": "Says things", "author": "example", "license": "MIT",
-			"runtime": "declarative", "external_bins": [%q], "platforms": ["linux", "darwin"],
-			"capabilities": [{"type": "slash_command", "name": "/say", "description": "Say"}],
-			"permissions_required": ["exec"], "permissions": {"exec": {"reason": "runs it", "actions": ["hello"]}},
-			"install": {"mode": "agentos_managed", "plan": "install/plan.yaml"}, "docs": {"usage": "docs/USAGE.md"}}`, program),
-		"commands/commands.yaml": fmt.Sprintf("slash_commands:\n  - name: /say\n    summary: Say things\n    default_action: hello\n    maps_to:\n      capability: tools.say\n      actions:\n        - {id: hello, description: Say it, runner: exec.%s, argv: [\"{args}\"]}\n", program),
-		"install/plan.yaml":      "id: tools.say\nsteps:\n  - {id: os, type: detect.platform}\nuninstall: {steps: []}\n",
-		"docs/USAGE.md":          "# Say\n",
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 // startCommand is start for a command that is prepared.
+
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{Cmd: cmd}
@@ -465,7 +321,9 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 }
 
 // TestTheDoctorsFindingsAreDocumented holds the table of docs/operations.md to what the
+
 // doctor says and what faults are planted, and its other one to what a backup leaves out.
+
 func TestTheDoctorsFindingsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operations.md")
