@@ -20,10 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 )
 
-// aFault is something that goes wrong for people, and what mends it.
-
 // patient is a home that is made ill.
-
 type patient struct {
 	home string
 	env  []string
@@ -74,7 +71,6 @@ func (h *patient) run(t *testing.T, args ...string) string {
 }
 
 // look returns all that the doctor says.
-
 func (h *patient) look(t *testing.T, env ...string) []consoleserve.Check {
 	t.Helper()
 	cmd := h.command(t, "--json", "doctor")
@@ -96,16 +92,13 @@ func (h *patient) look(t *testing.T, env ...string) []consoleserve.Check {
 }
 
 // doctor returns what is found to be wrong.
-
 func (h *patient) doctor(t *testing.T) []consoleserve.Check {
 	t.Helper()
 	return slices.DeleteFunc(h.look(t), func(c consoleserve.Check) bool { return c.OK })
 }
 
 // judge holds the doctor to a fault: this finding, this remedy, nothing else, and
-
 // nothing once it is mended. rest is what is wrong with a home that has no server.
-
 func (f aFault) judge(t *testing.T, h *patient, rest ...string) {
 	t.Helper()
 	f.plant(t, h)
@@ -133,25 +126,13 @@ func (f aFault) judge(t *testing.T, h *patient, rest ...string) {
 	}
 }
 
-// remedied carries out what a finding says to type.
-
-// replaced changes a text in a file of a home.
-
-// taken is an address that nobody can listen on, and one that nobody answers at.
-
-// mounted has the doctor come where something is mounted, if that may be done here.
-
-// faultsWithoutServer are those that keep a server from starting, or would.
-
 // running is a server of a patient.
-
 type running struct {
 	*process
 	once sync.Once
 }
 
 // serve starts a server and keeps its URL.
-
 func (h *patient) serve(t *testing.T, args ...string) *running {
 	t.Helper()
 	cmd := h.command(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
@@ -174,9 +155,7 @@ func (r *running) end(how syscall.Signal) {
 }
 
 // TestDoctorFindsPlantedFaults plants what goes wrong for people, one at a time: the
-
 // doctor names it and what mends it, and finds nothing once that was done.
-
 func TestDoctorFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	template := &patient{home: filepath.Join(t.TempDir(), "home")}
@@ -202,9 +181,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 }
 
 // TestDoctorOfARunningServerFindsPlantedFaults does the same where a server says most of
-
 // it itself.
-
 func TestDoctorOfARunningServerFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -301,10 +278,7 @@ func TestDoctorOfARunningServerFindsPlantedFaults(t *testing.T) {
 	}
 }
 
-// writeExtension makes a package that runs a program of this machine.
-
 // startCommand is start for a command that is prepared.
-
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{Cmd: cmd}
@@ -321,9 +295,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 }
 
 // TestTheDoctorsFindingsAreDocumented holds the table of docs/operations.md to what the
-
 // doctor says and what faults are planted, and its other one to what a backup leaves out.
-
 func TestTheDoctorsFindingsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operations.md")

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/junctor-run/junctor/internal/server"
 )
 
+// aFault is something that goes wrong for people, and what mends it.
 type aFault struct {
 	name   string
 	plant  func(t *testing.T, h *patient)
@@ -24,6 +23,7 @@ type aFault struct {
 	mend   func(t *testing.T, h *patient)
 }
 
+// remedied carries out what a finding says to type.
 func remedied(check string) func(*testing.T, *patient) {
 	return func(t *testing.T, h *patient) {
 		t.Helper()
@@ -49,6 +49,7 @@ func sqlIn(t *testing.T, path, statement string) {
 	}
 }
 
+// replaced changes a text in a file of a home.
 func (h *patient) replaced(t *testing.T, name, old, by string) {
 	t.Helper()
 	data, err := os.ReadFile(h.path(name))
@@ -58,6 +59,7 @@ func (h *patient) replaced(t *testing.T, name, old, by string) {
 	h.put(t, name, strings.Replace(string(data), old, by, 1))
 }
 
+// taken is an address that nobody can listen on, and one that nobody answers at.
 func taken(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,6 +80,7 @@ func nobody(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// mounted has the doctor come where something is mounted, if that may be done here.
 func mounted(lines string) func(*testing.T, *patient) {
 	return func(t *testing.T, h *patient) {
 		if out, err := exec.CommandContext(t.Context(), "unshare", "-rm", "sh", "-c", "mount -t tmpfs none "+t.TempDir()).CombinedOutput(); err != nil {
@@ -89,6 +92,7 @@ func mounted(lines string) func(*testing.T, *patient) {
 
 func unmounted(_ *testing.T, h *patient) { h.room = "" }
 
+// faultsWithoutServer are those that keep a server from starting, or would.
 func faultsWithoutServer() []aFault {
 	config := func(text string) func(*testing.T, *patient) {
 		return func(t *testing.T, h *patient) { h.put(t, "config.yaml", text) }
@@ -170,6 +174,7 @@ func faultsWithoutServer() []aFault {
 	}
 }
 
+// writeExtension makes a package that runs a program of this machine.
 func writeExtension(t *testing.T, program string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "tools.say")
