@@ -5,20 +5,21 @@
 # make bench  the figures of docs/performance.md, measured on this machine
 # make soak   the long tests
 # make fuzz   every fuzz target below FUZZIN (.) for FUZZTIME (30s), one after the other
+# make release   dist/: what is given to others of this commit (docs/install.md)
 # make vuln   known vulnerabilities, where the database can be reached
 
 SHELL    := /bin/bash
 GO       ?= go
 TOOLS    := bin/tools
 CLIS     := $(CURDIR)/interop/clis/node_modules/.bin
-VERSION  ?= 0.1.0-dev
+VERSION  ?= $(or $(patsubst v%,%,$(shell git describe --exact-match --match 'v[0-9]*' HEAD 2>/dev/null)),0.1.0-dev)
 FUZZTIME ?= 30s
 FUZZIN   ?= .
 COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS  := -s -w -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT)
 SOURCES  := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
-.PHONY: run build test test-agents lint bench soak fuzz vuln deps interop-deps agents-deps clean
+.PHONY: run build test test-agents lint bench soak fuzz vuln release deps interop-deps agents-deps clean
 .DEFAULT_GOAL := build
 
 build:
@@ -85,6 +86,9 @@ vuln:
 bench: build
 	$(GO) run ./bench
 
+release:
+	$(GO) run -buildvcs=false ./release -version $(VERSION) -out dist
+
 soak:
 	$(GO) test -tags soak -timeout 60m -run Soak ./...
 
@@ -97,4 +101,4 @@ fuzz:
 	done
 
 clean:
-	rm -rf bin
+	rm -rf bin dist

@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/surface/a2aserve"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
@@ -43,7 +44,7 @@ func commit() (commit, goVersion string) {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Version and the protocols spoken", Args: cobra.NoArgs,
+		Use: "version", Short: "Show the version and the protocols spoken", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			rev, goVersion := commit()
 			if !a.json {
@@ -52,7 +53,7 @@ func (a *app) versionCommand() *cobra.Command {
 			}
 			data, err := json.Marshal(map[string]any{
 				"version": version(), "commit": rev, "go": goVersion,
-				"protocols": map[string]any{"capability-router": "1", "mcp": mcpserve.Versions(), "cmp": payload.Version},
+				"protocols": map[string]any{"capability-router": "1", "mcp": mcpserve.Versions(), "a2a": a2aserve.Versions(), "cmp": payload.Version},
 			})
 			if err != nil {
 				return err
@@ -64,7 +65,8 @@ func (a *app) versionCommand() *cobra.Command {
 
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "What keeps this installation from working, with remedies; exit 1 if anything does", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check this installation and say what to do about each fault", Args: cobra.NoArgs,
+		Long: "Check this installation and say what to do about each fault. The exit status is 1 if\nthere is one.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := a.doctorChecks(cmd.Context())
 			bad := false
@@ -123,7 +125,8 @@ func (a *app) configCommand() *cobra.Command {
 		return cfg, name, err
 	}
 	show := &cobra.Command{
-		Use: "show", Short: "The configuration as it is in force, all layers merged", Args: cobra.NoArgs,
+		Example: "  junctor config show --json",
+		Use:     "show", Short: "Show the configuration in force, with all layers merged", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, _, err := load()
 			if err != nil {
@@ -146,7 +149,7 @@ func (a *app) configCommand() *cobra.Command {
 		},
 	}
 	check := &cobra.Command{
-		Use: "check", Short: "Read the configuration and name the first fault", Args: cobra.NoArgs,
+		Use: "check", Short: "Check the configuration and name the first fault", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, name, err := load()
 			if err != nil {
@@ -164,7 +167,7 @@ func (a *app) configCommand() *cobra.Command {
 		},
 	}
 	docs := &cobra.Command{
-		Use: "docs", Short: "Every key, its default and what it does", Args: cobra.NoArgs,
+		Use: "docs", Short: "List every key with its type, default and meaning", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if a.json {
 				data, err := json.Marshal(config.Keys())
@@ -187,7 +190,7 @@ func (a *app) configCommand() *cobra.Command {
 		},
 	}
 	nats := &cobra.Command{
-		Use: "nats", Short: "What the configuration of the NATS servers of nats.url must contain", Args: cobra.NoArgs,
+		Use: "nats", Short: "Print what the NATS servers of nats.url must be configured with", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, _, err := load()
 			if err != nil {
@@ -201,7 +204,7 @@ func (a *app) configCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c := a.group("config", "Settings", show, check, docs, nats)
+	c := a.group("config", "Show, check and explain the configuration", show, check, docs, nats)
 	c.PersistentFlags().StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
 	return c
 }

@@ -17,7 +17,7 @@ import (
 func (a *app) backupCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
-		Use: "backup [FILE]", Short: "Write everything of the home that cannot be made anew into one file, while the server runs or not",
+		Use: "backup [FILE]", Short: "Write the home into one file, also while the server runs",
 		Long: `Write everything of the home that cannot be made anew into one file, as it is at one
 moment, while the server runs or not: the database, the audit log, configuration,
 policies, secrets, extensions, large values. The file holds secrets; keep it where

@@ -42,7 +42,7 @@ func (a *app) detachNode(ctx context.Context, home string) error {
 	child := exec.Command(program, args...)
 	child.Env, child.Stdout, child.Stderr = a.environ, log, log
 	child.ExtraFiles = []*os.File{tell}
-	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	child.SysProcAttr = ownSession()
 	err = child.Start()
 	tell.Close()
 	if err != nil {

@@ -17,9 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/natsdial"
@@ -53,6 +52,9 @@ type folder struct {
 
 // openFolder makes the folder and takes its lock: one folder is one process.
 func openFolder(dir string) (*folder, error) {
+	if err := hostfs.Supported(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "node.open", "the node's folder "+dir+" cannot be made", err)
 	}
@@ -60,8 +62,12 @@ func openFolder(dir string) (*folder, error) {
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "node.open", "the lock of the node's folder cannot be opened", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := hostfs.TryLock(f); err != nil {
 		defer f.Close()
+		if !errors.Is(err, hostfs.ErrHeld) {
+			return nil, capability.Wrap(capability.CodeFailed, "node.open", "the node's folder "+dir+" cannot be locked", err).
+				With("", "keep it on a disk of this machine")
+		}
 		pid, _ := io.ReadAll(io.LimitReader(f, 32))
 		return nil, capability.Errorf(capability.CodeConflict, "node.open", "process %s is the node of this folder already", orUnknown(string(pid))).
 			With("node_running", "junctor node status shows it; one home is one node")
@@ -252,7 +258,10 @@ func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply 
 	}
 	if resp.StatusCode == http.StatusOK {
 		reply, err := wire.Decode[wire.EnrolReply](data)
-		if err == nil && reply.NodeID != who.ID {
+		if err != nil {
+			return reply, false, capability.Wrap(capability.CodeInvalidInput, "node.enrol", "what answers at "+w.hosts()+" is not a gateway", err).With("", "check the URL: it is that of a junctor server")
+		}
+		if reply.NodeID != who.ID {
 			err = cmp.Errorf(cmp.ReasonEncoding, "the gateway enrolled %s, not %s", reply.NodeID, who.ID)
 		}
 		return reply, false, err

@@ -25,7 +25,7 @@ func layer(pkg string) int {
 		return 3
 	case pkg == "internal/server", strings.HasPrefix(pkg, "internal/server/"), pkg == "internal/config":
 		return 4
-	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "interop", strings.HasPrefix(pkg, "interop/"):
+	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "release", pkg == "interop", strings.HasPrefix(pkg, "interop/"):
 		return 5
 	}
 	return 2
@@ -63,9 +63,9 @@ func beside(from, to string) bool {
 		"internal/worker":    {"internal/sandbox"},
 		"host":               {"internal/sandbox"},
 		"internal/noderun":   {"host/device", "host/device/pushcode", "internal/skill/asking", "internal/segment"},
-		"host/device":        {"internal/node", "internal/messaging", "internal/messaging/natsdial"},
+		"host/device":        {"internal/hostfs", "internal/node", "internal/messaging", "internal/messaging/natsdial"},
 		"internal/term":      {"internal/sandbox"},
-		"internal/workspace": {"internal/gitcmd", "internal/sandbox"},
+		"internal/workspace": {"internal/gitcmd", "internal/sandbox", "internal/hostfs"},
 		// What the parts of a workspace use of the same two.
 		"internal/workspace/evidence":        {"internal/gitcmd"},
 		"internal/workspace/forge/bareforge": {"internal/gitcmd", "internal/sandbox"},
@@ -75,7 +75,7 @@ func beside(from, to string) bool {
 		"internal/asset":                     {"internal/blob", "internal/messaging"},
 		"internal/store":                     {"internal/admission", "internal/heldcall"},
 		"internal/chat":                      {"internal/runs"},
-		"internal/backup":                    {"internal/segment", "internal/store"},
+		"internal/backup":                    {"internal/hostfs", "internal/segment", "internal/store"},
 		"internal/server":                    {"internal/config"},
 		"internal/server/checkup":            {"internal/config"},
 	}
@@ -113,7 +113,7 @@ func stopsAt() map[string]string {
 		"modernc.org/quickjs":                    "internal/worker",
 		"github.com/tetratelabs/wazero":          "internal/worker",
 		"github.com/pressly/goose/v3":            "internal/store",
-		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve internal/oauthclient interop bench",
+		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve internal/oauthclient internal/samplemcp interop bench",
 		"github.com/a2aproject/a2a-go":           "internal/surface/a2aserve internal/provider/a2a",
 		"github.com/coreos/go-oidc":              "internal/oauth",
 		"golang.org/x/oauth2":                    "internal/oauthclient",
@@ -123,6 +123,7 @@ func stopsAt() map[string]string {
 		"github.com/prometheus/client_golang":    "internal/telemetry",
 		"github.com/knadh/koanf":                 "internal/config",
 		"github.com/spf13/cobra":                 "cmd/junctor",
+		"github.com/spf13/pflag":                 "cmd/junctor",
 		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
 		"github.com/coder/websocket":             "internal/messaging/natsbus internal/surface/agentserve bench cmd/junctor",
 		"github.com/creack/pty":                  "internal/task/process",

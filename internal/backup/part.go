@@ -5,12 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/hostfs"
 )
 
 // part is a folder in which something is made whole before it gets its name. It is
@@ -32,7 +30,7 @@ func openPart(dir string) (*part, error) {
 	if err != nil {
 		return nil, failed(dir+" is in the way", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := hostfs.TryLock(f); err != nil {
 		return nil, errors.Join(capability.Wrap(capability.CodeConflict, "backup", "another process is at work in "+dir, err).
 			With(ReasonBusy, "wait for it"), f.Close())
 	}
@@ -73,7 +71,7 @@ func (p *part) remove() {
 // not there.
 func openPlain(dir *os.File, name string) (*os.File, error) {
 	f, err := openBeneath(dir, name)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	if err != nil {
@@ -83,15 +81,6 @@ func openPlain(dir *os.File, name string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close(), fs.ErrNotExist)
 	}
 	return f, nil
-}
-
-// owner is whose a file of an extension is: a server that is root runs the programs of
-// each as a user of its own.
-func owner(p string, info fs.FileInfo) int {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && strings.HasPrefix(p, "extensions/") && int(st.Uid) != os.Getuid() {
-		return int(st.Uid)
-	}
-	return 0
 }
 
 func syncDir(dir string) error {

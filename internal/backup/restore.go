@@ -13,10 +13,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/segment"
 	"github.com/junctor-run/junctor/internal/store"
 )
@@ -67,7 +67,7 @@ func vacant(home string) error {
 
 // unpack fills a folder with what is in a backup, checks it, and hands it to finish.
 func unpack(ctx context.Context, file, dir string, knows map[string]int64, finish func(*part) error) (Manifest, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would wait for its writer
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for its writer
 	if err != nil {
 		return Manifest{}, capability.Wrap(capability.CodeNotFound, "restore", "the file "+file+" cannot be opened", err).With("", "name the file of a backup")
 	}
@@ -118,11 +118,11 @@ func room(dir string, m Manifest) error {
 	for _, f := range m.Files {
 		need += f.Size + 4096
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
+	free, err := hostfs.Free(dir)
+	if err != nil {
 		return failed("the folder "+dir+" cannot be used", err)
 	}
-	if free := int64(st.Bavail) * int64(st.Bsize); need > free { //nolint:unconvert,nolintlint // the types differ between systems
+	if need > free {
 		return capability.Errorf(capability.CodeFailed, "restore", "what is in the backup needs %d MiB, and %d MiB are free in %s", need>>20, free>>20, dir).
 			With(ReasonNoRoom, "free space, or name a folder on another disk with --home")
 	}

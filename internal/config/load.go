@@ -209,7 +209,7 @@ func readEnv(environ []string) (map[string]any, error) {
 		}
 		path, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("environment: %s is not a known key; junctor config docs lists them", name)
+			return nil, fmt.Errorf("environment: %s is not a known key", name)
 		}
 		switch types[path] {
 		case reflect.TypeFor[[]Root]():
@@ -264,8 +264,11 @@ func readFile(name string, required bool) (map[string]any, error) {
 	if errors.Is(err, fs.ErrNotExist) && !required {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no file %s", name)
+	case err != nil:
+		return nil, fmt.Errorf("the file %s cannot be read", name)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -333,7 +336,7 @@ func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 			seen[key.Value] = true
 			f, ok := field(t, key.Value)
 			if !ok {
-				return fmt.Errorf("%d: %s is not a known key; junctor config docs lists them", key.Line, at)
+				return fmt.Errorf("%d: %s is not a known key", key.Line, at)
 			}
 			if err := checkNode(n.Content[i+1], f.Type, at); err != nil {
 				return err

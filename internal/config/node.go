@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -64,7 +65,7 @@ const maxHeartbeat = 10 * time.Second
 func (n Node) validate() error {
 	if n.ID != "" {
 		if err := cmp.CheckNode(n.ID); err != nil {
-			return fmt.Errorf("node.id: %w", err)
+			return fmt.Errorf("node.id: %s", capability.AsError(err).Message)
 		}
 	}
 	if _, err := cmp.Labels(n.Labels); err != nil {

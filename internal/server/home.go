@@ -11,9 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/hostfs"
 )
 
 // Home is the directory one server owns (spec/README section 9).
@@ -53,6 +52,9 @@ func FindHome(dir string) (string, error) {
 // OpenHome makes the layout and takes the lock. A home another server holds is a
 // conflict that names the process.
 func OpenHome(dir string) (*Home, error) {
+	if err := hostfs.Supported(); err != nil {
+		return nil, err
+	}
 	for _, d := range []string{"", "run", "state", "audit", "logs", "policy", "secrets", "blobs", "blobs/sha256", "cache"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, capability.Wrap(capability.CodeFailed, "home", "the home "+dir+" cannot be made", err).
@@ -64,8 +66,12 @@ func OpenHome(dir string) (*Home, error) {
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "home", "the lock of the home cannot be opened", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := hostfs.TryLock(f); err != nil {
 		defer f.Close()
+		if !errors.Is(err, hostfs.ErrHeld) {
+			return nil, capability.Wrap(capability.CodeFailed, "home", "the home "+dir+" cannot be locked", err).
+				With("", "keep it on a disk of this machine")
+		}
 		pid, _ := os.ReadFile(f.Name())
 		return nil, capability.Errorf(capability.CodeConflict, "home", "process %s serves this home already", orUnknown(strings.TrimSpace(string(pid)))).
 			With("home_locked", "stop it, or use another --home")

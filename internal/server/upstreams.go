@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/provider/a2a"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/door"
@@ -34,7 +35,7 @@ func (s *Server) openUpstreams(ctx context.Context) error {
 
 // dialUpstream makes the client that a record's kind needs.
 func dialUpstream(cfg upstream.ClientConfig) (upstream.Client, error) {
-	if cfg.Kind != upstream.KindA2A {
+	if cfg.Kind != record.KindA2A {
 		return upstream.DialMCP(cfg)
 	}
 	in := a2a.Config{Name: cfg.Name, Card: cfg.URL, Header: cfg.Header, Local: cfg.Local, Down: cfg.Down}
@@ -112,9 +113,9 @@ func (u upstreams) List() any { return u.Registry.List() }
 func (u upstreams) Show(name string) (any, error) { return u.Registry.Show(name) }
 
 // Add implements upstreamserve.Upstreams.
-func (u upstreams) Add(ctx context.Context, by capability.Principal, record json.RawMessage) (any, error) {
-	var rec upstream.Record
-	if err := strict(record, &rec); err != nil {
+func (u upstreams) Add(ctx context.Context, by capability.Principal, doc json.RawMessage) (any, error) {
+	var rec record.Record
+	if err := strict(doc, &rec); err != nil {
 		return nil, err
 	}
 	return u.Registry.Add(ctx, by, rec)

@@ -27,10 +27,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/gitcmd"
+	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/workspace/forge"
 	"github.com/junctor-run/junctor/internal/workspace/recordfile"
 	"github.com/junctor-run/junctor/secret"
@@ -154,7 +153,7 @@ func (c *Config) defaults() {
 		c.PartialAbove = 1 << 30
 	}
 	if c.FreeSpace == nil {
-		c.FreeSpace = freeSpace
+		c.FreeSpace = hostfs.Free
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -168,14 +167,6 @@ func (c *Config) defaults() {
 	if c.Token == nil {
 		c.Token = func(context.Context, forge.Repo) (secret.Value, error) { return secret.Value{}, nil }
 	}
-}
-
-func freeSpace(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, err
-	}
-	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // of another type on other systems
 }
 
 // Manager makes and keeps workspaces. It is safe for concurrent use; there is one for
@@ -276,8 +267,8 @@ func (m *Manager) Get(id string) (Workspace, error) {
 	if w, ok := m.all[id]; ok && w.State == Ready {
 		return w, nil
 	}
-	return Workspace{}, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").
-		With("workspace_not_found", "list the workspaces for their ids and labels")
+	return Workspace{}, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no workspace %.100q", id).
+		With("workspace_not_found", "list them with: junctor workspaces list")
 }
 
 // Resolve returns the workspace of a label or an id; of several with one label the
@@ -329,7 +320,7 @@ func (m *Manager) update(id string, change func(*Workspace)) (Workspace, error) 
 	defer m.mu.Unlock()
 	w, ok := m.all[id]
 	if !ok || w.State != Ready {
-		return w, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").With("workspace_not_found", "")
+		return w, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").With("workspace_not_found", "list them with: junctor workspaces list")
 	}
 	change(&w)
 	w.UsedAt = m.cfg.Now().UTC()

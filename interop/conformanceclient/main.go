@@ -23,6 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/mcpclient"
 	"github.com/junctor-run/junctor/internal/oauthclient"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -85,7 +86,7 @@ func provide(ctx context.Context, address string, use func([]capability.Contribu
 	for !registry.Running() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := registry.Add(ctx, capability.Principal{ID: "suite"}, upstream.Record{Name: "suite", URL: address, PrivateNetwork: true}); err != nil {
+	if _, err := registry.Add(ctx, capability.Principal{ID: "suite"}, record.Record{Name: "suite", URL: address, PrivateNetwork: true}); err != nil {
 		return err
 	}
 	mu.Lock()

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
 )
 
 // minSecret is the shortest secret that is redacted: shorter ones would take
@@ -108,12 +106,4 @@ func isBinary(out []byte) bool {
 		}
 	}
 	return false
-}
-
-// signalNumber is the number of a signal's name, 0 for one that is none.
-func signalNumber(name string) int {
-	if n := unix.SignalNum(name); n != 0 {
-		return int(n)
-	}
-	return int(unix.SignalNum("SIG" + strings.ToUpper(name)))
 }

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/internal/command/argv"
 	"github.com/junctor-run/junctor/internal/command/fault"
 )
@@ -92,7 +90,7 @@ func (x *Executor) find(req Request) (*os.File, error) {
 
 // openProgram opens a regular, executable file that not everybody can write.
 func openProgram(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,181 +1,18 @@
 package endpoint
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/provider/endpoint/claims"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// claim is one name that a module takes: its kind, and the key that must not be
-// taken twice (router spec, section 8).
-type claim struct{ kind, key string }
-
-// The kinds of claims whose names are not always exclusive.
-const (
-	kindAction   = "action"
-	kindProvider = "provider"
-	kindEvent    = "event"
-	kindModel    = "model type"
-)
-
-// claimant is a module with what it claims, and what its endpoint's policy says
-// of names that others have.
-type claimant struct {
-	source string // "endpoint/one" or "local"
-	module string
-	claims []claim
-	// shared lets models of one type stand side by side, strict forbids equal
-	// action, provider and event names. One of two owners saying so is enough,
-	// so that the outcome does not depend on who came first.
-	shared, strict bool
-}
-
-func (c *claimant) String() string { return fmt.Sprintf("module %s (%s)", c.module, c.source) }
-
-// collide is the first collision of incoming modules with themselves, each
-// other, or those that are there already; nil when all can come in.
-func collide(incoming, existing []claimant) error {
-	taken := make(map[claim][]*claimant)
-	for i := range existing {
-		for _, c := range existing[i].claims {
-			taken[c] = append(taken[c], &existing[i])
-		}
-	}
-	for i := range incoming {
-		in := &incoming[i]
-		for n, c := range in.claims {
-			if path, ok := strings.CutPrefix(c.key, "STATIC "); ok && c.kind == "route" {
-				return collision(c, in, in, fmt.Sprintf("%s declares the STATIC route %q, which cannot be served from afar", in, path), "declare it as a GET route")
-			}
-			if slices.Contains(in.claims[:n], c) {
-				return collision(c, in, in, fmt.Sprintf("%s declares the %s %q twice", in, c.kind, c.key), "correct the module's manifest")
-			}
-			for _, other := range taken[c] {
-				if !exclusive(c.kind, in, other) {
-					continue
-				}
-				hint := "disconnect one of the two, leave the module out with an allow-list, or rename it at its source"
-				if c.kind == kindModel {
-					hint += "; a trust policy with allowSharedModelTypes stacks them by priority"
-				}
-				return collision(c, in, other, fmt.Sprintf("the %s %q of %s is already taken by %s", c.kind, c.key, in, other), hint)
-			}
-		}
-		for _, c := range in.claims {
-			taken[c] = append(taken[c], in)
-		}
-	}
-	return nil
-}
-
-func exclusive(kind string, a, b *claimant) bool {
-	switch kind {
-	case kindAction, kindProvider, kindEvent:
-		return a.strict || b.strict
-	case kindModel:
-		return !a.shared && !b.shared
-	}
-	return true
-}
-
-func collision(c claim, in, other *claimant, message, hint string) error {
-	return capability.Errorf(capability.CodeConflict, "endpoints.connect", "%s", message).With("registration_conflict", hint).
-		Detail("kind", c.kind).Detail("key", c.key).Detail("owners", []string{in.String(), other.String()})
-}
-
-// claimsOf lists what a manifest claims, in the order of the specification.
-func claimsOf(m *router.Module) []claim {
-	var out []claim
-	add := func(kind, key string) { out = append(out, claim{kind, key}) }
-	add("plugin name", m.Name)
-	for _, a := range m.Actions {
-		add(kindAction, a.Name)
-	}
-	for _, p := range m.Providers {
-		add(kindProvider, p.Name)
-	}
-	for _, e := range m.Events {
-		add(kindEvent, e.EventName)
-	}
-	for _, e := range m.Evaluators {
-		add("evaluator", e.Name)
-	}
-	for _, e := range m.ResponseHandlerEvaluators {
-		add("response-handler evaluator", e.Name)
-	}
-	for _, f := range m.ResponseHandlerFieldEvaluators {
-		add("response-handler field evaluator", f.Name)
-	}
-	for _, s := range m.Services {
-		add("service type", s.ServiceType)
-	}
-	for _, model := range m.Models {
-		add(kindModel, model.ModelType)
-	}
-	for _, r := range m.Routes {
-		add("route", strings.ToUpper(r.Method)+" /"+strings.TrimLeft(r.Path, "/"))
-	}
-	for _, v := range m.Views {
-		kind := "gui" // and everything else that is not a terminal's
-		if v.ViewType == "tui" {
-			kind = "tui"
-		}
-		add("view", kind+":"+v.ID)
-	}
-	for _, w := range m.Widgets {
-		plugin := w.PluginID
-		if plugin == "" {
-			plugin = m.Name
-		}
-		add("widget", plugin+"/"+w.ID)
-	}
-	if m.App != nil {
-		for _, tab := range m.App.NavTabs {
-			add("nav tab", tab.ID)
-		}
-	}
-	if m.AppBridge != nil {
-		identifiers := []string{m.Name}
-		if m.App != nil {
-			identifiers = append(identifiers, m.App.RuntimePlugin, m.App.DisplayName)
-		}
-		for i, id := range identifiers {
-			// The same identifier given twice is one; two that only become one as a
-			// slug are a collision of the module with itself.
-			if strings.TrimSpace(id) != "" && !slices.Contains(identifiers[:i], id) {
-				add("app bridge", slug(id))
-			}
-		}
-	}
-	return out
-}
-
-// slug is the key under which an app's routes are found: without a scope, and
-// without app- or plugin- unless that is all.
-func slug(identifier string) string {
-	s := strings.TrimSpace(identifier)
-	if scope, rest, ok := strings.Cut(s, "/"); ok && len(scope) > 1 && scope[0] == '@' {
-		s = rest
-	}
-	for _, prefix := range []string{"app-", "plugin-"} {
-		if cut, ok := strings.CutPrefix(s, prefix); ok && cut != "" {
-			return cut
-		}
-	}
-	return s
-}
-
 // claimants are modules as this endpoint's.
-func (ep *Endpoint) claimants(modules []router.Module) []claimant {
-	out := make([]claimant, len(modules))
+func (ep *Endpoint) claimants(modules []router.Module) []claims.Claimant {
+	out := make([]claims.Claimant, len(modules))
 	for i := range modules {
-		out[i] = claimant{
-			source: ep.source(), module: modules[i].ID, claims: claimsOf(&modules[i]),
-			shared: ep.policy.AllowSharedModelTypes, strict: ep.policy.StrictNames,
-		}
+		out[i] = claims.Of(ep.source(), &modules[i])
+		out[i].Shared, out[i].Strict = ep.policy.AllowSharedModelTypes, ep.policy.StrictNames
 	}
 	return out
 }
@@ -183,7 +20,7 @@ func (ep *Endpoint) claimants(modules []router.Module) []claimant {
 // collides checks the modules that ep is about to offer against all other
 // endpoints, less those it replaces, and this machine's own modules.
 func (r *Registry) collides(ep *Endpoint, modules []router.Module, replaced ...*Endpoint) error {
-	var existing []claimant
+	var existing []claims.Claimant
 	for _, other := range r.all() {
 		if other.id != ep.id && !slices.Contains(replaced, other) {
 			existing = append(existing, other.claimants(other.offer.Load().modules)...)
@@ -191,49 +28,8 @@ func (r *Registry) collides(ep *Endpoint, modules []router.Module, replaced ...*
 	}
 	if r.cfg.Local != nil {
 		for _, m := range r.cfg.Local() {
-			existing = append(existing, localClaimant(&m))
+			existing = append(existing, claims.OfLocal(&m))
 		}
 	}
-	return collide(ep.claimants(modules), existing)
-}
-
-// localClaimant is a module of this machine: by its manifest when it has one,
-// else by the members it publishes.
-func localClaimant(m *capability.Module) claimant {
-	c := claimant{source: m.Origin, module: m.ID}
-	if parsed, err := router.ParseModule(m.Manifest); len(m.Manifest) > 0 && err == nil {
-		c.claims = claimsOf(&parsed)
-		return c
-	}
-	c.claims = []claim{{"plugin name", m.Name}}
-	for _, one := range m.Contributions {
-		kind, name := one.Member.Kind, one.Member.Name
-		switch kind {
-		case "action", "provider", "event", "route":
-		case "model":
-			kind = kindModel
-		case "service":
-			kind, name = "service type", cutLast(name)
-		case "evaluator":
-			name = cutLast(name)
-		case "responseHandlerEvaluator":
-			kind, name = "response-handler evaluator", cutLast(name)
-		case "responseHandlerFieldEvaluator":
-			kind, name = "response-handler field evaluator", cutLast(name)
-		default:
-			continue
-		}
-		if one := (claim{kind, name}); !slices.Contains(c.claims, one) {
-			c.claims = append(c.claims, one)
-		}
-	}
-	return c
-}
-
-// cutLast takes the operation off a member's name: NAME.shouldRun is NAME.
-func cutLast(name string) string {
-	if i := strings.LastIndexByte(name, '.'); i > 0 {
-		return name[:i]
-	}
-	return name
+	return claims.Collide(ep.claimants(modules), existing)
 }

@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/provider/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -34,7 +34,7 @@ type Endpoint struct {
 	providers             map[string]*providerOf // by domain; fixed, so that their identity is stable
 
 	offer    atomic.Pointer[offering]
-	bindings atomic.Pointer[map[capability.Member]binding]
+	bindings atomic.Pointer[map[capability.Member]offered.Binding]
 
 	mu       sync.Mutex
 	state    capability.Availability
@@ -75,7 +75,7 @@ func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 	}
 	ep.secret = tokenName(ep.id, ep.baseURL)
 	ep.offer.Store(&offering{})
-	ep.bindings.Store(&map[capability.Member]binding{})
+	ep.bindings.Store(&map[capability.Member]offered.Binding{})
 	return ep, nil
 }
 
@@ -83,6 +83,32 @@ func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 func domains() []string { return []string{"ext", "fs", "pty", "git", "model"} }
 
 func (ep *Endpoint) source() string { return "endpoint/" + ep.id }
+
+// batch is what the endpoint offers now, as modules of the catalog: its own
+// primitives (fs, git, …) as one module, and each remote module with every
+// surface it declares. The bindings that lead a call back to the wire are built
+// beside it and swapped in first, so that no published entry lacks one.
+func (ep *Endpoint) batch() capability.Batch {
+	o := ep.offer.Load()
+	b := capability.Batch{Source: ep.source()}
+	keys := make(map[string]capability.ProviderKey, len(ep.providers))
+	for _, domain := range domains() {
+		b.Providers = append(b.Providers, ep.providers[domain])
+		keys[domain] = ep.providers[domain].key
+	}
+	m := offered.Offer{
+		Endpoint: ep.id, Primary: ep.primary, Providers: keys, Timeout: ep.ownTimeout, State: ep.availability(), Draining: ep.drains(),
+		Bindings: make(map[capability.Member]offered.Binding),
+	}
+	if primitives := m.Primitives(o.availability.Capabilities); len(primitives.Contributions) > 0 {
+		b.Modules = append(b.Modules, primitives)
+	}
+	for i := range o.modules {
+		b.Modules = append(b.Modules, m.Module(&o.modules[i], o.digests[o.modules[i].ID]))
+	}
+	ep.bindings.Store(&m.Bindings)
+	return b
+}
 
 // ask reads availability and manifests.
 func (ep *Endpoint) ask(ctx context.Context) (*offering, error) {
@@ -191,52 +217,34 @@ func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.
 	if !ok {
 		return capability.Result{}, capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s no longer offers %s", p.ep.id, c.Member).With("capability_retracted", "list what it offers now")
 	}
-	if b.undeclared != "" {
-		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "endpoint", "%s is not there: the manifest of module %s does not declare %s", c.Member, c.Member.Module, b.undeclared).
+	if b.Undeclared != "" {
+		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "endpoint", "%s is not there: the manifest of module %s does not declare %s", c.Member, c.Member.Module, b.Undeclared).
 			With("phase_not_declared", "call the phases that it declares")
 	}
 	if err := p.ep.circuit(); err != nil {
 		return capability.Result{}, err
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, len(b.head)+len(c.Input)+64))
-	if err := b.params(buf, c.Input); err != nil {
+	params, err := b.Params(c.Input)
+	if err != nil {
 		return capability.Result{}, err
 	}
-	if b.method == "pty.command.run" {
+	if b.Method == "pty.command.run" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, runTime(c.Input))
+		ctx, cancel = context.WithTimeout(ctx, offered.RunTime(c.Input))
 		defer cancel()
 	}
-	result, err := p.ep.send(ctx, b.method, buf.Bytes())
+	result, err := p.ep.send(ctx, b.Method, params)
 	if c.Idempotent && ctx.Err() == nil && lost(err) {
-		result, err = p.ep.send(ctx, b.method, buf.Bytes())
+		result, err = p.ep.send(ctx, b.Method, params)
 	}
 	if ctx.Err() == nil && lost(err) {
 		p.ep.wake() // one broken call need not be the endpoint's end: let the watcher look
 	}
 	p.ep.heard(ctx, err)
-	if err == nil && b.softFails {
-		result, err = softFailed(result)
+	if err == nil && b.SoftFails {
+		result, err = offered.SoftFailed(result)
 	}
 	return capability.Result{Value: result}, err
-}
-
-// ptyMost is how long pty.command.run may take when its input says so, ptyUsual
-// when it does not (decision R49); ptyMargin is for the way there and back.
-const (
-	ptyMost   = 30 * time.Minute
-	ptyUsual  = 5 * time.Minute
-	ptyMargin = 5 * time.Second
-)
-
-func runTime(input []byte) time.Duration {
-	var in struct {
-		TimeoutMS *float64 `json:"timeoutMs"`
-	}
-	if jsonx.Unmarshal(input, &in) == nil && in.TimeoutMS != nil && *in.TimeoutMS >= 0 {
-		return time.Duration(min(*in.TimeoutMS, float64(ptyMost.Milliseconds())))*time.Millisecond + ptyMargin
-	}
-	return ptyUsual + ptyMargin
 }
 
 func (ep *Endpoint) send(ctx context.Context, method string, params []byte) ([]byte, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/provider/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -116,7 +117,7 @@ func (r *Registry) callHook(ctx context.Context, ep *Endpoint, m *router.Module,
 	err := ep.lifecycle(ctx, m, hook)
 	out := HookOutcome{ModuleID: m.ID, Hook: hook, OK: err == nil, At: r.cfg.Now().UTC()}
 	rec := audit.Record{
-		Logger: "endpoint", Event: audit.CapabilityExecuted, Extension: extensionID(m.ID), Action: "plugin.lifecycle.call", Runner: "endpoint",
+		Logger: "endpoint", Event: audit.CapabilityExecuted, Extension: offered.ExtensionID(m.ID), Action: "plugin.lifecycle.call", Runner: "endpoint",
 		Success: audit.OutcomeOf(err == nil), Duration: r.cfg.Now().Sub(began),
 	}
 	rec.Metadata.Effect = capability.EffectExternal

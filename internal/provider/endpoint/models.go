@@ -8,6 +8,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/provider/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -59,7 +60,7 @@ func (r *Registry) publishModels(publish func(capability.Batch) error) {
 		if len(m.Contributions) == 0 {
 			add("model.invoke", "", capability.NewProviderKey("ext", "node", "local"), stackRank, capability.Availability{State: capability.StateReady})
 		}
-		add("model.invoke.of."+escapeID(ep.id, 90), ep.id, ep.providers["ext"].key, 0, ep.availability())
+		add("model.invoke.of."+offered.EscapeID(ep.id, 90), ep.id, ep.providers["ext"].key, 0, ep.availability())
 	}
 	same := func(a, b capability.Contribution) bool {
 		return a.ID == b.ID && a.Provider == b.Provider && a.Availability == b.Availability
@@ -158,7 +159,7 @@ func (r *Registry) models(modelType, endpoint string) []stacked {
 		for _, m := range ep.offer.Load().modules {
 			for _, model := range m.Models {
 				if model.ModelType == modelType {
-					out = append(out, stacked{ep, m.ID, rankOf(model.Priority, m.Priority)})
+					out = append(out, stacked{ep, m.ID, offered.Rank(model.Priority, m.Priority)})
 				}
 			}
 		}
@@ -170,7 +171,7 @@ func (r *Registry) models(modelType, endpoint string) []stacked {
 		return 1
 	}
 	slices.SortStableFunc(out, func(a, b stacked) int {
-		return cmp.Or(cmp.Compare(ready(a), ready(b)), cmp.Compare(b.priority, a.priority), strings.Compare(extensionID(a.module), extensionID(b.module)))
+		return cmp.Or(cmp.Compare(ready(a), ready(b)), cmp.Compare(b.priority, a.priority), strings.Compare(offered.ExtensionID(a.module), offered.ExtensionID(b.module)))
 	})
 	return out
 }
@@ -189,14 +190,4 @@ func (r *Registry) modelTypes(endpoint string) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// rankOf is the first priority that is stated, 0 without any.
-func rankOf(stated ...*float64) int {
-	for _, p := range stated {
-		if p != nil {
-			return int(max(-maxRank, min(*p, maxRank)))
-		}
-	}
-	return 0
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/provider/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -19,7 +20,7 @@ func (r *Registry) recordTrust(ctx context.Context, by capability.Principal, dec
 	for _, d := range decisions {
 		r.append(ctx, audit.Record{
 			Logger: "endpoint", Event: audit.TrustDecided, Runner: "endpoint", User: by.ID, Success: audit.OutcomeOf(d.Trusted),
-			Extension: extensionID(d.ModuleID),
+			Extension: offered.ExtensionID(d.ModuleID),
 			Metadata:  audit.Metadata{Attrs: []audit.Attr{{Key: "endpoint", Value: d.EndpointID}, {Key: "trust_reason", Value: d.Reason}}},
 			Error:     d.Detail,
 		})

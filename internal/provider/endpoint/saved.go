@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/provider/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -218,7 +219,7 @@ func (r *Registry) save(ctx context.Context, ep, old *Endpoint, req Request) err
 // the one and the other. Names of secrets are shorter than ids may be, and hold
 // no ':'.
 func tokenName(id, url string) string {
-	return "endpoint." + strings.ReplaceAll(id[:min(len(id), 80)], ":", ".") + "." + shortSum(id+" "+url) + ".token"
+	return "endpoint." + strings.ReplaceAll(id[:min(len(id), 80)], ":", ".") + "." + offered.ShortSum(id+" "+url) + ".token"
 }
 
 // forget removes what is saved of ep.

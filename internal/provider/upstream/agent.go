@@ -2,38 +2,15 @@ package upstream
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
-
-// maxKeys are the pinned keys of one agent.
-const maxKeys = 16
-
-// checkAgent says what is wrong with a record for its kind: what servers of MCP have
-// and A2A agents have not, and the other way round.
-func (r *Record) checkAgent() error {
-	switch {
-	case r.Kind != KindA2A && len(r.Keys) > 0:
-		return fmt.Errorf("keys are for A2A agents: servers of MCP sign nothing")
-	case r.Kind != KindA2A:
-		return nil
-	case r.URL == "":
-		return fmt.Errorf("an A2A agent is added by the URL of its card")
-	case r.SSE || r.Sampling != Deny || len(r.Roots) > 0:
-		return fmt.Errorf("SSE, sampling and roots are for servers of MCP, not for A2A agents")
-	case r.Isolation != Shared:
-		return fmt.Errorf("an A2A agent has no connections to keep apart: its isolation is shared")
-	case len(r.Keys) > maxKeys:
-		return fmt.Errorf("there are more than %d keys", maxKeys)
-	}
-	return nil
-}
 
 // provider is what the catalog calls.
 func (u *upstream) provider() capability.Provider {
-	if u.record.Kind == KindA2A {
+	if u.record.Kind == record.KindA2A {
 		return &agentProvider{provider{u}}
 	}
 	return &provider{u}

@@ -13,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // Invoke implements capability.Provider. The Value of its Result is the raw result of
@@ -65,7 +66,7 @@ func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (js
 		return nil, nil, err
 	}
 	req.Resume = t.resume
-	if p.record.Kind == KindA2A {
+	if p.record.Kind == record.KindA2A {
 		req.Keep = t.kept
 	}
 	raw, err := link.client.Call(ctx, req)
@@ -88,7 +89,7 @@ func (p *provider) callable(m capability.Member) (*binding, error) {
 
 // request makes the call of the method that the member stands for.
 func (p *provider) request(b *binding, c *capability.Call) (Request, error) {
-	req := Request{Idle: p.record.idle(), Ask: p.asker(c), Relay: c.Relay, Name: b.name, Meta: c.Meta}
+	req := Request{Idle: p.record.Idle(), Ask: p.asker(c), Relay: c.Relay, Name: b.name, Meta: c.Meta}
 	if c.Watched {
 		req.Progress = c.Progress
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // answers has the far side answer every call with the same result.
@@ -33,7 +34,7 @@ func TestEachKindOfMemberIsItsMethod(t *testing.T) {
 	r.far.offer(ingest.Prompt, `{"name":"p"}`)
 	r.far.offer(ingest.Resource, `{"uri":"file:///a","name":"a"}`)
 	r.far.offer(ingest.Template, `{"uriTemplate":"file:///notes/{name}","name":"n"}`)
-	r.add("far", func(rec *upstream.Record) { rec.IdleTimeoutMS = 1500 })
+	r.add("far", func(rec *record.Record) { rec.IdleTimeoutMS = 1500 })
 	tests := []struct{ kind, name, input, method, params, header string }{
 		{"tool", "t", `{"n":7, "x":9007199254740993,"y":1.10,"z":"\ud800"}`, "tools/call", `{"name":"t","arguments":{"n":7, "x":9007199254740993,"y":1.10,"z":"\ud800"}}`, "t"},
 		{"prompt", "p", `{"arguments":{"who":"\u0000"}}`, "prompts/get", `{"name":"p","arguments":{"who":"\u0000"}}`, "p"},
@@ -199,7 +200,7 @@ func TestATrustedUpstreamMayAskForSamplesAndRoots(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.far.offer(ingest.Tool, def("t", ""))
-	r.add("far", func(rec *upstream.Record) { rec.Sampling = upstream.Forward })
+	r.add("far", func(rec *record.Record) { rec.Sampling = record.Forward })
 	const asks = `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"sampling/createMessage","params":{"maxTokens":7}}}}`
 	r.far.answers(asks)
 	out, err := r.tool("t", `{}`)

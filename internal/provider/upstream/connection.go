@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // places bounds the connections of all upstreams.
@@ -59,7 +60,7 @@ func (u *upstream) dial(key string) (*conn, error) {
 	c := &conn{key: key, ready: make(chan struct{}), down: make(chan error, 1)}
 	rec := &u.record
 	cfg := ClientConfig{
-		Name: rec.Name, Kind: rec.Kind, Keys: rec.Keys, Local: rec.PrivateNetwork, Command: rec.Command, URL: rec.URL, SSE: rec.SSE, Roots: rec.Roots, Sampling: rec.Sampling == Forward, Logger: u.reg.cfg.Logger,
+		Name: rec.Name, Kind: rec.Kind, Keys: rec.Keys, Local: rec.PrivateNetwork, Command: rec.Command, URL: rec.URL, SSE: rec.SSE, Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger,
 		Down: func(err error) {
 			select {
 			case c.down <- err:
@@ -159,7 +160,7 @@ func (u *upstream) masked(text string) string {
 	if text == "" {
 		return text
 	}
-	for _, name := range u.record.secrets() {
+	for _, name := range u.record.Secrets() {
 		if value, err := u.secret("", name); err == nil && len(value) >= leastMasked {
 			text = strings.ReplaceAll(text, value, "[secret "+name+"]")
 		}
@@ -179,9 +180,9 @@ func sortedKeys(m map[string]string) []string {
 // keyOf is whose connection a call goes over; "" is the main one.
 func (u *upstream) keyOf(c *capability.Call) string {
 	switch {
-	case u.record.Isolation == ClientSession && c.Session != "":
+	case u.record.Isolation == record.ClientSession && c.Session != "":
 		return "session\x00" + c.Principal.ID + "\x00" + c.Session
-	case u.record.Isolation == Shared:
+	case u.record.Isolation == record.Shared:
 		return ""
 	}
 	return "principal\x00" + c.Principal.ID

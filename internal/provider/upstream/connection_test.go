@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 func TestAFailedAddLeavesNothing(t *testing.T) {
@@ -24,26 +25,26 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 	r.far.offer(ingest.Tool, def("t", ""))
 	tests := []struct {
 		name         string
-		change       func(*upstream.Record)
+		change       func(*record.Record)
 		code         capability.Code
 		reason       string
 		before, then func()
 	}{
-		{"no name", func(rec *upstream.Record) { rec.Name = "" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"a name that leads elsewhere", func(rec *upstream.Record) { rec.Name = "../x" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"neither command nor URL", func(rec *upstream.Record) { rec.Command = nil }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"both", func(rec *upstream.Record) { rec.URL = "https://example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"plain http", func(rec *upstream.Record) { rec.Command, rec.URL = nil, "http://example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"a password in the URL", func(rec *upstream.Record) { rec.Command, rec.URL = nil, "https://u:p@example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"a credential in the open", func(rec *upstream.Record) {
+		{"no name", func(rec *record.Record) { rec.Name = "" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{"a name that leads elsewhere", func(rec *record.Record) { rec.Name = "../x" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{"neither command nor URL", func(rec *record.Record) { rec.Command = nil }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{"both", func(rec *record.Record) { rec.URL = "https://example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{"plain http", func(rec *record.Record) { rec.Command, rec.URL = nil, "http://example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{"a password in the URL", func(rec *record.Record) { rec.Command, rec.URL = nil, "https://u:p@example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{"a credential in the open", func(rec *record.Record) {
 			rec.Command, rec.URL, rec.Headers = nil, "https://example.org", map[string]string{"Authorization": "x"}
 		}, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"a header of the protocol", func(rec *upstream.Record) {
+		{"a header of the protocol", func(rec *record.Record) {
 			rec.Command, rec.URL, rec.Headers = nil, "https://example.org", map[string]string{"Mcp-Session-Id": "x"}
 		}, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"an unknown word", func(rec *upstream.Record) { rec.Isolation = "none" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"a secret that is not there", func(rec *upstream.Record) { rec.EnvSecrets = map[string]string{"TOKEN": "nothing"} }, capability.CodeInvalidInput, "secret_missing", nil, nil},
-		{"an A2A agent", func(rec *upstream.Record) { rec.Kind = upstream.KindA2A }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{"an unknown word", func(rec *record.Record) { rec.Isolation = "none" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{"a secret that is not there", func(rec *record.Record) { rec.EnvSecrets = map[string]string{"TOKEN": "nothing"} }, capability.CodeInvalidInput, "secret_missing", nil, nil},
+		{"an A2A agent", func(rec *record.Record) { rec.Kind = record.KindA2A }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
 		{"no connection", nil, capability.CodeUnavailable, "connection_failed", func() { r.far.refuse = errors.New("it ends at once") }, func() { r.far.refuse = nil }},
 		{"no list", nil, capability.CodeUnavailable, "", func() { r.far.listing[ingest.Tool] = capability.Errorf(capability.CodeFailed, "", "broken") }, func() { delete(r.far.listing, ingest.Tool) }},
 	}
@@ -51,7 +52,7 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 		if tt.before != nil {
 			r.far.set(tt.before)
 		}
-		rec := upstream.Record{Name: "far", Command: []string{"server"}}
+		rec := record.Record{Name: "far", Command: []string{"server"}}
 		if tt.change != nil {
 			tt.change(&rec)
 		}
@@ -70,7 +71,7 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 		}
 	}
 	r.add("far", nil)
-	_, err := r.Add(t.Context(), admin(), upstream.Record{Name: "far", Command: []string{"server"}})
+	_, err := r.Add(t.Context(), admin(), record.Record{Name: "far", Command: []string{"server"}})
 	fails(t, err, capability.CodeConflict, "upstream_exists")
 	if err := r.Remove(t.Context(), admin(), "far"); err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func TestProgramsGetAnEnvironmentThatWasBuilt(t *testing.T) {
 			return f.dial(cfg)
 		}
 	})
-	r.add("far", func(rec *upstream.Record) {
+	r.add("far", func(rec *record.Record) {
 		rec.Env, rec.EnvSecrets = map[string]string{"B": "2", "A": "1"}, map[string]string{"TOKEN": "key"}
 	})
 	if want := []string{"PATH=/bin", "A=1", "B=2", "TOKEN=s3cret"}; join(got.Env) != join(want) {
@@ -117,13 +118,13 @@ func TestPrincipalsShowCredentialsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
-		record func(*upstream.Record)
+		record func(*record.Record)
 		shown  func(upstream.ClientConfig) string
 	}{
-		{"a program", func(rec *upstream.Record) {
+		{"a program", func(rec *record.Record) {
 			rec.EnvSecrets = map[string]string{"TOKEN": "key"}
 		}, func(c upstream.ClientConfig) string { return strings.TrimPrefix(c.Env[0], "TOKEN=") }},
-		{"a URL", func(rec *upstream.Record) {
+		{"a URL", func(rec *record.Record) {
 			rec.Command, rec.URL, rec.BearerSecret = nil, "https://far.example/mcp", "key"
 		}, func(c upstream.ClientConfig) string {
 			h, err := c.Header(t.Context())
@@ -142,7 +143,7 @@ func TestPrincipalsShowCredentialsOfTheirOwn(t *testing.T) {
 			r := newRigOn(t, database(t), f, func(c *upstream.Config) {
 				c.Environment = nil
 				c.Secrets = vault{
-					"key": "s3cret", upstream.OwnSecret("key", "agent:ann"): "of-ann", upstream.OwnSecret("key", "https://as.example|ann"): "of-another-ann",
+					"key": "s3cret", record.OwnSecret("key", "agent:ann"): "of-ann", record.OwnSecret("key", "https://as.example|ann"): "of-another-ann",
 				}
 				c.Dial = func(cfg upstream.ClientConfig) (upstream.Client, error) {
 					mu.Lock()
@@ -151,9 +152,9 @@ func TestPrincipalsShowCredentialsOfTheirOwn(t *testing.T) {
 					return f.dial(cfg)
 				}
 			})
-			r.add("far", func(rec *upstream.Record) {
+			r.add("far", func(rec *record.Record) {
 				tt.record(rec)
-				rec.Isolation, rec.OwnCredentials = upstream.PerPrincipal, true
+				rec.Isolation, rec.OwnCredentials = record.PerPrincipal, true
 			})
 			for _, who := range []string{"agent:ann", "https://as.example|ann"} {
 				if _, _, err := r.call(who, "", "tool", "t", `{}`); err != nil {
@@ -173,21 +174,21 @@ func TestWhoHasNoCredentialsOfTheirOwnActsAsNobodyElse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.far.offer(ingest.Tool, def("t", ""))
-	r.add("far", func(rec *upstream.Record) {
-		rec.EnvSecrets, rec.Isolation, rec.OwnCredentials = map[string]string{"TOKEN": "key"}, upstream.PerPrincipal, true
+	r.add("far", func(rec *record.Record) {
+		rec.EnvSecrets, rec.Isolation, rec.OwnCredentials = map[string]string{"TOKEN": "key"}, record.PerPrincipal, true
 	})
 	_, _, err := r.call("agent:ben", "", "tool", "t", `{}`)
 	if e := fails(t, err, capability.CodeUnavailable, "secret_missing"); !strings.Contains(e.Hint, "junctor secrets set own.key.agent.ben") {
 		t.Errorf("it does not say which secret: %s", e.Hint)
 	}
-	for name, change := range map[string]func(*upstream.Record){
-		"on a shared connection": func(rec *upstream.Record) {},
-		"without any secret":     func(rec *upstream.Record) { rec.Isolation, rec.EnvSecrets = upstream.PerPrincipal, nil },
-		"with a login": func(rec *upstream.Record) {
-			rec.Command, rec.EnvSecrets, rec.URL, rec.Isolation, rec.OAuth = nil, nil, "https://far.example", upstream.PerPrincipal, &upstream.OAuth{}
+	for name, change := range map[string]func(*record.Record){
+		"on a shared connection": func(rec *record.Record) {},
+		"without any secret":     func(rec *record.Record) { rec.Isolation, rec.EnvSecrets = record.PerPrincipal, nil },
+		"with a login": func(rec *record.Record) {
+			rec.Command, rec.EnvSecrets, rec.URL, rec.Isolation, rec.OAuth = nil, nil, "https://far.example", record.PerPrincipal, &record.OAuth{}
 		},
 	} {
-		rec := record("other")
+		rec := recordOf("other")
 		rec.OwnCredentials, rec.EnvSecrets = true, map[string]string{"TOKEN": "key"}
 		change(&rec)
 		if _, err := r.Add(t.Context(), admin(), rec); capability.CodeOf(err) != capability.CodeInvalidInput {
@@ -201,7 +202,7 @@ func TestNoPrincipalIsNamedLikeAnother(t *testing.T) {
 	names := make(map[string]string)
 	for _, name := range []string{"a", "a.agent", "a.agent.b", "own.a"} {
 		for _, id := range []string{"agent:b", "agent:b.c", "agent.b", "b", "agent:_b", "agent:", ":b", "agent:b:c", "Agent:b", "", "agent:" + strings.Repeat("x", 120)} {
-			own := upstream.OwnSecret(name, id)
+			own := record.OwnSecret(name, id)
 			if was := names[own]; was != "" || len(own) > 120 || strings.ContainsAny(own, ":/ ") {
 				t.Errorf("%s of %q is called %s, as %s", name, id, own, was)
 			}
@@ -284,7 +285,7 @@ func TestADownUpstreamStaysListedForAWhile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *upstream.Config) { c.Degraded = 50 * time.Millisecond })
 	r.far.offer(ingest.Tool, def("t", ""))
-	r.add("far", func(rec *upstream.Record) { rec.Command, rec.URL = nil, "https://example.org/mcp" })
+	r.add("far", func(rec *record.Record) { rec.Command, rec.URL = nil, "https://example.org/mcp" })
 	before := r.catalog.Snapshot().Generation
 	r.far.crash(errors.New("no route"))
 	r.eventually("it is degraded", func() bool {
@@ -341,13 +342,13 @@ func TestIsolation(t *testing.T) {
 	tests := []struct {
 		isolation string
 		want      int // connections after the calls, the main one included
-	}{{upstream.Shared, 1}, {upstream.PerPrincipal, 3}, {upstream.ClientSession, 4}}
+	}{{record.Shared, 1}, {record.PerPrincipal, 3}, {record.ClientSession, 4}}
 	for _, tt := range tests {
 		t.Run(tt.isolation, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, func(c *upstream.Config) { c.Idle = 200 * time.Millisecond })
 			r.far.offer(ingest.Tool, def("t", ""))
-			r.add("far", func(rec *upstream.Record) { rec.Isolation = tt.isolation })
+			r.add("far", func(rec *record.Record) { rec.Isolation = tt.isolation })
 			var group sync.WaitGroup
 			for _, who := range [][2]string{{"admin:a", "1"}, {"admin:a", "2"}, {"admin:b", "1"}, {"admin:a", "1"}, {"admin:b", "1"}} {
 				group.Go(func() {
@@ -370,7 +371,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.far.offer(ingest.Tool, def("t", ""))
-	r.add("far", func(rec *upstream.Record) { rec.Isolation = upstream.PerPrincipal })
+	r.add("far", func(rec *record.Record) { rec.Isolation = record.PerPrincipal })
 	hold := make(chan struct{})
 	r.far.set(func() {
 		r.far.answer = func(context.Context, upstream.Request) (json.RawMessage, error) {
@@ -419,7 +420,7 @@ func TestANewToolIsVisibleSoon(t *testing.T) {
 func TestDisabledUpstreamsAreKnownAndNotConnected(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.add("far", func(rec *upstream.Record) { rec.Disabled = true })
+	r.add("far", func(rec *record.Record) { rec.Disabled = true })
 	if made, _, _ := r.far.counts(); made != 0 {
 		t.Error("it was connected")
 	}
@@ -502,7 +503,7 @@ func TestAListThatHangsKeepsNoToolBack(t *testing.T) {
 func TestWhatAProgramPrintsIsShownWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	rec := record("far")
+	rec := recordOf("far")
 	rec.EnvSecrets = map[string]string{"PRINTED": "key"}
 	r.far.set(func() { r.far.refuse = errors.New("it ends at once") })
 	_, err := r.Add(t.Context(), admin(), rec)
@@ -510,7 +511,7 @@ func TestWhatAProgramPrintsIsShownWithoutItsSecrets(t *testing.T) {
 		t.Errorf("refused with %v", e.Details)
 	}
 	r.far.set(func() { r.far.refuse = nil })
-	r.add("far", func(to *upstream.Record) { to.EnvSecrets = rec.EnvSecrets })
+	r.add("far", func(to *record.Record) { to.EnvSecrets = rec.EnvSecrets })
 	shown, err := r.Show("far")
 	if err != nil || shown.Stderr != "panic: PRINTED=[secret key]\n" {
 		t.Errorf("shown as %q, %v", shown.Stderr, err)

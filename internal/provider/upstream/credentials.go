@@ -2,16 +2,14 @@ package upstream
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // credentials are what one connection shows of its owner, remembered for a moment:
@@ -82,27 +80,12 @@ func (u *upstream) ownerOf(key string) string {
 	return ""
 }
 
-var plainID = regexp.MustCompile(`^[a-z]+:[A-Za-z0-9-][A-Za-z0-9_-]*$`)
-
-// OwnSecret is the name of the secret that a principal has in place of the one that a
-// record with OwnCredentials names: own.NAME.agent.ann for agent:ann, with a digest for
-// an id that is not of such plain words. Ids may be chosen by strangers, so none of them
-// leads to a secret of another use or another principal.
-func OwnSecret(name, principal string) string {
-	own := "own." + name + "." + strings.Replace(principal, ":", ".", 1)
-	if plainID.MatchString(principal) && secretGrammar.MatchString(own) {
-		return own
-	}
-	sum := sha256.Sum256([]byte(principal))
-	return "own." + name + "._" + hex.EncodeToString(sum[:12])
-}
-
 // secret is the value of one of the record's secrets, or of the owner's own in its
 // place; unauthenticated where it is not in the store of this machine. There is no way
 // from the one to the other: who has none of their own does not act as somebody else.
 func (u *upstream) secret(owner, name string) (string, error) {
 	if owner != "" {
-		name = OwnSecret(name, owner)
+		name = record.OwnSecret(name, owner)
 	}
 	if u.reg.cfg.Secrets != nil {
 		if value, err := u.reg.cfg.Secrets.Get(name); err == nil {

@@ -75,7 +75,7 @@ func TestAHostileUpstreamCostsItselfOnly(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	added := make(chan error, 1)
 	go func() {
-		rec := record("evil")
+		rec := recordOf("evil")
 		program("hostile", nil)(&rec)
 		_, err := r.Add(t.Context(), admin(), rec)
 		added <- err

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/oauthclient/oauthclienttest"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // guardedServer is an MCP server that wants tokens, with the authorization server that
@@ -109,9 +110,9 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 	address, withdraw := guardedServer(t)
 	v := new(oauthclienttest.Vault)
 	r := oauthRig(t, v)
-	s := r.add("far", func(rec *upstream.Record) {
+	s := r.add("far", func(rec *record.Record) {
 		rec.Command, rec.URL, rec.PrivateNetwork = nil, address, true
-		rec.OAuth = &upstream.OAuth{ClientID: "me", ClientSecret: "key", Scopes: []string{"read"}}
+		rec.OAuth = &record.OAuth{ClientID: "me", ClientSecret: "key", Scopes: []string{"read"}}
 	})
 	if s.State != capability.StateUnauthorized || !strings.Contains(s.Reason, "log in") {
 		t.Fatalf("%+v", s)
@@ -175,18 +176,18 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 
 func TestUpstreamsThatNeedNobodyToLogIn(t *testing.T) {
 	t.Run("client credentials", func(t *testing.T) {
-		needsNobody(t, upstream.OAuth{Grant: "client_credentials", ClientID: "me", ClientSecret: "key"})
+		needsNobody(t, record.OAuth{Grant: "client_credentials", ClientID: "me", ClientSecret: "key"})
 	})
 	t.Run("token exchange", func(t *testing.T) {
-		needsNobody(t, upstream.OAuth{Grant: "token_exchange", ClientID: "me", ClientSecret: "key", SubjectSecret: "key", SubjectType: "jwt"})
+		needsNobody(t, record.OAuth{Grant: "token_exchange", ClientID: "me", ClientSecret: "key", SubjectSecret: "key", SubjectType: "jwt"})
 	})
 }
 
-func needsNobody(t *testing.T, oauth upstream.OAuth) {
+func needsNobody(t *testing.T, oauth record.OAuth) {
 	t.Helper()
 	address, withdraw := guardedServer(t)
 	r := oauthRig(t, new(oauthclienttest.Vault))
-	s := r.add("far", func(rec *upstream.Record) {
+	s := r.add("far", func(rec *record.Record) {
 		rec.Command, rec.URL, rec.PrivateNetwork = nil, address, true
 		rec.OAuth = &oauth
 	})
@@ -208,23 +209,23 @@ func needsNobody(t *testing.T, oauth upstream.OAuth) {
 func TestOAuthThatCannotBe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	for name, change := range map[string]func(*upstream.Record){
-		"for a command":       func(rec *upstream.Record) { rec.URL, rec.Command = "", []string{"server"} },
-		"beside a token":      func(rec *upstream.Record) { rec.BearerSecret = "key" },
-		"beside a header":     func(rec *upstream.Record) { rec.HeaderSecrets = map[string]string{"Authorization": "key"} },
-		"an unknown grant":    func(rec *upstream.Record) { rec.OAuth.Grant = "password" },
-		"no client id":        func(rec *upstream.Record) { rec.OAuth.Grant = "client_credentials" },
-		"an exchange of none": func(rec *upstream.Record) { rec.OAuth.Grant, rec.OAuth.ClientID = "token_exchange", "me" },
-		"a token not there": func(rec *upstream.Record) {
+	for name, change := range map[string]func(*record.Record){
+		"for a command":       func(rec *record.Record) { rec.URL, rec.Command = "", []string{"server"} },
+		"beside a token":      func(rec *record.Record) { rec.BearerSecret = "key" },
+		"beside a header":     func(rec *record.Record) { rec.HeaderSecrets = map[string]string{"Authorization": "key"} },
+		"an unknown grant":    func(rec *record.Record) { rec.OAuth.Grant = "password" },
+		"no client id":        func(rec *record.Record) { rec.OAuth.Grant = "client_credentials" },
+		"an exchange of none": func(rec *record.Record) { rec.OAuth.Grant, rec.OAuth.ClientID = "token_exchange", "me" },
+		"a token not there": func(rec *record.Record) {
 			rec.OAuth.Grant, rec.OAuth.ClientID, rec.OAuth.SubjectSecret = "token_exchange", "me", "nothing"
 		},
-		"a secret's value":    func(rec *upstream.Record) { rec.OAuth.ClientID, rec.OAuth.ClientSecret = "me", "no name!" },
-		"a secret not there":  func(rec *upstream.Record) { rec.OAuth.ClientID, rec.OAuth.ClientSecret = "me", "nothing" },
-		"an issuer over http": func(rec *upstream.Record) { rec.OAuth.Issuer = "http://issuer.example" },
-		"too long a name":     func(rec *upstream.Record) { rec.Name = strings.Repeat("x", 101) },
-		"a scope of two":      func(rec *upstream.Record) { rec.OAuth.Scopes = []string{"a b"} },
+		"a secret's value":    func(rec *record.Record) { rec.OAuth.ClientID, rec.OAuth.ClientSecret = "me", "no name!" },
+		"a secret not there":  func(rec *record.Record) { rec.OAuth.ClientID, rec.OAuth.ClientSecret = "me", "nothing" },
+		"an issuer over http": func(rec *record.Record) { rec.OAuth.Issuer = "http://issuer.example" },
+		"too long a name":     func(rec *record.Record) { rec.Name = strings.Repeat("x", 101) },
+		"a scope of two":      func(rec *record.Record) { rec.OAuth.Scopes = []string{"a b"} },
 	} {
-		rec := upstream.Record{Name: "far", URL: "https://far.example/mcp", OAuth: &upstream.OAuth{}}
+		rec := record.Record{Name: "far", URL: "https://far.example/mcp", OAuth: &record.OAuth{}}
 		change(&rec)
 		if _, err := r.Add(t.Context(), admin(), rec); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%s: %v", name, err)

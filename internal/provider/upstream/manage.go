@@ -10,14 +10,15 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/oauthclient"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // Add connects a new upstream, reads what it declares, and keeps it: all of it, or
 // nothing. A disabled one is kept without being connected, and so is one that wants
 // somebody to log in first. Errors: invalid_input
 // (invalid_upstream, secret_missing), conflict (upstream_exists), unavailable.
-func (r *Registry) Add(ctx context.Context, by capability.Principal, rec Record) (Status, error) {
-	if err := rec.check(); err != nil {
+func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.Record) (Status, error) {
+	if err := rec.Check(); err != nil {
 		return Status{}, err
 	}
 	publish, err := r.running()
@@ -32,7 +33,7 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec Record)
 	if err != nil {
 		return Status{}, err
 	}
-	for _, name := range rec.secrets() {
+	for _, name := range rec.Secrets() {
 		if _, err := u.secret("", name); err != nil {
 			e := *capability.AsError(err)
 			e.Code = capability.CodeInvalidInput

@@ -10,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/http1"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 	"github.com/junctor-run/junctor/internal/sandbox/egress"
 )
 
@@ -18,7 +19,7 @@ import (
 // private_network may lead to this machine and its network too, never to a metadata
 // service. Redirects are followed within the same origin, so that no credential
 // reaches another one.
-func newHTTP(rec *Record) (*http.Client, error) {
+func newHTTP(rec *record.Record) (*http.Client, error) {
 	u, err := url.Parse(rec.URL)
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeInvalidInput, "upstreams", "the URL of upstream "+rec.Name+" cannot be read", err)
@@ -42,7 +43,7 @@ func newHTTP(rec *Record) (*http.Client, error) {
 }
 
 // guarded dials to one host and port, or to any where only is "".
-func guarded(rec *Record, only string) (*http.Transport, error) {
+func guarded(rec *record.Record, only string) (*http.Transport, error) {
 	policy := egress.Policy{Allow: []string{only}, BytesPerSecond: -1}
 	if rec.PrivateNetwork {
 		policy.Addresses = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}

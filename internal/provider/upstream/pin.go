@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // PinState says whether agents see a definition.
@@ -62,7 +63,7 @@ type change struct {
 // the rows that must be saved. A first sight is published where the upstream is
 // trusted. Another definition under a known name is what the policy says; one that is
 // as it was before is published again. A rename is a removal and an addition.
-func reconcile(pins map[pinKey]*row, kind ingest.Kind, list []*ingest.Definition, rec *Record, now time.Time) (save []*row, changes []change) {
+func reconcile(pins map[pinKey]*row, kind ingest.Kind, list []*ingest.Definition, rec *record.Record, now time.Time) (save []*row, changes []change) {
 	now = now.UTC()
 	listed := make(map[string]bool, len(list))
 	for _, d := range list {
@@ -70,7 +71,7 @@ func reconcile(pins map[pinKey]*row, kind ingest.Kind, list []*ingest.Definition
 		p := pins[pinKey{kind, d.Name}]
 		if p == nil {
 			p = &row{Pin: Pin{Kind: kind, Name: d.Name, State: Quarantined, Listed: true, Seen: now}}
-			if rec.Trust == Trusted {
+			if rec.Trust == record.Trusted {
 				p.State = Published
 			}
 			p.show(d)
@@ -88,7 +89,7 @@ func reconcile(pins map[pinKey]*row, kind ingest.Kind, list []*ingest.Definition
 		case p.Pin.Pin == d.Pin:
 			p.State = Published
 			p.show(d)
-		case rec.ChangedPin == Hold:
+		case rec.ChangedPin == record.Hold:
 			p.State = Held
 			p.Offered, p.OfferedDefinition, p.offered = d.Pin, d.Published, d
 			if offered != d.Pin {

@@ -8,6 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 func TestWhatATrustedUpstreamDeclaresIsPublishedAtFirstSight(t *testing.T) {
@@ -47,7 +48,7 @@ func TestHintsAreBelievedOnlyWhereTheRecordSaysSo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.far.offer(ingest.Tool, def("look", `"annotations":{"readOnlyHint":true}`))
-	r.add("far", func(rec *upstream.Record) { rec.HintsTrusted = true })
+	r.add("far", func(rec *record.Record) { rec.HintsTrusted = true })
 	if e := r.entry("tool", "look"); e.Effect != capability.EffectRead {
 		t.Errorf("the effect is %s", e.Effect)
 	}
@@ -118,12 +119,12 @@ func TestWhatIsAsItWasBeforeIsNotHeldAnyMore(t *testing.T) {
 
 func TestPoliciesForChangedPins(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []string{upstream.Warn, upstream.Follow} {
+	for _, policy := range []string{record.Warn, record.Follow} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
 			r.far.offer(ingest.Tool, def("sum", ""))
-			r.add("far", func(rec *upstream.Record) { rec.ChangedPin = policy })
+			r.add("far", func(rec *record.Record) { rec.ChangedPin = policy })
 			r.far.offer(ingest.Tool, def("sum", `"title":"New"`))
 			r.eventually("it is published", func() bool { return r.entry("tool", "sum").Contribution.Title == "New" })
 			if r.events(audit.PinApproved) != 1 || r.events(audit.PinHeld) != 0 {
@@ -137,7 +138,7 @@ func TestWhatAnUntrustedUpstreamDeclaresWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.far.offer(ingest.Tool, def("a", ""), def("b", ""))
-	s := r.add("far", func(rec *upstream.Record) { rec.Trust = upstream.Untrusted })
+	s := r.add("far", func(rec *record.Record) { rec.Trust = record.Untrusted })
 	if s.Counts.Quarantined != 2 {
 		t.Errorf("%+v", s.Counts)
 	}

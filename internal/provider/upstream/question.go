@@ -7,6 +7,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // asker passes questions on under the upstream's name, so that none can be taken for
@@ -66,14 +67,14 @@ func (p *provider) question(method string, params json.RawMessage) (json.RawMess
 	case "elicitation/create":
 		return p.named(params)
 	case "sampling/createMessage":
-		if p.record.Sampling != Forward {
+		if p.record.Sampling != record.Forward {
 			return nil, capability.Errorf(capability.CodeDenied, "execute", "%s may not ask for samples", p.record.Name).
 				With("sampling_denied", "an operator allows it by adding the upstream with --sampling forward")
 		}
 		return params, nil
 	case "roots/list":
 		// A caller's directories go only to a server that is trusted with its model.
-		if p.record.Sampling == Forward {
+		if p.record.Sampling == record.Forward {
 			return params, nil
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // roleVariable makes the test program an upstream of its own tests.
@@ -81,8 +82,8 @@ func realRig(t testing.TB) *rig {
 	return r
 }
 
-func program(role string, env map[string]string) func(*upstream.Record) {
-	return func(rec *upstream.Record) {
+func program(role string, env map[string]string) func(*record.Record) {
+	return func(rec *record.Record) {
 		rec.Command = []string{os.Args[0]}
 		rec.Env = map[string]string{roleVariable: role}
 		for k, v := range env {
@@ -153,11 +154,11 @@ func TestRealHTTP(t *testing.T) {
 			}))
 			t.Cleanup(web.Close)
 			r := realRig(t)
-			_, err := r.Add(t.Context(), admin(), upstream.Record{Name: "far", URL: strings.Replace(web.URL, "http:", "https:", 1)})
+			_, err := r.Add(t.Context(), admin(), record.Record{Name: "far", URL: strings.Replace(web.URL, "http:", "https:", 1)})
 			if e := capability.AsError(err); e.Code != capability.CodeUnavailable || !strings.Contains(e.Error()+fmt.Sprint(e.Err), "loopback") {
 				t.Errorf("a local address was dialled: %v, %v", err, e.Err)
 			}
-			r.add("far", func(rec *upstream.Record) {
+			r.add("far", func(rec *record.Record) {
 				rec.Command, rec.URL, rec.PrivateNetwork, rec.BearerSecret = nil, web.URL, true, "key"
 			})
 			story(t, r)
@@ -176,7 +177,7 @@ func TestCredentialsStayWithTheirOrigin(t *testing.T) {
 	web := httptest.NewServer(http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect))
 	t.Cleanup(web.Close)
 	r := realRig(t)
-	_, err := r.Add(t.Context(), admin(), upstream.Record{Name: "far", URL: web.URL, PrivateNetwork: true, BearerSecret: "key"})
+	_, err := r.Add(t.Context(), admin(), record.Record{Name: "far", URL: web.URL, PrivateNetwork: true, BearerSecret: "key"})
 	if err == nil || stolen.Load() {
 		t.Errorf("the redirect was followed: %v", err)
 	}

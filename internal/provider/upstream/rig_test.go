@@ -23,6 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 	"github.com/junctor-run/junctor/internal/segment"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/secret"
@@ -36,8 +37,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func record(name string) upstream.Record {
-	return upstream.Record{Name: name, Command: []string{"server"}}
+func recordOf(name string) record.Record {
+	return record.Record{Name: name, Command: []string{"server"}}
 }
 
 // far is an MCP server of a test, behind clients that speak to it in memory.
@@ -310,9 +311,9 @@ func admin() capability.Principal {
 	return capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}
 }
 
-func (r *rig) add(name string, change func(*upstream.Record)) upstream.Status {
+func (r *rig) add(name string, change func(*record.Record)) upstream.Status {
 	r.Helper()
-	rec := record(name)
+	rec := recordOf(name)
 	if change != nil {
 		change(&rec)
 	}

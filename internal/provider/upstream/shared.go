@@ -24,7 +24,7 @@ func (r *Registry) restore(ctx context.Context) (list []*upstream, err error) {
 }
 
 func (r *Registry) restoreOne(s Saved) *upstream {
-	if err := s.Record.check(); err != nil && s.Damaged == "" {
+	if err := s.Record.Check(); err != nil && s.Damaged == "" {
 		s.Damaged, s.Record.Disabled = capability.AsError(err).Message, true
 	}
 	if s.Damaged != "" {

@@ -6,6 +6,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/pgtest"
 	"github.com/junctor-run/junctor/secret"
@@ -45,7 +46,7 @@ func TestWhatAnotherServerDoesIsTakenOver(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.far.offer(ingest.Tool, def("t", ""), def("u", ""))
-	a.add("far", func(rec *upstream.Record) { rec.Trust = upstream.Untrusted })
+	a.add("far", func(rec *record.Record) { rec.Trust = record.Untrusted })
 	b.refresh()
 	b.eventually("it is connected", func() bool { s, err := b.Show("far"); return err == nil && s.State == capability.StateReady })
 	b.listed()

@@ -6,11 +6,12 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/oauthclient"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // Status is what is known of one upstream. No value of a secret is in it.
 type Status struct {
-	Record
+	record.Record
 	State  capability.State `json:"state"`
 	Reason string           `json:"reason,omitempty"`
 	Since  time.Time        `json:"since"`

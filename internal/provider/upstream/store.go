@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 //go:embed migrations/*.sql migrations/postgres/*.sql
@@ -24,7 +25,7 @@ func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
 // Saved is one record at rest, with its pins.
 type Saved struct {
-	Record Record
+	Record record.Record
 	Added  time.Time
 	Pins   []Pin
 	// Damaged says that the record could not be read; such an upstream is listed and
@@ -145,7 +146,7 @@ func (s *SQLStore) Upstreams(ctx context.Context) ([]Saved, error) {
 			err = fmt.Errorf("it is the record of %q", u.Record.Name)
 		}
 		if err != nil { // neither may it hide the others, nor be taken for one without restrictions
-			u.Record, u.Damaged = Record{Name: name, Disabled: true}, err.Error()
+			u.Record, u.Damaged = record.Record{Name: name, Disabled: true}, err.Error()
 		}
 		out = append(out, u)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/oauthclient"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -257,7 +258,7 @@ func (r *Registry) get(name string) (*upstream, error) {
 }
 
 // record writes what happened to an upstream.
-func (r *Registry) record(ctx context.Context, ev audit.Event, of *Record, by capability.Principal, success audit.Outcome, attrs ...audit.Attr) {
+func (r *Registry) record(ctx context.Context, ev audit.Event, of *record.Record, by capability.Principal, success audit.Outcome, attrs ...audit.Attr) {
 	if r.cfg.Log == nil {
 		return
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/oauthclient"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
 // upstream is one added server.
 type upstream struct {
 	reg     *Registry
-	record  Record
+	record  record.Record
 	added   time.Time
 	damaged string
 	key     capability.ProviderKey
@@ -69,7 +70,7 @@ type attempt struct {
 
 func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 	if s.Record.Kind == "" { // a damaged one
-		s.Record.Kind = KindMCP
+		s.Record.Kind = record.KindMCP
 	}
 	u := &upstream{
 		reg: r, record: s.Record, added: s.Added, damaged: s.Damaged, key: capability.NewProviderKey("ext", s.Record.Kind, s.Record.Name),

@@ -14,11 +14,10 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
@@ -167,14 +166,14 @@ const lowDisk = 256 << 20
 
 // Disk finds a disk that is nearly full.
 func Disk(home string) consoleserve.Check {
-	var st unix.Statfs_t
-	if err := unix.Statfs(home, &st); err != nil {
+	free, err := hostfs.Free(home)
+	if err != nil {
 		return good("disk space", "unknown")
 	}
-	return disk(st.Bavail * uint64(st.Bsize)) //nolint:unconvert,nolintlint // the types differ between systems
+	return disk(free)
 }
 
-func disk(free uint64) consoleserve.Check {
+func disk(free int64) consoleserve.Check {
 	if free < lowDisk {
 		return bad("disk space", fmt.Sprintf("%d MiB are free: writes stop when the audit log cannot grow", free>>20), "free space, at least "+fmt.Sprint(lowDisk>>20)+" MiB; audit.retention removes old records")
 	}
@@ -192,7 +191,7 @@ func (c Config) writable() consoleserve.Check {
 		case !info.IsDir():
 			return bad("home can be written", dir+" of the home is no directory, so the server does not start", "move "+path+" away")
 		}
-		if err := unix.Access(path, unix.W_OK|unix.X_OK); err != nil {
+		if err := hostfs.Writable(path); err != nil {
 			return bad("home can be written", fmt.Sprintf("%s cannot be written by this user, so the server does not start: %v", path, err), "see who owns it (ls -ld "+path+") and how the disk is mounted (findmnt -T "+path+")")
 		}
 	}

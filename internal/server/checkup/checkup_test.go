@@ -34,7 +34,7 @@ func TestANewHomeHasNoFindings(t *testing.T) {
 
 func TestADiskThatIsNearlyFullIsFound(t *testing.T) {
 	t.Parallel()
-	for free, ok := range map[uint64]bool{0: false, lowDisk - 1: false, lowDisk: true, 1 << 40: true} {
+	for free, ok := range map[int64]bool{0: false, lowDisk - 1: false, lowDisk: true, 1 << 40: true} {
 		if c := disk(free); c.OK != ok || !ok && (c.Remedy == "" || !strings.Contains(c.Detail, "MiB are free")) {
 			t.Errorf("%d bytes: %+v", free, c)
 		}

@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
@@ -44,7 +43,7 @@ func held(lock string) bool {
 		return false
 	}
 	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return errors.Is(hostfs.TryLock(f), hostfs.ErrHeld)
 }
 
 // port finds that the address a server would listen on is somebody else's.

@@ -14,9 +14,8 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/segment"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
@@ -30,7 +29,7 @@ const restoreLast = "keep a copy of the home, and restore the last backup: junct
 
 // database finds one that is damaged or that a later program has written.
 func (c Config) database(ctx context.Context) consoleserve.Check {
-	if unix.Access(c.path("state"), unix.W_OK) != nil { // even readers have to write beside it
+	if hostfs.Writable(c.path("state")) != nil { // even readers have to write beside it
 		return good("database", "not looked at, or not made yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime)

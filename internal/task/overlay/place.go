@@ -141,8 +141,8 @@ func (p *place) replace(data []byte, before state) error {
 	}
 	temp := filepath.Join(filepath.Dir(p.rel), "."+filepath.Base(p.rel)+"."+rand.Text()+".tmp")
 	err := p.create(temp, data, mode)
-	if st, ok := sysOf(before.info); ok && err == nil && (int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid()) {
-		err = p.root.Lchown(temp, int(st.Uid), int(st.Gid))
+	if uid, gid, other := otherOwner(before.info); other && err == nil {
+		err = p.root.Lchown(temp, uid, gid)
 	}
 	if err == nil {
 		err = p.root.Rename(temp, p.rel)
@@ -152,14 +152,6 @@ func (p *place) replace(data []byte, before state) error {
 		return err
 	}
 	return syncFolder(filepath.Dir(filepath.Join(p.rootPath, p.rel)))
-}
-
-func sysOf(info fs.FileInfo) (*syscall.Stat_t, bool) {
-	if info == nil {
-		return nil, false
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return st, ok
 }
 
 func (p *place) create(rel string, data []byte, mode fs.FileMode) error {

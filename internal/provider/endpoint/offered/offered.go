@@ -1,43 +1,27 @@
-package endpoint
+// Package offered turns what an endpoint says it has into modules of the catalog, and a
+// call of one of their members into the wire's parameters (router spec, sections 5 to 7).
+// A manifest's surfaces become items, an item becomes a contribution and the [Binding]
+// that leads back to its method. It decides by manifests alone, without I/O.
+package offered
 
 import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// batch is what the endpoint offers now, as modules of the catalog: its own
-// primitives (fs, git, …) as one module, and each remote module with every
-// surface it declares. The bindings that lead a call back to the wire are built
-// beside it and swapped in first, so that no published entry lacks one.
-func (ep *Endpoint) batch() capability.Batch {
-	o := ep.offer.Load()
-	m := materialiser{ep: ep, state: ep.availability(), draining: ep.drains(), bindings: make(map[capability.Member]binding)}
-	b := capability.Batch{Source: ep.source()}
-	for _, domain := range domains() {
-		b.Providers = append(b.Providers, ep.providers[domain])
-	}
-	if primitives := m.primitives(o.availability.Capabilities); len(primitives.Contributions) > 0 {
-		b.Modules = append(b.Modules, primitives)
-	}
-	for i := range o.modules {
-		b.Modules = append(b.Modules, m.module(&o.modules[i], o.digests[o.modules[i].ID]))
-	}
-	ep.bindings.Store(&m.bindings)
-	return b
-}
+// ExtensionID is the catalog-wide id of a remote module.
+func ExtensionID(module string) string { return "remote." + EscapeID(module, 111) }
 
-// extensionID is the catalog-wide id of a remote module.
-func extensionID(module string) string { return "remote." + escapeID(module, 111) }
-
-// escapeID spells a foreign name in the grammar of contribution ids: other bytes
+// EscapeID spells a foreign name in the grammar of contribution ids: other bytes
 // become ~ and two hex (spec/README section 8), and what is too long is cut.
-func escapeID(s string, most int) string {
+func EscapeID(s string, most int) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
@@ -50,26 +34,30 @@ func escapeID(s string, most int) string {
 	}
 	out := b.String()
 	if len(out) > most {
-		out = out[:most] + "~" + shortSum(s)
+		out = out[:most] + "~" + ShortSum(s)
 	}
 	return out
 }
 
-type materialiser struct {
-	ep       *Endpoint
-	state    capability.Availability
-	draining map[string]bool
-	bindings map[capability.Member]binding
+// Offer makes the modules of one endpoint. Bindings is filled as they are made.
+type Offer struct {
+	Endpoint  string                            // its id
+	Primary   bool                              // its primitives go before others'
+	Providers map[string]capability.ProviderKey // by family, "ext" for those of modules
+	Timeout   time.Duration                     // of a call, 0: the catalog's
+	State     capability.Availability
+	Draining  map[string]bool // modules that are being reloaded
+	Bindings  map[capability.Member]Binding
 }
 
-// primitives are the low-level families the endpoint says it serves.
-func (m *materialiser) primitives(has router.Capabilities) capability.Module {
-	ext := "endpoint." + escapeID(m.ep.id, 111)
+// Primitives are the low-level families the endpoint says it serves.
+func (m *Offer) Primitives(has router.Capabilities) capability.Module {
+	ext := "endpoint." + EscapeID(m.Endpoint, 111)
 	mod := capability.Module{
-		Extension: ext, ID: ext, Name: m.ep.id, Label: m.ep.id, Origin: "endpoint", Endpoint: m.ep.id,
+		Extension: ext, ID: ext, Name: m.Endpoint, Label: m.Endpoint, Origin: "endpoint", Endpoint: m.Endpoint,
 	}
 	rank := 0
-	if m.ep.primary {
+	if m.Primary {
 		rank = 100
 	}
 	for _, method := range router.Methods() {
@@ -77,15 +65,15 @@ func (m *materialiser) primitives(has router.Capabilities) capability.Module {
 			continue
 		}
 		member := capability.Member{Module: ext, Kind: "function", Name: method.Name}
-		m.bindings[member] = binding{method: method.Name, head: []byte("{"), shape: spread}
-		timeout := m.ep.ownTimeout
+		m.Bindings[member] = Binding{Method: method.Name, head: []byte("{"), shape: spread}
+		timeout := m.Timeout
 		if method.Name == "pty.command.run" {
 			timeout = ptyMost + ptyMargin // the call itself has a nearer end
 		}
 		mod.Contributions = append(mod.Contributions, capability.Contribution{
 			ID: method.Name, Kind: method.Kind, Action: capability.Action(method.Name), Member: member, Effect: method.Effect,
-			Provider: m.ep.providers[string(method.Family)].key, Rank: rank, Availability: m.state, Timeout: timeout,
-			Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.ep.id)},
+			Provider: m.Providers[string(method.Family)], Rank: rank, Availability: m.State, Timeout: timeout,
+			Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.Endpoint)},
 		})
 	}
 	return mod
@@ -94,6 +82,17 @@ func (m *materialiser) primitives(has router.Capabilities) capability.Module {
 // maxRank bounds what a manifest may say of itself.
 const maxRank = 1_000_000
 
+// Rank is the first priority that is stated, 0 without any; what a manifest says of
+// itself is bounded to a million either way.
+func Rank(stated ...*float64) int {
+	for _, p := range stated {
+		if p != nil {
+			return int(max(-maxRank, min(*p, maxRank)))
+		}
+	}
+	return 0
+}
+
 func cutTag(s string) string {
 	if len(s) > 64 {
 		return s[:64]
@@ -101,18 +100,19 @@ func cutTag(s string) string {
 	return s
 }
 
-func (m *materialiser) module(in *router.Module, digest string) capability.Module {
+// Module is a remote module with each surface that it declares; digest is the manifest's.
+func (m *Offer) Module(in *router.Module, digest string) capability.Module {
 	mod := capability.Module{
-		Extension: extensionID(in.ID), ID: in.ID, Name: in.Name, Label: in.ID, Version: in.Version,
-		Origin: "endpoint", Endpoint: m.ep.id, Digest: digest, Manifest: in.Raw,
+		Extension: ExtensionID(in.ID), ID: in.ID, Name: in.Name, Label: in.ID, Version: in.Version,
+		Origin: "endpoint", Endpoint: m.Endpoint, Digest: digest, Manifest: in.Raw,
 	}
-	state := m.state
-	if m.draining[in.ID] && state.Eligible() {
+	state := m.State
+	if m.Draining[in.ID] && state.Eligible() {
 		state = capability.Availability{State: capability.StateDraining, Reason: "the module is being reloaded", Since: state.Since}
 	}
 	for _, it := range items(in) {
 		member := capability.Member{Module: in.ID, Kind: it.method.Surface, Name: it.name}
-		m.bindings[member] = bind(in.ID, it)
+		m.Bindings[member] = bind(in.ID, it)
 		kind := it.method.Kind
 		if kind == "" {
 			kind = "capability.rpc" // lifecycle and app bridge: callable by code, never by a planner
@@ -123,13 +123,13 @@ func (m *materialiser) module(in *router.Module, digest string) capability.Modul
 		}
 		var backend *capability.Backend
 		if it.method.Surface == "model" {
-			backend = &capability.Backend{Class: "model." + it.target, ID: m.ep.id + "." + in.ID}
+			backend = &capability.Backend{Class: "model." + it.target, ID: m.Endpoint + "." + in.ID}
 		}
 		mod.Contributions = append(mod.Contributions, capability.Contribution{
 			Backend: backend,
-			ID:      escapeID(it.method.Surface+"."+it.name, 111), Kind: kind, Tool: it.tool, Title: it.title, Description: it.description,
-			Member: member, Provider: m.ep.providers["ext"].key, Effect: effect, InputSchema: it.schema, Rank: it.rank,
-			Availability: state, Timeout: m.ep.ownTimeout, Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.ep.id)},
+			ID:      EscapeID(it.method.Surface+"."+it.name, 111), Kind: kind, Tool: it.tool, Title: it.title, Description: it.description,
+			Member: member, Provider: m.Providers["ext"], Effect: effect, InputSchema: it.schema, Rank: it.rank,
+			Availability: state, Timeout: m.Timeout, Telemetry: map[string]string{"source": "endpoint", "endpoint": cutTag(m.Endpoint)},
 		})
 	}
 	return mod
@@ -191,16 +191,16 @@ func items(in *router.Module) []item {
 	}
 	for _, e := range in.Evaluators {
 		add("evaluator", item{
-			target: e.Name, name: e.Name, description: e.Description, rank: rankOf(e.Priority, in.Priority),
+			target: e.Name, name: e.Name, description: e.Description, rank: Rank(e.Priority, in.Priority),
 			phases: map[string]phase{"prepare": {"hasPrepare", e.HasPrepare}, "process": {"hasProcessor", e.HasProcessor}},
 		})
 	}
 	for _, e := range in.ResponseHandlerEvaluators {
-		add("responseHandlerEvaluator", item{target: e.Name, name: e.Name, description: e.Description, rank: rankOf(e.Priority, in.Priority)})
+		add("responseHandlerEvaluator", item{target: e.Name, name: e.Name, description: e.Description, rank: Rank(e.Priority, in.Priority)})
 	}
 	for _, f := range in.ResponseHandlerFieldEvaluators {
 		add("responseHandlerFieldEvaluator", item{
-			target: f.Name, name: f.Name, description: f.Description, rank: rankOf(f.Priority, in.Priority),
+			target: f.Name, name: f.Name, description: f.Description, rank: Rank(f.Priority, in.Priority),
 			phases: map[string]phase{"parse": {"hasParse", f.HasParse}, "handle": {"hasHandle", f.HasHandle}},
 		})
 	}
@@ -208,7 +208,7 @@ func items(in *router.Module) []item {
 		add("event", item{target: e.EventName, name: e.EventName})
 	}
 	for _, model := range in.Models {
-		add("model", item{target: model.ModelType, name: model.ModelType, rank: rankOf(model.Priority, in.Priority)})
+		add("model", item{target: model.ModelType, name: model.ModelType, rank: Rank(model.Priority, in.Priority)})
 	}
 	for _, s := range in.Services {
 		for _, method := range s.Methods {

@@ -1,6 +1,11 @@
-package upstream
+// Package record is what an operator says of an upstream: where it is, whose it is, how far
+// it is trusted, and by which names of secrets it is reached. [Record.Check] fills in what
+// was left out and says what is wrong; nothing here reaches anything.
+package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -75,6 +80,7 @@ const (
 	maxText      = 8 << 10
 	maxPairs     = 64
 	maxTimeout   = time.Hour
+	maxKeys      = 16 // of one A2A agent
 	maxOwnName   = 80 // "own.", a dot, and a digest fit into the name of a secret beside it
 )
 
@@ -90,8 +96,8 @@ var ownHeaders = []string{
 	"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "last-event-id", "origin", "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
 }
 
-// check fills in the defaults and says what is wrong.
-func (r *Record) check() error {
+// Check fills in the defaults and says what is wrong.
+func (r *Record) Check() error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "upstreams.add", format, args...).With("invalid_upstream", "see: junctor upstreams add --help")
 	}
@@ -113,13 +119,13 @@ func (r *Record) check() error {
 			*w.value = w.values[0]
 		}
 		if !slices.Contains(w.values, *w.value) {
-			return bad("%s: %.40q is none of %s", w.field, *w.value, strings.Join(w.values, ", "))
+			return bad("%s: %.40q is not one of %s", w.field, *w.value, strings.Join(w.values, ", "))
 		}
 	}
-	if r.OwnCredentials && (r.Isolation == Shared || r.OAuth != nil || len(r.secrets()) == 0) {
+	if r.OwnCredentials && (r.Isolation == Shared || r.OAuth != nil || len(r.Secrets()) == 0) {
 		return bad("own credentials are for upstreams with secrets and without OAuth, whose isolation is %s or %s", PerPrincipal, ClientSession)
 	}
-	for _, name := range r.secrets() {
+	for _, name := range r.Secrets() {
 		if r.OwnCredentials && len(name) > maxOwnName {
 			return bad("the names of secrets that each principal has of its own have %d bytes at most", maxOwnName)
 		}
@@ -152,7 +158,7 @@ func (r *Record) checkURL() error {
 	u, err := url.Parse(r.URL)
 	switch {
 	case err != nil || u.Host == "" || len(r.URL) > maxText:
-		return fmt.Errorf("the URL cannot be read")
+		return fmt.Errorf("this is not the URL of a server: write https://host/path")
 	case u.User != nil:
 		return fmt.Errorf("a URL holds no user or password: give the name of a secret instead")
 	case u.Fragment != "":
@@ -227,8 +233,28 @@ func (r *Record) checkCommand() error {
 	return nil
 }
 
-// secrets are the names that the record refers to, sorted.
-func (r *Record) secrets() (names []string) {
+// checkAgent says what is wrong with a record for its kind: what servers of MCP have
+// and A2A agents have not, and the other way round.
+func (r *Record) checkAgent() error {
+	switch {
+	case r.Kind != KindA2A && len(r.Keys) > 0:
+		return fmt.Errorf("keys are for A2A agents: servers of MCP sign nothing")
+	case r.Kind != KindA2A:
+		return nil
+	case r.URL == "":
+		return fmt.Errorf("an A2A agent is added by the URL of its card")
+	case r.SSE || r.Sampling != Deny || len(r.Roots) > 0:
+		return fmt.Errorf("SSE, sampling and roots are for servers of MCP, not for A2A agents")
+	case r.Isolation != Shared:
+		return fmt.Errorf("an A2A agent has no connections to keep apart: its isolation is shared")
+	case len(r.Keys) > maxKeys:
+		return fmt.Errorf("there are more than %d keys", maxKeys)
+	}
+	return nil
+}
+
+// Secrets are the names that the record refers to, sorted.
+func (r *Record) Secrets() (names []string) {
 	for _, pairs := range []map[string]string{r.EnvSecrets, r.HeaderSecrets} {
 		for _, name := range pairs {
 			names = append(names, name)
@@ -247,7 +273,8 @@ func (r *Record) secrets() (names []string) {
 	return slices.Compact(names)
 }
 
-func (r *Record) idle() time.Duration {
+// Idle is how long a call may go on without a sign of progress.
+func (r *Record) Idle() time.Duration {
 	if r.IdleTimeoutMS > 0 {
 		return time.Duration(r.IdleTimeoutMS) * time.Millisecond
 	}
@@ -255,4 +282,19 @@ func (r *Record) idle() time.Duration {
 		return 5 * time.Minute
 	}
 	return time.Minute
+}
+
+var plainID = regexp.MustCompile(`^[a-z]+:[A-Za-z0-9-][A-Za-z0-9_-]*$`)
+
+// OwnSecret is the name of the secret that a principal has in place of the one that a
+// record with OwnCredentials names: own.NAME.agent.ann for agent:ann, with a digest for
+// an id that is not of such plain words. Ids may be chosen by strangers, so none of them
+// leads to a secret of another use or another principal.
+func OwnSecret(name, principal string) string {
+	own := "own." + name + "." + strings.Replace(principal, ":", ".", 1)
+	if plainID.MatchString(principal) && secretGrammar.MatchString(own) {
+		return own
+	}
+	sum := sha256.Sum256([]byte(principal))
+	return "own." + name + "._" + hex.EncodeToString(sum[:12])
 }

@@ -1,4 +1,4 @@
-package endpoint
+package claims
 
 import (
 	"encoding/json"
@@ -9,13 +9,13 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-func claimed(t *testing.T, source, doc string) claimant {
+func claimed(t *testing.T, source, doc string) Claimant {
 	t.Helper()
 	m, err := router.ParseModule(json.RawMessage(doc))
 	if err != nil {
 		t.Fatalf("%s: %v", doc, err)
 	}
-	return claimant{source: source, module: m.ID, claims: claimsOf(&m)}
+	return Claimant{Source: source, Module: m.ID, claims: claimsOf(&m)}
 }
 
 func TestEachKindOfNameIsTakenOnce(t *testing.T) {
@@ -55,10 +55,10 @@ func TestEachKindOfNameIsTakenOnce(t *testing.T) {
 		}
 		a, b := claimed(t, "endpoint/one", doc("a", c.a)), claimed(t, "endpoint/two", doc("b", c.b))
 		local := a
-		local.source = "local"
+		local.Source = "local"
 		for where, err := range map[string]error{
-			"another endpoint": collide([]claimant{b}, []claimant{a}), "the same batch": collide([]claimant{a, b}, nil),
-			"this machine": collide([]claimant{b}, []claimant{local}),
+			"another endpoint": Collide([]Claimant{b}, []Claimant{a}), "the same batch": Collide([]Claimant{a, b}, nil),
+			"this machine": Collide([]Claimant{b}, []Claimant{local}),
 		} {
 			if c.kind == "" {
 				if err != nil {
@@ -75,13 +75,13 @@ func TestEachKindOfNameIsTakenOnce(t *testing.T) {
 		// Both policies, from either side.
 		for _, first := range []bool{true, false} {
 			strictA, strictB := a, b
-			strictA.strict, strictB.strict = first, !first
-			if soft := c.name == "action" || c.name == "provider" || c.name == "event"; soft && collide([]claimant{strictB}, []claimant{strictA}) == nil {
+			strictA.Strict, strictB.Strict = first, !first
+			if soft := c.name == "action" || c.name == "provider" || c.name == "event"; soft && Collide([]Claimant{strictB}, []Claimant{strictA}) == nil {
 				t.Errorf("%s under strictNames came in", c.name)
 			}
 			sharedA, sharedB := a, b
-			sharedA.shared, sharedB.shared = first, !first
-			if err := collide([]claimant{sharedB}, []claimant{sharedA}); c.name == "model" && err != nil {
+			sharedA.Shared, sharedB.Shared = first, !first
+			if err := Collide([]Claimant{sharedB}, []Claimant{sharedA}); c.name == "model" && err != nil {
 				t.Errorf("shared model types: %v", err)
 			} else if c.kind != "" && c.name != "model" && err == nil {
 				t.Errorf("sharing models lets %s in", c.name)
@@ -101,14 +101,14 @@ func TestAModuleDoesNotCollideWithItself(t *testing.T) {
 		`"routes":[{"method":"STATIC","path":"/x"}]`:                                                       "STATIC /x",
 	} {
 		in := claimed(t, "endpoint/one", `{"id":"m","name":"p",`+members+`}`)
-		in.shared = true
-		err := collide([]claimant{in}, nil)
+		in.Shared = true
+		err := Collide([]Claimant{in}, nil)
 		if err == nil || capability.AsError(err).Details["key"] != key {
 			t.Errorf("%s: %v", members, err)
 		}
 	}
 	same := claimed(t, "endpoint/one", `{"id":"m","name":"n","app":{"runtimePlugin":"n","displayName":"n"},"appBridge":{"hooks":["resolveLaunchSession"]}}`)
-	if err := collide([]claimant{same}, nil); err != nil {
+	if err := Collide([]Claimant{same}, nil); err != nil {
 		t.Errorf("one identifier given three times: %v", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestLocalModulesClaimWhatTheyPublish(t *testing.T) {
 	member := func(kind, name string) capability.Contribution {
 		return capability.Contribution{Member: capability.Member{Module: "local", Kind: kind, Name: name}}
 	}
-	local := localClaimant(&capability.Module{ID: "local", Name: "local", Origin: "local", Contributions: []capability.Contribution{
+	local := OfLocal(&capability.Module{ID: "local", Name: "local", Origin: "local", Contributions: []capability.Contribution{
 		member("function", "fs.list"), member("model", "TEXT"), member("service", "s.one"), member("service", "s.two"),
 		member("evaluator", "E.shouldRun"), member("route", "GET /x"),
 		member("responseHandlerEvaluator", "R.evaluate"), member("responseHandlerFieldEvaluator", "F.parse"),
@@ -138,12 +138,12 @@ func TestLocalModulesClaimWhatTheyPublish(t *testing.T) {
 		`"name":"local"`, `"name":"m","models":[{"modelType":"TEXT"}]`, `"name":"m","services":[{"serviceType":"s"}]`,
 		`"name":"m","routes":[{"method":"GET","path":"/x"}]`, `"name":"m","responseHandlerEvaluators":[{"name":"R"}]`,
 	} {
-		if err := collide([]claimant{claimed(t, "endpoint/e", `{"id":"m",`+members+`}`)}, []claimant{local}); err == nil {
+		if err := Collide([]Claimant{claimed(t, "endpoint/e", `{"id":"m",`+members+`}`)}, []Claimant{local}); err == nil {
 			t.Errorf("%s came in", members)
 		}
 	}
-	with := localClaimant(&capability.Module{ID: "l", Name: "l", Origin: "local", Manifest: []byte(`{"id":"l","name":"l","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)})
-	if err := collide([]claimant{claimed(t, "endpoint/e", `{"id":"m","name":"m","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)}, []claimant{with}); err == nil {
+	with := OfLocal(&capability.Module{ID: "l", Name: "l", Origin: "local", Manifest: []byte(`{"id":"l","name":"l","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)})
+	if err := Collide([]Claimant{claimed(t, "endpoint/e", `{"id":"m","name":"m","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)}, []Claimant{with}); err == nil {
 		t.Error("a widget of the local manifest was taken")
 	}
 }

@@ -1,4 +1,4 @@
-package endpoint
+package offered
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
@@ -28,22 +29,22 @@ const (
 	route
 )
 
-// binding leads from a member to its wire method. head is the constant beginning
+// Binding leads from a member to its wire method. head is the constant beginning
 // of the parameters; the input's bytes follow as they came.
-type binding struct {
-	method string
+type Binding struct {
+	Method string
 	head   []byte
 	shape  shape
 	path   string // declared path of a route
-	// undeclared is the flag that the manifest does not set for this phase of an
+	// Undeclared is the flag that the manifest does not set for this phase of an
 	// evaluator: calling it is an error that never reaches the wire.
-	undeclared string
-	softFails  bool // parse of a field evaluator: softFail is a value of null
+	Undeclared string
+	SoftFails  bool // parse of a field evaluator: softFail is a value of null
 }
 
 // bind builds the head once, so that a call only joins bytes.
-func bind(module string, it item) binding {
-	b := binding{method: it.method.Name, undeclared: it.undeclared()}
+func bind(module string, it item) Binding {
+	b := Binding{Method: it.method.Name, Undeclared: it.undeclared()}
 	var head bytes.Buffer
 	head.WriteString(`{"moduleId":`)
 	writeString(&head, module)
@@ -69,7 +70,7 @@ func bind(module string, it item) binding {
 		b.shape = whole
 		head.WriteString(`,"context":`)
 	case "plugin.responseHandlerFieldEvaluator.parse":
-		b.softFails = true
+		b.SoftFails = true
 	case "plugin.service.call":
 		head.WriteString(`,"method":`)
 		writeString(&head, it.verb)
@@ -87,9 +88,17 @@ func writeString(b *bytes.Buffer, s string) {
 	b.Write(quoted)
 }
 
-// params writes the parameters for input, a JSON value. A member of the input
+// Params are the parameters for input, a JSON value. A member of the input
 // that repeats an addressing one makes a duplicate, which the codec refuses.
-func (b *binding) params(out *bytes.Buffer, input []byte) error {
+func (b *Binding) Params(input []byte) ([]byte, error) {
+	out := bytes.NewBuffer(make([]byte, 0, len(b.head)+len(input)+64))
+	if err := b.write(out, input); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func (b *Binding) write(out *bytes.Buffer, input []byte) error {
 	out.Write(b.head)
 	switch b.shape {
 	case whole:
@@ -133,7 +142,7 @@ func needObject() error {
 }
 
 // actionParams takes $options out of the input; all other bytes stay as they are.
-func (b *binding) actionParams(out *bytes.Buffer, input []byte) error {
+func (b *Binding) actionParams(out *bytes.Buffer, input []byte) error {
 	if t := bytes.TrimSpace(input); len(t) == 0 || t[0] != '{' {
 		return needObject()
 	}
@@ -153,7 +162,7 @@ func (b *binding) actionParams(out *bytes.Buffer, input []byte) error {
 
 // routePath is the declared path, or the concrete one the input names, which
 // must be an instance of it.
-func (b *binding) routePath(input []byte) (path string, rest []byte, err error) {
+func (b *Binding) routePath(input []byte) (path string, rest []byte, err error) {
 	raw, rest, err := jsonx.Cut(input, "path")
 	switch {
 	case err != nil:
@@ -170,18 +179,38 @@ func (b *binding) routePath(input []byte) (path string, rest []byte, err error) 
 	return path, rest, nil
 }
 
-func shortSum(s string) string {
+// ShortSum is eight hex digits that follow from s.
+func ShortSum(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:4])
 }
 
-// softFailed gives the answer of parse the value that a soft failure stands for,
+// SoftFailed gives the answer of parse the value that a soft failure stands for,
 // null (router spec, section 7); every other answer stays as it came.
-func softFailed(result []byte) ([]byte, error) {
+func SoftFailed(result []byte) ([]byte, error) {
 	var answer map[string]jsonx.Raw
 	if err := jsonx.Unmarshal(result, &answer); err != nil || string(answer["softFail"]) != "true" || string(answer["value"]) == "null" {
 		return result, nil //nolint:nilerr // the codec has judged its form
 	}
 	answer["value"] = jsonx.Raw("null")
 	return jsonx.Marshal(answer)
+}
+
+// ptyMost is how long pty.command.run may take when its input says so, ptyUsual
+// when it does not (decision R49); ptyMargin is for the way there and back.
+const (
+	ptyMost   = 30 * time.Minute
+	ptyUsual  = 5 * time.Minute
+	ptyMargin = 5 * time.Second
+)
+
+// RunTime is how long a call of pty.command.run may take, by its input.
+func RunTime(input []byte) time.Duration {
+	var in struct {
+		TimeoutMS *float64 `json:"timeoutMs"`
+	}
+	if jsonx.Unmarshal(input, &in) == nil && in.TimeoutMS != nil && *in.TimeoutMS >= 0 {
+		return time.Duration(min(*in.TimeoutMS, float64(ptyMost.Milliseconds())))*time.Millisecond + ptyMargin
+	}
+	return ptyUsual + ptyMargin
 }

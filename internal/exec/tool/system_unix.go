@@ -1,0 +1,20 @@
+//go:build unix
+
+package tool
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// noWait opens no pipe that nobody writes to, and leaves nothing open to programs.
+const noWait = unix.O_NONBLOCK | unix.O_CLOEXEC
+
+// signalNumber is the number of a signal's name, 0 for one that is none.
+func signalNumber(name string) int {
+	if n := unix.SignalNum(name); n != 0 {
+		return int(n)
+	}
+	return int(unix.SignalNum("SIG" + strings.ToUpper(name)))
+}

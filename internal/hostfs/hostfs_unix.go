@@ -1,0 +1,36 @@
+//go:build unix
+
+package hostfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Supported returns nil where a server or a node can run, else the error to return
+// before anything is made.
+func Supported() error { return nil }
+
+// TryLock takes the lock of an open file without waiting; closing the file, or the end
+// of the process, gives it back. Held by somebody else, it is ErrHeld.
+func TryLock(f *os.File) error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrHeld
+	}
+	return err
+}
+
+// Writable says why whoever runs this can make no file in dir; nil if they can.
+func Writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
+
+// Free returns the bytes that whoever runs this may still write on the disk of dir.
+func Free(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // of another type on other systems
+}
