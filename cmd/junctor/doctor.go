@@ -27,7 +27,7 @@ func (a *app) doctorChecks(ctx context.Context) []consoleserve.Check {
 	far := a.server != "" || a.env("JUNCTOR_URL") != "" // the server may have another home
 	answer, its := a.serverChecks(ctx)
 	if line, err := server.ReadServer(home); !answer.OK && !far && (err != nil || answer.code == capability.CodeUnavailable) {
-		answer.Check = checkup.Silent(line.URL, line.PID)
+		answer.Check = checkup.Silent(home, line.URL, line.PID)
 	}
 	checks = append(checks, answer.Check)
 	if !far {

@@ -152,7 +152,7 @@ func notYetExpired(t *testing.T, path string, tasks bool) {
 	}
 	defer db.Close()
 	later := time.Now().Add(time.Hour).UnixNano()
-	statements := []string{"UPDATE approvals SET expires = ?"}
+	statements := []string{"UPDATE approvals SET expires = ?", "UPDATE approvals SET usable_until = ? WHERE usable_until > 0"}
 	if tasks {
 		statements = append(statements, "UPDATE tasks SET expires = ?")
 	}

@@ -316,13 +316,13 @@ func TestABrokenChainIsKeptAndTold(t *testing.T) {
 	}
 }
 
-// pack writes an archive by hand: the files, and the manifest as edit leaves it.
 type entry struct {
 	name string
-	kind byte
+	kind byte // 0: a file
 	text string
 }
 
+// pack writes an archive by hand: the files, and the manifest as edit leaves it.
 func pack(entries []entry, edit func(*Manifest)) []byte {
 	m := Manifest{Format: format, Version: "v", Schemas: map[string]int64{}, LeftOut: []LeftOut{}, Files: []File{}}
 	var b bytes.Buffer

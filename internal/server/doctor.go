@@ -53,7 +53,7 @@ func (s *Server) checkDatabase(ctx context.Context) consoleserve.Check {
 	var result string
 	if err := s.db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil || result != "ok" {
 		c.OK, c.Detail = false, "the consistency check failed"
-		c.Remedy = "stop the server, keep a copy of state/junctor.db, and restore the last backup"
+		c.Remedy = "stop the server, keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
 	}
 	return c
 }

@@ -308,3 +308,31 @@ func TestWatchTellsOfEveryChangeAndComesBackAfterAnOutage(t *testing.T) {
 	default:
 	}
 }
+
+func TestADatabaseOnAServerIsAskedAndALaterOneRefused(t *testing.T) {
+	server := pgtest.Start(t)
+	url := server.Database(t)
+	at := Postgres{URL: url, Password: secret.New(pgtest.Password)}
+	if err := Reach(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	if n := server.Query(t, url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"); strings.TrimSpace(n) != "0" {
+		t.Errorf("asking made %s tables", n)
+	}
+	wrong := at
+	wrong.Password = secret.New("wrong")
+	if e := capability.AsError(Reach(t.Context(), wrong)); e == nil || e.Reason != ReasonUnavailable || e.Hint == "" {
+		t.Errorf("with a wrong password: %+v", e)
+	}
+	db := openPostgres(t, url)
+	if _, err := db.SQL().ExecContext(t.Context(), "INSERT INTO schema_core (version_id, is_applied) VALUES (99, true)"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := OpenPostgres(t.Context(), at)
+	if e := capability.AsError(err); e == nil || e.Reason != ReasonNewer || e.Hint == "" {
+		t.Errorf("a later database is opened: %v", err)
+	}
+	if place := PlaceOf(url); place == "" || strings.Contains(place, pgtest.Password) || PlaceOf("nonsense") == "" {
+		t.Errorf("the place is %q", place)
+	}
+}

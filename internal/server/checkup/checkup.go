@@ -142,7 +142,7 @@ func (c Config) secrets() consoleserve.Check {
 // Private finds what others on this machine could read, or change, of a home.
 func Private(home string) consoleserve.Check {
 	want := map[string]fs.FileMode{".": 0o700, "run": 0o700, "secrets": 0o700, "state": 0o700, "audit": 0o700}
-	for _, pattern := range []string{"run/*.token", "secrets/*", "state/*.key", "state/junctor.db*", "config.yaml"} {
+	for _, pattern := range []string{"run/*.token", "secrets/*", "state/*.key", "state/junctor.db*"} {
 		names, _ := filepath.Glob(filepath.Join(home, pattern))
 		for _, name := range names {
 			if rel, err := filepath.Rel(home, name); err == nil {
@@ -150,11 +150,10 @@ func Private(home string) consoleserve.Check {
 			}
 		}
 	}
-	want["config.yaml"] = 0o644 // it holds no secret, and many write it with an editor
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		path := filepath.Join(home, name)
 		info, err := os.Stat(path)
-		if err == nil && info.Mode().Perm()&^(want[name]|0o100) != 0 {
+		if err == nil && info.Mode().Perm()&^want[name] != 0 {
 			// Not with -R: programs of extensions read their packages as another user.
 			return bad("home is private", fmt.Sprintf("others can read or change a part of the home (%s is %o)", name, info.Mode().Perm()), fmt.Sprintf("chmod %o %s", want[name], path))
 		}

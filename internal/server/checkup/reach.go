@@ -8,11 +8,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
@@ -24,19 +25,25 @@ const answerTime = 5 * time.Second
 
 // Silent says why no server answers at where, which run/server.json of the home names
 // with the process pid; 0 for none.
-func Silent(where string, pid int) consoleserve.Check {
+func Silent(home, where string, pid int) consoleserve.Check {
 	switch {
-	case pid > 0 && gone(pid):
-		return bad("server", "the server of this home was killed (process "+fmt.Sprint(pid)+" is gone); nothing that it answered is lost", "start it again: junctor serve")
-	case pid > 0:
-		return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where), fmt.Sprintf("look at its log; if it hangs: kill %d, then: junctor serve", pid))
+	case pid == 0:
+		return bad("server", "no server runs on this home", "start one with: junctor serve")
+	case !held(filepath.Join(home, "run", "lock")): // the number may be somebody else's by now
+		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid), "start it again: junctor serve")
 	}
-	return bad("server", "no server runs on this home", "start one with: junctor serve")
+	return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where), fmt.Sprintf("look at its log; if it hangs: kill %d, then: junctor serve", pid))
 }
 
-func gone(pid int) bool {
-	p, err := os.FindProcess(pid)
-	return err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
+// held reports whether a server has the lock of a home. It asks for a moment only: a
+// server that starts in it would be refused.
+func held(lock string) bool {
+	f, err := os.Open(lock)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(hostfs.TryLock(f), hostfs.ErrHeld)
 }
 
 // port finds that the address a server would listen on is somebody else's.
