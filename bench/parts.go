@@ -62,7 +62,7 @@ func parts(sh *sheet) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w\n%s", rerun, err, out)
 		}
-		sh.out.Write(out)
+		fmt.Fprintf(sh.out, "%s\n", out)
 		got, err := metrics(out)
 		if err != nil {
 			return fmt.Errorf("%s: %w", rerun, err)
