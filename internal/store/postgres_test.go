@@ -162,8 +162,9 @@ func TestATransactionThatMeetsAnotherIsRepeatedAndNotForever(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if runs[0]+runs[1] != 3 {
-		t.Errorf("%d and %d runs, one of them twice", runs[0], runs[1])
+	// The one that was ended may meet the other once more before that is done.
+	if runs[0] != 1 && runs[1] != 1 || runs[0]+runs[1] < 3 {
+		t.Errorf("%d and %d runs; one is ended and repeated, the other never", runs[0], runs[1])
 	}
 	all, err := db.Grants(t.Context())
 	if err != nil || all[0].Uses != 2 || all[1].Uses != 2 {
