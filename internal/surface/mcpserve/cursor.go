@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 // cursorKind begins every cursor, so that one of an older layout is told apart.
@@ -25,7 +27,7 @@ func (s *Surface) makeCursor(c caller, method string, generation uint64, last st
 // openCursor returns the name after which to go on; ok is false for anything
 // that makeCursor did not make for this viewer.
 func (s *Surface) openCursor(c caller, method string, raw json.RawMessage) (last string, ok bool) {
-	text, isText := textOf(raw)
+	text, isText := jsonx.Text(raw)
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	const fixed = cursorMAC + len(cursorKind) + 8
 	if !isText || err != nil || len(data) < fixed {

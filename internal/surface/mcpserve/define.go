@@ -7,6 +7,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // trustedHints is the tag of contributions whose own hints are believed.
@@ -16,9 +18,9 @@ const trustedHints = "hints:trusted"
 // our name, the effective hints and our own _meta.
 func renderDefined(t tool) []byte {
 	e := t.Entries[0]
-	dst := appendString([]byte(`{"name":`), t.wire)
+	dst := jsonx.AppendString([]byte(`{"name":`), t.wire)
 	var hints, meta []byte
-	_ = members(e.Contribution.Definition, func(name string, value []byte) { // it was read before it was pinned
+	_ = jsonx.Members(e.Contribution.Definition, func(name string, value []byte) { // it was read before it was pinned
 		switch name {
 		case "name":
 		case "annotations":
@@ -40,7 +42,7 @@ func appendMember(dst []byte, name string, value []byte) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
 	}
-	dst = appendString(dst, name)
+	dst = jsonx.AppendString(dst, name)
 	return append(append(dst, ':'), value...)
 }
 
@@ -59,7 +61,7 @@ func effectiveHints(claimed []byte, e *catalog.Entry) []byte {
 		cautious = map[string]string{"readOnlyHint": "true", "destructiveHint": "false"}
 	}
 	dst := []byte{'{'}
-	_ = members(claimed, func(name string, value []byte) {
+	_ = jsonx.Members(claimed, func(name string, value []byte) {
 		if _, ours := cautious[name]; !ours {
 			dst = appendMember(dst, name, value)
 		}
@@ -80,7 +82,7 @@ func mergedMeta(theirs []byte, e *catalog.Entry) []byte {
 		dst = appendForeign(dst, theirs)
 	}
 	ours := toolMeta([]*catalog.Entry{e})
-	_ = members(ours, func(name string, value []byte) { dst = appendMember(dst, name, value) })
+	_ = jsonx.Members(ours, func(name string, value []byte) { dst = appendMember(dst, name, value) })
 	return append(dst, '}')
 }
 
@@ -88,8 +90,8 @@ func mergedMeta(theirs []byte, e *catalog.Entry) []byte {
 // keys of the protocol are each hop's own, so that neither side can pose as the
 // other (spec section 2.3).
 func appendForeign(dst, meta []byte) []byte {
-	_ = members(meta, func(name string, value []byte) {
-		if !strings.HasPrefix(name, metaPrefix) && !strings.HasPrefix(name, "junctor/") {
+	_ = jsonx.Members(meta, func(name string, value []byte) {
+		if !strings.HasPrefix(name, mcpwire.MetaPrefix) && !strings.HasPrefix(name, "junctor/") {
 			dst = appendMember(dst, name, value)
 		}
 	})
@@ -105,10 +107,10 @@ func passes(key capability.ProviderKey) bool {
 // appendPassed is an upstream's result object as it came, in the form of the era:
 // with the type of the result where that belongs, and with our own _meta. more are
 // members that come first, skip the names of members to leave out.
-func appendPassed(dst []byte, result json.RawMessage, e era, ownMeta []byte, skip ...string) ([]byte, bool) {
+func appendPassed(dst []byte, result json.RawMessage, e mcpwire.Era, ownMeta []byte, skip ...string) ([]byte, bool) {
 	dst = append(dst, '{')
 	var meta []byte
-	err := members(result, func(name string, value []byte) {
+	err := jsonx.Members(result, func(name string, value []byte) {
 		switch {
 		case name == "_meta":
 			meta = value
@@ -120,15 +122,15 @@ func appendPassed(dst []byte, result json.RawMessage, e era, ownMeta []byte, ski
 	if err != nil {
 		return dst, false
 	}
-	if e.modern {
+	if e.Modern {
 		dst = appendMember(dst, "resultType", []byte(`"complete"`))
 	}
 	own := []byte{'{'}
 	if len(meta) > 0 && meta[0] == '{' {
 		own = appendForeign(own, meta)
 	}
-	if e.modern {
-		own = appendMember(own, metaPrefix+"serverInfo", e.info)
+	if e.Modern {
+		own = appendMember(own, mcpwire.MetaPrefix+"serverInfo", e.Info)
 	}
 	if len(ownMeta) > 0 {
 		if len(own) > 1 {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 const (
@@ -33,7 +35,7 @@ const (
 // client.
 type exchange struct {
 	id       json.RawMessage
-	era      era
+	era      mcpwire.Era
 	token    json.RawMessage // of progress, nil: none is wanted
 	logs     bool            // the provider's log is wanted,
 	severity int             // from this severity on
@@ -57,9 +59,9 @@ type exchange struct {
 	waiting bool // latest has not been sent
 }
 
-func newExchange(w http.ResponseWriter, r *http.Request, m *message, e era) *exchange {
+func newExchange(w http.ResponseWriter, r *http.Request, m *mcpwire.Message, e mcpwire.Era) *exchange {
 	x := &exchange{
-		id: m.id, era: e, token: m.params.meta.progress, streams: acceptsStream(r),
+		id: m.ID, era: e, token: m.Params.Meta.Progress, streams: acceptsStream(r),
 		st: stream{w: w, rc: http.NewResponseController(w)}, wake: make(chan struct{}, 1),
 	}
 	if x.streams {
@@ -223,7 +225,7 @@ func (x *exchange) end(out outcome) {
 
 func appendNotice(dst []byte, method string, params json.RawMessage) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","method":`...)
-	dst = appendString(dst, method)
+	dst = jsonx.AppendString(dst, method)
 	if len(params) > 0 {
 		dst = append(append(dst, `,"params":`...), params...)
 	}
@@ -241,13 +243,13 @@ func appendProgress(dst []byte, token json.RawMessage, c capability.Chunk) []byt
 	}
 	if c.Message != "" {
 		dst = append(dst, `,"message":`...)
-		dst = appendString(dst, c.Message)
+		dst = jsonx.AppendString(dst, c.Message)
 	}
 	return append(dst, "}}"...)
 }
 
 // writeOutcome answers without a stream.
-func writeOutcome(w http.ResponseWriter, id json.RawMessage, out outcome, e era) {
+func writeOutcome(w http.ResponseWriter, id json.RawMessage, out outcome, e mcpwire.Era) {
 	switch {
 	case out.silent:
 		// A stream that ends without an event is the one answer in which nothing is
@@ -256,11 +258,11 @@ func writeOutcome(w http.ResponseWriter, id json.RawMessage, out outcome, e era)
 		w.WriteHeader(http.StatusOK)
 	case out.fault != nil:
 		f := *out.fault
-		if !e.modern && out.narrow == "" {
-			f.status = http.StatusOK
+		if !e.Modern && out.narrow == "" {
+			f.Status = http.StatusOK
 		}
-		writeFault(w, id, &f)
+		mcpwire.WriteFault(w, id, &f)
 	default:
-		writeJSON(w, http.StatusOK, appendResponse(make([]byte, 0, len(out.result)+len(id)+64), id, out.result))
+		mcpwire.WriteJSON(w, http.StatusOK, mcpwire.AppendResponse(make([]byte, 0, len(out.result)+len(id)+64), id, out.result))
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // listTTL is how long a client may keep a list, in milliseconds.
@@ -27,9 +29,9 @@ type rendered struct {
 	shown []*compile.Action
 
 	listing
-	output map[string]bool            // tools that promise an object
-	own    map[string]*compile.Action // by the names that upstreams gave, where the view shows those
-	params map[string][]headerParam   // arguments that headers repeat, by tool
+	output map[string]bool                  // tools that promise an object
+	own    map[string]*compile.Action       // by the names that upstreams gave, where the view shows those
+	params map[string][]mcpwire.HeaderParam // arguments that headers repeat, by tool
 	// onlyTask are the tools that run as tasks or not at all.
 	onlyTask map[string]bool
 
@@ -226,7 +228,7 @@ func writePage(w http.ResponseWriter, id json.RawMessage, p page) {
 }
 
 // pageOf is the result of a list method: one page, under its name in the protocol.
-func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e era) (p page, f *fault) {
+func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpwire.Era) (p page, f *mcpwire.Fault) {
 	l := s.listOf(c)
 	list, member := &l.listing, "tools"
 	switch method {
@@ -245,7 +247,7 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e era)
 	if cursor != nil && string(cursor) != "null" {
 		last, ok := s.openCursor(c, method, cursor)
 		if !ok {
-			return p, invalidParams("the cursor is not one of this list; begin again without a cursor")
+			return p, mcpwire.InvalidParams("the cursor is not one of this list; begin again without a cursor")
 		}
 		i, found := slices.BinarySearchFunc(list.names, last, strings.Compare)
 		if from = i; found {
@@ -264,12 +266,12 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e era)
 	dst := []byte{']'}
 	if to < len(list.names) {
 		dst = append(dst, `,"nextCursor":`...)
-		dst = appendString(dst, s.makeCursor(c, method, l.generation, list.names[to-1]))
+		dst = jsonx.AppendString(dst, s.makeCursor(c, method, l.generation, list.names[to-1]))
 	}
-	if e.modern {
+	if e.Modern {
 		dst = append(dst, `,"ttlMs":`+listTTL+`,"cacheScope":"private"`...)
 	}
-	p[2] = e.appendClosing(dst, nil)
+	p[2] = e.AppendClosing(dst, nil)
 	return p, nil
 }
 

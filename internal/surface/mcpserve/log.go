@@ -3,6 +3,9 @@ package mcpserve
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // severities are the levels of RFC 5424 that logging has, the least first.
@@ -13,7 +16,7 @@ func severities() []string {
 // severityOf is the severity of the params of notifications/message; one that is
 // not known counts as the highest, so that it is not lost.
 func severityOf(params json.RawMessage) int {
-	level, _ := textOf(at(params, []string{"level"}))
+	level, _ := jsonx.Text(mcpwire.At(params, []string{"level"}))
 	if i := slices.Index(severities(), level); i >= 0 {
 		return i
 	}
@@ -21,8 +24,8 @@ func severityOf(params json.RawMessage) int {
 }
 
 // setLevel notes what a client of a session wants to hear; the SDK answers it.
-func (sess *session) setLevel(m *message) {
-	level, _ := textOf(at(m.params.raw, []string{"level"}))
+func (sess *session) setLevel(m *mcpwire.Message) {
+	level, _ := jsonx.Text(mcpwire.At(m.Params.Raw, []string{"level"}))
 	i := slices.Index(severities(), level)
 	if i < 0 {
 		return // the SDK says so

@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
 
@@ -89,14 +90,14 @@ func (p *parked) attach(x *exchange) {
 // answerAsking carries out a call of a modern client that can be asked: in a
 // goroutine that may outlive the request, but neither a question that nobody
 // answers nor the surface.
-func (s *Surface) answerAsking(r *http.Request, c caller, m *message, x *exchange) outcome {
+func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x *exchange) outcome {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	stop := context.AfterFunc(s.base, func() { cancel(errWithdrawn) })
 	p := &parked{
-		owner: c.digest(), call: m.digest(), cancel: cancel, questions: make(chan asking), done: make(chan outcome, 1),
+		owner: c.digest(), call: callDigest(m), cancel: cancel, questions: make(chan asking), done: make(chan outcome, 1),
 		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}),
 	}
-	p.only = p.task && s.listOf(c).onlyTask[m.params.name]
+	p.only = p.task && s.listOf(c).onlyTask[m.Params.Name]
 	v := voice{relay: x.relay}
 	if c.abilities.any() || p.task {
 		v.ask = p.asks(&c)
@@ -125,8 +126,8 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *message, x *exchang
 }
 
 // mayTask reports whether the call may become a task.
-func (s *Surface) mayTask(c caller, m *message) bool {
-	return s.cfg.Tasks != nil && m.method == "tools/call" && declaresTasks(c.abilities.raw)
+func (s *Surface) mayTask(c caller, m *mcpwire.Message) bool {
+	return s.cfg.Tasks != nil && m.Method == "tools/call" && declaresTasks(c.abilities.raw)
 }
 
 func (p *parked) began(inv capability.Invocation) {
@@ -250,7 +251,7 @@ func (s *Surface) keep(c caller, p *parked) (outcome, bool) {
 	if over {
 		running.End(p.reply, p.err)
 	}
-	return outcome{result: s.appendTask(p.ctx, c, t, era{modern: true, info: s.info}, false)}, true
+	return outcome{result: s.appendTask(p.ctx, c, t, mcpwire.Era{Modern: true, Info: s.info}, false)}, true
 }
 
 func (s *Surface) mayPark(owner string) bool {
@@ -296,13 +297,13 @@ func (s *Surface) unpark(id string) *waiting {
 }
 
 // resume goes on with a parked call.
-func (s *Surface) resume(r *http.Request, c caller, m *message, x *exchange, st state) outcome {
+func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange, st state) outcome {
 	w := s.unpark(st.Of)
 	if w == nil {
 		return outcome{fault: staleState()}
 	}
 	w.timer.Stop()
-	answer := responseTo(m.params.responses)
+	answer := responseTo(m.Params.Responses)
 	if answer == nil {
 		return s.park(w.call, w.ask) // it is asked again
 	}
@@ -310,8 +311,8 @@ func (s *Surface) resume(r *http.Request, c caller, m *message, x *exchange, st 
 	return s.await(r, c, w.call, x)
 }
 
-func staleState() *fault {
-	return invalidParams("requestState is not one that was given out for this very call, or its time is over; call again without it")
+func staleState() *mcpwire.Fault {
+	return mcpwire.InvalidParams("requestState is not one that was given out for this very call, or its time is over; call again without it")
 }
 
 // responseTo is the answer to the one question of ours among a client's answers;
@@ -320,7 +321,7 @@ func responseTo(responses json.RawMessage) (answer json.RawMessage) {
 	if len(responses) == 0 || responses[0] != '{' {
 		return nil
 	}
-	_ = members(responses, func(name string, value []byte) {
+	_ = jsonx.Members(responses, func(name string, value []byte) {
 		if name == questionKey && value[0] == '{' {
 			answer = append(json.RawMessage(nil), value...)
 		}
@@ -330,16 +331,16 @@ func responseTo(responses json.RawMessage) (answer json.RawMessage) {
 
 // checkResponses refuses what cannot be answers: each is the result of a request, an
 // object.
-func checkResponses(responses json.RawMessage) (f *fault) {
+func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 	if responses == nil {
 		return nil
 	}
 	if responses[0] != '{' {
-		return invalidParams("params.inputResponses must be an object")
+		return mcpwire.InvalidParams("params.inputResponses must be an object")
 	}
-	_ = members(responses, func(name string, value []byte) {
+	_ = jsonx.Members(responses, func(name string, value []byte) {
 		if value[0] != '{' {
-			f = invalidParams("params.inputResponses.%s must be an object", strings.ToValidUTF8(name, ""))
+			f = mcpwire.InvalidParams("params.inputResponses.%s must be an object", strings.ToValidUTF8(name, ""))
 		}
 	})
 	return f
@@ -357,24 +358,24 @@ func (s *Surface) question(q capability.Question, st state) outcome {
 
 // closeAsking ends a result that asks: with _meta of ours.
 func (s *Surface) closeAsking(dst []byte) []byte {
-	dst = append(dst, `,"_meta":{"`+metaPrefix+`serverInfo":`...)
+	dst = append(dst, `,"_meta":{"`+mcpwire.MetaPrefix+`serverInfo":`...)
 	dst = append(dst, s.info...)
 	return append(dst, "}}"...)
 }
 
 // relayed is a provider's input_required result as the client gets it: its
 // questions as they came, its state sealed with whose it is.
-func (s *Surface) relayed(c caller, m *message, of capability.ID, result json.RawMessage) (outcome, bool) {
+func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result json.RawMessage) (outcome, bool) {
 	var inner json.RawMessage
 	dst := []byte(`{"resultType":"input_required"`)
-	err := members(result, func(name string, value []byte) {
+	err := jsonx.Members(result, func(name string, value []byte) {
 		switch name {
 		case "resultType", "_meta":
 		case "requestState":
 			inner = value
 		default:
 			dst = append(dst, ',')
-			dst = appendString(dst, name)
+			dst = jsonx.AppendString(dst, name)
 			dst = append(append(dst, ':'), value...)
 		}
 	})
@@ -382,6 +383,6 @@ func (s *Surface) relayed(c caller, m *message, of capability.ID, result json.Ra
 		return outcome{}, false
 	}
 	dst = append(dst, `,"requestState":`...)
-	dst = append(dst, s.sealer.seal(state{Kind: stateRelayed, Who: c.digest(), Call: m.digest(), Of: string(of), Inner: jsonx.Raw(inner)})...)
+	dst = append(dst, s.sealer.seal(state{Kind: stateRelayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
 	return outcome{result: s.closeAsking(dst)}, true
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // render writes the tools out, in order of their names.
 func render(tools []tool) *rendered {
-	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]headerParam), onlyTask: make(map[string]bool)}
+	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]mcpwire.HeaderParam), onlyTask: make(map[string]bool)}
 	for _, t := range tools {
 		text, output, ok := renderTool(t)
 		if !ok {
@@ -28,7 +29,7 @@ func render(tools []tool) *rendered {
 		if output {
 			l.output[t.wire] = true
 		}
-		if params := headerParams(t.Entries[0].Contribution.Definition); len(params) > 0 {
+		if params := mcpwire.HeaderParams(t.Entries[0].Contribution.Definition); len(params) > 0 {
 			l.params[t.wire] = params
 		}
 		if taskOnly(t.Entries[0].Contribution.Definition) {
@@ -58,11 +59,11 @@ func renderTool(t tool) (text []byte, output, ok bool) {
 		title = t.Entries[0].DisplayName()
 	}
 	text = append(text, `{"name":`...)
-	text = appendString(text, t.wire)
+	text = jsonx.AppendString(text, t.wire)
 	text = append(text, `,"title":`...)
-	text = appendString(text, title)
+	text = jsonx.AppendString(text, title)
 	text = append(text, `,"description":`...)
-	text = appendString(text, t.Description)
+	text = jsonx.AppendString(text, t.Description)
 	text = append(text, `,"inputSchema":`...)
 	text = append(text, input...)
 	if out := t.OutputSchema(); publishable(out) {
@@ -117,9 +118,9 @@ func publishable(doc []byte) bool {
 }
 
 func schemaType(doc []byte) (kind string, found bool) {
-	_ = members(doc, func(name string, value []byte) {
+	_ = jsonx.Members(doc, func(name string, value []byte) {
 		if name == "type" {
-			kind, _ = textOf(value)
+			kind, _ = jsonx.Text(value)
 			found = true
 		}
 	})
@@ -136,7 +137,7 @@ func annotations(title string, group []*catalog.Entry) []byte {
 		}
 	}
 	reads := effect == capability.EffectRead
-	dst := append([]byte(`{"title":`), appendString(nil, title)...)
+	dst := append([]byte(`{"title":`), jsonx.AppendString(nil, title)...)
 	for _, h := range []struct {
 		name  string
 		value bool

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // What a requestState of ours stands for.
@@ -68,13 +69,13 @@ func (s *sealer) seal(st state) []byte {
 	}
 	nonce := make([]byte, s.aead.NonceSize())
 	_, _ = rand.Read(nonce)
-	return appendString(nil, base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, plain, nil)))
+	return jsonx.AppendString(nil, base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, plain, nil)))
 }
 
 // open returns what was sealed for this caller and this call; ok is false for
 // everything else: made elsewhere, changed, too old, or opened before.
 func (s *sealer) open(raw json.RawMessage, who, call string) (st state, ok bool) {
-	text, isText := textOf(raw)
+	text, isText := jsonx.Text(raw)
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	n := s.aead.NonceSize()
 	if !isText || err != nil || len(data) < n {
@@ -146,13 +147,13 @@ func digestOf(parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// digest names the call of a request: what every round of it repeats.
-func (m *message) digest() string {
-	arguments := []byte(m.params.arguments)
+// callDigest names the call of a request: what every round of it repeats.
+func callDigest(m *mcpwire.Message) string {
+	arguments := []byte(m.Params.Arguments)
 	if c, err := jsonx.Sorted(arguments); err == nil {
 		arguments = c
 	}
-	return digestOf([]byte(m.method), []byte(m.params.name), []byte(m.params.uri), arguments)
+	return digestOf([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
 }
 
 // digest names the caller in states.

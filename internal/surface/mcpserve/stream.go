@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // stream writes server-sent events. It opens with the first thing to say, so
@@ -67,16 +69,16 @@ func (st *stream) write(data []byte) {
 	st.gone = err != nil
 }
 
-func (st *stream) end(id json.RawMessage, out outcome, e era) {
+func (st *stream) end(id json.RawMessage, out outcome, e mcpwire.Era) {
 	switch {
 	case !st.opened:
 		writeOutcome(st.w, id, out, e)
 		return
 	case out.silent:
 	case out.fault != nil:
-		st.event(appendFault(nil, id, out.fault))
+		st.event(mcpwire.AppendFault(nil, id, out.fault))
 	default:
-		st.event(appendResponse(nil, id, out.result))
+		st.event(mcpwire.AppendResponse(nil, id, out.result))
 	}
 	_ = st.rc.SetWriteDeadline(time.Time{})
 }

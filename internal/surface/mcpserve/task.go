@@ -10,6 +10,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
 
@@ -29,7 +31,7 @@ const (
 
 // declaresTasks reports whether the request's client takes tasks for answers.
 func declaresTasks(capabilities json.RawMessage) bool {
-	settings := at(capabilities, []string{"extensions", extensionTasks})
+	settings := mcpwire.At(capabilities, []string{"extensions", extensionTasks})
 	return len(settings) > 0 && settings[0] == '{'
 }
 
@@ -39,15 +41,15 @@ func taskOnly(definition json.RawMessage) bool {
 	if !strings.Contains(string(definition), "taskSupport") {
 		return false
 	}
-	support, _ := textOf(at(definition, []string{"execution", "taskSupport"}))
+	support, _ := jsonx.Text(mcpwire.At(definition, []string{"execution", "taskSupport"}))
 	return support == "required"
 }
 
 // needsTasks is what a client hears of such a tool that takes no tasks.
-func needsTasks() *fault {
-	return &fault{
-		status: http.StatusBadRequest, code: codeNeedsAbility, message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
-		data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extensionTasks + `":{}}}}`),
+func needsTasks() *mcpwire.Fault {
+	return &mcpwire.Fault{
+		Status: http.StatusBadRequest, Code: codeNeedsAbility, Message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
+		Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extensionTasks + `":{}}}}`),
 	}
 }
 
@@ -61,13 +63,13 @@ func isTask(method string) bool {
 }
 
 // serveTask answers one of the extension's methods.
-func (s *Surface) serveTask(ctx context.Context, c caller, m *message, e era) outcome {
+func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) outcome {
 	if !declaresTasks(c.abilities.raw) {
 		return outcome{fault: needsTasks()}
 	}
-	id, ok := textOf(at(m.params.raw, []string{"taskId"}))
+	id, ok := jsonx.Text(mcpwire.At(m.Params.Raw, []string{"taskId"}))
 	if !ok {
-		return outcome{fault: invalidParams("params.taskId must be a string")}
+		return outcome{fault: mcpwire.InvalidParams("params.taskId must be a string")}
 	}
 	s.cfg.Tasks.Seen(c.who)
 	t, err := s.cfg.Tasks.Get(ctx, c.who.ID, id)
@@ -77,9 +79,9 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *message, e era) ou
 	if err != nil {
 		return taskFault(id, err)
 	}
-	done := outcome{result: e.appendClosing([]byte(`{"_":0`), nil)}
+	done := outcome{result: e.AppendClosing([]byte(`{"_":0`), nil)}
 	done.result = append([]byte{'{'}, done.result[len(`{"_":0,`):]...)
-	switch m.method {
+	switch m.Method {
 	case "tasks/get":
 		return outcome{result: s.appendTask(ctx, c, t, e, true)}
 	case "tasks/cancel":
@@ -88,12 +90,12 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *message, e era) ou
 		}
 		return done
 	}
-	if f := checkResponses(m.params.responses); f != nil {
+	if f := checkResponses(m.Params.Responses); f != nil {
 		return outcome{fault: f}
 	}
 	failed := outcome{}
-	if m.params.responses != nil {
-		_ = members(m.params.responses, func(key string, value []byte) {
+	if m.Params.Responses != nil {
+		_ = jsonx.Members(m.Params.Responses, func(key string, value []byte) {
 			// Unknown and answered keys are nobody's fault (SEP-2663).
 			_, err := s.cfg.Tasks.Answer(ctx, c.who, id, key, append(json.RawMessage(nil), value...))
 			if code := capability.CodeOf(err); err != nil && code != capability.CodeConflict && code != capability.CodeNotFound {
@@ -112,16 +114,16 @@ func taskFault(id string, err error) outcome {
 	failure := capability.AsError(err)
 	switch failure.Code {
 	case capability.CodeNotFound:
-		return outcome{fault: invalidParams("unknown task %q", id)}
+		return outcome{fault: mcpwire.InvalidParams("unknown task %q", id)}
 	case capability.CodeInternal, capability.CodeFailed:
-		return outcome{fault: &fault{status: http.StatusOK, code: codeInternal, message: failure.Message}}
+		return outcome{fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}}
 	}
-	return outcome{fault: &fault{status: http.StatusOK, code: codeRefused, message: failure.Message}}
+	return outcome{fault: &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: failure.Message}}
 }
 
 // appendTask writes a task; with its details for tasks/get, without for the call
 // that became one.
-func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e era, detailed bool) []byte {
+func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e mcpwire.Era, detailed bool) []byte {
 	status, result, fault := s.taskEnd(ctx, c, t, e)
 	dst := []byte(`{"resultType":"task"`)
 	if detailed {
@@ -129,10 +131,10 @@ func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e era,
 	} else if status != "input_required" {
 		status = "working" // what has ended since is for tasks/get to say
 	}
-	dst = appendString(append(dst, `,"taskId":`...), t.ID)
+	dst = jsonx.AppendString(append(dst, `,"taskId":`...), t.ID)
 	dst = append(dst, `,"status":"`+status+`"`...)
 	if t.Status != "" {
-		dst = appendString(append(dst, `,"statusMessage":`...), t.Status)
+		dst = jsonx.AppendString(append(dst, `,"statusMessage":`...), t.Status)
 	}
 	dst = append(dst, `,"createdAt":"`+t.Created.UTC().Format(time.RFC3339Nano)+`","lastUpdatedAt":"`+t.Updated.UTC().Format(time.RFC3339Nano)+`","ttlMs":`...)
 	dst = strconv.AppendInt(dst, max(0, t.Expires.Sub(t.Created).Milliseconds()), 10)
@@ -142,10 +144,10 @@ func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e era,
 		switch {
 		case fault != nil:
 			dst = append(dst, `,"error":{"code":`...)
-			dst = strconv.AppendInt(dst, int64(fault.code), 10)
-			dst = appendString(append(dst, `,"message":`...), fault.message)
-			if fault.data != nil {
-				dst = append(append(dst, `,"data":`...), fault.data...)
+			dst = strconv.AppendInt(dst, int64(fault.Code), 10)
+			dst = jsonx.AppendString(append(dst, `,"message":`...), fault.Message)
+			if fault.Data != nil {
+				dst = append(append(dst, `,"data":`...), fault.Data...)
 			}
 			dst = append(dst, '}')
 		case result != nil:
@@ -168,7 +170,7 @@ func taskRequests(t tasks.Task) []byte {
 
 // taskEnd is a task's state in MCP (spec/README section 6), with its result, or the
 // protocol error that it failed with.
-func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e era) (status string, result []byte, f *fault) {
+func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e mcpwire.Era) (status string, result []byte, f *mcpwire.Fault) {
 	switch t.State {
 	case tasks.InputRequired, tasks.Interrupted:
 		return "input_required", nil, nil
@@ -179,7 +181,7 @@ func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e era) (s
 		return "working", nil, nil
 	}
 	reply := invoke.Reply{Invocation: t.Invocation, Provider: t.Provider, Result: t.Result}
-	p := &params{}
+	p := &mcpwire.Params{}
 	var out outcome
 	if t.Error == nil {
 		out = s.succeeded(ctx, c, p, e, reply)
@@ -197,15 +199,15 @@ func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e era) (s
 
 // protocolError is the error that an upstream answered in place of a result; nil for
 // every other failure.
-func protocolError(failure *capability.Error) *fault {
+func protocolError(failure *capability.Error) *mcpwire.Fault {
 	if !strings.HasPrefix(failure.Reason, "upstream_") {
 		return nil
 	}
 	switch code := failure.Details["code"].(type) {
 	case int64:
-		return &fault{code: int(code), message: failure.Message}
+		return &mcpwire.Fault{Code: int(code), Message: failure.Message}
 	case float64: // out of the store
-		return &fault{code: int(code), message: failure.Message}
+		return &mcpwire.Fault{Code: int(code), Message: failure.Message}
 	}
 	return nil
 }
