@@ -59,28 +59,6 @@ func TestAForbiddenResourceIsNotReadByATemplate(t *testing.T) {
 	}
 }
 
-func TestOneCallerUsesUpOnlyItsOwnStates(t *testing.T) {
-	now := time.Unix(1, 0)
-	s := newSealer([]byte("a key"), func() time.Time { return now })
-	use := func(who string) bool {
-		_, ok := s.open(s.seal(state{Kind: stateConsent, Who: who, Call: "c", Of: "o"}), who, "c")
-		return ok
-	}
-	n := 0
-	for use("greedy") {
-		n++
-	}
-	if n != maxStates || use("greedy") {
-		t.Errorf("%d states were used", n)
-	}
-	if !use("another") {
-		t.Error("another caller is refused")
-	}
-	if now = now.Add(stateGood + 2*time.Second); !use("greedy") {
-		t.Error("it stays refused")
-	}
-}
-
 func TestASessionKeepsLittleOfItsClient(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	body := strings.Replace(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1), `"capabilities":{}`, `"capabilities":{"experimental":{"x":{"y":"`+strings.Repeat("z", maxInitialize)+`"}}}`, 1)

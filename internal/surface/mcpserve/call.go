@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
@@ -258,8 +259,8 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeTooLarge, "mcp",
 			"the call was carried out, but its result has %d bytes and an answer holds %d at most", len(value), maxResult).
 			With("output_limit", "ask for a smaller part of it"))
-	case passes(reply.Provider):
-		if dst, ok := appendPassed(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
+	case definition.Passes(reply.Provider):
+		if dst, ok := definition.AppendPassed(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
 			return outcome{result: dst}
 		}
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the upstream's answer is not a result").With("output_schema_violation", ""))
@@ -346,16 +347,16 @@ func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply,
 	if out, ok := upstreamFault(e, failure); ok && out.fault.Code == codeNeedsAbility {
 		return out, true
 	}
-	if !passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
+	if !definition.Passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
 		return outcome{}, false
 	}
 	var dst []byte
 	var ok bool
 	switch failure.Reason {
 	case "tool_error":
-		dst, ok = appendPassed(nil, reply.Result, e, invocationMeta(reply))
+		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply))
 	case "output_schema_violation": // the text stays, what breaks its promise goes
-		dst, ok = appendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
+		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
 		dst = append(dst[:len(dst)-1], `,"isError":true}`...)
 	}
 	return outcome{result: dst}, ok

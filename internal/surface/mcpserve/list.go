@@ -13,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -135,6 +136,34 @@ func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.
 	return out
 }
 
+// render writes the tools out, in order of their names.
+func render(tools []tool) *rendered {
+	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]mcpwire.HeaderParam), onlyTask: make(map[string]bool)}
+	for _, t := range tools {
+		text, output, ok := definition.Tool(t.Action, t.wire)
+		if !ok {
+			continue
+		}
+		l.add(t.wire, text)
+		if t.own {
+			l.own[t.wire] = t.Action
+		} else {
+			l.shown = append(l.shown, t.Action)
+		}
+		if output {
+			l.output[t.wire] = true
+		}
+		if params := mcpwire.HeaderParams(t.Entries[0].Contribution.Definition); len(params) > 0 {
+			l.params[t.wire] = params
+		}
+		if taskOnly(t.Entries[0].Contribution.Definition) {
+			l.onlyTask[t.wire] = true
+		}
+	}
+	l.seal()
+	return l
+}
+
 // ownNames gives tools of upstreams back the names that they have there, each where
 // it is nobody else's.
 func ownNames(tools []tool) {
@@ -245,7 +274,7 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpw
 	}
 	from := 0
 	if cursor != nil && string(cursor) != "null" {
-		last, ok := s.openCursor(c, method, cursor)
+		last, ok := openCursor(s.cfg.CursorKey, c.key, method, cursor)
 		if !ok {
 			return p, mcpwire.InvalidParams("the cursor is not one of this list; begin again without a cursor")
 		}
@@ -266,7 +295,7 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpw
 	dst := []byte{']'}
 	if to < len(list.names) {
 		dst = append(dst, `,"nextCursor":`...)
-		dst = jsonx.AppendString(dst, s.makeCursor(c, method, l.generation, list.names[to-1]))
+		dst = jsonx.AppendString(dst, makeCursor(s.cfg.CursorKey, c.key, method, l.generation, list.names[to-1]))
 	}
 	if e.Modern {
 		dst = append(dst, `,"ttlMs":`+listTTL+`,"cacheScope":"private"`...)

@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -69,13 +70,13 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 	}
 	l.promptNames(c, prompts)
 	for _, name := range slices.Sorted(maps.Keys(l.byPrompt)) {
-		l.prompts.add(name, renderMember(l.byPrompt[name], name))
+		l.prompts.add(name, definition.Member(l.byPrompt[name], name))
 	}
 	for _, uri := range slices.Sorted(maps.Keys(l.byURI)) {
-		l.resources.add(uri, renderMember(l.byURI[uri], ""))
+		l.resources.add(uri, definition.Member(l.byURI[uri], ""))
 	}
 	for _, uri := range slices.Sorted(maps.Keys(templates)) {
-		l.templates.add(uri, renderMember(templates[uri], ""))
+		l.templates.add(uri, definition.Member(templates[uri], ""))
 		l.byTemplate = append(l.byTemplate, template{templates[uri], matcher(uri)})
 	}
 	s.ownResources(l, permitted)
@@ -112,24 +113,6 @@ func (l *rendered) promptNames(c caller, prompts []*catalog.Entry) {
 		}
 		first(l.byPrompt, name, e)
 	}
-}
-
-// renderMember is the definition as it came, under the name, with our _meta.
-func renderMember(e *catalog.Entry, name string) []byte {
-	dst := []byte{'{'}
-	var meta []byte
-	_ = jsonx.Members(e.Contribution.Definition, func(member string, value []byte) {
-		switch {
-		case member == "_meta":
-			meta = value
-		case member == "name" && name != "":
-			dst = appendMember(dst, member, jsonx.AppendString(nil, name))
-		default:
-			dst = appendMember(dst, member, value)
-		}
-	})
-	dst = appendMember(dst, "_meta", mergedMeta(meta, e))
-	return append(dst, '}')
 }
 
 const (
@@ -251,7 +234,7 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 				ref = value
 			case "_meta", "inputResponses", "requestState":
 			default:
-				input = appendMember(input, name, value)
+				input = definition.AppendMember(input, name, value)
 			}
 		})
 	}
@@ -274,14 +257,14 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 		return outcome{fault: mcpwire.InvalidParams("params.ref names no prompt and no resource that is known here")}
 	}
 	if !slices.ContainsFunc(l.agent.Snapshot().ModuleEntries(entry.Module.Extension), func(e *catalog.Entry) bool { return e.Contribution.Member.Kind == kindCompletion }) {
-		dst, _ := appendPassed(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
+		dst, _ := definition.AppendPassed(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
 		return outcome{result: dst}
 	}
 	if kind == "ref/prompt" {
 		renamed := jsonx.AppendString([]byte(`{"type":"ref/prompt","name":`), entry.Contribution.Member.Name)
 		ref = append(renamed, '}')
 	}
-	input = append(appendMember(input, "ref", ref), '}')
+	input = append(definition.AppendMember(input, "ref", ref), '}')
 	member := capability.Member{Module: entry.Contribution.Member.Module, Kind: kindCompletion, Name: "complete"}
 	return s.passed(ctx, c, m, e, voice{}, c.member(member, input))
 }
@@ -298,7 +281,7 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 	}
 	result := reply.Result
 	skip := []string{"cacheScope"}
-	dst, ok := appendPassed(nil, result, e, invocationMeta(reply), skip...)
+	dst, ok := definition.AppendPassed(nil, result, e, invocationMeta(reply), skip...)
 	if !ok {
 		return outcome{fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: mcpwire.CodeInternal, Message: "the upstream's answer is not a result"}}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -56,9 +57,9 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 		if mayCall(l.agent, permitted, t.Action) {
 			doc := []byte(`{"uri":`)
 			doc = jsonx.AppendString(doc, t.URI)
-			doc = appendMember(doc, "name", jsonx.AppendString(nil, t.Name))
-			doc = appendMember(doc, "title", jsonx.AppendString(nil, t.Title))
-			doc = appendMember(doc, "description", jsonx.AppendString(nil, t.Description))
+			doc = definition.AppendMember(doc, "name", jsonx.AppendString(nil, t.Name))
+			doc = definition.AppendMember(doc, "title", jsonx.AppendString(nil, t.Title))
+			doc = definition.AppendMember(doc, "description", jsonx.AppendString(nil, t.Description))
 			l.resources.insert(t.URI, append(doc, `,"mimeType":"text/markdown"}`...))
 		}
 	}

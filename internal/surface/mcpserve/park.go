@@ -386,3 +386,15 @@ func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result
 	dst = append(dst, s.sealer.seal(state{Kind: stateRelayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
 	return outcome{result: s.closeAsking(dst)}, true
 }
+
+// callDigest names the call of a request: what every round of it repeats.
+func callDigest(m *mcpwire.Message) string {
+	arguments := []byte(m.Params.Arguments)
+	if c, err := jsonx.Sorted(arguments); err == nil {
+		arguments = c
+	}
+	return digestOf([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
+}
+
+// digest names the caller in states.
+func (c caller) digest() string { return digestOf([]byte(c.key)) }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // What a requestState of ours stands for.
@@ -146,15 +145,3 @@ func digestOf(parts ...[]byte) string {
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
-
-// callDigest names the call of a request: what every round of it repeats.
-func callDigest(m *mcpwire.Message) string {
-	arguments := []byte(m.Params.Arguments)
-	if c, err := jsonx.Sorted(arguments); err == nil {
-		arguments = c
-	}
-	return digestOf([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
-}
-
-// digest names the caller in states.
-func (c caller) digest() string { return digestOf([]byte(c.key)) }

@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
@@ -163,7 +164,7 @@ func taskRequests(t tasks.Task) []byte {
 	dst := []byte{'{'}
 	for _, r := range t.Requests {
 		value := append([]byte{'{'}, questionMembers(capability.Question{Method: r.Method, Params: r.Params})...)
-		dst = appendMember(dst, r.Key, value)
+		dst = definition.AppendMember(dst, r.Key, value)
 	}
 	return append(dst, '}')
 }
