@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
 
@@ -43,19 +44,19 @@ func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpw
 	}
 	x.relay = &capability.Relay{Capabilities: c.abilities.raw, Responses: m.Params.Responses}
 	if m.Params.State != nil {
-		st, ok := s.sealer.open(m.Params.State, c.digest(), callDigest(m))
+		st, ok := s.sealer.Open(m.Params.State, c.digest(), callDigest(m))
 		if !ok {
 			return outcome{fault: staleState()}
 		}
 		switch st.Kind {
-		case stateParked:
+		case sealed.Parked:
 			return s.resume(r, c, m, x, st)
-		case stateConsent:
+		case sealed.Consent:
 			x.relay.Responses = nil
 			if out, over := s.consented(ctx, c, m, x.era, st); over {
 				return out
 			}
-		case stateRelayed:
+		case sealed.Relayed:
 			c.pinned = capability.ID(st.Of)
 			x.relay.State = json.RawMessage(st.Inner)
 		}
@@ -192,7 +193,7 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v vo
 		return reply, nil, err
 	}
 	if v.relay != nil {
-		asked := s.question(confirmation(failure), state{Kind: stateConsent, Who: c.digest(), Call: callDigest(m), Of: approval})
+		asked := s.question(confirmation(failure), sealed.State{Kind: sealed.Consent, Who: c.digest(), Call: callDigest(m), Of: approval})
 		return reply, &asked, nil
 	}
 	if v.ask == nil {
@@ -225,7 +226,7 @@ func (s *Surface) decide(ctx context.Context, c caller, approval string, answer 
 
 // consented takes the answer that a modern client brings; over says that the call
 // ends with it. Without an answer the call goes on, and is asked about again.
-func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st state) (out outcome, over bool) {
+func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st sealed.State) (out outcome, over bool) {
 	answer := responseTo(m.Params.Responses)
 	if answer == nil {
 		return outcome{}, false

@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 )
 
 // listTTL is how long a client may keep a list, in milliseconds.
@@ -274,7 +275,7 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpw
 	}
 	from := 0
 	if cursor != nil && string(cursor) != "null" {
-		last, ok := openCursor(s.cfg.CursorKey, c.key, method, cursor)
+		last, ok := sealed.OpenCursor(s.cfg.CursorKey, c.key, method, cursor)
 		if !ok {
 			return p, mcpwire.InvalidParams("the cursor is not one of this list; begin again without a cursor")
 		}
@@ -295,7 +296,7 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpw
 	dst := []byte{']'}
 	if to < len(list.names) {
 		dst = append(dst, `,"nextCursor":`...)
-		dst = jsonx.AppendString(dst, makeCursor(s.cfg.CursorKey, c.key, method, l.generation, list.names[to-1]))
+		dst = jsonx.AppendString(dst, sealed.Cursor(s.cfg.CursorKey, c.key, method, l.generation, list.names[to-1]))
 	}
 	if e.Modern {
 		dst = append(dst, `,"ttlMs":`+listTTL+`,"cacheScope":"private"`...)

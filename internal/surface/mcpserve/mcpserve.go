@@ -38,6 +38,7 @@ import (
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/surface/door"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 )
 
 // Config is what the surface needs. Door, Engine, Catalog and Policy are required.
@@ -108,7 +109,7 @@ type Surface struct {
 	leases *compile.Leases
 
 	views  map[string]*view
-	sealer *sealer
+	sealer *sealed.Sealer
 
 	mu       sync.Mutex
 	viewers  map[string]*viewer
@@ -148,7 +149,7 @@ func New(cfg Config) *Surface {
 	for name, v := range cfg.Views {
 		s.views[name] = newView(name, v)
 	}
-	s.sealer = newSealer(cfg.CursorKey, func() time.Time { return s.now() })
+	s.sealer = sealed.New(cfg.CursorKey, func() time.Time { return s.now() })
 	s.leases = compile.NewLeases(func() time.Time { return s.now() })
 	s.info, _ = jsonx.Marshal(map[string]string{"name": serverName, "title": serverName, "version": cfg.Version})
 	s.base, s.cancel = context.WithCancel(context.Background())

@@ -13,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
 
@@ -285,7 +286,7 @@ func (s *Surface) park(p *parked, a asking) outcome {
 	})
 	s.waiting[id] = w
 	s.mu.Unlock()
-	return s.question(a.question, state{Kind: stateParked, Who: p.owner, Call: p.call, Of: id})
+	return s.question(a.question, sealed.State{Kind: sealed.Parked, Who: p.owner, Call: p.call, Of: id})
 }
 
 func (s *Surface) unpark(id string) *waiting {
@@ -297,7 +298,7 @@ func (s *Surface) unpark(id string) *waiting {
 }
 
 // resume goes on with a parked call.
-func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange, st state) outcome {
+func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange, st sealed.State) outcome {
 	w := s.unpark(st.Of)
 	if w == nil {
 		return outcome{fault: staleState()}
@@ -347,12 +348,12 @@ func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 }
 
 // question is the result that asks q of a modern client.
-func (s *Surface) question(q capability.Question, st state) outcome {
+func (s *Surface) question(q capability.Question, st sealed.State) outcome {
 	st.Until = s.now().Add(humanAnswer).Unix()
 	dst := []byte(`{"resultType":"input_required","inputRequests":{"` + questionKey + `":{`)
 	dst = append(dst, questionMembers(q)...)
 	dst = append(dst, `},"requestState":`...)
-	dst = append(dst, s.sealer.seal(st)...)
+	dst = append(dst, s.sealer.Seal(st)...)
 	return outcome{result: s.closeAsking(dst)}
 }
 
@@ -383,7 +384,7 @@ func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result
 		return outcome{}, false
 	}
 	dst = append(dst, `,"requestState":`...)
-	dst = append(dst, s.sealer.seal(state{Kind: stateRelayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
+	dst = append(dst, s.sealer.Seal(sealed.State{Kind: sealed.Relayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
 	return outcome{result: s.closeAsking(dst)}, true
 }
 
@@ -393,8 +394,8 @@ func callDigest(m *mcpwire.Message) string {
 	if c, err := jsonx.Sorted(arguments); err == nil {
 		arguments = c
 	}
-	return digestOf([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
+	return sealed.Digest([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
 }
 
 // digest names the caller in states.
-func (c caller) digest() string { return digestOf([]byte(c.key)) }
+func (c caller) digest() string { return sealed.Digest([]byte(c.key)) }

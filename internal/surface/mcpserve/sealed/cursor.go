@@ -1,4 +1,4 @@
-package mcpserve
+package sealed
 
 import (
 	"crypto/hmac"
@@ -15,18 +15,18 @@ const cursorKind = "list/2"
 
 const cursorMAC = 16
 
-// makeCursor says where the next page begins: after the tool called last. It
+// Cursor says where the next page begins: after the tool called last. It
 // holds everything itself, so that it survives changes of the catalog and needs
 // no memory here, and it is authenticated for this viewer.
-func makeCursor(key []byte, viewer, method string, generation uint64, last string) string {
+func Cursor(key []byte, viewer, method string, generation uint64, last string) string {
 	body := binary.BigEndian.AppendUint64([]byte(cursorKind), generation)
 	body = append(body, last...)
 	return base64.RawURLEncoding.EncodeToString(append(macOf(key, viewer, method, body), body...))
 }
 
-// openCursor returns the name after which to go on; ok is false for anything
-// that makeCursor did not make for this viewer.
-func openCursor(key []byte, viewer, method string, raw json.RawMessage) (last string, ok bool) {
+// OpenCursor returns the name after which to go on; ok is false for anything
+// that Cursor did not make for this viewer.
+func OpenCursor(key []byte, viewer, method string, raw json.RawMessage) (last string, ok bool) {
 	text, isText := jsonx.Text(raw)
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	const fixed = cursorMAC + len(cursorKind) + 8
