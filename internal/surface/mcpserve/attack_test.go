@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -211,24 +212,24 @@ func TestAClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	r.Header.Set("Accept", "text/event-stream")
 	w := stuck{httptest.NewRecorder(), make(chan struct{})}
-	x := newExchange(w, r, &mcpwire.Message{ID: json.RawMessage("1")}, mcpwire.Era{})
+	x := exchange.New(w, r, &mcpwire.Message{ID: json.RawMessage("1")}, mcpwire.Era{})
 	line := []byte(`{"data":"` + strings.Repeat("x", 1<<20) + `"}`)
 	taken := 0
 	for range 20 {
-		if x.event(line) {
+		if x.Event(line) {
 			taken++
 		}
 	}
-	if taken == 0 || taken > maxUnreadBytes>>20 {
+	if taken == 0 || taken > exchange.MaxUnreadBytes>>20 {
 		t.Errorf("%d MiB wait", taken)
 	}
 	close(w.let)
-	for end := time.Now().Add(10 * time.Second); !x.event(line); {
+	for end := time.Now().Add(10 * time.Second); !x.Event(line); {
 		if time.Now().After(end) {
 			t.Fatal("nothing is taken any more")
 		}
 	}
-	x.end(outcome{result: []byte("{}")})
+	x.End(exchange.Outcome{Result: []byte("{}")})
 }
 
 func TestCallsThatNobodyWaitsForAreCounted(t *testing.T) {

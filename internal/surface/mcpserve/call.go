@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 	"github.com/junctor-run/junctor/internal/tasks"
@@ -25,54 +26,45 @@ import (
 // into what a model can read.
 const maxResult = 1 << 20
 
-// outcome is the end of a call; exactly one of its members is set.
-type outcome struct {
-	result []byte
-	fault  *mcpwire.Fault
-	silent bool // the client withdrew it: nothing more is sent
-	// narrow is the effect that the access token is too narrow for; a fault says so.
-	narrow capability.Effect
-}
-
 // answer carries out a request that may take its time, and answers it.
-func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpwire.Message, x *exchange) outcome {
-	if !x.era.Modern {
-		return s.carry(ctx, c, m, x.era, voice{heard: x.hears(), ask: x.ask})
+func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
+	if !x.Era.Modern {
+		return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), ask: x.Ask})
 	}
 	if f := checkResponses(m.Params.Responses); f != nil {
-		return outcome{fault: f}
+		return exchange.Outcome{Fault: f}
 	}
-	x.relay = &capability.Relay{Capabilities: c.abilities.raw, Responses: m.Params.Responses}
+	x.Relay = &capability.Relay{Capabilities: c.abilities.raw, Responses: m.Params.Responses}
 	if m.Params.State != nil {
 		st, ok := s.sealer.Open(m.Params.State, c.digest(), callDigest(m))
 		if !ok {
-			return outcome{fault: staleState()}
+			return exchange.Outcome{Fault: staleState()}
 		}
 		switch st.Kind {
 		case sealed.Parked:
 			return s.resume(r, c, m, x, st)
 		case sealed.Consent:
-			x.relay.Responses = nil
-			if out, over := s.consented(ctx, c, m, x.era, st); over {
+			x.Relay.Responses = nil
+			if out, over := s.consented(ctx, c, m, x.Era, st); over {
 				return out
 			}
 		case sealed.Relayed:
 			c.pinned = capability.ID(st.Of)
-			x.relay.State = json.RawMessage(st.Inner)
+			x.Relay.State = json.RawMessage(st.Inner)
 		}
 	}
 	if m.Method == "tools/call" && s.listOf(c).onlyTask[m.Params.Name] && (s.cfg.Tasks == nil || !declaresTasks(c.abilities.raw)) {
-		return outcome{fault: needsTasks()}
+		return exchange.Outcome{Fault: needsTasks()}
 	}
 	if c.abilities.any() || s.mayTask(c, m) {
 		return s.answerAsking(r, c, m, x)
 	}
-	return s.carry(ctx, c, m, x.era, voice{heard: x.hears(), relay: x.relay})
+	return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), relay: x.Relay})
 }
 
 // carry carries out one request. What v's members hear is serial, and nothing comes
 // after carry has returned.
-func (s *Surface) carry(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) outcome {
+func (s *Surface) carry(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
 	switch m.Method {
 	case "tools/call":
 		return s.call(ctx, c, m, e, v)
@@ -83,12 +75,12 @@ func (s *Surface) carry(ctx context.Context, c caller, m *mcpwire.Message, e mcp
 	case "completion/complete":
 		return s.complete(ctx, c, m, e)
 	}
-	return outcome{fault: unknownMethod(m.Method)}
+	return exchange.Outcome{Fault: unknownMethod(m.Method)}
 }
 
 // carryApart is carry on a goroutine of our own, where a panic would be the end of the
 // server: it is the end of the call, as it is in a request.
-func (s *Surface) carryApart(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, p *parked) (out outcome) {
+func (s *Surface) carryApart(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, p *parked) (out exchange.Outcome) {
 	defer func() {
 		broken := recover()
 		if broken == nil {
@@ -96,7 +88,7 @@ func (s *Surface) carryApart(ctx context.Context, c caller, m *mcpwire.Message, 
 		}
 		s.cfg.Logger.Error("a call broke", "method", m.Method, "panic", broken, "stack", string(debug.Stack()))
 		p.ended(invoke.Reply{}, capability.Errorf(capability.CodeInternal, "mcp", "the server made a mistake in this call"))
-		out = outcome{fault: &mcpwire.Fault{Status: http.StatusInternalServerError, Code: mcpwire.CodeInternal, Message: "the server made a mistake in this call"}}
+		out = exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusInternalServerError, Code: mcpwire.CodeInternal, Message: "the server made a mistake in this call"}}
 	}()
 	return s.carry(ctx, c, m, e, v)
 }
@@ -106,14 +98,14 @@ func unknownMethod(method string) *mcpwire.Fault {
 }
 
 // call carries out tools/call.
-func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) outcome {
+func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
 	p := &m.Params
 	if !p.Named {
-		return outcome{fault: mcpwire.InvalidParams("params.name must be a string")}
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.name must be a string")}
 	}
 	if p.Arguments != nil && p.Arguments[0] != '{' {
 		if string(p.Arguments) != "null" {
-			return outcome{fault: mcpwire.InvalidParams("params.arguments must be an object")}
+			return exchange.Outcome{Fault: mcpwire.InvalidParams("params.arguments must be an object")}
 		}
 		p.Arguments = nil
 	}
@@ -167,7 +159,7 @@ func (s *Surface) target(c caller, p *mcpwire.Params) (capability.Target, json.R
 // invoke takes the call down the path. Where it needs a yes that the caller itself
 // may give, the caller is asked; what a modern client has to be asked ends this
 // round of the call: then out is set.
-func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v voice, inv capability.Invocation) (reply invoke.Reply, out *outcome, err error) {
+func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v voice, inv capability.Invocation) (reply invoke.Reply, out *exchange.Outcome, err error) {
 	inv.Progress, inv.Ask, inv.Relay = v.heard, v.ask, v.relay
 	m.Params.Meta.PassOn(&inv, m.Traceparent)
 	if v.began != nil {
@@ -226,15 +218,15 @@ func (s *Surface) decide(ctx context.Context, c caller, approval string, answer 
 
 // consented takes the answer that a modern client brings; over says that the call
 // ends with it. Without an answer the call goes on, and is asked about again.
-func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st sealed.State) (out outcome, over bool) {
+func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st sealed.State) (out exchange.Outcome, over bool) {
 	answer := responseTo(m.Params.Responses)
 	if answer == nil {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	if err := s.decide(ctx, c, st.Of, answer); err != nil {
 		return s.failed(ctx, &m.Params, e, invoke.Reply{}, err), true
 	}
-	return outcome{}, false
+	return exchange.Outcome{}, false
 }
 
 // invocation is a call of this caller, without its target.
@@ -247,7 +239,7 @@ func (c caller) invocation() capability.Invocation {
 // unknownTool is the one answer for a tool that is absent or invisible.
 func unknownTool(name string) *mcpwire.Fault { return mcpwire.InvalidParams("unknown tool %q", name) }
 
-func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply) outcome {
+func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply) exchange.Outcome {
 	value := bytes.TrimSpace(reply.Result)
 	if len(value) == 0 {
 		value = []byte("null")
@@ -262,7 +254,7 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 			With("output_limit", "ask for a smaller part of it"))
 	case definition.Passes(reply.Provider):
 		if dst, ok := definition.AppendPassed(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
-			return outcome{result: dst}
+			return exchange.Outcome{Result: dst}
 		}
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the upstream's answer is not a result").With("output_schema_violation", ""))
 	case !jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)):
@@ -280,12 +272,12 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 		dst = append(dst, `,"structuredContent":`...)
 		dst = append(dst, value...)
 	}
-	return outcome{result: e.AppendClosing(dst, invocationMeta(reply))}
+	return exchange.Outcome{Result: e.AppendClosing(dst, invocationMeta(reply))}
 }
 
 // failed turns an error into what the protocol has for it (spec/README section
 // 4): a protocol error, silence, or a result that a model can act on.
-func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, err error) outcome {
+func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
 	failure := capability.AsError(err)
 	if out, ok := s.ownWords(p, e, reply, failure); ok {
 		return out
@@ -293,24 +285,24 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 	switch failure.Code {
 	case capability.CodeUnknownCapability:
 		if failure.Reason != "capability_retracted" { // a model can act on that one
-			return outcome{fault: unknownTool(p.Name)}
+			return exchange.Outcome{Fault: unknownTool(p.Name)}
 		}
 	case capability.CodeDenied:
 		if failure.Reason == invoke.ReasonScope {
 			effect, _ := failure.Details["effect"].(string)
-			return outcome{narrow: capability.Effect(effect), fault: &mcpwire.Fault{Status: http.StatusForbidden, Code: codeRefused, Message: failure.Message}}
+			return exchange.Outcome{Narrow: capability.Effect(effect), Fault: &mcpwire.Fault{Status: http.StatusForbidden, Code: codeRefused, Message: failure.Message}}
 		}
 	case capability.CodeInternal:
 		f := &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}
 		if reply.Invocation != "" && !strings.Contains(f.Message, reply.Invocation) {
 			f.Message += "; the incident is " + reply.Invocation
 		}
-		return outcome{fault: f}
+		return exchange.Outcome{Fault: f}
 	case capability.CodeCancelled:
 		// Withdrawn by the client itself, or by the end of its modern request. An
 		// operator may cancel too; the client must then hear of it.
 		if cause := context.Cause(ctx); errors.Is(cause, errWithdrawn) || (e.Modern && cause != nil) {
-			return outcome{silent: true}
+			return exchange.Outcome{Silent: true}
 		}
 	}
 	text := failure.Message
@@ -339,17 +331,17 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 	if inv := invocationMeta(reply); inv != nil {
 		own = append(append(own, ','), inv...)
 	}
-	return outcome{result: e.AppendClosing(dst, own)}
+	return exchange.Outcome{Result: e.AppendClosing(dst, own)}
 }
 
 // ownWords is what an upstream itself says of its failure: a result with isError, as
 // it came, or the protocol error that clients act on.
-func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, failure *capability.Error) (outcome, bool) {
-	if out, ok := upstreamFault(e, failure); ok && out.fault.Code == codeNeedsAbility {
+func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, failure *capability.Error) (exchange.Outcome, bool) {
+	if out, ok := upstreamFault(e, failure); ok && out.Fault.Code == codeNeedsAbility {
 		return out, true
 	}
 	if !definition.Passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	var dst []byte
 	var ok bool
@@ -360,7 +352,7 @@ func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply,
 		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
 		dst = append(dst[:len(dst)-1], `,"isError":true}`...)
 	}
-	return outcome{result: dst}, ok
+	return exchange.Outcome{Result: dst}, ok
 }
 
 // invocationMeta lets an answer be found in the audit.

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -86,7 +87,7 @@ func TestProgress(t *testing.T) {
 		last = n.Params.Progress
 		notices++
 	}
-	if !answered || notices > progressMost+2 {
+	if !answered || notices > exchange.ProgressMost+2 {
 		t.Errorf("answered %v after %d notices", answered, notices)
 	}
 	<-done

@@ -37,6 +37,7 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 )
@@ -249,11 +250,11 @@ type caller struct {
 
 // challenge tells a client whose token is too narrow which one to get, where the
 // answer has not begun.
-func (s *Surface) challenge(w http.ResponseWriter, r *http.Request, out outcome) {
-	if out.narrow == "" {
+func (s *Surface) challenge(w http.ResponseWriter, r *http.Request, out exchange.Outcome) {
+	if out.Narrow == "" {
 		return
 	}
-	if challenge := s.cfg.Door.Challenge(r, out.narrow); challenge != "" {
+	if challenge := s.cfg.Door.Challenge(r, out.Narrow); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -186,10 +187,10 @@ func (c caller) member(of capability.Member, input []byte) capability.Invocation
 	return inv
 }
 
-func (s *Surface) getPrompt(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) outcome {
+func (s *Surface) getPrompt(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
 	entry := s.listOf(c).byPrompt[m.Params.Name]
 	if !m.Params.Named || entry == nil {
-		return outcome{fault: mcpwire.InvalidParams("unknown prompt %q", m.Params.Name)}
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("unknown prompt %q", m.Params.Name)}
 	}
 	input := []byte("{}")
 	if m.Params.Arguments != nil && string(m.Params.Arguments) != "null" {
@@ -198,13 +199,13 @@ func (s *Surface) getPrompt(ctx context.Context, c caller, m *mcpwire.Message, e
 	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
 }
 
-func (s *Surface) readResource(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) outcome {
+func (s *Surface) readResource(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
 	if out, ok := s.readOwn(ctx, c, m.Params.URI, e); ok {
 		return out
 	}
 	entry := s.listOf(c).resource(m.Params.URI)
 	if entry == nil {
-		return outcome{fault: unknownResource(m.Params.URI, e)}
+		return exchange.Outcome{Fault: unknownResource(m.Params.URI, e)}
 	}
 	input := append(jsonx.AppendString([]byte(`{"uri":`), m.Params.URI), '}')
 	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
@@ -224,7 +225,7 @@ func unknownResource(uri string, e mcpwire.Era) *mcpwire.Fault {
 
 // complete carries a completion to the upstream whose prompt or template it is
 // about.
-func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) outcome {
+func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) exchange.Outcome {
 	var ref json.RawMessage
 	input := []byte{'{'}
 	if m.Params.Raw != nil {
@@ -254,11 +255,11 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 		}
 	}
 	if entry == nil {
-		return outcome{fault: mcpwire.InvalidParams("params.ref names no prompt and no resource that is known here")}
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.ref names no prompt and no resource that is known here")}
 	}
 	if !slices.ContainsFunc(l.agent.Snapshot().ModuleEntries(entry.Module.Extension), func(e *catalog.Entry) bool { return e.Contribution.Member.Kind == kindCompletion }) {
 		dst, _ := definition.AppendPassed(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
-		return outcome{result: dst}
+		return exchange.Outcome{Result: dst}
 	}
 	if kind == "ref/prompt" {
 		renamed := jsonx.AppendString([]byte(`{"type":"ref/prompt","name":`), entry.Contribution.Member.Name)
@@ -271,7 +272,7 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 
 // passed carries out a call whose result is one of MCP already. Its failure is a
 // protocol error: these methods have no results that say that they failed.
-func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, inv capability.Invocation) outcome {
+func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, inv capability.Invocation) exchange.Outcome {
 	reply, out, err := s.invoke(ctx, c, m, v, inv)
 	if out != nil {
 		return *out
@@ -283,7 +284,7 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 	skip := []string{"cacheScope"}
 	dst, ok := definition.AppendPassed(nil, result, e, invocationMeta(reply), skip...)
 	if !ok {
-		return outcome{fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: mcpwire.CodeInternal, Message: "the upstream's answer is not a result"}}
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: mcpwire.CodeInternal, Message: "the upstream's answer is not a result"}}
 	}
 	if e.Modern && m.Method == "resources/read" {
 		dst = dst[:len(dst)-1]
@@ -292,18 +293,18 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 		}
 		dst = append(dst, `,"cacheScope":"private"}`...)
 	}
-	return outcome{result: dst}
+	return exchange.Outcome{Result: dst}
 }
 
 // refused is the protocol error for a failure outside tools/call.
-func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era, reply invoke.Reply, err error) outcome {
+func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
 	if out, ok := upstreamFault(e, err); ok {
 		return out
 	}
 	out := s.failed(ctx, &m.Params, e, reply, err)
-	if out.result == nil {
-		if out.fault != nil && m.Method == "resources/read" && capability.CodeOf(err) == capability.CodeUnknownCapability {
-			out.fault = unknownResource(m.Params.URI, e)
+	if out.Result == nil {
+		if out.Fault != nil && m.Method == "resources/read" && capability.CodeOf(err) == capability.CodeUnknownCapability {
+			out.Fault = unknownResource(m.Params.URI, e)
 		}
 		return out
 	}
@@ -320,10 +321,10 @@ func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era
 	if failure.Hint != "" {
 		f.Message += "\n" + failure.Hint
 	}
-	if note := mcpwire.At(out.result, []string{"_meta", "junctor/error"}); note != nil && f.Data == nil {
+	if note := mcpwire.At(out.Result, []string{"_meta", "junctor/error"}); note != nil && f.Data == nil {
 		f.Data = bytes.Clone(note)
 	}
-	return outcome{fault: f}
+	return exchange.Outcome{Fault: f}
 }
 
 const (
@@ -335,22 +336,22 @@ const (
 )
 
 // upstreamFault passes on the protocol errors of upstreams that clients act on.
-func upstreamFault(e mcpwire.Era, err error) (outcome, bool) {
+func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
 	failure := capability.AsError(err)
 	code, ok := failure.Details["code"].(int64)
 	if !ok || !strings.HasPrefix(failure.Reason, "upstream_") {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	data, _ := failure.Details["data"].(json.RawMessage)
 	switch {
 	case code == codeNeedsAbility && e.Modern:
-		return outcome{fault: &mcpwire.Fault{Status: http.StatusBadRequest, Code: codeNeedsAbility, Message: failure.Message, Data: data}}, true
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadRequest, Code: codeNeedsAbility, Message: failure.Message, Data: data}}, true
 	case code == mcpwire.CodeInvalidParams, code == codeNoResource:
 		f := &mcpwire.Fault{Status: http.StatusBadRequest, Code: mcpwire.CodeInvalidParams, Message: failure.Message, Data: data}
 		if code == codeNoResource && !e.Modern {
 			f.Code = codeNoResource
 		}
-		return outcome{fault: f}, true
+		return exchange.Outcome{Fault: f}, true
 	}
-	return outcome{}, false
+	return exchange.Outcome{}, false
 }

@@ -3,6 +3,7 @@ package mcpserve
 import (
 	"net/http"
 
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -26,7 +27,7 @@ func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, 
 	c.abilities = readAbilities(m.Params.Meta.Capabilities)
 	if s.cfg.Tasks != nil && isTask(m.Method) {
 		out := s.serveTask(r.Context(), c, m, e)
-		writeOutcome(w, m.ID, out, e)
+		exchange.WriteOutcome(w, m.ID, out, e)
 		return
 	}
 	switch m.Method {
@@ -42,17 +43,17 @@ func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, 
 			mcpwire.WriteFault(w, m.ID, f)
 			return
 		}
-		x := newExchange(w, r, m, e)
+		x := exchange.New(w, r, m, e)
 		out := s.answer(r.Context(), r, c, m, x)
 		s.challenge(w, r, out)
-		x.end(out)
+		x.End(out)
 	case "server/discover", "subscriptions/listen":
 		v, done := s.viewer(c)
 		defer done()
 		r = forSDK(r, v, body)
 		if m.Method == "subscriptions/listen" {
-			out := newBeating(w)
-			defer out.stop()
+			out := exchange.NewBeating(w)
+			defer out.Stop()
 			s.modern.ServeHTTP(out, r)
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -72,11 +73,11 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 }
 
 // readOwn reads one of ours; ok is false for addresses of others.
-func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.Era) (out outcome, ok bool) {
+func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.Era) (out exchange.Outcome, ok bool) {
 	rest, ours := strings.CutPrefix(uri, ownScheme)
 	text := s.ownText(c, uri)
 	if !ours || s.cfg.Own == nil && text == nil {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	var data []byte
 	kind := "application/json"
@@ -102,9 +103,9 @@ func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.E
 	}
 	switch {
 	case capability.CodeOf(err) == capability.CodeNotFound:
-		return outcome{fault: unknownResource(uri, e)}, true
+		return exchange.Outcome{Fault: unknownResource(uri, e)}, true
 	case err != nil:
-		return outcome{fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: capability.AsError(err).Message}}, true
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: capability.AsError(err).Message}}, true
 	}
 	dst := jsonx.AppendString([]byte(`{"contents":[{"uri":`), uri)
 	dst = append(dst, `,"mimeType":"`+kind+`","text":`...)
@@ -113,7 +114,7 @@ func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.E
 	if e.Modern {
 		dst = append(dst, `,"ttlMs":0,"cacheScope":"private"`...)
 	}
-	return outcome{result: e.AppendClosing(dst, nil)}, true
+	return exchange.Outcome{Result: e.AppendClosing(dst, nil)}, true
 }
 
 // ownText is the text of an address, for a caller who may read it.
@@ -158,13 +159,13 @@ func (s *Surface) visibleEntry(c caller, id capability.ID) *catalog.Entry {
 
 // tooLarge answers with the beginning of a result and the address of the rest.
 // promised says that the tool promises an object, which a part of one is not.
-func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply invoke.Reply, value json.RawMessage, promised bool) (outcome, bool) {
+func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply invoke.Reply, value json.RawMessage, promised bool) (exchange.Outcome, bool) {
 	if s.cfg.Own == nil || reply.Invocation == "" {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	if err := s.cfg.Own.KeepResult(ctx, c.who.ID, reply.Invocation, value); err != nil {
 		s.cfg.Logger.Error("a large result is not kept", "inv", reply.Invocation, "err", err)
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	shown := strings.ToValidUTF8(string(value[:shownResult]), "\uFFFD")
 	note := "\n… cut: the result has " + strconv.Itoa(len(value)) + " bytes. All of it can be read as the resource " + uriResult(reply.Invocation) + " for 15 minutes."
@@ -178,5 +179,5 @@ func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply i
 		dst = append(dst, `,"isError":true`...)
 	}
 	own := append([]byte(`"junctor/truncated":true,`), invocationMeta(reply)...)
-	return outcome{result: e.AppendClosing(dst, own)}, true
+	return exchange.Outcome{Result: e.AppendClosing(dst, own)}, true
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 	"github.com/junctor-run/junctor/internal/tasks"
@@ -42,7 +43,7 @@ type parked struct {
 	owner, call string // digests
 	cancel      context.CancelCauseFunc
 	questions   chan asking
-	done        chan outcome // capacity 1
+	done        chan exchange.Outcome // capacity 1
 
 	ctx  context.Context
 	task bool          // it may become a task
@@ -50,7 +51,7 @@ type parked struct {
 	kept chan struct{} // closed when it has become one
 
 	mu      sync.Mutex
-	x       *exchange // of the request that waits now; nil between two
+	x       *exchange.Exchange // of the request that waits now; nil between two
 	running *tasks.Running
 	inv     capability.Invocation
 	reply   invoke.Reply
@@ -78,11 +79,11 @@ func (p *parked) heard(c capability.Chunk) {
 	case running != nil:
 		running.Progress(c)
 	case x != nil:
-		x.heard(c)
+		x.Heard(c)
 	}
 }
 
-func (p *parked) attach(x *exchange) {
+func (p *parked) attach(x *exchange.Exchange) {
 	p.mu.Lock()
 	p.x = x
 	p.mu.Unlock()
@@ -91,19 +92,19 @@ func (p *parked) attach(x *exchange) {
 // answerAsking carries out a call of a modern client that can be asked: in a
 // goroutine that may outlive the request, but neither a question that nobody
 // answers nor the surface.
-func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x *exchange) outcome {
+func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	stop := context.AfterFunc(s.base, func() { cancel(errWithdrawn) })
 	p := &parked{
-		owner: c.digest(), call: callDigest(m), cancel: cancel, questions: make(chan asking), done: make(chan outcome, 1),
+		owner: c.digest(), call: callDigest(m), cancel: cancel, questions: make(chan asking), done: make(chan exchange.Outcome, 1),
 		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}),
 	}
 	p.only = p.task && s.listOf(c).onlyTask[m.Params.Name]
-	v := voice{relay: x.relay}
+	v := voice{relay: x.Relay}
 	if c.abilities.any() || p.task {
 		v.ask = p.asks(&c)
 	}
-	if x.hears() != nil || p.task {
+	if x.Hears() != nil || p.task {
 		v.heard = p.heard
 	}
 	if p.task {
@@ -113,7 +114,7 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x 
 	go func() {
 		defer stop()
 		defer cancel(nil)
-		out := s.carryApart(ctx, c, m, x.era, v, p)
+		out := s.carryApart(ctx, c, m, x.Era, v, p)
 		p.mu.Lock()
 		p.over = true
 		running := p.running
@@ -175,7 +176,7 @@ func (p *parked) asks(c *caller) capability.Asker {
 
 // await waits for the end of the call, or for a question of its provider, which
 // ends this round of it, or until it has taken long enough to be a task.
-func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange) outcome {
+func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchange) exchange.Outcome {
 	p.attach(x)
 	defer p.attach(nil)
 	present := context.AfterFunc(r.Context(), func() { p.cancel(errWithdrawn) })
@@ -189,7 +190,7 @@ func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange) outco
 		select {
 		case out := <-p.done:
 			present()
-			if p.task && !out.silent && p.becomes() {
+			if p.task && !out.Silent && p.becomes() {
 				if kept, ok := s.keep(c, p); ok {
 					return kept
 				}
@@ -232,17 +233,17 @@ func (p *parked) becomes() bool {
 
 // keep makes a task of the call; ok is false where that cannot be: the call goes on
 // as it is.
-func (s *Surface) keep(c caller, p *parked) (outcome, bool) {
+func (s *Surface) keep(c caller, p *parked) (exchange.Outcome, bool) {
 	p.mu.Lock()
 	inv := p.inv
 	p.mu.Unlock()
 	if inv.ID == "" {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	running, t, err := s.cfg.Tasks.Adopt(p.ctx, p.cancel, inv, tasks.Options{})
 	if err != nil {
 		s.cfg.Logger.Warn("a call does not become a task", "inv", inv.ID, "err", err)
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	p.mu.Lock()
 	p.running = running
@@ -252,7 +253,7 @@ func (s *Surface) keep(c caller, p *parked) (outcome, bool) {
 	if over {
 		running.End(p.reply, p.err)
 	}
-	return outcome{result: s.appendTask(p.ctx, c, t, mcpwire.Era{Modern: true, Info: s.info}, false)}, true
+	return exchange.Outcome{Result: s.appendTask(p.ctx, c, t, mcpwire.Era{Modern: true, Info: s.info}, false)}, true
 }
 
 func (s *Surface) mayPark(owner string) bool {
@@ -275,7 +276,7 @@ type waiting struct {
 }
 
 // park keeps the call and answers with its question.
-func (s *Surface) park(p *parked, a asking) outcome {
+func (s *Surface) park(p *parked, a asking) exchange.Outcome {
 	id := rand.Text()
 	w := &waiting{call: p, ask: a}
 	s.mu.Lock()
@@ -298,10 +299,10 @@ func (s *Surface) unpark(id string) *waiting {
 }
 
 // resume goes on with a parked call.
-func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange, st sealed.State) outcome {
+func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange, st sealed.State) exchange.Outcome {
 	w := s.unpark(st.Of)
 	if w == nil {
-		return outcome{fault: staleState()}
+		return exchange.Outcome{Fault: staleState()}
 	}
 	w.timer.Stop()
 	answer := responseTo(m.Params.Responses)
@@ -348,13 +349,13 @@ func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 }
 
 // question is the result that asks q of a modern client.
-func (s *Surface) question(q capability.Question, st sealed.State) outcome {
+func (s *Surface) question(q capability.Question, st sealed.State) exchange.Outcome {
 	st.Until = s.now().Add(humanAnswer).Unix()
 	dst := []byte(`{"resultType":"input_required","inputRequests":{"` + questionKey + `":{`)
 	dst = append(dst, questionMembers(q)...)
 	dst = append(dst, `},"requestState":`...)
 	dst = append(dst, s.sealer.Seal(st)...)
-	return outcome{result: s.closeAsking(dst)}
+	return exchange.Outcome{Result: s.closeAsking(dst)}
 }
 
 // closeAsking ends a result that asks: with _meta of ours.
@@ -366,7 +367,7 @@ func (s *Surface) closeAsking(dst []byte) []byte {
 
 // relayed is a provider's input_required result as the client gets it: its
 // questions as they came, its state sealed with whose it is.
-func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result json.RawMessage) (outcome, bool) {
+func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result json.RawMessage) (exchange.Outcome, bool) {
 	var inner json.RawMessage
 	dst := []byte(`{"resultType":"input_required"`)
 	err := jsonx.Members(result, func(name string, value []byte) {
@@ -381,11 +382,11 @@ func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result
 		}
 	})
 	if err != nil {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	dst = append(dst, `,"requestState":`...)
 	dst = append(dst, s.sealer.Seal(sealed.State{Kind: sealed.Relayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
-	return outcome{result: s.closeAsking(dst)}, true
+	return exchange.Outcome{Result: s.closeAsking(dst)}, true
 }
 
 // callDigest names the call of a request: what every round of it repeats.

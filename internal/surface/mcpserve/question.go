@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -79,8 +80,8 @@ func cannotAnswer(q capability.Question) error {
 }
 
 // asker asks the client of a session on the stream of the call.
-func (s *Surface) asker(sess *session, x *exchange) capability.Asker {
-	if !x.streams || !sess.abilities.any() {
+func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
+	if !x.Streams || !sess.abilities.any() {
 		return nil
 	}
 	return func(ctx context.Context, q capability.Question) (json.RawMessage, error) {
@@ -97,7 +98,7 @@ func (s *Surface) asker(sess *session, x *exchange) capability.Asker {
 			delete(sess.asked, id)
 			sess.mu.Unlock()
 		}()
-		if !x.event(appendRequest(nil, id, q)) {
+		if !x.Event(appendRequest(nil, id, q)) {
 			return nil, cannotAnswer(q)
 		}
 		timer := time.NewTimer(humanAnswer)
@@ -108,7 +109,7 @@ func (s *Surface) asker(sess *session, x *exchange) capability.Asker {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
-		x.event(appendNotice(nil, "notifications/cancelled", append(jsonx.AppendString([]byte(`{"requestId":`), id), '}')))
+		x.Event(exchange.AppendNotice(nil, "notifications/cancelled", append(jsonx.AppendString([]byte(`{"requestId":`), id), '}')))
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

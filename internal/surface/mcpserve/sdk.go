@@ -125,7 +125,7 @@ func (s *Surface) inside(v *viewer) mcp.Middleware {
 				}
 				m := &mcpwire.Message{Method: method, Params: mcpwire.Params{Name: p.Name, Named: true, Arguments: p.Arguments}}
 				out := s.carry(ctx, c, m, mcpwire.Era{}, voice{})
-				return asResult(out.result, out.fault)
+				return asResult(out.Result, out.Fault)
 			case "tools/list", "prompts/list", "resources/list", "resources/templates/list", "prompts/get", "resources/read", "completion/complete":
 				raw, err := json.Marshal(req.GetParams())
 				if err != nil {
@@ -140,7 +140,7 @@ func (s *Surface) inside(v *viewer) mcp.Middleware {
 					return asResult(result.joined(), f)
 				}
 				out := s.carry(ctx, c, m, mcpwire.Era{}, voice{})
-				return asResult(out.result, out.fault)
+				return asResult(out.Result, out.Fault)
 			}
 			return next(ctx, method, req)
 		}

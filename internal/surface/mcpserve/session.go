@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
@@ -202,8 +203,8 @@ func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id
 	c.client, c.session, c.abilities = sess.client, sess.digest, sess.abilities
 	switch r.Method {
 	case http.MethodGet:
-		out := newBeating(w)
-		defer out.stop()
+		out := exchange.NewBeating(w)
+		defer out.Stop()
 		s.legacy.ServeHTTP(out, forSDK(r, sess.viewer, nil))
 	case http.MethodDelete:
 		if s.forget(sess) {
@@ -293,15 +294,15 @@ func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller
 	}
 	defer s.done(sess.viewer)
 	defer context.AfterFunc(sess.ctx, func() { cancel(context.Cause(sess.ctx)) })()
-	x := newExchange(w, r, m, mcpwire.Era{})
-	x.ask, x.logs = s.asker(sess, x), x.streams
-	x.severity = sess.severity()
+	x := exchange.New(w, r, m, mcpwire.Era{})
+	x.Ask, x.Logs = s.asker(sess, x), x.Streams
+	x.Severity = sess.severity()
 	out := s.answer(ctx, r, c, m, x)
 	sess.mu.Lock()
 	delete(sess.calls, key) // before the client has its answer, and may use the id again
 	sess.mu.Unlock()
 	s.challenge(w, r, out)
-	x.end(out)
+	x.End(out)
 }
 
 // withdraw cancels the session's call of that id; false when there is none.

@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
@@ -64,13 +65,13 @@ func isTask(method string) bool {
 }
 
 // serveTask answers one of the extension's methods.
-func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) outcome {
+func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) exchange.Outcome {
 	if !declaresTasks(c.abilities.raw) {
-		return outcome{fault: needsTasks()}
+		return exchange.Outcome{Fault: needsTasks()}
 	}
 	id, ok := jsonx.Text(mcpwire.At(m.Params.Raw, []string{"taskId"}))
 	if !ok {
-		return outcome{fault: mcpwire.InvalidParams("params.taskId must be a string")}
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.taskId must be a string")}
 	}
 	s.cfg.Tasks.Seen(c.who)
 	t, err := s.cfg.Tasks.Get(ctx, c.who.ID, id)
@@ -80,11 +81,11 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e
 	if err != nil {
 		return taskFault(id, err)
 	}
-	done := outcome{result: e.AppendClosing([]byte(`{"_":0`), nil)}
-	done.result = append([]byte{'{'}, done.result[len(`{"_":0,`):]...)
+	done := exchange.Outcome{Result: e.AppendClosing([]byte(`{"_":0`), nil)}
+	done.Result = append([]byte{'{'}, done.Result[len(`{"_":0,`):]...)
 	switch m.Method {
 	case "tasks/get":
-		return outcome{result: s.appendTask(ctx, c, t, e, true)}
+		return exchange.Outcome{Result: s.appendTask(ctx, c, t, e, true)}
 	case "tasks/cancel":
 		if _, err := s.cfg.Tasks.Cancel(ctx, c.who.ID, id); err != nil && capability.CodeOf(err) != capability.CodeConflict {
 			return taskFault(id, err)
@@ -92,9 +93,9 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e
 		return done
 	}
 	if f := checkResponses(m.Params.Responses); f != nil {
-		return outcome{fault: f}
+		return exchange.Outcome{Fault: f}
 	}
-	failed := outcome{}
+	failed := exchange.Outcome{}
 	if m.Params.Responses != nil {
 		_ = jsonx.Members(m.Params.Responses, func(key string, value []byte) {
 			// Unknown and answered keys are nobody's fault (SEP-2663).
@@ -104,22 +105,22 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e
 			}
 		})
 	}
-	if failed.fault != nil {
+	if failed.Fault != nil {
 		return failed
 	}
 	return done
 }
 
 // taskFault is the error for a task: nobody's and somebody else's read the same.
-func taskFault(id string, err error) outcome {
+func taskFault(id string, err error) exchange.Outcome {
 	failure := capability.AsError(err)
 	switch failure.Code {
 	case capability.CodeNotFound:
-		return outcome{fault: mcpwire.InvalidParams("unknown task %q", id)}
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("unknown task %q", id)}
 	case capability.CodeInternal, capability.CodeFailed:
-		return outcome{fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}}
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}}
 	}
-	return outcome{fault: &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: failure.Message}}
+	return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: failure.Message}}
 }
 
 // appendTask writes a task; with its details for tasks/get, without for the call
@@ -183,7 +184,7 @@ func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e mcpwire
 	}
 	reply := invoke.Reply{Invocation: t.Invocation, Provider: t.Provider, Result: t.Result}
 	p := &mcpwire.Params{}
-	var out outcome
+	var out exchange.Outcome
 	if t.Error == nil {
 		out = s.succeeded(ctx, c, p, e, reply)
 	} else {
@@ -192,10 +193,10 @@ func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e mcpwire
 		}
 		out = s.failed(ctx, p, e, reply, t.Error)
 	}
-	if out.fault != nil {
-		return "failed", nil, out.fault
+	if out.Fault != nil {
+		return "failed", nil, out.Fault
 	}
-	return "completed", out.result, nil
+	return "completed", out.Result, nil
 }
 
 // protocolError is the error that an upstream answered in place of a result; nil for
