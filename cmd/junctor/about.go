@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/surface/a2aserve"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
-	"github.com/junctor-run/junctor/internal/surface/mcpserve"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
@@ -53,7 +53,7 @@ func (a *app) versionCommand() *cobra.Command {
 			}
 			data, err := json.Marshal(map[string]any{
 				"version": version(), "commit": rev, "go": goVersion,
-				"protocols": map[string]any{"capability-router": "1", "mcp": mcpserve.Versions(), "a2a": a2aserve.Versions(), "cmp": payload.Version},
+				"protocols": map[string]any{"capability-router": "1", "mcp": mcpwire.Versions(), "a2a": a2aserve.Versions(), "cmp": payload.Version},
 			})
 			if err != nil {
 				return err

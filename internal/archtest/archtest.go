@@ -37,7 +37,7 @@ func beside(from, to string) bool {
 	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
 		return true // a package and its own sub-packages
 	}
-	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/framework/", "internal/messaging/", "internal/sandbox/", "internal/skill/", "internal/task/", "internal/workspace/"} { // parts of one whole, split for their size
+	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/framework/", "internal/messaging/", "internal/provider/upstream/", "internal/sandbox/", "internal/skill/", "internal/surface/mcpserve/", "internal/task/", "internal/workspace/"} { // parts of one whole, split for their size
 		if strings.HasPrefix(from, root) && strings.HasPrefix(to, root) {
 			return true
 		}

@@ -289,17 +289,10 @@ func firstText(content []byte) string {
 			Text string `json:"text"`
 		}
 		if json.Unmarshal(item, &block) == nil && block.Type == "text" && block.Text != "" {
-			return cutText(ingest.Shown(block.Text), maxErrorText)
+			return ingest.Cut(ingest.Shown(block.Text), maxErrorText)
 		}
 	}
 	return ""
-}
-
-func cutText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }
 
 // members walks an object in its order, whatever its strings hold; value is a part of

@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/oauthclient"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/pins"
 	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
@@ -131,7 +132,7 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 			u.changed(kind) // it is read again later
 			continue
 		}
-		reconcile(u.pins, kind, list.Definitions, &u.record, u.reg.cfg.Now())
+		u.pins.Reconcile(kind, list.Definitions, &u.record, u.reg.cfg.Now())
 		u.listings[kind] = list
 	}
 	u.server, u.current, u.synced = c.server, c, u.reg.cfg.Now()
@@ -143,7 +144,7 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 // lastLines are what an operator needs to see of a program's errors.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(ingest.Shown(text)), "\n")
-	return cutText(strings.Join(lines[max(0, len(lines)-20):], "\n"), 4<<10)
+	return ingest.Cut(strings.Join(lines[max(0, len(lines)-20):], "\n"), 4<<10)
 }
 
 // reserve keeps a name from being added twice at once.
@@ -287,7 +288,7 @@ type Selection struct {
 type Approved struct {
 	Kind ingest.Kind `json:"kind"`
 	Name string      `json:"name"`
-	Was  PinState    `json:"was"`
+	Was  pins.State  `json:"was"`
 	Pin  string      `json:"pin"`
 }
 
@@ -304,16 +305,16 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 	u.changing.Lock()
 	defer u.changing.Unlock()
 	out := []Approved{}
-	var save []*row
-	var undo []row
+	var save []*pins.Row
+	var undo []pins.Row
 	found := false
-	for _, p := range sorted(u.pins) {
+	for _, p := range u.pins.Sorted() {
 		if which.Kind != "" && p.Kind != which.Kind || which.Name != "" && p.Name != which.Name || !p.Listed {
 			continue
 		}
 		found = true
 		offered := p.Pin.Pin
-		if p.State == Held {
+		if p.State == pins.Held {
 			offered = p.Offered
 		}
 		if which.Pin != "" && which.Pin != offered {
@@ -321,7 +322,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 				With("pin_changed", "look again: junctor upstreams diff "+name)
 		}
 		before := *p
-		if p.approve() {
+		if p.Approve() {
 			undo, save = append(undo, before), append(save, p)
 			out = append(out, Approved{Kind: p.Kind, Name: p.Name, Was: before.State, Pin: p.Pin.Pin})
 		}
@@ -331,7 +332,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 			With("definition_not_found", "see: junctor upstreams show "+name)
 	}
 	if r.cfg.Store != nil && len(save) > 0 {
-		pins := make([]Pin, len(save))
+		pins := make([]pins.Pin, len(save))
 		for i, p := range save {
 			pins[i] = p.Pin
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/pins"
 	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
@@ -85,7 +86,7 @@ func TestAChangedDefinitionIsHeldUntilApproved(t *testing.T) {
 	_, err = r.Approve(t.Context(), admin(), "far", upstream.Selection{Name: "sum", Pin: diff[0].OldPin})
 	fails(t, err, capability.CodeConflict, "pin_changed")
 	done, err := r.Approve(t.Context(), admin(), "far", upstream.Selection{Name: "sum", Pin: diff[0].NewPin})
-	if err != nil || len(done) != 1 || done[0].Was != upstream.Held {
+	if err != nil || len(done) != 1 || done[0].Was != pins.Held {
 		t.Fatalf("%v: %+v", err, done)
 	}
 	if _, err := r.tool("sum", `{}`); err != nil {
@@ -157,7 +158,7 @@ func TestWhatAnUntrustedUpstreamDeclaresWaits(t *testing.T) {
 	r.far.offer(ingest.Tool, def("a", ""), def("c", "")) // a rename of b
 	r.eventually("c waits", func() bool {
 		s, _ := r.Show("far")
-		return len(s.Definitions) == 2 && s.Definitions[1].Name == "c" && s.Definitions[1].State == upstream.Quarantined
+		return len(s.Definitions) == 2 && s.Definitions[1].Name == "c" && s.Definitions[1].State == pins.Quarantined
 	})
 	r.listed("tool a")
 	if _, err := r.Approve(t.Context(), admin(), "far", upstream.Selection{}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/pins"
 )
 
 // extensionID is the catalog-wide id of an upstream.
@@ -94,21 +95,21 @@ func (u *upstream) batch() capability.Batch {
 	}
 	v := &view{bindings: make(map[capability.Member]*binding)}
 	ids := u.contributionIDs()
-	rows := sorted(u.pins)
+	rows := u.pins.Sorted()
 	for _, p := range rows {
-		if !p.visible() {
+		if !p.Visible() {
 			continue
 		}
 		member := capability.Member{Module: ext, Kind: string(p.Kind), Name: p.Name}
 		v.bindings[member] = bind(p)
-		m.Contributions = append(m.Contributions, u.contribution(p, ids[p.key()], member, state))
+		m.Contributions = append(m.Contributions, u.contribution(p, ids[p.Key()], member, state))
 	}
 	if current != nil && current.client.Has("completions") || current == nil && len(m.Contributions) > 0 && u.completed {
 		u.completed = true
 		member := capability.Member{Module: ext, Kind: kindCompletion, Name: nameComplete}
 		v.bindings[member] = &binding{kind: kindCompletion, name: nameComplete}
 		id := "completion.complete"
-		if ids[pinKey{ingest.Tool, id}] == id {
+		if ids[pins.Key{Kind: ingest.Tool, Name: id}] == id {
 			id += "-" + naming.Mark("capability.rpc")
 		}
 		m.Contributions = append(m.Contributions, capability.Contribution{
@@ -124,16 +125,16 @@ func (u *upstream) batch() capability.Batch {
 	return b
 }
 
-func bind(p *row) *binding {
-	b := &binding{kind: string(p.Kind), name: p.Name, held: p.State == Held, shown: p.shown}
-	if doc := p.shown.Output; doc != nil {
+func bind(p *pins.Row) *binding {
+	b := &binding{kind: string(p.Kind), name: p.Name, held: p.State == pins.Held, shown: p.Shown}
+	if doc := p.Shown.Output; doc != nil {
 		b.output = sync.OnceValues(func() (*catalog.Schema, error) { return catalog.CompileSchema(doc) })
 	}
 	return b
 }
 
 // contributionIDs are those of package intake/sources for the same declarations.
-func (u *upstream) contributionIDs() map[pinKey]string {
+func (u *upstream) contributionIDs() map[pins.Key]string {
 	var tools, prompts []string
 	for _, p := range u.pins {
 		switch {
@@ -144,17 +145,17 @@ func (u *upstream) contributionIDs() map[pinKey]string {
 			prompts = append(prompts, p.Name)
 		}
 	}
-	out := make(map[pinKey]string, len(u.pins))
+	out := make(map[pins.Key]string, len(u.pins))
 	taken := make(map[string]bool)
 	for name, id := range naming.ContributionIDs("", tools) {
-		out[pinKey{ingest.Tool, name}] = id
+		out[pins.Key{Kind: ingest.Tool, Name: name}] = id
 		taken[id] = true
 	}
 	for name, id := range naming.ContributionIDs("prompt.", prompts) {
 		if taken[id] {
 			id += "-" + naming.Mark("capability.interaction")
 		}
-		out[pinKey{ingest.Prompt, name}] = id
+		out[pins.Key{Kind: ingest.Prompt, Name: name}] = id
 	}
 	for _, p := range u.pins {
 		if p.Kind != ingest.Resource && p.Kind != ingest.Template {
@@ -168,7 +169,7 @@ func (u *upstream) contributionIDs() map[pinKey]string {
 		if taken[id] {
 			id += "-" + naming.Mark("capability.context-augmenter")
 		}
-		out[p.key()] = id
+		out[p.Key()] = id
 	}
 	return out
 }
@@ -176,8 +177,8 @@ func (u *upstream) contributionIDs() map[pinKey]string {
 // hintsTrusted tags tools whose own annotations may be shown as they are.
 const hintsTrusted = "hints:trusted"
 
-func (u *upstream) contribution(p *row, id string, member capability.Member, state capability.Availability) capability.Contribution {
-	d := p.shown
+func (u *upstream) contribution(p *pins.Row, id string, member capability.Member, state capability.Availability) capability.Contribution {
+	d := p.Shown
 	c := capability.Contribution{
 		ID: id, Title: d.Title, Description: d.Description, Member: member, Provider: u.key, Effect: capability.EffectRead,
 		Definition: d.Published, Availability: state, Timeout: u.timeout(), Telemetry: u.telemetry(),

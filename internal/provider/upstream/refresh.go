@@ -10,6 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/pins"
 )
 
 // feature is what a server declares when it has lists of a kind.
@@ -124,41 +125,41 @@ const notThere int64 = -32601
 func (u *upstream) takeIn(ctx context.Context, fresh map[ingest.Kind]*ingest.Listing) {
 	u.changing.Lock()
 	defer u.changing.Unlock()
-	var save []*row
-	var changes []change
+	var save []*pins.Row
+	var changes []pins.Changed
 	for _, kind := range ingest.Kinds() {
 		if list := fresh[kind]; list != nil {
-			rows, what := reconcile(u.pins, kind, list.Definitions, &u.record, u.reg.cfg.Now())
+			rows, what := u.pins.Reconcile(kind, list.Definitions, &u.record, u.reg.cfg.Now())
 			save, changes = append(save, rows...), append(changes, what...)
 			u.listings[kind] = list
 		}
 	}
-	u.keep(ctx, save, forgotten(u.pins))
+	u.keep(ctx, save, u.pins.Forget())
 	u.mu.Lock()
 	u.synced = u.reg.cfg.Now()
 	u.mu.Unlock()
 	for _, c := range changes {
-		if c.held {
-			u.reg.record(ctx, audit.PinHeld, &u.record, capability.Principal{}, audit.OutcomeNone, pinAttrs(&c.pin, c.pin.Offered)...)
+		if c.Held {
+			u.reg.record(ctx, audit.PinHeld, &u.record, capability.Principal{}, audit.OutcomeNone, pinAttrs(&c.Pin, c.Pin.Offered)...)
 			continue
 		}
-		u.reg.cfg.Logger.Warn("a definition of an upstream has changed and is published as its record says", "upstream", u.record.Name, "kind", string(c.pin.Kind), "name", c.pin.Name)
-		u.reg.record(ctx, audit.PinApproved, &u.record, capability.Principal{}, audit.OutcomeNone, append(pinAttrs(&c.pin, c.pin.Pin), audit.Attr{Key: "policy", Value: u.record.ChangedPin})...)
+		u.reg.cfg.Logger.Warn("a definition of an upstream has changed and is published as its record says", "upstream", u.record.Name, "kind", string(c.Pin.Kind), "name", c.Pin.Name)
+		u.reg.record(ctx, audit.PinApproved, &u.record, capability.Principal{}, audit.OutcomeNone, append(pinAttrs(&c.Pin, c.Pin.Pin), audit.Attr{Key: "policy", Value: u.record.ChangedPin})...)
 	}
 	u.publish()
 }
 
-func pinAttrs(p *Pin, offered string) []audit.Attr {
+func pinAttrs(p *pins.Pin, offered string) []audit.Attr {
 	return []audit.Attr{{Key: "kind", Value: string(p.Kind)}, {Key: "name", Value: p.Name}, {Key: "offered_pin", Value: offered}}
 }
 
 // keep saves pins; the next change tries again what could not be saved. Caller holds
 // changing.
-func (u *upstream) keep(ctx context.Context, save, forget []*row) {
+func (u *upstream) keep(ctx context.Context, save, forget []*pins.Row) {
 	if u.reg.cfg.Store == nil || len(save)+len(forget) == 0 {
 		return
 	}
-	plain := func(rows []*row) (out []Pin) {
+	plain := func(rows []*pins.Row) (out []pins.Pin) {
 		for _, p := range rows {
 			out = append(out, p.Pin)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/provider/upstream/pins"
 )
 
 // restore makes upstreams of what was saved; one that cannot be made does not keep
@@ -75,16 +76,16 @@ func (r *Registry) Refresh(ctx context.Context) error {
 
 // adopt takes over what another server approved. What this one was offered itself
 // stays: an approval names one pin.
-func (u *upstream) adopt(pins []Pin) {
+func (u *upstream) adopt(approved []pins.Pin) {
 	u.changing.Lock()
 	defer u.changing.Unlock()
 	changed := false
-	for _, s := range pins {
-		p := u.pins[pinKey{s.Kind, s.Name}]
+	for _, s := range approved {
+		p := u.pins[pins.Key{Kind: s.Kind, Name: s.Name}]
 		switch {
-		case p == nil || p.State == Published || s.State != Published:
-		case p.State == Held && p.Offered == s.Pin, p.State == Quarantined && p.Pin.Pin == s.Pin:
-			changed = p.approve() || changed
+		case p == nil || p.State == pins.Published || s.State != pins.Published:
+		case p.State == pins.Held && p.Offered == s.Pin, p.State == pins.Quarantined && p.Pin.Pin == s.Pin:
+			changed = p.Approve() || changed
 		}
 	}
 	if changed {

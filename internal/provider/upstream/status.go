@@ -6,6 +6,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/oauthclient"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/pins"
 	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
@@ -48,7 +49,7 @@ type Counts struct {
 type DefinitionStatus struct {
 	Kind        ingest.Kind `json:"kind"`
 	Name        string      `json:"name"`
-	State       PinState    `json:"state"`
+	State       pins.State  `json:"state"`
 	Title       string      `json:"title,omitempty"`
 	Description string      `json:"description,omitempty"` // its beginning
 	Pin         string      `json:"pin"`
@@ -102,7 +103,7 @@ func (u *upstream) status(whole bool) Status {
 	if u.server.Version != "" {
 		server := u.server
 		server.Name, server.Title, server.Release = cleanText(server.Name, 120), cleanText(server.Title, 120), cleanText(server.Release, 64)
-		server.Instructions = cutText(ingest.Shown(server.Instructions), 8<<10)
+		server.Instructions = ingest.Cut(ingest.Shown(server.Instructions), 8<<10)
 		s.Server = &server
 	}
 	lists := make(map[ingest.Kind]string)
@@ -130,13 +131,13 @@ func (u *upstream) status(whole bool) Status {
 	if len(lists) > 0 {
 		s.Lists = lists
 	}
-	for _, p := range sorted(u.pins) {
+	for _, p := range u.pins.Sorted() {
 		if !p.Listed {
 			continue
 		}
 		s.Counts.add(p)
 		if whole {
-			s.Definitions = append(s.Definitions, p.status())
+			s.Definitions = append(s.Definitions, statusOf(p))
 		}
 	}
 	if !whole {
@@ -145,7 +146,7 @@ func (u *upstream) status(whole bool) Status {
 	return s
 }
 
-func (c *Counts) add(p *row) {
+func (c *Counts) add(p *pins.Row) {
 	switch p.Kind {
 	case ingest.Tool:
 		c.Tools++
@@ -155,20 +156,37 @@ func (c *Counts) add(p *row) {
 		c.Resources++
 	}
 	switch p.State {
-	case Held:
+	case pins.Held:
 		c.Held++
-	case Quarantined:
+	case pins.Quarantined:
 		c.Quarantined++
 	}
 }
 
-func (p *row) status() DefinitionStatus {
+func statusOf(p *pins.Row) DefinitionStatus {
 	d := DefinitionStatus{Kind: p.Kind, Name: p.Name, State: p.State, Pin: p.Pin.Pin, Offered: p.Offered, Seen: p.Seen}
-	if p.shown != nil {
-		d.Title, d.Description, d.Advice = p.shown.Title, cutText(p.shown.Description, 300), p.shown.Advice
+	if p.Shown != nil {
+		d.Title, d.Description, d.Advice = p.Shown.Title, ingest.Cut(p.Shown.Description, 300), p.Shown.Advice
 	}
-	if p.offered != nil {
-		d.Advice = p.offered.Advice
+	if p.Offer != nil {
+		d.Advice = p.Offer.Advice
 	}
 	return d
+}
+
+// Diff says what waits for an approval.
+func (r *Registry) Diff(name string) ([]pins.Difference, error) {
+	u, err := r.get(name)
+	if err != nil {
+		return nil, err
+	}
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	out := []pins.Difference{}
+	for _, p := range u.pins.Sorted() {
+		if d, waits := p.Waits(); waits {
+			out = append(out, d)
+		}
+	}
+	return out, nil
 }

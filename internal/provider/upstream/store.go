@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/provider/upstream/pins"
 	"github.com/junctor-run/junctor/internal/provider/upstream/record"
 )
 
@@ -27,7 +28,7 @@ func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 type Saved struct {
 	Record record.Record
 	Added  time.Time
-	Pins   []Pin
+	Pins   []pins.Pin
 	// Damaged says that the record could not be read; such an upstream is listed and
 	// never connected.
 	Damaged string
@@ -39,7 +40,7 @@ type Store interface {
 	Save(ctx context.Context, s Saved) error
 	// SavePins writes some pins of an upstream and forgets others, in one step. It does
 	// nothing to an upstream that is not there any more.
-	SavePins(ctx context.Context, upstream string, save, forget []Pin) error
+	SavePins(ctx context.Context, upstream string, save, forget []pins.Pin) error
 	Upstreams(ctx context.Context) ([]Saved, error)
 	// Delete forgets an upstream and its pins; an absent one is no error.
 	Delete(ctx context.Context, name string) error
@@ -82,7 +83,7 @@ func (s *SQLStore) Save(ctx context.Context, u Saved) error {
 }
 
 // SavePins implements Store.
-func (s *SQLStore) SavePins(ctx context.Context, upstream string, save, forget []Pin) error {
+func (s *SQLStore) SavePins(ctx context.Context, upstream string, save, forget []pins.Pin) error {
 	if len(save)+len(forget) == 0 {
 		return nil
 	}
@@ -104,7 +105,7 @@ func (s *SQLStore) SavePins(ctx context.Context, upstream string, save, forget [
 	})
 }
 
-func savePins(ctx context.Context, tx *sql.Tx, upstream string, pins []Pin) error {
+func savePins(ctx context.Context, tx *sql.Tx, upstream string, pins []pins.Pin) error {
 	for _, p := range pins {
 		listed := 0
 		if p.Listed {
@@ -153,21 +154,21 @@ func (s *SQLStore) Upstreams(ctx context.Context) ([]Saved, error) {
 	return out, rows.Err()
 }
 
-func (s *SQLStore) pins(ctx context.Context) (map[string][]Pin, error) {
+func (s *SQLStore) pins(ctx context.Context) (map[string][]pins.Pin, error) {
 	rows, err := s.db.SQL().QueryContext(ctx, `SELECT upstream, kind, name, state, pin, definition, offered, offered_definition, listed, seen FROM upstream_pins`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	out := make(map[string][]Pin)
+	out := make(map[string][]pins.Pin)
 	for rows.Next() {
 		var upstream, kind, state, definition, offered, seen string
-		var p Pin
+		var p pins.Pin
 		var listed int
 		if err := rows.Scan(&upstream, &kind, &p.Name, &state, &p.Pin, &definition, &p.Offered, &offered, &listed, &seen); err != nil {
 			return nil, err
 		}
-		p.Kind, p.State, p.Definition, p.Listed = ingest.Kind(kind), PinState(state), json.RawMessage(definition), listed == 1
+		p.Kind, p.State, p.Definition, p.Listed = ingest.Kind(kind), pins.State(state), json.RawMessage(definition), listed == 1
 		if offered != "" {
 			p.OfferedDefinition = json.RawMessage(offered)
 		}

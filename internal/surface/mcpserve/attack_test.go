@@ -14,6 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 func TestATemplateOfAnUpstreamCannotStopTheServer(t *testing.T) {
@@ -58,39 +60,17 @@ func TestAForbiddenResourceIsNotReadByATemplate(t *testing.T) {
 	}
 }
 
-func TestOneCallerUsesUpOnlyItsOwnStates(t *testing.T) {
-	now := time.Unix(1, 0)
-	s := newSealer([]byte("a key"), func() time.Time { return now })
-	use := func(who string) bool {
-		_, ok := s.open(s.seal(state{Kind: stateConsent, Who: who, Call: "c", Of: "o"}), who, "c")
-		return ok
-	}
-	n := 0
-	for use("greedy") {
-		n++
-	}
-	if n != maxStates || use("greedy") {
-		t.Errorf("%d states were used", n)
-	}
-	if !use("another") {
-		t.Error("another caller is refused")
-	}
-	if now = now.Add(stateGood + 2*time.Second); !use("greedy") {
-		t.Error("it stays refused")
-	}
-}
-
 func TestASessionKeepsLittleOfItsClient(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	body := strings.Replace(strings.Replace(initialize, "VERSION", version20251125, 1), `"capabilities":{}`, `"capabilities":{"experimental":{"x":{"y":"`+strings.Repeat("z", maxInitialize)+`"}}}`, 1)
-	if r := st.do("POST", st.agent, body); r.status != 413 || r.header.Get(headerSession) != "" {
+	body := strings.Replace(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1), `"capabilities":{}`, `"capabilities":{"experimental":{"x":{"y":"`+strings.Repeat("z", maxInitialize)+`"}}}`, 1)
+	if r := st.do("POST", st.agent, body); r.status != 413 || r.header.Get(mcpwire.HeaderSession) != "" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
 
 func TestARefusedSessionLeavesNothing(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	id := st.open(st.agent, version20251125)
+	id := st.open(st.agent, mcpwire.Version20251125)
 	s := st.surface
 	s.mu.Lock()
 	v := s.sessions[id].viewer
@@ -100,7 +80,7 @@ func TestARefusedSessionLeavesNothing(t *testing.T) {
 	s.sessions[id].active = 1
 	s.mu.Unlock()
 	for range 3 {
-		if r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", version20251125, 1)); r.status != 503 {
+		if r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1)); r.status != 503 {
 			t.Errorf("%d %s", r.status, r.body)
 		}
 	}
@@ -130,13 +110,13 @@ func (scoped) ScopesFor(e capability.Effect) []string { return []string{string(e
 
 func TestABatchMayDoNoMoreThanItsToken(t *testing.T) {
 	st, u := newUpstreamStack(t, stackOptions{oauth: scoped{}, only: `@id("writes") permit (principal, action in Action::"write", resource);`})
-	st.open("write", version20250326) // the viewer begins with the wider token
+	st.open("write", mcpwire.Version20250326) // the viewer begins with the wider token
 	batch := `[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{}}}]`
-	id := st.open("read", version20250326)
-	if r := st.do("POST", "read", batch, headerSession, id); r.status != 403 || len(u.inputs) != 0 {
+	id := st.open("read", mcpwire.Version20250326)
+	if r := st.do("POST", "read", batch, mcpwire.HeaderSession, id); r.status != 403 || len(u.inputs) != 0 {
 		t.Errorf("%d %s; the upstream got %v", r.status, r.body, u.inputs)
 	}
-	if r := st.do("POST", "write", batch, headerSession, id); r.status != 200 || len(u.inputs) != 1 {
+	if r := st.do("POST", "write", batch, mcpwire.HeaderSession, id); r.status != 200 || len(u.inputs) != 1 {
 		t.Errorf("the wider token: %d %s", r.status, r.body)
 	}
 }
@@ -232,29 +212,29 @@ func TestAClientThatDoesNotReadCostsLittleMemory(t *testing.T) {
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	r.Header.Set("Accept", "text/event-stream")
 	w := stuck{httptest.NewRecorder(), make(chan struct{})}
-	x := newExchange(w, r, &message{id: json.RawMessage("1")}, era{})
+	x := exchange.New(w, r, &mcpwire.Message{ID: json.RawMessage("1")}, mcpwire.Era{})
 	line := []byte(`{"data":"` + strings.Repeat("x", 1<<20) + `"}`)
 	taken := 0
 	for range 20 {
-		if x.event(line) {
+		if x.Event(line) {
 			taken++
 		}
 	}
-	if taken == 0 || taken > maxUnreadBytes>>20 {
+	if taken == 0 || taken > exchange.MaxUnreadBytes>>20 {
 		t.Errorf("%d MiB wait", taken)
 	}
 	close(w.let)
-	for end := time.Now().Add(10 * time.Second); !x.event(line); {
+	for end := time.Now().Add(10 * time.Second); !x.Event(line); {
 		if time.Now().After(end) {
 			t.Fatal("nothing is taken any more")
 		}
 	}
-	x.end(outcome{result: []byte("{}")})
+	x.End(exchange.Outcome{Result: []byte("{}")})
 }
 
 func TestCallsThatNobodyWaitsForAreCounted(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	id := st.open(st.agent, version20251125)
+	id := st.open(st.agent, mcpwire.Version20251125)
 	v := st.surface.sessionOf(id).viewer
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}`
 	for range maxCalls {
@@ -262,18 +242,18 @@ func TestCallsThatNobodyWaitsForAreCounted(t *testing.T) {
 			t.Fatal("fewer are taken")
 		}
 	}
-	if r := st.do("POST", st.agent, call, headerSession, id); r.status != 200 || !strings.Contains(r.body, "-31000") {
+	if r := st.do("POST", st.agent, call, mcpwire.HeaderSession, id); r.status != 200 || !strings.Contains(r.body, "-31000") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	other := st.open(st.agent2, version20251125)
-	if r := st.do("POST", st.agent2, call, headerSession, other); !strings.Contains(r.body, `"content"`) {
+	other := st.open(st.agent2, mcpwire.Version20251125)
+	if r := st.do("POST", st.agent2, call, mcpwire.HeaderSession, other); !strings.Contains(r.body, `"content"`) {
 		t.Errorf("another principal: %s", r.body)
 	}
 	for range maxCalls {
 		st.surface.done(v)
 	}
 	for range 2 {
-		if r := st.do("POST", st.agent, call, headerSession, id); !strings.Contains(r.body, `"content"`) {
+		if r := st.do("POST", st.agent, call, mcpwire.HeaderSession, id); !strings.Contains(r.body, `"content"`) {
 			t.Errorf("afterwards: %s", r.body)
 		}
 	}
@@ -291,11 +271,11 @@ func TestCallsThatNobodyWaitsForAreCounted(t *testing.T) {
 
 func TestBatchesHaveABound(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	id := st.open(st.agent, version20250326)
+	id := st.open(st.agent, mcpwire.Version20250326)
 	ping := func(n int) string {
 		return "[" + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, n-1) + `{"jsonrpc":"2.0","id":2,"method":"ping"}]`
 	}
-	if r := st.do("POST", st.agent, ping(maxBatch+1), headerSession, id); r.status != 400 || !strings.Contains(r.body, "100 messages") {
+	if r := st.do("POST", st.agent, ping(maxBatch+1), mcpwire.HeaderSession, id); r.status != 400 || !strings.Contains(r.body, "100 messages") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	if longBatch([]byte(ping(maxBatch))) || longBatch([]byte(`[`)) || longBatch([]byte(`[{]`)) {
@@ -306,7 +286,7 @@ func TestBatchesHaveABound(t *testing.T) {
 func TestWhoTakesNothingInKeepsNobodyElseUninformed(t *testing.T) {
 	st, _ := newUpstreamStack(t, stackOptions{})
 	for _, token := range []string{st.agent, st.agent2} {
-		st.open(token, version20251125)
+		st.open(token, mcpwire.Version20251125)
 	}
 	s := st.surface
 	var group sync.WaitGroup

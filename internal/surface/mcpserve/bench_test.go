@@ -1,10 +1,13 @@
 package mcpserve
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // BenchmarkDoor is what one request costs between the socket and the provider, the
@@ -13,17 +16,17 @@ func BenchmarkDoor(b *testing.B) {
 	st := newStack(b, stackOptions{})
 	u := &upstream{}
 	st.offer(u.batch("mcp.up", declared("plain", `,"title":"Plain"`)))
-	session := st.open(st.agent, version20251125)
+	session := st.open(st.agent, mcpwire.Version20251125)
 	mux := http.NewServeMux()
 	st.surface.Routes(mux)
 	for name, tt := range map[string]struct {
 		body    string
 		headers []string
 	}{
-		"legacy call": {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"plain","arguments":{"query":"what is in the lab?","limit":10}}}`, []string{headerSession, session}},
-		"modern call": {modernBody("tools/call", `"name":"plain","arguments":{"query":"what is in the lab?","limit":10},`), []string{headerVersion, version20260728, headerMethod, "tools/call", headerName, "plain"}},
-		"legacy list": {`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, []string{headerSession, session}},
-		"modern list": {modernBody("tools/list", ""), []string{headerVersion, version20260728, headerMethod, "tools/list"}},
+		"legacy call": {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"plain","arguments":{"query":"what is in the lab?","limit":10}}}`, []string{mcpwire.HeaderSession, session}},
+		"modern call": {modernBody("tools/call", `"name":"plain","arguments":{"query":"what is in the lab?","limit":10},`), []string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call", mcpwire.HeaderName, "plain"}},
+		"legacy list": {`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, []string{mcpwire.HeaderSession, session}},
+		"modern list": {modernBody("tools/list", ""), []string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/list"}},
 	} {
 		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {
 			b.ReportAllocs()
@@ -42,5 +45,22 @@ func BenchmarkDoor(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	st := newStack(b, stackOptions{})
+	id := st.open(st.agent, mcpwire.Version20250618)
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"path":"a/b","text":"` + strings.Repeat("x", 200) + `"}}}`
+	b.ReportAllocs()
+	for b.Loop() {
+		req, _ := http.NewRequestWithContext(b.Context(), "POST", st.url, strings.NewReader(body))
+		req.Header.Set("Authorization", "Bearer "+st.agent)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set(mcpwire.HeaderSession, id)
+		resp, err := http.DefaultClient.Do(req)
+		ok(b, err)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
 	}
 }

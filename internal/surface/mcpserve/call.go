@@ -15,6 +15,10 @@ import (
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
 
@@ -22,55 +26,46 @@ import (
 // into what a model can read.
 const maxResult = 1 << 20
 
-// outcome is the end of a call; exactly one of its members is set.
-type outcome struct {
-	result []byte
-	fault  *fault
-	silent bool // the client withdrew it: nothing more is sent
-	// narrow is the effect that the access token is too narrow for; a fault says so.
-	narrow capability.Effect
-}
-
 // answer carries out a request that may take its time, and answers it.
-func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *message, x *exchange) outcome {
-	if !x.era.modern {
-		return s.carry(ctx, c, m, x.era, voice{heard: x.hears(), ask: x.ask})
+func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
+	if !x.Era.Modern {
+		return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), ask: x.Ask})
 	}
-	if f := checkResponses(m.params.responses); f != nil {
-		return outcome{fault: f}
+	if f := checkResponses(m.Params.Responses); f != nil {
+		return exchange.Outcome{Fault: f}
 	}
-	x.relay = &capability.Relay{Capabilities: c.abilities.raw, Responses: m.params.responses}
-	if m.params.state != nil {
-		st, ok := s.sealer.open(m.params.state, c.digest(), m.digest())
+	x.Relay = &capability.Relay{Capabilities: c.abilities.raw, Responses: m.Params.Responses}
+	if m.Params.State != nil {
+		st, ok := s.sealer.Open(m.Params.State, c.digest(), callDigest(m))
 		if !ok {
-			return outcome{fault: staleState()}
+			return exchange.Outcome{Fault: staleState()}
 		}
 		switch st.Kind {
-		case stateParked:
+		case sealed.Parked:
 			return s.resume(r, c, m, x, st)
-		case stateConsent:
-			x.relay.Responses = nil
-			if out, over := s.consented(ctx, c, m, x.era, st); over {
+		case sealed.Consent:
+			x.Relay.Responses = nil
+			if out, over := s.consented(ctx, c, m, x.Era, st); over {
 				return out
 			}
-		case stateRelayed:
+		case sealed.Relayed:
 			c.pinned = capability.ID(st.Of)
-			x.relay.State = json.RawMessage(st.Inner)
+			x.Relay.State = json.RawMessage(st.Inner)
 		}
 	}
-	if m.method == "tools/call" && s.listOf(c).onlyTask[m.params.name] && (s.cfg.Tasks == nil || !declaresTasks(c.abilities.raw)) {
-		return outcome{fault: needsTasks()}
+	if m.Method == "tools/call" && s.listOf(c).onlyTask[m.Params.Name] && (s.cfg.Tasks == nil || !declaresTasks(c.abilities.raw)) {
+		return exchange.Outcome{Fault: needsTasks()}
 	}
 	if c.abilities.any() || s.mayTask(c, m) {
 		return s.answerAsking(r, c, m, x)
 	}
-	return s.carry(ctx, c, m, x.era, voice{heard: x.hears(), relay: x.relay})
+	return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), relay: x.Relay})
 }
 
 // carry carries out one request. What v's members hear is serial, and nothing comes
 // after carry has returned.
-func (s *Surface) carry(ctx context.Context, c caller, m *message, e era, v voice) outcome {
-	switch m.method {
+func (s *Surface) carry(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
+	switch m.Method {
 	case "tools/call":
 		return s.call(ctx, c, m, e, v)
 	case "prompts/get":
@@ -80,42 +75,42 @@ func (s *Surface) carry(ctx context.Context, c caller, m *message, e era, v voic
 	case "completion/complete":
 		return s.complete(ctx, c, m, e)
 	}
-	return outcome{fault: unknownMethod(m.method)}
+	return exchange.Outcome{Fault: unknownMethod(m.Method)}
 }
 
 // carryApart is carry on a goroutine of our own, where a panic would be the end of the
 // server: it is the end of the call, as it is in a request.
-func (s *Surface) carryApart(ctx context.Context, c caller, m *message, e era, v voice, p *parked) (out outcome) {
+func (s *Surface) carryApart(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, p *parked) (out exchange.Outcome) {
 	defer func() {
 		broken := recover()
 		if broken == nil {
 			return
 		}
-		s.cfg.Logger.Error("a call broke", "method", m.method, "panic", broken, "stack", string(debug.Stack()))
+		s.cfg.Logger.Error("a call broke", "method", m.Method, "panic", broken, "stack", string(debug.Stack()))
 		p.ended(invoke.Reply{}, capability.Errorf(capability.CodeInternal, "mcp", "the server made a mistake in this call"))
-		out = outcome{fault: &fault{status: http.StatusInternalServerError, code: codeInternal, message: "the server made a mistake in this call"}}
+		out = exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusInternalServerError, Code: mcpwire.CodeInternal, Message: "the server made a mistake in this call"}}
 	}()
 	return s.carry(ctx, c, m, e, v)
 }
 
-func unknownMethod(method string) *fault {
-	return &fault{status: http.StatusNotFound, code: codeMethodNotFound, message: "there is no method " + method}
+func unknownMethod(method string) *mcpwire.Fault {
+	return &mcpwire.Fault{Status: http.StatusNotFound, Code: mcpwire.CodeMethodNotFound, Message: "there is no method " + method}
 }
 
 // call carries out tools/call.
-func (s *Surface) call(ctx context.Context, c caller, m *message, e era, v voice) outcome {
-	p := &m.params
-	if !p.named {
-		return outcome{fault: invalidParams("params.name must be a string")}
+func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
+	p := &m.Params
+	if !p.Named {
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.name must be a string")}
 	}
-	if p.arguments != nil && p.arguments[0] != '{' {
-		if string(p.arguments) != "null" {
-			return outcome{fault: invalidParams("params.arguments must be an object")}
+	if p.Arguments != nil && p.Arguments[0] != '{' {
+		if string(p.Arguments) != "null" {
+			return exchange.Outcome{Fault: mcpwire.InvalidParams("params.arguments must be an object")}
 		}
-		p.arguments = nil
+		p.Arguments = nil
 	}
 	inv := c.invocation()
-	inv.Input = p.arguments
+	inv.Input = p.Arguments
 	if c.pinned != "" {
 		if _, arguments, err := s.target(c, p); err == nil {
 			inv.Input = arguments // a selector is no argument of the provider in this round either
@@ -140,19 +135,19 @@ func (s *Surface) call(ctx context.Context, c caller, m *message, e era, v voice
 
 // target is what a tool's name means to the caller, and the arguments without the
 // selector.
-func (s *Surface) target(c caller, p *params) (capability.Target, json.RawMessage, error) {
-	if action := s.ownName(c, p.name); action != nil {
-		return capability.Target{Action: action.Canonical}, p.arguments, nil
+func (s *Surface) target(c caller, p *mcpwire.Params) (capability.Target, json.RawMessage, error) {
+	if action := s.ownName(c, p.Name); action != nil {
+		return capability.Target{Action: action.Canonical}, p.Arguments, nil
 	}
 	agent, _, err := s.cfg.Engine.Agent(c.invocation())
 	if err != nil {
 		return capability.Target{}, nil, err
 	}
-	named, err := s.leases.Resolve(c.lease(), agent, c.view.spelling(), p.name)
+	named, err := s.leases.Resolve(c.lease(), agent, c.view.spelling(), p.Name)
 	if err != nil {
 		return capability.Target{}, nil, err
 	}
-	arguments, selector := p.arguments, capability.Selector(nil)
+	arguments, selector := p.Arguments, capability.Selector(nil)
 	if named.Action != nil {
 		if arguments, selector, err = named.Action.CutSelector(arguments); err != nil {
 			return capability.Target{}, nil, err
@@ -164,9 +159,9 @@ func (s *Surface) target(c caller, p *params) (capability.Target, json.RawMessag
 // invoke takes the call down the path. Where it needs a yes that the caller itself
 // may give, the caller is asked; what a modern client has to be asked ends this
 // round of the call: then out is set.
-func (s *Surface) invoke(ctx context.Context, c caller, m *message, v voice, inv capability.Invocation) (reply invoke.Reply, out *outcome, err error) {
+func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v voice, inv capability.Invocation) (reply invoke.Reply, out *exchange.Outcome, err error) {
 	inv.Progress, inv.Ask, inv.Relay = v.heard, v.ask, v.relay
-	m.params.meta.passOn(&inv, m.traceparent)
+	m.Params.Meta.PassOn(&inv, m.Traceparent)
 	if v.began != nil {
 		inv.ID, inv.Keep = s.cfg.Engine.NewID(), new(tasks.Keeper)
 		v.began(inv)
@@ -190,7 +185,7 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *message, v voice, inv
 		return reply, nil, err
 	}
 	if v.relay != nil {
-		asked := s.question(confirmation(failure), state{Kind: stateConsent, Who: c.digest(), Call: m.digest(), Of: approval})
+		asked := s.question(confirmation(failure), sealed.State{Kind: sealed.Consent, Who: c.digest(), Call: callDigest(m), Of: approval})
 		return reply, &asked, nil
 	}
 	if v.ask == nil {
@@ -223,15 +218,15 @@ func (s *Surface) decide(ctx context.Context, c caller, approval string, answer 
 
 // consented takes the answer that a modern client brings; over says that the call
 // ends with it. Without an answer the call goes on, and is asked about again.
-func (s *Surface) consented(ctx context.Context, c caller, m *message, e era, st state) (out outcome, over bool) {
-	answer := responseTo(m.params.responses)
+func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st sealed.State) (out exchange.Outcome, over bool) {
+	answer := responseTo(m.Params.Responses)
 	if answer == nil {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	if err := s.decide(ctx, c, st.Of, answer); err != nil {
-		return s.failed(ctx, &m.params, e, invoke.Reply{}, err), true
+		return s.failed(ctx, &m.Params, e, invoke.Reply{}, err), true
 	}
-	return outcome{}, false
+	return exchange.Outcome{}, false
 }
 
 // invocation is a call of this caller, without its target.
@@ -242,30 +237,30 @@ func (c caller) invocation() capability.Invocation {
 }
 
 // unknownTool is the one answer for a tool that is absent or invisible.
-func unknownTool(name string) *fault { return invalidParams("unknown tool %q", name) }
+func unknownTool(name string) *mcpwire.Fault { return mcpwire.InvalidParams("unknown tool %q", name) }
 
-func (s *Surface) succeeded(ctx context.Context, c caller, p *params, e era, reply invoke.Reply) outcome {
+func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply) exchange.Outcome {
 	value := bytes.TrimSpace(reply.Result)
 	if len(value) == 0 {
 		value = []byte("null")
 	}
 	switch {
 	case len(value) > maxResult:
-		if out, ok := s.tooLarge(ctx, c, e, reply, value, s.listOf(c).output[p.name]); ok {
+		if out, ok := s.tooLarge(ctx, c, e, reply, value, s.listOf(c).output[p.Name]); ok {
 			return out
 		}
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeTooLarge, "mcp",
 			"the call was carried out, but its result has %d bytes and an answer holds %d at most", len(value), maxResult).
 			With("output_limit", "ask for a smaller part of it"))
-	case passes(reply.Provider):
-		if dst, ok := appendPassed(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
-			return outcome{result: dst}
+	case definition.Passes(reply.Provider):
+		if dst, ok := definition.AppendPassed(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
+			return exchange.Outcome{Result: dst}
 		}
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the upstream's answer is not a result").With("output_schema_violation", ""))
 	case !jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)):
 		s.cfg.Logger.Error("a provider answered with something that is not JSON", "inv", reply.Invocation, "cap", string(reply.Capability))
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the provider's answer is not JSON").With("output_schema_violation", ""))
-	case value[0] != '{' && s.listOf(c).output[p.name]:
+	case value[0] != '{' && s.listOf(c).output[p.Name]:
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp",
 			"the call was carried out, but its result is not the object that the tool promises: %.200s", value).With("output_schema_violation", ""))
 	}
@@ -277,12 +272,12 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *params, e era, rep
 		dst = append(dst, `,"structuredContent":`...)
 		dst = append(dst, value...)
 	}
-	return outcome{result: e.appendClosing(dst, invocationMeta(reply))}
+	return exchange.Outcome{Result: e.AppendClosing(dst, invocationMeta(reply))}
 }
 
 // failed turns an error into what the protocol has for it (spec/README section
 // 4): a protocol error, silence, or a result that a model can act on.
-func (s *Surface) failed(ctx context.Context, p *params, e era, reply invoke.Reply, err error) outcome {
+func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
 	failure := capability.AsError(err)
 	if out, ok := s.ownWords(p, e, reply, failure); ok {
 		return out
@@ -290,24 +285,24 @@ func (s *Surface) failed(ctx context.Context, p *params, e era, reply invoke.Rep
 	switch failure.Code {
 	case capability.CodeUnknownCapability:
 		if failure.Reason != "capability_retracted" { // a model can act on that one
-			return outcome{fault: unknownTool(p.name)}
+			return exchange.Outcome{Fault: unknownTool(p.Name)}
 		}
 	case capability.CodeDenied:
 		if failure.Reason == invoke.ReasonScope {
 			effect, _ := failure.Details["effect"].(string)
-			return outcome{narrow: capability.Effect(effect), fault: &fault{status: http.StatusForbidden, code: codeRefused, message: failure.Message}}
+			return exchange.Outcome{Narrow: capability.Effect(effect), Fault: &mcpwire.Fault{Status: http.StatusForbidden, Code: codeRefused, Message: failure.Message}}
 		}
 	case capability.CodeInternal:
-		f := &fault{status: http.StatusOK, code: codeInternal, message: failure.Message}
-		if reply.Invocation != "" && !strings.Contains(f.message, reply.Invocation) {
-			f.message += "; the incident is " + reply.Invocation
+		f := &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}
+		if reply.Invocation != "" && !strings.Contains(f.Message, reply.Invocation) {
+			f.Message += "; the incident is " + reply.Invocation
 		}
-		return outcome{fault: f}
+		return exchange.Outcome{Fault: f}
 	case capability.CodeCancelled:
 		// Withdrawn by the client itself, or by the end of its modern request. An
 		// operator may cancel too; the client must then hear of it.
-		if cause := context.Cause(ctx); errors.Is(cause, errWithdrawn) || (e.modern && cause != nil) {
-			return outcome{silent: true}
+		if cause := context.Cause(ctx); errors.Is(cause, errWithdrawn) || (e.Modern && cause != nil) {
+			return exchange.Outcome{Silent: true}
 		}
 	}
 	text := failure.Message
@@ -326,38 +321,38 @@ func (s *Surface) failed(ctx context.Context, p *params, e era, reply invoke.Rep
 	}
 	note, encodeErr := jsonx.Marshal(about)
 	if encodeErr != nil {
-		note = appendString([]byte(`{"code":`), string(failure.Code))
+		note = jsonx.AppendString([]byte(`{"code":`), string(failure.Code))
 		note = append(note, '}')
 	}
 	dst := append([]byte(nil), `{"content":[{"type":"text","text":`...)
-	dst = appendString(dst, text)
+	dst = jsonx.AppendString(dst, text)
 	dst = append(dst, `}],"isError":true`...)
 	own := append([]byte(`"junctor/error":`), note...)
 	if inv := invocationMeta(reply); inv != nil {
 		own = append(append(own, ','), inv...)
 	}
-	return outcome{result: e.appendClosing(dst, own)}
+	return exchange.Outcome{Result: e.AppendClosing(dst, own)}
 }
 
 // ownWords is what an upstream itself says of its failure: a result with isError, as
 // it came, or the protocol error that clients act on.
-func (s *Surface) ownWords(p *params, e era, reply invoke.Reply, failure *capability.Error) (outcome, bool) {
-	if out, ok := upstreamFault(e, failure); ok && out.fault.code == codeNeedsAbility {
+func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, failure *capability.Error) (exchange.Outcome, bool) {
+	if out, ok := upstreamFault(e, failure); ok && out.Fault.Code == codeNeedsAbility {
 		return out, true
 	}
-	if !passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
-		return outcome{}, false
+	if !definition.Passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
+		return exchange.Outcome{}, false
 	}
 	var dst []byte
 	var ok bool
 	switch failure.Reason {
 	case "tool_error":
-		dst, ok = appendPassed(nil, reply.Result, e, invocationMeta(reply))
+		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply))
 	case "output_schema_violation": // the text stays, what breaks its promise goes
-		dst, ok = appendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
+		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
 		dst = append(dst[:len(dst)-1], `,"isError":true}`...)
 	}
-	return outcome{result: dst}, ok
+	return exchange.Outcome{Result: dst}, ok
 }
 
 // invocationMeta lets an answer be found in the audit.
@@ -365,7 +360,7 @@ func invocationMeta(reply invoke.Reply) []byte {
 	if reply.Invocation == "" {
 		return nil
 	}
-	return appendString([]byte(`"junctor/invocation":`), reply.Invocation)
+	return jsonx.AppendString([]byte(`"junctor/invocation":`), reply.Invocation)
 }
 
 // appendText appends the JSON value as the text of a content block.
@@ -373,5 +368,5 @@ func appendText(dst []byte, value json.RawMessage) []byte {
 	if out, err := jsontext.AppendQuote(dst, []byte(value)); err == nil {
 		return out
 	}
-	return appendString(dst, strings.ToValidUTF8(string(value), "\uFFFD"))
+	return jsonx.AppendString(dst, strings.ToValidUTF8(string(value), "\uFFFD"))
 }

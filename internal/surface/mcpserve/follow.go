@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 const (
@@ -54,7 +56,7 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 		uri := req.Params.URI
 		entry := s.listOf(v.caller).resource(uri)
 		if entry == nil {
-			return wireError(unknownResource(uri, era{modern: req.Session.ID() == ""}))
+			return wireError(unknownResource(uri, mcpwire.Era{Modern: req.Session.ID() == ""}))
 		}
 		key := following{req.Session, uri}
 		own := new(hold)
@@ -75,7 +77,7 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 			return nil
 		}
 		if full {
-			return wireError(invalidParams("a session subscribes to %d resources at most, all of a principal to %d", maxFollowing, maxFollowed))
+			return wireError(mcpwire.InvalidParams("a session subscribes to %d resources at most, all of a principal to %d", maxFollowing, maxFollowed))
 		}
 		stop, err := s.cfg.Updates.Subscribe(ctx, entry.Module.Extension, uri, func() { s.resourceUpdated(freshness{v, uri}) })
 		s.mu.Lock()
@@ -85,7 +87,7 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 		}
 		s.mu.Unlock()
 		if err != nil {
-			return wireError(&fault{code: codeRefused, message: "the upstream does not tell of changes of " + uri})
+			return wireError(&mcpwire.Fault{Code: codeRefused, Message: "the upstream does not tell of changes of " + uri})
 		}
 		if !wanted {
 			stop() // its session ended in the meantime

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -40,8 +41,8 @@ func TestDoor(t *testing.T) {
 		"no session":         {st.do("POST", st.agent, list), 400, "initialize"},
 		"get outside":        {st.do("GET", st.agent, ""), 405, "session"},
 		"content type":       {st.do("POST", st.agent, list, "Content-Type", "text/plain"), 415, "application/json"},
-		"unknown session":    {st.do("POST", st.agent, list, headerSession, "none"), 404, "session not found"},
-		"default view named": {st.doTo(st.url+"/default", "POST", st.agent, strings.Replace(initialize, "VERSION", version20251125, 1)), 200, "serverInfo"},
+		"unknown session":    {st.do("POST", st.agent, list, mcpwire.HeaderSession, "none"), 404, "session not found"},
+		"default view named": {st.doTo(st.url+"/default", "POST", st.agent, strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1)), 200, "serverInfo"},
 	} {
 		if c.r.status != c.status || !strings.Contains(c.r.body, c.text) {
 			t.Errorf("%s: %d %s; want %d %q", name, c.r.status, c.r.body, c.status, c.text)
@@ -55,15 +56,15 @@ func TestDoor(t *testing.T) {
 func TestNegotiation(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	for asked, got := range map[string]string{
-		version20251125: version20251125, version20250618: version20250618, version20250326: version20250326,
-		"2024-11-05": version20251125, "garbage": version20251125, version20260728: version20251125,
+		mcpwire.Version20251125: mcpwire.Version20251125, mcpwire.Version20250618: mcpwire.Version20250618, mcpwire.Version20250326: mcpwire.Version20250326,
+		"2024-11-05": mcpwire.Version20251125, "garbage": mcpwire.Version20251125, mcpwire.Version20260728: mcpwire.Version20251125,
 	} {
 		r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", asked, 1))
 		if r.status != 200 || !strings.Contains(r.body, `"protocolVersion":"`+got+`"`) || strings.Contains(r.body, "subscribe") { // nobody tells of updates here
 			t.Errorf("%s: %d %s", asked, r.status, r.body)
 		}
 	}
-	r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", "2024-11-05", 1), headerVersion, "2024-11-05")
+	r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", "2024-11-05", 1), mcpwire.HeaderVersion, "2024-11-05")
 	if r.status != 200 {
 		t.Errorf("old header: %d %s", r.status, r.body)
 	}
@@ -71,25 +72,25 @@ func TestNegotiation(t *testing.T) {
 
 func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	id := st.open(st.agent, version20250618)
+	id := st.open(st.agent, mcpwire.Version20250618)
 	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	ping := `{"jsonrpc":"2.0","id":2,"method":"ping"}`
 	for _, body := range []string{list, ping} {
-		if r := st.do("POST", st.agent, body, headerSession, id); r.status != 200 || r.decode(t).Error != nil {
+		if r := st.do("POST", st.agent, body, mcpwire.HeaderSession, id); r.status != 200 || r.decode(t).Error != nil {
 			t.Errorf("own: %d %s", r.status, r.body)
 		}
 	}
-	unknown := st.do("POST", st.agent2, list, headerSession, "unknown")
+	unknown := st.do("POST", st.agent2, list, mcpwire.HeaderSession, "unknown")
 	for _, method := range []string{"POST", "GET", "DELETE"} {
-		if r := st.do(method, st.agent2, list, headerSession, id); r.status != 404 || r.body != unknown.body {
+		if r := st.do(method, st.agent2, list, mcpwire.HeaderSession, id); r.status != 404 || r.body != unknown.body {
 			t.Errorf("foreign %s: %d %s", method, r.status, r.body)
 		}
 	}
-	if r := st.do("DELETE", st.agent, "", headerSession, id); r.status != 204 {
+	if r := st.do("DELETE", st.agent, "", mcpwire.HeaderSession, id); r.status != 204 {
 		t.Errorf("delete: %d %s", r.status, r.body)
 	}
 	for _, body := range []string{list, ping} {
-		if r := st.do("POST", st.agent, body, headerSession, id); r.status != 404 {
+		if r := st.do("POST", st.agent, body, mcpwire.HeaderSession, id); r.status != 404 {
 			t.Errorf("after delete: %d %s", r.status, r.body)
 		}
 	}
@@ -100,13 +101,13 @@ func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 
 func TestIdleSessionsExpire(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	id := st.open(st.agent, version20250618)
+	id := st.open(st.agent, mcpwire.Version20250618)
 	later := time.Now().Add(2 * sessionIdle)
 	st.surface.mu.Lock()
 	st.surface.now = func() time.Time { return later }
 	st.surface.mu.Unlock()
 	st.surface.expire()
-	if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":2,"method":"ping"}`, headerSession, id); r.status != 404 {
+	if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":2,"method":"ping"}`, mcpwire.HeaderSession, id); r.status != 404 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	if len(st.surface.viewers) != 0 {
@@ -122,9 +123,9 @@ func (st *stack) call(name, arguments string, check func(t *testing.T, r reply, 
 	if arguments != "" {
 		rest += `"arguments":` + arguments + `,`
 	}
-	id := st.open(st.agent, version20250618)
+	id := st.open(st.agent, mcpwire.Version20250618)
 	t.Run(name+" legacy", func(t *testing.T) {
-		r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{`+strings.TrimSuffix(rest, ",")+`}}`, headerSession, id)
+		r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{`+strings.TrimSuffix(rest, ",")+`}}`, mcpwire.HeaderSession, id)
 		check(t, r, r.decode(t), false)
 	})
 	t.Run(name+" modern", func(t *testing.T) {
@@ -246,8 +247,8 @@ func TestList(t *testing.T) {
 	if a.Result.TTLMs == nil || *a.Result.TTLMs != 5000 || a.Result.CacheScope != "private" || a.Result.ResultType != "complete" || a.Result.NextCursor != nil {
 		t.Errorf("%+v", a.Result)
 	}
-	id := st.open(st.agent, version20251125)
-	r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, headerSession, id)
+	id := st.open(st.agent, mcpwire.Version20251125)
+	r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, mcpwire.HeaderSession, id)
 	if strings.Contains(r.body, "ttlMs") || strings.Contains(r.body, "resultType") || len(r.decode(t).Result.Tools) != len(names) {
 		t.Error(r.body)
 	}
@@ -291,33 +292,33 @@ func TestPages(t *testing.T) {
 func TestModernRules(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	list := modernBody("tools/list", "")
-	version := func(v string) string { return strings.Replace(list, version20260728, v, 1) }
-	h := func(v, m string) []string { return []string{headerVersion, v, headerMethod, m} }
+	version := func(v string) string { return strings.Replace(list, mcpwire.Version20260728, v, 1) }
+	h := func(v, m string) []string { return []string{mcpwire.HeaderVersion, v, mcpwire.HeaderMethod, m} }
 	for name, c := range map[string]struct {
 		body    string
 		headers []string
 		status  int
 		code    int
 	}{
-		"no version header":   {list, []string{headerMethod, "tools/list"}, 400, -32020},
-		"no method header":    {list, []string{headerVersion, version20260728}, 400, -32020},
-		"other method":        {list, h(version20260728, "tools/call"), 400, -32020},
-		"other version":       {version("2026-07-29"), h(version20260728, "tools/list"), 400, -32020},
+		"no version header":   {list, []string{mcpwire.HeaderMethod, "tools/list"}, 400, -32020},
+		"no method header":    {list, []string{mcpwire.HeaderVersion, mcpwire.Version20260728}, 400, -32020},
+		"other method":        {list, h(mcpwire.Version20260728, "tools/call"), 400, -32020},
+		"other version":       {version("2026-07-29"), h(mcpwire.Version20260728, "tools/list"), 400, -32020},
 		"unknown version":     {version("2099-01-01"), h("2099-01-01", "tools/list"), 400, -32022},
-		"legacy version":      {version(version20251125), h(version20251125, "tools/list"), 400, -32022},
-		"no meta":             {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, h(version20260728, "tools/list"), 400, -32602},
-		"no capabilities":     {strings.Replace(list, "clientCapabilities", "other", 1), h(version20260728, "tools/list"), 400, -32602},
-		"no name header":      {modernBody("tools/call", `"name":"echo",`), h(version20260728, "tools/call"), 400, -32020},
-		"other name":          {modernBody("tools/call", `"name":"echo",`), append(h(version20260728, "tools/call"), headerName, "slow"), 400, -32020},
-		"bad base64":          {modernBody("tools/call", `"name":"echo",`), append(h(version20260728, "tools/call"), headerName, "=?base64?!?="), 400, -32020},
-		"wrapped name":        {modernBody("tools/call", `"name":"echo",`), append(h(version20260728, "tools/call"), headerName, "=?base64?ZWNobw==?="), 200, 0},
-		"initialize":          {modernBody("initialize", ""), h(version20260728, "initialize"), 404, -32601},
-		"ping":                {modernBody("ping", ""), h(version20260728, "ping"), 404, -32601},
-		"unknown method":      {modernBody("tools/none", ""), h(version20260728, "tools/none"), 404, -32601},
-		"discover":            {modernBody("server/discover", ""), h(version20260728, "server/discover"), 200, 0},
-		"good":                {list, h(version20260728, "tools/list"), 200, 0},
+		"legacy version":      {version(mcpwire.Version20251125), h(mcpwire.Version20251125, "tools/list"), 400, -32022},
+		"no meta":             {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, h(mcpwire.Version20260728, "tools/list"), 400, -32602},
+		"no capabilities":     {strings.Replace(list, "clientCapabilities", "other", 1), h(mcpwire.Version20260728, "tools/list"), 400, -32602},
+		"no name header":      {modernBody("tools/call", `"name":"echo",`), h(mcpwire.Version20260728, "tools/call"), 400, -32020},
+		"other name":          {modernBody("tools/call", `"name":"echo",`), append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "slow"), 400, -32020},
+		"bad base64":          {modernBody("tools/call", `"name":"echo",`), append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "=?base64?!?="), 400, -32020},
+		"wrapped name":        {modernBody("tools/call", `"name":"echo",`), append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "=?base64?ZWNobw==?="), 200, 0},
+		"initialize":          {modernBody("initialize", ""), h(mcpwire.Version20260728, "initialize"), 404, -32601},
+		"ping":                {modernBody("ping", ""), h(mcpwire.Version20260728, "ping"), 404, -32601},
+		"unknown method":      {modernBody("tools/none", ""), h(mcpwire.Version20260728, "tools/none"), 404, -32601},
+		"discover":            {modernBody("server/discover", ""), h(mcpwire.Version20260728, "server/discover"), 200, 0},
+		"good":                {list, h(mcpwire.Version20260728, "tools/list"), 200, 0},
 		"unknown, no meta":    {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, h("2099-01-01", "tools/list"), 400, -32022},
-		"response is nothing": {`{"jsonrpc":"2.0","id":1,"result":{}}`, h(version20260728, "x"), 400, -32600},
+		"response is nothing": {`{"jsonrpc":"2.0","id":1,"result":{}}`, h(mcpwire.Version20260728, "x"), 400, -32600},
 	} {
 		r := st.do("POST", st.agent, c.body, c.headers...)
 		a := r.decode(t)
@@ -331,11 +332,11 @@ func TestModernRules(t *testing.T) {
 		if code == -32022 && (!strings.Contains(string(a.Error.Data), `"supported":["2026-07-28"`) || !strings.Contains(string(a.Error.Data), `"requested":"20`)) {
 			t.Errorf("%s: %s", name, a.Error.Data)
 		}
-		if name == "discover" && (!strings.Contains(r.body, `"cacheScope":"private"`) || !strings.Contains(r.body, version20250326) || strings.Contains(r.body, "2024")) {
+		if name == "discover" && (!strings.Contains(r.body, `"cacheScope":"private"`) || !strings.Contains(r.body, mcpwire.Version20250326) || strings.Contains(r.body, "2024")) {
 			t.Errorf("discover: %s", r.body)
 		}
 	}
-	if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, headerVersion, version20260728); r.status != http.StatusAccepted {
+	if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, mcpwire.HeaderVersion, mcpwire.Version20260728); r.status != http.StatusAccepted {
 		t.Errorf("notification: %d %s", r.status, r.body)
 	}
 }
@@ -343,13 +344,13 @@ func TestModernRules(t *testing.T) {
 func TestBatch(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	batch := `[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":9007199254740993}}},{"jsonrpc":"2.0","id":2,"method":"tools/list"},{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"hidden"}}]`
-	id := st.open(st.agent, version20250326)
-	r := st.do("POST", st.agent, batch, headerSession, id)
+	id := st.open(st.agent, mcpwire.Version20250326)
+	r := st.do("POST", st.agent, batch, mcpwire.HeaderSession, id)
 	if r.status != 200 || !strings.Contains(r.body, `"n":9007199254740993`) || !strings.Contains(r.body, `"name":"fs_list"`) || !strings.Contains(r.body, `unknown tool`) || strings.Contains(r.body, hidden) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	id = st.open(st.agent, version20250618)
-	if r := st.do("POST", st.agent, batch, headerSession, id); r.status != 400 {
+	id = st.open(st.agent, mcpwire.Version20250618)
+	if r := st.do("POST", st.agent, batch, mcpwire.HeaderSession, id); r.status != 400 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }

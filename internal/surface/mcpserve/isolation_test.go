@@ -21,6 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/catalogtest"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/provider/core"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // island is an upstream of its own; everything that it declares bears a mark that is
@@ -200,18 +201,18 @@ func (is *isles) ask(who, view string, legacy bool, method, params string) strin
 		}
 		var p struct{ Name, URI string }
 		ok(is.t, json.Unmarshal([]byte(`{`+params+`"":0}`), &p))
-		headers := []string{headerVersion, version20260728, headerMethod, method}
+		headers := []string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, method}
 		if name := p.Name + p.URI; name != "" {
-			headers = append(headers, headerName, name)
+			headers = append(headers, mcpwire.HeaderName, name)
 		}
 		return send(modernBody(method, params), headers...).Body.String()
 	}
 	id := is.opened[who+view]
 	if id == "" {
-		id = send(strings.Replace(initialize, "VERSION", version20251125, 1)).Header().Get(headerSession)
+		id = send(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1)).Header().Get(mcpwire.HeaderSession)
 		is.opened[who+view] = id
 	}
-	return send(`{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`, headerSession, id).Body.String()
+	return send(`{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`, mcpwire.HeaderSession, id).Body.String()
 }
 
 // TestNobodySeesWhatAnotherMay is acceptance check 20: whatever the rules, two
@@ -324,9 +325,9 @@ func TestNobodyHearsOfWhatAnotherGets(t *testing.T) {
 	set()
 	heard := map[string]<-chan string{}
 	for who, token := range is.agents {
-		id := is.open(token, version20251125)
+		id := is.open(token, mcpwire.Version20251125)
 		is.agent = token // whose stream it is
-		lines, _ := is.stream(t.Context(), http.MethodGet, "", headerSession, id)
+		lines, _ := is.stream(t.Context(), http.MethodGet, "", mcpwire.HeaderSession, id)
 		notices := make(chan string, 100)
 		go func() {
 			defer close(notices)

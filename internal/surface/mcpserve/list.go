@@ -12,6 +12,10 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 )
 
 // listTTL is how long a client may keep a list, in milliseconds.
@@ -27,9 +31,9 @@ type rendered struct {
 	shown []*compile.Action
 
 	listing
-	output map[string]bool            // tools that promise an object
-	own    map[string]*compile.Action // by the names that upstreams gave, where the view shows those
-	params map[string][]headerParam   // arguments that headers repeat, by tool
+	output map[string]bool                  // tools that promise an object
+	own    map[string]*compile.Action       // by the names that upstreams gave, where the view shows those
+	params map[string][]mcpwire.HeaderParam // arguments that headers repeat, by tool
 	// onlyTask are the tools that run as tasks or not at all.
 	onlyTask map[string]bool
 
@@ -133,6 +137,34 @@ func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.
 	return out
 }
 
+// render writes the tools out, in order of their names.
+func render(tools []tool) *rendered {
+	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]mcpwire.HeaderParam), onlyTask: make(map[string]bool)}
+	for _, t := range tools {
+		text, output, ok := definition.Tool(t.Action, t.wire)
+		if !ok {
+			continue
+		}
+		l.add(t.wire, text)
+		if t.own {
+			l.own[t.wire] = t.Action
+		} else {
+			l.shown = append(l.shown, t.Action)
+		}
+		if output {
+			l.output[t.wire] = true
+		}
+		if params := mcpwire.HeaderParams(t.Entries[0].Contribution.Definition); len(params) > 0 {
+			l.params[t.wire] = params
+		}
+		if taskOnly(t.Entries[0].Contribution.Definition) {
+			l.onlyTask[t.wire] = true
+		}
+	}
+	l.seal()
+	return l
+}
+
 // ownNames gives tools of upstreams back the names that they have there, each where
 // it is nobody else's.
 func ownNames(tools []tool) {
@@ -226,7 +258,7 @@ func writePage(w http.ResponseWriter, id json.RawMessage, p page) {
 }
 
 // pageOf is the result of a list method: one page, under its name in the protocol.
-func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e era) (p page, f *fault) {
+func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpwire.Era) (p page, f *mcpwire.Fault) {
 	l := s.listOf(c)
 	list, member := &l.listing, "tools"
 	switch method {
@@ -243,9 +275,9 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e era)
 	}
 	from := 0
 	if cursor != nil && string(cursor) != "null" {
-		last, ok := s.openCursor(c, method, cursor)
+		last, ok := sealed.OpenCursor(s.cfg.CursorKey, c.key, method, cursor)
 		if !ok {
-			return p, invalidParams("the cursor is not one of this list; begin again without a cursor")
+			return p, mcpwire.InvalidParams("the cursor is not one of this list; begin again without a cursor")
 		}
 		i, found := slices.BinarySearchFunc(list.names, last, strings.Compare)
 		if from = i; found {
@@ -264,12 +296,12 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e era)
 	dst := []byte{']'}
 	if to < len(list.names) {
 		dst = append(dst, `,"nextCursor":`...)
-		dst = appendString(dst, s.makeCursor(c, method, l.generation, list.names[to-1]))
+		dst = jsonx.AppendString(dst, sealed.Cursor(s.cfg.CursorKey, c.key, method, l.generation, list.names[to-1]))
 	}
-	if e.modern {
+	if e.Modern {
 		dst = append(dst, `,"ttlMs":`+listTTL+`,"cacheScope":"private"`...)
 	}
-	p[2] = e.appendClosing(dst, nil)
+	p[2] = e.AppendClosing(dst, nil)
 	return p, nil
 }
 

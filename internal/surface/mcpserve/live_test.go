@@ -14,6 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 func (st *stack) principal() capability.Principal {
@@ -57,7 +59,7 @@ func TestProgress(t *testing.T) {
 		// The first notices are out or waiting; the last comes with the answer.
 		close(st.fake.release)
 	}()
-	lines, resp := st.stream(t.Context(), "POST", body, headerVersion, version20260728, headerMethod, "tools/call", headerName, "steps")
+	lines, resp := st.stream(t.Context(), "POST", body, mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call", mcpwire.HeaderName, "steps")
 	if resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("X-Accel-Buffering") != "no" {
 		t.Errorf("%v", resp.Header)
 	}
@@ -85,7 +87,7 @@ func TestProgress(t *testing.T) {
 		last = n.Params.Progress
 		notices++
 	}
-	if !answered || notices > progressMost+2 {
+	if !answered || notices > exchange.ProgressMost+2 {
 		t.Errorf("answered %v after %d notices", answered, notices)
 	}
 	<-done
@@ -93,17 +95,17 @@ func TestProgress(t *testing.T) {
 
 func TestCancelLegacy(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	id := st.open(st.agent, version20250618)
+	id := st.open(st.agent, mcpwire.Version20250618)
 	call := `{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"p"}}}`
 	answers := make(chan reply, 1)
-	go func() { answers <- st.do("POST", st.agent, call, headerSession, id) }()
+	go func() { answers <- st.do("POST", st.agent, call, mcpwire.HeaderSession, id) }()
 	receive(t, st.fake.started)
-	if r := st.do("POST", st.agent, call, headerSession, id); !strings.Contains(r.body, "running already") {
+	if r := st.do("POST", st.agent, call, mcpwire.HeaderSession, id); !strings.Contains(r.body, "running already") {
 		t.Errorf("the same id again: %s", r.body)
 	}
-	other := st.open(st.agent2, version20250618)
+	other := st.open(st.agent2, mcpwire.Version20250618)
 	cancelled := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c"}}`
-	if r := st.do("POST", st.agent2, cancelled, headerSession, other); r.status != 202 {
+	if r := st.do("POST", st.agent2, cancelled, mcpwire.HeaderSession, other); r.status != 202 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	select {
@@ -111,7 +113,7 @@ func TestCancelLegacy(t *testing.T) {
 		t.Fatal("somebody else's notice cancelled the call")
 	default:
 	}
-	if r := st.do("POST", st.agent, cancelled, headerSession, id); r.status != 202 {
+	if r := st.do("POST", st.agent, cancelled, mcpwire.HeaderSession, id); r.status != 202 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	if err := receive(t, st.fake.ended); !errors.Is(err, context.Canceled) {
@@ -124,7 +126,7 @@ func TestCancelLegacy(t *testing.T) {
 
 func TestLegacyDisconnectIsNoCancel(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	id := st.open(st.agent, version20250618)
+	id := st.open(st.agent, mcpwire.Version20250618)
 	ctx, hangUp := context.WithCancel(t.Context())
 	call := `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"slow"}}`
 	gone := make(chan struct{})
@@ -134,7 +136,7 @@ func TestLegacyDisconnectIsNoCancel(t *testing.T) {
 		ok(t, err)
 		req.Header.Set("Authorization", "Bearer "+st.agent)
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set(headerSession, id)
+		req.Header.Set(mcpwire.HeaderSession, id)
 		if resp, err := http.DefaultClient.Do(req); err == nil {
 			resp.Body.Close()
 		}
@@ -150,13 +152,13 @@ func TestLegacyDisconnectIsNoCancel(t *testing.T) {
 
 func TestDeleteCancels(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	id := st.open(st.agent, version20250618)
+	id := st.open(st.agent, mcpwire.Version20250618)
 	answers := make(chan reply, 1)
 	go func() {
-		answers <- st.do("POST", st.agent, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"slow"}}`, headerSession, id)
+		answers <- st.do("POST", st.agent, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"slow"}}`, mcpwire.HeaderSession, id)
 	}()
 	receive(t, st.fake.started)
-	if r := st.do("DELETE", st.agent, "", headerSession, id); r.status != 204 {
+	if r := st.do("DELETE", st.agent, "", mcpwire.HeaderSession, id); r.status != 204 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	if err := receive(t, st.fake.ended); err == nil {
@@ -173,7 +175,7 @@ func TestCancelModern(t *testing.T) {
 		defer close(gone)
 		req, err := http.NewRequestWithContext(ctx, "POST", st.url, strings.NewReader(modernBody("tools/call", `"name":"slow",`)))
 		ok(t, err)
-		for k, v := range map[string]string{"Authorization": "Bearer " + st.agent, "Content-Type": "application/json", headerVersion: version20260728, headerMethod: "tools/call", headerName: "slow"} {
+		for k, v := range map[string]string{"Authorization": "Bearer " + st.agent, "Content-Type": "application/json", mcpwire.HeaderVersion: mcpwire.Version20260728, mcpwire.HeaderMethod: "tools/call", mcpwire.HeaderName: "slow"} {
 			req.Header.Set(k, v)
 		}
 		if resp, err := http.DefaultClient.Do(req); err == nil {
@@ -205,7 +207,7 @@ type bearer struct {
 }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if b.legacy && r.Header.Get(headerVersion) == version20260728 {
+	if b.legacy && r.Header.Get(mcpwire.HeaderVersion) == mcpwire.Version20260728 {
 		return &http.Response{StatusCode: 404, Status: "404 Not Found", Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
 	r = r.Clone(r.Context())
@@ -222,9 +224,9 @@ func TestOfficialClientAndListChanged(t *testing.T) {
 			session := st.client(st.agent, legacy, &mcp.ClientOptions{
 				ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
 			})
-			want := version20260728
+			want := mcpwire.Version20260728
 			if legacy {
-				want = version20251125
+				want = mcpwire.Version20251125
 			}
 			if got := session.InitializeResult(); got != nil && got.ProtocolVersion != want {
 				t.Fatalf("speaks %s", got.ProtocolVersion)
@@ -266,7 +268,7 @@ func TestOfficialClientAndListChanged(t *testing.T) {
 func TestListen(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	lines, resp := st.stream(t.Context(), "POST", modernBody("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://b"]},`),
-		headerVersion, version20260728, headerMethod, "subscriptions/listen")
+		mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "subscriptions/listen")
 	if resp.StatusCode != 200 || resp.Header.Get("X-Accel-Buffering") != "no" {
 		t.Fatal(resp.Status)
 	}
@@ -335,11 +337,11 @@ func TestTheLongestIdleSessionMakesRoom(t *testing.T) {
 	st.surface.mu.Unlock()
 	name := func(i int) string { return fmt.Sprintf("s%d", i) }
 	for i := range maxSessionsPerViewer {
-		st.surface.bind(c, name(i), version20250618)
+		st.surface.bind(c, name(i), mcpwire.Version20250618)
 	}
 	_, leave := st.surface.enter(c, name(0)) // in use: it stays
 	defer leave()
-	if !st.surface.bind(c, "new", version20250618) || st.surface.sessionOf(name(1)) != nil || st.surface.sessionOf(name(0)) == nil {
+	if !st.surface.bind(c, "new", mcpwire.Version20250618) || st.surface.sessionOf(name(1)) != nil || st.surface.sessionOf(name(0)) == nil {
 		t.Error("the wrong session made room")
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"mime"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -36,21 +37,10 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
 	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 )
-
-// The MCP revisions spoken here.
-const (
-	version20260728 = "2026-07-28"
-	version20251125 = "2025-11-25"
-	version20250618 = "2025-06-18"
-	version20250326 = "2025-03-26"
-)
-
-// Versions lists the MCP revisions served, newest first. 2024-11-05 is never
-// among them (decision R62).
-func Versions() []string {
-	return []string{version20260728, version20251125, version20250618, version20250326}
-}
 
 // Config is what the surface needs. Door, Engine, Catalog and Policy are required.
 type Config struct {
@@ -120,7 +110,7 @@ type Surface struct {
 	leases *compile.Leases
 
 	views  map[string]*view
-	sealer *sealer
+	sealer *sealed.Sealer
 
 	mu       sync.Mutex
 	viewers  map[string]*viewer
@@ -160,7 +150,7 @@ func New(cfg Config) *Surface {
 	for name, v := range cfg.Views {
 		s.views[name] = newView(name, v)
 	}
-	s.sealer = newSealer(cfg.CursorKey, func() time.Time { return s.now() })
+	s.sealer = sealed.New(cfg.CursorKey, func() time.Time { return s.now() })
 	s.leases = compile.NewLeases(func() time.Time { return s.now() })
 	s.info, _ = jsonx.Marshal(map[string]string{"name": serverName, "title": serverName, "version": cfg.Version})
 	s.base, s.cancel = context.WithCancel(context.Background())
@@ -204,26 +194,45 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 		who.View = name // the records say through which one
 	}
 	c := caller{who: who, key: viewerKey(who, v), view: v}
-	if id := r.Header.Get(headerSession); id != "" {
+	if id := r.Header.Get(mcpwire.HeaderSession); id != "" {
 		s.inSession(w, r, c, id)
 		return
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		writeFault(w, nil, &fault{status: http.StatusMethodNotAllowed, code: codeInvalidRequest, message: "GET and DELETE need the Mcp-Session-Id of a session; open one with a POST of initialize"})
+		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusMethodNotAllowed, Code: mcpwire.CodeInvalidRequest, Message: "GET and DELETE need the Mcp-Session-Id of a session; open one with a POST of initialize"})
 		return
 	}
 	body, m, f := s.read(w, r)
 	switch {
 	case f != nil:
-		writeFault(w, m.id, f)
-	case m.batch:
-		writeFault(w, nil, badRequest("a batch needs a session of protocol version %s", version20250326))
-	case isModern(r.Header, &m):
+		mcpwire.WriteFault(w, m.ID, f)
+	case m.Batch:
+		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("a batch needs a session of protocol version %s", mcpwire.Version20250326))
+	case mcpwire.IsModern(r.Header, &m):
 		s.serveModern(w, r, c, body, &m)
 	default:
 		s.serveSessionless(w, r, c, body, &m)
 	}
+}
+
+// read takes the body of a POST in and parses it. A message that cannot be
+// parsed may still have an id to answer to.
+func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.Message, *mcpwire.Fault) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: http.StatusUnsupportedMediaType, Code: mcpwire.CodeInvalidRequest, Message: "the Content-Type must be application/json"}
+	}
+	body, err := door.ReadBody(w, r, s.cfg.MaxBody)
+	if err != nil {
+		status := http.StatusBadRequest
+		if capability.CodeOf(err) == capability.CodeTooLarge {
+			status = http.StatusRequestEntityTooLarge
+		}
+		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: status, Code: mcpwire.CodeInvalidRequest, Message: capability.AsError(err).Message}
+	}
+	m, f := mcpwire.Parse(body)
+	m.Traceparent = r.Header.Get("Traceparent")
+	return body, m, f
 }
 
 // caller is who sent a request, as far as it matters here.
@@ -241,11 +250,11 @@ type caller struct {
 
 // challenge tells a client whose token is too narrow which one to get, where the
 // answer has not begun.
-func (s *Surface) challenge(w http.ResponseWriter, r *http.Request, out outcome) {
-	if out.narrow == "" {
+func (s *Surface) challenge(w http.ResponseWriter, r *http.Request, out exchange.Outcome) {
+	if out.Narrow == "" {
 		return
 	}
-	if challenge := s.cfg.Door.Challenge(r, out.narrow); challenge != "" {
+	if challenge := s.cfg.Door.Challenge(r, out.Narrow); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
 }

@@ -15,6 +15,10 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/naming"
 	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // The kinds of members of modules that this surface shows besides tools.
@@ -67,13 +71,13 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 	}
 	l.promptNames(c, prompts)
 	for _, name := range slices.Sorted(maps.Keys(l.byPrompt)) {
-		l.prompts.add(name, renderMember(l.byPrompt[name], name))
+		l.prompts.add(name, definition.Member(l.byPrompt[name], name))
 	}
 	for _, uri := range slices.Sorted(maps.Keys(l.byURI)) {
-		l.resources.add(uri, renderMember(l.byURI[uri], ""))
+		l.resources.add(uri, definition.Member(l.byURI[uri], ""))
 	}
 	for _, uri := range slices.Sorted(maps.Keys(templates)) {
-		l.templates.add(uri, renderMember(templates[uri], ""))
+		l.templates.add(uri, definition.Member(templates[uri], ""))
 		l.byTemplate = append(l.byTemplate, template{templates[uri], matcher(uri)})
 	}
 	s.ownResources(l, permitted)
@@ -110,24 +114,6 @@ func (l *rendered) promptNames(c caller, prompts []*catalog.Entry) {
 		}
 		first(l.byPrompt, name, e)
 	}
-}
-
-// renderMember is the definition as it came, under the name, with our _meta.
-func renderMember(e *catalog.Entry, name string) []byte {
-	dst := []byte{'{'}
-	var meta []byte
-	_ = members(e.Contribution.Definition, func(member string, value []byte) {
-		switch {
-		case member == "_meta":
-			meta = value
-		case member == "name" && name != "":
-			dst = appendMember(dst, member, appendString(nil, name))
-		default:
-			dst = appendMember(dst, member, value)
-		}
-	})
-	dst = appendMember(dst, "_meta", mergedMeta(meta, e))
-	return append(dst, '}')
 }
 
 const (
@@ -201,61 +187,61 @@ func (c caller) member(of capability.Member, input []byte) capability.Invocation
 	return inv
 }
 
-func (s *Surface) getPrompt(ctx context.Context, c caller, m *message, e era, v voice) outcome {
-	entry := s.listOf(c).byPrompt[m.params.name]
-	if !m.params.named || entry == nil {
-		return outcome{fault: invalidParams("unknown prompt %q", m.params.name)}
+func (s *Surface) getPrompt(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
+	entry := s.listOf(c).byPrompt[m.Params.Name]
+	if !m.Params.Named || entry == nil {
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("unknown prompt %q", m.Params.Name)}
 	}
 	input := []byte("{}")
-	if m.params.arguments != nil && string(m.params.arguments) != "null" {
-		input = append(append([]byte(`{"arguments":`), m.params.arguments...), '}')
+	if m.Params.Arguments != nil && string(m.Params.Arguments) != "null" {
+		input = append(append([]byte(`{"arguments":`), m.Params.Arguments...), '}')
 	}
 	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
 }
 
-func (s *Surface) readResource(ctx context.Context, c caller, m *message, e era, v voice) outcome {
-	if out, ok := s.readOwn(ctx, c, m.params.uri, e); ok {
+func (s *Surface) readResource(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
+	if out, ok := s.readOwn(ctx, c, m.Params.URI, e); ok {
 		return out
 	}
-	entry := s.listOf(c).resource(m.params.uri)
+	entry := s.listOf(c).resource(m.Params.URI)
 	if entry == nil {
-		return outcome{fault: unknownResource(m.params.uri, e)}
+		return exchange.Outcome{Fault: unknownResource(m.Params.URI, e)}
 	}
-	input := append(appendString([]byte(`{"uri":`), m.params.uri), '}')
+	input := append(jsonx.AppendString([]byte(`{"uri":`), m.Params.URI), '}')
 	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
 }
 
 // codeNoResource is what protocols before 2026-07-28 say of an unknown resource.
 const codeNoResource = -32002
 
-func unknownResource(uri string, e era) *fault {
-	f := invalidParams("unknown resource %q", uri)
-	f.data = append(appendString([]byte(`{"uri":`), uri), '}')
-	if !e.modern {
-		f.code = codeNoResource
+func unknownResource(uri string, e mcpwire.Era) *mcpwire.Fault {
+	f := mcpwire.InvalidParams("unknown resource %q", uri)
+	f.Data = append(jsonx.AppendString([]byte(`{"uri":`), uri), '}')
+	if !e.Modern {
+		f.Code = codeNoResource
 	}
 	return f
 }
 
 // complete carries a completion to the upstream whose prompt or template it is
 // about.
-func (s *Surface) complete(ctx context.Context, c caller, m *message, e era) outcome {
+func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) exchange.Outcome {
 	var ref json.RawMessage
 	input := []byte{'{'}
-	if m.params.raw != nil {
-		_ = members(m.params.raw, func(name string, value []byte) {
+	if m.Params.Raw != nil {
+		_ = jsonx.Members(m.Params.Raw, func(name string, value []byte) {
 			switch name {
 			case "ref":
 				ref = value
 			case "_meta", "inputResponses", "requestState":
 			default:
-				input = appendMember(input, name, value)
+				input = definition.AppendMember(input, name, value)
 			}
 		})
 	}
-	kind, _ := textOf(at(ref, []string{"type"}))
-	name, _ := textOf(at(ref, []string{"name"}))
-	uri, _ := textOf(at(ref, []string{"uri"}))
+	kind, _ := jsonx.Text(mcpwire.At(ref, []string{"type"}))
+	name, _ := jsonx.Text(mcpwire.At(ref, []string{"name"}))
+	uri, _ := jsonx.Text(mcpwire.At(ref, []string{"uri"}))
 	l := s.listOf(c)
 	var entry *catalog.Entry
 	switch kind {
@@ -269,24 +255,24 @@ func (s *Surface) complete(ctx context.Context, c caller, m *message, e era) out
 		}
 	}
 	if entry == nil {
-		return outcome{fault: invalidParams("params.ref names no prompt and no resource that is known here")}
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.ref names no prompt and no resource that is known here")}
 	}
 	if !slices.ContainsFunc(l.agent.Snapshot().ModuleEntries(entry.Module.Extension), func(e *catalog.Entry) bool { return e.Contribution.Member.Kind == kindCompletion }) {
-		dst, _ := appendPassed(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
-		return outcome{result: dst}
+		dst, _ := definition.AppendPassed(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
+		return exchange.Outcome{Result: dst}
 	}
 	if kind == "ref/prompt" {
-		renamed := appendString([]byte(`{"type":"ref/prompt","name":`), entry.Contribution.Member.Name)
+		renamed := jsonx.AppendString([]byte(`{"type":"ref/prompt","name":`), entry.Contribution.Member.Name)
 		ref = append(renamed, '}')
 	}
-	input = append(appendMember(input, "ref", ref), '}')
+	input = append(definition.AppendMember(input, "ref", ref), '}')
 	member := capability.Member{Module: entry.Contribution.Member.Module, Kind: kindCompletion, Name: "complete"}
 	return s.passed(ctx, c, m, e, voice{}, c.member(member, input))
 }
 
 // passed carries out a call whose result is one of MCP already. Its failure is a
 // protocol error: these methods have no results that say that they failed.
-func (s *Surface) passed(ctx context.Context, c caller, m *message, e era, v voice, inv capability.Invocation) outcome {
+func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, inv capability.Invocation) exchange.Outcome {
 	reply, out, err := s.invoke(ctx, c, m, v, inv)
 	if out != nil {
 		return *out
@@ -296,49 +282,49 @@ func (s *Surface) passed(ctx context.Context, c caller, m *message, e era, v voi
 	}
 	result := reply.Result
 	skip := []string{"cacheScope"}
-	dst, ok := appendPassed(nil, result, e, invocationMeta(reply), skip...)
+	dst, ok := definition.AppendPassed(nil, result, e, invocationMeta(reply), skip...)
 	if !ok {
-		return outcome{fault: &fault{status: http.StatusBadGateway, code: codeInternal, message: "the upstream's answer is not a result"}}
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: mcpwire.CodeInternal, Message: "the upstream's answer is not a result"}}
 	}
-	if e.modern && m.method == "resources/read" {
+	if e.Modern && m.Method == "resources/read" {
 		dst = dst[:len(dst)-1]
-		if at(result, []string{"ttlMs"}) == nil {
+		if mcpwire.At(result, []string{"ttlMs"}) == nil {
 			dst = append(dst, `,"ttlMs":0`...)
 		}
 		dst = append(dst, `,"cacheScope":"private"}`...)
 	}
-	return outcome{result: dst}
+	return exchange.Outcome{Result: dst}
 }
 
 // refused is the protocol error for a failure outside tools/call.
-func (s *Surface) refused(ctx context.Context, m *message, e era, reply invoke.Reply, err error) outcome {
+func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
 	if out, ok := upstreamFault(e, err); ok {
 		return out
 	}
-	out := s.failed(ctx, &m.params, e, reply, err)
-	if out.result == nil {
-		if out.fault != nil && m.method == "resources/read" && capability.CodeOf(err) == capability.CodeUnknownCapability {
-			out.fault = unknownResource(m.params.uri, e)
+	out := s.failed(ctx, &m.Params, e, reply, err)
+	if out.Result == nil {
+		if out.Fault != nil && m.Method == "resources/read" && capability.CodeOf(err) == capability.CodeUnknownCapability {
+			out.Fault = unknownResource(m.Params.URI, e)
 		}
 		return out
 	}
 	failure := capability.AsError(err)
-	f := &fault{status: http.StatusOK, code: codeInternal, message: failure.Message}
+	f := &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}
 	switch failure.Code {
 	case capability.CodeInvalidInput, capability.CodeTooLarge:
-		f.code, f.status = codeInvalidParams, http.StatusBadRequest
+		f.Code, f.Status = mcpwire.CodeInvalidParams, http.StatusBadRequest
 	case capability.CodeNotFound:
-		f = unknownResource(m.params.uri, e)
+		f = unknownResource(m.Params.URI, e)
 	default:
-		f.code = codeRefused
+		f.Code = codeRefused
 	}
 	if failure.Hint != "" {
-		f.message += "\n" + failure.Hint
+		f.Message += "\n" + failure.Hint
 	}
-	if note := at(out.result, []string{"_meta", "junctor/error"}); note != nil && f.data == nil {
-		f.data = bytes.Clone(note)
+	if note := mcpwire.At(out.Result, []string{"_meta", "junctor/error"}); note != nil && f.Data == nil {
+		f.Data = bytes.Clone(note)
 	}
-	return outcome{fault: f}
+	return exchange.Outcome{Fault: f}
 }
 
 const (
@@ -350,22 +336,22 @@ const (
 )
 
 // upstreamFault passes on the protocol errors of upstreams that clients act on.
-func upstreamFault(e era, err error) (outcome, bool) {
+func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
 	failure := capability.AsError(err)
 	code, ok := failure.Details["code"].(int64)
 	if !ok || !strings.HasPrefix(failure.Reason, "upstream_") {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	data, _ := failure.Details["data"].(json.RawMessage)
 	switch {
-	case code == codeNeedsAbility && e.modern:
-		return outcome{fault: &fault{status: http.StatusBadRequest, code: codeNeedsAbility, message: failure.Message, data: data}}, true
-	case code == codeInvalidParams, code == codeNoResource:
-		f := &fault{status: http.StatusBadRequest, code: codeInvalidParams, message: failure.Message, data: data}
-		if code == codeNoResource && !e.modern {
-			f.code = codeNoResource
+	case code == codeNeedsAbility && e.Modern:
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadRequest, Code: codeNeedsAbility, Message: failure.Message, Data: data}}, true
+	case code == mcpwire.CodeInvalidParams, code == codeNoResource:
+		f := &mcpwire.Fault{Status: http.StatusBadRequest, Code: mcpwire.CodeInvalidParams, Message: failure.Message, Data: data}
+		if code == codeNoResource && !e.Modern {
+			f.Code = codeNoResource
 		}
-		return outcome{fault: f}, true
+		return exchange.Outcome{Fault: f}, true
 	}
-	return outcome{}, false
+	return exchange.Outcome{}, false
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // server is a source of read-only tools that answer with who they are.
@@ -29,12 +30,12 @@ func (st *stack) server(ext string, tools ...string) {
 
 func (st *stack) listed(id string) string {
 	st.t.Helper()
-	return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, headerSession, id).body
+	return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, mcpwire.HeaderSession, id).body
 }
 
 func (st *stack) calls(id, name, arguments string) string {
 	st.t.Helper()
-	return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+arguments+`}}`, headerSession, id).body
+	return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+arguments+`}}`, mcpwire.HeaderSession, id).body
 }
 
 // TestANameMeansWhatItMeantWhenItWasShown is R08 and R09 of the catalog spec: a
@@ -42,7 +43,7 @@ func (st *stack) calls(id, name, arguments string) string {
 func TestANameMeansWhatItMeantWhenItWasShown(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	st.server("github", "create_branch")
-	before := st.open(st.agent, version20250618)
+	before := st.open(st.agent, mcpwire.Version20250618)
 	if list := st.listed(before); !strings.Contains(list, `"name":"create_branch"`) {
 		t.Fatal(list)
 	}
@@ -50,7 +51,7 @@ func TestANameMeansWhatItMeantWhenItWasShown(t *testing.T) {
 	if got := st.calls(before, "create_branch", `{}`); !strings.Contains(got, "ext:mcp:github") {
 		t.Errorf("the session that was shown the name: %s", got)
 	}
-	after := st.open(st.agent, version20250618)
+	after := st.open(st.agent, mcpwire.Version20250618)
 	if list := st.listed(after); !strings.Contains(list, "github__create_branch") || !strings.Contains(list, "neon__create_branch") || strings.Contains(list, `"name":"create_branch"`) {
 		t.Errorf("a new session: %s", list)
 	}
@@ -79,7 +80,7 @@ func TestAModelCorrectsItselfInOneStep(t *testing.T) {
 			},
 		}}})
 	}
-	id := st.open(st.agent, version20250618)
+	id := st.open(st.agent, mcpwire.Version20250618)
 	if list := st.listed(id); !strings.Contains(list, `"channel":{"enum":["discord","slack","telegram"],"type":"string"}`) && !strings.Contains(list, `"enum":["discord","slack","telegram"]`) {
 		t.Errorf("the selector is not shown: %s", list)
 	}

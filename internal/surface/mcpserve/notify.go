@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 const (
@@ -98,7 +100,7 @@ func (v *viewer) toggle(changed, there [3]bool) {
 	case !changed[1]:
 	case there[1]:
 		v.server.AddPrompt(&mcp.Prompt{Name: hidden}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			return nil, wireError(invalidParams("unknown prompt %q", hidden))
+			return nil, wireError(mcpwire.InvalidParams("unknown prompt %q", hidden))
 		})
 	default:
 		v.server.RemovePrompts(hidden)
@@ -107,7 +109,7 @@ func (v *viewer) toggle(changed, there [3]bool) {
 	case !changed[2]:
 	case there[2]:
 		v.server.AddResource(&mcp.Resource{Name: hidden, URI: hiddenURI}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return nil, wireError(unknownResource(hiddenURI, era{}))
+			return nil, wireError(unknownResource(hiddenURI, mcpwire.Era{}))
 		})
 	default:
 		v.server.RemoveResources(hiddenURI)

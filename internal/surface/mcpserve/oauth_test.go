@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // tokens is an authorization server that knows two tokens.
@@ -40,7 +41,7 @@ func TestChallengesSayWhereToGetAWiderToken(t *testing.T) {
 		"too narrow":    {st.modern("reader", "tools/call", "write", `"name":"write",`), 403, []string{where, `error="insufficient_scope"`, `scope="j.write"`}},
 		"for nothing":   {st.modern("nothing", "tools/call", "raw", `"name":"raw",`), 403, []string{`scope="j.read"`}},
 		"in the query":  {st.doTo(st.url+"?access_token=reader", "POST", "", modernBody("tools/list", "")), 401, []string{where}},
-		"in a session":  {st.do("POST", "reader", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write"}}`, headerSession, openAs(st, "reader")), 403, []string{`scope="j.write"`}},
+		"in a session":  {st.do("POST", "reader", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write"}}`, mcpwire.HeaderSession, openAs(st, "reader")), 403, []string{`scope="j.write"`}},
 		"hidden things": {st.modern("reader", "tools/call", "hidden", `"name":"hidden",`), 400, nil},
 	} {
 		if tt.r.status != tt.want {
@@ -57,4 +58,4 @@ func TestChallengesSayWhereToGetAWiderToken(t *testing.T) {
 	}
 }
 
-func openAs(st *stack, token string) string { return st.open(token, version20251125) }
+func openAs(st *stack, token string) string { return st.open(token, mcpwire.Version20251125) }

@@ -13,6 +13,10 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // Own is behind the resources of our own (spec section 2.8). What is somebody
@@ -53,10 +57,10 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 	for _, t := range s.cfg.Texts {
 		if mayCall(l.agent, permitted, t.Action) {
 			doc := []byte(`{"uri":`)
-			doc = appendString(doc, t.URI)
-			doc = appendMember(doc, "name", appendString(nil, t.Name))
-			doc = appendMember(doc, "title", appendString(nil, t.Title))
-			doc = appendMember(doc, "description", appendString(nil, t.Description))
+			doc = jsonx.AppendString(doc, t.URI)
+			doc = definition.AppendMember(doc, "name", jsonx.AppendString(nil, t.Name))
+			doc = definition.AppendMember(doc, "title", jsonx.AppendString(nil, t.Title))
+			doc = definition.AppendMember(doc, "description", jsonx.AppendString(nil, t.Description))
 			l.resources.insert(t.URI, append(doc, `,"mimeType":"text/markdown"}`...))
 		}
 	}
@@ -69,11 +73,11 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 }
 
 // readOwn reads one of ours; ok is false for addresses of others.
-func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e era) (out outcome, ok bool) {
+func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.Era) (out exchange.Outcome, ok bool) {
 	rest, ours := strings.CutPrefix(uri, ownScheme)
 	text := s.ownText(c, uri)
 	if !ours || s.cfg.Own == nil && text == nil {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	var data []byte
 	kind := "application/json"
@@ -99,18 +103,18 @@ func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e era) (out
 	}
 	switch {
 	case capability.CodeOf(err) == capability.CodeNotFound:
-		return outcome{fault: unknownResource(uri, e)}, true
+		return exchange.Outcome{Fault: unknownResource(uri, e)}, true
 	case err != nil:
-		return outcome{fault: &fault{status: http.StatusOK, code: codeInternal, message: capability.AsError(err).Message}}, true
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: capability.AsError(err).Message}}, true
 	}
-	dst := appendString([]byte(`{"contents":[{"uri":`), uri)
+	dst := jsonx.AppendString([]byte(`{"contents":[{"uri":`), uri)
 	dst = append(dst, `,"mimeType":"`+kind+`","text":`...)
 	dst = appendText(dst, data)
 	dst = append(dst, `}]`...)
-	if e.modern {
+	if e.Modern {
 		dst = append(dst, `,"ttlMs":0,"cacheScope":"private"`...)
 	}
-	return outcome{result: e.appendClosing(dst, nil)}, true
+	return exchange.Outcome{Result: e.AppendClosing(dst, nil)}, true
 }
 
 // ownText is the text of an address, for a caller who may read it.
@@ -155,19 +159,19 @@ func (s *Surface) visibleEntry(c caller, id capability.ID) *catalog.Entry {
 
 // tooLarge answers with the beginning of a result and the address of the rest.
 // promised says that the tool promises an object, which a part of one is not.
-func (s *Surface) tooLarge(ctx context.Context, c caller, e era, reply invoke.Reply, value json.RawMessage, promised bool) (outcome, bool) {
+func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply invoke.Reply, value json.RawMessage, promised bool) (exchange.Outcome, bool) {
 	if s.cfg.Own == nil || reply.Invocation == "" {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	if err := s.cfg.Own.KeepResult(ctx, c.who.ID, reply.Invocation, value); err != nil {
 		s.cfg.Logger.Error("a large result is not kept", "inv", reply.Invocation, "err", err)
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	shown := strings.ToValidUTF8(string(value[:shownResult]), "\uFFFD")
 	note := "\n… cut: the result has " + strconv.Itoa(len(value)) + " bytes. All of it can be read as the resource " + uriResult(reply.Invocation) + " for 15 minutes."
-	dst := appendString([]byte(`{"content":[{"type":"text","text":`), shown+note)
+	dst := jsonx.AppendString([]byte(`{"content":[{"type":"text","text":`), shown+note)
 	dst = append(dst, `},{"type":"resource_link","name":"result","uri":`...)
-	dst = appendString(dst, uriResult(reply.Invocation))
+	dst = jsonx.AppendString(dst, uriResult(reply.Invocation))
 	dst = append(dst, `,"mimeType":"application/json","size":`...)
 	dst = strconv.AppendInt(dst, int64(len(value)), 10)
 	dst = append(dst, `}]`...)
@@ -175,5 +179,5 @@ func (s *Surface) tooLarge(ctx context.Context, c caller, e era, reply invoke.Re
 		dst = append(dst, `,"isError":true`...)
 	}
 	own := append([]byte(`"junctor/truncated":true,`), invocationMeta(reply)...)
-	return outcome{result: e.appendClosing(dst, own)}, true
+	return exchange.Outcome{Result: e.AppendClosing(dst, own)}, true
 }

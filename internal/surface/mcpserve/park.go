@@ -12,6 +12,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/sealed"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
 
@@ -40,7 +43,7 @@ type parked struct {
 	owner, call string // digests
 	cancel      context.CancelCauseFunc
 	questions   chan asking
-	done        chan outcome // capacity 1
+	done        chan exchange.Outcome // capacity 1
 
 	ctx  context.Context
 	task bool          // it may become a task
@@ -48,7 +51,7 @@ type parked struct {
 	kept chan struct{} // closed when it has become one
 
 	mu      sync.Mutex
-	x       *exchange // of the request that waits now; nil between two
+	x       *exchange.Exchange // of the request that waits now; nil between two
 	running *tasks.Running
 	inv     capability.Invocation
 	reply   invoke.Reply
@@ -76,11 +79,11 @@ func (p *parked) heard(c capability.Chunk) {
 	case running != nil:
 		running.Progress(c)
 	case x != nil:
-		x.heard(c)
+		x.Heard(c)
 	}
 }
 
-func (p *parked) attach(x *exchange) {
+func (p *parked) attach(x *exchange.Exchange) {
 	p.mu.Lock()
 	p.x = x
 	p.mu.Unlock()
@@ -89,19 +92,19 @@ func (p *parked) attach(x *exchange) {
 // answerAsking carries out a call of a modern client that can be asked: in a
 // goroutine that may outlive the request, but neither a question that nobody
 // answers nor the surface.
-func (s *Surface) answerAsking(r *http.Request, c caller, m *message, x *exchange) outcome {
+func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	stop := context.AfterFunc(s.base, func() { cancel(errWithdrawn) })
 	p := &parked{
-		owner: c.digest(), call: m.digest(), cancel: cancel, questions: make(chan asking), done: make(chan outcome, 1),
+		owner: c.digest(), call: callDigest(m), cancel: cancel, questions: make(chan asking), done: make(chan exchange.Outcome, 1),
 		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}),
 	}
-	p.only = p.task && s.listOf(c).onlyTask[m.params.name]
-	v := voice{relay: x.relay}
+	p.only = p.task && s.listOf(c).onlyTask[m.Params.Name]
+	v := voice{relay: x.Relay}
 	if c.abilities.any() || p.task {
 		v.ask = p.asks(&c)
 	}
-	if x.hears() != nil || p.task {
+	if x.Hears() != nil || p.task {
 		v.heard = p.heard
 	}
 	if p.task {
@@ -111,7 +114,7 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *message, x *exchang
 	go func() {
 		defer stop()
 		defer cancel(nil)
-		out := s.carryApart(ctx, c, m, x.era, v, p)
+		out := s.carryApart(ctx, c, m, x.Era, v, p)
 		p.mu.Lock()
 		p.over = true
 		running := p.running
@@ -125,8 +128,8 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *message, x *exchang
 }
 
 // mayTask reports whether the call may become a task.
-func (s *Surface) mayTask(c caller, m *message) bool {
-	return s.cfg.Tasks != nil && m.method == "tools/call" && declaresTasks(c.abilities.raw)
+func (s *Surface) mayTask(c caller, m *mcpwire.Message) bool {
+	return s.cfg.Tasks != nil && m.Method == "tools/call" && declaresTasks(c.abilities.raw)
 }
 
 func (p *parked) began(inv capability.Invocation) {
@@ -173,7 +176,7 @@ func (p *parked) asks(c *caller) capability.Asker {
 
 // await waits for the end of the call, or for a question of its provider, which
 // ends this round of it, or until it has taken long enough to be a task.
-func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange) outcome {
+func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchange) exchange.Outcome {
 	p.attach(x)
 	defer p.attach(nil)
 	present := context.AfterFunc(r.Context(), func() { p.cancel(errWithdrawn) })
@@ -187,7 +190,7 @@ func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange) outco
 		select {
 		case out := <-p.done:
 			present()
-			if p.task && !out.silent && p.becomes() {
+			if p.task && !out.Silent && p.becomes() {
 				if kept, ok := s.keep(c, p); ok {
 					return kept
 				}
@@ -230,17 +233,17 @@ func (p *parked) becomes() bool {
 
 // keep makes a task of the call; ok is false where that cannot be: the call goes on
 // as it is.
-func (s *Surface) keep(c caller, p *parked) (outcome, bool) {
+func (s *Surface) keep(c caller, p *parked) (exchange.Outcome, bool) {
 	p.mu.Lock()
 	inv := p.inv
 	p.mu.Unlock()
 	if inv.ID == "" {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	running, t, err := s.cfg.Tasks.Adopt(p.ctx, p.cancel, inv, tasks.Options{})
 	if err != nil {
 		s.cfg.Logger.Warn("a call does not become a task", "inv", inv.ID, "err", err)
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	p.mu.Lock()
 	p.running = running
@@ -250,7 +253,7 @@ func (s *Surface) keep(c caller, p *parked) (outcome, bool) {
 	if over {
 		running.End(p.reply, p.err)
 	}
-	return outcome{result: s.appendTask(p.ctx, c, t, era{modern: true, info: s.info}, false)}, true
+	return exchange.Outcome{Result: s.appendTask(p.ctx, c, t, mcpwire.Era{Modern: true, Info: s.info}, false)}, true
 }
 
 func (s *Surface) mayPark(owner string) bool {
@@ -273,7 +276,7 @@ type waiting struct {
 }
 
 // park keeps the call and answers with its question.
-func (s *Surface) park(p *parked, a asking) outcome {
+func (s *Surface) park(p *parked, a asking) exchange.Outcome {
 	id := rand.Text()
 	w := &waiting{call: p, ask: a}
 	s.mu.Lock()
@@ -284,7 +287,7 @@ func (s *Surface) park(p *parked, a asking) outcome {
 	})
 	s.waiting[id] = w
 	s.mu.Unlock()
-	return s.question(a.question, state{Kind: stateParked, Who: p.owner, Call: p.call, Of: id})
+	return s.question(a.question, sealed.State{Kind: sealed.Parked, Who: p.owner, Call: p.call, Of: id})
 }
 
 func (s *Surface) unpark(id string) *waiting {
@@ -296,13 +299,13 @@ func (s *Surface) unpark(id string) *waiting {
 }
 
 // resume goes on with a parked call.
-func (s *Surface) resume(r *http.Request, c caller, m *message, x *exchange, st state) outcome {
+func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange, st sealed.State) exchange.Outcome {
 	w := s.unpark(st.Of)
 	if w == nil {
-		return outcome{fault: staleState()}
+		return exchange.Outcome{Fault: staleState()}
 	}
 	w.timer.Stop()
-	answer := responseTo(m.params.responses)
+	answer := responseTo(m.Params.Responses)
 	if answer == nil {
 		return s.park(w.call, w.ask) // it is asked again
 	}
@@ -310,8 +313,8 @@ func (s *Surface) resume(r *http.Request, c caller, m *message, x *exchange, st 
 	return s.await(r, c, w.call, x)
 }
 
-func staleState() *fault {
-	return invalidParams("requestState is not one that was given out for this very call, or its time is over; call again without it")
+func staleState() *mcpwire.Fault {
+	return mcpwire.InvalidParams("requestState is not one that was given out for this very call, or its time is over; call again without it")
 }
 
 // responseTo is the answer to the one question of ours among a client's answers;
@@ -320,7 +323,7 @@ func responseTo(responses json.RawMessage) (answer json.RawMessage) {
 	if len(responses) == 0 || responses[0] != '{' {
 		return nil
 	}
-	_ = members(responses, func(name string, value []byte) {
+	_ = jsonx.Members(responses, func(name string, value []byte) {
 		if name == questionKey && value[0] == '{' {
 			answer = append(json.RawMessage(nil), value...)
 		}
@@ -330,58 +333,70 @@ func responseTo(responses json.RawMessage) (answer json.RawMessage) {
 
 // checkResponses refuses what cannot be answers: each is the result of a request, an
 // object.
-func checkResponses(responses json.RawMessage) (f *fault) {
+func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 	if responses == nil {
 		return nil
 	}
 	if responses[0] != '{' {
-		return invalidParams("params.inputResponses must be an object")
+		return mcpwire.InvalidParams("params.inputResponses must be an object")
 	}
-	_ = members(responses, func(name string, value []byte) {
+	_ = jsonx.Members(responses, func(name string, value []byte) {
 		if value[0] != '{' {
-			f = invalidParams("params.inputResponses.%s must be an object", strings.ToValidUTF8(name, ""))
+			f = mcpwire.InvalidParams("params.inputResponses.%s must be an object", strings.ToValidUTF8(name, ""))
 		}
 	})
 	return f
 }
 
 // question is the result that asks q of a modern client.
-func (s *Surface) question(q capability.Question, st state) outcome {
+func (s *Surface) question(q capability.Question, st sealed.State) exchange.Outcome {
 	st.Until = s.now().Add(humanAnswer).Unix()
 	dst := []byte(`{"resultType":"input_required","inputRequests":{"` + questionKey + `":{`)
 	dst = append(dst, questionMembers(q)...)
 	dst = append(dst, `},"requestState":`...)
-	dst = append(dst, s.sealer.seal(st)...)
-	return outcome{result: s.closeAsking(dst)}
+	dst = append(dst, s.sealer.Seal(st)...)
+	return exchange.Outcome{Result: s.closeAsking(dst)}
 }
 
 // closeAsking ends a result that asks: with _meta of ours.
 func (s *Surface) closeAsking(dst []byte) []byte {
-	dst = append(dst, `,"_meta":{"`+metaPrefix+`serverInfo":`...)
+	dst = append(dst, `,"_meta":{"`+mcpwire.MetaPrefix+`serverInfo":`...)
 	dst = append(dst, s.info...)
 	return append(dst, "}}"...)
 }
 
 // relayed is a provider's input_required result as the client gets it: its
 // questions as they came, its state sealed with whose it is.
-func (s *Surface) relayed(c caller, m *message, of capability.ID, result json.RawMessage) (outcome, bool) {
+func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result json.RawMessage) (exchange.Outcome, bool) {
 	var inner json.RawMessage
 	dst := []byte(`{"resultType":"input_required"`)
-	err := members(result, func(name string, value []byte) {
+	err := jsonx.Members(result, func(name string, value []byte) {
 		switch name {
 		case "resultType", "_meta":
 		case "requestState":
 			inner = value
 		default:
 			dst = append(dst, ',')
-			dst = appendString(dst, name)
+			dst = jsonx.AppendString(dst, name)
 			dst = append(append(dst, ':'), value...)
 		}
 	})
 	if err != nil {
-		return outcome{}, false
+		return exchange.Outcome{}, false
 	}
 	dst = append(dst, `,"requestState":`...)
-	dst = append(dst, s.sealer.seal(state{Kind: stateRelayed, Who: c.digest(), Call: m.digest(), Of: string(of), Inner: jsonx.Raw(inner)})...)
-	return outcome{result: s.closeAsking(dst)}, true
+	dst = append(dst, s.sealer.Seal(sealed.State{Kind: sealed.Relayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
+	return exchange.Outcome{Result: s.closeAsking(dst)}, true
 }
+
+// callDigest names the call of a request: what every round of it repeats.
+func callDigest(m *mcpwire.Message) string {
+	arguments := []byte(m.Params.Arguments)
+	if c, err := jsonx.Sorted(arguments); err == nil {
+		arguments = c
+	}
+	return sealed.Digest([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
+}
+
+// digest names the caller in states.
+func (c caller) digest() string { return sealed.Digest([]byte(c.key)) }

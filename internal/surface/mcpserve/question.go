@@ -11,6 +11,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 const (
@@ -32,7 +34,7 @@ func readAbilities(raw json.RawMessage) abilities {
 	if len(raw) == 0 || raw[0] != '{' {
 		return a
 	}
-	_ = members(raw, func(name string, value []byte) {
+	_ = jsonx.Members(raw, func(name string, value []byte) {
 		switch name {
 		case "sampling":
 			a.sampling = value[0] == '{'
@@ -41,7 +43,7 @@ func readAbilities(raw json.RawMessage) abilities {
 				return
 			}
 			modes := 0
-			_ = members(value, func(mode string, _ []byte) {
+			_ = jsonx.Members(value, func(mode string, _ []byte) {
 				a.form, a.url = a.form || mode == "form", a.url || mode == "url"
 				modes++
 			})
@@ -61,9 +63,9 @@ func (a *abilities) answers(q capability.Question) bool {
 	case "elicitation/create":
 		mode := "form"
 		if len(q.Params) > 0 && q.Params[0] == '{' {
-			_ = members(q.Params, func(name string, value []byte) {
+			_ = jsonx.Members(q.Params, func(name string, value []byte) {
 				if name == "mode" {
-					mode, _ = textOf(value)
+					mode, _ = jsonx.Text(value)
 				}
 			})
 		}
@@ -78,8 +80,8 @@ func cannotAnswer(q capability.Question) error {
 }
 
 // asker asks the client of a session on the stream of the call.
-func (s *Surface) asker(sess *session, x *exchange) capability.Asker {
-	if !x.streams || !sess.abilities.any() {
+func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
+	if !x.Streams || !sess.abilities.any() {
 		return nil
 	}
 	return func(ctx context.Context, q capability.Question) (json.RawMessage, error) {
@@ -87,7 +89,7 @@ func (s *Surface) asker(sess *session, x *exchange) capability.Asker {
 			return nil, cannotAnswer(q)
 		}
 		id := askID + rand.Text()
-		answer := make(chan message, 1)
+		answer := make(chan mcpwire.Message, 1)
 		sess.mu.Lock()
 		sess.asked[id] = answer
 		sess.mu.Unlock()
@@ -96,7 +98,7 @@ func (s *Surface) asker(sess *session, x *exchange) capability.Asker {
 			delete(sess.asked, id)
 			sess.mu.Unlock()
 		}()
-		if !x.event(appendRequest(nil, id, q)) {
+		if !x.Event(appendRequest(nil, id, q)) {
 			return nil, cannotAnswer(q)
 		}
 		timer := time.NewTimer(humanAnswer)
@@ -107,7 +109,7 @@ func (s *Surface) asker(sess *session, x *exchange) capability.Asker {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
-		x.event(appendNotice(nil, "notifications/cancelled", append(appendString([]byte(`{"requestId":`), id), '}')))
+		x.Event(exchange.AppendNotice(nil, "notifications/cancelled", append(jsonx.AppendString([]byte(`{"requestId":`), id), '}')))
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -117,8 +119,8 @@ func (s *Surface) asker(sess *session, x *exchange) capability.Asker {
 
 // answered takes a response of the client to a request of ours; false when it is
 // none of those.
-func (sess *session) answered(m *message) bool {
-	id, ok := textOf(m.id)
+func (sess *session) answered(m *mcpwire.Message) bool {
+	id, ok := jsonx.Text(m.ID)
 	if !ok || !strings.HasPrefix(id, askID) {
 		return false
 	}
@@ -134,7 +136,7 @@ func (sess *session) answered(m *message) bool {
 
 func appendRequest(dst []byte, id string, q capability.Question) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = appendString(dst, id)
+	dst = jsonx.AppendString(dst, id)
 	return append(append(dst, ','), questionMembers(q)...)
 }
 
@@ -144,15 +146,15 @@ func questionMembers(q capability.Question) []byte {
 	if len(params) == 0 {
 		params = json.RawMessage("{}")
 	}
-	dst := appendString([]byte(`"method":`), q.Method)
+	dst := jsonx.AppendString([]byte(`"method":`), q.Method)
 	dst = append(append(dst, `,"params":`...), params...)
 	return append(dst, '}')
 }
 
 // answerOf is the result of a response.
-func answerOf(m *message) (json.RawMessage, error) {
-	if len(m.result) > 0 && m.result[0] == '{' {
-		return bytes.Clone(m.result), nil
+func answerOf(m *mcpwire.Message) (json.RawMessage, error) {
+	if len(m.Result) > 0 && m.Result[0] == '{' {
+		return bytes.Clone(m.Result), nil
 	}
 	return nil, capability.Errorf(capability.CodeFailed, "mcp", "the client could not answer the provider's question").With("question_failed", "")
 }

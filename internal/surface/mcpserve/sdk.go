@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 const (
@@ -78,7 +79,7 @@ func (s *Surface) newServer(v *viewer) *mcp.Server {
 			Completions: &mcp.CompletionCapabilities{},
 			Logging:     &mcp.LoggingCapabilities{}, //nolint:staticcheck // deprecated since 2026-07-28, and used before
 		},
-		SupportedProtocolVersions: Versions(),
+		SupportedProtocolVersions: mcpwire.Versions(),
 		// Left alone, the SDK says public: a leak where answers depend on who asks.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.TTLMs, c.CacheScope = 5000, "private"
@@ -120,26 +121,26 @@ func (s *Surface) inside(v *viewer) mcp.Middleware {
 			case "tools/call":
 				p, ok := req.GetParams().(*mcp.CallToolParamsRaw)
 				if !ok || p == nil {
-					return nil, wireError(invalidParams("params must name a tool"))
+					return nil, wireError(mcpwire.InvalidParams("params must name a tool"))
 				}
-				m := &message{method: method, params: params{name: p.Name, named: true, arguments: p.Arguments}}
-				out := s.carry(ctx, c, m, era{}, voice{})
-				return asResult(out.result, out.fault)
+				m := &mcpwire.Message{Method: method, Params: mcpwire.Params{Name: p.Name, Named: true, Arguments: p.Arguments}}
+				out := s.carry(ctx, c, m, mcpwire.Era{}, voice{})
+				return asResult(out.Result, out.Fault)
 			case "tools/list", "prompts/list", "resources/list", "resources/templates/list", "prompts/get", "resources/read", "completion/complete":
 				raw, err := json.Marshal(req.GetParams())
 				if err != nil {
-					return nil, wireError(invalidParams("params cannot be read"))
+					return nil, wireError(mcpwire.InvalidParams("params cannot be read"))
 				}
-				m := &message{method: method}
+				m := &mcpwire.Message{Method: method}
 				if string(raw) != "null" {
-					m.params.read(raw)
+					m.Params.Read(raw)
 				}
 				if isList(method) {
-					result, f := s.pageOf(c, method, m.params.cursor, era{})
+					result, f := s.pageOf(c, method, m.Params.Cursor, mcpwire.Era{})
 					return asResult(result.joined(), f)
 				}
-				out := s.carry(ctx, c, m, era{}, voice{})
-				return asResult(out.result, out.fault)
+				out := s.carry(ctx, c, m, mcpwire.Era{}, voice{})
+				return asResult(out.Result, out.Fault)
 			}
 			return next(ctx, method, req)
 		}
@@ -155,15 +156,15 @@ type rawResult struct {
 // MarshalJSON returns the bytes as they are.
 func (r *rawResult) MarshalJSON() ([]byte, error) { return r.data, nil }
 
-func asResult(data []byte, f *fault) (mcp.Result, error) {
+func asResult(data []byte, f *mcpwire.Fault) (mcp.Result, error) {
 	if f != nil {
 		return nil, wireError(f)
 	}
 	return &rawResult{data: data}, nil
 }
 
-func wireError(f *fault) error {
-	return &jsonrpc.Error{Code: int64(f.code), Message: f.message, Data: f.data}
+func wireError(f *mcpwire.Fault) error {
+	return &jsonrpc.Error{Code: int64(f.Code), Message: f.Message, Data: f.Data}
 }
 
 type viewerContext struct{}

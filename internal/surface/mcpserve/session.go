@@ -16,6 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 const (
@@ -51,7 +53,7 @@ type session struct {
 
 	mu    sync.Mutex
 	calls map[string]context.CancelCauseFunc // by id
-	asked map[string]chan message            // our requests to the client, by id
+	asked map[string]chan mcpwire.Message    // our requests to the client, by id
 	level int                                // least severity of log lines that are sent
 }
 
@@ -63,7 +65,7 @@ func (s *Surface) bind(c caller, id, version string) bool {
 	sess := &session{
 		id: id, digest: "mcp_" + hex.EncodeToString(sum[:8]), viewer: v, release: release,
 		client: c.client, version: version, calls: make(map[string]context.CancelCauseFunc),
-		abilities: c.abilities, asked: make(map[string]chan message),
+		abilities: c.abilities, asked: make(map[string]chan mcpwire.Message),
 	}
 	sess.ctx, sess.cancel = context.WithCancelCause(s.base)
 	s.mu.Lock()
@@ -194,15 +196,15 @@ func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id
 	sess, leave := s.enter(c, id)
 	if sess == nil {
 		// The status tells the client to begin again with initialize.
-		writeFault(w, nil, &fault{status: http.StatusNotFound, code: codeInvalidRequest, message: "session not found"})
+		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusNotFound, Code: mcpwire.CodeInvalidRequest, Message: "session not found"})
 		return
 	}
 	defer leave()
 	c.client, c.session, c.abilities = sess.client, sess.digest, sess.abilities
 	switch r.Method {
 	case http.MethodGet:
-		out := newBeating(w)
-		defer out.stop()
+		out := exchange.NewBeating(w)
+		defer out.Stop()
 		s.legacy.ServeHTTP(out, forSDK(r, sess.viewer, nil))
 	case http.MethodDelete:
 		if s.forget(sess) {
@@ -220,47 +222,47 @@ func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id
 func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session) {
 	body, m, f := s.read(w, r)
 	if f != nil {
-		writeFault(w, m.id, f)
+		mcpwire.WriteFault(w, m.ID, f)
 		return
 	}
-	if v := r.Header.Get(headerVersion); v != "" && !slices.Contains(Versions()[1:], v) {
-		writeFault(w, m.id, unsupported(v, Versions()[1:]))
+	if v := r.Header.Get(mcpwire.HeaderVersion); v != "" && !slices.Contains(mcpwire.Versions()[1:], v) {
+		mcpwire.WriteFault(w, m.ID, mcpwire.Unsupported(v, mcpwire.Versions()[1:]))
 		return
 	}
 	switch {
-	case m.batch && sess.version != version20250326:
-		writeFault(w, nil, badRequest("batches exist only in protocol version %s; this session has %s", version20250326, sess.version))
+	case m.Batch && sess.version != mcpwire.Version20250326:
+		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("batches exist only in protocol version %s; this session has %s", mcpwire.Version20250326, sess.version))
 		return
-	case m.batch && longBatch(body):
-		writeFault(w, nil, badRequest("a batch has %d messages at most", maxBatch))
+	case m.Batch && longBatch(body):
+		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("a batch has %d messages at most", maxBatch))
 		return
-	case m.batch && !sameScope(c, sess.viewer.caller):
+	case m.Batch && !sameScope(c, sess.viewer.caller):
 		// What is inside a batch is carried out as the viewer: another token of the same
 		// principal may be wider than this one.
-		writeFault(w, nil, &fault{status: http.StatusForbidden, code: codeInvalidRequest, message: "a batch cannot be sent with this access token: send its requests one by one"})
+		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusForbidden, Code: mcpwire.CodeInvalidRequest, Message: "a batch cannot be sent with this access token: send its requests one by one"})
 		return
-	case m.batch:
-	case m.method == "" && m.id != nil && sess.answered(&m):
+	case m.Batch:
+	case m.Method == "" && m.ID != nil && sess.answered(&m):
 		w.WriteHeader(http.StatusAccepted)
 		return
-	case m.id == nil:
-	case isList(m.method):
-		result, f := s.pageOf(c, m.method, m.params.cursor, era{})
+	case m.ID == nil:
+	case isList(m.Method):
+		result, f := s.pageOf(c, m.Method, m.Params.Cursor, mcpwire.Era{})
 		if f != nil {
-			f.status = http.StatusOK
-			writeFault(w, m.id, f)
+			f.Status = http.StatusOK
+			mcpwire.WriteFault(w, m.ID, f)
 			return
 		}
-		writePage(w, m.id, result)
+		writePage(w, m.ID, result)
 		return
-	case m.method == "tools/call", m.method == "prompts/get", m.method == "resources/read", m.method == "completion/complete":
+	case m.Method == "tools/call", m.Method == "prompts/get", m.Method == "resources/read", m.Method == "completion/complete":
 		s.callInSession(w, r, c, sess, &m)
 		return
-	case m.method == "logging/setLevel":
+	case m.Method == "logging/setLevel":
 		sess.setLevel(&m)
 	}
 	switch {
-	case m.method == "notifications/cancelled" && sess.withdraw(idKey(m.params.requestID)):
+	case m.Method == "notifications/cancelled" && sess.withdraw(mcpwire.IDKey(m.Params.RequestID)):
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -269,10 +271,10 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 
 // callInSession runs a call that outlives its request: a legacy client that
 // goes away has not cancelled (spec section 2.5).
-func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session, m *message) {
+func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session, m *mcpwire.Message) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer cancel(nil)
-	key := idKey(m.id)
+	key := mcpwire.IDKey(m.ID)
 	sess.mu.Lock()
 	_, taken := sess.calls[key]
 	if !taken {
@@ -280,27 +282,27 @@ func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller
 	}
 	sess.mu.Unlock()
 	if taken {
-		writeFault(w, m.id, badRequest("a request with this id is running already"))
+		mcpwire.WriteFault(w, m.ID, mcpwire.BadRequest("a request with this id is running already"))
 		return
 	}
 	if !s.begin(sess.viewer) {
 		sess.mu.Lock()
 		delete(sess.calls, key)
 		sess.mu.Unlock()
-		writeFault(w, m.id, &fault{status: http.StatusOK, code: codeRefused, message: fmt.Sprintf("%d calls of this principal are running, which is the most: wait for some of them, or cancel them", maxCalls)})
+		mcpwire.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: fmt.Sprintf("%d calls of this principal are running, which is the most: wait for some of them, or cancel them", maxCalls)})
 		return
 	}
 	defer s.done(sess.viewer)
 	defer context.AfterFunc(sess.ctx, func() { cancel(context.Cause(sess.ctx)) })()
-	x := newExchange(w, r, m, era{})
-	x.ask, x.logs = s.asker(sess, x), x.streams
-	x.severity = sess.severity()
+	x := exchange.New(w, r, m, mcpwire.Era{})
+	x.Ask, x.Logs = s.asker(sess, x), x.Streams
+	x.Severity = sess.severity()
 	out := s.answer(ctx, r, c, m, x)
 	sess.mu.Lock()
 	delete(sess.calls, key) // before the client has its answer, and may use the id again
 	sess.mu.Unlock()
 	s.challenge(w, r, out)
-	x.end(out)
+	x.End(out)
 }
 
 // withdraw cancels the session's call of that id; false when there is none.
@@ -316,27 +318,27 @@ func (sess *session) withdraw(key string) bool {
 
 // serveSessionless serves what a legacy client may send before it has a session:
 // initialize.
-func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *message) {
-	if m.method != "initialize" || m.id == nil {
-		writeFault(w, m.id, badRequest("there is no session: send initialize first, and its %s header in every later request", headerSession))
+func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
+	if m.Method != "initialize" || m.ID == nil {
+		mcpwire.WriteFault(w, m.ID, mcpwire.BadRequest("there is no session: send initialize first, and its %s header in every later request", mcpwire.HeaderSession))
 		return
 	}
 	if len(body) > maxInitialize {
-		writeFault(w, m.id, &fault{status: http.StatusRequestEntityTooLarge, code: codeInvalidRequest, message: "initialize may have 64 KiB at most"})
+		mcpwire.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusRequestEntityTooLarge, Code: mcpwire.CodeInvalidRequest, Message: "initialize may have 64 KiB at most"})
 		return
 	}
-	c.client, c.abilities = m.params.client, readAbilities(m.params.abilities)
-	version := version20251125
-	if slices.Contains(Versions()[1:], m.params.version) {
-		version = m.params.version
+	c.client, c.abilities = m.Params.Client, readAbilities(m.Params.Abilities)
+	version := mcpwire.Version20251125
+	if slices.Contains(mcpwire.Versions()[1:], m.Params.Version) {
+		version = m.Params.Version
 	}
 	v, done := s.viewer(c)
 	defer done()
 	r = forSDK(r, v, body)
-	if h := r.Header.Get(headerVersion); h != "" && !slices.Contains(Versions()[1:], h) {
+	if h := r.Header.Get(mcpwire.HeaderVersion); h != "" && !slices.Contains(mcpwire.Versions()[1:], h) {
 		// The answer negotiates; the header of a first request cannot know it yet.
 		r.Header = r.Header.Clone()
-		r.Header.Del(headerVersion)
+		r.Header.Del(mcpwire.HeaderVersion)
 	}
 	out := &opening{ResponseWriter: w, bind: func(id string) bool { return s.bind(c, id, version) }}
 	s.legacy.ServeHTTP(out, r)
@@ -366,12 +368,12 @@ func (o *opening) WriteHeader(status int) {
 		return
 	}
 	o.started = true
-	if id := o.Header().Get(headerSession); id != "" && status == http.StatusOK {
+	if id := o.Header().Get(mcpwire.HeaderSession); id != "" && status == http.StatusOK {
 		o.id = id
 		if !o.bind(id) {
 			o.refused = true
-			o.Header().Del(headerSession)
-			writeFault(o.ResponseWriter, nil, &fault{status: http.StatusServiceUnavailable, code: codeInternal, message: "too many sessions are open; end some with DELETE"})
+			o.Header().Del(mcpwire.HeaderSession)
+			mcpwire.WriteFault(o.ResponseWriter, nil, &mcpwire.Fault{Status: http.StatusServiceUnavailable, Code: mcpwire.CodeInternal, Message: "too many sessions are open; end some with DELETE"})
 			return
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/junctor-run/junctor/internal/segment"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/tasks"
 	"github.com/junctor-run/junctor/internal/tasks/tasksql"
 )
@@ -282,11 +283,11 @@ const initialize = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"p
 func (st *stack) open(token, version string) string {
 	st.t.Helper()
 	r := st.do("POST", token, strings.Replace(initialize, "VERSION", version, 1))
-	id := r.header.Get(headerSession)
+	id := r.header.Get(mcpwire.HeaderSession)
 	if r.status != 200 || id == "" {
 		st.t.Fatalf("initialize: %d %s", r.status, r.body)
 	}
-	if r := st.do("POST", token, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, headerSession, id); r.status != 202 {
+	if r := st.do("POST", token, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, mcpwire.HeaderSession, id); r.status != 202 {
 		st.t.Fatalf("initialized: %d %s", r.status, r.body)
 	}
 	return id
@@ -295,9 +296,9 @@ func (st *stack) open(token, version string) string {
 // modern sends a modern request with the headers that fit it.
 func (st *stack) modern(token, method, name, rest string, headers ...string) reply {
 	st.t.Helper()
-	h := []string{headerVersion, version20260728, headerMethod, method}
+	h := []string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, method}
 	if name != "" {
-		h = append(h, headerName, name)
+		h = append(h, mcpwire.HeaderName, name)
 	}
 	return st.do("POST", token, modernBody(method, rest), append(h, headers...)...)
 }

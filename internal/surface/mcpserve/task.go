@@ -10,6 +10,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/invoke"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/tasks"
 )
 
@@ -29,7 +33,7 @@ const (
 
 // declaresTasks reports whether the request's client takes tasks for answers.
 func declaresTasks(capabilities json.RawMessage) bool {
-	settings := at(capabilities, []string{"extensions", extensionTasks})
+	settings := mcpwire.At(capabilities, []string{"extensions", extensionTasks})
 	return len(settings) > 0 && settings[0] == '{'
 }
 
@@ -39,15 +43,15 @@ func taskOnly(definition json.RawMessage) bool {
 	if !strings.Contains(string(definition), "taskSupport") {
 		return false
 	}
-	support, _ := textOf(at(definition, []string{"execution", "taskSupport"}))
+	support, _ := jsonx.Text(mcpwire.At(definition, []string{"execution", "taskSupport"}))
 	return support == "required"
 }
 
 // needsTasks is what a client hears of such a tool that takes no tasks.
-func needsTasks() *fault {
-	return &fault{
-		status: http.StatusBadRequest, code: codeNeedsAbility, message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
-		data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extensionTasks + `":{}}}}`),
+func needsTasks() *mcpwire.Fault {
+	return &mcpwire.Fault{
+		Status: http.StatusBadRequest, Code: codeNeedsAbility, Message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
+		Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extensionTasks + `":{}}}}`),
 	}
 }
 
@@ -61,13 +65,13 @@ func isTask(method string) bool {
 }
 
 // serveTask answers one of the extension's methods.
-func (s *Surface) serveTask(ctx context.Context, c caller, m *message, e era) outcome {
+func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) exchange.Outcome {
 	if !declaresTasks(c.abilities.raw) {
-		return outcome{fault: needsTasks()}
+		return exchange.Outcome{Fault: needsTasks()}
 	}
-	id, ok := textOf(at(m.params.raw, []string{"taskId"}))
+	id, ok := jsonx.Text(mcpwire.At(m.Params.Raw, []string{"taskId"}))
 	if !ok {
-		return outcome{fault: invalidParams("params.taskId must be a string")}
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.taskId must be a string")}
 	}
 	s.cfg.Tasks.Seen(c.who)
 	t, err := s.cfg.Tasks.Get(ctx, c.who.ID, id)
@@ -77,23 +81,23 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *message, e era) ou
 	if err != nil {
 		return taskFault(id, err)
 	}
-	done := outcome{result: e.appendClosing([]byte(`{"_":0`), nil)}
-	done.result = append([]byte{'{'}, done.result[len(`{"_":0,`):]...)
-	switch m.method {
+	done := exchange.Outcome{Result: e.AppendClosing([]byte(`{"_":0`), nil)}
+	done.Result = append([]byte{'{'}, done.Result[len(`{"_":0,`):]...)
+	switch m.Method {
 	case "tasks/get":
-		return outcome{result: s.appendTask(ctx, c, t, e, true)}
+		return exchange.Outcome{Result: s.appendTask(ctx, c, t, e, true)}
 	case "tasks/cancel":
 		if _, err := s.cfg.Tasks.Cancel(ctx, c.who.ID, id); err != nil && capability.CodeOf(err) != capability.CodeConflict {
 			return taskFault(id, err)
 		}
 		return done
 	}
-	if f := checkResponses(m.params.responses); f != nil {
-		return outcome{fault: f}
+	if f := checkResponses(m.Params.Responses); f != nil {
+		return exchange.Outcome{Fault: f}
 	}
-	failed := outcome{}
-	if m.params.responses != nil {
-		_ = members(m.params.responses, func(key string, value []byte) {
+	failed := exchange.Outcome{}
+	if m.Params.Responses != nil {
+		_ = jsonx.Members(m.Params.Responses, func(key string, value []byte) {
 			// Unknown and answered keys are nobody's fault (SEP-2663).
 			_, err := s.cfg.Tasks.Answer(ctx, c.who, id, key, append(json.RawMessage(nil), value...))
 			if code := capability.CodeOf(err); err != nil && code != capability.CodeConflict && code != capability.CodeNotFound {
@@ -101,27 +105,27 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *message, e era) ou
 			}
 		})
 	}
-	if failed.fault != nil {
+	if failed.Fault != nil {
 		return failed
 	}
 	return done
 }
 
 // taskFault is the error for a task: nobody's and somebody else's read the same.
-func taskFault(id string, err error) outcome {
+func taskFault(id string, err error) exchange.Outcome {
 	failure := capability.AsError(err)
 	switch failure.Code {
 	case capability.CodeNotFound:
-		return outcome{fault: invalidParams("unknown task %q", id)}
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("unknown task %q", id)}
 	case capability.CodeInternal, capability.CodeFailed:
-		return outcome{fault: &fault{status: http.StatusOK, code: codeInternal, message: failure.Message}}
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}}
 	}
-	return outcome{fault: &fault{status: http.StatusOK, code: codeRefused, message: failure.Message}}
+	return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: failure.Message}}
 }
 
 // appendTask writes a task; with its details for tasks/get, without for the call
 // that became one.
-func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e era, detailed bool) []byte {
+func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e mcpwire.Era, detailed bool) []byte {
 	status, result, fault := s.taskEnd(ctx, c, t, e)
 	dst := []byte(`{"resultType":"task"`)
 	if detailed {
@@ -129,10 +133,10 @@ func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e era,
 	} else if status != "input_required" {
 		status = "working" // what has ended since is for tasks/get to say
 	}
-	dst = appendString(append(dst, `,"taskId":`...), t.ID)
+	dst = jsonx.AppendString(append(dst, `,"taskId":`...), t.ID)
 	dst = append(dst, `,"status":"`+status+`"`...)
 	if t.Status != "" {
-		dst = appendString(append(dst, `,"statusMessage":`...), t.Status)
+		dst = jsonx.AppendString(append(dst, `,"statusMessage":`...), t.Status)
 	}
 	dst = append(dst, `,"createdAt":"`+t.Created.UTC().Format(time.RFC3339Nano)+`","lastUpdatedAt":"`+t.Updated.UTC().Format(time.RFC3339Nano)+`","ttlMs":`...)
 	dst = strconv.AppendInt(dst, max(0, t.Expires.Sub(t.Created).Milliseconds()), 10)
@@ -142,10 +146,10 @@ func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e era,
 		switch {
 		case fault != nil:
 			dst = append(dst, `,"error":{"code":`...)
-			dst = strconv.AppendInt(dst, int64(fault.code), 10)
-			dst = appendString(append(dst, `,"message":`...), fault.message)
-			if fault.data != nil {
-				dst = append(append(dst, `,"data":`...), fault.data...)
+			dst = strconv.AppendInt(dst, int64(fault.Code), 10)
+			dst = jsonx.AppendString(append(dst, `,"message":`...), fault.Message)
+			if fault.Data != nil {
+				dst = append(append(dst, `,"data":`...), fault.Data...)
 			}
 			dst = append(dst, '}')
 		case result != nil:
@@ -161,14 +165,14 @@ func taskRequests(t tasks.Task) []byte {
 	dst := []byte{'{'}
 	for _, r := range t.Requests {
 		value := append([]byte{'{'}, questionMembers(capability.Question{Method: r.Method, Params: r.Params})...)
-		dst = appendMember(dst, r.Key, value)
+		dst = definition.AppendMember(dst, r.Key, value)
 	}
 	return append(dst, '}')
 }
 
 // taskEnd is a task's state in MCP (spec/README section 6), with its result, or the
 // protocol error that it failed with.
-func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e era) (status string, result []byte, f *fault) {
+func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e mcpwire.Era) (status string, result []byte, f *mcpwire.Fault) {
 	switch t.State {
 	case tasks.InputRequired, tasks.Interrupted:
 		return "input_required", nil, nil
@@ -179,8 +183,8 @@ func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e era) (s
 		return "working", nil, nil
 	}
 	reply := invoke.Reply{Invocation: t.Invocation, Provider: t.Provider, Result: t.Result}
-	p := &params{}
-	var out outcome
+	p := &mcpwire.Params{}
+	var out exchange.Outcome
 	if t.Error == nil {
 		out = s.succeeded(ctx, c, p, e, reply)
 	} else {
@@ -189,23 +193,23 @@ func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e era) (s
 		}
 		out = s.failed(ctx, p, e, reply, t.Error)
 	}
-	if out.fault != nil {
-		return "failed", nil, out.fault
+	if out.Fault != nil {
+		return "failed", nil, out.Fault
 	}
-	return "completed", out.result, nil
+	return "completed", out.Result, nil
 }
 
 // protocolError is the error that an upstream answered in place of a result; nil for
 // every other failure.
-func protocolError(failure *capability.Error) *fault {
+func protocolError(failure *capability.Error) *mcpwire.Fault {
 	if !strings.HasPrefix(failure.Reason, "upstream_") {
 		return nil
 	}
 	switch code := failure.Details["code"].(type) {
 	case int64:
-		return &fault{code: int(code), message: failure.Message}
+		return &mcpwire.Fault{Code: int(code), Message: failure.Message}
 	case float64: // out of the store
-		return &fault{code: int(code), message: failure.Message}
+		return &mcpwire.Fault{Code: int(code), Message: failure.Message}
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func advice(in *declared) (list []string) {
 	texts := []string{in.Description, in.Title, in.Annotations.Title, string(in.InputSchema)}
 	lower := make([]string, len(texts))
 	for i := range texts {
-		texts[i] = cut(texts[i], maxAdvised)
+		texts[i] = Cut(texts[i], maxAdvised)
 		lower[i] = strings.ToLower(texts[i])
 	}
 	for _, s := range suspicious {

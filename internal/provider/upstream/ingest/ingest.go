@@ -146,7 +146,7 @@ func (c *Collector) drop(name, reason string) {
 		c.out.More++
 		return
 	}
-	c.out.Dropped = append(c.out.Dropped, Dropped{Kind: c.kind, Name: cut(Shown(name), 80), Reason: reason})
+	c.out.Dropped = append(c.out.Dropped, Dropped{Kind: c.kind, Name: Cut(Shown(name), 80), Reason: reason})
 }
 
 // Done ends the list. Of a name that was given more than once none remains: which of

@@ -47,9 +47,9 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 	}
 	var in declared
 	if err := jsonx.Unmarshal(raw, &in); err != nil {
-		return nil, fmt.Errorf("its definition cannot be read: %s", cut(Shown(err.Error()), 200))
+		return nil, fmt.Errorf("its definition cannot be read: %s", Cut(Shown(err.Error()), 200))
 	}
-	d := &Definition{Kind: kind, Title: cut(Shown(first(in.Title, in.Annotations.Title, in.Name, in.URI, in.URITemplate)), 120)}
+	d := &Definition{Kind: kind, Title: Cut(Shown(first(in.Title, in.Annotations.Title, in.Name, in.URI, in.URITemplate)), 120)}
 	if err := d.named(&in); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 	}
 	d.Description = Shown(in.Description)
 	if len(d.Description) > MaxDescription {
-		d.Description, d.Cut = cut(d.Description, MaxDescription), true
+		d.Description, d.Cut = Cut(d.Description, MaxDescription), true
 		d.Advice = append(d.Advice, fmt.Sprintf("its description has %d bytes; agents see the first %d", len(in.Description), MaxDescription))
 	}
 	d.Advice = append(d.Advice, advice(&in)...)
@@ -71,7 +71,7 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 		return nil, err
 	}
 	if d.Pin, err = pin(d.Published); err != nil {
-		return nil, fmt.Errorf("its definition has no canonical form: %s", cut(Shown(err.Error()), 200))
+		return nil, fmt.Errorf("its definition has no canonical form: %s", Cut(Shown(err.Error()), 200))
 	}
 	return d, nil
 }
@@ -138,8 +138,8 @@ func Shown(s string) string {
 	}, s)
 }
 
-// cut is at most n bytes of s, of whole characters.
-func cut(s string, n int) string {
+// Cut is at most n bytes of s, of whole characters.
+func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -237,7 +237,7 @@ func bounded(doc []byte) error {
 	for objects == 0 || dec.StackDepth() > 0 {
 		t, err := dec.ReadToken()
 		if err != nil {
-			return fmt.Errorf("its definition is not sound JSON: %s", cut(Shown(err.Error()), 200))
+			return fmt.Errorf("its definition is not sound JSON: %s", Cut(Shown(err.Error()), 200))
 		}
 		switch {
 		case t.Kind() == '{':

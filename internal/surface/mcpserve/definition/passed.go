@@ -1,4 +1,4 @@
-package mcpserve
+package definition
 
 import (
 	"encoding/json"
@@ -7,6 +7,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // trustedHints is the tag of contributions whose own hints are believed.
@@ -14,34 +17,53 @@ const trustedHints = "hints:trusted"
 
 // renderDefined is the definition of an upstream's tool: the bytes that came, with
 // our name, the effective hints and our own _meta.
-func renderDefined(t tool) []byte {
+func renderDefined(t *compile.Action, name string) []byte {
 	e := t.Entries[0]
-	dst := appendString([]byte(`{"name":`), t.wire)
+	dst := jsonx.AppendString([]byte(`{"name":`), name)
 	var hints, meta []byte
-	_ = members(e.Contribution.Definition, func(name string, value []byte) { // it was read before it was pinned
-		switch name {
+	_ = jsonx.Members(e.Contribution.Definition, func(member string, value []byte) { // it was read before it was pinned
+		switch member {
 		case "name":
 		case "annotations":
 			hints = value
 		case "_meta":
 			meta = value
 		default:
-			dst = appendMember(dst, name, value)
+			dst = AppendMember(dst, member, value)
 		}
 	})
 	if a := effectiveHints(hints, e); len(a) > 2 {
-		dst = appendMember(dst, "annotations", a)
+		dst = AppendMember(dst, "annotations", a)
 	}
-	dst = appendMember(dst, "_meta", mergedMeta(meta, e))
+	dst = AppendMember(dst, "_meta", mergedMeta(meta, e))
 	return append(dst, '}')
 }
 
-func appendMember(dst []byte, name string, value []byte) []byte {
+// AppendMember appends a member to an object that is open.
+func AppendMember(dst []byte, name string, value []byte) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
 	}
-	dst = appendString(dst, name)
+	dst = jsonx.AppendString(dst, name)
 	return append(append(dst, ':'), value...)
+}
+
+// Member is the definition as it came, under the name, with our _meta.
+func Member(e *catalog.Entry, name string) []byte {
+	dst := []byte{'{'}
+	var meta []byte
+	_ = jsonx.Members(e.Contribution.Definition, func(member string, value []byte) {
+		switch {
+		case member == "_meta":
+			meta = value
+		case member == "name" && name != "":
+			dst = AppendMember(dst, member, jsonx.AppendString(nil, name))
+		default:
+			dst = AppendMember(dst, member, value)
+		}
+	})
+	dst = AppendMember(dst, "_meta", mergedMeta(meta, e))
+	return append(dst, '}')
 }
 
 // effectiveHints are an upstream's annotations as they hold: a claim of it may make
@@ -59,14 +81,14 @@ func effectiveHints(claimed []byte, e *catalog.Entry) []byte {
 		cautious = map[string]string{"readOnlyHint": "true", "destructiveHint": "false"}
 	}
 	dst := []byte{'{'}
-	_ = members(claimed, func(name string, value []byte) {
+	_ = jsonx.Members(claimed, func(name string, value []byte) {
 		if _, ours := cautious[name]; !ours {
-			dst = appendMember(dst, name, value)
+			dst = AppendMember(dst, name, value)
 		}
 	})
 	for _, name := range []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
 		if value := cautious[name]; value != "" {
-			dst = appendMember(dst, name, []byte(value))
+			dst = AppendMember(dst, name, []byte(value))
 		}
 	}
 	return append(dst, '}')
@@ -80,7 +102,7 @@ func mergedMeta(theirs []byte, e *catalog.Entry) []byte {
 		dst = appendForeign(dst, theirs)
 	}
 	ours := toolMeta([]*catalog.Entry{e})
-	_ = members(ours, func(name string, value []byte) { dst = appendMember(dst, name, value) })
+	_ = jsonx.Members(ours, func(name string, value []byte) { dst = AppendMember(dst, name, value) })
 	return append(dst, '}')
 }
 
@@ -88,47 +110,47 @@ func mergedMeta(theirs []byte, e *catalog.Entry) []byte {
 // keys of the protocol are each hop's own, so that neither side can pose as the
 // other (spec section 2.3).
 func appendForeign(dst, meta []byte) []byte {
-	_ = members(meta, func(name string, value []byte) {
-		if !strings.HasPrefix(name, metaPrefix) && !strings.HasPrefix(name, "junctor/") {
-			dst = appendMember(dst, name, value)
+	_ = jsonx.Members(meta, func(name string, value []byte) {
+		if !strings.HasPrefix(name, mcpwire.MetaPrefix) && !strings.HasPrefix(name, "junctor/") {
+			dst = AppendMember(dst, name, value)
 		}
 	})
 	return dst
 }
 
-// passes reports whether results of the provider are results of MCP already.
-func passes(key capability.ProviderKey) bool {
+// Passes reports whether results of the provider are results of MCP already.
+func Passes(key capability.ProviderKey) bool {
 	_, kind, _ := key.Parts()
 	return kind == "mcp" || kind == "a2a"
 }
 
-// appendPassed is an upstream's result object as it came, in the form of the era:
+// AppendPassed appends an upstream's result object as it came, in the form of the era:
 // with the type of the result where that belongs, and with our own _meta. more are
 // members that come first, skip the names of members to leave out.
-func appendPassed(dst []byte, result json.RawMessage, e era, ownMeta []byte, skip ...string) ([]byte, bool) {
+func AppendPassed(dst []byte, result json.RawMessage, e mcpwire.Era, ownMeta []byte, skip ...string) ([]byte, bool) {
 	dst = append(dst, '{')
 	var meta []byte
-	err := members(result, func(name string, value []byte) {
+	err := jsonx.Members(result, func(name string, value []byte) {
 		switch {
 		case name == "_meta":
 			meta = value
 		case name == "resultType" || slices.Contains(skip, name):
 		default:
-			dst = appendMember(dst, name, value)
+			dst = AppendMember(dst, name, value)
 		}
 	})
 	if err != nil {
 		return dst, false
 	}
-	if e.modern {
-		dst = appendMember(dst, "resultType", []byte(`"complete"`))
+	if e.Modern {
+		dst = AppendMember(dst, "resultType", []byte(`"complete"`))
 	}
 	own := []byte{'{'}
 	if len(meta) > 0 && meta[0] == '{' {
 		own = appendForeign(own, meta)
 	}
-	if e.modern {
-		own = appendMember(own, metaPrefix+"serverInfo", e.info)
+	if e.Modern {
+		own = AppendMember(own, mcpwire.MetaPrefix+"serverInfo", e.Info)
 	}
 	if len(ownMeta) > 0 {
 		if len(own) > 1 {
@@ -137,7 +159,7 @@ func appendPassed(dst []byte, result json.RawMessage, e era, ownMeta []byte, ski
 		own = append(own, ownMeta...)
 	}
 	if len(own) > 1 {
-		dst = appendMember(dst, "_meta", append(own, '}'))
+		dst = AppendMember(dst, "_meta", append(own, '}'))
 	}
 	return append(dst, '}'), true
 }

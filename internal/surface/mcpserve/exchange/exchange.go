@@ -1,19 +1,26 @@
-package mcpserve
+// Package exchange is the answer to one MCP request while it is being made: JSON, or a
+// stream of events where there is something to say before the end. It holds what a client
+// that reads slowly may leave unread, how often it is told of progress, and the comments
+// that keep a quiet stream open.
+package exchange
 
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 const (
 	beatEvery     = 15 * time.Second // a comment on a quiet stream
-	progressMost  = 10               // notices in
+	ProgressMost  = 10               // notices in
 	progressEvery = time.Second      // this time; then only the newest counts
 	writeWithin   = 30 * time.Second // a client that takes nothing in is gone
 )
@@ -22,23 +29,33 @@ const (
 // bytes, of which one message may have more.
 const (
 	maxUnread      = 256
-	maxUnreadBytes = 2 << 20
+	MaxUnreadBytes = 2 << 20
 )
 
-// exchange is the answer to one request while it is being made. It is JSON, unless
+// Outcome is the end of a call; exactly one of its members is set.
+type Outcome struct {
+	Result []byte
+	Fault  *mcpwire.Fault
+	Silent bool // the client withdrew it: nothing more is sent
+	// Narrow is the effect that the access token is too narrow for; a fault says so.
+	Narrow capability.Effect
+}
+
+// Exchange is the answer to one request while it is being made. It is JSON, unless
 // there is something to say before the end, or the end is long in coming: then it
 // is a stream of events whose last one is the response. Events are written by a
 // goroutine of their own, which begins with the first and ends before the response:
 // what a provider says may come from any goroutine, and must never wait for a
 // client.
-type exchange struct {
+type Exchange struct {
 	id       json.RawMessage
-	era      era
+	Era      mcpwire.Era
+	Streams  bool            // the client takes events
 	token    json.RawMessage // of progress, nil: none is wanted
-	logs     bool            // the provider's log is wanted,
-	severity int             // from this severity on
-	ask      capability.Asker
-	relay    *capability.Relay
+	Logs     bool            // the provider's log is wanted,
+	Severity int             // from this severity on
+	Ask      capability.Asker
+	Relay    *capability.Relay
 
 	st   stream        // the writer's while there is one, then end's
 	wake chan struct{} // capacity 1
@@ -47,7 +64,6 @@ type exchange struct {
 	unread  [][]byte
 	bytes   int           // of unread, and of what is being written
 	writer  chan struct{} // closed when the writer has ended; nil before the first event
-	streams bool          // the client takes events
 	over    bool
 	beat    *time.Timer
 	pause   *time.Timer // runs until progress may be sent again
@@ -57,12 +73,13 @@ type exchange struct {
 	waiting bool // latest has not been sent
 }
 
-func newExchange(w http.ResponseWriter, r *http.Request, m *message, e era) *exchange {
-	x := &exchange{
-		id: m.id, era: e, token: m.params.meta.progress, streams: acceptsStream(r),
+// New begins the answer to m; [Exchange.End] must end it.
+func New(w http.ResponseWriter, r *http.Request, m *mcpwire.Message, e mcpwire.Era) *Exchange {
+	x := &Exchange{
+		id: m.ID, Era: e, token: m.Params.Meta.Progress, Streams: acceptsStream(r),
 		st: stream{w: w, rc: http.NewResponseController(w)}, wake: make(chan struct{}, 1),
 	}
-	if x.streams {
+	if x.Streams {
 		x.beat = time.AfterFunc(beatEvery, x.beats)
 	} else {
 		x.token = nil
@@ -75,20 +92,21 @@ func acceptsStream(r *http.Request) bool {
 	return strings.Contains(accept, "text/event-stream") || strings.Contains(accept, "*/*") || strings.Contains(accept, "text/*")
 }
 
-// hears is what the engine is to call with the provider's progress and log; nil
+// Hears is what the engine is to call with the provider's progress and log; nil
 // where nobody would hear it.
-func (x *exchange) hears() func(capability.Chunk) {
-	if x.token == nil && !x.logs {
+func (x *Exchange) Hears() func(capability.Chunk) {
+	if x.token == nil && !x.Logs {
 		return nil
 	}
-	return x.heard
+	return x.Heard
 }
 
-func (x *exchange) heard(c capability.Chunk) {
+// Heard takes in what the provider says before its result.
+func (x *Exchange) Heard(c capability.Chunk) {
 	switch {
 	case c.Stage == capability.StageLog:
-		if x.logs && severityOf(c.Data) >= x.severity {
-			x.event(appendNotice(nil, "notifications/message", c.Data))
+		if x.Logs && severityOf(c.Data) >= x.Severity {
+			x.Event(AppendNotice(nil, "notifications/message", c.Data))
 		}
 	case c.Stage == "" && x.token != nil:
 		x.progress(c)
@@ -96,7 +114,7 @@ func (x *exchange) heard(c capability.Chunk) {
 }
 
 // progress sends the notice, or keeps the newest until the next may be sent.
-func (x *exchange) progress(c capability.Chunk) {
+func (x *Exchange) progress(c capability.Chunk) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.latest = c
@@ -107,12 +125,12 @@ func (x *exchange) progress(c capability.Chunk) {
 }
 
 // sendProgress wants the lock to be held.
-func (x *exchange) sendProgress() {
+func (x *Exchange) sendProgress() {
 	now := time.Now()
 	if now.Sub(x.since) >= progressEvery {
 		x.since, x.sent = now, 0
 	}
-	if x.sent < progressMost && len(x.unread) < progressMost {
+	if x.sent < ProgressMost && len(x.unread) < ProgressMost {
 		x.sent++
 		x.waiting = false
 		x.push(appendProgress(nil, x.token, x.latest))
@@ -121,11 +139,11 @@ func (x *exchange) sendProgress() {
 	if x.pause == nil {
 		x.pause = time.AfterFunc(x.since.Add(progressEvery).Sub(now), x.paused)
 	} else {
-		x.pause.Reset(max(x.since.Add(progressEvery).Sub(now), progressEvery/progressMost))
+		x.pause.Reset(max(x.since.Add(progressEvery).Sub(now), progressEvery/ProgressMost))
 	}
 }
 
-func (x *exchange) paused() {
+func (x *Exchange) paused() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.waiting && !x.over {
@@ -133,16 +151,16 @@ func (x *exchange) paused() {
 	}
 }
 
-// event sends one message before the response; false when it cannot be sent.
-func (x *exchange) event(data []byte) bool {
+// Event sends one message before the response; false when it cannot be sent.
+func (x *Exchange) Event(data []byte) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.push(data)
 }
 
 // push wants the lock to be held. A nil message is a comment.
-func (x *exchange) push(data []byte) bool {
-	if x.over || !x.streams || len(x.unread) >= maxUnread || x.bytes > 0 && x.bytes+len(data) > maxUnreadBytes {
+func (x *Exchange) push(data []byte) bool {
+	if x.over || !x.Streams || len(x.unread) >= maxUnread || x.bytes > 0 && x.bytes+len(data) > MaxUnreadBytes {
 		return false
 	}
 	x.bytes += len(data)
@@ -155,14 +173,14 @@ func (x *exchange) push(data []byte) bool {
 	return true
 }
 
-func (x *exchange) rouse() {
+func (x *Exchange) rouse() {
 	select {
 	case x.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (x *exchange) write() {
+func (x *Exchange) write() {
 	defer close(x.writer)
 	written := 0
 	for {
@@ -190,7 +208,7 @@ func (x *exchange) write() {
 	}
 }
 
-func (x *exchange) beats() {
+func (x *Exchange) beats() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.over {
@@ -199,8 +217,8 @@ func (x *exchange) beats() {
 	}
 }
 
-// end sends the response; nothing is written afterwards.
-func (x *exchange) end(out outcome) {
+// End sends the response; nothing is written afterwards.
+func (x *Exchange) End(out Outcome) {
 	x.mu.Lock()
 	if x.waiting {
 		x.push(appendProgress(nil, x.token, x.latest)) // the last one tells how far it came
@@ -218,12 +236,28 @@ func (x *exchange) end(out outcome) {
 		x.rouse()
 		<-writer
 	}
-	x.st.end(x.id, out, x.era)
+	x.st.end(x.id, out, x.Era)
 }
 
-func appendNotice(dst []byte, method string, params json.RawMessage) []byte {
+// Severities are the levels of RFC 5424 that logging has, the least first.
+func Severities() []string {
+	return []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+}
+
+// severityOf is the severity of the params of notifications/message; one that is
+// not known counts as the highest, so that it is not lost.
+func severityOf(params json.RawMessage) int {
+	level, _ := jsonx.Text(mcpwire.At(params, []string{"level"}))
+	if i := slices.Index(Severities(), level); i >= 0 {
+		return i
+	}
+	return len(Severities())
+}
+
+// AppendNotice appends a notification; params may be empty.
+func AppendNotice(dst []byte, method string, params json.RawMessage) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","method":`...)
-	dst = appendString(dst, method)
+	dst = jsonx.AppendString(dst, method)
 	if len(params) > 0 {
 		dst = append(append(dst, `,"params":`...), params...)
 	}
@@ -241,26 +275,26 @@ func appendProgress(dst []byte, token json.RawMessage, c capability.Chunk) []byt
 	}
 	if c.Message != "" {
 		dst = append(dst, `,"message":`...)
-		dst = appendString(dst, c.Message)
+		dst = jsonx.AppendString(dst, c.Message)
 	}
 	return append(dst, "}}"...)
 }
 
-// writeOutcome answers without a stream.
-func writeOutcome(w http.ResponseWriter, id json.RawMessage, out outcome, e era) {
+// WriteOutcome answers without a stream.
+func WriteOutcome(w http.ResponseWriter, id json.RawMessage, out Outcome, e mcpwire.Era) {
 	switch {
-	case out.silent:
+	case out.Silent:
 		// A stream that ends without an event is the one answer in which nothing is
 		// sent; a status alone would make some clients give up the session.
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
-	case out.fault != nil:
-		f := *out.fault
-		if !e.modern && out.narrow == "" {
-			f.status = http.StatusOK
+	case out.Fault != nil:
+		f := *out.Fault
+		if !e.Modern && out.Narrow == "" {
+			f.Status = http.StatusOK
 		}
-		writeFault(w, id, &f)
+		mcpwire.WriteFault(w, id, &f)
 	default:
-		writeJSON(w, http.StatusOK, appendResponse(make([]byte, 0, len(out.result)+len(id)+64), id, out.result))
+		mcpwire.WriteJSON(w, http.StatusOK, mcpwire.AppendResponse(make([]byte, 0, len(out.Result)+len(id)+64), id, out.Result))
 	}
 }

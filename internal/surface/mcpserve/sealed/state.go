@@ -1,4 +1,7 @@
-package mcpserve
+// Package sealed is what MCP clients carry for the server from one request to the next:
+// states of calls that go on, and cursors of lists. Both are good for the caller and the
+// request they were made for alone; a state is unreadable to the client and good once.
+package sealed
 
 import (
 	"crypto/aes"
@@ -16,9 +19,9 @@ import (
 
 // What a requestState of ours stands for.
 const (
-	stateConsent = "consent" // an approval that waits for an answer
-	stateParked  = "parked"  // a call that goes on here
-	stateRelayed = "relayed" // a provider's own state
+	Consent = "consent" // an approval that waits for an answer
+	Parked  = "parked"  // a call that goes on here
+	Relayed = "relayed" // a provider's own state
 )
 
 const (
@@ -29,10 +32,10 @@ const (
 	maxCallers = 2_048
 )
 
-// state is what a modern client carries from one round of a call to the next. It is
+// State is what a modern client carries from one round of a call to the next. It is
 // sealed: unreadable to the client, and good once, for the same caller and the same
 // call (spec sections 2.6 and 3.4).
-type state struct {
+type State struct {
 	Kind  string    `json:"k"`
 	Who   string    `json:"w"` // digest of the viewer
 	Call  string    `json:"c"` // digest of method, name and arguments
@@ -41,8 +44,8 @@ type state struct {
 	Inner jsonx.Raw `json:"s,omitempty"`
 }
 
-// sealer makes states and opens them.
-type sealer struct {
+// Sealer makes states and opens them.
+type Sealer struct {
 	aead cipher.AEAD
 	now  func() time.Time
 
@@ -50,15 +53,16 @@ type sealer struct {
 	used map[string]map[string]int64 // caller → nonce → until when it has to be remembered
 }
 
-func newSealer(key []byte, now func() time.Time) *sealer {
+// New returns a sealer; who has the same key opens what it sealed.
+func New(key []byte, now func() time.Time) *Sealer {
 	sum := sha256.Sum256(append([]byte("junctor request state\x00"), key...))
 	block, _ := aes.NewCipher(sum[:]) // 32 bytes are a key
 	aead, _ := cipher.NewGCM(block)
-	return &sealer{aead: aead, now: now, used: make(map[string]map[string]int64)}
+	return &Sealer{aead: aead, now: now, used: make(map[string]map[string]int64)}
 }
 
-// seal returns the state as a JSON string.
-func (s *sealer) seal(st state) []byte {
+// Seal returns the state as a JSON string.
+func (s *Sealer) Seal(st State) []byte {
 	if st.Until == 0 {
 		st.Until = s.now().Add(stateGood).Unix()
 	}
@@ -68,33 +72,33 @@ func (s *sealer) seal(st state) []byte {
 	}
 	nonce := make([]byte, s.aead.NonceSize())
 	_, _ = rand.Read(nonce)
-	return appendString(nil, base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, plain, nil)))
+	return jsonx.AppendString(nil, base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, plain, nil)))
 }
 
-// open returns what was sealed for this caller and this call; ok is false for
+// Open returns what was sealed for this caller and this call; ok is false for
 // everything else: made elsewhere, changed, too old, or opened before.
-func (s *sealer) open(raw json.RawMessage, who, call string) (st state, ok bool) {
-	text, isText := textOf(raw)
+func (s *Sealer) Open(raw json.RawMessage, who, call string) (st State, ok bool) {
+	text, isText := jsonx.Text(raw)
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	n := s.aead.NonceSize()
 	if !isText || err != nil || len(data) < n {
-		return state{}, false
+		return State{}, false
 	}
 	plain, err := s.aead.Open(nil, data[:n], data[n:], nil)
 	if err != nil || jsonx.Unmarshal(plain, &st) != nil {
-		return state{}, false
+		return State{}, false
 	}
 	if st.Who != who || st.Call != call || s.now().Unix() > st.Until {
-		return state{}, false
+		return State{}, false
 	}
-	if st.Kind == stateParked {
+	if st.Kind == Parked {
 		return st, true // the table of parked calls knows which are waiting, and each once
 	}
 	return st, s.first(who, string(data[:n]), st.Until)
 }
 
 // first reports whether the caller's nonce comes for the first time.
-func (s *sealer) first(who, nonce string, until int64) bool {
+func (s *Sealer) first(who, nonce string, until int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.used[who]
@@ -124,7 +128,7 @@ func (s *sealer) first(who, nonce string, until int64) bool {
 }
 
 // prune forgets what is too old to be opened again. The caller holds mu.
-func (s *sealer) prune(who string) {
+func (s *Sealer) prune(who string) {
 	own, now := s.used[who], s.now().Unix()
 	for nonce, end := range own {
 		if end < now {
@@ -136,8 +140,8 @@ func (s *sealer) prune(who string) {
 	}
 }
 
-// digestOf binds a state to whom and what it was made for.
-func digestOf(parts ...[]byte) string {
+// Digest binds a state to whom and what it was made for.
+func Digest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
 		sum := sha256.Sum256(p)
@@ -145,15 +149,3 @@ func digestOf(parts ...[]byte) string {
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
-
-// digest names the call of a request: what every round of it repeats.
-func (m *message) digest() string {
-	arguments := []byte(m.params.arguments)
-	if c, err := jsonx.Sorted(arguments); err == nil {
-		arguments = c
-	}
-	return digestOf([]byte(m.method), []byte(m.params.name), []byte(m.params.uri), arguments)
-}
-
-// digest names the caller in states.
-func (c caller) digest() string { return digestOf([]byte(c.key)) }

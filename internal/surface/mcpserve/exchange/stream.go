@@ -1,4 +1,4 @@
-package mcpserve
+package exchange
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 )
 
 // stream writes server-sent events. It opens with the first thing to say, so
@@ -67,24 +69,24 @@ func (st *stream) write(data []byte) {
 	st.gone = err != nil
 }
 
-func (st *stream) end(id json.RawMessage, out outcome, e era) {
+func (st *stream) end(id json.RawMessage, out Outcome, e mcpwire.Era) {
 	switch {
 	case !st.opened:
-		writeOutcome(st.w, id, out, e)
+		WriteOutcome(st.w, id, out, e)
 		return
-	case out.silent:
-	case out.fault != nil:
-		st.event(appendFault(nil, id, out.fault))
+	case out.Silent:
+	case out.Fault != nil:
+		st.event(mcpwire.AppendFault(nil, id, out.Fault))
 	default:
-		st.event(appendResponse(nil, id, out.result))
+		st.event(mcpwire.AppendResponse(nil, id, out.Result))
 	}
 	_ = st.rc.SetWriteDeadline(time.Time{})
 }
 
-// beating is the answer of a stream that the SDK writes: it adds the header that
+// Beating is the answer of a stream that the SDK writes: it adds the header that
 // keeps proxies from buffering and a comment when nothing else is said. The SDK
 // writes each event with one Write, so a comment never lands inside one.
-type beating struct {
+type Beating struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
 	mu     sync.Mutex
@@ -93,14 +95,15 @@ type beating struct {
 	closed bool
 }
 
-func newBeating(w http.ResponseWriter) *beating {
-	b := &beating{ResponseWriter: w, rc: http.NewResponseController(w)}
+// NewBeating wraps w; [Beating.Stop] must be called before the handler returns.
+func NewBeating(w http.ResponseWriter) *Beating {
+	b := &Beating{ResponseWriter: w, rc: http.NewResponseController(w)}
 	w.Header().Set("X-Accel-Buffering", "no")
 	b.timer = time.AfterFunc(beatEvery, b.beat)
 	return b
 }
 
-func (b *beating) beat() {
+func (b *Beating) beat() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -115,8 +118,8 @@ func (b *beating) beat() {
 	b.timer.Reset(beatEvery)
 }
 
-// stop must be called before the handler returns.
-func (b *beating) stop() {
+// Stop must be called before the handler returns.
+func (b *Beating) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
@@ -124,7 +127,7 @@ func (b *beating) stop() {
 	_ = b.rc.SetWriteDeadline(time.Time{})
 }
 
-func (b *beating) Write(data []byte) (int, error) {
+func (b *Beating) Write(data []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -136,7 +139,7 @@ func (b *beating) Write(data []byte) (int, error) {
 }
 
 // FlushError makes flushing wait its turn.
-func (b *beating) FlushError() error {
+func (b *Beating) FlushError() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -146,4 +149,4 @@ func (b *beating) FlushError() error {
 }
 
 // Unwrap gives the rest of the connection's abilities.
-func (b *beating) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+func (b *Beating) Unwrap() http.ResponseWriter { return b.ResponseWriter }

@@ -1,4 +1,8 @@
-package mcpserve
+// Package definition writes what MCP clients read of the catalog: a tool of ours as its
+// definition, an upstream's definition as the bytes that came with our name, the hints that
+// hold and our own _meta, and an upstream's result in the form of the caller's era. It
+// decides by entries of the catalog alone, without I/O.
+package definition
 
 import (
 	"bytes"
@@ -11,37 +15,10 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
-// render writes the tools out, in order of their names.
-func render(tools []tool) *rendered {
-	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]headerParam), onlyTask: make(map[string]bool)}
-	for _, t := range tools {
-		text, output, ok := renderTool(t)
-		if !ok {
-			continue
-		}
-		l.add(t.wire, text)
-		if t.own {
-			l.own[t.wire] = t.Action
-		} else {
-			l.shown = append(l.shown, t.Action)
-		}
-		if output {
-			l.output[t.wire] = true
-		}
-		if params := headerParams(t.Entries[0].Contribution.Definition); len(params) > 0 {
-			l.params[t.wire] = params
-		}
-		if taskOnly(t.Entries[0].Contribution.Definition) {
-			l.onlyTask[t.wire] = true
-		}
-	}
-	l.seal()
-	return l
-}
-
-// renderTool is one tool definition. ok is false for one whose input is not an
+// Tool is the definition of a tool under its name; output is whether it has an
+// output schema. ok is false for one whose input is not an
 // object: a client would refuse the whole list because of it.
-func renderTool(t tool) (text []byte, output, ok bool) {
+func Tool(t *compile.Action, name string) (text []byte, output, ok bool) {
 	schema, err := t.InputSchema()
 	if err != nil {
 		return nil, false, false
@@ -51,18 +28,18 @@ func renderTool(t tool) (text []byte, output, ok bool) {
 		return nil, false, false
 	}
 	if len(t.Entries) == 1 && t.Entries[0].Contribution.Definition != nil {
-		return renderDefined(t), publishable(t.OutputSchema()), true
+		return renderDefined(t, name), publishable(t.OutputSchema()), true
 	}
 	title := t.Title
 	if title == "" || len(t.Entries) == 1 {
 		title = t.Entries[0].DisplayName()
 	}
 	text = append(text, `{"name":`...)
-	text = appendString(text, t.wire)
+	text = jsonx.AppendString(text, name)
 	text = append(text, `,"title":`...)
-	text = appendString(text, title)
+	text = jsonx.AppendString(text, title)
 	text = append(text, `,"description":`...)
-	text = appendString(text, t.Description)
+	text = jsonx.AppendString(text, t.Description)
 	text = append(text, `,"inputSchema":`...)
 	text = append(text, input...)
 	if out := t.OutputSchema(); publishable(out) {
@@ -117,9 +94,9 @@ func publishable(doc []byte) bool {
 }
 
 func schemaType(doc []byte) (kind string, found bool) {
-	_ = members(doc, func(name string, value []byte) {
+	_ = jsonx.Members(doc, func(name string, value []byte) {
 		if name == "type" {
-			kind, _ = textOf(value)
+			kind, _ = jsonx.Text(value)
 			found = true
 		}
 	})
@@ -136,7 +113,7 @@ func annotations(title string, group []*catalog.Entry) []byte {
 		}
 	}
 	reads := effect == capability.EffectRead
-	dst := append([]byte(`{"title":`), appendString(nil, title)...)
+	dst := append([]byte(`{"title":`), jsonx.AppendString(nil, title)...)
 	for _, h := range []struct {
 		name  string
 		value bool

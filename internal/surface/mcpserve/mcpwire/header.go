@@ -1,4 +1,4 @@
-package mcpserve
+package mcpwire
 
 import (
 	"encoding/json"
@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
-// headerParam is an argument that a modern client repeats in a header, because the
+// HeaderParam is an argument that a modern client repeats in a header, because the
 // tool's schema marks it with x-mcp-header.
-type headerParam struct {
+type HeaderParam struct {
 	header string // the whole name: Mcp-Param-…
 	path   []string
 }
@@ -21,12 +23,12 @@ const (
 	maxParamPath = 16
 )
 
-// headerParams reads the marks of a definition's input schema.
-func headerParams(definition json.RawMessage) (out []headerParam) {
+// HeaderParams reads the marks of a definition's input schema.
+func HeaderParams(definition json.RawMessage) (out []HeaderParam) {
 	if len(definition) == 0 || !strings.Contains(string(definition), "x-mcp-header") {
 		return nil
 	}
-	_ = members(definition, func(name string, value []byte) {
+	_ = jsonx.Members(definition, func(name string, value []byte) {
 		if name == "inputSchema" {
 			out = appendMarked(out, value, nil)
 		}
@@ -34,18 +36,18 @@ func headerParams(definition json.RawMessage) (out []headerParam) {
 	return out
 }
 
-func appendMarked(out []headerParam, schema []byte, path []string) []headerParam {
+func appendMarked(out []HeaderParam, schema []byte, path []string) []HeaderParam {
 	if len(schema) == 0 || schema[0] != '{' || len(path) > maxParamPath {
 		return out
 	}
-	_ = members(schema, func(name string, value []byte) {
+	_ = jsonx.Members(schema, func(name string, value []byte) {
 		switch {
 		case name == "x-mcp-header" && len(path) > 0 && len(out) < maxParams:
-			if header, ok := textOf(value); ok && header != "" {
-				out = append(out, headerParam{paramHeader + header, slices.Clone(path)})
+			if header, ok := jsonx.Text(value); ok && header != "" {
+				out = append(out, HeaderParam{paramHeader + header, slices.Clone(path)})
 			}
 		case name == "properties" && value[0] == '{':
-			_ = members(value, func(property string, schema []byte) {
+			_ = jsonx.Members(value, func(property string, schema []byte) {
 				out = appendMarked(out, schema, append(slices.Clone(path), property))
 			})
 		}
@@ -53,10 +55,10 @@ func appendMarked(out []headerParam, schema []byte, path []string) []headerParam
 	return out
 }
 
-// checkParams compares the marked arguments of a call with their headers.
-func checkParams(h http.Header, marked []headerParam, arguments json.RawMessage) *fault {
+// CheckParams compares the marked arguments of a call with their headers.
+func CheckParams(h http.Header, marked []HeaderParam, arguments json.RawMessage) *Fault {
 	for _, p := range marked {
-		value := at(arguments, p.path)
+		value := At(arguments, p.path)
 		got := h.Get(p.header)
 		where := strings.Join(p.path, ".")
 		if value == nil || string(value) == "null" {
@@ -76,14 +78,14 @@ func checkParams(h http.Header, marked []headerParam, arguments json.RawMessage)
 	return nil
 }
 
-// at is the value under the path in an object, nil when there is none.
-func at(object json.RawMessage, path []string) json.RawMessage {
+// At is the value under the path in an object, nil when there is none.
+func At(object json.RawMessage, path []string) json.RawMessage {
 	for _, part := range path {
 		if len(object) == 0 || object[0] != '{' {
 			return nil
 		}
 		var next json.RawMessage
-		_ = members(object, func(name string, value []byte) {
+		_ = jsonx.Members(object, func(name string, value []byte) {
 			if name == part {
 				next = value
 			}
@@ -95,7 +97,7 @@ func at(object json.RawMessage, path []string) json.RawMessage {
 
 // sameValue compares a header's text with a string, a boolean or an integer.
 func sameValue(text string, value json.RawMessage) bool {
-	if s, ok := textOf(value); ok {
+	if s, ok := jsonx.Text(value); ok {
 		return s == text
 	}
 	if text == string(value) {

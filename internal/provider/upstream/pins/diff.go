@@ -1,4 +1,4 @@
-package upstream
+package pins
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 type Difference struct {
 	Kind    ingest.Kind `json:"kind"`
 	Name    string      `json:"name"`
-	State   PinState    `json:"state"`
+	State   State       `json:"state"`
 	OldPin  string      `json:"old_pin,omitempty"`
 	NewPin  string      `json:"new_pin"`
 	Changes []Change    `json:"changes"`
@@ -38,39 +38,29 @@ const (
 	maxShown   = 4 << 10 // bytes of one value
 )
 
-// Diff says what waits for an approval.
-func (r *Registry) Diff(name string) ([]Difference, error) {
-	u, err := r.get(name)
-	if err != nil {
-		return nil, err
-	}
-	u.changing.Lock()
-	defer u.changing.Unlock()
-	out := []Difference{}
-	for _, p := range sorted(u.pins) {
-		d := Difference{Kind: p.Kind, Name: p.Name, State: p.State, NewPin: p.Pin.Pin}
-		var before, after json.RawMessage
-		switch {
-		case !p.Listed:
-			continue
-		case p.State == Held:
-			d.OldPin, d.NewPin = p.Pin.Pin, p.Offered
-			before, after = p.Definition, p.OfferedDefinition
-			if p.offered != nil {
-				d.Advice = p.offered.Advice
-			}
-		case p.State == Quarantined:
-			after = p.Definition
-			if p.shown != nil {
-				d.Advice = p.shown.Advice
-			}
-		default:
-			continue
+// Waits says what somebody has to judge of a definition; false where nothing waits.
+func (p *Row) Waits() (d Difference, waits bool) {
+	d = Difference{Kind: p.Kind, Name: p.Name, State: p.State, NewPin: p.Pin.Pin}
+	var before, after json.RawMessage
+	switch {
+	case !p.Listed:
+		return d, false
+	case p.State == Held:
+		d.OldPin, d.NewPin = p.Pin.Pin, p.Offered
+		before, after = p.Definition, p.OfferedDefinition
+		if p.Offer != nil {
+			d.Advice = p.Offer.Advice
 		}
-		d.Changes, d.More = compare(before, after)
-		out = append(out, d)
+	case p.State == Quarantined:
+		after = p.Definition
+		if p.Shown != nil {
+			d.Advice = p.Shown.Advice
+		}
+	default:
+		return d, false
 	}
-	return out, nil
+	d.Changes, d.More = compare(before, after)
+	return d, true
 }
 
 // compare lists the members in which two objects differ, in the order of their paths.
@@ -93,7 +83,7 @@ func compare(before, after []byte) (list []Change, more int) {
 		if len(list) == maxChanges {
 			return list, len(paths) - maxChanges
 		}
-		list = append(list, Change{Path: cutText(ingest.Shown(path), 500), Old: cutText(a[path], maxShown), New: cutText(b[path], maxShown)})
+		list = append(list, Change{Path: ingest.Cut(ingest.Shown(path), 500), Old: ingest.Cut(a[path], maxShown), New: ingest.Cut(b[path], maxShown)})
 	}
 	return list, 0
 }
@@ -106,7 +96,7 @@ func flatten(doc []byte) map[string]string {
 	walk = func(doc []byte, path string) {
 		empty := true
 		if len(doc) > 0 && doc[0] == '{' {
-			_ = members(doc, func(name string, value []byte) { // it was read before
+			_ = jsonx.Members(doc, func(name string, value []byte) { // it was read before
 				empty = false
 				at := name
 				if strings.ContainsAny(name, ". ") || name == "" {
