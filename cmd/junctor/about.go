@@ -166,29 +166,7 @@ func (a *app) configCommand() *cobra.Command {
 			return nil
 		},
 	}
-	docs := &cobra.Command{
-		Use: "docs", Short: "List every key with its type, default and meaning", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if a.json {
-				data, err := json.Marshal(config.Keys())
-				if err != nil {
-					return err
-				}
-				return a.printJSON(data)
-			}
-			for _, k := range config.Keys() {
-				a.printf("%s (%s, default %s)\n    %s\n    variable: %s\n", k.Path, k.Type, dash(k.Default), k.Doc, k.Env)
-				if k.Runtime {
-					a.printf("    can also be set while the server runs\n")
-				}
-			}
-			a.printf("\nVariables of an elizaOS agent that are read too:\n")
-			for _, alias := range config.Aliases() {
-				a.printf("%s\n    %s\n", alias.Name, alias.Doc)
-			}
-			return nil
-		},
-	}
+	docs := a.configDocsCommand()
 	nats := &cobra.Command{
 		Use: "nats", Short: "Print what the NATS servers of nats.url must be configured with", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

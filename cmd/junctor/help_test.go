@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/junctor-run/junctor/internal/config"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -95,6 +97,21 @@ func TestTheHelpOfEveryCommand(t *testing.T) {
 		}
 	}
 	golden(t, "testdata/help.golden", b.String())
+}
+
+// TestTheConfigurationPage holds the page to the keys, and each key to a sentence.
+func TestTheConfigurationPage(t *testing.T) {
+	t.Parallel()
+	for _, k := range config.Keys() {
+		if k.Doc == "" || !unicode.IsUpper([]rune(k.Doc)[0]) || !strings.HasSuffix(k.Doc, ".") {
+			t.Errorf("%s: %q is no sentence", k.Path, k.Doc)
+		}
+	}
+	status, out, errs := typed(t, "config", "docs", "--markdown")
+	if status != 0 || errs != "" {
+		t.Fatal(status, errs)
+	}
+	golden(t, "../../docs/configuration.md", out)
 }
 
 // TestHelpIsInOneVoice holds what an editor would mark.

@@ -146,11 +146,30 @@ func Keys() []Key {
 	def := Default()
 	walk(reflect.ValueOf(def), "", func(path string, f reflect.StructField, v reflect.Value) {
 		out = append(out, Key{
-			Path: path, Env: envName(path), Type: typeName(f.Type), Default: fmt.Sprint(v.Interface()), Doc: f.Tag.Get("doc"),
+			Path: path, Env: envName(path), Type: typeName(f.Type), Default: defaultText(v), Doc: f.Tag.Get("doc"),
 			Runtime: f.Tag.Get("runtime") == "true",
 		})
 	})
 	return out
+}
+
+// defaultText is a default as it is written in the file; "" for none.
+func defaultText(v reflect.Value) string {
+	text := fmt.Sprint(v.Interface())
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		if short, whole := strings.CutSuffix(text, "m0s"); whole {
+			text = short + "m"
+		}
+		if short, whole := strings.CutSuffix(text, "h0m"); whole {
+			text = short + "h"
+		}
+	case v.Type() == reflect.TypeFor[[]string]():
+		return strings.Join(v.Interface().([]string), ", ")
+	case text == "[]":
+		return ""
+	}
+	return text
 }
 
 func walk(v reflect.Value, prefix string, leaf func(string, reflect.StructField, reflect.Value)) {
