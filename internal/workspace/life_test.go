@@ -259,9 +259,6 @@ func TestADiskThatIsNearlyFull(t *testing.T) {
 	free, freeErr = 1<<40, errors.New("no such file system")
 	_, err = s.m.Provision(t.Context(), Request{Folder: true})
 	wantReason(t, err, "disk_full")
-	if n, err := freeSpace(s.dir); err != nil || n <= 0 {
-		t.Errorf("%d, %v", n, err)
-	}
 }
 
 func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
