@@ -97,7 +97,7 @@ fuzz:
 	@grep -rnoE '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' $(FUZZIN) | sed -E 's|^(\./)?(.*)/[^/]*:[0-9]+:func (.*)$$|\2 \3|' | sort -u | \
 	while read -r dir name; do \
 	  echo "== $$dir $$name"; \
-	  $(GO) test "./$$dir" -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -parallel 1 </dev/null || exit 1; \
+	  $(GO) test "./$$dir" -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 </dev/null || exit 1; \
 	done
 
 clean:

@@ -2,9 +2,10 @@
 // run: the same request sent to an endpoint directly, through a bare
 // httputil.ReverseProxy, and through junctor with token check, policy, selection
 // and audit on. The three are interleaved, so that noise hits all alike, and
-// compared as ratios. The two ends of the wire are measured by themselves against
-// a bare handler and a plain client. Everything runs on loopback as real processes and ends by
-// itself. It prints the tables of docs/performance.md.
+// compared as ratios. The two ends of the wire, calls to nodes and the MCP door have
+// baselines of their own. Everything runs on loopback as real processes and ends by
+// itself. The table of docs/performance.md goes to standard output; how each figure
+// came about, door by door, to standard error.
 package main
 
 import (
@@ -47,7 +48,7 @@ func main() {
 		beProxy(*proxyFor, *buffers)
 		return
 	}
-	err := error(nil)
+	err, sh := error(nil), &sheet{out: os.Stderr}
 	switch {
 	case *serveIn != "":
 		err = beServer(*serveIn, *profileTo)
@@ -58,29 +59,32 @@ func main() {
 	case *nodesOnly && *profileTo != "":
 		err = profileNodes(*profileTo, *way, 20**calls)
 	case *nodesOnly:
-		err = nodes(*calls, *rounds)
+		err = nodes(sh, *calls, *rounds)
 	case *mcpPart != "":
 		err = beMCPPart(strings.Fields(*mcpPart))
 	case *mcpOnly && *profileTo != "":
 		err = profileMCP(*profileTo, *era, *what, 20**calls)
 	case *mcpOnly:
-		err = mcpDoors(*calls, *rounds)
+		err = mcpDoors(sh, *calls, *rounds)
 	case *wirePart != "":
 		err = beWirePart(*wirePart)
 	case *wireOnly && *profileTo != "":
 		err = profileWire(*profileTo, 20**calls)
 	case *wireOnly:
-		err = wireEnds(*calls, *rounds)
+		err = wireEnds(sh, *calls, *rounds)
 	case *loadAt != "":
 		err = beLoad(*loadAt, *calls)
 	case *profileTo != "":
 		err = profile(*profileTo, 20**calls)
 	default:
-		err = run(*calls, *rounds)
+		err = run(sh, *calls, *rounds)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
+	}
+	if len(sh.rows) > 0 {
+		sh.print(os.Stdout)
 	}
 }
 
@@ -114,8 +118,8 @@ func beProxy(target string, buffers bool) {
 	}
 }
 
-func run(calls, rounds int) error {
-	fmt.Printf("%s, %d cores, %s, %d rounds of %d calls each\n\n", runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds, calls)
+func run(sh *sheet, calls, rounds int) error {
+	fmt.Fprintf(sh.out, "%s, %d cores, %s, %d rounds of %d calls each\n\n", runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds, calls)
 	stage, err := newStage()
 	if err != nil {
 		return err
@@ -127,37 +131,45 @@ func run(calls, rounds int) error {
 		plainDoor("junctor", stage.server.url, stage.operatorToken, stage.server),
 	}
 	for _, req := range requests() {
-		fmt.Printf("### %s\n\n", req.name)
-		fmt.Println("| concurrency | door | p50 | p99 | calls/s | p50 ÷ proxy | rate ÷ proxy | CPU of the hop per call |")
-		fmt.Println("|---|---|---|---|---|---|---|---|")
+		fmt.Fprintf(sh.out, "### %s\n\n", req.name)
+		fmt.Fprintln(sh.out, "| concurrency | door | p50 | p99 | calls/s | p50 ÷ proxy | rate ÷ proxy | CPU of the hop per call |")
+		fmt.Fprintln(sh.out, "|---|---|---|---|---|---|---|---|")
 		for _, concurrency := range []int{1, 16, 64} {
 			results, err := measure(doors, req, concurrency, calls, rounds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", req.name, err)
 			}
 			proxy := results[1]
+			if concurrency == 1 {
+				sh.took(req.name+", 1 at once", "ReverseProxy", proxy.p50, results[2].p50, "make bench")
+			} else {
+				sh.rate(fmt.Sprintf("%s, %d at once", req.name, concurrency), "ReverseProxy", proxy.rate, results[2].rate, "make bench")
+			}
 			for i, r := range results {
-				fmt.Printf("| %d | %s | %s | %s | %.0f | %.2f | %.2f | %s |\n", concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
+				fmt.Fprintf(sh.out, "| %d | %s | %s | %s | %.0f | %.2f | %.2f | %s |\n", concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
 					float64(r.p50)/float64(proxy.p50), r.rate/proxy.rate, us(r.cpu))
 			}
 		}
-		fmt.Println()
+		fmt.Fprintln(sh.out)
 	}
-	fmt.Printf("Memory after the load: junctor %s, proxy %s\n\n", mib(stage.server.rss()), mib(stage.proxy.rss()))
+	fmt.Fprintf(sh.out, "Memory after the load: junctor %s, proxy %s\n\n", mib(stage.server.rss()), mib(stage.proxy.rss()))
 	stage.close()
-	if err := wireEnds(calls, rounds); err != nil {
+	if err := wireEnds(sh, calls, rounds); err != nil {
 		return err
 	}
-	if err := nodes(calls, rounds); err != nil {
+	if err := nodes(sh, calls, rounds); err != nil {
 		return err
 	}
-	if err := mcpDoors(calls, rounds); err != nil {
+	if err := mcpDoors(sh, calls, rounds); err != nil {
 		return err
 	}
-	if err := engineAlone(); err != nil {
+	if err := engineAlone(sh); err != nil {
 		return err
 	}
-	return startAndSize()
+	if err := startAndSize(sh); err != nil {
+		return err
+	}
+	return parts(sh)
 }
 
 func us(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/float64(time.Microsecond)) }

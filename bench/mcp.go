@@ -300,15 +300,15 @@ func (s *mcpStage) close() {
 // mcpDoors measures the MCP door against a bare reverse proxy before the same
 // upstream, and its lists against the SDK's server (spec mcp-and-a2a, checks 23 to
 // 26).
-func mcpDoors(calls, rounds int) error {
+func mcpDoors(sh *sheet, calls, rounds int) error {
 	s, err := newMCPStage("")
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	fmt.Printf("### MCP, clients and upstreams of both eras\n\nMemory idle, %d upstreams: %s\n\n", len(s.proxies)/2, mib(s.server.rss()))
-	fmt.Println("| what | client | upstream | concurrency | door | p50 | p99 | calls/s | p50 ÷ 2nd | p99 ÷ 2nd | rate ÷ 2nd | CPU of the hop per call |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintf(sh.out, "### MCP, clients and upstreams of both eras\n\nMemory idle, %d upstreams: %s\n\n", len(s.proxies)/2, mib(s.server.rss()))
+	fmt.Fprintln(sh.out, "| what | client | upstream | concurrency | door | p50 | p99 | calls/s | p50 ÷ 2nd | p99 ÷ 2nd | rate ÷ 2nd | CPU of the hop per call |")
+	fmt.Fprintln(sh.out, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	row := func(what, era, far string, concurrency, calls int, doors ...door) error {
 		method := "tools/list"
 		if what == "tools/call" || strings.HasPrefix(what, methodConnect) {
@@ -319,8 +319,19 @@ func mcpDoors(calls, rounds int) error {
 			return err
 		}
 		proxy := results[1]
+		const rerun = "go run ./bench -mcp"
+		switch title := what + ", " + era; {
+		case what == "tools/call" && concurrency == 1 && strings.HasSuffix(far, "bare"):
+			sh.took("MCP "+title+", 1 at once", "ReverseProxy", proxy.p50, results[2].p50, rerun)
+		case what == "tools/call" && strings.HasSuffix(far, "SDK") && concurrency > 1:
+			sh.rate("MCP "+title+", 16 at once, an SDK's server behind", "ReverseProxy", proxy.rate, results[2].rate, rerun)
+		case strings.HasPrefix(what, "tools/list"):
+			sh.rate("MCP "+title+" tools, 4 at once", "SDK server", results[3].rate, results[2].rate, rerun)
+		case strings.HasPrefix(what, methodConnect):
+			sh.took("MCP "+title+" tools: handshake and list", "SDK server", results[1].p50, results[2].p50, rerun)
+		}
 		for i, r := range results {
-			fmt.Printf("| %s | %s | %s | %d | %s | %s | %s | %.0f | %.2f | %.2f | %.2f | %s |\n", what, era, far, concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
+			fmt.Fprintf(sh.out, "| %s | %s | %s | %d | %s | %s | %s | %.0f | %.2f | %.2f | %.2f | %s |\n", what, era, far, concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
 				float64(r.p50)/float64(proxy.p50), float64(r.p99)/float64(proxy.p99), r.rate/proxy.rate, us(r.cpu))
 		}
 		return nil
@@ -358,8 +369,8 @@ func mcpDoors(calls, rounds int) error {
 			}
 		}
 	}
-	fmt.Printf("\nMemory after the load: %s\n\n", mib(s.server.rss()))
-	return mcpMemory()
+	fmt.Fprintf(sh.out, "\nMemory after the load: %s\n\n", mib(s.server.rss()))
+	return mcpMemory(sh)
 }
 
 // profileMCP writes where the server's time goes under calls of one era.
@@ -380,7 +391,7 @@ func profileMCP(file, era, what string, calls int) error {
 
 // mcpMemory says what an idle server with one upstream takes, and what clients leave
 // behind that open a session, list a thousand tools and never come back (check 26).
-func mcpMemory() error {
+func mcpMemory(sh *sheet) error {
 	const sessions = 1000
 	dir, err := os.MkdirTemp("", "junctor-bench-")
 	if err != nil {
@@ -416,7 +427,7 @@ func mcpMemory() error {
 		}
 		if tools == 10 {
 			time.Sleep(5 * time.Second) // idle is what is left when the start is over
-			fmt.Printf("Memory idle with one upstream of 10 tools: %s\n", mib(p.rss()))
+			fmt.Fprintf(sh.out, "Memory idle with one upstream of 10 tools: %s\n", mib(p.rss()))
 		}
 		door := mcpDoor("junctor", p.url+"/mcp/"+upstreamName(eraLegacy, tools), strings.TrimSpace(string(token)), eraLegacy, p)
 		before := p.rss()
@@ -430,8 +441,8 @@ func mcpMemory() error {
 			}
 			end()
 		}
-		fmt.Printf("An abandoned session that has listed %d tools: %.1f KiB\n", tools, float64(p.rss()-before)/sessions/1024)
+		fmt.Fprintf(sh.out, "An abandoned session that has listed %d tools: %.1f KiB\n", tools, float64(p.rss()-before)/sessions/1024)
 	}
-	fmt.Println()
+	fmt.Fprintln(sh.out)
 	return nil
 }

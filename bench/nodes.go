@@ -303,16 +303,16 @@ func invocationDoor(address, token string, of func(worker int) client.Invocation
 }
 
 // nodes measures calls to a node, and streams, against a plain echo.
-func nodes(calls, rounds int) error {
+func nodes(sh *sheet, calls, rounds int) error {
 	s, err := newNodeStage(200*time.Millisecond, "")
 	defer s.end()
 	if err != nil {
 		return err
 	}
-	fmt.Println("### A call to a node (100 bytes there and back)")
-	fmt.Println()
-	fmt.Println("| concurrency | way | p50 | p99 | calls/s | p50 ÷ echo | p50 − echo | CPU of the far end per call |")
-	fmt.Println("|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(sh.out, "### A call to a node (100 bytes there and back)")
+	fmt.Fprintln(sh.out)
+	fmt.Fprintln(sh.out, "| concurrency | way | p50 | p99 | calls/s | p50 ÷ echo | p50 − echo | CPU of the far end per call |")
+	fmt.Fprintln(sh.out, "|---|---|---|---|---|---|---|---|")
 	doors := s.doors()
 	for _, concurrency := range []int{1, 16, 128} {
 		results, err := measure(doors, request{}, concurrency, 2*calls, rounds)
@@ -320,18 +320,25 @@ func nodes(calls, rounds int) error {
 			return err
 		}
 		base := results[0]
+		for i, name := range []string{1: "gateway to node", 2: "engine to node"} {
+			if i > 0 && concurrency == 1 {
+				sh.took("a call, "+name+", 1 at once", "echo over a WebSocket", base.p50, results[i].p50, "go run ./bench -nodes")
+			} else if i > 0 && concurrency == 128 {
+				sh.rate("a call, "+name+", 128 at once", "echo over a WebSocket", base.rate, results[i].rate, "go run ./bench -nodes")
+			}
+		}
 		for i, r := range results {
-			fmt.Printf("| %d | %s | %s | %s | %.0f | %.2f | %s | %s |\n", concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
+			fmt.Fprintf(sh.out, "| %d | %s | %s | %s | %.0f | %.2f | %s | %s |\n", concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
 				float64(r.p50)/float64(base.p50), us(r.p50-base.p50), us(r.cpu))
 		}
 	}
-	fmt.Println()
-	return s.streams(rounds)
+	fmt.Fprintln(sh.out)
+	return s.streams(sh, rounds)
 }
 
 // streams measures how fast chunks come, and whether a reader that does not read
 // keeps a node from saying that it lives.
-func (s *nodeStage) streams(rounds int) error {
+func (s *nodeStage) streams(sh *sheet, rounds int) error {
 	const chunks = 400
 	const total = chunks * chunkSize
 	input := fmt.Sprintf(`{"chunks":%d}`, chunks)
@@ -383,20 +390,22 @@ func (s *nodeStage) streams(rounds int) error {
 			}
 		}
 	}
-	fmt.Println("### A stream of 128 KiB chunks from one node")
-	fmt.Println()
-	fmt.Println("| way | MB/s | ÷ plain |")
-	fmt.Println("|---|---|---|")
+	fmt.Fprintln(sh.out, "### A stream of 128 KiB chunks from one node")
+	fmt.Fprintln(sh.out)
+	fmt.Fprintln(sh.out, "| way | MB/s | ÷ plain |")
+	fmt.Fprintln(sh.out, "|---|---|---|")
 	base := 0.0
 	for i, w := range ways {
 		slices.Sort(rates[i])
 		rate := rates[i][len(rates[i])/2]
 		if i == 0 {
 			base = rate
+		} else {
+			sh.rows = append(sh.rows, sheetRow{"a stream of 128 KiB chunks, " + w.name, fmt.Sprintf("WebSocket %.0f MB/s", base), fmt.Sprintf("%.0f MB/s", rate), fmt.Sprintf("%.2f", rate/base), "go run ./bench -nodes"})
 		}
-		fmt.Printf("| %s | %.0f | %.2f |\n", w.name, rate, rate/base)
+		fmt.Fprintf(sh.out, "| %s | %.0f | %.2f |\n", w.name, rate, rate/base)
 	}
-	fmt.Println()
+	fmt.Fprintln(sh.out)
 	before, err := s.beats(3 * time.Second)
 	if err != nil {
 		return err
@@ -417,7 +426,7 @@ func (s *nodeStage) streams(rounds int) error {
 	if failed := <-stalled; err == nil {
 		err = failed
 	}
-	fmt.Printf("Longest pause between heartbeats (one each 200 ms): %d ms; while a reader stalls: %d ms, and its stream then comes whole.\n\n", before.Milliseconds(), during.Milliseconds())
+	fmt.Fprintf(sh.out, "Longest pause between heartbeats (one each 200 ms): %d ms; while a reader stalls: %d ms, and its stream then comes whole.\n\n", before.Milliseconds(), during.Milliseconds())
 	return err
 }
 

@@ -178,7 +178,7 @@ func (s *stage) close() {
 }
 
 // startAndSize measures start to ready, idle memory and the size of the binary.
-func startAndSize() error {
+func startAndSize(sh *sheet) error {
 	info, err := os.Stat(binary)
 	if err != nil {
 		return err
@@ -211,13 +211,9 @@ func startAndSize() error {
 	if idle == 0 {
 		return errors.New("no memory figure")
 	}
-	fmt.Println("### Start and size")
-	fmt.Println()
-	fmt.Println("| what | measured | budget |")
-	fmt.Println("|---|---|---|")
-	fmt.Printf("| start to ready, new home | %d ms | 150 ms |\n", first.Milliseconds())
-	fmt.Printf("| start to ready, existing home | %d ms | 150 ms |\n", best.Milliseconds())
-	fmt.Printf("| memory, idle | %s | 60 MiB |\n", mib(idle))
-	fmt.Printf("| binary | %s | 45 MiB |\n", mib(info.Size()))
+	sh.budget("start to ready, new home", "ms", 150, float64(first.Milliseconds()), "make bench")
+	sh.budget("start to ready, existing home", "ms", 150, float64(best.Milliseconds()), "make bench")
+	sh.budget("memory, idle", "MiB", 60, float64(idle)/(1<<20), "make bench")
+	sh.budget("binary", "MiB", 45, float64(info.Size())/(1<<20), "make build")
 	return nil
 }

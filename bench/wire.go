@@ -115,7 +115,7 @@ func wireServers() (bare, endpoint *process, err error) {
 
 // wireEnds measures what each end of the protocol costs by itself and both together,
 // against an exchange that checks nothing.
-func wireEnds(calls, rounds int) error {
+func wireEnds(sh *sheet, calls, rounds int) error {
 	bare, endpoint, err := wireServers()
 	if err != nil {
 		return err
@@ -128,22 +128,28 @@ func wireEnds(calls, rounds int) error {
 		routerDoor("our client, bare handler", bare.url, bare),
 		routerDoor("our client, our endpoint", endpoint.url, endpoint),
 	}
-	fmt.Println("### The wire's two ends (plugin.action.invoke, everything checked)")
-	fmt.Println()
-	fmt.Println("| concurrency | who with whom | p50 | p99 | calls/s | p50 ÷ bare | p99 ÷ bare | rate ÷ bare | CPU of the server per call |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(sh.out, "### The wire's two ends (plugin.action.invoke, everything checked)")
+	fmt.Fprintln(sh.out)
+	fmt.Fprintln(sh.out, "| concurrency | who with whom | p50 | p99 | calls/s | p50 ÷ bare | p99 ÷ bare | rate ÷ bare | CPU of the server per call |")
+	fmt.Fprintln(sh.out, "|---|---|---|---|---|---|---|---|---|")
 	for _, concurrency := range []int{1, 8, 32} {
 		results, err := measure(doors, wireRequest(), concurrency, 2*calls, rounds)
 		if err != nil {
 			return err
 		}
 		base := results[0]
+		switch concurrency {
+		case 1:
+			sh.took("an action call, our router client to our endpoint, 1 at once", "plain client and bare handler", base.p50, results[3].p50, "go run ./bench -wire")
+		case 32:
+			sh.rate("the same, 32 at once", "plain client and bare handler", base.rate, results[3].rate, "go run ./bench -wire")
+		}
 		for i, r := range results {
-			fmt.Printf("| %d | %s | %s | %s | %.0f | %.2f | %.2f | %.2f | %s |\n", concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
+			fmt.Fprintf(sh.out, "| %d | %s | %s | %s | %.0f | %.2f | %.2f | %.2f | %s |\n", concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
 				float64(r.p50)/float64(base.p50), float64(r.p99)/float64(base.p99), r.rate/base.rate, us(r.cpu))
 		}
 	}
-	fmt.Println()
+	fmt.Fprintln(sh.out)
 	return nil
 }
 

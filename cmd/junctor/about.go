@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -15,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/surface/a2aserve"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
@@ -44,7 +44,7 @@ func commit() (commit, goVersion string) {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Version and the protocols spoken", Args: cobra.NoArgs,
+		Use: "version", Short: "Show the version and the protocols spoken", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			rev, goVersion := commit()
 			if !a.json {
@@ -53,7 +53,7 @@ func (a *app) versionCommand() *cobra.Command {
 			}
 			data, err := json.Marshal(map[string]any{
 				"version": version(), "commit": rev, "go": goVersion,
-				"protocols": map[string]any{"capability-router": "1", "mcp": mcpwire.Versions(), "cmp": payload.Version},
+				"protocols": map[string]any{"capability-router": "1", "mcp": mcpwire.Versions(), "a2a": a2aserve.Versions(), "cmp": payload.Version},
 			})
 			if err != nil {
 				return err
@@ -65,20 +65,10 @@ func (a *app) versionCommand() *cobra.Command {
 
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "What keeps this installation from working, with remedies; exit 1 if anything does", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check this installation and say what to do about each fault", Args: cobra.NoArgs,
+		Long: "Check this installation and say what to do about each fault. The exit status is 1 if\nthere is one.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks := a.localChecks()
-			if c, err := a.client(); err != nil {
-				checks = append(checks, failedCheck("server", err))
-			} else {
-				var out struct{ Checks []consoleserve.Check }
-				if err := c.Do(cmd.Context(), http.MethodGet, "/api/v1/doctor", nil, &out); err != nil {
-					checks = append(checks, failedCheck("server", err))
-				} else {
-					checks = append(checks, consoleserve.Check{Name: "server", OK: true, Detail: "answers at " + c.URL()})
-					checks = append(checks, out.Checks...)
-				}
-			}
+			checks := a.doctorChecks(cmd.Context())
 			bad := false
 			for _, c := range checks {
 				bad = bad || !c.OK
@@ -120,19 +110,6 @@ func failedCheck(name string, err error) consoleserve.Check {
 	return consoleserve.Check{Name: name, Detail: e.Message, Remedy: e.Hint}
 }
 
-// localChecks are those that need no server.
-func (a *app) localChecks() []consoleserve.Check {
-	home, err := a.findHome()
-	if err != nil {
-		return []consoleserve.Check{failedCheck("home", err)}
-	}
-	c := consoleserve.Check{Name: "configuration", OK: true, Detail: "reads without a fault"}
-	if _, err := a.loadConfig(home, "", nil); err != nil {
-		c = failedCheck("configuration", err)
-	}
-	return []consoleserve.Check{{Name: "home", OK: true, Detail: home}, c}
-}
-
 func (a *app) configCommand() *cobra.Command {
 	var file string
 	load := func() (config.Config, string, error) {
@@ -148,7 +125,8 @@ func (a *app) configCommand() *cobra.Command {
 		return cfg, name, err
 	}
 	show := &cobra.Command{
-		Use: "show", Short: "The configuration as it is in force, all layers merged", Args: cobra.NoArgs,
+		Example: "  junctor config show --json",
+		Use:     "show", Short: "Show the configuration in force, with all layers merged", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, _, err := load()
 			if err != nil {
@@ -171,7 +149,7 @@ func (a *app) configCommand() *cobra.Command {
 		},
 	}
 	check := &cobra.Command{
-		Use: "check", Short: "Read the configuration and name the first fault", Args: cobra.NoArgs,
+		Use: "check", Short: "Check the configuration and name the first fault", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, name, err := load()
 			if err != nil {
@@ -188,31 +166,9 @@ func (a *app) configCommand() *cobra.Command {
 			return nil
 		},
 	}
-	docs := &cobra.Command{
-		Use: "docs", Short: "Every key, its default and what it does", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if a.json {
-				data, err := json.Marshal(config.Keys())
-				if err != nil {
-					return err
-				}
-				return a.printJSON(data)
-			}
-			for _, k := range config.Keys() {
-				a.printf("%s (%s, default %s)\n    %s\n    variable: %s\n", k.Path, k.Type, dash(k.Default), k.Doc, k.Env)
-				if k.Runtime {
-					a.printf("    can also be set while the server runs\n")
-				}
-			}
-			a.printf("\nVariables of an elizaOS agent that are read too:\n")
-			for _, alias := range config.Aliases() {
-				a.printf("%s\n    %s\n", alias.Name, alias.Doc)
-			}
-			return nil
-		},
-	}
+	docs := a.configDocsCommand()
 	nats := &cobra.Command{
-		Use: "nats", Short: "What the configuration of the NATS servers of nats.url must contain", Args: cobra.NoArgs,
+		Use: "nats", Short: "Print what the NATS servers of nats.url must be configured with", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, _, err := load()
 			if err != nil {
@@ -226,7 +182,7 @@ func (a *app) configCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c := a.group("config", "Settings", show, check, docs, nats)
+	c := a.group("config", "Show, check and explain the configuration", show, check, docs, nats)
 	c.PersistentFlags().StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,7 @@ func (a *app) tokensCommand() *cobra.Command {
 		Expires string   `json:"expires,omitempty"`
 	}
 	create := &cobra.Command{
-		Use: "create --role ROLE", Short: "Make a token; it is shown this once", Args: cobra.NoArgs,
+		Use: "create --role ROLE", Short: "Create a token and show it, this once", Args: cobra.NoArgs,
 		Example: `  junctor tokens create --role agent --name helper --expires 720h
   junctor tokens create --role operator --name alice --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,14 +44,14 @@ func (a *app) tokensCommand() *cobra.Command {
 		},
 	}
 	f := create.Flags()
-	f.StringVar(&req.Role, "role", "", "admin, operator, agent, node or task")
-	f.StringVar(&req.Name, "name", "", "name of the principal (default the token's id)")
-	f.StringArrayVar(&req.Labels, "label", nil, "label the policy may ask for (repeatable)")
-	f.StringVar(&req.View, "view", "", "default view of the agent catalog")
-	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 720h (default: does not expire)")
+	f.StringVar(&req.Role, "role", "", "role of the token: admin, operator, agent, node or task")
+	f.StringVar(&req.Name, "name", "", "name of the principal (default the id of the token)")
+	f.StringArrayVar(&req.Labels, "label", nil, "label that policies and nodes may ask for (repeatable)")
+	f.StringVar(&req.View, "view", "", "view of the catalog that the token sees unless it names another")
+	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default until revoked)")
 	_ = create.MarkFlagRequired("role")
 	list := &cobra.Command{
-		Use: "list", Short: "Every token ever made; never the token itself", Args: cobra.NoArgs,
+		Use: "list", Short: "List tokens, never their values", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/tokens", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Tokens []policy.Token }](raw)
@@ -61,12 +62,12 @@ func (a *app) tokensCommand() *cobra.Command {
 				for _, t := range out.Tokens {
 					rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked)})
 				}
-				return table(a.stdout, []string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows)
+				return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows, "there are no tokens; create one with: junctor tokens create --role ROLE")
 			})
 		},
 	}
 	revoke := &cobra.Command{
-		Use: "revoke ID|NAME", Short: "End a token at once", Args: cobra.ExactArgs(1),
+		Use: "revoke ID|NAME", Short: "Revoke a token at once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/tokens/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
 				a.printf("revoked %s\n", args[0])
@@ -74,13 +75,13 @@ func (a *app) tokensCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("tokens", "Credentials", create, list, revoke)
+	return a.group("tokens", "Manage tokens: who may call, in which role", create, list, revoke)
 }
 
 func (a *app) confirmationsCommand() *cobra.Command {
 	var state string
 	list := &cobra.Command{
-		Use: "list", Short: "What was asked, and what was answered", Args: cobra.NoArgs,
+		Use: "list", Short: "List what was asked and what was answered", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := "/api/v1/confirmations"
 			if state != "" {
@@ -95,25 +96,25 @@ func (a *app) confirmationsCommand() *cobra.Command {
 				for _, c := range out.Confirmations {
 					rows = append(rows, []string{c.ID, string(c.State), string(c.Effect), when(c.Asked), when(c.Expires), c.Summary})
 				}
-				return table(a.stdout, []string{"ID", "STATE", "EFFECT", "ASKED", "EXPIRES", "WHAT"}, rows)
+				return a.table([]string{"ID", "STATE", "EFFECT", "CREATED", "EXPIRES", "WHAT"}, rows, "nothing waits for an approval here; what asks for one is listed until it is answered")
 			})
 		},
 	}
-	list.Flags().StringVar(&state, "state", "", "only pending, approved, denied, expired or superseded")
+	list.Flags().StringVar(&state, "state", "", "only this state: pending, approved, denied, expired or superseded")
 	var decision string
 	approve := &cobra.Command{
-		Use: "approve ID", Short: "Say yes, to this call or to more", Args: cobra.ExactArgs(1),
+		Use: "approve ID", Short: "Approve what is asked, this once or for longer", Args: cobra.ExactArgs(1),
 		Example: `  junctor confirmations list --state pending
   junctor confirmations approve cnf_0123456789abcdef01234567
   junctor confirmations approve cnf_0123456789abcdef01234567 --decision always`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.decide(cmd, args[0], decision) },
 	}
-	approve.Flags().StringVar(&decision, "decision", "once", "once (this very call, within 15 minutes), timed (15 minutes), session or always")
+	approve.Flags().StringVar(&decision, "decision", "once", "how long it counts: once (this very call, within 15 minutes), timed (15 minutes), session or always")
 	deny := &cobra.Command{
-		Use: "deny ID", Short: "Say no", Args: cobra.ExactArgs(1),
+		Use: "deny ID", Short: "Deny what is asked", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.decide(cmd, args[0], "deny") },
 	}
-	return a.group("confirmations", "Calls that wait for somebody's yes", list, approve, deny)
+	return a.group("confirmations", "Answer what waits for an approval", list, approve, deny)
 }
 
 func (a *app) decide(cmd *cobra.Command, id, decision string) error {
@@ -148,7 +149,7 @@ func (a *app) grantsCommand() *cobra.Command {
 		MaxUses     int      `json:"max_uses,omitempty"`
 	}
 	list := &cobra.Command{
-		Use: "list", Short: "Every standing permission", Args: cobra.NoArgs,
+		Use: "list", Short: "List grants", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/grants", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Grants []policy.Grant }](raw)
@@ -163,12 +164,12 @@ func (a *app) grantsCommand() *cobra.Command {
 					}
 					rows = append(rows, []string{g.ID, g.State, g.Principal, g.Module, what, g.Scope, when(g.Expires), fmt.Sprint(g.Uses)})
 				}
-				return table(a.stdout, []string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "SCOPE", "EXPIRES", "USES"}, rows)
+				return a.table([]string{"ID", "STATE", "PRINCIPAL", "MODULE", "WHAT", "SCOPE", "EXPIRES", "USES"}, rows, "there are no grants; create one with: junctor grants create --principal PRINCIPAL --action ACTION")
 			})
 		},
 	}
 	create := &cobra.Command{
-		Use: "create", Short: "Permit something without asking again", Args: cobra.NoArgs,
+		Use: "create", Short: "Create a grant", Args: cobra.NoArgs,
 		Example: `  junctor grants create --principal agent:local-agent --action fs.writeText --expires 8h
   junctor grants create --module tools.say --action say.hello
   junctor grants create --module tools.say --permission exec`,
@@ -190,18 +191,18 @@ func (a *app) grantsCommand() *cobra.Command {
 		},
 	}
 	f := create.Flags()
-	f.StringVar(&req.Principal, "principal", "", "who, such as agent:local-agent (default anybody)")
-	f.StringVar(&req.Role, "role", "", "role of who (default any)")
-	f.StringVar(&req.Module, "module", "", "extension id of the module (default any)")
-	f.StringVar(&req.Action, "action", "", "canonical action, or COMMAND.ACTION of an extension (default any)")
-	f.StringArrayVar(&req.Permissions, "permission", nil, "permission that the deployment mode keeps from the extension, or \"*\" (repeatable)")
-	f.StringVar(&req.ContentHash, "content-hash", "", "content of the module that is meant (default: of an extension, what is installed)")
-	f.StringVar(&req.Scope, "scope", "", "global, user or session (default global)")
-	f.StringVar(&req.ScopeID, "scope-id", "", "principal or session the scope means")
-	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default: until revoked)")
-	f.IntVar(&req.MaxUses, "max-uses", 0, "end after so many uses (default: unlimited)")
+	f.StringVar(&req.Principal, "principal", "", "only this principal, such as agent:local-agent (default any)")
+	f.StringVar(&req.Role, "role", "", "only this role: admin, operator, agent, node or task (default any)")
+	f.StringVar(&req.Module, "module", "", "only this module (default any)")
+	f.StringVar(&req.Action, "action", "", "only this canonical action, or COMMAND.ACTION of an extension (default any)")
+	f.StringArrayVar(&req.Permissions, "permission", nil, "permission that the deployment mode keeps from the extension; * is all (repeatable)")
+	f.StringVar(&req.ContentHash, "content-hash", "", "only this content of the module (default of an extension: what is installed)")
+	f.StringVar(&req.Scope, "scope", "", "how far it reaches: global, user or session (default global)")
+	f.StringVar(&req.ScopeID, "scope-id", "", "principal or session that --scope means")
+	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default until revoked)")
+	f.IntVar(&req.MaxUses, "max-uses", 0, "end after so many uses (default never)")
 	revoke := &cobra.Command{
-		Use: "revoke ID", Short: "End a grant at once", Args: cobra.ExactArgs(1),
+		Use: "revoke ID", Short: "Revoke a grant at once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/grants/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
 				a.printf("revoked %s\n", args[0])
@@ -209,13 +210,13 @@ func (a *app) grantsCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("grants", "Standing permissions", list, create, revoke)
+	return a.group("grants", "Manage grants: what is permitted without asking again", list, create, revoke)
 }
 
 func (a *app) secretsCommand() *cobra.Command {
 	var file string
 	set := &cobra.Command{
-		Use: "set NAME", Short: "Keep a value that others refer to by name; read from a file or standard input", Args: cobra.ExactArgs(1),
+		Use: "set NAME", Short: "Store a secret, read from a file or standard input", Args: cobra.ExactArgs(1),
 		Example: `  junctor secrets set forge-token --from-file token
   printf %s "$TOKEN" | junctor secrets set forge-token`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -242,27 +243,30 @@ func (a *app) secretsCommand() *cobra.Command {
 			})
 		},
 	}
-	set.Flags().StringVar(&file, "from-file", "", "file to read the value from, or -")
+	set.Flags().StringVar(&file, "from-file", "", "file to read the value from; - is standard input (default -)")
 	list := &cobra.Command{
-		Use: "list", Short: "Names; never values", Args: cobra.NoArgs,
+		Use: "list", Short: "List the names of secrets, never their values", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/secrets", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
-					Secrets []struct{ Name, Updated string }
+					Secrets []struct {
+						Name    string
+						Updated time.Time
+					}
 				}](raw)
 				if err != nil {
 					return err
 				}
 				var rows [][]string
 				for _, s := range out.Secrets {
-					rows = append(rows, []string{s.Name, s.Updated})
+					rows = append(rows, []string{s.Name, when(s.Updated)})
 				}
-				return table(a.stdout, []string{"NAME", "UPDATED"}, rows)
+				return a.table([]string{"NAME", "UPDATED"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
 			})
 		},
 	}
 	remove := &cobra.Command{
-		Use: "remove NAME", Short: "Forget a value", Args: cobra.ExactArgs(1),
+		Use: "remove NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/secrets/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
 				a.printf("removed %s\n", args[0])
@@ -270,5 +274,5 @@ func (a *app) secretsCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("secrets", "Named values that never come back out", set, list, remove)
+	return a.group("secrets", "Manage secrets: values that others refer to by name, never shown", set, list, remove)
 }

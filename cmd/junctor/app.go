@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,9 +38,6 @@ type app struct {
 func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -83,11 +81,21 @@ func (a *app) report(cmd *cobra.Command, e *capability.Error, usage bool) {
 	}
 	fmt.Fprintf(a.stderr, "junctor: %s\n", e.Message)
 	if e.Hint != "" {
-		fmt.Fprintf(a.stderr, "\nHint: %s\n", e.Hint)
+		fmt.Fprintf(a.stderr, "\nHint: %s\n", typedHint(e.Hint))
 	}
 	if (usage || e.Code == capability.CodeInvalidInput) && cmd != nil {
 		fmt.Fprintf(a.stderr, "\nUsage: %s\n", cmd.UseLine())
 	}
+}
+
+// typedHint is a hint about a selector as it is typed here.
+func typedHint(hint string) string {
+	if choice, ok := strings.CutPrefix(hint, "set selector."); ok {
+		if field, values, ok := strings.Cut(choice, " to one of: "); ok {
+			return "choose one with --select " + field + "=" + strings.ReplaceAll(values, ", ", ", or "+field+"=")
+		}
+	}
+	return hint
 }
 
 func (a *app) root() *cobra.Command {
@@ -98,40 +106,28 @@ func (a *app) root() *cobra.Command {
 resolve, authorize, arbitrate, execute, audit.
 
 Start a server with "junctor serve", or see it work with "junctor serve --demo".`,
-		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: a.noVerb,
 	}
-	root.RunE = a.noVerb
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
 	f := root.PersistentFlags()
-	f.StringVar(&a.home, "home", "", "home directory (default $JUNCTOR_HOME or the user's data directory)")
-	f.StringVar(&a.server, "server", "", "URL of the server (default $JUNCTOR_URL or the home's running server)")
-	f.StringVar(&a.token, "token", "", "token to use (default $JUNCTOR_TOKEN or the home's admin token)")
-	f.BoolVar(&a.json, "json", false, "print one JSON document (one line per item where the command streams)")
-	for _, g := range a.commands() {
-		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
-		for _, c := range g.commands {
-			c.GroupID = g.title
-			root.AddCommand(c)
-		}
+	f.StringVar(&a.home, "home", "", "home directory (default $JUNCTOR_HOME, else junctor in the user's data directory)")
+	f.StringVar(&a.server, "server", "", "URL of the server (default $JUNCTOR_URL, else that of the server on the home)")
+	f.StringVar(&a.token, "token", "", "token to show the server (default $JUNCTOR_TOKEN, else the home's admin token)")
+	f.BoolVar(&a.json, "json", false, "print one JSON document, or one line for each item where the command streams")
+	groups := a.commands()
+	for _, g := range groups {
+		root.AddCommand(g.commands...)
 	}
-	root.SetUsageFunc(usage(root.UsageFunc()))
+	last := &groups[len(groups)-1]
+	help := a.helpCommand()
+	root.SetHelpCommand(help)
+	last.commands = append(last.commands, a.completionCommand(root), help)
+	root.SetHelpFunc(a.showHelp(groups))
+	root.SetFlagErrorFunc(wrongFlag)
 	sayArguments(root)
 	return root
-}
-
-// usage is the library's text without the line that says a command follows: a
-// noun's own usage line says so already. It is no template: with the engine of
-// templates linked, the linker keeps every method of every type, 4 MiB of them.
-func usage(text func(*cobra.Command) error) func(*cobra.Command) error {
-	return func(c *cobra.Command) error {
-		var b strings.Builder
-		out := c.OutOrStderr()
-		c.SetOut(&b)
-		err := text(c)
-		c.SetOut(out)
-		_, _ = io.WriteString(out, strings.Replace(b.String(), "\n  "+c.CommandPath()+" [command]", "", 1))
-		return err
-	}
 }
 
 // sayArguments makes every complaint about arguments say which ones belong there.
@@ -139,9 +135,12 @@ func sayArguments(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if check(cmd, args) == nil {
+				if f := missingFlag(cmd); f != nil {
+					return capability.Errorf(capability.CodeInvalidInput, "", "%s needs --%s %s", cmd.CommandPath(), f.Name, placeholder(f)).With("", "it says: "+f.Usage)
+				}
 				return nil
 			}
-			_, want, _ := strings.Cut(cmd.Use, " ")
+			_, want, _ := strings.Cut(strings.Replace(cmd.Use, " [flags]", "", 1), " ")
 			if want == "" || strings.HasPrefix(want, "-") {
 				return capability.Errorf(capability.CodeInvalidInput, "", "%s takes no argument, and %q is one", cmd.CommandPath(), args[0])
 			}
@@ -161,15 +160,19 @@ func counted(n int, one, many string) string {
 	return many
 }
 
-// commands is the whole command line, as the help shows it.
+// commands is the whole command line, in the order in which the help shows it.
 func (a *app) commands() []commandGroup {
 	return []commandGroup{
-		{"Run", []*cobra.Command{a.serveCommand(), a.endpointCommand(), a.nodeCommand(), a.mcpCommand()}},
-		{"Call", []*cobra.Command{a.invokeCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.tasksCommand(), a.workspacesCommand(), a.catalogCommand(), a.modulesCommand(), a.frameworksCommand(), a.childCommand()}},
-		{"Show", a.showingCommands()},
-		{"Connect", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.upstreamsCommand(), a.nodesCommand(), a.callCommand(), a.heldCommand(), a.skillCommand(), a.extensionsCommand(), a.secretsCommand(), a.conformanceCommand(), a.reportCommand()}},
-		{"Govern", []*cobra.Command{a.confirmationsCommand(), a.grantsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand()}},
-		{"Look after it", []*cobra.Command{a.doctorCommand(), a.healthCommand(), a.sandboxCommand(), a.configCommand(), a.versionCommand()}},
+		{"Getting started", []*cobra.Command{a.serveCommand(), a.mcpCommand(), a.doctorCommand()}},
+		{"Calling", []*cobra.Command{a.invokeCommand(), a.callCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.heldCommand()}},
+		{"The catalog", append([]*cobra.Command{a.catalogCommand(), a.modulesCommand()}, a.showingCommands()...)},
+		{"Providers (endpoints)", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.endpointCommand(), a.conformanceCommand(), a.reportCommand()}},
+		{"Providers (nodes)", []*cobra.Command{a.nodesCommand(), a.nodeCommand(), a.skillCommand()}},
+		{"Providers (upstreams, extensions)", []*cobra.Command{a.upstreamsCommand(), a.extensionsCommand()}},
+		{"Who may do what", []*cobra.Command{a.tokensCommand(), a.grantsCommand(), a.confirmationsCommand(), a.secretsCommand()}},
+		{"The record", []*cobra.Command{a.auditCommand(), a.eventsCommand()}},
+		{"Task agents", []*cobra.Command{a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand()}},
+		{"Operating", []*cobra.Command{a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.versionCommand()}},
 	}
 }
 
@@ -260,7 +263,7 @@ func (a *app) readSecretFile(path string) (secret.Value, error) {
 	}
 	if err != nil {
 		e := capability.AsError(err)
-		return value, capability.Wrap(e.Code, "", path+": "+e.Message, err).With(e.Reason, e.Hint)
+		return value, capability.Wrap(e.Code, "", path+": "+e.Message, err).With(e.Reason, cmp.Or(e.Hint, "name a file that holds the token and nothing else"))
 	}
 	return value, nil
 }

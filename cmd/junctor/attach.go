@@ -31,11 +31,15 @@ const (
 func (a *app) attachCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
-		Use: "attach ID", Short: "The terminal of a session, or of a thread or task that runs: see it and type; Ctrl-] leaves it running", Args: cobra.ExactArgs(1),
-		Long: "While you are attached nobody else types: messages wait and dialogs are not answered. That ends when you leave, or after a minute without a key.",
+		Use: "attach ID", Short: "Show the terminal of a session and type into it", Args: cobra.ExactArgs(1),
+		Long: `Show the terminal of a session and type into it. ID is a session, or a thread or
+task: then it is the last of its sessions that runs. Ctrl-] leaves it running.
+
+While you are attached nobody else types: messages wait, and dialogs are not answered.
+That ends when you leave, or after a minute without a key.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.attach(cmd.Context(), args[0], watch) },
 	}
-	c.Flags().BoolVar(&watch, "watch", false, "only look")
+	c.Flags().BoolVar(&watch, "watch", false, "only look; keys are not passed on")
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,27 +18,27 @@ import (
 )
 
 func (a *app) auditCommand() *cobra.Command {
-	return a.group("audit", "The record of what was done",
+	return a.group("audit", "Read the record of what was done",
 		a.auditQueryCommand(),
-		a.auditShortcut("trail ID", "Every record of one invocation", func(q url.Values, arg string) { q.Set("run", arg) }),
-		a.auditShortcut("session ID", "Every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
-		a.auditShortcut("denied", "What was refused", func(q url.Values, _ string) { q.Set("denied", "true") }),
+		a.auditShortcut("trail ID", "List every record of one invocation", func(q url.Values, arg string) { q.Set("run", arg) }),
+		a.auditShortcut("session ID", "List every record of one session", func(q url.Values, arg string) { q.Set("session", arg) }),
+		a.auditShortcut("denied", "List what was refused", func(q url.Values, _ string) { q.Set("denied", "true") }),
 		a.auditVerifyCommand(), a.auditTailCommand())
 }
 
 // auditFilters are the flags of runner spec section 20.6 by their URL names.
 func auditFilters() [][2]string {
 	return [][2]string{
-		{"ext", "module"},
-		{"event", "event, such as capability_executed"},
-		{"session", "session"},
-		{"user", "principal, such as agent:local-agent"},
-		{"run", "invocation id"},
-		{"cap", "capability id or action"},
-		{"level", "lowest level: DEBUG, INFO, WARNING or ERROR"},
-		{"since", "time, or a duration ago such as 15m"},
-		{"until", "time, or a duration ago"},
-		{"success", "true or false"},
+		{"ext", "only this module"},
+		{"event", "only this event, such as capability_executed"},
+		{"session", "only this session"},
+		{"user", "only this principal, such as agent:local-agent"},
+		{"run", "only this invocation"},
+		{"cap", "only this capability id or action"},
+		{"level", "only this level and above: DEBUG, INFO, WARNING or ERROR"},
+		{"since", "only after this time, or a duration ago such as 15m"},
+		{"until", "only before this time, or a duration ago such as 15m"},
+		{"success", "only what succeeded (true) or did not (false)"},
 	}
 }
 
@@ -46,7 +47,7 @@ func (a *app) auditQueryCommand() *cobra.Command {
 	var limit int
 	var format string
 	c := &cobra.Command{
-		Use: "query", Short: "Records that match, newest first", Args: cobra.NoArgs,
+		Use: "query", Short: "List records that match, the newest first", Args: cobra.NoArgs,
 		Example: `  junctor audit query --user agent:local-agent --since 1h
   junctor audit query --event permission_denied --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,9 +68,9 @@ func (a *app) auditQueryCommand() *cobra.Command {
 		},
 	}
 	for _, f := range auditFilters() {
-		values[f[0]] = c.Flags().String(f[0], "", "only this "+f[1])
+		values[f[0]] = c.Flags().String(f[0], "", f[1])
 	}
-	c.Flags().IntVar(&limit, "limit", 100, "at most so many records")
+	c.Flags().IntVar(&limit, "limit", 100, "at most so many, up to 10000")
 	c.Flags().StringVar(&format, "format", "table", "json or table")
 	return c
 }
@@ -80,7 +81,7 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 		args = cobra.ExactArgs(1)
 	}
 	return &cobra.Command{
-		Use: use, Short: short, Args: args,
+		Use: use, Short: short, Args: args, Example: "  junctor audit " + strings.Replace(strings.Replace(use, "trail ID", "trail run_0123456789abcdef01234567", 1), "session ID", "session s1", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := url.Values{"limit": {"1000"}}
 			arg := ""
@@ -95,13 +96,13 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 
 // auditRow is what the table shows of a record.
 type auditRow struct {
-	Timestamp string `json:"timestamp"`
-	Level     string `json:"level"`
-	Event     string `json:"event"`
-	Action    string `json:"action"`
-	User      string `json:"user_id"`
-	Seq       uint64 `json:"seq"`
-	Error     string `json:"error"`
+	Timestamp time.Time `json:"timestamp"`
+	Level     string    `json:"level"`
+	Event     string    `json:"event"`
+	Action    string    `json:"action"`
+	User      string    `json:"user_id"`
+	Seq       uint64    `json:"seq"`
+	Error     string    `json:"error"`
 	Metadata  struct {
 		RunID    string `json:"run_id"`
 		Provider string `json:"provider"`
@@ -110,7 +111,7 @@ type auditRow struct {
 }
 
 func (r auditRow) cells() []string {
-	return []string{fmt.Sprint(r.Seq), r.Timestamp, r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider), dash(r.Metadata.RunID)}
+	return []string{fmt.Sprint(r.Seq), when(r.Timestamp), r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider), dash(r.Metadata.RunID)}
 }
 
 func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
@@ -139,12 +140,14 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 	for _, r := range out.Records {
 		rows = append(rows, r.cells())
 	}
-	return table(a.stdout, []string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "WHO", "PROVIDER", "INVOCATION"}, rows)
+	return a.table([]string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "PRINCIPAL", "PROVIDER", "INVOCATION"}, rows, "no record matches; see the latest with: junctor audit query")
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "verify", Short: "Check the whole chain; exit 1 names the first bad record", Args: cobra.NoArgs,
+		Use: "verify", Short: "Verify the whole chain and name the first bad record", Args: cobra.NoArgs,
+		Long: `Verify the whole chain and name the first bad record; the exit status is then 1. Where
+no server runs on the home, the files are read and not changed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, raw, err := a.verify(cmd)
 			if err != nil {
@@ -186,7 +189,7 @@ func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, e
 	}
 	segments, err := segment.Open(filepath.Join(home, "audit"), segment.Config{ReadOnly: true})
 	if err != nil {
-		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", "there is no audit log in "+home, err)
+		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", "there is no audit log in "+home, err).With("", "name the home of a server with --home")
 	}
 	defer segments.Close()
 	report, err := audit.VerifySegments(cmd.Context(), segments, nil)
@@ -199,14 +202,14 @@ func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, e
 
 func (a *app) auditTailCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "tail", Short: "Follow new records", Args: cobra.NoArgs,
+		Use: "tail", Short: "Follow new records as they are written", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.follow(cmd, "/api/v1/audit/tail", func(line json.RawMessage) error {
 				r, err := decode[auditRow](line)
 				if err != nil {
 					return err
 				}
-				a.printf("%s %-7s %s %s %s %s\n", r.Timestamp, r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)), plainText(r.Error))
+				a.printf("%s %-7s %s %s %s %s\n", when(r.Timestamp), r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)), plainText(r.Error))
 				return nil
 			})
 		},

@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/intake/eval"
 )
 
-const contextHelp = "where it happens, as key=value: workspace, agent, session, route (kind:account:conversation), adapter (kind:account), bind (actions=provider)"
+const contextHelp = "where it happens: workspace=…, agent=…, session=…, route=KIND:ACCOUNT:CONVERSATION, adapter=KIND:ACCOUNT or bind=ACTIONS=PROVIDER (repeatable)"
 
 // contextFlag reads --context.
 func contextFlag(list []string) (*capability.Context, error) {
@@ -36,12 +36,20 @@ func contextFlag(list []string) (*capability.Context, error) {
 }
 
 func (a *app) catalogCommand() *cobra.Command {
-	return a.group("catalog", "What can be called, and why it is chosen",
-		a.catalogList("agent", "What an agent can do in a context", a.printAgent),
-		a.catalogList("operator", "Commands, ways to sign in and surfaces, for operators only", a.printOperator),
-		a.catalogList("internal", "Everything there is, reachable or not", a.printInternal),
+	return a.group("catalog", "Show what can be called, and why a provider is chosen",
+		a.catalogList("agent", "Show what an agent can do in a context", a.printAgent),
+		a.catalogList("operator", "Show commands, sign-ins and surfaces for operators", a.printOperator),
+		a.catalogList("internal", "Show everything there is, reachable or not", a.printInternal),
 		a.catalogStatic(), a.catalogExplain(), a.catalogConflicts(), a.catalogSlots(), a.catalogLint(), a.catalogEval(),
 	)
+}
+
+// catalogExample shows the one list that depends on where it is asked.
+func catalogExample(name string) string {
+	if name != "agent" {
+		return ""
+	}
+	return `  junctor catalog agent --context session=s1 --context workspace=web`
 }
 
 // listPath is a path of the catalog with the context and etag of its flags.
@@ -64,7 +72,7 @@ func (a *app) catalogList(name, short string, show func(json.RawMessage) error) 
 	var etag string
 	var contexts []string
 	c := &cobra.Command{
-		Use: name, Short: short, Args: cobra.NoArgs,
+		Use: name, Short: short, Args: cobra.NoArgs, Example: catalogExample(name),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := contextFlag(contexts); err != nil {
 				return err
@@ -126,7 +134,7 @@ func (a *app) printAgent(raw json.RawMessage) error {
 			rows = append(rows, []string{action.Name, e.ProviderKey, e.Policy.Effect, e.Policy.Approval, e.Availability.State, choose})
 		}
 	}
-	return table(a.stdout, []string{"NAME", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "SELECTOR"}, rows)
+	return a.table([]string{"NAME", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "SELECTOR"}, rows, "an agent can do nothing here; see what there is with: junctor catalog internal")
 }
 
 func (a *app) printInternal(raw json.RawMessage) error {
@@ -142,7 +150,7 @@ func (a *app) printInternal(raw json.RawMessage) error {
 		}
 		rows = append(rows, []string{target, e.ProviderKey, e.Policy.Effect, strings.TrimPrefix(e.Kind, "capability."), e.Availability.State, dash(e.Withheld)})
 	}
-	return table(a.stdout, []string{"TARGET", "PROVIDER", "EFFECT", "KIND", "STATE", "WITHHELD"}, rows)
+	return a.table([]string{"TARGET", "PROVIDER", "EFFECT", "KIND", "STATE", "WITHHELD"}, rows, "the catalog is empty")
 }
 
 func (a *app) printOperator(raw json.RawMessage) error {
@@ -156,14 +164,14 @@ func (a *app) printOperator(raw json.RawMessage) error {
 	for _, r := range out.Rows {
 		rows = append(rows, []string{r.Row, r.Title, dash(r.RuntimeID), r.Availability, r.Description})
 	}
-	return table(a.stdout, []string{"ROW", "TITLE", "FROM", "STATE", "DESCRIPTION"}, rows)
+	return a.table([]string{"ID", "TITLE", "FROM", "STATE", "DESCRIPTION"}, rows, "no module offers anything to operators; see what there is with: junctor modules list")
 }
 
 func (a *app) catalogStatic() *cobra.Command {
 	var etag string
 	names := []string{"install", "onboarding", "channels", "cli"}
 	c := &cobra.Command{
-		Use: "static [install|onboarding|channels|cli]", Short: "What packages declare, without starting any of them",
+		Use: "static [install|onboarding|channels|cli]", Short: "Show what packages declare, without starting any of them",
 		Args: cobra.MaximumNArgs(1), ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "static"
@@ -204,7 +212,7 @@ func (a *app) printStatic(raw json.RawMessage) error {
 			first(r, "blurb", "description", "selectionHint", "version"),
 		})
 	}
-	return table(a.stdout, []string{"ID", "LABEL", "ABOUT"}, rows)
+	return a.table([]string{"ID", "LABEL", "ABOUT"}, rows, "")
 }
 
 // first is the first of the members that is a text.
@@ -220,7 +228,9 @@ func first(m map[string]any, names ...string) string {
 func (a *app) catalogExplain() *cobra.Command {
 	var selects, contexts []string
 	c := &cobra.Command{
-		Use: "explain ACTION", Short: "Why this provider, and what was rejected at which step", Args: cobra.ExactArgs(1),
+		Use: "explain ACTION", Short: "Explain why a provider is chosen, and what was rejected at which step", Args: cobra.ExactArgs(1),
+		Example: `  junctor catalog explain fs.readText
+  junctor catalog explain fs.readText --select endpoint=tools`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := contextFlag(contexts); err != nil {
 				return err
@@ -229,7 +239,7 @@ func (a *app) catalogExplain() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/explain?"+q.Encode(), nil, a.printExplanation)
 		},
 	}
-	c.Flags().StringArrayVar(&selects, "select", nil, "choose the provider by key=value")
+	c.Flags().StringArrayVar(&selects, "select", nil, "choose the provider: provider=…, endpoint=…, node=… (repeatable)")
 	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
 	return c
 }
@@ -238,7 +248,7 @@ func (a *app) catalogConflicts() *cobra.Command {
 	var all bool
 	var contexts []string
 	c := &cobra.Command{
-		Use: "conflicts", Short: "What several contributions claimed, and the setting that decides it", Args: cobra.NoArgs,
+		Use: "conflicts", Short: "List what several contributions claim, and the setting that decides it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := listPath("conflicts", "", contexts)
 			if all {
@@ -258,11 +268,11 @@ func (a *app) catalogConflicts() *cobra.Command {
 				for _, c := range out.Conflicts {
 					rows = append(rows, []string{c.Class, c.Key, strings.Join(c.Members, " "), c.Resolution, dash(c.Winner), dash(c.Remediation)})
 				}
-				return table(a.stdout, []string{"CLASS", "KEY", "CLAIMED BY", "RESOLUTION", "WINNER", "TO DECIDE IT"}, rows)
+				return a.table([]string{"CLASS", "KEY", "CLAIMED BY", "RESOLUTION", "WINNER", "TO DECIDE IT"}, rows, "nothing conflicts")
 			})
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "also actions that several provide, which is what they are for")
+	c.Flags().BoolVar(&all, "all", false, "also actions that several may provide")
 	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
 	return c
 }
@@ -270,7 +280,7 @@ func (a *app) catalogConflicts() *cobra.Command {
 func (a *app) catalogSlots() *cobra.Command {
 	var contexts []string
 	c := &cobra.Command{
-		Use: "slots", Short: "Who holds the slots, and which backends there are", Args: cobra.NoArgs,
+		Use: "slots", Short: "List slots with their holders, and backends", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, listPath("slots", "", contexts), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -297,15 +307,15 @@ func (a *app) catalogSlots() *cobra.Command {
 					}
 					rows = append(rows, []string{s.Slot, s.Requested, s.Source, s.Mode, dash(s.Winner), dash(strings.Join(s.Available, " ")), state})
 				}
-				if err := table(a.stdout, []string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows); err != nil || len(out.Backends) == 0 {
+				if err := a.table([]string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows, "there are no slots"); err != nil || len(out.Backends) == 0 {
 					return err
 				}
 				rows = nil
 				for _, b := range out.Backends {
-					rows = append(rows, []string{b.Backend.Class, b.Backend.ID, strconv.Itoa(b.Rank), dash(b.Backend.Health), dash(b.Availability.State), b.RuntimeID, dash(b.Withheld)})
+					rows = append(rows, []string{b.Backend.ID, dash(b.Availability.State), b.Backend.Class, strconv.Itoa(b.Rank), dash(b.Backend.Health), b.RuntimeID, dash(b.Withheld)})
 				}
 				a.printf("\n")
-				return table(a.stdout, []string{"BACKEND CLASS", "ID", "RANK", "HEALTH", "STATE", "FROM", "WITHHELD"}, rows)
+				return a.table([]string{"ID", "STATE", "CLASS", "RANK", "HEALTH", "FROM", "WITHHELD"}, rows, "")
 			})
 		},
 	}
@@ -316,7 +326,7 @@ func (a *app) catalogSlots() *cobra.Command {
 func (a *app) catalogLint() *cobra.Command {
 	var contexts []string
 	c := &cobra.Command{
-		Use: "lint", Short: "What in the catalog and its settings an operator should look at", Args: cobra.NoArgs,
+		Use: "lint", Short: "List what in the catalog and its settings needs a look", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, listPath("lint", "", contexts), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -326,7 +336,7 @@ func (a *app) catalogLint() *cobra.Command {
 					return err
 				}
 				if len(out.Findings) == 0 {
-					a.printf("nothing to look at\n")
+					a.note("nothing needs a look")
 				}
 				for _, f := range out.Findings {
 					a.printf("%s: %s\n", f.Code, plainText(f.Message))
@@ -349,7 +359,8 @@ func (a *app) catalogEval() *cobra.Command {
 Each question is asked under three orders of extensions and prints one JSON line:
 {"id","index","order","ok","got"}. The exit status is 1 if any answer differs from
 what the scenario expects.`,
-		Args: cobra.MinimumNArgs(1),
+		Example: `  junctor catalog eval --fixtures fixtures.json scenarios.json`,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var shared eval.Fixtures
 			if fixtures != "" {
@@ -389,12 +400,12 @@ const maxScenarioFile = 64 << 20
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s cannot be read", name)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "the file %s cannot be read", name).With("", "name a file of scenarios that you may read")
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxScenarioFile+1))
 	if err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s cannot be read", name)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "the file %s cannot be read", name).With("", "name a file of scenarios that you may read")
 	}
 	if len(data) > maxScenarioFile {
 		return nil, capability.Errorf(capability.CodeTooLarge, "", "%s is larger than %d bytes", name, maxScenarioFile)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +34,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	var yes bool
 	c := &cobra.Command{
-		Use: `run "/COMMAND [ACTION] [ARGS…]"`, Short: "Run a slash command", Args: cobra.ExactArgs(1),
+		Use: `run "/COMMAND [ACTION] [ARG...]"`, Short: "Run a slash command", Args: cobra.ExactArgs(1),
 		Example: `  junctor run "/weather get https://api.example.com/status"
   junctor run "/weather get https://api.example.com/status" --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,10 +66,10 @@ func (a *app) runCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&req.Session, "session", "", "session the run belongs to")
-	f.BoolVar(&req.DryRun, "dry-run", false, "say what would run; do nothing")
-	f.BoolVar(&req.NoCache, "no-cache", false, "run it even if a kept result would do")
-	f.BoolVar(&req.Async, "async", false, "do not wait: print the run's id, for junctor runs show")
+	f.StringVar(&req.Session, "session", "", "session it belongs to")
+	f.BoolVar(&req.DryRun, "dry-run", false, "say what would be done; do nothing")
+	f.BoolVar(&req.NoCache, "no-cache", false, "run it even where a kept result would do")
+	f.BoolVar(&req.Async, "async", false, "do not wait: print the id of the run")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }
@@ -90,10 +91,12 @@ const maxLine = 256 << 10
 func (a *app) chatCommand() *cobra.Command {
 	var session string
 	c := &cobra.Command{
-		Use: "chat", Short: "Talk, line by line: slash commands run, the rest goes to the language model", Args: cobra.NoArgs,
-		Long: `Talk, line by line. A line behind a slash runs a command; everything else goes to
-the language model that is configured, if any. /help lists the commands, /quit or
-the end of input ends the conversation, which is kept under its session.`,
+		Use: "chat", Short: "Chat line by line: slash commands run, the rest goes to the language model", Args: cobra.NoArgs,
+		Long: `Chat line by line. A line that begins with a slash runs a command; everything else
+goes to the language model, if one is configured (model.url). /help lists the commands,
+/quit or the end of input ends the conversation, which is kept under its session.`,
+		Example: `  junctor chat
+  printf '/help\n' | junctor chat --session s1`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if session == "" {
 				session = "chat-" + strings.ToLower(rand.Text()[:10])
@@ -101,7 +104,7 @@ the end of input ends the conversation, which is kept under its session.`,
 			return a.chat(cmd.Context(), session)
 		},
 	}
-	c.Flags().StringVar(&session, "session", "", "conversation to go on with (default: a new one)")
+	c.Flags().StringVar(&session, "session", "", "session to go on with (default a new one)")
 	return c
 }
 
@@ -213,7 +216,7 @@ type runRow struct {
 	Status    string            `json:"status"`
 	Stage     string            `json:"stage"`
 	Message   string            `json:"message"`
-	Started   string            `json:"started_at"`
+	Started   time.Time         `json:"started_at"`
 	Result    json.RawMessage   `json:"result"`
 	Error     *capability.Error `json:"error"`
 }
@@ -223,7 +226,7 @@ func (a *app) runsCommand() *cobra.Command {
 	const path = "/api/v1/invocations"
 	filter := map[string]*string{"extension_id": new(string), "session_id": new(string), "status": new(string)}
 	list := &cobra.Command{
-		Use: "list", Short: "What runs, and what ended within the hour", Args: cobra.NoArgs,
+		Use: "list", Short: "List what runs, and what ended within the hour", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := url.Values{}
 			for key, value := range filter {
@@ -238,17 +241,18 @@ func (a *app) runsCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, r := range out.Runs {
-					rows = append(rows, []string{r.ID, r.Status, r.Command + " " + r.Action, r.Extension, r.Started})
+					rows = append(rows, []string{r.ID, r.Status, strings.TrimSpace(r.Command + " " + r.Action), dash(r.Extension), when(r.Started)})
 				}
-				return table(a.stdout, []string{"RUN", "STATUS", "COMMAND", "EXTENSION", "STARTED"}, rows)
+				return a.table([]string{"ID", "STATE", "COMMAND", "MODULE", "STARTED"}, rows, `nothing runs, and nothing ended within the hour; run a slash command with: junctor run "/help"`)
 			})
 		},
 	}
-	list.Flags().StringVar(filter["extension_id"], "ext", "", "only those of an extension")
-	list.Flags().StringVar(filter["session_id"], "session", "", "only those of a session")
-	list.Flags().StringVar(filter["status"], "status", "", "pending, running, succeeded, failed, timeout or canceled")
+	list.Flags().StringVar(filter["extension_id"], "ext", "", "only this module")
+	list.Flags().StringVar(filter["session_id"], "session", "", "only this session")
+	list.Flags().StringVar(filter["status"], "state", "", "only this state: pending, running, succeeded, failed, timeout or canceled")
+	alsoSpelled(list, "status", "state")
 	show := &cobra.Command{
-		Use: "show RUN", Short: "How a run stands, and what came of it", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show how a run stands and what came of it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, path+"/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				r, err := decode[runRow](raw)
@@ -270,7 +274,7 @@ func (a *app) runsCommand() *cobra.Command {
 		},
 	}
 	cancel := &cobra.Command{
-		Use: "cancel RUN", Short: "Stop a run", Args: cobra.ExactArgs(1),
+		Use: "cancel ID", Short: "Cancel a run", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodPost, path+"/"+url.PathEscape(args[0])+"/cancel", nil, func(json.RawMessage) error {
 				a.printf("stopping %s\n", args[0])
@@ -278,19 +282,21 @@ func (a *app) runsCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("runs", "Runs of slash commands, under way and just ended", list, show, cancel, a.artifactsCommand(path))
+	return a.group("runs", "Look after runs of slash commands", list, show, cancel, a.artifactsCommand(path))
 }
 
 // artifactsCommand lists a run's files, or saves one.
 func (a *app) artifactsCommand(path string) *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "artifacts RUN [NAME]", Short: "Files that a run made: list them, or save one", Args: cobra.RangeArgs(1, 2),
+		Use: "artifacts ID [NAME]", Short: "List the files that a run made, or save one", Args: cobra.RangeArgs(1, 2),
+		Example: `  junctor runs artifacts run_0123456789abcdef01234567
+  junctor runs artifacts run_0123456789abcdef01234567 report.txt --out report.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at := path + "/" + url.PathEscape(args[0]) + "/artifacts"
 			if len(args) == 2 {
 				if !filepath.IsLocal(args[1]) {
-					return capability.Errorf(capability.CodeInvalidInput, "runs.artifacts", "%q is not the name of an artifact", args[1])
+					return capability.Errorf(capability.CodeInvalidInput, "runs.artifacts", "%q is not the name of an artifact", args[1]).With("", "list them with: junctor runs artifacts "+args[0])
 				}
 				return a.saveArtifact(cmd.Context(), at+"/"+(&url.URL{Path: args[1]}).EscapedPath(), cmp.Or(output, filepath.Base(args[1])))
 			}
@@ -308,11 +314,12 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 				for _, f := range out.Artifacts {
 					rows = append(rows, []string{f.Name, strconv.FormatInt(f.Size, 10), f.MIME, f.SHA256})
 				}
-				return table(a.stdout, []string{"NAME", "BYTES", "KIND", "SHA256"}, rows)
+				return a.table([]string{"NAME", "BYTES", "KIND", "SHA256"}, rows, "the run made no files")
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "file to save it in, which must not be there (default: its own name, here)")
+	c.Flags().StringVarP(&output, "out", "o", "", "file to write, which must not exist yet (default the name of the artifact, in this folder)")
+	alsoSpelled(c, "output", "out")
 	return c
 }
 
@@ -327,7 +334,7 @@ func (a *app) saveArtifact(ctx context.Context, at, output string) error {
 	}
 	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user's own choice
 	if err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "runs.artifacts", plainText(output)+" cannot be made; is it there already?", err).With("", "name another with --output")
+		return capability.Wrap(capability.CodeInvalidInput, "runs.artifacts", plainText(output)+" cannot be made; is it there already?", err).With("", "name another file with --out")
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Close()); err != nil {

@@ -29,7 +29,7 @@ type child struct{ session, port, token string }
 func (a *app) child() (child, error) {
 	c := child{a.env("PARALLAX_SESSION_ID"), a.env("ELIZA_HOOK_PORT"), a.env("ELIZA_HOOK_TOKEN")}
 	if c.session == "" || c.port == "" || c.token == "" {
-		return c, capability.Errorf(capability.CodeInvalidInput, "child", "this is for the programs that a server starts: PARALLAX_SESSION_ID, ELIZA_HOOK_PORT and ELIZA_HOOK_TOKEN are not all set").With("not_a_child", "")
+		return c, capability.Errorf(capability.CodeInvalidInput, "child", "this is for the programs that a server starts: PARALLAX_SESSION_ID, ELIZA_HOOK_PORT and ELIZA_HOOK_TOKEN are not all set").With("not_a_child", "a task agent's program calls it; for the state of a task use: junctor tasks show ID")
 	}
 	return c, nil
 }
@@ -73,7 +73,7 @@ func (c child) ask(ctx context.Context, method, path string, body []byte) (json.
 // childCommand is what an agent's program, started by the server, calls.
 func (a *app) childCommand() *cobra.Command {
 	hook := &cobra.Command{
-		Use: "hook FRAMEWORK [JSON]", Short: "Pass a hook of an agent's program on, from standard input or an argument, and print the answer", Args: cobra.RangeArgs(1, 2),
+		Use: "hook FRAMEWORK [JSON]", Short: "Pass on a hook of an agent's program, and print the answer", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reply, err := a.hook(cmd.Context(), args)
 			if err != nil { // a program must not break because of its hooks
@@ -88,7 +88,7 @@ func (a *app) childCommand() *cobra.Command {
 		},
 	}
 	decision := &cobra.Command{
-		Use: "decision TEXT", Short: "Tell a decision to those who work beside you", Args: cobra.MinimumNArgs(1),
+		Use: "decision TEXT...", Short: "Tell a decision to the agents that work beside you", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := strings.Join(strings.Fields(strings.Join(args, " ")), " ")
 			c, err := a.child()
@@ -109,7 +109,7 @@ func (a *app) childCommand() *cobra.Command {
 		},
 	}
 	about := &cobra.Command{
-		Use: "context", Short: "What you are to know: your session, your folder, who works beside you", Args: cobra.NoArgs,
+		Use: "context", Short: "Show your session, your folder and your task", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw, err := a.bridge(cmd.Context(), "parent-context")
 			if err != nil || a.json {
@@ -150,11 +150,11 @@ func (a *app) childCommand() *cobra.Command {
 		},
 	}
 	parent := &cobra.Command{
-		Use: "parent context|memory|peers [QUERY]", Short: "What the server answers about your task: its context, messages about something, the others at work", Args: cobra.RangeArgs(1, 2),
+		Use: "parent context|memory|peers [QUERY]", Short: "Show what the server knows about your task: context, memory or peers", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, known := map[string]string{"context": "parent-context", "memory": "memory", "peers": "active-workspaces"}[args[0]]
 			if !known {
-				return capability.Errorf(capability.CodeInvalidInput, "child", "%q is none of context, memory and peers", args[0])
+				return capability.Errorf(capability.CodeInvalidInput, "child", "%q is not something to ask for; use context, memory or peers", args[0])
 			}
 			if len(args) > 1 {
 				path += "?q=" + url.QueryEscape(args[1])
@@ -162,7 +162,7 @@ func (a *app) childCommand() *cobra.Command {
 			return a.printRaw(a.bridge(cmd.Context(), path))
 		},
 	}
-	return a.group("child", "For agents' programs that a server has started: hooks, decisions, what their parent knows", hook, about, decision, parent)
+	return a.group("child", "Talk to the server from inside a task agent (people do not need it)", hook, about, decision, parent)
 }
 
 func (a *app) printRaw(raw json.RawMessage, err error) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const yesHelp = "say yes to what a call asks you to confirm"
+const yesHelp = "say yes to whatever you are asked"
 
 // confirmed does what may ask whoever calls for a confirmation, asks them at the
 // terminal unless they said yes beforehand, and does it again (spec/README section

@@ -23,8 +23,12 @@ func (a *app) conformanceCommand() *cobra.Command {
 	var timeoutMS int64
 	c := &cobra.Command{
 		Use:   "conformance URL",
-		Short: "Exercise an endpoint through every surface and name each place that does not hold",
-		Args:  cobra.ExactArgs(1),
+		Short: "Test an endpoint through every surface and name what does not hold",
+		Long: `Test an endpoint through every surface and name what does not hold. It asks the
+endpoint itself and needs no server. The exit status is 1 if anything does not hold.`,
+		Example: `  junctor conformance http://127.0.0.1:31337 --endpoint-token-file token
+  junctor conformance http://127.0.0.1:31337 --require action --report report.json`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts := conformance.Options{
 				EndpointID: id, BaseURL: args[0], Token: secret.New(token), Required: require, Dialect: conformance.Dialect(dialect),
@@ -41,13 +45,13 @@ func (a *app) conformanceCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&id, "id", "", "name of the endpoint in the report")
-	f.StringVar(&token, "endpoint-token", "", "the endpoint's token (seen by other processes; prefer the file)")
-	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the endpoint's token")
-	f.StringSliceVar(&require, "require", nil, "surface that must be offered (repeatable; default all)")
-	f.StringVar(&dialect, "dialect", "", "generation of routers it is judged for: s, t, n or union (default)")
-	f.StringVar(&report, "report", "", "write the report to this file")
-	f.Int64Var(&timeoutMS, "request-timeout-ms", 0, "deadline of one call")
+	f.StringVar(&id, "id", "", "id of the endpoint in the report")
+	f.StringVar(&token, "endpoint-token", "", "token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "file with the token of the endpoint")
+	f.StringSliceVar(&require, "require", nil, "surface that must be offered (repeatable, default all)")
+	f.StringVar(&dialect, "dialect", "", "generation of routers to judge it for: s, t, n or union (default union)")
+	f.StringVar(&report, "report", "", "also write the report to this file")
+	f.Int64Var(&timeoutMS, "request-timeout-ms", 0, "deadline of one call, in milliseconds")
 	return c
 }
 
@@ -81,6 +85,9 @@ func (a *app) conform(ctx context.Context, opts conformance.Options, file string
 	case failed:
 		for _, f := range failure.Faults {
 			a.printf("FAIL  %s: %s\n", plainText(f.Where), plainText(f.Message))
+			if f.Where == "availability" {
+				a.note("check the URL and that the endpoint runs; give its token with --endpoint-token-file")
+			}
 		}
 	default:
 		a.printf("conforms: %d modules, %d surfaces, %d calls\n", report.ModuleCount, len(report.Exercised), len(report.RPCCalls))
@@ -92,7 +99,7 @@ func (a *app) conform(ctx context.Context, opts conformance.Options, file string
 }
 
 func (a *app) reportCommand() *cobra.Command {
-	return a.group("report", "Live reports", a.reportWriteCommand(), a.reportValidateCommand())
+	return a.group("report", "Write and validate live reports", a.reportWriteCommand(), a.reportValidateCommand())
 }
 
 func (a *app) reportValidateCommand() *cobra.Command {
@@ -102,9 +109,11 @@ func (a *app) reportValidateCommand() *cobra.Command {
 	var maxAge, maxFuture float64
 	var matchGitHub bool
 	c := &cobra.Command{
-		Use:   "validate FILE|DIR…",
-		Short: "Check that every number of a report follows from another part of it",
-		Args:  cobra.MinimumNArgs(1),
+		Use:   "validate FILE|DIR...",
+		Short: "Validate live reports: each number must follow from another part",
+		Example: `  junctor report validate reports --require-providers home-machine
+  junctor report validate reports/e2b.json --max-age-minutes 60`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var err error
 			if set.MinCount, set.MaxCount, err = parseCount(count); err != nil {
@@ -135,16 +144,16 @@ func (a *app) reportValidateCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&opts.Kind, "kind", "", "cloud or provider")
-	f.StringVar(&count, "expect-count", "", "number of reports, or MIN..MAX")
-	f.Float64Var(&maxAge, "max-age-minutes", 0, "oldest report that counts")
-	f.Float64Var(&maxFuture, "max-future-minutes", 0, "how far ahead a report's clock may be")
-	f.StringVar(&allowed, "allowed-providers", "", "the only providers, comma-separated")
+	f.StringVar(&opts.Kind, "kind", "", "only this kind: cloud or provider")
+	f.StringVar(&count, "expect-count", "", "how many reports there must be")
+	f.Float64Var(&maxAge, "max-age-minutes", 0, "oldest report that counts, in minutes")
+	f.Float64Var(&maxFuture, "max-future-minutes", 0, "how far ahead the clock of a report may be, in minutes")
+	f.StringVar(&allowed, "allowed-providers", "", "providers that may be there, comma-separated")
 	f.StringVar(&required, "require-providers", "", "providers that must be there, comma-separated")
-	f.BoolVar(&opts.RequireCI, "require-ci", false, "the CI block must be there")
-	f.BoolVar(&opts.RequireFileIdentity, "require-file-identity", false, "the file must be named after its provider")
-	f.BoolVar(&matchGitHub, "match-github-env", false, "the CI block must equal the GITHUB_ variables")
-	f.BoolVar(&opts.AllowSkipped, "allow-skipped", false, "accept modules that were observed but not registered")
+	f.BoolVar(&opts.RequireCI, "require-ci", false, "refuse a report without its CI block")
+	f.BoolVar(&opts.RequireFileIdentity, "require-file-identity", false, "refuse a file that is not named after its provider")
+	f.BoolVar(&matchGitHub, "match-github-env", false, "refuse a CI block that is not what the GITHUB_ variables say")
+	f.BoolVar(&opts.AllowSkipped, "allow-skipped", false, "accept modules that were seen but not let in")
 	return c
 }
 

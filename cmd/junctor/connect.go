@@ -51,23 +51,23 @@ taken away again when it cannot be connected.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.id, "id", "", "name of the endpoint here (default \"default\", numbered when taken)")
-	f.StringVar(&o.provider, "provider", "", "kind of endpoint: direct, e2b, home-machine, mobile-companion or desktop-companion")
-	f.StringVar(&o.token, "endpoint-token", "", "the endpoint's own token (seen by other processes; prefer the file)")
-	f.StringVar(&o.tokenFile, "endpoint-token-file", "", "file that holds the endpoint's own token")
+	f.StringVar(&o.id, "id", "", "id of the endpoint (default default, numbered when taken)")
+	f.StringVar(&o.provider, "provider", "", "kind of endpoint: direct, e2b, home-machine, mobile-companion or desktop-companion (default direct)")
+	f.StringVar(&o.token, "endpoint-token", "", "token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
+	f.StringVar(&o.tokenFile, "endpoint-token-file", "", "file with the token of the endpoint")
 	f.StringSliceVar(&o.allowed, "allowed-module", nil, "let in only this module (repeatable)")
-	f.StringVar(&o.policyFile, "trust-policy", "", "JSON file with the endpoint's trust policy: signatures, issuers, keys, names")
+	f.StringVar(&o.policyFile, "trust-policy", "", "JSON file with the trust policy of the endpoint (docs/endpoints.md)")
 	f.BoolVar(&o.noPersist, "no-persist", false, "forget the endpoint when the server stops")
 	f.BoolVar(&o.keepMissing, "keep-missing", false, "keep modules that the endpoint no longer lists")
-	f.Int64Var(&o.timeoutMS, "request-timeout-ms", 0, "deadline of one call to it")
-	f.BoolVar(&o.cloud, "cloud", false, "have a cloud make the endpoint")
-	f.StringVar(&o.cloudName, "cloud-name", "", "name of the agent the cloud makes")
+	f.Int64Var(&o.timeoutMS, "request-timeout-ms", 0, "deadline of one call, in milliseconds")
+	f.BoolVar(&o.cloud, "cloud", false, "ask a cloud to make the endpoint")
+	f.StringVar(&o.cloudName, "cloud-name", "", "name of the agent that the cloud makes")
 	f.StringVar(&o.cloudBase, "cloud-api-base", "", "URL of the cloud's API (default $ELIZAOS_CLOUD_BASE_URL or "+cloudAPIBase+")")
-	f.StringVar(&o.cloudAuthToken, "cloud-auth-token", "", "your token at the cloud (default $ELIZAOS_CLOUD_API_KEY; seen by other processes, prefer the file)")
-	f.StringVar(&o.cloudAuthFile, "cloud-auth-token-file", "", "file that holds your token at the cloud")
+	f.StringVar(&o.cloudAuthToken, "cloud-auth-token", "", "your token at the cloud; other processes can see it, so prefer --cloud-auth-token-file (default $ELIZAOS_CLOUD_API_KEY)")
+	f.StringVar(&o.cloudAuthFile, "cloud-auth-token-file", "", "file with your token at the cloud")
 	f.StringArrayVar(&o.cloudBio, "cloud-bio", nil, "line of the agent's description (repeatable)")
-	f.Int64Var(&o.cloudTimeoutMS, "cloud-timeout-ms", 0, "how long the cloud may take (default 120000)")
-	f.Int64Var(&o.cloudPollMS, "cloud-poll-interval-ms", 0, "how often it is asked whether it is done (default 2000)")
+	f.Int64Var(&o.cloudTimeoutMS, "cloud-timeout-ms", 0, "how long the cloud may take, in milliseconds (default 120000)")
+	f.Int64Var(&o.cloudPollMS, "cloud-poll-interval-ms", 0, "how often the cloud is asked whether it is done, in milliseconds (default 2000)")
 	return c
 }
 
@@ -120,10 +120,10 @@ func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (m
 	if o.policyFile != "" {
 		policy, err := os.ReadFile(o.policyFile)
 		if err != nil {
-			return nil, capability.Wrap(capability.CodeNotFound, "", "the trust policy "+o.policyFile+" cannot be read", err)
+			return nil, capability.Wrap(capability.CodeNotFound, "", "the trust policy "+o.policyFile+" cannot be read", err).With("", "name a JSON file that you may read")
 		}
 		if !json.Valid(policy) {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", o.policyFile)
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", o.policyFile).With("", "docs/endpoints.md shows one")
 		}
 		body["trustPolicy"] = json.RawMessage(policy)
 	}
@@ -208,6 +208,9 @@ func (a *app) printConnected(cmd *cobra.Command, raw json.RawMessage) error {
 	}
 	a.printf("  families %s\n", dash(plainText(strings.Join(now.Families, ", "))))
 	a.printf("  modules  %s\n", dash(plainText(strings.Join(now.Modules, ", "))))
+	if len(now.Modules) == 0 {
+		a.note("no module was let in; see why with: junctor endpoints show " + out.Endpoint.ID)
+	}
 	for _, w := range out.Warnings {
 		a.printf("  warning  %s\n", plainText(w))
 	}
@@ -219,7 +222,7 @@ func (a *app) printConnected(cmd *cobra.Command, raw json.RawMessage) error {
 
 func (a *app) disconnectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "disconnect ID", Short: "Withdraw an endpoint and everything it offers", Args: cobra.ExactArgs(1),
+		Use: "disconnect ID", Short: "Disconnect an endpoint and withdraw everything it offers", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodDelete, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
 				a.printf("disconnected %s\n", args[0])

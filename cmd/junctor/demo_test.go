@@ -65,8 +65,8 @@ func until(t *testing.T, r *bufio.Reader, mark string) []string {
 // home whose name a shell would take apart.
 func TestDemoBanner(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "a home; with $odd 'name'")
-	demo := start(t, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
-	lines := until(t, demo.stderr, "Ctrl-C stops everything.")
+	p := start(t, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
+	lines := until(t, p.stderr, "Ctrl-C stops everything.")
 
 	var commands []string
 	var config strings.Builder
@@ -91,24 +91,47 @@ func TestDemoBanner(t *testing.T) {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}
 	}
+	for _, part := range []struct{ command, shows string }{
+		{"endpoints list", `"demo"`},
+		{"nodes list", `"demo-device"`},
+		{"upstreams list", `"units"`},
+		{"extensions list", `"tools.words"`},
+		{"extensions list", `"tools.machine"`},
+		{"tasks list", `"state":"working"`},
+		{"doctor", `"ok":true`},
+	} {
+		out, err := exec.CommandContext(t.Context(), "junctor", append([]string{"--json", "--home", home}, strings.Fields(part.command)...)...).CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte(part.shows)) {
+			t.Errorf("%s: %v\n%s", part.command, err, out)
+		}
+	}
 	tryMCP(t, config.String())
 
 	var endpoint struct{ PID int }
-	data, err := os.ReadFile(demoReadyFile(home))
+	data, err := os.ReadFile((&demo{home: home}).endpointReady())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(data, &endpoint); err != nil {
 		t.Fatal(err)
 	}
-	if err := demo.Process.Signal(syscall.SIGINT); err != nil {
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := demo.Wait(); err != nil {
+	if err := p.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)
 	}
 	if err := syscall.Kill(endpoint.PID, 0); err == nil {
 		t.Error("the endpoint outlived the demo")
+	}
+
+	again := start(t, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
+	until(t, again.stderr, "Ctrl-C stops everything.")
+	if err := again.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Wait(); err != nil {
+		t.Errorf("a home that was used before: %v", err)
 	}
 }
 

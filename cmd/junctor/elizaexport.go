@@ -83,9 +83,9 @@ so this works on the server's machine only, and written to config.env, mode 0600
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&to, "to", "", "directory to write the two files to")
-	f.BoolVar(&withTokens, "with-tokens", false, "write the endpoints' tokens to config.env, too")
-	f.BoolVar(&replaceAll, "replace", false, "take away endpoints in the files that are not exported")
+	f.StringVar(&to, "to", "", "folder to write the two files to")
+	f.BoolVar(&withTokens, "with-tokens", false, "also write the tokens of the endpoints to config.env")
+	f.BoolVar(&replaceAll, "replace", false, "remove endpoints from the files that are not exported")
 	return c
 }
 

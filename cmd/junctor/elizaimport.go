@@ -78,8 +78,8 @@ A restriction that cannot be read ends the import before anything is connected.`
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&from, "from", "", "directory of the two files (default $ELIZA_STATE_DIR or ~/.eliza)")
-	f.BoolVar(&dryRun, "dry-run", false, "read the files and say what would be connected; connect nothing")
+	f.StringVar(&from, "from", "", "folder with the two files (default $ELIZA_STATE_DIR, else ~/.eliza)")
+	f.BoolVar(&dryRun, "dry-run", false, "say what would be done; do nothing")
 	return c
 }
 
@@ -172,5 +172,5 @@ func (a *app) printImported(list []imported) error {
 		}
 		rows = append(rows, []string{e.ID, e.BaseURL, what})
 	}
-	return table(a.stdout, []string{"ENDPOINT", "URL", "RESULT"}, rows)
+	return a.table([]string{"ID", "URL", "RESULT"}, rows, "the files name no endpoint")
 }

@@ -82,7 +82,7 @@ func verdict(d router.TrustDecision) string {
 
 func (a *app) endpointsCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "Every endpoint and its state", Args: cobra.NoArgs,
+		Use: "list", Short: "List endpoints and their states", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Endpoints []endpointRow }](raw)
@@ -93,12 +93,12 @@ func (a *app) endpointsCommand() *cobra.Command {
 				for _, e := range out.Endpoints {
 					rows = append(rows, []string{e.ID, e.BaseURL, e.State, fmt.Sprint(len(e.Modules)), dash(strings.Join(e.Families, ",")), dash(e.Reason)})
 				}
-				return table(a.stdout, []string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows)
+				return a.table([]string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows, "no endpoint is connected; connect one with: junctor connect URL")
 			})
 		},
 	}
 	show := &cobra.Command{
-		Use: "show ID", Aliases: []string{"status"}, Short: "One endpoint: its state, what was let in, what was not and why", Args: cobra.ExactArgs(1),
+		Use: "show ID", Aliases: []string{"status"}, Short: "Show an endpoint: its state, what was let in, what was not and why", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				e, err := decode[endpointRow](raw)
@@ -126,12 +126,13 @@ func (a *app) endpointsCommand() *cobra.Command {
 				for _, r := range e.History {
 					rows = append(rows, []string{"attempt " + when(r.RecordedAt), r.Mode + ": " + r.outcome()})
 				}
-				return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
+				return a.fields(rows)
 			})
 		},
 	}
 	sync := &cobra.Command{
-		Use: "sync [ID]", Short: "Read the manifest again, of one endpoint or of all in parallel", Args: cobra.MaximumNArgs(1),
+		Use: "sync [ID]", Short: "Read the manifest of one endpoint again, or of all", Args: cobra.MaximumNArgs(1),
+		Long: "Read the manifest of one endpoint again, or of all in parallel. The exit\nstatus is 5 if one could not be read.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/api/capability-router/sync"
 			if len(args) == 1 {
@@ -167,7 +168,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 			if a.json {
 				err = a.printJSON(raw)
 			} else {
-				err = table(a.stdout, []string{"ENDPOINT", "RESULT"}, rows)
+				err = a.table([]string{"ID", "RESULT"}, rows, "no endpoint is connected; connect one with: junctor connect URL")
 			}
 			if err == nil && failed {
 				return exitStatus(capability.CodeUnavailable.Row().Exit)
@@ -175,7 +176,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 			return err
 		},
 	}
-	c := a.group("endpoints", "Remote endpoints; without a command, the list of them", list, show, sync, a.endpointsDecisionsCommand(), a.endpointsImportCommand(), a.endpointsExportCommand())
+	c := a.group("endpoints", "Look after remote endpoints; without a command, list them", list, show, sync, a.endpointsDecisionsCommand(), a.endpointsImportCommand(), a.endpointsExportCommand())
 	c.Use = "endpoints [COMMAND]"
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -190,7 +191,7 @@ func (a *app) endpointsCommand() *cobra.Command {
 // no endpoint behind are in it, too.
 func (a *app) endpointsDecisionsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "decisions", Short: "The last attempts to take modules in, of all endpoints: what was trusted, refused or collided, and why", Args: cobra.NoArgs,
+		Use: "decisions", Short: "List the last attempts to let modules in, with what was refused and why", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/decisions", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Decisions []trustRow }](raw)
@@ -205,7 +206,7 @@ func (a *app) endpointsDecisionsCommand() *cobra.Command {
 						rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, d.ModuleID, verdict(d)})
 					}
 				}
-				return table(a.stdout, []string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows)
+				return a.table([]string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows, "no endpoint has been tried yet; connect one with: junctor connect URL")
 			})
 		},
 	}

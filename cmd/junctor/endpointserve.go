@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) endpointCommand() *cobra.Command {
-	return a.group("endpoint", "Be an endpoint", a.endpointServeCommand())
+	return a.group("endpoint", "Run an endpoint on this machine", a.endpointServeCommand())
 }
 
 // endpointServeCommand runs the reference endpoint: two modules that together
@@ -27,7 +27,10 @@ func (a *app) endpointServeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the reference endpoint, which offers every surface of the router protocol",
-		Args:  cobra.NoArgs,
+		Long: `Serve the reference endpoint: two modules that together offer every surface of the
+router protocol. When it answers it prints one JSON line with its URL.`,
+		Example: `  junctor endpoint serve --endpoint-token-file token --ready-file endpoint.json`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if tokenFile != "" {
 				value, err := a.readSecretFile(tokenFile)
@@ -54,7 +57,7 @@ func (a *app) endpointServeCommand() *cobra.Command {
 			defer ep.Close()
 			listener, err := net.Listen("tcp", listen)
 			if err != nil {
-				return capability.Wrap(capability.CodeConflict, "", "the address "+listen+" cannot be listened on", err).With("address_in_use", "choose another one with --listen")
+				return capability.Wrap(capability.CodeConflict, "", "the address "+listen+" cannot be listened on, or is in use by another program", err).With("address_in_use", "choose another one with --listen; 127.0.0.1:0 takes a free port")
 			}
 			web := &http.Server{
 				Handler:           router.Handler(router.RequireToken(secret.New(token), ep), router.HandlerOptions{OpenAssets: token == ""}),
@@ -80,11 +83,11 @@ func (a *app) endpointServeCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "address to listen on; port 0 picks a free one")
-	f.StringVar(&token, "endpoint-token", "", "token callers must send (seen by other processes; prefer the file)")
-	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the token")
-	f.StringVar(&bundle, "bundle-file", "", "serve this file as the view bundle")
-	f.StringVar(&readyFile, "ready-file", "", "write the ready line to this file too")
-	f.StringVar(&root, "root", "", "directory its fs.* works under (default a temporary one)")
+	f.StringVar(&token, "endpoint-token", "", "token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "file with the token of the endpoint")
+	f.StringVar(&bundle, "bundle-file", "", "file to serve as the view bundle")
+	f.StringVar(&readyFile, "ready-file", "", "also write the ready line to this file")
+	f.StringVar(&root, "root", "", "folder that its fs.* works under (default a temporary one)")
 	return c
 }
 

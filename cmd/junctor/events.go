@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,18 +12,18 @@ import (
 
 func (a *app) eventsCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "events", Short: "Follow the live feed, or publish an event to modules", Args: cobra.NoArgs,
+		Use: "events", Short: "Follow the live feed of events, or publish an event", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.follow(cmd, "/api/v1/events", func(line json.RawMessage) error {
 				ev, err := decode[struct {
 					Type string          `json:"type"`
-					At   string          `json:"at"`
+					At   time.Time       `json:"at"`
 					Data json.RawMessage `json:"data"`
 				}](line)
 				if err != nil {
 					return err
 				}
-				a.printf("%s %s %s\n", ev.At, plainText(ev.Type), plainText(string(ev.Data)))
+				a.printf("%s %s %s\n", when(ev.At), plainText(ev.Type), plainText(string(ev.Data)))
 				return nil
 			})
 		},
@@ -35,9 +36,10 @@ func (a *app) eventsCommand() *cobra.Command {
 func (a *app) publishCommand() *cobra.Command {
 	var payload string
 	c := &cobra.Command{
-		Use: "publish NAME", Short: "Tell an event to every module that declares it; exit 1 if one could not be told",
-		Long: `Tell an event to every module that declares it. Each delivery is a call of its own
-on the governed path, so that one module that fails takes nothing from the others.`,
+		Use: "publish NAME", Short: "Publish an event to every module that declares it",
+		Long: `Publish an event to every module that declares it. Each delivery is a call of its own
+on the governed path, so that one module that fails takes nothing from the others. The
+exit status is 1 if one of them failed.`,
 		Example: `  junctor events publish DEVICE_NOTICE --payload '{"text":"low battery"}'`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,9 +85,9 @@ on the governed path, so that one module that fails takes nothing from the other
 			case a.json:
 				err = a.printJSON(raw)
 			case len(rows) == 0:
-				a.printf("no module declares the event %s\n", plainText(args[0]))
+				a.note("no module declares the event " + args[0] + "; see what there is with: junctor modules list")
 			default:
-				err = table(a.stdout, []string{"MODULE", "ENDPOINT", "RESULT", "INVOCATION"}, rows)
+				err = a.table([]string{"MODULE", "ENDPOINT", "RESULT", "INVOCATION"}, rows, "")
 			}
 			if err == nil && out.Delivered < len(out.Results) {
 				return exitStatus(capability.CodeFailed.Row().Exit)
@@ -93,6 +95,6 @@ on the governed path, so that one module that fails takes nothing from the other
 			return err
 		},
 	}
-	c.Flags().StringVar(&payload, "payload", "", "JSON object to send with it, or - to read one from standard input")
+	c.Flags().StringVar(&payload, "payload", "", "object to send with the event; - reads one from standard input")
 	return c
 }

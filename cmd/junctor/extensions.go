@@ -24,17 +24,19 @@ import (
 func (a *app) extensionsCommand() *cobra.Command {
 	var dir string
 	create := &cobra.Command{
-		Use: "new NAME", Short: "Write the folder of a new extension that is complete as it is", Args: cobra.ExactArgs(1),
+		Example: `  junctor extensions new tools.notes --dir extensions
+  junctor extensions check extensions/tools.notes`,
+		Use: "new NAME", Short: "Create the folder of a new extension, complete as it is", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.newExtension(dir, args[0]) },
 	}
-	create.Flags().StringVar(&dir, "dir", ".", "folder to write it in")
+	create.Flags().StringVar(&dir, "dir", ".", "folder to write to")
 	var strict bool
 	check := &cobra.Command{
-		Use: "check FILE.zip|DIR", Short: "Check a package and show what a person is asked when it is installed", Args: cobra.ExactArgs(1),
+		Use: "check FILE.zip|DIR", Short: "Check a package and show what it asks for", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.checkExtension(cmd.Context(), args[0], strict) },
 	}
-	check.Flags().BoolVar(&strict, "strict", false, "take warnings as errors")
-	return a.group("extensions", "Extensions: packages of slash commands", append(a.installedCommands(), create, check)...)
+	check.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
+	return a.group("extensions", "Manage extensions: packages of slash commands", append(a.installedCommands(), create, check)...)
 }
 
 func (a *app) newExtension(dir, name string) error {

@@ -22,15 +22,16 @@ import (
 // frameworksCommand is about the programs of task agents, and how their screens are read.
 func (a *app) frameworksCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "The programs that are known, and whether they are here", Args: cobra.NoArgs,
-		Long: `Say of each program whether it is installed, in which version, and whether somebody
-is logged in. The programs are asked themselves, 5 s for each question; what they
+		Use: "list", Short: "List the known programs, and whether each is installed and logged in", Args: cobra.NoArgs,
+		Long: `List the known programs: whether each is installed, in which version, and whether
+somebody is logged in. The programs are asked themselves, 5 s for each question; what they
 keep is not read.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listFrameworks(cmd.Context()) },
 	}
 	var name, version string
 	play := &cobra.Command{
-		Use: "replay FILE", Short: "Say which states a recorded session went through, and on which evidence", Args: cobra.ExactArgs(1),
+		Use: "replay FILE", Short: "Replay a recorded session and print each change of state with its evidence", Args: cobra.ExactArgs(1),
+		Example: `  junctor frameworks replay session.cast --framework claude`,
 		Long: `Run a recording through the screen model and the detector of states, on the
 recording's own clock, and print each change of state with what it rests on.
 
@@ -40,9 +41,9 @@ A recording is a header line and one event on each line after it:
   [1.5,"i","what was typed"]`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.replayRecording(args[0], name, version) },
 	}
-	play.Flags().StringVar(&name, "framework", "", "the program that was recorded (default: what the recording says)")
-	play.Flags().StringVar(&version, "framework-version", "", "its version (default: what the recording says)")
-	return a.group("frameworks", "Programs of task agents: which are here, and what a recording of one shows", list, play)
+	play.Flags().StringVar(&name, "framework", "", "program that was recorded (default what the recording says)")
+	play.Flags().StringVar(&version, "framework-version", "", "version of that program (default what the recording says)")
+	return a.group("frameworks", "Look at the programs of task agents, and replay recordings of them", list, play)
 }
 
 // ruleFiles are the rule files of the program and of the home's folder "frameworks".
@@ -120,7 +121,7 @@ func (a *app) listFrameworks(ctx context.Context) error {
 		}
 		cells = append(cells, []string{string(r.Name), dash(strings.Join(r.Also, ", ")), found, dash(account), rules})
 	}
-	return table(a.stdout, []string{"NAME", "ALSO", "PROGRAM", "ACCOUNT", "RULES"}, cells)
+	return a.table([]string{"NAME", "ALSO", "PROGRAM", "ACCOUNT", "RULES"}, cells, "")
 }
 
 // replayRecording prints the changes as they come; what is not a change goes to stderr.
@@ -184,7 +185,7 @@ func readRecording(path string) (*cast.Recording, error) {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, capability.Errorf(capability.CodeNotFound, "", "there is no recording at %s", path)
+		return nil, capability.Errorf(capability.CodeNotFound, "", "there is no recording at %s", path).With("", "see what a recording is with: junctor frameworks replay --help")
 	case err != nil:
 		return nil, capability.Wrap(capability.CodeInvalidInput, "", "the recording at "+path+" cannot be opened", err)
 	}

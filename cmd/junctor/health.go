@@ -19,7 +19,7 @@ const healthTime = 5 * time.Second
 // token, and unlike the doctor it does not count what others do wrong.
 func (a *app) healthCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "health", Short: "Whether the server answers requests, for health checks; exit 5 if it does not", Args: cobra.NoArgs,
+		Use: "health", Short: "Say whether the server answers, for health checks; exit 5 if it does not", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, url, err := a.serverURL()
 			if err != nil {

@@ -28,7 +28,7 @@ type heldRow struct {
 func (a *app) heldCommand() *cobra.Command {
 	var node string
 	list := &cobra.Command{
-		Use: "list", Short: "Calls that wait for their nodes, and those that ended in the last day", Args: cobra.NoArgs,
+		Use: "list", Short: "List calls that wait, and those that ended in the last day", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/calls?"+url.Values{"node": {node}}.Encode(), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Calls []heldRow }](raw)
@@ -37,15 +37,15 @@ func (a *app) heldCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, c := range out.Calls {
-					rows = append(rows, []string{c.ID, c.NodeID, c.Function, c.State, when(c.Created), when(c.Expires), c.Principal})
+					rows = append(rows, []string{c.ID, c.State, c.NodeID, c.Function, c.Principal, when(c.Created), when(c.Expires)})
 				}
-				return table(a.stdout, []string{"CALL", "NODE", "FUNCTION", "STATE", "SINCE", "UNTIL", "FOR"}, rows)
+				return a.table([]string{"ID", "STATE", "NODE", "FUNCTION", "PRINCIPAL", "CREATED", "EXPIRES"}, rows, "no call is held; hold one with: junctor call NODE FUNCTION --hold 24h")
 			})
 		},
 	}
-	list.Flags().StringVar(&node, "node", "", "only those for this node")
+	list.Flags().StringVar(&node, "node", "", "only this node")
 	show := &cobra.Command{
-		Use: "show CALL", Short: "What became of a held call: its result, or why it failed", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show what became of a held call: its result, or why it failed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/calls/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				c, err := decode[heldRow](raw)
@@ -65,7 +65,7 @@ func (a *app) heldCommand() *cobra.Command {
 		},
 	}
 	cancel := &cobra.Command{
-		Use: "cancel CALL", Short: "Withdraw a call that waits", Args: cobra.ExactArgs(1),
+		Use: "cancel ID", Short: "Cancel a call that waits", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/calls/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
 				a.printf("%s is withdrawn\n", plainText(args[0]))
@@ -73,7 +73,7 @@ func (a *app) heldCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("held", "Calls that wait for nodes that are away (call --hold)", list, show, cancel)
+	return a.group("held", "Look after calls held for nodes that are away", list, show, cancel)
 }
 
 // holdCall leaves a call for a node.

@@ -43,18 +43,20 @@ func (r *extensionRow) state() string {
 // installedCommands are the verbs for what a server has installed.
 func (a *app) installedCommands() []*cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "What is installed, and whether it may run", Args: cobra.NoArgs,
+		Use: "list", Short: "List installed extensions and whether they may run", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, extensionsPath, nil, a.printExtensions)
 		},
 	}
 	show := &cobra.Command{
-		Use: "show ID", Short: "What an extension is, what it may do, and its guide", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show an extension: what it is, what it may do, and its guide", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.showExtension(cmd.Context(), args[0]) },
 	}
 	var force bool
 	install := &cobra.Command{
-		Use: "install FILE.zip|DIR", Short: "Install or upgrade a package; it runs nothing until it is enabled", Args: cobra.ExactArgs(1),
+		Use: "install FILE.zip|DIR", Short: "Install or upgrade a package; nothing runs until it is enabled", Args: cobra.ExactArgs(1),
+		Example: `  junctor extensions install ./tools.notes
+  junctor extensions enable tools.notes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := packed(args[0])
 			if err != nil {
@@ -64,7 +66,7 @@ func (a *app) installedCommands() []*cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, path, data, a.printInstalled)
 		},
 	}
-	install.Flags().BoolVar(&force, "force", false, "a lower version than the installed one too")
+	install.Flags().BoolVar(&force, "force", false, "also when the installed version is higher")
 	var address struct {
 		URL    string `json:"url"`
 		SHA256 string `json:"sha256,omitempty"`
@@ -77,21 +79,24 @@ func (a *app) installedCommands() []*cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/install-url", address, a.printInstalled)
 		},
 	}
-	fromURL.Flags().StringVar(&address.SHA256, "sha256", "", "what the package must have")
-	fromURL.Flags().BoolVar(&address.Force, "force", false, "a lower version than the installed one too")
+	fromURL.Flags().StringVar(&address.SHA256, "sha256", "", "refuse it unless it has this SHA-256")
+	fromURL.Flags().BoolVar(&address.Force, "force", false, "also when the installed version is higher")
 	var yes bool
 	var visible []string
 	enable := &cobra.Command{
-		Use: "enable ID", Short: "Let an extension run; shows what it asks for, and --yes accepts it", Args: cobra.ExactArgs(1),
+		Use: "enable ID", Short: "Enable an extension, after showing what it asks for", Args: cobra.ExactArgs(1),
+		Long: `Enable an extension. What it asks for is shown first; you agree at the terminal, or
+with --yes. Where there is neither, nothing is enabled and the exit status is 3.`,
+		Example: `  junctor extensions enable tools.notes --yes --agent-visible notes.say`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.enableExtension(cmd.Context(), args[0], yes, visible)
 		},
 	}
-	enable.Flags().BoolVar(&yes, "yes", false, "agree to what it asks for")
+	enable.Flags().BoolVar(&yes, "yes", false, "say yes to whatever you are asked")
 	enable.Flags().StringSliceVar(&visible, "agent-visible", nil, "actions that agents may call: all, or COMMAND.ACTION (comma-separated)")
 	var kill bool
 	disable := &cobra.Command{
-		Use: "disable ID", Short: "Stop later calls of an extension", Args: cobra.ExactArgs(1),
+		Use: "disable ID", Short: "Disable an extension: later calls are refused", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := extensionsPath + "/" + url.PathEscape(args[0]) + "/disable?kill=" + strconv.FormatBool(kill)
 			return a.call(cmd.Context(), http.MethodPost, path, nil, func(json.RawMessage) error {
@@ -100,10 +105,10 @@ func (a *app) installedCommands() []*cobra.Command {
 			})
 		},
 	}
-	disable.Flags().BoolVar(&kill, "kill", false, "end the calls that run now, too")
+	disable.Flags().BoolVar(&kill, "kill", false, "also end the calls that run now")
 	var keep bool
 	uninstall := &cobra.Command{
-		Use: "uninstall ID", Short: "Remove an extension with its files and settings", Args: cobra.ExactArgs(1),
+		Use: "uninstall ID", Short: "Uninstall an extension with its files and settings", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := extensionsPath + "/" + url.PathEscape(args[0]) + "?keep_work=" + strconv.FormatBool(keep)
 			return a.call(cmd.Context(), http.MethodDelete, path, nil, func(json.RawMessage) error {
@@ -112,9 +117,10 @@ func (a *app) installedCommands() []*cobra.Command {
 			})
 		},
 	}
-	uninstall.Flags().BoolVar(&keep, "keep-work", false, "keep its working folder in the home's extensions/.trash")
+	uninstall.Flags().BoolVar(&keep, "keep-work", false, "keep its working folder in extensions/.trash of the home")
 	doctor := &cobra.Command{
-		Use: "doctor", Short: "What does not fit together among installed extensions; exit 1 if anything is broken", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check installed extensions and say what to do about each fault", Args: cobra.NoArgs,
+		Long: "Check installed extensions and say what to do about each fault. The exit status is 1 if\none is broken.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -137,9 +143,9 @@ func (a *app) printExtensions(raw json.RawMessage) error {
 	}
 	var rows [][]string
 	for _, x := range out.Extensions {
-		rows = append(rows, []string{x.ID, x.Version, x.state(), x.Name})
+		rows = append(rows, []string{x.ID, x.Name, x.state(), x.Version})
 	}
-	return table(a.stdout, []string{"ID", "VERSION", "STATE", "NAME"}, rows)
+	return a.table([]string{"ID", "NAME", "STATE", "VERSION"}, rows, "no extension is installed; install one with: junctor extensions install FILE.zip|DIR")
 }
 
 func (a *app) printInstalled(raw json.RawMessage) error {
@@ -182,7 +188,7 @@ func (a *app) printFindings(raw json.RawMessage) error {
 	if a.json {
 		err = a.printJSON(raw)
 	} else {
-		err = table(a.stdout, []string{"EXTENSION", "STATE", "WHAT", "MESSAGE", "REMEDY"}, rows)
+		err = a.table([]string{"ID", "STATE", "CODE", "MESSAGE", "REMEDY"}, rows, "nothing is wrong with the installed extensions")
 	}
 	if err == nil && bad != 0 {
 		return bad

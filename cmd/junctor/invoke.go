@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/command/words"
 )
 
 func (a *app) invokeCommand() *cobra.Command {
@@ -20,7 +23,7 @@ func (a *app) invokeCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "invoke TARGET [INPUT|-]",
-		Short: "Carry one call over the governed path",
+		Short: "Invoke a capability over the governed path",
 		Long: `Carry one call over the governed path and print its result.
 
 TARGET is a canonical action (fs.list), a capability id (it holds a #), or
@@ -51,12 +54,12 @@ to read one from standard input.`,
 	}
 	f := c.Flags()
 	f.StringArrayVar(&contexts, "context", nil, contextHelp)
-	f.StringArrayVar(&selects, "select", nil, "choose the provider by key=value (provider, endpoint, node, …)")
-	f.StringVar(&inv.Session, "session", "", "session the call belongs to")
-	f.StringVar(&inv.Timeout, "timeout", "", "deadline of the call, such as 30s")
-	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "run the work once however often the key is used")
-	f.BoolVar(&inv.DryRun, "dry-run", false, "say what would be done, by whom and why; do nothing")
-	f.BoolVar(&inv.Stream, "stream", false, "print progress as it comes")
+	f.StringArrayVar(&selects, "select", nil, "choose the provider: provider=…, endpoint=…, node=… (repeatable)")
+	f.StringVar(&inv.Session, "session", "", "session it belongs to")
+	f.StringVar(&inv.Timeout, "timeout", "", "deadline of one call, such as 30s")
+	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "do the work once, however often the key is used")
+	f.BoolVar(&inv.DryRun, "dry-run", false, "say what would be done; do nothing")
+	f.BoolVar(&inv.Stream, "stream", false, "print what comes, as it comes")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }
@@ -67,7 +70,7 @@ func (a *app) carry(cmd *cobra.Command, inv client.Invocation, yes bool, stream 
 	if err != nil {
 		return err
 	}
-	return a.confirmed(cmd.Context(), yes, func() error {
+	err = a.confirmed(cmd.Context(), yes, func() error {
 		if inv.Stream {
 			return stream(cmd, c, inv)
 		}
@@ -77,6 +80,31 @@ func (a *app) carry(cmd *cobra.Command, inv client.Invocation, yes bool, stream 
 		}
 		return a.printInvoked(raw, inv.DryRun)
 	})
+	return suggested(cmd.Context(), c, inv, err)
+}
+
+// suggested adds the names near a target that is not known. They are those of the
+// catalog that the caller is shown anyway.
+func suggested(ctx context.Context, c *client.Client, inv client.Invocation, err error) error {
+	e, ok := errors.AsType[*capability.Error](err)
+	if !ok || e.Code != capability.CodeUnknownCapability || strings.ContainsAny(inv.Target, "#:") {
+		return err
+	}
+	if inv.Target == callTarget && e.Reason == "" {
+		return capability.Errorf(e.Code, e.Op, "there is no node that you can reach").With("", "list them with: junctor nodes list; a device joins with: junctor node join URL")
+	}
+	var catalog struct{ Actions []struct{ Name string } }
+	if c.Do(ctx, http.MethodGet, "/api/v1/catalog/agent", nil, &catalog) != nil {
+		return err
+	}
+	var names []string
+	for _, a := range catalog.Actions {
+		names = append(names, a.Name)
+	}
+	if near := words.Nearest(inv.Target, names); len(near) > 0 {
+		return e.With(e.Reason, "did you mean "+strings.Join(near, " or ")+"? All there is: junctor catalog agent")
+	}
+	return err
 }
 
 // maxInput is the largest input the server takes by default.
@@ -98,7 +126,11 @@ func (a *app) jsonInput(name, arg string) (json.RawMessage, error) {
 	}
 	var probe json.RawMessage
 	if err := json.Unmarshal(data, &probe); err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s is not JSON: %s", name, err)
+		at := int64(len(data))
+		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+			at = e.Offset
+		}
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s is not JSON: it goes wrong at byte %d of %d", name, at, len(data)).With("", `in a shell, write it in single quotes: '{"name":"value"}'`)
 	}
 	return data, nil
 }

@@ -10,11 +10,12 @@ func (a *app) mcpCommand() *cobra.Command {
 	var view string
 	c := &cobra.Command{
 		Use:   "mcp",
-		Short: "Speak MCP on standard input and output, bridged to the running server",
-		Long: `Speak MCP on standard input and output, bridged to the running server; none is
-started. It uses the home's agent token unless --token or JUNCTOR_TOKEN is given.
+		Short: "Serve MCP on standard input and output, bridged to the running server",
+		Long: `Serve MCP on standard input and output, bridged to the running server; none is
+started. It shows the home's agent token unless --token or JUNCTOR_TOKEN is given.
+Give it to an agent as the command of an MCP server, such as:
 
-    claude mcp add junctor -- junctor mcp`,
+  claude mcp add junctor -- junctor mcp`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			url, token, err := a.connection("agent.token")
@@ -26,6 +27,6 @@ started. It uses the home's agent token unless --token or JUNCTOR_TOKEN is given
 			})
 		},
 	}
-	c.Flags().StringVar(&view, "view", "", "named view of the catalog")
+	c.Flags().StringVar(&view, "view", "", "view of the catalog")
 	return c
 }

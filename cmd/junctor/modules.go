@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,7 @@ import (
 
 func (a *app) modulesCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "Every module", Args: cobra.NoArgs,
+		Use: "list", Short: "List modules", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules", nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -31,12 +30,12 @@ func (a *app) modulesCommand() *cobra.Command {
 				for _, m := range out.Modules {
 					rows = append(rows, []string{m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions), trustOf(m.Trust)})
 				}
-				return table(a.stdout, []string{"MODULE", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows)
+				return a.table([]string{"ID", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows, "there are no modules; connect an endpoint with: junctor connect URL")
 			})
 		},
 	}
 	show := &cobra.Command{
-		Use: "show ID", Short: "One module with its contributions", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show a module with its contributions", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/modules/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -56,11 +55,11 @@ func (a *app) modulesCommand() *cobra.Command {
 				for _, c := range out.Contributions {
 					rows = append(rows, []string{c.Member, c.Kind, c.Policy.Effect, c.Availability.State})
 				}
-				return table(a.stdout, []string{"TARGET", "KIND", "EFFECT", "STATE"}, rows)
+				return a.table([]string{"TARGET", "KIND", "EFFECT", "STATE"}, rows, "the module contributes nothing now")
 			})
 		},
 	}
-	return a.group("modules", "Every module of every kind", list, show, a.routeCommand())
+	return a.group("modules", "Look at modules of every kind", list, show, a.routeCommand())
 }
 
 // trustOf says what let a module in; what is built in needs no trust.
@@ -72,16 +71,16 @@ func trustOf(d *router.TrustDecision) string {
 }
 
 // showing is one of the lists of what all modules show in a front end.
-type showing struct{ noun, short, first, name string }
+type showing struct{ noun, short, head, name string }
 
 // showings have one command each: views, widgets, nav, apps.
 func (a *app) showingCommands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, s := range []showing{
-		{"views", "Views of all modules, with the URL each is served under", "VIEW", "bundleUrl"},
-		{"widgets", "Widgets of all modules, and the slot each belongs in", "WIDGET", "slot"},
-		{"nav", "Tabs that modules add to a front end's navigation", "TAB", "path"},
-		{"apps", "Apps of all modules", "APP", "launchUrl"},
+		{"views", "List the views of all modules, with the URL of each", "URL", "bundleUrl"},
+		{"widgets", "List the widgets of all modules, with the slot of each", "SLOT", "slot"},
+		{"nav", "List the navigation tabs of all modules", "PATH", "path"},
+		{"apps", "List the apps of all modules", "URL", "launchUrl"},
 	} {
 		out = append(out, &cobra.Command{
 			Use: s.noun, Short: s.short, Args: cobra.NoArgs,
@@ -112,9 +111,9 @@ func (a *app) printShowing(s showing, raw json.RawMessage) error {
 		if fault := textOf(item, "fault"); fault != "" {
 			state += ": " + fault
 		}
-		rows = append(rows, []string{textOf(item, "id"), dash(label), textOf(item, "module"), dash(textOf(item, "endpoint")), dash(textOf(item, s.name)), dash(state)})
+		rows = append(rows, []string{textOf(item, "id"), dash(label), dash(state), textOf(item, "module"), dash(textOf(item, "endpoint")), dash(textOf(item, s.name))})
 	}
-	return table(a.stdout, []string{s.first, "LABEL", "MODULE", "ENDPOINT", strings.ToUpper(s.name), "STATE"}, rows)
+	return a.table([]string{"ID", "LABEL", "STATE", "MODULE", "ENDPOINT", s.head}, rows, "no module has "+s.noun+"; see what there is with: junctor modules list")
 }
 
 // textOf is a member that is a text, "" for any other.

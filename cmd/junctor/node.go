@@ -23,9 +23,9 @@ import (
 )
 
 func (a *app) nodeCommand() *cobra.Command {
-	return a.group("node", "Be a node of a gateway: a device whose functions others can call",
-		a.nodeJoinCommand(), a.nodeStatusCommand(), a.nodeOrderCommand("drain", "Take no new calls, finish those that run, and leave", "The node has finished and left."),
-		a.nodeOrderCommand("leave", "Leave at once; calls that run are cancelled", "The node has left."), a.nodeRescanCommand(), a.nodeConsentCommand())
+	return a.group("node", "Run this machine as a node of a gateway",
+		a.nodeJoinCommand(), a.nodeStatusCommand(), a.nodeOrderCommand("drain", "Drain this node: finish what runs, then leave", "The node has finished and left."),
+		a.nodeOrderCommand("leave", "Leave at once and cancel what runs", "The node has left."), a.nodeRescanCommand(), a.nodeConsentCommand())
 }
 
 // joinFlags are those of node join that are keys of the configuration.
@@ -43,14 +43,16 @@ func (a *app) nodeJoinCommand() *cobra.Command {
 	var report int
 	c := &cobra.Command{
 		Use:   "join [URL]",
-		Short: "Join a gateway and carry this machine's actions and skills, until it is ended",
-		Long: `Join a gateway and carry this machine's actions and skills, until it is ended.
+		Short: "Join a gateway and offer this machine's actions and skills",
+		Long: `Join a gateway and offer this machine's actions and skills, until it is ended.
 
 The first time, the node makes a key and enrols with the operator's node token;
 from then on the key is enough. It comes back by itself after every outage. Gateways
 that share a bus are given as one list with commas between, and tried in turn. Skills
 that demand it are installed after the owner of this machine has agreed: here, or
 with "junctor node consent".`,
+		Example: `  junctor node join https://gateway.example.org --node-token-file token --label camera
+  junctor node join --detach`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := make(map[string]any)
@@ -87,19 +89,19 @@ with "junctor node consent".`,
 		},
 	}
 	f := c.Flags()
-	f.String("node-token-file", "", "file that holds the operator's node token; needed until the node has enrolled")
-	f.String("id", "", "name of this node at the gateway (default: the one it has had, else the host's)")
-	f.StringArray("label", nil, "label for routing and filters; may be given again")
-	f.String("location", "", "where this node is, for people")
+	f.String("node-token-file", "", "file with the operator's node token; needed until the node has enrolled")
+	f.String("id", "", "id of this node at the gateway (default the one it has had, else the host's name)")
+	f.StringArray("label", nil, "label for routing and filters (repeatable)")
+	f.String("location", "", "where this node is, for people to read")
 	f.Int("max-concurrent", 0, "calls that run at once (default 10)")
 	f.String("actions", "", "folder with this device's own actions (default node/actions in the home)")
 	f.Bool("allow-code", false, "let skills bring code, which runs in processes that can only compute")
-	f.Bool("prefer-code", false, "use a skill's own code where there is an action for the same, too")
-	f.StringArray("allow-language", nil, "language of code besides javascript and wasm: python; may be given again")
-	f.Bool("development", false, "this node is for trying things out")
-	f.Bool("auto-consent", false, "agree to every skill without asking; needs --development")
-	f.BoolVar(&detach, "detach", false, "go on in the background, and return when the node has joined")
-	f.StringVar(&readyFile, "ready-file", "", "write the ready line to this file too")
+	f.Bool("prefer-code", false, "use the code of a skill even where there is an action for the same")
+	f.StringArray("allow-language", nil, "language of code besides javascript and wasm: python (repeatable)")
+	f.Bool("development", false, "mark this node as one for trying things out")
+	f.Bool("auto-consent", false, "agree to every skill unasked; needs --development")
+	f.BoolVar(&detach, "detach", false, "return when the node has joined, and go on in the background")
+	f.StringVar(&readyFile, "ready-file", "", "also write the ready line to this file")
 	f.StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
 	f.IntVar(&report, "detached-to", 0, "")
 	if err := f.MarkHidden("detached-to"); err != nil {
@@ -292,7 +294,7 @@ func (a *app) askNode(ctx context.Context, method, path string, body any, show f
 
 func (a *app) nodeStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "How this home's node is", Args: cobra.NoArgs,
+		Use: "status", Short: "Show how this home's node does", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askNode(cmd.Context(), http.MethodGet, "/status", nil, func(raw json.RawMessage) error {
 				r, err := decode[noderun.Report](raw)
@@ -300,7 +302,7 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 					return err
 				}
 				rows := [][]string{
-					{"node", r.ID},
+					{"id", r.ID},
 					{"gateway", r.Gateway},
 					{"state", r.State + " since " + when(r.Since)},
 					{"process", fmt.Sprintf("%d since %s", r.PID, when(r.Started))},
@@ -323,7 +325,7 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 				if r.Questions > 0 {
 					rows = append(rows, []string{"questions", fmt.Sprintf("%d wait for an answer: junctor node consent list", r.Questions)})
 				}
-				return table(a.stdout, []string{"", ""}, rows)
+				return a.fields(rows)
 			})
 		},
 	}
@@ -343,7 +345,7 @@ func (a *app) nodeOrderCommand(verb, short, done string) *cobra.Command {
 
 func (a *app) nodeRescanCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rescan", Short: "Read the folder of actions again (so does SIGHUP, away from a terminal)", Args: cobra.NoArgs,
+		Use: "rescan", Short: "Read the folder of actions again", Long: "Read the folder of actions again. SIGHUP does the same, away from a terminal.", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askNode(cmd.Context(), http.MethodPost, "/rescan", nil, func(raw json.RawMessage) error {
 				r, err := decode[struct {
@@ -365,7 +367,7 @@ func (a *app) nodeRescanCommand() *cobra.Command {
 
 func (a *app) nodeConsentCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "What waits for this machine's owner to agree", Args: cobra.NoArgs,
+		Use: "list", Short: "List what waits for an answer", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askNode(cmd.Context(), http.MethodGet, "/consent", nil, func(raw json.RawMessage) error {
 				r, err := decode[struct{ Questions []device.Question }](raw)
@@ -376,7 +378,7 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 					a.printf("%s\n%s\n", plainText(q.RequestID), terminalText(noderun.Text(q)))
 				}
 				if len(r.Questions) == 0 {
-					a.printf("(none)\n")
+					a.note("nothing waits for an answer")
 				}
 				return nil
 			})
@@ -404,9 +406,9 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 			},
 		}
 		if verb == "grant" {
-			c.Flags().BoolVar(&once, "once", false, "for this time only")
+			c.Flags().BoolVar(&once, "once", false, "this once, and ask again")
 		}
 		return c
 	}
-	return a.group("consent", "Answer what this node's owner is asked", list, answer("grant", "Agree"), answer("deny", "Refuse"))
+	return a.group("consent", "Answer what the owner of this machine is asked", list, answer("grant", "Agree to what is asked"), answer("deny", "Refuse what is asked"))
 }

@@ -38,7 +38,7 @@ func (n *nodeRow) cells(functions int) []string {
 }
 
 func (a *app) nodesCommand() *cobra.Command {
-	return a.group("nodes", "Devices that joined: list, show, watch, drain, remove",
+	return a.group("nodes", "Look after the devices that joined",
 		a.nodesListCommand(), a.nodesShowCommand(), a.nodesWatchCommand(), a.nodesDrainCommand(), a.nodesRemoveCommand())
 }
 
@@ -46,7 +46,7 @@ func (a *app) nodesListCommand() *cobra.Command {
 	var labels, functions []string
 	var status string
 	c := &cobra.Command{
-		Use: "list", Short: "Every node, with its labels, load and last heartbeat", Args: cobra.NoArgs,
+		Use: "list", Short: "List nodes with their labels, load and last heartbeat", Args: cobra.NoArgs,
 		Example: `  junctor nodes list --label gpu --function camera.photo`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
@@ -94,18 +94,19 @@ func (a *app) nodesListCommand() *cobra.Command {
 				}
 				rows = append(rows, n.cells(len(n.Functions)))
 			}
-			return table(a.stdout, []string{"NODE", "STATUS", "LOAD", "FUNCTIONS", "LABELS", "HEARD"}, rows)
+			return a.table([]string{"ID", "STATE", "LOAD", "FUNCTIONS", "LABELS", "HEARD"}, rows, "no node matches; a device joins with: junctor node join URL --node-token-file FILE")
 		},
 	}
-	c.Flags().StringArrayVar(&labels, "label", nil, "only nodes with this label; may be given again")
-	c.Flags().StringArrayVar(&functions, "function", nil, "only nodes that offer this function; may be given again")
-	c.Flags().StringVar(&status, "status", "", "only nodes that are connected, disconnected or draining")
+	c.Flags().StringArrayVar(&labels, "label", nil, "only nodes with this label (repeatable)")
+	c.Flags().StringArrayVar(&functions, "function", nil, "only nodes that offer this function (repeatable)")
+	c.Flags().StringVar(&status, "state", "", "only this state: connected, disconnected or draining")
+	alsoSpelled(c, "status", "state")
 	return c
 }
 
 func (a *app) nodesShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show NODE", Short: "One node: what it is, how it does, what it offers", Args: cobra.ExactArgs(1),
+		Use: "show NODE", Short: "Show a node: what it is, how it does, what it offers", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/nodes/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
 				n, err := decode[struct {
@@ -122,8 +123,8 @@ func (a *app) nodesShowCommand() *cobra.Command {
 					return err
 				}
 				rows := [][]string{
-					{"node", n.NodeID},
-					{"status", n.Status},
+					{"id", n.NodeID},
+					{"state", n.Status},
 					{"software", n.Version},
 					{"system", n.OS + "/" + n.Arch},
 					{"location", dash(n.Location)},
@@ -145,7 +146,7 @@ func (a *app) nodesShowCommand() *cobra.Command {
 					}
 					rows = append(rows, []string{"function " + f.Name, strings.TrimPrefix(what+": "+f.Description, ": ")})
 				}
-				return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
+				return a.fields(rows)
 			})
 		},
 	}
@@ -153,7 +154,7 @@ func (a *app) nodesShowCommand() *cobra.Command {
 
 func (a *app) nodesWatchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch", Short: "The nodes there are, then every change as it happens", Args: cobra.NoArgs,
+		Use: "watch", Short: "Print the nodes there are, then every change as it happens", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.follow(cmd, "/api/v1/nodes/watch", func(line json.RawMessage) error {
 				ev, err := decode[struct {
@@ -174,7 +175,7 @@ func (a *app) nodesWatchCommand() *cobra.Command {
 
 func (a *app) nodesDrainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "drain NODE", Short: "Give a node no new calls; it finishes what runs and leaves", Args: cobra.ExactArgs(1),
+		Use: "drain NODE", Short: "Drain a node: no new calls; it finishes what runs and leaves", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodPost, "/api/v1/nodes/"+url.PathEscape(args[0])+"/drain", nil, func(json.RawMessage) error {
 				a.printf("%s finishes what it has and leaves\n", plainText(args[0]))
@@ -187,7 +188,7 @@ func (a *app) nodesDrainCommand() *cobra.Command {
 func (a *app) nodesRemoveCommand() *cobra.Command {
 	var keep bool
 	c := &cobra.Command{
-		Use: "remove NODE", Short: "End a node's session and forget its credential, so that it has to be let in again", Args: cobra.ExactArgs(1),
+		Use: "remove NODE", Short: "Remove a node: end its session and forget its credential", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/api/v1/nodes/" + url.PathEscape(args[0])
 			said := "%s is removed; it has to show a node token to be let in again\n"
@@ -202,9 +203,12 @@ func (a *app) nodesRemoveCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&keep, "keep-credential", false, "end the session only: the node may come back at once")
+	c.Flags().BoolVar(&keep, "keep-credential", false, "end the session only; the node may come back at once")
 	return c
 }
+
+// callTarget is the action by which functions of nodes are called.
+const callTarget = "device.function.invoke"
 
 func (a *app) callCommand() *cobra.Command {
 	var inv client.Invocation
@@ -242,7 +246,7 @@ governed path like any other.`,
 			if inv.Input, err = json.Marshal(in); err != nil {
 				return capability.Wrap(capability.CodeInvalidInput, "", "the arguments cannot be sent", err)
 			}
-			inv.Target, inv.Select = "device.function.invoke", map[string]string{"node": args[0]}
+			inv.Target, inv.Select = callTarget, map[string]string{"node": args[0]}
 			if balanced := args[0] == "any"; balanced {
 				inv.LoadBalancing = map[string]any{
 					"strategy": strategy, "preferred_node_ids": prefer, "excluded_node_ids": exclude, "requirements": map[string]any{"labels": labels},
@@ -255,15 +259,15 @@ governed path like any other.`,
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&inv.Stream, "stream", false, "print each chunk as it comes, one line of JSON")
-	f.StringVar(&inv.Timeout, "timeout", "", "deadline of the call, such as 30s")
-	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "run the work once however often the key is used")
-	f.BoolVar(&inv.DryRun, "dry-run", false, "say which node would be called and why; do nothing")
-	f.StringVar(&hold, "hold", "", "if the node is away, keep the call for so long (such as 24h) and deliver it when it is back")
-	f.StringVar(&strategy, "strategy", "", "with any: resource_aware (default), round_robin or random")
-	f.StringArrayVar(&prefer, "prefer", nil, "with any: a node to take first, if it can; may be given again")
-	f.StringArrayVar(&exclude, "exclude", nil, "with any: a node not to take; may be given again")
-	f.StringArrayVar(&labels, "label", nil, "with any: a label the node must have; may be given again")
+	f.BoolVar(&inv.Stream, "stream", false, "print what comes, as it comes")
+	f.StringVar(&inv.Timeout, "timeout", "", "deadline of one call, such as 30s")
+	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "do the work once, however often the key is used")
+	f.BoolVar(&inv.DryRun, "dry-run", false, "say what would be done; do nothing")
+	f.StringVar(&hold, "hold", "", "if the node is away, keep the call for so long, such as 24h, and deliver it when the node is back")
+	f.StringVar(&strategy, "strategy", "", "with any: how to choose: resource_aware, round_robin or random (default resource_aware)")
+	f.StringArrayVar(&prefer, "prefer", nil, "with any: node to take first, if it can (repeatable)")
+	f.StringArrayVar(&exclude, "exclude", nil, "with any: node not to take (repeatable)")
+	f.StringArrayVar(&labels, "label", nil, "with any: label the node must have (repeatable)")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,23 +14,39 @@ import (
 )
 
 // TestReadmeTour pastes the tour of the README into a shell, as its first line
-// invites to, and looks for what it promises.
+// invites to, and finds every line that it says would come out.
 func TestReadmeTour(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, tour, found := strings.Cut(string(readme), "## A tour of five minutes")
+	_, tour, found := strings.Cut(string(readme), "## A tour of fifteen minutes")
 	tour, _, ended := strings.Cut(tour, "## Where to read on")
 	if !found || !ended {
 		t.Fatal("the README has no tour")
 	}
-	paste(t, tour,
-		"connected demo", "hello from the endpoint", "pong: hello", "needs an operator's approval", "is approved", `"bytesWritten": 2`,
-		"permission_denied", "the chain holds", `"event": "capability_executed"`, "claude mcp add junctor",
-		"install of tools.postman done", "nobody has agreed", "connect to the hosts listed below", "the tool failed with exit code", "this call was rejected", "command_routed", "egress_denied", "uninstalled tools.postman", "greeter installed on laptop", "hello from a device", "state     completed", "greeter (completed): hello",
-	)
+	out := lasting(paste(t, tour, "claude mcp add junctor"))
+	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(tour, -1) {
+		for line := range strings.SplitSeq(block[1], "\n") {
+			at := 0
+			for piece := range strings.SplitSeq(lasting(line), "…") {
+				next := strings.Index(out[at:], piece)
+				if next < 0 {
+					t.Errorf("the README shows a line that does not come out: %s", line)
+					break
+				}
+				at += next
+			}
+		}
+	}
+}
+
+// lasting is a text without what differs from run to run: ids, numbers, times, and the
+// width of columns.
+func lasting(text string) string {
+	text = regexp.MustCompile(`\b[0-9a-f]{12,}\b|_[0-9a-f]{12,}\b|[0-9]+`).ReplaceAllString(text, "N")
+	return regexp.MustCompile(`[ \t]+`).ReplaceAllString(text, " ")
 }
 
 // TestEndpointsPage does the same with the page about endpoints.
@@ -47,8 +64,8 @@ func TestEndpointsPage(t *testing.T) {
 }
 
 // paste runs the sh blocks of a text in one shell, in a folder of their own, and
-// looks for texts in what they print.
-func paste(t *testing.T, text string, wants ...string) {
+// looks for texts in what they print, which it returns.
+func paste(t *testing.T, text string, wants ...string) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: builds the program")
@@ -90,6 +107,33 @@ func paste(t *testing.T, text string, wants ...string) {
 	if t.Failed() {
 		t.Logf("%s", out)
 	}
+	return string(out)
+}
+
+// TestWritingEndpointsPage does it with the page about writing one, in three languages.
+func TestWritingEndpointsPage(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"node", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("SKIPPED: the page needs " + tool)
+		}
+	}
+	page, err := os.ReadFile("../../docs/writing-endpoints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The folder that is pasted into has no Go sources, and its shell no caches of Go.
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := strings.Fields(string(caches))
+	text := strings.Replace(string(page), `SOURCE="$PWD"`, fmt.Sprintf("SOURCE='%s' GOCACHE='%s' GOMODCACHE='%s'", root, dirs[0], dirs[1]), 1)
+	paste(t, text, "hello Node", "hello Python", "hello Go", "conforms: 1 module")
 }
 
 // TestCatalogPage does it with the page about the catalog.
@@ -113,6 +157,18 @@ func TestExtensionsPage(t *testing.T) {
 	}
 	paste(t, string(page),
 		"run command-line programs", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", `"dry_run": true`, "by chat", "SUCCEEDED", "uninstalled tools.notes",
+	)
+}
+
+// TestPoliciesPage does it with the page about policies and approvals.
+func TestPoliciesPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paste(t, string(page),
+		"4.828", "is known to you", "files-of-this-machine", "is approved", `"words":3`, "revoked",
 	)
 }
 

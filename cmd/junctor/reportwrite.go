@@ -32,7 +32,7 @@ func (a *app) reportWriteCommand() *cobra.Command {
 	var dir, address, id, token, tokenFile string
 	var allowed []string
 	c := &cobra.Command{
-		Use: "write PROVIDER", Short: "Connect an endpoint, exercise all of it, and write a live report of what was found",
+		Use: "write PROVIDER", Short: "Connect an endpoint, test all of it and write a live report",
 		Long: `Connect an endpoint to the running server, exercise every surface of it, and write a
 live report of what was found and what was let in. PROVIDER is e2b, home-machine,
 mobile-companion or desktop-companion; the endpoint is that of the variables
@@ -90,8 +90,8 @@ report is written whole and sound or not at all.`,
 	f.StringVar(&dir, "dir", "", "folder to write <provider>.json to (default $"+livereport.DirVariable+")")
 	f.StringVar(&address, "url", "", "URL of the endpoint")
 	f.StringVar(&id, "id", "", "id of the endpoint (default PROVIDER-live-capability)")
-	f.StringVar(&token, "endpoint-token", "", "the endpoint's token (seen by other processes; prefer the file)")
-	f.StringVar(&tokenFile, "endpoint-token-file", "", "file that holds the endpoint's token")
+	f.StringVar(&token, "endpoint-token", "", "token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "file with the token of the endpoint")
 	f.StringSliceVar(&allowed, "allowed-module", nil, "let in only this module (repeatable)")
 	return c
 }

@@ -24,7 +24,7 @@ func (a *app) routeCommand() *cobra.Command {
 	var query, headers []string
 	c := &cobra.Command{
 		Use:   "route ID METHOD PATH [BODY|-]",
-		Short: "Call an HTTP route of a module, or its app bridge, and print the answer",
+		Short: "Call an HTTP route of a module, or its app bridge",
 		Long: `Call an HTTP route of a module, as a browser would under /api/modules/ID/PATH. Where
 no declared route fits, the module's app bridge is asked. BODY is a JSON value, or -
 to read one from standard input. A status of 400 and more ends with exit status 1.`,
@@ -57,8 +57,8 @@ to read one from standard input. A status of 400 and more ends with exit status 
 		},
 	}
 	f := c.Flags()
-	f.StringArrayVar(&query, "query", nil, "key=value of the query (repeatable)")
-	f.StringArrayVar(&headers, "header", nil, "name=value of a header to pass on (repeatable)")
+	f.StringArrayVar(&query, "query", nil, "part of the query (repeatable)")
+	f.StringArrayVar(&headers, "header", nil, "header to send (repeatable)")
 	return c
 }
 
@@ -124,6 +124,9 @@ func (a *app) printRoute(resp *http.Response, body []byte) error {
 		var refused struct{ Error *capability.Error }
 		if err := json.Unmarshal(body, &refused); err != nil || refused.Error == nil {
 			return capability.Wrap(capability.CodeFailed, "client", "the server's answer is not what was expected; is it a junctor server?", err)
+		}
+		if refused.Error.Code == capability.CodeUnknownCapability {
+			return refused.Error.With(refused.Error.Reason, "list the modules with: junctor modules list, and the routes of one with: junctor modules show ID")
 		}
 		return refused.Error
 	}

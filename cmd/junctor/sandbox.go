@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/sandbox"
 )
 
@@ -20,18 +20,19 @@ import (
 // runs, those of one that this user would start here.
 func (a *app) sandboxCommand() *cobra.Command {
 	status := &cobra.Command{
-		Use: "status", Short: "Which walls stand here, and what the last self-test found", Args: cobra.NoArgs,
+		Use: "status", Short: "Show which walls stand, and what the last self-test found", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.showSandbox(cmd.Context(), (*sandbox.Box).Report, false)
 		},
 	}
 	selftest := &cobra.Command{
-		Use: "selftest", Short: "Really try to break out of every tier; exit 1 if a wall gave way", Args: cobra.NoArgs,
+		Use: "selftest", Short: "Try to break out of every tier", Args: cobra.NoArgs,
+		Long: "Try to break out of every tier, for real. The exit status is 1 if a wall gave way.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.showSandbox(cmd.Context(), (*sandbox.Box).SelfTest, true)
 		},
 	}
-	return a.group("sandbox", "What confines the programs that run here", status, selftest)
+	return a.group("sandbox", "Show and test what confines the programs that run here", status, selftest)
 }
 
 // box is the sandbox of this machine; its report is kept in the home, if there is one.
@@ -78,7 +79,7 @@ func (a *app) showSandbox(ctx context.Context, ask func(*sandbox.Box, context.Co
 		return capability.AsError(err)
 	}
 	if a.json {
-		data, err := json.Marshal(report.Status())
+		data, err := jsonx.Answer(report.Status())
 		if err != nil {
 			return err
 		}
@@ -133,5 +134,5 @@ func (a *app) printSandbox(r sandbox.Report, all bool) {
 			a.printf("%-12s   %-13s %-11s %s %s\n", "", b.Outcome, b.Layer, plainText(b.Act), plainText(b.Detail))
 		}
 	}
-	a.printf("%-12s %s\n", "tried at", r.At.Format("2006-01-02 15:04:05 MST"))
+	a.printf("%-12s %s\n", "tried at", when(r.At))
 }

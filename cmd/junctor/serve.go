@@ -20,12 +20,15 @@ func (a *app) serveCommand() *cobra.Command {
 	var demo bool
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the server: every door on one listener",
-		Long: `Run the server: every door on one HTTP listener. When it answers it prints one
+		Short: "Run the server: every surface on one HTTP listener",
+		Long: `Run the server: every surface on one HTTP listener. When it answers it prints one
 JSON line with its URL. One home is served by one server.
 
-With --demo it also starts what there is to see, each as its own process, and
+With --demo it also starts an example of everything, each a process of its own, and
 prints commands to try.`,
+		Example: `  junctor serve
+  junctor serve --demo
+  junctor serve --listen 127.0.0.1:0 --ready-file ready.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set := make(map[string]any)
@@ -49,12 +52,12 @@ prints commands to try.`,
 		},
 	}
 	f := c.Flags()
-	f.String("listen", "", "address of the one HTTP listener (default 127.0.0.1:7777; port 0 picks one)")
+	f.String("listen", "", "address to listen on; port 0 picks a free one (default 127.0.0.1:7777)")
 	f.StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
-	f.StringVar(&readyFile, "ready-file", "", "write the ready line to this file too")
+	f.StringVar(&readyFile, "ready-file", "", "also write the ready line to this file")
 	f.Bool("insecure-plain-http", false, "allow a listen address that is not loopback without TLS")
-	f.String("log-level", "", "debug, info, warn or error")
-	f.BoolVar(&demo, "demo", false, "bring up an example of everything and say what to try")
+	f.String("log-level", "", "lowest level that is logged: debug, info, warn or error (default info)")
+	f.BoolVar(&demo, "demo", false, "also start an example of everything, and say what to try")
 	return c
 }
 
@@ -108,7 +111,7 @@ func (a *app) printReady(line server.ReadyLine) error {
 func replaceFile(name string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".ready-*")
 	if err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err)
+		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err).With("", "name a file in a folder that is there and that you may write to")
 	}
 	defer os.Remove(tmp.Name()) // gone already when the rename has happened
 	_, err = tmp.Write(data)

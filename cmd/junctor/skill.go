@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) skillCommand() *cobra.Command {
-	return a.group("skill", "Skills for devices: pack, sign, install, uninstall, list, diff",
+	return a.group("skill", "Pack, sign and install skills for devices",
 		a.skillPackCommand(), a.skillSignCommand(), a.skillInstallCommand(), a.skillUninstallCommand(), a.skillListCommand(), a.skillDiffCommand())
 }
 
@@ -46,10 +46,12 @@ func (a *app) skillInstallCommand() *cobra.Command {
 	var keep, dryRun, yes bool
 	var sha256, timeout, key string
 	c := &cobra.Command{
-		Use: "install NODE FILE|DIR|-", Short: "Install a skill on a node, or put a newer version in its place", Args: cobra.ExactArgs(2),
+		Use: "install NODE FILE|DIR|-", Short: "Install a skill on a node, or upgrade it", Args: cobra.ExactArgs(2),
 		Long: `Install a skill on a node. The device decides: code that comes with a skill is taken
 only where its owner allowed that, and capabilities that demand consent are asked for
 there. Either all of it is installed or nothing.`,
+		Example: `  junctor skill install laptop ./camera-pack --dry-run
+  junctor skill install laptop camera-pack.json --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, err := a.readSkill(args[1])
 			if err != nil {
@@ -79,11 +81,11 @@ there. Either all of it is installed or nothing.`,
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&keep, "keep", false, "leave what the installed version has and add to it, instead of replacing it")
-	f.BoolVar(&dryRun, "dry-run", false, "have the device plan and report; change nothing")
-	f.StringVar(&sha256, "sha256", "", "refuse a payload with another digest")
-	f.StringVar(&timeout, "timeout", "", "how long to wait, also for the owner's consent (default 5m)")
-	f.StringVar(&key, "idempotency-key", "", "install once however often the key is used")
+	f.BoolVar(&keep, "keep", false, "add to the installed version instead of replacing it")
+	f.BoolVar(&dryRun, "dry-run", false, "say what would be done; do nothing")
+	f.StringVar(&sha256, "sha256", "", "refuse it unless it has this SHA-256")
+	f.StringVar(&timeout, "timeout", "", "how long to wait, also for the owner of the device to agree (default 5m)")
+	f.StringVar(&key, "idempotency-key", "", "do the work once, however often the key is used")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }
@@ -110,13 +112,13 @@ func (a *app) printSkill(node string, out *cmp.Installed) error {
 	for _, w := range out.Warnings {
 		fmt.Fprintf(a.stderr, "junctor: %s\n", plainText(w.Message))
 	}
-	return table(a.stdout, []string{"ALIAS", "FUNCTION", "BOUND TO", "REGISTERED"}, rows)
+	return a.table([]string{"ALIAS", "FUNCTION", "BOUND TO", "REGISTERED"}, rows, "")
 }
 
 func (a *app) skillUninstallCommand() *cobra.Command {
 	var leave, yes bool
 	c := &cobra.Command{
-		Use: "uninstall NODE SKILL", Short: "Take a skill off a node: the functions it brought, and nothing else", Args: cobra.ExactArgs(2),
+		Use: "uninstall NODE SKILL", Short: "Uninstall a skill from a node: the functions it brought, and nothing else", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.confirmed(cmd.Context(), yes, func() error {
 				answer, result, err := a.onNode(cmd.Context(), args[0], "device.skill.uninstall", map[string]any{"skill_name": args[1], "unregister_functions": !leave}, "", "")
@@ -139,7 +141,7 @@ func (a *app) skillUninstallCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&leave, "leave-functions", false, "leave its functions callable; installing it again takes them back")
+	c.Flags().BoolVar(&leave, "leave-functions", false, "leave its functions callable; installing the skill again takes them back")
 	c.Flags().BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }
@@ -155,7 +157,7 @@ func (a *app) installedOn(ctx context.Context, node string) (answer json.RawMess
 
 func (a *app) skillListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list NODE", Short: "The skills that are installed on a node", Args: cobra.ExactArgs(1),
+		Use: "list NODE", Short: "List the skills installed on a node", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			answer, records, err := a.installedOn(cmd.Context(), args[0])
 			if err != nil {
@@ -167,9 +169,9 @@ func (a *app) skillListCommand() *cobra.Command {
 			var rows [][]string
 			for _, name := range slices.Sorted(maps.Keys(records)) {
 				r := records[name]
-				rows = append(rows, []string{name, dash(r.SkillVersion), r.State, fmt.Sprint(len(r.Capabilities)), r.Source, cut(r.SHA256, 12)})
+				rows = append(rows, []string{name, r.State, dash(r.SkillVersion), fmt.Sprint(len(r.Capabilities)), r.Source, cut(r.SHA256, 12)})
 			}
-			return table(a.stdout, []string{"SKILL", "VERSION", "STATE", "CAPABILITIES", "FROM", "SHA256"}, rows)
+			return a.table([]string{"NAME", "STATE", "VERSION", "CAPABILITIES", "FROM", "SHA256"}, rows, "no skill is installed on "+args[0]+"; install one with: junctor skill install "+args[0]+" FILE|DIR")
 		},
 	}
 }
@@ -178,7 +180,8 @@ func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 func (a *app) skillDiffCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "diff NODE FILE|DIR", Short: "What installing a skill would change on a node; exit 1 if it is not what is installed", Args: cobra.ExactArgs(2),
+		Use: "diff NODE FILE|DIR", Short: "Show what installing a skill would change on a node", Args: cobra.ExactArgs(2),
+		Long: "Show what installing a skill would change on a node. The exit status is 1 if\nit is not what is installed.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, p, err := a.checkedSkill(args[1])
 			if err != nil {

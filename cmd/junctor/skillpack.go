@@ -22,14 +22,14 @@ import (
 // folder of that name.
 func (a *app) readSkill(path string) (json.RawMessage, error) {
 	bad := func(err error) error {
-		return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s cannot be read as a skill", path), err)
+		return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s is not a skill", path), err).With("", "give a folder with a skill.md, or the file that junctor skill pack wrote")
 	}
 	if path == "-" {
 		return a.jsonInput("the skill", path)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeNotFound, "", path+" is not there", err)
+		return nil, capability.Wrap(capability.CodeNotFound, "", "there is no file or folder "+path, err).With("", "give a folder with a skill.md, or the file that junctor skill pack wrote")
 	}
 	if !info.IsDir() {
 		file, err := os.Open(path)
@@ -43,6 +43,9 @@ func (a *app) readSkill(path string) (json.RawMessage, error) {
 		}
 		if err != nil {
 			return nil, bad(err)
+		}
+		if !json.Valid(data) {
+			return nil, bad(nil)
 		}
 		return data, nil
 	}
@@ -95,7 +98,7 @@ func (a *app) writeSkill(out string, raw json.RawMessage) error {
 func (a *app) skillPackCommand() *cobra.Command {
 	var out string
 	c := &cobra.Command{
-		Use: "pack DIR", Short: "Make a skill's payload of its folder (skill.md and perhaps a file of code)", Args: cobra.ExactArgs(1),
+		Use: "pack DIR", Short: "Pack a folder (skill.md and perhaps a file of code) into a skill", Args: cobra.ExactArgs(1),
 		Example: `  junctor skill pack ./camera-pack --out camera-pack.json`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			raw, p, err := a.checkedSkill(args[0])
@@ -112,7 +115,7 @@ func (a *app) skillPackCommand() *cobra.Command {
 			return a.writeSkill(out, raw)
 		},
 	}
-	c.Flags().StringVarP(&out, "out", "o", "", "file to write; without it the payload is printed")
+	c.Flags().StringVarP(&out, "out", "o", "", "file to write, which must not exist yet (default standard output)")
 	return c
 }
 
@@ -123,6 +126,7 @@ func (a *app) skillSignCommand() *cobra.Command {
 		Long: `Sign a skill with an Ed25519 key, in PEM (PKCS #8), as made by
 openssl genpkey -algorithm ed25519. Devices that know the key by its id show who
 signed what they are asked to install.`,
+		Example: `  junctor skill sign camera-pack.json --key key.pem --key-id workshop --out signed.json`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			raw, _, err := a.checkedSkill(args[0])
 			if err != nil {
@@ -139,9 +143,9 @@ signed what they are asked to install.`,
 			return a.writeSkill(out, signed)
 		},
 	}
-	c.Flags().StringVar(&keyFile, "key", "", "file with the private key")
-	c.Flags().StringVar(&keyID, "key-id", "", "the name that devices know the key by")
-	c.Flags().StringVarP(&out, "out", "o", "", "file to write; without it the payload is printed")
+	c.Flags().StringVar(&keyFile, "key", "", "file with the private key (PEM)")
+	c.Flags().StringVar(&keyID, "key-id", "", "id that devices know the key by")
+	c.Flags().StringVarP(&out, "out", "o", "", "file to write, which must not exist yet (default standard output)")
 	_ = c.MarkFlagRequired("key")
 	_ = c.MarkFlagRequired("key-id")
 	return c

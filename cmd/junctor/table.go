@@ -2,20 +2,20 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
 )
 
-// table prints rows under a head; cells are made harmless for a terminal.
-func table(w io.Writer, head []string, rows [][]string) error {
+// table prints rows under a head; cells are made harmless for a terminal. Where
+// there are none, standard output stays empty and none says what to do about it.
+func (a *app) table(head []string, rows [][]string, none string) error {
 	if len(rows) == 0 {
-		_, err := fmt.Fprintln(w, "(none)")
-		return err
+		a.note(none)
+		return nil
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(head, "\t"))
 	for _, row := range rows {
 		for i := range row {
@@ -24,6 +24,16 @@ func table(w io.Writer, head []string, rows [][]string) error {
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
 	return tw.Flush()
+}
+
+// fields prints what one thing is, a line for each of its sides.
+func (a *app) fields(rows [][]string) error { return a.table([]string{"FIELD", "VALUE"}, rows, "") }
+
+// note says something about an answer that is no part of it; nothing for "".
+func (a *app) note(text string) {
+	if text != "" {
+		a.warnf("%s", plainText(text))
+	}
 }
 
 // plainText drops control characters: names and texts come from strangers and
@@ -37,7 +47,17 @@ func plainText(s string) string {
 	}, s)
 }
 
-// when prints a time for people.
+// plainLines does it for a text of several lines, without empty ones around it.
+func plainLines(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	for i, l := range lines {
+		lines[i] = plainText(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// when prints a time for people: their own, to the second. JSON has UTC and
+// milliseconds.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -32,7 +32,7 @@ func (a *app) tasksCommand() *cobra.Command {
 	var state, surface, cursor string
 	var limit int
 	list := &cobra.Command{
-		Use: "list", Short: "Your tasks, the last changed first", Args: cobra.NoArgs,
+		Use: "list", Short: "List your tasks, the last changed first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := url.Values{}
 			for name, text := range map[string]string{"state": state, "surface": surface, "cursor": cursor} {
@@ -54,9 +54,9 @@ func (a *app) tasksCommand() *cobra.Command {
 				var rows [][]string
 				for _, t := range out.Tasks {
 					line, _, _ := strings.Cut(t.Status, "\n") // the whole is shown by itself
-					rows = append(rows, []string{t.ID, t.Kind, t.State, t.Surface, when(t.Updated), dash(line)})
+					rows = append(rows, []string{t.ID, t.State, t.Kind, t.Surface, when(t.Updated), dash(line)})
 				}
-				if err := table(a.stdout, []string{"ID", "KIND", "STATE", "SURFACE", "UPDATED", "STATUS"}, rows); err != nil || out.Next == "" {
+				if err := a.table([]string{"ID", "STATE", "KIND", "SURFACE", "UPDATED", "MESSAGE"}, rows, "you have no such task; give one with: junctor tasks create TASK"); err != nil || out.Next == "" {
 					return err
 				}
 				a.printf("there are more: --cursor %s\n", plainText(out.Next))
@@ -65,12 +65,12 @@ func (a *app) tasksCommand() *cobra.Command {
 		},
 	}
 	f := list.Flags()
-	f.StringVar(&state, "state", "", "only tasks in this state")
-	f.StringVar(&surface, "surface", "", "only tasks that were begun on this surface: a2a, mcp, or agents for those of task agents")
-	f.StringVar(&cursor, "cursor", "", "go on where a page ended")
-	f.IntVar(&limit, "limit", 0, "tasks of a page, at most 100 (default 50)")
+	f.StringVar(&state, "state", "", "only this state: submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted")
+	f.StringVar(&surface, "surface", "", "only tasks begun on this surface: a2a, mcp or agents")
+	f.StringVar(&cursor, "cursor", "", "go on where the last page ended")
+	f.IntVar(&limit, "limit", 0, "at most so many, up to 100 (default 50)")
 	show := &cobra.Command{
-		Use: "show ID", Short: "One task, thread or session of task agents: its state, what it asks, its result", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show a task, thread or session: its state, what it asks, its result", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case strings.HasPrefix(args[0], "pty-"):
@@ -82,19 +82,19 @@ func (a *app) tasksCommand() *cobra.Command {
 		},
 	}
 	cancel := &cobra.Command{
-		Use: "cancel ID", Short: "End a task, and the work of its call", Args: cobra.ExactArgs(1),
+		Use: "cancel ID", Short: "Cancel a task and the work of its call", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/cancel"), map[string]any{}, a.printMoved)
 		},
 	}
-	return a.group("tasks", "Work that takes its time: tasks of agents' programs, their terminals, and your calls that wait", append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand())...)
+	return a.group("tasks", "Give work to task agents, and look after tasks, threads and sessions", append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskWatchCommand())...)
 }
 
 func (a *app) tasksAnswerCommand() *cobra.Command {
 	var key string
 	var decline bool
 	c := &cobra.Command{
-		Use: "answer ID [JSON]", Short: "Answer what a task asks: the content of its form, or, with --decline, no", Args: cobra.RangeArgs(1, 2),
+		Use: "answer ID [JSON]", Short: "Answer what a task asks, or decline", Args: cobra.RangeArgs(1, 2),
 		Example: `  junctor tasks answer tsk_… '{"answer":"the second one"}'
   junctor tasks answer tsk_… '{"decision":"once"}'
   junctor tasks answer tsk_… --decline`,
@@ -117,8 +117,8 @@ func (a *app) tasksAnswerCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/answer"), body, a.printMoved)
 		},
 	}
-	c.Flags().StringVar(&key, "key", "", "which question, where there is more than one")
-	c.Flags().BoolVar(&decline, "decline", false, "say no")
+	c.Flags().StringVar(&key, "key", "", "key of the question, where there are several")
+	c.Flags().BoolVar(&decline, "decline", false, "decline instead of answering")
 	return c
 }
 
@@ -144,7 +144,7 @@ func (a *app) printTask(raw json.RawMessage) error {
 		{"id", t.ID},
 		{"kind", t.Kind},
 		{"state", t.State},
-		{"status", dash(t.Status)},
+		{"message", dash(t.Status)},
 		{"surface", t.Surface},
 		{"provider", dash(t.Provider)},
 		{"thread", dash(t.Thread)},
@@ -162,13 +162,13 @@ func (a *app) printTask(raw json.RawMessage) error {
 	if e := t.Error; e != nil {
 		rows = append(rows, []string{"error", e.Code + ": " + e.Message})
 	}
-	if err := table(a.stdout, []string{"FIELD", "VALUE"}, rows); err != nil {
+	if err := a.fields(rows); err != nil {
 		return err
 	}
 	var said struct{ Text string }
 	switch {
 	case t.Kind == "thread" && json.Unmarshal(t.Result, &said) == nil && said.Text != "":
-		a.printf("\n%s\n", strings.TrimSpace(said.Text))
+		a.printf("\n%s\n", plainLines(said.Text))
 	case len(t.Result) > 0:
 		a.printf("\n%s\n", plainText(string(t.Result)))
 	}

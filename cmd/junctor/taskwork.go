@@ -51,6 +51,8 @@ func (a *app) taskCreateCommand() *cobra.Command {
 	text := map[string]*string{}
 	c := &cobra.Command{
 		Use: "create [TASK]", Short: "Give a task to one or more task agents", Args: cobra.MaximumNArgs(1),
+		Long: `Give a task to one or more task agents. The task is one text, or one --part for each
+agent, or a file. What becomes of it: junctor tasks show ID.`,
 		Example: `  junctor tasks create "Fix the flaky test" --repo owner/name --wait
   junctor tasks create "Build the API" --part "api: Write the handler." --part "tests: Write the tests."
   junctor tasks create --file task.json`,
@@ -62,7 +64,7 @@ func (a *app) taskCreateCommand() *cobra.Command {
 					err = json.Unmarshal(data, &body)
 				}
 				if err != nil {
-					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s is no JSON object that can be read", file), err)
+					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("the file %s cannot be read as a JSON object", file), err).With("", "docs/task-agents.md shows one")
 				}
 			}
 			if len(args) == 1 {
@@ -71,7 +73,7 @@ func (a *app) taskCreateCommand() *cobra.Command {
 			if memory != "" {
 				data, err := os.ReadFile(memory)
 				if err != nil {
-					return capability.Wrap(capability.CodeInvalidInput, "", "the memory cannot be read", err)
+					return capability.Wrap(capability.CodeInvalidInput, "", "the file "+memory+" cannot be read", err).With("", "name a file that you may read with --memory")
 				}
 				body["memoryContent"] = string(data)
 			}
@@ -117,16 +119,16 @@ func (a *app) taskCreateCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&file, "file", "", "the whole request as a JSON file, as POST /coordinator/threads takes it; what is given besides replaces it")
-	f.StringVar(&agent, "agent", "", "which program: claude, codex, gemini, opencode, pi, aider or shell (default: the best)")
-	f.StringVar(&memory, "memory", "", "a file that every agent is given to know")
-	f.StringArrayVar(&parts, "part", nil, "what one agent does, as LABEL: TASK; may be repeated")
-	f.StringArrayVar(&criteria, "criterion", nil, "what it is measured by; may be repeated")
-	f.BoolVar(&wait, "wait", false, "wait for its end, or for a question")
+	f.StringVar(&file, "file", "", "JSON file with the whole request (docs/task-agents.md); flags go before it")
+	f.StringVar(&agent, "agent", "", "program to use: claude, codex, gemini, opencode, pi, aider or shell (default the one that fits best)")
+	f.StringVar(&memory, "memory", "", "file that every agent is given to read")
+	f.StringArrayVar(&parts, "part", nil, "task of one agent among several (repeatable)")
+	f.StringArrayVar(&criteria, "criterion", nil, "what the work is measured by (repeatable)")
+	f.BoolVar(&wait, "wait", false, "wait until it ends or asks something")
 	for flag, of := range map[string][2]string{
-		"label": {"label", "how the agent is called"}, "repo": {"repo", "the repository: owner/name, a URL, or a folder that is allowed"},
-		"base": {"baseBranch", "the branch that it begins from"}, "workdir": {"workdir", "the folder to work in"},
-		"preset": {"approvalPreset", "readonly, standard, permissive or autonomous"}, "brief": {"brief", "the plan that all agents share"},
+		"label": {"label", "name of the agent"}, "repo": {"repo", "repository: owner/name, a URL, or a folder that is allowed"},
+		"base": {"baseBranch", "branch to begin from (default the repository's own)"}, "workdir": {"workdir", "folder to work in"},
+		"preset": {"approvalPreset", "what agents may do: readonly, standard, permissive or autonomous"}, "brief": {"brief", "plan that all agents share"},
 	} {
 		text[of[0]] = f.String(flag, "", of[1])
 	}
@@ -140,9 +142,9 @@ func (a *app) printStarted(list []startedRow) error {
 		if s.Error != nil {
 			status += ": " + s.Error.Message
 		}
-		rows = append(rows, []string{dash(s.SessionID), dash(s.AgentType), dash(s.Label), status, dash(s.Workdir)})
+		rows = append(rows, []string{dash(s.SessionID), status, dash(s.AgentType), dash(s.Label), dash(s.Workdir)})
 	}
-	return table(a.stdout, []string{"SESSION", "PROGRAM", "LABEL", "STATUS", "FOLDER"}, rows)
+	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "FOLDER"}, rows, "no agent works on it")
 }
 
 // waitForTask waits until a task has ended or asks something.
@@ -233,7 +235,8 @@ func threadPath(id, verb string) string  { return threadsPath + "/" + url.PathEs
 
 func (a *app) taskSendCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "send ID TEXT", Short: "Tell an agent something: a session, or the thread or task it works on", Args: cobra.ExactArgs(2),
+		Use: "send ID TEXT", Short: "Send text to an agent: a session, or the thread or task it works on", Args: cobra.ExactArgs(2),
+		Example: `  junctor tasks send thr_0123456789abcdef "Also update the changelog"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.HasPrefix(args[0], "pty-") {
 				return a.call(cmd.Context(), http.MethodPost, sessionPath(args[0], "/send"), map[string]any{"input": args[1]}, func(raw json.RawMessage) error {
@@ -252,7 +255,7 @@ func (a *app) taskSendCommand() *cobra.Command {
 func (a *app) taskStopCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
-		Use: "stop ID", Short: "End a session, or all of a thread's or task's", Args: cobra.ExactArgs(1),
+		Use: "stop ID", Short: "Stop a session, or all of a thread or task", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.HasPrefix(args[0], "pty-") {
 				return a.call(cmd.Context(), http.MethodPost, sessionPath(args[0], "/stop"), map[string]any{"force": force}, func(json.RawMessage) error {
@@ -263,7 +266,7 @@ func (a *app) taskStopCommand() *cobra.Command {
 			return a.control(cmd.Context(), args[0], map[string]any{"action": "stop"})
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "kill the program of a session at once")
+	c.Flags().BoolVar(&force, "force", false, "also when the program does not stop by itself: kill it at once")
 	return c
 }
 
@@ -300,6 +303,7 @@ func (a *app) taskControlCommand() *cobra.Command {
 	var note, instruction, agent string
 	c := &cobra.Command{
 		Use: "control ID pause|stop|resume|continue|archive|reopen", Short: "Pause, stop, resume, continue, archive or reopen a thread", Args: cobra.ExactArgs(2),
+		Example: `  junctor tasks control thr_0123456789abcdef continue --instruction "Now write the tests"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := map[string]any{"action": args[1]}
 			setText(body, "note", note)
@@ -308,9 +312,9 @@ func (a *app) taskControlCommand() *cobra.Command {
 			return a.control(cmd.Context(), args[0], body)
 		},
 	}
-	c.Flags().StringVar(&note, "note", "", "why, or what the agent should know")
-	c.Flags().StringVar(&instruction, "instruction", "", "what is to be done, to continue")
-	c.Flags().StringVar(&agent, "agent", "", "another program than before, to resume or continue")
+	c.Flags().StringVar(&note, "note", "", "reason, or what the agent should know")
+	c.Flags().StringVar(&instruction, "instruction", "", "what to do next, for continue")
+	c.Flags().StringVar(&agent, "agent", "", "program to go on with, for resume and continue (default the one before)")
 	return c
 }
 
@@ -319,7 +323,7 @@ func (a *app) taskHistoryCommand() *cobra.Command {
 	var limit int
 	var archived bool
 	c := &cobra.Command{
-		Use: "history", Short: "The threads that task agents worked on, the last active first", Args: cobra.NoArgs,
+		Use: "history", Short: "List the threads that task agents worked on, the last active first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := url.Values{}
 			for name, text := range map[string]string{"search": search, "statuses": statuses, "kind": kind} {
@@ -342,22 +346,23 @@ func (a *app) taskHistoryCommand() *cobra.Command {
 				for _, t := range list {
 					rows = append(rows, []string{t.ID, t.Status, t.Kind, fmt.Sprintf("%d/%d", t.ActiveSessionCount, t.SessionCount), when(t.UpdatedAt), t.Title})
 				}
-				return table(a.stdout, []string{"THREAD", "STATUS", "KIND", "LIVE", "UPDATED", "TITLE"}, rows)
+				return a.table([]string{"ID", "STATE", "KIND", "LIVE", "UPDATED", "TITLE"}, rows, "no thread matches; give a task with: junctor tasks create TASK")
 			})
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&search, "search", "", "words that all occur in it")
-	f.StringVar(&statuses, "status", "", "only with these, with commas between: open, active, waiting_on_user, blocked, done, failed, interrupted")
-	f.StringVar(&kind, "kind", "", "only of this kind: coding, research, planning, ops or mixed")
-	f.IntVar(&limit, "limit", 0, "how many, at most 500 (default 50)")
-	f.BoolVar(&archived, "archived", false, "archived ones too")
+	f.StringVar(&search, "search", "", "only threads that hold all of these words")
+	f.StringVar(&statuses, "state", "", "only these states, comma-separated: open, active, waiting_on_user, blocked, done, failed, interrupted")
+	alsoSpelled(c, "status", "state")
+	f.StringVar(&kind, "kind", "", "only this kind: coding, research, planning, ops or mixed")
+	f.IntVar(&limit, "limit", 0, "at most so many, up to 500 (default 50)")
+	f.BoolVar(&archived, "archived", false, "also archived ones")
 	return c
 }
 
 func (a *app) taskShareCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "share ID", Short: "What of a thread or task can be shown: files, addresses, folders", Args: cobra.ExactArgs(1),
+		Use: "share ID", Short: "Show what of a thread or task can be shared: files, addresses, folders", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			thread, err := a.threadOf(cmd.Context(), args[0])
 			if err != nil {
@@ -372,13 +377,13 @@ func (a *app) taskShareCommand() *cobra.Command {
 					return err
 				}
 				if out.Summary != "" {
-					a.printf("%s\n\n", strings.TrimSpace(out.Summary))
+					a.printf("%s\n\n", plainLines(out.Summary))
 				}
 				var rows [][]string
 				for _, t := range out.Targets {
 					rows = append(rows, []string{t.Kind, t.Title, t.URI + t.Path})
 				}
-				return table(a.stdout, []string{"KIND", "TITLE", "WHERE"}, rows)
+				return a.table([]string{"KIND", "TITLE", "WHERE"}, rows, "there is nothing to share of it yet")
 			})
 		},
 	}
@@ -386,7 +391,7 @@ func (a *app) taskShareCommand() *cobra.Command {
 
 func (a *app) taskExplainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID", Short: "Why a session is in its state, or the last one of a thread or task that runs: the evidence, and which rules won or lost", Args: cobra.ExactArgs(1),
+		Use: "explain ID", Short: "Explain why a session is in its state: the evidence, and which rules won or lost", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			session, err := a.sessionOf(cmd.Context(), args[0])
 			if err != nil {
@@ -426,7 +431,7 @@ func (a *app) printSession(raw json.RawMessage) error {
 		{"id", s.ID},
 		{"name", dash(s.Name)},
 		{"program", s.AdapterType},
-		{"status", strings.TrimSpace(s.Status + " " + s.Phase)},
+		{"state", strings.TrimSpace(s.Status + " " + s.Phase)},
 		{"preset", dash(s.ApprovalPreset)},
 		{"thread", dash(s.ThreadID)},
 		{"owner", dash(s.Owner)},
@@ -446,7 +451,7 @@ func (a *app) printSession(raw json.RawMessage) error {
 	for _, n := range s.Notes {
 		rows = append(rows, []string{"note", n})
 	}
-	return table(a.stdout, []string{"FIELD", "VALUE"}, rows)
+	return a.fields(rows)
 }
 
 // printThread shows a thread and its sessions.
@@ -457,12 +462,12 @@ func (a *app) printThread(raw json.RawMessage) error {
 	}
 	a.printf("%s: %s, %s\n%s\n", plainText(t.ID), plainText(t.Title), plainText(t.Status), plainText(t.OriginalRequest))
 	if t.Summary != "" {
-		a.printf("\n%s\n", strings.TrimSpace(t.Summary))
+		a.printf("\n%s\n", plainLines(t.Summary))
 	}
 	var rows [][]string
 	for _, s := range t.Sessions {
-		rows = append(rows, []string{s.SessionID, s.Framework, dash(s.Label), s.Status, s.Workdir})
+		rows = append(rows, []string{s.SessionID, s.Status, s.Framework, dash(s.Label), s.Workdir})
 	}
 	a.printf("\n")
-	return table(a.stdout, []string{"SESSION", "PROGRAM", "LABEL", "STATUS", "FOLDER"}, rows)
+	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "FOLDER"}, rows, "no agent works on it")
 }

@@ -25,14 +25,14 @@ type oauthFlags struct {
 
 func (o *oauthFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.BoolVar(&o.on, "oauth", false, "tokens come from the authorization server that the URL names: see upstreams login")
-	f.BoolVar(&o.machine, "client-credentials", false, "the client id and its secret are all that it takes: nobody logs in")
-	f.StringVar(&o.subject, "exchange", "", "name of the secret whose token is exchanged for the upstream's (RFC 8693): nobody logs in")
-	f.StringVar(&o.subjectType, "exchange-type", "", "what that token is: access_token (default), id_token, jwt, refresh_token, saml1, saml2")
-	f.StringVar(&o.id, "client-id", "", "client id that the authorization server gave you (default: one is registered)")
-	f.StringVar(&o.secret, "client-secret", "", "name of the secret that goes with the client id")
-	f.StringVar(&o.metadata, "client-metadata", "", "https URL of a client-id metadata document, where the server takes one")
-	f.StringVar(&o.issuer, "issuer", "", "the only authorization server that may be used")
+	f.BoolVar(&o.on, "oauth", false, "get tokens from the authorization server that the URL names: see junctor upstreams login")
+	f.BoolVar(&o.machine, "client-credentials", false, "get tokens with the client id and its secret alone; nobody logs in")
+	f.StringVar(&o.subject, "exchange", "", "secret with a token to exchange for the upstream's (RFC 8693); nobody logs in")
+	f.StringVar(&o.subjectType, "exchange-type", "", "what that token is: access_token, id_token, jwt, refresh_token, saml1 or saml2 (default access_token)")
+	f.StringVar(&o.id, "client-id", "", "client id that the authorization server gave you (default one is registered)")
+	f.StringVar(&o.secret, "client-secret", "", "secret that goes with the client id")
+	f.StringVar(&o.metadata, "client-metadata", "", "URL of a client-id metadata document, where the server takes one")
+	f.StringVar(&o.issuer, "issuer", "", "only authorization server that may be used")
 	f.StringArrayVar(&o.scopes, "scope", nil, "scope to ask for, in place of what the server proposes (repeatable)")
 }
 
@@ -73,7 +73,7 @@ renewed by it; they are never shown.`,
 			return a.login(ctx, args[0], port)
 		},
 	}
-	c.Flags().IntVar(&port, "port", 0, "port of 127.0.0.1 that the answer comes to, where the client was registered with one (default: any)")
+	c.Flags().IntVar(&port, "port", 0, "port of 127.0.0.1 that the answer comes to, where the client was registered with one (default any)")
 	return c
 }
 

@@ -6,11 +6,14 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/internal/samplemcp"
 )
 
 // upstreamRow is one upstream as the server shows it.
@@ -75,7 +78,7 @@ func upstreamPath(name, verb string) string {
 
 func (a *app) upstreamsCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "Every upstream and its state", Args: cobra.NoArgs,
+		Use: "list", Short: "List upstreams and their states", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, upstreamsPath, nil, func(raw json.RawMessage) error {
 				out, err := decode[struct{ Upstreams []upstreamRow }](raw)
@@ -86,18 +89,18 @@ func (a *app) upstreamsCommand() *cobra.Command {
 				for _, u := range out.Upstreams {
 					rows = append(rows, []string{u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts), fmt.Sprint(u.Counts.Resources), dash(u.waiting()), u.target(), dash(u.Reason)})
 				}
-				return table(a.stdout, []string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "TARGET", "REASON"}, rows)
+				return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "TARGET", "REASON"}, rows, "there is no upstream; add one with: junctor upstreams add NAME -- COMMAND ARG...")
 			})
 		},
 	}
 	show := &cobra.Command{
-		Use: "show NAME", Short: "One upstream: its state, its definitions, what was dropped and why, its last errors", Args: cobra.ExactArgs(1),
+		Use: "show NAME", Short: "Show an upstream: its state, its definitions, what was dropped and why", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], ""), nil, a.printUpstream)
 		},
 	}
 	remove := &cobra.Command{
-		Use: "remove NAME", Short: "End its connections and forget it, with what was approved", Args: cobra.ExactArgs(1),
+		Use: "remove NAME", Short: "Remove an upstream, with what was approved", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodDelete, upstreamPath(args[0], ""), nil, func(json.RawMessage) error {
 				a.printf("removed %s\n", plainText(args[0]))
@@ -106,7 +109,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		},
 	}
 	restart := &cobra.Command{
-		Use: "restart NAME", Short: "Connect it anew, also one that was given up", Args: cobra.ExactArgs(1),
+		Use: "restart NAME", Short: "Connect an upstream anew, also one that was given up", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodPost, upstreamPath(args[0], "/restart"), nil, func(raw json.RawMessage) error {
 				u, err := decode[upstreamRow](raw)
@@ -118,7 +121,13 @@ func (a *app) upstreamsCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.group("upstreams", "MCP servers and A2A agents as providers: what agents see of them is pinned", a.upstreamsAddCommand(), list, show, remove, a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart)
+	sample := &cobra.Command{
+		Use: "sample", Short: "Be a small MCP server on standard input and output, to try upstreams with", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return samplemcp.Serve(cmd.Context(), version(), os.Stdin, os.Stdout)
+		},
+	}
+	return a.group("upstreams", "Manage upstreams: MCP servers and A2A agents as providers", a.upstreamsAddCommand(), list, show, remove, a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart, sample)
 }
 
 func (a *app) printUpstream(raw json.RawMessage) error {
@@ -162,7 +171,7 @@ func (a *app) printUpstream(raw json.RawMessage) error {
 	for _, kind := range slices.Sorted(maps.Keys(u.Lists)) {
 		rows = append(rows, []string{"list of " + kind + "s", u.Lists[kind]})
 	}
-	if err := table(a.stdout, []string{"FIELD", "VALUE"}, rows); err != nil {
+	if err := a.fields(rows); err != nil {
 		return err
 	}
 	if u.Stderr != "" {
@@ -176,7 +185,9 @@ func (a *app) printUpstream(raw json.RawMessage) error {
 
 func (a *app) upstreamsDiffCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "diff NAME", Short: "What waits for an approval: what has changed, and what is new", Args: cobra.ExactArgs(1),
+		Use: "diff NAME", Short: "Show what waits for an approval: what has changed, and what is new", Args: cobra.ExactArgs(1),
+		Example: `  junctor upstreams diff files
+  junctor upstreams approve files read_file`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), http.MethodGet, upstreamPath(args[0], "/diff"), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -208,7 +219,7 @@ func (a *app) upstreamsDiffCommand() *cobra.Command {
 					}
 				}
 				if len(out.Definitions) == 0 {
-					a.printf("nothing waits\n")
+					a.note("nothing waits for an approval")
 				}
 				return nil
 			})
@@ -219,7 +230,7 @@ func (a *app) upstreamsDiffCommand() *cobra.Command {
 func (a *app) upstreamsApproveCommand() *cobra.Command {
 	var kind, pin string
 	c := &cobra.Command{
-		Use: "approve NAME [TOOL]", Short: "Offer what waits, as it is now: one definition, or all", Args: cobra.RangeArgs(1, 2),
+		Use: "approve NAME [TOOL]", Short: "Approve what waits, as it is now: one definition, or all", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := make(map[string]any)
 			setText(body, "kind", kind)
@@ -238,13 +249,13 @@ func (a *app) upstreamsApproveCommand() *cobra.Command {
 					a.printf("approved %s %s, which was %s\n", plainText(d.Kind), plainText(d.Name), d.Was)
 				}
 				if len(out.Approved) == 0 {
-					a.printf("nothing waits\n")
+					a.note("nothing waits for an approval")
 				}
 				return nil
 			})
 		},
 	}
-	c.Flags().StringVar(&kind, "kind", "", "only definitions of this kind: tool, prompt, resource or resource-template")
-	c.Flags().StringVar(&pin, "pin", "", "only if it is still the one with this pin, as diff --json shows it")
+	c.Flags().StringVar(&kind, "kind", "", "only this kind: tool, prompt, resource or resource-template")
+	c.Flags().StringVar(&pin, "pin", "", "only if the definition still has this pin (junctor upstreams diff --json)")
 	return c
 }

@@ -27,17 +27,19 @@ type upstreamFlags struct {
 func (a *app) upstreamsAddCommand() *cobra.Command {
 	var o upstreamFlags
 	c := &cobra.Command{
-		Use:   "add NAME [-- COMMAND ARGS…]",
-		Short: "Connect an MCP server or an A2A agent and offer what it declares: all of it, or nothing is kept",
-		Long: `Connect an MCP server, a program or a URL, and offer its tools, prompts and
-resources; or, with --a2a, an A2A agent by the URL of its card, and offer each of
-its skills as a tool agent_NAME_SKILL. What it declares now is shown to agents at once, because you add it;
-with --quarantine each definition waits for your approval first. What it changes
-later is held until you have looked: see upstreams diff and upstreams approve.
+		Use:   "add NAME [flags] [-- COMMAND ARG...]",
+		Short: "Add an MCP server or an A2A agent: all it declares, or nothing",
+		Long: `Add an MCP server, a program or a URL, and offer its tools, prompts and resources;
+or, with --a2a, an A2A agent by the URL of its card, and offer each of its skills as
+a tool agent_NAME_SKILL. All it declares is taken, or nothing is kept.
+
+What it declares now is shown to agents at once, because you add it; with --quarantine
+each definition waits for your approval first. What it changes later is held until you
+have looked: see junctor upstreams diff and junctor upstreams approve.
 
 A program gets a folder of its own in the home and an environment of a few
 harmless variables (PATH, HOME, LANG, TMPDIR and the like) besides what you give
-it. Credentials are named, never written: store them with junctor secrets set.`,
+it. Credentials are named, never written: store them with junctor secrets set NAME.`,
 		Example: `  junctor upstreams add files -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
   junctor upstreams add tracker --url https://mcp.example.org/mcp --bearer tracker-token
   junctor upstreams add notes --url https://notes.example.org/mcp --oauth && junctor upstreams login notes
@@ -53,28 +55,28 @@ it. Credentials are named, never written: store them with junctor secrets set.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.url, "url", "", "address of the server, in place of a command")
+	f.StringVar(&o.url, "url", "", "URL of the server, in place of a command")
 	f.BoolVar(&o.a2a, "a2a", false, "the URL is that of an A2A agent's card")
 	f.StringArrayVar(&o.keys, "key", nil, "file with public keys (JWK or JWKS), one of which must have signed the agent's card (repeatable)")
 	f.BoolVar(&o.sse, "sse", false, "the URL speaks the older HTTP+SSE transport")
 	f.BoolVar(&o.local, "local", false, "the URL may lead to this machine or its network, over plain http too")
-	f.StringVar(&o.bearer, "bearer", "", "name of the secret that is sent as bearer token")
+	f.StringVar(&o.bearer, "bearer", "", "secret to send as bearer token")
 	o.oauth.add(c)
-	f.StringArrayVar(&o.header, "header", nil, "header to send, NAME=VALUE (repeatable)")
-	f.StringArrayVar(&o.secretHeader, "secret-header", nil, "header to send, NAME=SECRET, the name of a secret (repeatable)")
-	f.StringArrayVar(&o.env, "env", nil, "variable of the program, NAME=VALUE (repeatable)")
-	f.StringArrayVar(&o.secretEnv, "secret-env", nil, "variable of the program, NAME=SECRET, the name of a secret (repeatable)")
-	f.StringVar(&o.dir, "dir", "", "folder the program works in (default: one of its own in the home)")
+	f.StringArrayVar(&o.header, "header", nil, "header to send (repeatable)")
+	f.StringArrayVar(&o.secretHeader, "secret-header", nil, "header to send, with the value of a secret (repeatable)")
+	f.StringArrayVar(&o.env, "env", nil, "variable of the program (repeatable)")
+	f.StringArrayVar(&o.secretEnv, "secret-env", nil, "variable of the program, with the value of a secret (repeatable)")
+	f.StringVar(&o.dir, "dir", "", "folder the program works in (default one of its own in the home)")
 	f.StringArrayVar(&o.roots, "root", nil, "folder that the server is told of when it asks for roots (repeatable)")
-	f.StringVar(&o.isolation, "isolation", "", "whose connections they are: shared (default), principal or client-session")
+	f.StringVar(&o.isolation, "isolation", "", "whose connections they are: shared, principal or client-session (default shared)")
 	f.BoolVar(&o.own, "own-credentials", false, "each principal shows secrets of its own, such as own.NAME.agent.ann in place of NAME")
 	f.BoolVar(&o.quarantine, "quarantine", false, "hold every definition until it is approved")
-	f.BoolVar(&o.trust, "trust", false, "show what it declares at once (the default)")
-	f.BoolVar(&o.hints, "trust-hints", false, "believe it which tools only read")
-	f.StringVar(&o.changed, "changed", "", "what becomes of definitions that change: hold (default), warn or follow")
-	f.StringVar(&o.sampling, "sampling", "", "whether it may use the caller's model: deny (default) or forward")
-	f.DurationVar(&o.timeout, "timeout", 0, "deadline of one call")
-	f.DurationVar(&o.idle, "idle-timeout", 0, "longest silence of one call without progress (default 1m, of A2A agents 5m)")
+	f.BoolVar(&o.trust, "trust", false, "show what it declares at once, which is the default")
+	f.BoolVar(&o.hints, "trust-hints", false, "believe what it says about which tools only read")
+	f.StringVar(&o.changed, "changed", "", "what becomes of definitions that change: hold, warn or follow (default hold)")
+	f.StringVar(&o.sampling, "sampling", "", "whether it may use the caller's model: deny or forward (default deny)")
+	f.DurationVar(&o.timeout, "timeout", 0, "deadline of one call, such as 30s")
+	f.DurationVar(&o.idle, "idle-timeout", 0, "longest silence of one call (default 1m, for A2A agents 5m)")
 	return c
 }
 
@@ -85,7 +87,7 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 	switch {
 	case dash < 0 && len(args) > 1 || dash > 1 || dash == 0:
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s needs one name, and the command after --", cmd.CommandPath()).
-			With("", "write: junctor upstreams add NAME -- COMMAND ARGS…")
+			With("", "write: junctor upstreams add NAME -- COMMAND ARG...")
 	case o.quarantine && o.trust:
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "give --quarantine or --trust, not both")
 	}

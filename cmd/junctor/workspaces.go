@@ -19,7 +19,7 @@ func (a *app) workspacesCommand() *cobra.Command {
 		CreatedAt                     time.Time
 	}
 	list := &cobra.Command{
-		Use: "list", Short: "Every workspace", Args: cobra.NoArgs,
+		Use: "list", Short: "List workspaces", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, workspacePath, nil, func(raw json.RawMessage) error {
 				list, err := decode[[]row](raw)
@@ -30,13 +30,17 @@ func (a *app) workspacesCommand() *cobra.Command {
 				for _, w := range list {
 					rows = append(rows, []string{w.ID, w.Mode, dash(w.Branch), dash(w.Repo.URL), when(w.CreatedAt), w.Path})
 				}
-				return table(a.stdout, []string{"WORKSPACE", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows)
+				return a.table([]string{"ID", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows, "there is no workspace; create one with: junctor workspaces create REPO")
 			})
 		},
 	}
 	var base, branch, parent string
 	create := &cobra.Command{
-		Use: "create [REPO]", Short: "Clone a repository and make a branch; with --parent a further branch beside it", Args: cobra.MaximumNArgs(1),
+		Use: "create [REPO]", Short: "Create a workspace: clone a repository and make a branch", Args: cobra.MaximumNArgs(1),
+		Long: `Create a workspace: clone a repository and make a branch. With --parent it is a further
+branch beside that workspace, which shares its clone, and no REPO is given.`,
+		Example: `  junctor workspaces create owner/name --base main
+  junctor workspaces create --parent 0123456789ab --branch second`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := map[string]any{}
 			if len(args) == 1 {
@@ -56,13 +60,13 @@ func (a *app) workspacesCommand() *cobra.Command {
 			})
 		},
 	}
-	create.Flags().StringVar(&base, "base", "", "the branch that it begins from")
-	create.Flags().StringVar(&branch, "branch", "", "the name of the new branch")
-	create.Flags().StringVar(&parent, "parent", "", "the workspace whose clone it shares")
+	create.Flags().StringVar(&base, "base", "", "branch to begin from (default the repository's own)")
+	create.Flags().StringVar(&branch, "branch", "", "name of the new branch")
+	create.Flags().StringVar(&parent, "parent", "", "workspace whose clone to share, for a further branch beside it")
 	var message, title, text, target string
 	var draft, skip bool
 	finalize := &cobra.Command{
-		Use: "finalize ID", Short: "Commit, push, and open a pull request", Args: cobra.ExactArgs(1),
+		Use: "finalize ID", Short: "Finalize a workspace: commit, push and open a pull request", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := map[string]any{}
 			setText(body, "commitMessage", message)
@@ -91,12 +95,12 @@ func (a *app) workspacesCommand() *cobra.Command {
 			})
 		},
 	}
-	finalize.Flags().StringVar(&message, "message", "", "of the commit")
-	finalize.Flags().StringVar(&title, "title", "", "of the pull request")
-	finalize.Flags().StringVar(&text, "body", "", "of the pull request")
-	finalize.Flags().StringVar(&target, "base", "", "the branch that it is for")
-	finalize.Flags().BoolVar(&draft, "draft", false, "open it as a draft")
-	finalize.Flags().BoolVar(&skip, "no-pull-request", false, "commit and push only")
+	finalize.Flags().StringVar(&message, "message", "", "message of the commit")
+	finalize.Flags().StringVar(&title, "title", "", "title of the pull request")
+	finalize.Flags().StringVar(&text, "body", "", "text of the pull request")
+	finalize.Flags().StringVar(&target, "base", "", "branch that the pull request is for (default the one it began from)")
+	finalize.Flags().BoolVar(&draft, "draft", false, "open the pull request as a draft")
+	finalize.Flags().BoolVar(&skip, "no-pull-request", false, "commit and push, and open no pull request")
 	var force bool
 	remove := &cobra.Command{
 		Use: "remove ID", Short: "Remove a workspace", Args: cobra.ExactArgs(1),
@@ -111,6 +115,6 @@ func (a *app) workspacesCommand() *cobra.Command {
 			})
 		},
 	}
-	remove.Flags().BoolVar(&force, "force", false, "also where work would be lost")
-	return a.group("workspaces", "Clones of repositories that task agents work in", list, create, finalize, remove)
+	remove.Flags().BoolVar(&force, "force", false, "also when work would be lost")
+	return a.group("workspaces", "Manage workspaces: clones of repositories that task agents work in", list, create, finalize, remove)
 }

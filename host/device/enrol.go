@@ -258,7 +258,10 @@ func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply 
 	}
 	if resp.StatusCode == http.StatusOK {
 		reply, err := wire.Decode[wire.EnrolReply](data)
-		if err == nil && reply.NodeID != who.ID {
+		if err != nil {
+			return reply, false, capability.Wrap(capability.CodeInvalidInput, "node.enrol", "what answers at "+w.hosts()+" is not a gateway", err).With("", "check the URL: it is that of a junctor server")
+		}
+		if reply.NodeID != who.ID {
 			err = cmp.Errorf(cmp.ReasonEncoding, "the gateway enrolled %s, not %s", reply.NodeID, who.ID)
 		}
 		return reply, false, err

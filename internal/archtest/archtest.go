@@ -75,7 +75,9 @@ func beside(from, to string) bool {
 		"internal/asset":                     {"internal/blob", "internal/messaging"},
 		"internal/store":                     {"internal/admission", "internal/heldcall"},
 		"internal/chat":                      {"internal/runs"},
+		"internal/backup":                    {"internal/hostfs", "internal/segment", "internal/store"},
 		"internal/server":                    {"internal/config"},
+		"internal/server/checkup":            {"internal/config"},
 	}
 	for _, ok := range allowed[from] {
 		if ok == to {
@@ -111,7 +113,7 @@ func stopsAt() map[string]string {
 		"modernc.org/quickjs":                    "internal/worker",
 		"github.com/tetratelabs/wazero":          "internal/worker",
 		"github.com/pressly/goose/v3":            "internal/store",
-		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve internal/oauthclient interop bench",
+		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve internal/oauthclient internal/samplemcp interop bench",
 		"github.com/a2aproject/a2a-go":           "internal/surface/a2aserve internal/provider/a2a",
 		"github.com/coreos/go-oidc":              "internal/oauth",
 		"golang.org/x/oauth2":                    "internal/oauthclient",
@@ -121,6 +123,7 @@ func stopsAt() map[string]string {
 		"github.com/prometheus/client_golang":    "internal/telemetry",
 		"github.com/knadh/koanf":                 "internal/config",
 		"github.com/spf13/cobra":                 "cmd/junctor",
+		"github.com/spf13/pflag":                 "cmd/junctor",
 		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
 		"github.com/coder/websocket":             "internal/messaging/natsbus internal/surface/agentserve bench cmd/junctor",
 		"github.com/creack/pty":                  "internal/task/process",

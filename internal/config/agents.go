@@ -18,7 +18,7 @@ import (
 // Agents is about task agents (task-agents, section 3). What is marked runtime can be
 // set while the server runs, by PATCH /api/coding-agents/settings.
 type Agents struct {
-	MaxSessions  int      `koanf:"max_sessions" doc:"Most agents' programs that run at a time."`
+	MaxSessions  int      `koanf:"max_sessions" doc:"How many agents' programs may run at once."`
 	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Else somebody resumes it."`
 	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Whoever names a folder trusts its hooks. As a variable: comma-separated."`
 	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, host or host:port, reached by https and ssh. As a variable: comma-separated."`
@@ -27,7 +27,7 @@ type Agents struct {
 	AnyWorkdir   bool     `koanf:"any_workdir" doc:"Let agents be told to work in every folder of this machine."`
 
 	DefaultType string     `koanf:"default_type" runtime:"true" doc:"The program that a task is given to where nobody names one: claude, codex, gemini, aider, pi, opencode or shell. Empty: the one that fits best."`
-	Strategy    string     `koanf:"strategy" runtime:"true" doc:"fixed: default_type while it is usable; ranked: the program that fits the task best, default_type with an advantage."`
+	Strategy    string     `koanf:"strategy" runtime:"true" doc:"How a program is chosen where nobody names one. fixed: default_type while it is usable; ranked: the program that fits the task best, default_type with an advantage."`
 	Preset      string     `koanf:"preset" runtime:"true" doc:"What agents may do where nobody says: readonly, standard, permissive or autonomous. Empty: autonomous in folders that were made for them, else permissive."`
 	Credentials string     `koanf:"credentials" runtime:"true" doc:"Which of the server's credentials programs get: subscription (no API keys, so that they use their own logins), api_keys (no token of a subscription) or cloud (none but opencode_key_secret, for opencode_url). Empty: all that a program knows."`
 	Models      ModelNames `koanf:"models"`
@@ -54,7 +54,7 @@ type Agents struct {
 	ValidatorRetries int           `koanf:"validator_retries" doc:"How often an agent is sent back when a validator of its task says no."`
 	SkillCallback    bool          `koanf:"skill_callback" doc:"Let agents call skills by a line of their answers (USE_SKILL)."`
 
-	Parent    string    `koanf:"parent" doc:"An action or member of the catalog (fs.list, module:function:name) that answers for whoever agents work for, with the rights of who made the task: op decide, context or memory. Empty: the model decides, and agents read the conversation of their task."`
+	Parent    string    `koanf:"parent" doc:"An action or member of the catalog (fs.list, module:function:name) that answers for whoever agents work for, with the rights of who made the task; it is called with op decide, context or memory. Empty: the model decides, and agents read the conversation of their task."`
 	Character Character `koanf:"character"`
 
 	RolePolicy      string `koanf:"role_policy" doc:"JSON: who may begin tasks and talk to agents, as {default, connectors: {name: {create, interact}}} of GUEST, USER, ADMIN and OWNER; one role in place of an object means both. Empty: everybody, but ADMIN on discord."`

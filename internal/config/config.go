@@ -59,13 +59,13 @@ type Config struct {
 
 // Log is the server's own log, not the audit.
 type Log struct {
-	Level  string `koanf:"level" doc:"debug, info, warn or error."`
-	Format string `koanf:"format" doc:"text or json."`
+	Level  string `koanf:"level" doc:"Lowest level that is logged: debug, info, warn or error."`
+	Format string `koanf:"format" doc:"Form of the server's log: text or json."`
 }
 
 // Audit is the hash-chained log of what was done.
 type Audit struct {
-	Mode      string        `koanf:"mode" doc:"strict: every record is on disk before the answer, and nothing starts while the log is broken; standard: reads within 100 ms, writes stop while the log is broken; best_effort: nothing stops."`
+	Mode      string        `koanf:"mode" doc:"What happens while the audit log cannot be written. strict: every record is on disk before the answer, and nothing starts while the log is broken; standard: reads within 100 ms, writes stop while the log is broken; best_effort: nothing stops."`
 	Level     string        `koanf:"level" doc:"Lowest level that is recorded: debug adds a begin record for reads."`
 	Retention time.Duration `koanf:"retention" doc:"Remove audit segments older than this; 0 keeps them all."`
 	SlowAfter time.Duration `koanf:"slow_after" doc:"Calls longer than this are also recorded as capability_slow."`
@@ -93,10 +93,10 @@ type Limits struct {
 	CallTimeout     time.Duration `koanf:"call_timeout" doc:"Default deadline of a call."`
 	EndpointTimeout time.Duration `koanf:"endpoint_timeout" doc:"Default deadline of a call to an endpoint."`
 	MaxTimeout      time.Duration `koanf:"max_timeout" doc:"Highest deadline a caller may ask for."`
-	RequestBody     Size          `koanf:"request_body" doc:"Largest body on the router and MCP doors."`
+	RequestBody     Size          `koanf:"request_body" doc:"Largest body of a request on the router wire and MCP."`
 	Result          Size          `koanf:"result" doc:"Largest result of one call."`
 	EndpointAnswer  Size          `koanf:"endpoint_answer" doc:"Largest answer read from an endpoint."`
-	PerProvider     int           `koanf:"per_provider" doc:"Calls running at once per provider; one more is refused."`
+	PerProvider     int           `koanf:"per_provider" doc:"How many calls may run at once at one provider; one more is refused."`
 }
 
 // Router is the connecting side of the capability-router protocol.
@@ -120,9 +120,9 @@ type PublicRoute struct {
 
 // MCP is the MCP door.
 type MCP struct {
-	PageSize       int           `koanf:"page_size" doc:"Tools per page of tools/list."`
+	PageSize       int           `koanf:"page_size" doc:"How many tools a page of tools/list has."`
 	Exposure       string        `koanf:"exposure" doc:"How much of the catalog tools/list shows: full, hybrid (40 tools, 64 KiB of schemas, the rest by catalog_search), search (only the tools that find others) or auto (full while that is within the limits). The limits are exposure.maxDirect and exposure.maxSchemaBytes of catalog.yaml."`
-	Views          []View        `koanf:"views" doc:"Named cuts of the catalog, each under /mcp/<name>. exposure as above; modules are globs of the ids of modules that are in it (none: all); own_names gives tools and prompts of upstreams the names that they have there; name_limit is 32 to 64 bytes (48); dotted allows names with dots. As a variable: a JSON list."`
+	Views          []View        `koanf:"views" doc:"Named cuts of the catalog, each under /mcp/NAME. exposure is as mcp.exposure; modules are globs of the ids of modules that are in it (none: all); own_names gives tools and prompts of upstreams the names that they have there; name_limit is 32 to 64 bytes (48); dotted allows names with dots. As a variable: a JSON list."`
 	TaskAfter      time.Duration `koanf:"task_after" doc:"A call of tools/call that takes longer becomes a task, where the client declares the tasks extension."`
 	SessionIdle    time.Duration `koanf:"session_idle" doc:"A session that nobody used for so long ends; its client begins another."`
 	AllowedOrigins []string      `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
@@ -135,11 +135,11 @@ type A2A struct {
 
 // Extensions bound how much installed extensions do (runner spec, section 21).
 type Extensions struct {
-	CallsPerMinute int `koanf:"calls_per_minute" doc:"Calls a minute of each user, of each extension and of each action."`
-	Burst          int `koanf:"burst" doc:"How many of them may come at once."`
-	MaxConcurrent  int `koanf:"max_concurrent" doc:"Runs of one extension at once."`
-	PerUser        int `koanf:"per_user" doc:"Runs of one user at once."`
-	Queue          int `koanf:"queue" doc:"Runs that wait for their turn; one more is refused."`
+	CallsPerMinute int `koanf:"calls_per_minute" doc:"How many calls a minute each user, each extension and each action may have."`
+	Burst          int `koanf:"burst" doc:"How many of those calls may come at once."`
+	MaxConcurrent  int `koanf:"max_concurrent" doc:"How many runs of one extension there may be at once."`
+	PerUser        int `koanf:"per_user" doc:"How many runs of one user there may be at once."`
+	Queue          int `koanf:"queue" doc:"How many runs may wait for their turn; one more is refused."`
 }
 
 // Sandbox is what programs of extensions are put behind.

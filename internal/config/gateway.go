@@ -16,8 +16,8 @@ type Gateway struct {
 
 // Streams bounds the streams of nodes.
 type Streams struct {
-	Total   int  `koanf:"total" doc:"Streams of all nodes at once; one more is refused."`
-	PerNode int  `koanf:"per_node" doc:"Streams of one node at once."`
+	Total   int  `koanf:"total" doc:"How many streams of all nodes there may be at once; one more is refused."`
+	PerNode int  `koanf:"per_node" doc:"How many streams of one node there may be at once."`
 	Window  Size `koanf:"window" doc:"Bytes of a stream that may be on their way to a reader; 64KiB to 4MiB."`
 }
 

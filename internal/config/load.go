@@ -146,11 +146,30 @@ func Keys() []Key {
 	def := Default()
 	walk(reflect.ValueOf(def), "", func(path string, f reflect.StructField, v reflect.Value) {
 		out = append(out, Key{
-			Path: path, Env: envName(path), Type: typeName(f.Type), Default: fmt.Sprint(v.Interface()), Doc: f.Tag.Get("doc"),
+			Path: path, Env: envName(path), Type: typeName(f.Type), Default: defaultText(v), Doc: f.Tag.Get("doc"),
 			Runtime: f.Tag.Get("runtime") == "true",
 		})
 	})
 	return out
+}
+
+// defaultText is a default as it is written in the file; "" for none.
+func defaultText(v reflect.Value) string {
+	text := fmt.Sprint(v.Interface())
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		if short, whole := strings.CutSuffix(text, "m0s"); whole {
+			text = short + "m"
+		}
+		if short, whole := strings.CutSuffix(text, "h0m"); whole {
+			text = short + "h"
+		}
+	case v.Type() == reflect.TypeFor[[]string]():
+		return strings.Join(v.Interface().([]string), ", ")
+	case text == "[]":
+		return ""
+	}
+	return text
 }
 
 func walk(v reflect.Value, prefix string, leaf func(string, reflect.StructField, reflect.Value)) {
@@ -209,7 +228,7 @@ func readEnv(environ []string) (map[string]any, error) {
 		}
 		path, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("environment: %s is not a known key; junctor config docs lists them", name)
+			return nil, fmt.Errorf("environment: %s is not a known key", name)
 		}
 		switch types[path] {
 		case reflect.TypeFor[[]Root]():
@@ -264,8 +283,11 @@ func readFile(name string, required bool) (map[string]any, error) {
 	if errors.Is(err, fs.ErrNotExist) && !required {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no file %s", name)
+	case err != nil:
+		return nil, fmt.Errorf("the file %s cannot be read", name)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -333,7 +355,7 @@ func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 			seen[key.Value] = true
 			f, ok := field(t, key.Value)
 			if !ok {
-				return fmt.Errorf("%d: %s is not a known key; junctor config docs lists them", key.Line, at)
+				return fmt.Errorf("%d: %s is not a known key", key.Line, at)
 			}
 			if err := checkNode(n.Content[i+1], f.Type, at); err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -15,8 +16,8 @@ type Node struct {
 	Credential    string        `koanf:"credential" doc:"File that holds the operator's node token; it is needed until the node has enrolled."`
 	Labels        []string      `koanf:"labels" doc:"Labels for routing and filters, such as gpu. Those that begin with user: or tenant: come with the token only."`
 	Location      string        `koanf:"location" doc:"Where the node is, for people."`
-	MaxConcurrent int           `koanf:"max_concurrent" doc:"Calls that run at once."`
-	Queue         int           `koanf:"queue" doc:"Calls that wait for their turn; one more is refused."`
+	MaxConcurrent int           `koanf:"max_concurrent" doc:"How many calls may run at once."`
+	Queue         int           `koanf:"queue" doc:"How many calls may wait for their turn; one more is refused."`
 	Heartbeat     time.Duration `koanf:"heartbeat" doc:"Longest pause between two heartbeats, 100ms to 10s; the gateway may ask for more of them."`
 	Reconnect     Reconnect     `koanf:"reconnect"`
 	Development   bool          `koanf:"development" doc:"This node is for trying things out: host.auto_consent is allowed."`
@@ -40,10 +41,10 @@ type Host struct {
 
 // HostLimits bound what skills bring.
 type HostLimits struct {
-	RuntimeModules int  `koanf:"runtime_modules" doc:"Modules of code in one skill."`
-	ModuleSource   Size `koanf:"module_source" doc:"Source of one module."`
-	TotalSource    Size `koanf:"total_source" doc:"Source of all modules of one skill."`
-	Payload        Size `koanf:"payload" doc:"One skill as it is sent."`
+	RuntimeModules int  `koanf:"runtime_modules" doc:"How many modules of code a skill may have."`
+	ModuleSource   Size `koanf:"module_source" doc:"Largest source of one module."`
+	TotalSource    Size `koanf:"total_source" doc:"Largest source of all modules of one skill."`
+	Payload        Size `koanf:"payload" doc:"Largest skill as it is sent."`
 }
 
 func defaultNode() Node {
@@ -64,7 +65,7 @@ const maxHeartbeat = 10 * time.Second
 func (n Node) validate() error {
 	if n.ID != "" {
 		if err := cmp.CheckNode(n.ID); err != nil {
-			return fmt.Errorf("node.id: %w", err)
+			return fmt.Errorf("node.id: %s", capability.AsError(err).Message)
 		}
 	}
 	if _, err := cmp.Labels(n.Labels); err != nil {

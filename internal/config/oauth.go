@@ -11,7 +11,7 @@ import (
 type OAuth struct {
 	Issuer     string   `koanf:"issuer" doc:"The authorization server whose access tokens /mcp and /a2a take, as its tokens spell it. Empty: none are taken."`
 	Resource   string   `koanf:"resource" doc:"The address that tokens must be made for (audience). Empty: public_url, or the listen address, with /mcp."`
-	KeysURL    string   `koanf:"keys_url" doc:"Where the issuer's keys are. Empty: as its metadata say."`
+	KeysURL    string   `koanf:"keys_url" doc:"Where the keys of the issuer are. Empty: where its metadata says."`
 	Algorithms []string `koanf:"algorithms" doc:"Signatures that are taken. Empty: RS256, PS256, ES256 and EdDSA."`
 	Scopes     []string `koanf:"scopes" doc:"What a scope allows, as scope=effect: calls of that effect (read, write, external, admin) and all lesser ones, inside what the rules permit. Empty: scopes are not looked at."`
 	Role       string   `koanf:"role" doc:"Role of who comes with such a token: agent, operator, task or node. The principal is <role>:oidc/<subject>."`

@@ -85,7 +85,7 @@ func (t *Table) Pick(r Request) ([]Node, error) {
 	}
 	switch {
 	case seen == 0:
-		return nil, capability.Errorf(capability.CodeUnknownCapability, "nodes.route", "no node offers the function %s", r.Function).With("function_not_found", "junctor nodes list")
+		return nil, capability.Errorf(capability.CodeUnknownCapability, "nodes.route", "no node offers the function %s", r.Function).With("function_not_found", "list them with: junctor nodes list")
 	case len(able) == 0 && full:
 		err := capability.Errorf(capability.CodeOverloaded, "nodes.route", "the function %s exists but all candidate nodes are currently overloaded", r.Function).With("node_overloaded", "try again in a moment")
 		return nil, err

@@ -237,7 +237,7 @@ func (t *Table) of(id string, epoch int64) (*Node, error) {
 }
 
 func unknown(id string) error {
-	return capability.Errorf(capability.CodeNotFound, "nodes", "there is no node %q", id).With("node_not_found", "junctor nodes list")
+	return capability.Errorf(capability.CodeNotFound, "nodes", "there is no node %q", id).With("node_not_found", "list them with: junctor nodes list")
 }
 
 // Verdict is what a node is told after a heartbeat.

@@ -265,7 +265,7 @@ func (g *Gateway) drain(ctx context.Context, node string) error {
 }
 
 func notFound(node string) error {
-	return cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", node).With(cmp.ReasonNodeNotFound, "junctor nodes list")
+	return cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", node).With(cmp.ReasonNodeNotFound, "list them with: junctor nodes list")
 }
 
 // Drain has a node finish what it has and go: of all gateways, and at most for the

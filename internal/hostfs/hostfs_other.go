@@ -20,5 +20,8 @@ func Supported() error {
 // TryLock takes no lock here.
 func TryLock(*os.File) error { return Supported() }
 
+// Writable is not known here.
+func Writable(string) error { return nil }
+
 // Free is not known here.
 func Free(string) (int64, error) { return 0, errors.ErrUnsupported }

@@ -23,6 +23,9 @@ func TryLock(f *os.File) error {
 	return err
 }
 
+// Writable says why whoever runs this can make no file in dir; nil if they can.
+func Writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
+
 // Free returns the bytes that whoever runs this may still write on the disk of dir.
 func Free(dir string) (int64, error) {
 	var st unix.Statfs_t

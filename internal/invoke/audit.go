@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 // finish is the last step, audit: it decides the terminal state, writes the
@@ -312,7 +313,7 @@ func (r *run) observe(reply Reply, failure *capability.Error) {
 // MarshalJSON renders the "invocation" member of every JSON answer
 // (command-line, section 3).
 func (r Reply) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
+	return jsonx.Answer(struct {
 		ID         string                 `json:"id"`
 		State      State                  `json:"state"`
 		Provider   capability.ProviderKey `json:"provider,omitempty"`
@@ -320,8 +321,8 @@ func (r Reply) MarshalJSON() ([]byte, error) {
 		Action     capability.Action      `json:"action,omitempty"`
 		Selection  *Selection             `json:"selection,omitempty"`
 		Duration   float64                `json:"duration_ms"`
-		Replayed   bool                   `json:"replayed,omitempty"`
-		Degraded   bool                   `json:"audit_degraded,omitempty"`
+		Replayed   bool                   `json:"replayed,omitzero"`
+		Degraded   bool                   `json:"audit_degraded,omitzero"`
 		History    []Transition           `json:"history,omitempty"`
 	}{
 		r.Invocation, r.State, r.Provider, r.Capability, r.Action, r.selectionOrNil(),

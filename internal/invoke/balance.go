@@ -112,7 +112,7 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 	}
 	if err := jsonx.UnmarshalStrict(r.inv.Input, &in); err != nil || in.Function == "" || in.TimeoutMS < 0 {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "resolve", "%s takes function, args and timeoutMs", actionInvokeFunction).
-			With("invalid_args", "list the functions of a node with device.function.list")
+			With("invalid_args", "junctor nodes list names the nodes, junctor nodes show NODE the functions of one (device.function.list)")
 	}
 	if r.inv.IdempotencyKey != "" { // who offers the function may change between two calls with one key
 		r.digest = callDigest(r.inv)

@@ -161,7 +161,7 @@ func TestReplyIsOneJSONObject(t *testing.T) {
 		History: []invoke.Transition{{State: invoke.StateCreated, At: at}},
 	})
 	want := `{"id":"run_1","state":"completed","provider":"fs:node:local","capability_id":"local/fs.list#fs.list@local","action":"fs.list",` +
-		`"selection":{"step":4,"decided_by":"only_supported","fallback":false},"duration_ms":1.5,"history":[{"state":"created","at":"2026-01-02T03:04:05Z"}]}`
+		`"selection":{"step":4,"decided_by":"only_supported","fallback":false},"duration_ms":1.5,"history":[{"state":"created","at":"2026-01-02T03:04:05.000Z"}]}`
 	if err != nil || !bytes.Equal(got, []byte(want)) {
 		t.Errorf("%s %v", got, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -36,6 +37,17 @@ func Marshal(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(
 func MarshalIndent(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), rawAsItIs(), jsontext.WithIndent("  "))
 }
+
+// Answer is Marshal for what our HTTP API answers: every [time.Time] in it is in UTC
+// and has milliseconds, 2026-01-02T15:04:05.000Z.
+func Answer(v any) ([]byte, error) {
+	return json.Marshal(v, json.Deterministic(true), rawAsItIs(), json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, t time.Time) error {
+		return e.WriteToken(jsontext.String(Stamp(t)))
+	})))
+}
+
+// Stamp is a time as [Answer] writes it.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 func rawAsItIs() json.Options {
 	return json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), jsontext.PreserveRawStrings(true))

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
@@ -201,5 +202,20 @@ func TestMendedLeavesNothingThatIsNoUnicode(t *testing.T) {
 		if out, err := jsonx.Mended([]byte(in)); err == nil {
 			t.Errorf("%q became %q", in, out)
 		}
+	}
+}
+
+// TestAnAnswerHasItsTimesInOneForm holds UTC and milliseconds, wherever a time stands.
+func TestAnAnswerHasItsTimesInOneForm(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 120_000_789, time.FixedZone("", 3600))
+	type inner struct {
+		At   time.Time `json:"at"`
+		None time.Time `json:"none,omitzero"`
+	}
+	got, err := jsonx.Answer(map[string]any{"list": []inner{{At: at}}, "pointer": &at, "raw": jsonx.Raw(`{"at":"2026-01-02T03:04:05.12+01:00"}`)})
+	const want = `{"list":[{"at":"2026-01-02T02:04:05.120Z"}],"pointer":"2026-01-02T02:04:05.120Z","raw":{"at":"2026-01-02T03:04:05.12+01:00"}}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"net/http"
+	"os/exec"
+	"syscall"
 
 	"github.com/junctor-run/junctor/capability"
 )
@@ -25,6 +29,12 @@ const op = "mcp.call"
 // errClosing is why the exchanges end that are in flight when we close: whoever had
 // sent its request cannot know whether it was carried out, as with any other loss.
 var errClosing = errors.New("the connection was closed")
+
+// errEnded and errGarbage are how a process that we started can fail us.
+var (
+	errEnded   = errors.New("the process ended")
+	errGarbage = errors.New("lines in a row were no messages")
+)
 
 // errClosed is the error for what was not sent, because we had closed before.
 func (c *Client) errClosed() *capability.Error {
@@ -50,7 +60,29 @@ func (c *Client) unreachable(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return capability.Wrap(capability.CodeUnavailable, "mcp.connect", fmt.Sprintf("%s did not answer within %s", c.cfg.Name, connectTimeout), err).With(reasonConnection, "")
 	}
-	return capability.Wrap(capability.CodeUnavailable, "mcp.connect", "no connection to "+c.cfg.Name+" could be made", err).With(reasonConnection, "")
+	text, hint := c.whyUnreachable(err)
+	return capability.Wrap(capability.CodeUnavailable, "mcp.connect", text, err).With(reasonConnection, hint)
+}
+
+// whyUnreachable says in a stranger's words what came between, and what to look at.
+func (c *Client) whyUnreachable(err error) (text, hint string) {
+	name := c.cfg.Name
+	var unknown *net.DNSError
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "the program of " + name + " is not on this machine", "install it, or give its absolute path"
+	case errors.Is(err, fs.ErrPermission):
+		return "the program of " + name + " may not be run", "make it executable for the user that the server runs as"
+	case errors.Is(err, errEnded):
+		return "the program of " + name + " ended without having spoken MCP", "run the command in a terminal: an MCP server waits for input and prints nothing else"
+	case errors.Is(err, errGarbage):
+		return "the program of " + name + " prints something else than MCP", "run the command in a terminal: an MCP server waits for input and prints nothing else"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing listens at the address of " + name, "check the URL, and that its server runs"
+	case errors.As(err, &unknown):
+		return "the host of " + name + " cannot be found", "check the URL and the network"
+	}
+	return "no connection to " + name + " could be made", "check the URL or the command, and that its server runs"
 }
 
 // broken is the error for a call whose connection failed.
@@ -84,7 +116,7 @@ func (c *Client) failure(a answer, sent bool) error {
 		e.RetryAfter = a.wait
 		return e
 	}
-	return capability.Errorf(capability.CodeFailed, op, "%s answered HTTP %d", c.cfg.Name, a.status).With(reasonUpstream, "").Detail("status", a.status)
+	return capability.Errorf(capability.CodeFailed, op, "%s answered HTTP %d", c.cfg.Name, a.status).With(reasonUpstream, "check that its URL is that of an MCP server").Detail("status", a.status)
 }
 
 // answered is the error for a fault of the server's own.

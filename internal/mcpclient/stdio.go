@@ -187,7 +187,7 @@ func (l *processLink) write() {
 func (l *processLink) read() {
 	err := l.messages()
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
-		err = errors.New("the process ended")
+		err = errEnded
 	}
 	l.c.lost(l, err)
 	l.stdout.Close()
@@ -213,7 +213,7 @@ func (l *processLink) messages() error {
 			garbage++
 			l.c.log.Warn("an upstream wrote a line that is no message", "server", l.c.cfg.Name, "in_a_row", garbage)
 			if garbage == maxGarbage {
-				return fmt.Errorf("%d lines in a row were no messages", garbage)
+				return fmt.Errorf("%d %w", garbage, errGarbage)
 			}
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host/device"
+	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -91,7 +92,9 @@ func (c *control) serve(ctx context.Context) error {
 
 func answerJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the other side may have gone
+	if data, err := jsonx.Answer(v); err == nil {
+		_, _ = w.Write(append(data, '\n')) // the other side may have gone
+	}
 }
 
 func refuse(w http.ResponseWriter, err error) {
@@ -177,7 +180,7 @@ func Ask(ctx context.Context, home, method, path string, body any) (json.RawMess
 		if ctx.Err() != nil {
 			return nil, capability.AsError(ctx.Err())
 		}
-		return nil, capability.Wrap(capability.CodeUnavailable, "node", "no node runs in the home "+home, err).With("node_not_running", "junctor node join URL --node-token-file F")
+		return nil, capability.Wrap(capability.CodeUnavailable, "node", "no node runs in the home "+home, err).With("node_not_running", "start one with: junctor node join URL --node-token-file FILE")
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxControl))

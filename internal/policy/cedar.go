@@ -3,6 +3,7 @@ package policy
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -31,6 +32,12 @@ type rules struct {
 	consent map[cedar.PolicyID]Channel
 }
 
+// Check reports why documents cannot be used as rules, naming the file.
+func Check(docs []Document) error {
+	_, err := parseRules(docs)
+	return err
+}
+
 // parseRules reads every document or fails naming the file: a policy that
 // cannot be read must never look like one that says nothing.
 func parseRules(docs []Document) (*rules, error) {
@@ -38,7 +45,7 @@ func parseRules(docs []Document) (*rules, error) {
 	for _, d := range docs {
 		list, err := cedar.NewPolicyListFromBytes(d.Name, d.Text)
 		if err != nil {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: %w", d.Name, err)
+			return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "the policy %s cannot be read: %s", d.Name, place(err)).With("", "correct the file in the policy folder of the home, or remove it")
 		}
 		for i, p := range list {
 			id := cedar.PolicyID(fmt.Sprintf("%s#%d", strings.TrimSuffix(d.Name, ".cedar"), i))
@@ -63,6 +70,19 @@ func parseRules(docs []Document) (*rules, error) {
 		}
 	}
 	return r, nil
+}
+
+// place is where the parser stopped and what it missed, without its own way of
+// saying so.
+func place(err error) string {
+	if m := regexp.MustCompile(`<input>:(\d+):(\d+) "(.*?)": (.*)$`).FindStringSubmatch(err.Error()); m != nil {
+		said := m[4]
+		if got, want, ok := strings.Cut(strings.TrimPrefix(said, "exact got "), " want "); ok {
+			said = got + " stands where " + want + " belongs"
+		}
+		return fmt.Sprintf("line %s, column %s: %s", m[1], m[2], said)
+	}
+	return err.Error()
 }
 
 // subject is the three-entity world of one request: a principal in its role, an

@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
 const (
@@ -88,7 +89,7 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		asks = capability.Errorf(capability.CodeConsentRequired, "authorize", "%s asks for a confirmation (%s)", a.Entry.Name(), got.ID).
 			With("confirmation_required", fmt.Sprintf("say yes with --yes, or with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
 	}
-	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", got.Expires.Format(time.RFC3339)).
+	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", jsonx.Stamp(got.Expires)).
 		Detail("channel", string(got.Channel)).Detail("summary", got.Summary)
 }
 
@@ -327,10 +328,10 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a scope; use session, user or global", g.Scope)
 	}
 	if g.Scope != "global" && g.ScopeID == "" {
-		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant of scope %s needs its scope_id", g.Scope)
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant of scope %s needs its scope_id", g.Scope).With("", "give the principal or session that is meant: --scope-id")
 	}
 	if g.MaxUses < 0 || (!g.Expires.IsZero() && !g.Expires.After(now)) {
-		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "the grant would be over before it begins: check expires and max_uses")
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "the grant would be over before it begins")
 	}
 	if g.Role != "*" && !slices.Contains(capability.Roles(), capability.Role(g.Role)) {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a role; use admin, operator, agent, node or task", g.Role)

@@ -8,22 +8,18 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/hostfs"
 	"github.com/junctor-run/junctor/internal/intake/lifecycle"
 	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/server/checkup"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/secret"
 )
 
-// lowDisk is when the doctor warns: the audit stops writes when it cannot grow.
-const lowDisk = 256 << 20
-
 // Doctor looks for everything that keeps this installation from working, each
 // finding with its remedy.
 func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
-	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), s.checkShared(ctx), s.checkDisk(), s.checkRoots(), s.checkGit(ctx), s.checkCatalog()}
-	checks = append(checks, s.checkModes()...)
+	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx), checkup.Disk(s.home.Dir), s.checkRoots(), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog()}
 	checks = append(checks, s.checkSandbox())
 	checks = append(checks, s.checkExtensions(ctx)...)
 	checks = append(checks, s.checkAgents(ctx)...)
@@ -57,22 +53,7 @@ func (s *Server) checkDatabase(ctx context.Context) consoleserve.Check {
 	var result string
 	if err := s.db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil || result != "ok" {
 		c.OK, c.Detail = false, "the consistency check failed"
-		c.Remedy = "stop the server, keep a copy of state/junctor.db, and restore the last backup"
-	}
-	return c
-}
-
-func (s *Server) checkDisk() consoleserve.Check {
-	c := consoleserve.Check{Name: "disk space", OK: true}
-	free, err := hostfs.Free(s.home.Dir)
-	if err != nil {
-		c.Detail = "unknown"
-		return c
-	}
-	c.Detail = fmt.Sprintf("%d MiB free", free>>20)
-	if free < lowDisk {
-		c.OK = false
-		c.Remedy = "free space: writes stop when the audit log cannot grow"
+		c.Remedy = "stop the server, keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
 	}
 	return c
 }
@@ -89,24 +70,6 @@ func (s *Server) checkRoots() consoleserve.Check {
 		}
 	}
 	return c
-}
-
-// checkModes finds secrets that others on this machine could read.
-func (s *Server) checkModes() []consoleserve.Check {
-	c := consoleserve.Check{Name: "home is private", OK: true, Detail: "directories 0700, tokens 0600"}
-	for path, want := range map[string]os.FileMode{
-		s.home.Dir: 0o700, s.home.Path("run"): 0o700, s.home.Path("secrets"): 0o700, s.home.Path("state"): 0o700,
-		s.home.Path("run", "admin.token"): 0o600, s.home.Path("run", "agent.token"): 0o600,
-	} {
-		info, err := os.Stat(path)
-		if err == nil && info.Mode().Perm()&^want != 0 {
-			c.OK = false
-			c.Detail = fmt.Sprintf("others can read a part of the home (%s is %o)", info.Name(), info.Mode().Perm())
-			// Not with -R: programs of extensions read their packages as another user.
-			c.Remedy = fmt.Sprintf("chmod %o %s", want, path)
-		}
-	}
-	return []consoleserve.Check{c}
 }
 
 // checkSandbox finds a sandbox that was asked for and cannot be had.

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -132,8 +133,12 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	// The port is taken before anything is opened, so that a taken one costs
 	// nothing and a second server on another home says so at once.
 	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-		return capability.Wrap(capability.CodeConflict, "listen", fmt.Sprintf("the address %s cannot be listened on", cfg.Listen), err).
-			With("address_in_use", "choose another one with --listen, or 127.0.0.1:0 for a free port")
+		said := fmt.Sprintf("the address %s cannot be listened on", cfg.Listen)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			said = fmt.Sprintf("the address %s is in use by another program", cfg.Listen)
+		}
+		return capability.Wrap(capability.CodeConflict, "listen", said, err).
+			With("address_in_use", "choose another one with --listen; 127.0.0.1:0 takes a free port")
 	}
 	if err = s.openStores(ctx); err != nil {
 		return err

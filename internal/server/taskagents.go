@@ -240,7 +240,7 @@ func (d agentDoor) Files(agentType string) (any, error) {
 func frameworkNamed(text string) (framework.Name, error) {
 	name, ok := framework.Normalise(text)
 	if !ok {
-		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "")
+		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "list them with: junctor frameworks list")
 	}
 	return name, nil
 }

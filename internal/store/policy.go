@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/jsonx"
 	"github.com/junctor-run/junctor/internal/policy"
 )
@@ -51,7 +52,7 @@ func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
 			ON CONFLICT DO NOTHING`,
 			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, nanos(t.Created), nanos(t.Expires), nanos(t.Revoked), behalf))
 		if err == nil && !ok {
-			err = conflict("a live token named %q exists", t.Name)
+			err = capability.Errorf(capability.CodeConflict, "store", "a live token named %q exists", t.Name).With("", "choose another name, or revoke that one with: junctor tokens revoke "+t.Name)
 		}
 		return err
 	})

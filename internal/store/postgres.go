@@ -8,7 +8,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -54,6 +53,16 @@ type address struct {
 	port                 uint16
 	tls                  string // disable, require, verify-full
 	rootCert             string
+}
+
+// PlaceOf names for people the database that a configured address means, without user
+// and password.
+func PlaceOf(url string) string {
+	a, err := readURL(url)
+	if err != nil {
+		return "of store.url"
+	}
+	return a.String()
 }
 
 func (a address) String() string {
@@ -169,7 +178,33 @@ func OpenPostgres(ctx context.Context, p Postgres) (*DB, error) {
 	return openServer(ctx, p, askLimit)
 }
 
+// Reach asks whether the database can be used, and changes nothing. Errors are those of
+// [OpenPostgres].
+func Reach(ctx context.Context, p Postgres) error {
+	d, err := dial(p, askLimit)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.sql.PingContext(ctx), d.sql.Close())
+}
+
 func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, error) {
+	d, err := dial(p, limit)
+	if err != nil {
+		return nil, err
+	}
+	core, err := Migrations()
+	if err == nil {
+		err = d.Migrate(ctx, Owner, core)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.sql.Close())
+	}
+	return d, nil
+}
+
+// dial prepares connections; none is made before the first question.
+func dial(p Postgres, limit time.Duration) (*DB, error) {
 	a, err := readURL(p.URL)
 	if err != nil {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "store", "store.url cannot be used: %v", err)
@@ -183,13 +218,6 @@ func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, erro
 	d.sql.SetMaxOpenConns(postgresConns)
 	d.sql.SetMaxIdleConns(postgresConns)
 	d.sql.SetConnMaxLifetime(connectionsLive)
-	sub, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = d.Migrate(ctx, "core", sub)
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.sql.Close())
-	}
 	return d, nil
 }
 

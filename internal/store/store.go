@@ -47,6 +47,12 @@ import (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
+// Owner names the core tables.
+const Owner = "core"
+
+// Migrations are the core tables.
+func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+
 // maxConns bounds the connections: one writer and a few readers beside it is all
 // that SQLite can use.
 const maxConns = 6
@@ -54,8 +60,10 @@ const maxConns = 6
 // DB is an open database. It is safe for concurrent use and implements
 // [policy.Store] and [invoke.OutcomeStore]; the audit index is [DB.Audit].
 type DB struct {
-	sql *sql.DB
-	pg  *postgres // nil for a file
+	sql  *sql.DB
+	pg   *postgres // nil for a file
+	path string    // of a file
+	kept bool      // a copy of the file from before this process changed its tables
 }
 
 var (
@@ -79,19 +87,17 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
-	dsn := "file:" + escaped + "?_txlock=immediate" +
-		"&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)"
-	db, err := sql.Open("sqlite", dsn)
+	db, err := sql.Open("sqlite", file(path, "_txlock=immediate"+
+		"&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)"))
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
-	d := &DB{sql: db}
-	sub, err := fs.Sub(migrations, "migrations")
+	d := &DB{sql: db, path: path}
+	core, err := Migrations()
 	if err == nil {
-		err = d.Migrate(ctx, "core", sub)
+		err = d.Migrate(ctx, Owner, core)
 	}
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -121,7 +127,11 @@ func (d *DB) Close() error { return d.sql.Close() }
 // Migrate brings the tables of one owner up to date from its numbered .sql files
 // (goose form), those for Postgres in the folder postgres. The owner's name,
 // lower_snake, is part of the name of its version table, so owners count
-// independently.
+// independently. One goroutine at a time, before others use the database.
+//
+// Tables that are newer than files are an error, conflict with [ReasonNewer]. Where a
+// migration fails, a SQLite file is left as it was when it was opened; one that is
+// changed is kept beside it under its name with .before-upgrade.
 func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 	dialect := goose.DialectSQLite3
 	opts := []goose.ProviderOption{goose.WithTableName("schema_" + owner), goose.WithDisableGlobalRegistry(true)}
@@ -140,7 +150,15 @@ func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 	if err != nil {
 		return fmt.Errorf("read the migrations of %s: %w", owner, err)
 	}
-	if _, err := p.Up(ctx); err != nil {
+	if d.pg == nil {
+		err = d.upgrade(ctx, owner, p)
+	} else if _, err = p.Up(ctx); err == nil { // under the lock of all gateways; tables that are newer stay
+		var have, know int64
+		if have, know, err = p.GetVersions(ctx); err == nil && have > know {
+			err = newer(owner, have, know)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("migrate the tables of %s: %w", owner, err)
 	}
 	return nil

@@ -76,6 +76,15 @@ const (
 	Cancelled     State = "cancelled"
 )
 
+// Known reports whether s is a state that a task can be in.
+func (s State) Known() bool {
+	switch s {
+	case Submitted, Working, InputRequired, AuthRequired, Interrupted, Completed, Failed, Rejected, Cancelled:
+		return true
+	}
+	return false
+}
+
 // States returns every state.
 func States() []State {
 	return []State{Submitted, Working, InputRequired, AuthRequired, Interrupted, Completed, Failed, Rejected, Cancelled}

@@ -267,8 +267,8 @@ func (m *Manager) Get(id string) (Workspace, error) {
 	if w, ok := m.all[id]; ok && w.State == Ready {
 		return w, nil
 	}
-	return Workspace{}, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").
-		With("workspace_not_found", "list the workspaces for their ids and labels")
+	return Workspace{}, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no workspace %.100q", id).
+		With("workspace_not_found", "list them with: junctor workspaces list")
 }
 
 // Resolve returns the workspace of a label or an id; of several with one label the
@@ -320,7 +320,7 @@ func (m *Manager) update(id string, change func(*Workspace)) (Workspace, error) 
 	defer m.mu.Unlock()
 	w, ok := m.all[id]
 	if !ok || w.State != Ready {
-		return w, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").With("workspace_not_found", "")
+		return w, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").With("workspace_not_found", "list them with: junctor workspaces list")
 	}
 	change(&w)
 	w.UsedAt = m.cfg.Now().UTC()

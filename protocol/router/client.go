@@ -131,9 +131,9 @@ func NormalizeBaseURL(s string) (string, error) {
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		// The URL itself stays out of the text: it may hold credentials.
-		return "", configError("the base URL must be an absolute http or https URL")
+		return "", configError("the URL of an endpoint must be an absolute http or https URL, such as http://127.0.0.1:31337")
 	case u.User != nil:
-		return "", configError("the base URL must not hold credentials; give the token on its own")
+		return "", configError("the URL of an endpoint must not hold credentials; give the token on its own")
 	}
 	u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = "", false, "", ""
 	u.Host = strings.ToLower(u.Host)

@@ -329,7 +329,18 @@ func remedy(e *catalog.Entry) string {
 	case capability.StateUnauthorized:
 		return "sign in to it again"
 	}
-	return "see what is down with: junctor endpoints list"
+	list := "modules"
+	switch _, kind, _ := e.Key().Parts(); kind {
+	case "endpoint":
+		list = "endpoints"
+	case "node":
+		list = "nodes"
+	case "mcp", "a2a":
+		list = "upstreams"
+	case "extension":
+		list = "extensions"
+	}
+	return "see what is down with: junctor " + list + " list"
 }
 
 func (c *choosing) noMatch(before []*catalog.Entry) bool {

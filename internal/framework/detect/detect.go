@@ -73,6 +73,7 @@ type Detector struct {
 	typed    string    // since a turn began or ended
 	entered  time.Time // Enter was pressed on it, in ready or starting
 	took     bool      // a sequence has told of work since then
+	tookBy   int       // its number
 	escaped  time.Time
 	turn     time.Time // since when one is open; zero: none is
 	worked   bool      // the program has shown work since it started or became ready
@@ -137,7 +138,7 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 		d.order++
 		d.sequences[n] = sequence{clip(data, mostPayload), now, d.order}
 		if !d.entered.IsZero() && !d.took {
-			d.took = d.says(n, "busy")
+			d.took, d.tookBy = d.says(n, "busy"), n
 		}
 		d.changed(now)
 	}

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -160,14 +161,11 @@ func (d *Detector) ofTerminal() (proposal, bool) {
 	// What a sequence said before the turn began says nothing about its end.
 	idle := s.seq != nil && s.seq.Rule.State != "busy" && !s.seqAt.Before(begun)
 	if (from == Ready || from == Starting) && !d.entered.IsZero() && (d.took || d.view.Submitted(d.typed)) {
-		text := "Enter, and the text stands in the transcript"
+		e := Evidence{Source: "input", Text: "Enter, and the text stands in the transcript", at: d.entered}
 		if d.took {
-			text = "Enter, and the program told that it works"
+			e = Evidence{Class: 3, Source: "osc:" + strconv.Itoa(d.tookBy), Text: "after Enter the program told that it works", at: d.entered}
 		}
-		return proposal{
-			status: Status{State: Busy}, cause: "submitted",
-			evidence: []Evidence{{Source: "input", Text: text, at: d.entered}},
-		}, true
+		return proposal{status: Status{State: Busy}, cause: "submitted", evidence: []Evidence{e}}, true
 	}
 	var why []Evidence
 	switch {

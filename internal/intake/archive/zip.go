@@ -24,7 +24,7 @@ func ReadZip(r io.ReaderAt, size int64) (*Tree, error) {
 	}
 	zr, err := zip.NewReader(r, size)
 	if err != nil {
-		return nil, because(broken("this is not a zip file"), err)
+		return nil, because(broken("this is not a zip file").With(ReasonInvalid, "give the .zip of a package, or its folder"), err)
 	}
 	if len(zr.File) != entries {
 		return nil, refused("the directory of the archive can be read in two ways")
@@ -84,7 +84,7 @@ func survey(r io.ReaderAt, size int64) (entries int, err error) {
 	}
 	at := bytes.LastIndex(tail, []byte("PK\x05\x06"))
 	if at < 0 || len(tail)-at < endLength {
-		return 0, broken("this is not a zip file")
+		return 0, broken("this is not a zip file").With(ReasonInvalid, "give the .zip of a package, or its folder")
 	}
 	end := tail[at:]
 	if int(binary.LittleEndian.Uint16(end[20:]))+endLength != len(end) {

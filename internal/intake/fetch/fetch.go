@@ -96,7 +96,7 @@ func (c *Client) admit(address string) error {
 	if public(ip) || c.cfg.Allow(ip) {
 		return nil
 	}
-	return refusedURL("the address leads into a private network")
+	return refusedURL("the address leads into a private network").With(reasonDownload, "give an address that everybody can reach, or install the file: junctor extensions install FILE.zip")
 }
 
 func public(ip netip.Addr) bool {
@@ -118,7 +118,7 @@ func public(ip netip.Addr) bool {
 func (c *Client) admitURL(u *url.URL) error {
 	switch {
 	case u.User != nil || u.Host == "":
-		return refusedURL("the address is not plain")
+		return refusedURL("the address has no host, or holds a user or password").With(reasonDownload, "write https://host/path")
 	case u.Scheme == "https":
 		return nil
 	case u.Scheme == "http":
@@ -126,7 +126,7 @@ func (c *Client) admitURL(u *url.URL) error {
 			return nil
 		}
 	}
-	return refusedURL("only https is fetched")
+	return refusedURL("only https addresses are fetched").With(reasonDownload, "write https://host/path")
 }
 
 // Fetch writes what the address holds, at most limit bytes; more is too_large. It

@@ -183,7 +183,7 @@ func (a *Agent) read(body []byte, secret bool) (Card, error) {
 	}
 	var doc document
 	if err := jsonx.Unmarshal(body, &doc); err != nil {
-		return Card{}, capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the address of the card is none", err).With(reasonUpstream, "see that it is the address of an agent card")
+		return Card{}, capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the URL is not an agent card", err).With(reasonUpstream, "see that it is the address of an agent card")
 	}
 	if len(doc.Skills) > MaxSkills {
 		return Card{}, capability.Errorf(capability.CodeUnavailable, opConnect, "the card has %d skills; %d is the most", len(doc.Skills), MaxSkills).With("too_many_skills", "")
@@ -251,7 +251,7 @@ func digestOf(body []byte) (string, error) {
 		body, err = jsonx.Sorted(body)
 	}
 	if err != nil {
-		return "", capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the address of the card is none", err).With(reasonUpstream, "")
+		return "", capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the URL is not an agent card", err).With(reasonUpstream, "see that it is the address of an agent card")
 	}
 	sum := sha256.Sum256(body)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil

@@ -104,6 +104,9 @@ const (
 	version03 = "0.3"
 )
 
+// Versions are the versions of A2A spoken here, the newest first.
+func Versions() []string { return []string{version10, version03} }
+
 // versionOf is what the request says it speaks: the header, else the query parameter
 // of the same name; nothing at all is otherwise.
 func versionOf(h http.Header, q url.Values, otherwise string) (string, *fault) {

@@ -99,7 +99,7 @@ func (t *stream) began() bool {
 }
 
 func (t *stream) send(event string, value any) error {
-	data, err := jsonx.Marshal(value)
+	data, err := jsonx.Answer(value)
 	if err != nil {
 		return capability.Wrap(capability.CodeInternal, "chat", "the reply could not be written", err)
 	}

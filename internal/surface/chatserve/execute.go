@@ -85,7 +85,7 @@ func (s *Surface) runs(w http.ResponseWriter, r *http.Request, who capability.Pr
 	}
 	status := runs.Status(strings.ToUpper(q.Get("status")))
 	if status != "" && !slices.Contains(runs.Statuses(), status) {
-		return capability.Errorf(capability.CodeInvalidInput, "decode", "status: there is no %q", q.Get("status")).With("", "use one of PENDING, RUNNING, SUCCEEDED, FAILED, TIMEOUT, CANCELED")
+		return capability.Errorf(capability.CodeInvalidInput, "decode", "%q is not a status of a run; use pending, running, succeeded, failed, timeout or canceled", q.Get("status"))
 	}
 	door.WriteJSON(w, http.StatusOK, map[string]any{
 		"runs": s.Runs.List(who, runs.Filter{Extension: q.Get("extension_id"), Session: q.Get("session_id"), Status: status, Limit: int(min(limit, runs.MaxEnded))}),

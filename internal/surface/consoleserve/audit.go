@@ -191,7 +191,7 @@ func (s *Surface) events(w http.ResponseWriter, r *http.Request, _ capability.Pr
 			if !ok {
 				return nil
 			}
-			data, err := json.Marshal(ev)
+			data, err := jsonx.Answer(ev)
 			if err != nil || out.Send(strconv.FormatUint(ev.ID, 10), ev.Type, data) != nil {
 				return nil
 			}

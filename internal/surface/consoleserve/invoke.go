@@ -140,7 +140,7 @@ func (s *Surface) stream(w http.ResponseWriter, r *http.Request, inv capability.
 	if err != nil {
 		last = map[string]any{"error": capability.AsError(err), "invocation": reply}
 	}
-	data, err := jsonx.Marshal(last)
+	data, err := jsonx.Answer(last)
 	if err != nil {
 		return err
 	}

@@ -191,7 +191,7 @@ func BadJSON(err error) error {
 
 // WriteJSON answers with v.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
-	data, err := jsonx.Marshal(v)
+	data, err := jsonx.Answer(v)
 	if err != nil {
 		WriteError(w, capability.Wrap(capability.CodeInternal, "encode", "the answer could not be written", err))
 		return

@@ -95,6 +95,6 @@ func (s *Surface) getAsset(w http.ResponseWriter, r *http.Request) {
 }
 
 func sendJSON(out *door.Stream, kind string, v any) bool {
-	data, err := jsonx.Marshal(v)
+	data, err := jsonx.Answer(v)
 	return err == nil && out.Send("", kind, data) == nil
 }

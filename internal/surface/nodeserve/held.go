@@ -50,7 +50,7 @@ func (s *Surface) hold(w http.ResponseWriter, r *http.Request, who capability.Pr
 	}
 	id := r.PathValue("id")
 	if !s.MayHold(r.Context(), who, id) {
-		return cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", id)
+		return cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", id).With(cmp.ReasonNodeNotFound, listNodes)
 	}
 	var hold, timeout time.Duration
 	for _, d := range []struct {

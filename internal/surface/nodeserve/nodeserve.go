@@ -220,6 +220,8 @@ func functionsOf(n *fleet.Node) []function {
 const (
 	defaultPage = 200
 	maxPage     = 1000
+
+	listNodes = "list them with: junctor nodes list"
 )
 
 // list answers ListNodes with the filters of section 17. Those whose session is gone
@@ -238,7 +240,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	switch status {
 	case "", fleet.Connected, fleet.Disconnected, fleet.Draining:
 	default:
-		return capability.Errorf(capability.CodeInvalidInput, "nodes.list", "status: %q is none of connected, disconnected and draining", status)
+		return capability.Errorf(capability.CodeInvalidInput, "nodes.list", "%q is not a state of a node; use connected, disconnected or draining", status)
 	}
 	cursor := q.Get("cursor")
 	all := s.Gateway.Fleet().List(fleet.Filter{
@@ -274,7 +276,7 @@ func words(in []string) []string {
 func (s *Surface) node(who capability.Principal, id string) (*fleet.Node, error) {
 	n, ok := s.Gateway.Fleet().Get(id)
 	if !ok || !s.May(who, &n) || n.Status == fleet.Disconnected && !people(who) {
-		return nil, cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", id)
+		return nil, cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", id).With(cmp.ReasonNodeNotFound, listNodes)
 	}
 	return &n, nil
 }

@@ -304,7 +304,7 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 			t.Errorf("%s %s: %d %v %q", c.role, c.query, status, got, next)
 		}
 	}
-	for query, reason := range map[string]string{"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit", "?status=tired": "status"} {
+	for query, reason := range map[string]string{"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit", "?status=tired": "not a state"} {
 		if status, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes"+query); status != http.StatusBadRequest || !strings.Contains(body, reason) {
 			t.Errorf("%s: %d %s", query, status, body)
 		}

@@ -14,6 +14,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+// Owner names the package's tables for [store.DB.Migrate].
+const Owner = "task_state"
+
+// Migrations are the package's tables.
+func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+
 // Database is what the rows need of the server's own database, a SQLite file.
 type Database interface {
 	SQL() *sql.DB
@@ -26,9 +32,9 @@ type Rows struct{ db *sql.DB }
 
 // OpenRows brings the table up to date.
 func OpenRows(ctx context.Context, db Database) (Rows, error) {
-	files, err := fs.Sub(migrations, "migrations")
+	files, err := Migrations()
 	if err == nil {
-		err = db.Migrate(ctx, "task_state", files)
+		err = db.Migrate(ctx, Owner, files)
 	}
 	if err != nil {
 		return Rows{}, fmt.Errorf("open the settings of task agents: %w", err)

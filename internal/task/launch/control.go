@@ -61,7 +61,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if c.AgentType != "" {
 		ok := false
 		if name, ok = framework.Normalise(c.AgentType); !ok {
-			return out, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", c.AgentType).With("unknown_agent_type", "")
+			return out, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", c.AgentType).With("unknown_agent_type", agentTypes)
 		}
 	}
 	if c.Operation == Continue && strings.TrimSpace(c.Instruction) == "" {

@@ -24,6 +24,8 @@ const (
 	op        = "tasks.create"
 	maxMemory = 128 << 10
 	titleLen  = 80
+
+	agentTypes = "list them with: junctor frameworks list"
 )
 
 // Keys of metadata that are ours.
@@ -160,7 +162,7 @@ func (l *Launcher) handle(ctx context.Context, by capability.Principal, t row.Th
 func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err error) {
 	switch {
 	case len(t.Parts) == 0:
-		return p, capability.Errorf(capability.CodeInvalidInput, op, "there is nothing to do").With("no_parts", "say the task")
+		return p, capability.Errorf(capability.CodeInvalidInput, op, "no task was given").With("no_parts", "give it as a text, with --part, or in a file with --file")
 	case len(t.Parts) > MaxParts:
 		return p, capability.Errorf(capability.CodeInvalidInput, op, "a task has %d agents at most, and this one would have %d", MaxParts, len(t.Parts)).With("too_many_agents", "make it several tasks")
 	case len(t.Memory) > maxMemory:
@@ -201,7 +203,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		if part.AgentType != "" && part.AgentType != "auto" {
 			ok := false
 			if name, ok = framework.Normalise(part.AgentType); !ok {
-				return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", part.AgentType).With("unknown_agent_type", "")
+				return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", part.AgentType).With("unknown_agent_type", agentTypes)
 			}
 		}
 		label := cmp.Or(part.Label, beginning(part.Task))

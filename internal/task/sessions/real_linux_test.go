@@ -198,6 +198,13 @@ func TestARealShell(t *testing.T) {
 			t.Errorf("%q: %q", text, e.Text)
 		}
 	}
+	// A command that is silent for long was taken all the same: no second Enter is for it.
+	if outcome, err := s.Send(t.Context(), "sleep 3; read -t 0.2 x && echo pressed || echo quiet", false); outcome != sessions.Delivered {
+		t.Fatal(outcome, err)
+	}
+	if e := hear(t, heard, sessions.TaskComplete); strings.TrimSpace(e.Text) != "quiet" {
+		t.Errorf("a silent command: %q", e.Text)
+	}
 	s.Stop(false)
 	if e := hear(t, heard, sessions.Ended); e.Signal != "SIGHUP" {
 		t.Errorf("%+v", e)

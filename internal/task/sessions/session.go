@@ -237,6 +237,11 @@ func (s *Session) moved(changes []detect.Change) {
 		s.record(time.Now(), cast.Mark, to.Word())
 		switch to.State {
 		case detect.Busy:
+			// A shell leaves the line that it has taken where it was typed, and says that a
+			// command has begun.
+			if slices.ContainsFunc(c.Evidence, func(e detect.Evidence) bool { return e.Source == "osc:133" }) {
+				s.submits++
+			}
 			// The first turn may follow a dialog of the program's start.
 			if c.From.State != detect.Busy && c.From.State != detect.Blocked || s.turns == 0 {
 				s.turns++

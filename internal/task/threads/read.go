@@ -36,9 +36,9 @@ func (f *Filter) check() error {
 	case len(f.Search) > maxSearch || len(f.Words()) > maxSearchWords:
 		return bad("a search has at most %d bytes and %d words", maxSearch, maxSearchWords)
 	case len(f.Statuses) > maxStatuses || slices.ContainsFunc(f.Statuses, func(s row.ThreadStatus) bool { return !s.Valid() }):
-		return bad("a status is one of open, active, waiting_on_user, blocked, validating, done, failed, archived, interrupted")
+		return bad("%.200q is not a list of states; use open, active, waiting_on_user, blocked, validating, done, failed, archived or interrupted", f.Statuses)
 	case f.Kind != "" && !f.Kind.Valid():
-		return bad("a kind is one of coding, research, planning, ops, mixed")
+		return bad("%.40q is not a kind; use coding, research, planning, ops or mixed", f.Kind)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (r *Record) Check() error {
 			*w.value = w.values[0]
 		}
 		if !slices.Contains(w.values, *w.value) {
-			return bad("%s: %.40q is none of %s", w.field, *w.value, strings.Join(w.values, ", "))
+			return bad("%s: %.40q is not one of %s", w.field, *w.value, strings.Join(w.values, ", "))
 		}
 	}
 	if r.OwnCredentials && (r.Isolation == Shared || r.OAuth != nil || len(r.Secrets()) == 0) {
@@ -158,7 +158,7 @@ func (r *Record) checkURL() error {
 	u, err := url.Parse(r.URL)
 	switch {
 	case err != nil || u.Host == "" || len(r.URL) > maxText:
-		return fmt.Errorf("the URL cannot be read")
+		return fmt.Errorf("this is not the URL of a server: write https://host/path")
 	case u.User != nil:
 		return fmt.Errorf("a URL holds no user or password: give the name of a secret instead")
 	case u.Fragment != "":

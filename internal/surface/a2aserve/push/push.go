@@ -44,6 +44,12 @@ const (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
+// Owner names the package's tables for [store.DB.Migrate].
+const Owner = "a2a_push"
+
+// Migrations are the package's tables.
+func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+
 // Config is one address that wants to hear of one task.
 type Config struct {
 	ID, Task, Owner     string
@@ -101,9 +107,9 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 		opts: o, post: newPoster(o.Addresses), wants: make(map[string]bool), queue: make(map[string][]tasks.Task),
 		busy: make(map[string]bool), wake: make(chan struct{}, 1), last: make(map[string]*tasks.Task),
 	}
-	files, err := fs.Sub(migrations, "migrations")
+	files, err := Migrations()
 	if err == nil {
-		err = o.Database.Migrate(ctx, "a2a_push", files)
+		err = o.Database.Migrate(ctx, Owner, files)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the push configurations: %w", err)

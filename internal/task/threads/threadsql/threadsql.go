@@ -25,6 +25,12 @@ import (
 //go:embed migrations/*.sql migrations/postgres/*.sql
 var migrations embed.FS
 
+// Owner names the package's tables for [store.DB.Migrate].
+const Owner = "threads"
+
+// Migrations are the package's tables.
+func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+
 // Database is what the store needs of the server's database; statements have the
 // placeholder ?.
 type Database interface {
@@ -40,9 +46,9 @@ var _ threads.Store = (*Store)(nil)
 
 // Open brings the tables up to date. The database stays the caller's.
 func Open(ctx context.Context, db Database) (*Store, error) {
-	files, err := fs.Sub(migrations, "migrations")
+	files, err := Migrations()
 	if err == nil {
-		err = db.Migrate(ctx, "threads", files)
+		err = db.Migrate(ctx, Owner, files)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the task registry: %w", err)

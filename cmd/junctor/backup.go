@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/backup"
+	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/store"
+)
+
+func (a *app) backupCommand() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use: "backup [FILE]", Short: "Write the home into one file, also while the server runs",
+		Long: `Write everything of the home that cannot be made anew into one file, as it is at one
+moment, while the server runs or not: the database, the audit log, configuration,
+policies, secrets, extensions, large values. The file holds secrets; keep it where
+only you can read it. Try it with: junctor restore FILE --check.`,
+		Example: `  junctor backup
+  junctor backup /mnt/disk/junctor.tar.gz --force`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			home, err := a.findHome()
+			if err != nil {
+				return err
+			}
+			now := time.Now().UTC()
+			name := "junctor-backup-" + now.Format("20060102-150405") + ".tar.gz"
+			if len(args) == 1 {
+				if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+					name = filepath.Join(args[0], name)
+				} else {
+					name = args[0]
+				}
+			}
+			opts := backup.Options{Home: home, File: name, Force: force, Version: version(), Now: now}
+			// A home whose configuration is broken is worth a backup, too.
+			cfg, err := a.loadConfig(home, "", nil)
+			if err != nil {
+				a.warnf("the configuration cannot be read, so it is not known whether store.url names another database: %s", capability.AsError(err).Message)
+			}
+			if cfg.Store.URL != "" {
+				opts.Shared = store.PlaceOf(cfg.Store.URL)
+			}
+			m, err := backup.Make(cmd.Context(), opts)
+			if err != nil {
+				return err
+			}
+			return a.printBackup("backed up", home+" to "+name, m, map[string]any{"file": name, "home": home})
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "replace FILE")
+	return c
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var check bool
+	c := &cobra.Command{
+		Use: "restore FILE", Short: "Make a home of a backup, all of it or nothing; --check only looks at the file",
+		Long: `Make a home of a backup, all of it or nothing. The home (--home, or where it usually
+is) must not be there, or be an empty folder. Every file is compared with what was
+written, SQLite looks through the database, and the audit chain is verified, before
+the home gets its name.`,
+		Example: `  junctor restore junctor-backup-20261122-101500.tar.gz --check
+  junctor restore junctor-backup-20261122-101500.tar.gz --home ~/restored`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			knows, err := server.Schemas()
+			if err != nil {
+				return err
+			}
+			if check {
+				m, err := backup.Check(cmd.Context(), args[0], knows)
+				if err != nil {
+					return err
+				}
+				return a.printBackup("this is a whole backup:", args[0], m, map[string]any{"file": args[0]})
+			}
+			home, err := a.findHome()
+			if err != nil {
+				return err
+			}
+			m, err := backup.Restore(cmd.Context(), args[0], home, knows)
+			if err != nil {
+				return err
+			}
+			if err := a.printBackup("restored", args[0]+" to "+home, m, map[string]any{"file": args[0], "home": home}); err != nil || a.json {
+				return err
+			}
+			a.printf("start it with: junctor serve --home %s\n", home)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&check, "check", false, "check the file and restore nothing")
+	return c
+}
+
+// printBackup says what is in a backup, and plainly what is not.
+func (a *app) printBackup(did, what string, m backup.Manifest, out map[string]any) error {
+	var size int64
+	for _, f := range m.Files {
+		size += f.Size
+	}
+	if m.Shared != "" {
+		a.warnf("this is not everything: tokens, approvals, grants, endpoints, nodes, upstreams, tasks and messages are in the database %s, which several gateways share; back it up with pg_dump", plainText(m.Shared))
+	}
+	if bad := m.Audit.FirstBad; bad != nil {
+		a.warnf("the audit chain of this home was broken already, at record %d: %s", bad.Seq, plainText(bad.Reason))
+	}
+	if a.json {
+		for k, v := range map[string]any{
+			"version": m.Version, "created": m.Created, "files": len(m.Files), "bytes": size, "schemas": m.Schemas,
+			"audit": m.Audit, "left_out": m.LeftOut, "shared": m.Shared,
+		} {
+			out[k] = v
+		}
+		data, err := json.Marshal(out)
+		if err != nil {
+			return err
+		}
+		return a.printJSON(data)
+	}
+	a.printf("%s %s\n", did, plainText(what))
+	a.printf("%d files and folders, %.1f MiB, %d audit records; by junctor %s, %s\n", len(m.Files), float64(size)/(1<<20), m.Audit.Records, plainText(m.Version), m.Created.Format(time.RFC3339))
+	for _, l := range m.LeftOut {
+		a.printf("  not in it: %s (%s)\n", plainText(l.Path), plainText(l.Why))
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/internal/config"
+)
+
+// configDocsCommand is the reference of the configuration, for a terminal, a program,
+// or as the page docs/configuration.md.
+func (a *app) configDocsCommand() *cobra.Command {
+	var markdown bool
+	c := &cobra.Command{
+		Use: "docs", Short: "List every key with its type, default and meaning", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case markdown:
+				a.printf("%s", configPage())
+				return nil
+			case a.json:
+				data, err := json.Marshal(config.Keys())
+				if err != nil {
+					return err
+				}
+				return a.printJSON(data)
+			}
+			for _, k := range config.Keys() {
+				a.printf("%s (%s, default %s)\n    %s\n    variable: %s\n", k.Path, k.Type, dash(k.Default), k.Doc, k.Env)
+				if k.Runtime {
+					a.printf("    can also be set while the server runs\n")
+				}
+			}
+			a.printf("\nVariables of an elizaOS agent that are read too:\n")
+			for _, alias := range config.Aliases() {
+				a.printf("%s\n    %s\n", alias.Name, alias.Doc)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&markdown, "markdown", false, "print the page docs/configuration.md")
+	return c
+}
+
+// configPage is the page docs/configuration.md, which a test compares.
+func configPage() string {
+	var b strings.Builder
+	b.WriteString(`# Configuration
+
+Everything has a default, so nothing has to be configured. What is set is found in this order, the first that says
+something counts: flags, ` + "`JUNCTOR_*`" + ` variables, variables of an elizaOS agent (at the end of this page), the file, the
+files of an elizaOS agent, the default. The file is ` + "`config.yaml`" + ` in the home, or what ` + "`--config`" + ` names:
+
+` + "```yaml" + `
+listen: 127.0.0.1:7777
+fs:
+  roots:
+    - {id: work, path: /srv/work}
+` + "```" + `
+
+An unknown key or a value of the wrong type is refused with its line. ` + "`junctor config check`" + ` says whether the file is
+fine, ` + "`junctor config show`" + ` what is in force. A change counts from the next start; keys marked *live* can also be set
+while the server runs. ` + "`JUNCTOR_HOME`, `JUNCTOR_URL`, `JUNCTOR_TOKEN` and `JUNCTOR_GATEWAY`" + ` are of the command line and no
+keys. This page is what ` + "`junctor config docs --markdown`" + ` prints.
+
+Durations are written 30s, 5m or 1h30m, sizes 512KiB, 4MiB or as a number of bytes. A list in a variable is written with
+commas between its items, unless its key says otherwise.
+`)
+	section := "-"
+	for _, k := range config.Keys() {
+		of, _, nested := strings.Cut(k.Path, ".")
+		if !nested {
+			of = ""
+		}
+		if of != section {
+			section = of
+			title := "The server"
+			if of != "" {
+				title = "`" + of + "`"
+			}
+			fmt.Fprintf(&b, "\n## %s\n\n| key, variable | type | default | meaning |\n|---|---|---|---|\n", title)
+		}
+		live, def := "", "–"
+		if k.Runtime {
+			live = " *live*"
+		}
+		if k.Default != "" {
+			def = "`" + k.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s`%s<br>`%s` | %s | %s | %s |\n", k.Path, live, k.Env, k.Type, def, cell(k.Doc))
+	}
+	b.WriteString("\n## Variables of an elizaOS agent\n\n| variable | meaning |\n|---|---|\n")
+	for _, alias := range config.Aliases() {
+		name := "`" + alias.Name + "`"
+		if alias.Fallback != "" {
+			name += "<br>or `" + alias.Fallback + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", name, cell(alias.Doc))
+	}
+	return b.String()
+}
+
+// cell is a text that means nothing else in the cell of a table.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;").Replace(text)
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/examples"
+	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// demoDevice is the id of the demo's device; the skill in the demo's folder is bound to
+// the action that the device has.
+const demoDevice = "demo-device"
+
+// demo is what "serve --demo" starts beside the server: processes of their own, and
+// what an operator would have to do to see them all in the catalog.
+type demo struct {
+	*app
+	home  string
+	line  server.ReadyLine
+	procs []*exec.Cmd
+}
+
+func (d *demo) dir(elem ...string) string {
+	return filepath.Join(append([]string{d.home, "demo"}, elem...)...)
+}
+
+func (d *demo) writeFiles() error {
+	for _, f := range []struct {
+		name, text string
+		mode       os.FileMode
+	}{
+		{"files/hello.txt", "hello from this machine\n", 0o600},
+		{"endpoint-files/hello.txt", "hello from the endpoint, another process\n", 0o600},
+		{"device/node/actions/hello.sh", "#!/bin/sh\necho hello from the device, another process: $$\n", 0o700},
+		{"device/node/actions/hello.sh.action.json", `{"name":"hello","description":"Says hello.","output":"text"}`, 0o600},
+		{"skill/skill.md", "---\nname: greeter\nnamespace: demo\ncapabilities:\n  hello:\n    metadata:\n      device_action: hello\n---\nWhat the demo's device can say.\n", 0o600},
+	} {
+		name := d.dir(f.name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, []byte(f.text), f.mode); err != nil {
+			return err
+		}
+	}
+	packages, err := examples.Extensions()
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(d.dir("extensions")); err != nil { // of an earlier run
+		return err
+	}
+	return os.CopyFS(d.dir("extensions"), packages)
+}
+
+// start starts the endpoint and the device.
+func (d *demo) start(ctx context.Context) error {
+	if err := os.WriteFile(d.endpointToken(), []byte(secret.NewToken('e')+"\n"), 0o600); err != nil {
+		return err
+	}
+	_ = os.Remove(d.endpointReady()) // of an earlier run
+	if err := d.spawn(ctx, "endpoint", "endpoint", "serve", "--listen", "127.0.0.1:0",
+		"--endpoint-token-file", d.endpointToken(), "--ready-file", d.endpointReady(), "--root", d.dir("endpoint-files")); err != nil {
+		return err
+	}
+	c, err := d.client()
+	if err != nil {
+		return err
+	}
+	// The device of an earlier run joined another address, and joins anew.
+	if err := c.Do(ctx, "DELETE", "/api/v1/nodes/"+demoDevice+"?forget=true", nil, nil); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+		return err
+	}
+	var made struct{ Token string }
+	if err := c.Do(ctx, "POST", "/api/v1/tokens", map[string]any{"role": "node", "expires": "10m"}, &made); err != nil {
+		return err
+	}
+	file := d.dir("node.token")
+	if err := os.WriteFile(file, []byte(made.Token+"\n"), 0o600); err != nil {
+		return err
+	}
+	return d.spawn(ctx, "device", "--home", d.dir("device"), "node", "join", d.line.URL, "--id", demoDevice, "--node-token-file", file)
+}
+
+// furnish connects, installs and begins the rest by the commands that anybody would use.
+func (d *demo) furnish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := d.connect(ctx); err != nil {
+		return fmt.Errorf("the endpoint is not connected: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := d.run(ctx, "upstreams", "show", demoUpstream); err != nil { // it is there when the home was used before
+		if err := d.run(ctx, "upstreams", "add", demoUpstream, "--trust-hints", "--", self, "upstreams", "sample"); err != nil {
+			return err
+		}
+	}
+	packages, err := fs.Glob(os.DirFS(d.dir("extensions")), "*")
+	if err != nil {
+		return err
+	}
+	for _, name := range packages {
+		if err := d.run(ctx, "extensions", "install", d.dir("extensions", name)); err != nil {
+			return err
+		}
+		if err := d.run(ctx, "extensions", "enable", "tools."+name, "--yes"); err != nil {
+			return err
+		}
+	}
+	if err := d.awaitDevice(ctx); err != nil {
+		return err
+	}
+	if err := d.run(ctx, "skill", "install", demoDevice, d.dir("skill")); err != nil {
+		return err
+	}
+	return d.run(ctx, "tasks", "create", "while date; do sleep 5; done", "--agent", "shell", "--label", "clock")
+}
+
+// demoUpstream is the name of the demo's MCP server.
+const demoUpstream = "units"
+
+// run is one command of ours, as a process; its error is the sentence it ended with.
+func (d *demo) run(ctx context.Context, args ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, append([]string{"--home", d.home}, args...)...)
+	cmd.WaitDelay = 3 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return capability.Errorf(capability.CodeFailed, "demo", "junctor %s: %.500s", strings.Join(args[:2], " "), strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// awaitDevice returns when the catalog has the device.
+func (d *demo) awaitDevice(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c, err := d.client()
+	if err != nil {
+		return err
+	}
+	plan := client.Invocation{Target: "device.status.get", Select: map[string]string{"node": demoDevice}, DryRun: true}
+	for {
+		var out struct{ OK bool }
+		if err := c.Invoke(ctx, plan, &out); err == nil && out.OK {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("the device did not join within 20 s")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (d *demo) client() (*client.Client, error) {
+	admin, err := d.readSecretFile(d.line.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{URL: d.line.URL, Token: admin})
+}
+
+// spawn starts this program once more, until ctx ends.
+func (d *demo) spawn(ctx context.Context, what string, args ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Stderr = d.stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 3 * time.Second
+	cmd.SysProcAttr = ownGroup() // Ctrl-C reaches it through us, in order
+	if err := cmd.Start(); err != nil {
+		return capability.Wrap(capability.CodeFailed, "demo", "the demo "+what+" cannot be started", err)
+	}
+	d.procs = append(d.procs, cmd)
+	return nil
+}
+
+// wait returns when the processes are gone; the end of their context has told them.
+func (d *demo) wait() {
+	for _, p := range d.procs {
+		_ = p.Wait() // its status says only that it was ended
+	}
+}
+
+func (d *demo) endpointToken() string { return d.dir("endpoint.token") }
+func (d *demo) endpointReady() string { return d.dir("endpoint.json") }
+
+func (d *demo) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var ready struct {
+		BaseURL string `json:"baseUrl"`
+	}
+	for {
+		data, err := os.ReadFile(d.endpointReady())
+		if err == nil && json.Unmarshal(data, &ready) == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("it did not become ready within 10 s")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	token, err := d.readSecretFile(d.endpointToken())
+	if err != nil {
+		return err
+	}
+	c, err := d.client()
+	if err != nil {
+		return err
+	}
+	body := map[string]any{
+		"endpoint": map[string]any{"id": "demo", "baseUrl": ready.BaseURL, "token": token.Reveal()}, "persist": false,
+	}
+	return c.Do(ctx, "POST", "/api/capability-router/connect", body, nil)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/server/checkup"
+	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+)
+
+// doctorChecks are those that need no server, and those of the server, where one answers.
+func (a *app) doctorChecks(ctx context.Context) []consoleserve.Check {
+	home, err := a.findHome()
+	if err != nil {
+		return []consoleserve.Check{failedCheck("home", err)}
+	}
+	settings := consoleserve.Check{Name: "configuration", OK: true, Detail: "reads without a fault"}
+	cfg, cfgErr := a.loadConfig(home, "", nil)
+	if cfgErr != nil {
+		settings = failedCheck("configuration", cfgErr)
+	}
+	checks := []consoleserve.Check{{Name: "home", OK: true, Detail: home}, settings}
+
+	far := a.server != "" || a.env("JUNCTOR_URL") != "" // the server may have another home
+	answer, its := a.serverChecks(ctx)
+	if line, err := server.ReadServer(home); !answer.OK && !far && (err != nil || answer.code == capability.CodeUnavailable) {
+		answer.Check = checkup.Silent(home, line.URL, line.PID)
+	}
+	checks = append(checks, answer.Check)
+	if !far {
+		knows, err := server.Schemas()
+		if err != nil {
+			return append(checks, failedCheck("database", err))
+		}
+		checks = append(checks, checkup.Look(ctx, checkup.Config{
+			Home: home, Settings: cfg, Usable: cfgErr == nil, Knows: knows, Running: answer.OK || answer.code != capability.CodeUnavailable, Now: time.Now(),
+		})...)
+	}
+	return append(checks, its...)
+}
+
+// answered is whether the server did, and as what it failed.
+type answered struct {
+	consoleserve.Check
+	code capability.Code
+}
+
+func (a *app) serverChecks(ctx context.Context) (answered, []consoleserve.Check) {
+	c, err := a.client()
+	if err != nil {
+		return answered{failedCheck("server", err), capability.CodeOf(err)}, nil
+	}
+	var out struct{ Checks []consoleserve.Check }
+	if err := c.Do(ctx, http.MethodGet, "/api/v1/doctor", nil, &out); err != nil {
+		return answered{failedCheck("server", err), capability.CodeOf(err)}, nil
+	}
+	return answered{Check: consoleserve.Check{Name: "server", OK: true, Detail: "answers at " + c.URL()}}, out.Checks
+}

@@ -1,0 +1,335 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/command/words"
+)
+
+// helpWidth is how wide help is, in columns.
+const helpWidth = 100
+
+// helpOf is the help of a command: what it does, how it is written, its commands,
+// examples and flags. It is no template: with the engine of templates linked, the
+// linker keeps every method of every type, 4 MiB of them.
+func helpOf(c *cobra.Command, groups []commandGroup) string {
+	var b strings.Builder
+	about := c.Long
+	if about == "" {
+		about = c.Short
+	}
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", strings.TrimRight(about, "\n"), c.UseLine())
+	if len(c.Aliases) > 0 {
+		fmt.Fprintf(&b, "\nAlso spelled:\n  %s\n", strings.Join(c.Aliases, ", "))
+	}
+	if !c.HasParent() {
+		for _, g := range groups {
+			listCommands(&b, g.title, g.commands)
+		}
+	} else {
+		listCommands(&b, "Commands", c.Commands())
+	}
+	if c.Example != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(c.Example, "\n"))
+	}
+	own, global := flagsOf(c)
+	listFlags(&b, "Flags", own)
+	if c.HasParent() {
+		fmt.Fprintf(&b, "\nEvery command also takes --home, --server, --token and --json: see junctor --help\n")
+	} else {
+		listFlags(&b, "Flags of every command", global)
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\nMore about a command: %s COMMAND --help\n", c.CommandPath())
+	}
+	return b.String()
+}
+
+func listCommands(b *strings.Builder, title string, commands []*cobra.Command) {
+	width, any := 0, false
+	for _, c := range commands {
+		if c.IsAvailableCommand() {
+			width, any = max(width, len(c.Name())), true
+		}
+	}
+	if !any {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n", title)
+	for _, c := range commands {
+		if c.IsAvailableCommand() {
+			fmt.Fprintf(b, "  %-*s  %s\n", width, c.Name(), c.Short)
+		}
+	}
+}
+
+// flagsOf are the flags that help shows: a command's own, with those of the nouns
+// above it, and those of every command.
+func flagsOf(c *cobra.Command) (own, global []*pflag.Flag) {
+	everywhere := c.Root().PersistentFlags()
+	c.InitDefaultHelpFlag()
+	add := func(f *pflag.Flag) {
+		switch {
+		case f.Hidden || f.Name == "help":
+		case everywhere.Lookup(f.Name) == f:
+			global = append(global, f)
+		default:
+			own = append(own, f)
+		}
+	}
+	c.LocalFlags().VisitAll(add)
+	if c.HasParent() {
+		c.InheritedFlags().VisitAll(add)
+	}
+	return own, global
+}
+
+func listFlags(b *strings.Builder, title string, flags []*pflag.Flag) {
+	if len(flags) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n", title)
+	heads, width := make([]string, len(flags)), 0
+	for i, f := range flags {
+		heads[i] = "--" + f.Name
+		if f.Shorthand != "" {
+			heads[i] = "-" + f.Shorthand + ", " + heads[i]
+		}
+		if takes := placeholder(f); takes != "" {
+			heads[i] += " " + takes
+		}
+		width = max(width, len(heads[i]))
+	}
+	for i, f := range flags {
+		text := f.Usage
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "[]" && f.DefValue != "0s" {
+			text += " (default " + f.DefValue + ")"
+		}
+		fmt.Fprintf(b, "  %-*s  %s\n", width, heads[i], wrapped(text, helpWidth-width-4, width+4))
+	}
+}
+
+// wrapped breaks a text at words; further lines are indented.
+func wrapped(text string, width, indent int) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+		case column+1+n > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
+}
+
+// placeholder says what a flag takes, the same word for the same thing everywhere;
+// "" for a switch, "VALUE" for a flag that has no word yet.
+func placeholder(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "bool":
+		return ""
+	case "int", "int64", "float64":
+		if strings.HasSuffix(f.Name, "-ms") {
+			return "MS"
+		}
+		return "N"
+	case "duration":
+		return "DURATION"
+	}
+	switch f.Name {
+	case "timeout", "expires", "hold":
+		return "DURATION"
+	case "home", "root", "dir", "to", "from", "workdir", "actions":
+		return "DIR"
+	case "config", "file", "memory", "report", "fixtures", "trust-policy", "out":
+		return "FILE"
+	case "server", "url", "cloud-api-base", "client-metadata", "issuer":
+		return "URL"
+	case "token", "endpoint-token", "cloud-auth-token":
+		return "TOKEN"
+	case "select", "context", "query":
+		return "KEY=VALUE"
+	case "header", "env":
+		return "NAME=VALUE"
+	case "secret-header", "secret-env":
+		return "NAME=SECRET"
+	case "bearer", "client-secret", "exchange":
+		return "SECRET"
+	case "since", "until":
+		return "TIME"
+	case "id", "key-id", "client-id", "parent", "scope-id", "run":
+		return "ID"
+	case "key":
+		if strings.HasPrefix(f.Usage, "file ") {
+			return "FILE"
+		}
+		return "KEY"
+	case "idempotency-key":
+		return "KEY"
+	case "body", "message", "title", "note", "instruction", "brief", "criterion", "search", "location", "cloud-bio":
+		return "TEXT"
+	case "base", "branch":
+		return "BRANCH"
+	case "prefer", "exclude", "node":
+		return "NODE"
+	case "name", "cloud-name":
+		return "NAME"
+	case "sha256", "content-hash", "pin":
+		return "HASH"
+	case "provider", "kind", "exchange-type":
+		return "KIND"
+	case "agent-visible", "action":
+		return "ACTION"
+	case "allowed-module", "module", "ext":
+		return "MODULE"
+	case "allowed-providers", "require-providers":
+		return "PROVIDERS"
+	case "user", "principal":
+		return "PRINCIPAL"
+	case "listen":
+		return "ADDRESS"
+	case "part":
+		return "LABEL:TASK"
+	case "payload":
+		return "JSON"
+	case "expect-count":
+		return "N|MIN..MAX"
+	case "cap":
+		return "TARGET"
+	case "require", "surface":
+		return "SURFACE"
+	case "level", "log-level":
+		return "LEVEL"
+	case "allow-language":
+		return "LANGUAGE"
+	case "framework-version":
+		return "VERSION"
+	case "changed", "sampling", "success", "format", "strategy", "isolation", "dialect", "decision", "preset", "scope", "role", "view", "repo",
+		"state", "status", "session", "event", "label", "permission", "agent", "framework", "function", "cursor", "etag":
+		return strings.ToUpper(f.Name)
+	}
+	if strings.HasSuffix(f.Name, "-file") {
+		return "FILE"
+	}
+	return "VALUE"
+}
+
+// help shows the help of the command that its arguments name.
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]...", Short: "Show the help of a command", Args: cobra.ArbitraryArgs,
+		Example: `  junctor help invoke
+  junctor help upstreams add`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return a.noVerb(of, rest)
+			}
+			return of.Help()
+		},
+	}
+}
+
+// completionCommand is the library's, in our words.
+func (a *app) completionCommand(root *cobra.Command) *cobra.Command {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // it was made in the line before
+	}
+	c.Use, c.Short, c.Args, c.RunE = "completion COMMAND", "Print the completion script of a shell", cobra.ArbitraryArgs, a.noVerb
+	c.Example = "  source <(junctor completion bash)"
+	for _, shell := range c.Commands() {
+		shell.Short = "Print the completion script of " + shell.Name()
+		if no := shell.Flags().Lookup("no-descriptions"); no != nil {
+			no.Usage = "leave the descriptions out"
+		}
+	}
+	return c
+}
+
+// wrongFlag puts what the flag parser says into our words.
+func wrongFlag(c *cobra.Command, err error) error {
+	wrong := func(format string, args ...any) error {
+		return capability.Errorf(capability.CodeInvalidInput, "", format, args...)
+	}
+	switch e := err.(type) { //nolint:errorlint // the parser returns them bare
+	case *pflag.NotExistError:
+		name := "--" + e.GetSpecifiedName()
+		if e.GetSpecifiedShortnames() != "" {
+			name = "-" + e.GetSpecifiedName()
+		}
+		return capability.Errorf(capability.CodeInvalidInput, "", "%s has no flag %s", c.CommandPath(), plainText(name)).With("", nearFlag(c, e.GetSpecifiedName()))
+	case *pflag.ValueRequiredError:
+		return wrong("--%s needs a value: %s", e.GetFlag().Name, placeholder(e.GetFlag()))
+	case *pflag.InvalidValueError:
+		what := "what belongs there"
+		switch e.GetFlag().Value.Type() {
+		case "int", "int64":
+			what = "a whole number"
+		case "float64":
+			what = "a number"
+		case "duration":
+			what = "a duration such as 30s"
+		case "bool":
+			what = "true or false"
+		}
+		return wrong("--%s takes %s, and %.100q is not", e.GetFlag().Name, what, e.GetValue())
+	case *pflag.InvalidSyntaxError:
+		return wrong("%.100q is not a flag; a flag is written --name or --name=value", e.GetSpecifiedFlag())
+	}
+	return err
+}
+
+func (a *app) showHelp(groups []commandGroup) func(*cobra.Command, []string) {
+	return func(c *cobra.Command, _ []string) { _, _ = io.WriteString(a.stdout, helpOf(c, groups)) }
+}
+
+func nearFlag(c *cobra.Command, typed string) string {
+	var names []string
+	own, global := flagsOf(c)
+	for _, f := range append(own, global...) {
+		names = append(names, f.Name)
+	}
+	if near := words.Nearest(typed, names); len(near) > 0 {
+		return "did you mean: --" + strings.Join(near, " or --")
+	}
+	return "see: " + c.CommandPath() + " --help"
+}
+
+// missingFlag is a flag that a command cannot do without, and was not given.
+func missingFlag(c *cobra.Command) (missing *pflag.Flag) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if missing == nil && !f.Changed && len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 {
+			missing = f
+		}
+	})
+	return missing
+}
+
+// alsoSpelled lets the older spelling of a flag work as before.
+func alsoSpelled(c *cobra.Command, older, name string) {
+	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == older {
+			return pflag.NormalizedName(name)
+		}
+		return pflag.NormalizedName(given)
+	})
+}

@@ -1,0 +1,55 @@
+package checkup
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/config"
+)
+
+// What a home holds that was never started is no fault.
+func TestANewHomeHasNoFindings(t *testing.T) {
+	t.Parallel()
+	home := filepath.Join(t.TempDir(), "home")
+	look := func() {
+		t.Helper()
+		for _, c := range Look(t.Context(), Config{Home: home, Settings: config.Config{Listen: "127.0.0.1:0"}, Usable: true, Now: time.Now()}) {
+			if !c.OK || c.Remedy != "" {
+				t.Errorf("%+v", c)
+			}
+		}
+	}
+	look()
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	look()
+}
+
+func TestADiskThatIsNearlyFullIsFound(t *testing.T) {
+	t.Parallel()
+	for free, ok := range map[int64]bool{0: false, lowDisk - 1: false, lowDisk: true, 1 << 40: true} {
+		if c := disk(free); c.OK != ok || !ok && (c.Remedy == "" || !strings.Contains(c.Detail, "MiB are free")) {
+			t.Errorf("%d bytes: %+v", free, c)
+		}
+	}
+}
+
+// Nobody waits for ever: a log that is too long to read in time is not called broken.
+func TestALogTooLongToVerifyIsNoFault(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if c := Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, ctx.Err() }); !c.OK {
+		t.Errorf("%+v", c)
+	}
+	if c := Chain(t.Context(), func(context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, errors.New("no") }); c.OK || c.Remedy == "" {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,0 +1,140 @@
+package checkup
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/hostfs"
+	"github.com/junctor-run/junctor/internal/segment"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+)
+
+// readTime bounds the reading of a whole database or log.
+const readTime = 10 * time.Second
+
+// restoreLast is what is left where something cannot be mended.
+const restoreLast = "keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
+
+// database finds one that is damaged or that a later program has written.
+func (c Config) database(ctx context.Context) consoleserve.Check {
+	if hostfs.Writable(c.path("state")) != nil { // even readers have to write beside it
+		return good("database", "not looked at, or not made yet")
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	var newer string
+	err := store.Look(c.path("state", "junctor.db"), func(db *sql.DB) error {
+		if err := store.Intact(ctx, db); err != nil {
+			return err
+		}
+		have, err := store.Versions(ctx, db)
+		for _, owner := range slices.Sorted(maps.Keys(have)) {
+			if know, ok := c.Knows[owner]; ok && have[owner] > know {
+				newer = fmt.Sprintf("it is newer than this program, so the server does not start: its tables of %s have version %d, this program knows %d", owner, have[owner], know)
+			}
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return good("database", "the first start makes it")
+	case ctx.Err() != nil:
+		return good("database", "too large to look through in %s", readTime)
+	case err != nil:
+		return bad("database", "it is damaged, so the server does not start or fails later: "+err.Error(), restoreLast)
+	case newer != "":
+		return bad("database", newer, "use the junctor that wrote it or a later one; or restore a backup from before: junctor restore FILE --home DIR")
+	}
+	return good("database", "whole, and of this program's time or before")
+}
+
+// chain verifies the whole log.
+func (c Config) chain(ctx context.Context) consoleserve.Check {
+	segments, err := segment.Open(c.path("audit"), segment.Config{ReadOnly: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		return good("audit chain", "the first start begins it")
+	}
+	if err != nil {
+		return bad("audit chain", "it cannot be read: "+err.Error(), "chmod 700 "+c.path("audit"))
+	}
+	defer segments.Close()
+	return Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return audit.VerifySegments(ctx, segments, nil) })
+}
+
+// Chain says whether a chain holds, as verify reports it.
+func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport, error)) consoleserve.Check {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	report, err := verify(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return good("audit chain", "too long to verify in %s; all of it: junctor audit verify", readTime)
+	case err != nil:
+		return bad("audit chain", "it cannot be read: "+err.Error(), "junctor audit verify says more")
+	case report.FirstBad != nil:
+		return bad("audit chain", fmt.Sprintf("record %d in segment %d is not what was written (%s): somebody or something changed the record of what was done", report.FirstBad.Seq, report.FirstBad.Segment, report.FirstBad.Reason),
+			"find out who can write there; "+restoreLast)
+	}
+	return good("audit chain", "holds: %d records", report.Records)
+}
+
+// auditKey finds a log whose key is gone: a start would make another one.
+func (c Config) auditKey() consoleserve.Check {
+	written, _ := filepath.Glob(c.path("audit", "*.jsonl"))
+	if info, err := os.Stat(c.path("state", "audit.key")); len(written) > 0 && (err != nil || info.Size() != 32) {
+		return bad("audit key", "the key of the digests in the audit log is gone or damaged: the next start makes another, and the same arguments look different from then on",
+			"put "+c.path("state", "audit.key")+" back from a backup before you start: tar -xzOf FILE junctor-backup-1/home/state/audit.key")
+	}
+	return good("audit key", "is there, or not needed yet")
+}
+
+// clockSlack is how far clocks may differ.
+const clockSlack = time.Minute
+
+// clock finds a clock that has gone back since the last record.
+func (c Config) clock() consoleserve.Check {
+	written, _ := filepath.Glob(c.path("audit", "*.jsonl"))
+	if len(written) == 0 {
+		return good("clock", "nothing to compare it with yet")
+	}
+	slices.Sort(written)
+	at, err := lastTime(written[len(written)-1])
+	if err == nil && at.After(c.Now.Add(clockSlack)) {
+		return bad("clock", fmt.Sprintf("the last record is of %s, which is %s from now: tokens and approvals would end at the wrong time", at.Format(time.RFC3339), at.Sub(c.Now).Round(time.Second)), "set the clock: timedatectl set-ntp true")
+	}
+	return good("clock", "it is later than the last record")
+}
+
+func lastTime(path string) (time.Time, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return time.Time{}, err
+	}
+	tail := make([]byte, min(info.Size(), audit.MaxLine+1))
+	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+		return time.Time{}, err
+	}
+	tail = bytes.TrimSuffix(tail, []byte("\n"))
+	var record struct {
+		Timestamp time.Time `json:"timestamp"`
+	}
+	err = json.Unmarshal(tail[bytes.LastIndexByte(tail, '\n')+1:], &record)
+	return record.Timestamp, err
+}

@@ -1,0 +1,38 @@
+package server
+
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/junctor-run/junctor/internal/blob"
+	"github.com/junctor-run/junctor/internal/exec/memory"
+	"github.com/junctor-run/junctor/internal/intake/registry"
+	"github.com/junctor-run/junctor/internal/provider/upstream/upstreamsql"
+	"github.com/junctor-run/junctor/internal/session/sqlstore"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/surface/a2aserve/push"
+	"github.com/junctor-run/junctor/internal/task/agentsettings"
+	"github.com/junctor-run/junctor/internal/task/threads/threadsql"
+	"github.com/junctor-run/junctor/internal/tasks/tasksql"
+)
+
+// Schemas is how far the tables of each owner come in this program: a database whose
+// [store.Versions] are higher is from a later one. A new owner is one line here, which the
+// test of upgrades misses.
+func Schemas() (map[string]int64, error) {
+	out := make(map[string]int64)
+	for owner, migrations := range map[string]func() (fs.FS, error){
+		store.Owner: store.Migrations, memory.Owner: memory.Migrations, sqlstore.Owner: sqlstore.Migrations, upstreamsql.Owner: upstreamsql.Migrations,
+		registry.Owner: registry.Migrations, blob.Owner: blob.Migrations, push.Owner: push.Migrations,
+		agentsettings.Owner: agentsettings.Migrations, threadsql.Owner: threadsql.Migrations, tasksql.Owner: tasksql.Migrations,
+	} {
+		files, err := migrations()
+		if err == nil {
+			out[owner], err = store.Latest(files)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the migrations of %s: %w", owner, err)
+		}
+	}
+	return out, nil
+}

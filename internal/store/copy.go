@@ -1,0 +1,169 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"modernc.org/sqlite"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// backuper is the part of the driver's connection that copies whole databases.
+type backuper interface {
+	NewBackup(to string) (*sqlite.Backup, error)
+	NewRestore(from string) (*sqlite.Backup, error)
+}
+
+// copyPages is how many pages are copied between two looks at the context.
+const copyPages = 1000
+
+// file is the address of a database for the driver; the path may hold anything.
+func file(path, query string) string {
+	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?" + query
+}
+
+// Copy writes the SQLite database at from, as it is at one moment, to the new file to,
+// mode 0600. Others, in other processes too, go on reading and writing meanwhile.
+//
+// held is called at that moment, when nobody can commit anything: what it sees of
+// other files belongs to the copy, as if the process that writes them had been killed
+// then. It must be short. An error of it ends the copying; a file that has been begun
+// is removed.
+func Copy(ctx context.Context, from, to string, held func() error) (err error) {
+	db, err := existing(from, "mode=rw&_pragma=busy_timeout(10000)")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // SQLite would use the umask's mode
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("copy the database: %w", err), os.Remove(to))
+		}
+	}()
+	if err := out.Close(); err != nil {
+		return err
+	}
+	writer, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer writer.Close()
+	reader, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	if _, err := writer.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	var tables int
+	if _, err = reader.ExecContext(ctx, "BEGIN"); err == nil {
+		err = reader.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master").Scan(&tables) // begins to read, and so chooses the moment
+	}
+	if err == nil {
+		err = held()
+	}
+	_, gone := writer.ExecContext(ctx, "ROLLBACK")
+	if err := errors.Join(err, gone); err != nil {
+		return err
+	}
+	return reader.Raw(func(c any) error {
+		b, err := c.(backuper).NewBackup(file(to, ""))
+		if err != nil {
+			return err
+		}
+		return steps(ctx, b)
+	})
+}
+
+func steps(ctx context.Context, b *sqlite.Backup) error {
+	more, err := true, error(nil)
+	for more && err == nil {
+		if more, err = b.Step(copyPages); err == nil {
+			err = ctx.Err()
+		}
+	}
+	return errors.Join(err, b.Finish())
+}
+
+// Look opens the SQLite database at path for f as it is: nothing is created, brought up
+// to date or changed. A file that is not there is [fs.ErrNotExist].
+func Look(path string, f func(*sql.DB) error) error {
+	db, err := existing(path, "mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(db), db.Close())
+}
+
+func existing(path, query string) (*sql.DB, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrInvalid}
+	}
+	return sql.Open("sqlite", file(path, query))
+}
+
+// Intact reports what SQLite finds wrong with a whole database, as an error.
+func Intact(ctx context.Context, db *sql.DB) error {
+	var said string
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&said); err != nil {
+		return err
+	}
+	if said != "ok" {
+		return errors.New(said)
+	}
+	return nil
+}
+
+// Versions returns how far the tables of each owner have come; see [DB.Migrate].
+func Versions(ctx context.Context, db *sql.DB) (map[string]int64, error) {
+	rows, err := db.QueryContext(ctx, `SELECT substr(name, 8) FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) = 'schema_'`)
+	owners, err := collect(rows, err, func(s scanner) (owner string, err error) { return owner, s.Scan(&owner) })
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]int64, len(owners))
+	for _, owner := range owners {
+		var n int64
+		if err := db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM "schema_`+strings.ReplaceAll(owner, `"`, `""`)+`"`).Scan(&n); err != nil {
+			return nil, err
+		}
+		out[owner] = n
+	}
+	return out, nil
+}
+
+// Latest is the number of the last of an owner's migrations: what [Versions] says of a
+// database that this program has brought up to date.
+func Latest(files fs.FS) (last int64, err error) {
+	names, err := fs.Glob(files, "*.sql")
+	for _, name := range names {
+		number, _, _ := strings.Cut(name, "_")
+		n, nerr := strconv.ParseInt(number, 10, 64)
+		last, err = max(last, n), errors.Join(err, nerr)
+	}
+	return last, err
+}
+
+// ReasonNewer says that a newer program has written the database.
+const ReasonNewer = "database_newer"
+
+// newer is the error for a database from the future, where what is written now could
+// be wrong there.
+func newer(owner string, have, know int64) error {
+	return capability.Errorf(capability.CodeConflict, "store", "the database is newer than this program: its tables of %s have version %d, this program knows %d", owner, have, know).
+		With(ReasonNewer, "use the junctor that wrote it or a later one; or restore a backup from before into another home: junctor restore FILE --home DIR")
+}
