@@ -113,7 +113,7 @@ func TestF1(t *testing.T) {
 	if out, code := s.command(t, s.home, "extensions", "install", p.folder(t)); code == 0 {
 		t.Errorf("a lower version was installed: %s", out)
 	}
-	s.says("none", "extensions", "doctor")
+	s.says("nothing is wrong", "extensions", "doctor")
 	s.ok("extensions", "uninstall", "tools.postman")
 	s.fails(4, "", "run", "/postman get https://a/b")
 

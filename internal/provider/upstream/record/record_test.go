@@ -40,7 +40,7 @@ func TestARecordThatContradictsItselfIsRefused(t *testing.T) {
 	}
 	for says, r := range map[string]Record{
 		"no name of an upstream":    program(func(r *Record) { r.Name = "-n" }),
-		"none of trusted":           program(func(r *Record) { r.Trust = "somewhat" }),
+		"not one of trusted":        program(func(r *Record) { r.Trust = "somewhat" }),
 		"between 0 and":             program(func(r *Record) { r.TimeoutMS = -1 }),
 		"absolute directories":      program(func(r *Record) { r.Roots = []string{"here"} }),
 		"no name of a variable":     program(func(r *Record) { r.Env = map[string]string{"A=B": "x"} }),
