@@ -76,12 +76,15 @@ case $prefix in
 /*) ;;
 *) prefix=$(pwd)/$prefix ;;
 esac
-# It is written into the unit, where these would be more than themselves.
-case $prefix in
-*[!A-Za-z0-9/._@+,=-]*) fail "the prefix $prefix has characters that a systemd unit or a shell would read as something else" ;;
-esac
 dest=${DESTDIR:-}
 program=$prefix/bin/junctor
+
+# In a unit, other characters would be more than themselves.
+case $unit$prefix in
+user*[!A-Za-z0-9/._@+,=-]* | system*[!A-Za-z0-9/._@+,=-]*)
+	fail "the prefix $prefix has characters that systemd would read as something else; choose another one, or put the unit by hand"
+	;;
+esac
 
 case $unit in
 system) units=/etc/systemd/system ;;

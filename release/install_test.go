@@ -151,8 +151,8 @@ func TestTheScriptWorksInAnUnpackedArchiveAndFromAFile(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	in.must(filepath.Join(in.dist, in.base), "--prefix", filepath.Join(in.home, "a"))
-	in.must(in.dist, "--from", filepath.Join(in.dist, in.base+".tar.gz"), "--prefix", "b")
-	if got := strings.Join(in.everything(), " "); got != "a/bin/junctor b/bin/junctor" {
+	in.must(in.dist, "--from", filepath.Join(in.dist, in.base+".tar.gz"), "--prefix", "b ö")
+	if got := strings.Join(in.everything(), " "); got != "a/bin/junctor b ö/bin/junctor" {
 		t.Errorf("installed are %s", got)
 	}
 }
@@ -223,7 +223,7 @@ func TestTheScriptInstallsNothingItCannotVouchFor(t *testing.T) {
 	}
 	in.refused("does not exist", in.dist, "--from", "nowhere")
 	in.refused("neither junctor nor an archive", in.dist, "--from", in.home)
-	in.refused("characters", in.dist, "--prefix", "/opt/a b")
+	in.refused("characters", in.dist, "--prefix", "/opt/a b", "--systemd=user")
 
 	// In an unpacked archive the program itself is compared, and the unit with it.
 	if out, err := exec.Command("tar", "-xzf", archive, "-C", in.dist).CombinedOutput(); err != nil {

@@ -86,11 +86,7 @@ func (a *app) doctorCommand() *cobra.Command {
 
 func (a *app) printChecks(checks []consoleserve.Check) error {
 	if a.json {
-		data, err := json.Marshal(map[string]any{"checks": checks})
-		if err != nil {
-			return err
-		}
-		return a.printJSON(data)
+		return a.printObject(map[string]any{"checks": checks})
 	}
 	for _, c := range checks {
 		mark := "ok  "
@@ -134,11 +130,7 @@ func (a *app) configCommand() *cobra.Command {
 			}
 			values := config.Values(cfg)
 			if a.json {
-				data, err := json.Marshal(values)
-				if err != nil {
-					return err
-				}
-				return a.printJSON(data)
+				return a.printObject(values)
 			}
 			text, err := yaml.Marshal(values)
 			if err != nil {
@@ -177,6 +169,9 @@ func (a *app) configCommand() *cobra.Command {
 			text, err := server.NATSServerConfig(cfg)
 			if err != nil {
 				return err
+			}
+			if a.json {
+				return a.printObject(map[string]any{"config": text})
 			}
 			a.printf("%s", text)
 			return nil

@@ -301,6 +301,15 @@ func (a *app) printJSON(raw json.RawMessage) error {
 	return err
 }
 
+// printObject prints an answer that this command makes itself.
+func (a *app) printObject(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.printJSON(data)
+}
+
 // warnf says something beside the result, on standard error.
 func (a *app) warnf(format string, args ...any) {
 	fmt.Fprintf(a.stderr, "junctor: "+format+"\n", args...)

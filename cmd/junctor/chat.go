@@ -340,6 +340,9 @@ func (a *app) saveArtifact(ctx context.Context, at, output string) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+	if a.json {
+		return a.printObject(map[string]any{"file": output, "bytes": len(data)})
+	}
 	a.printf("saved %s, %d bytes\n", plainText(output), len(data))
 	return nil
 }

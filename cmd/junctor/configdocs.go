@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -22,11 +21,7 @@ func (a *app) configDocsCommand() *cobra.Command {
 				a.printf("%s", configPage())
 				return nil
 			case a.json:
-				data, err := json.Marshal(config.Keys())
-				if err != nil {
-					return err
-				}
-				return a.printJSON(data)
+				return a.printObject(config.Keys())
 			}
 			for _, k := range config.Keys() {
 				a.printf("%s (%s, default %s)\n    %s\n    variable: %s\n", k.Path, k.Type, dash(k.Default), k.Doc, k.Env)

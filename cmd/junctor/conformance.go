@@ -130,16 +130,23 @@ func (a *app) reportValidateCommand() *cobra.Command {
 				}
 			}
 			n, problems := livereport.Files(args, opts, set)
+			said := []string{}
 			for _, p := range problems {
-				fmt.Fprintln(a.stderr, plainText(p.String()))
+				said = append(said, plainText(p.String()))
 			}
-			if len(problems) > 0 {
+			switch {
+			case a.json:
+				if err := a.printObject(map[string]any{"ok": len(said) == 0, "reports": n, "problems": said}); err != nil {
+					return err
+				}
+			case len(said) > 0:
+				fmt.Fprintln(a.stderr, strings.Join(said, "\n"))
+			default:
+				a.printf("%d %s sound\n", n, counted(n, "report is", "reports are"))
+			}
+			if len(said) > 0 {
 				return exitStatus(1)
 			}
-			if a.json {
-				return a.printJSON(json.RawMessage(fmt.Sprintf(`{"ok":true,"reports":%d}`, n)))
-			}
-			a.printf("%d reports are sound\n", n)
 			return nil
 		},
 	}

@@ -155,11 +155,7 @@ func providersOf(audit []byte) map[string]string {
 
 func (a *app) printImported(list []imported) error {
 	if a.json {
-		data, err := json.Marshal(map[string]any{"endpoints": list})
-		if err != nil {
-			return err
-		}
-		return a.printJSON(data)
+		return a.printObject(map[string]any{"endpoints": list})
 	}
 	rows := make([][]string, 0, len(list))
 	for _, e := range list {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -45,11 +44,7 @@ func (a *app) newExtension(dir, name string) error {
 		return err
 	}
 	if a.json {
-		data, err := json.Marshal(map[string]string{"path": path})
-		if err != nil {
-			return err
-		}
-		return a.printJSON(data)
+		return a.printObject(map[string]string{"path": path})
 	}
 	a.printf("%s\n\nCheck it with: junctor extensions check %s\n", path, path)
 	return nil
@@ -78,11 +73,7 @@ func (a *app) checkExtension(ctx context.Context, path string, strict bool) (err
 	}
 	screen := consent.New(p, hash, "folder", sandbox.T2.String(), nil)
 	if a.json {
-		data, err := json.Marshal(map[string]any{"ok": true, "consent": screen, "warnings": append([]string{}, p.Warnings...)})
-		if err != nil {
-			return err
-		}
-		return a.printJSON(data)
+		return a.printObject(map[string]any{"ok": true, "consent": screen, "warnings": append([]string{}, p.Warnings...)})
 	}
 	a.printf("%s", screen.Text())
 	for _, w := range p.Warnings {

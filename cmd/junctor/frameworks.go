@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -88,11 +87,7 @@ func (a *app) listFrameworks(ctx context.Context) error {
 		rows = append(rows, row)
 	}
 	if a.json {
-		data, err := json.Marshal(map[string]any{"frameworks": rows})
-		if err != nil {
-			return err
-		}
-		return a.printJSON(data)
+		return a.printObject(map[string]any{"frameworks": rows})
 	}
 	var cells [][]string
 	for _, r := range rows {
@@ -162,11 +157,7 @@ func (a *app) replayRecording(path, name, version string) error {
 	}
 	return replay.Run(rec, file, subject.Version, func(s replay.Step) error {
 		if a.json {
-			data, err := json.Marshal(s)
-			if err != nil {
-				return err
-			}
-			return a.printJSON(data)
+			return a.printObject(s)
 		}
 		var because []string
 		for _, e := range s.Evidence {

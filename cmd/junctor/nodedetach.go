@@ -71,11 +71,7 @@ func (a *app) detachNode(ctx context.Context, home string) error {
 		return err
 	}
 	if a.json {
-		data, err := json.Marshal(said.readyNode)
-		if err != nil {
-			return err
-		}
-		return a.printJSON(data)
+		return a.printObject(said.readyNode)
 	}
 	a.printf("Joined %s as %s, with %d functions; process %d, log %s.\n", said.Gateway, said.NodeID, said.Functions, said.PID, logFile)
 	return nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -76,11 +75,7 @@ report is written whole and sound or not at all.`,
 				return err
 			}
 			if a.json {
-				data, err := json.Marshal(map[string]string{"report": path})
-				if err != nil {
-					return err
-				}
-				return a.printJSON(data)
+				return a.printObject(map[string]string{"report": path})
 			}
 			a.printf("wrote %s\n", path)
 			return nil

@@ -99,11 +99,7 @@ func (a *app) serve(ctx context.Context, cfg config.Config, readyFile string, on
 }
 
 func (a *app) printReady(line server.ReadyLine) error {
-	data, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
-	return a.printJSON(data)
+	return a.printObject(line)
 }
 
 // replaceFile writes by rename, so that whoever waits for the file never reads

@@ -92,6 +92,9 @@ func (a *app) writeSkill(out string, raw json.RawMessage) error {
 		_ = os.Remove(out)
 		return capability.Wrap(capability.CodeFailed, "", out+" cannot be written", err)
 	}
+	if a.json {
+		return a.printObject(map[string]any{"file": out, "bytes": len(raw) + 1})
+	}
 	return nil
 }
 

@@ -99,6 +99,9 @@ agent, or a file. What becomes of it: junctor tasks show ID.`,
 			} else {
 				setText(body, "agentType", agent)
 			}
+			if wait && a.json { // one document: that of the end
+				return a.createAndWait(cmd.Context(), body)
+			}
 			var task string
 			err := a.call(cmd.Context(), http.MethodPost, threadsPath, body, func(raw json.RawMessage) error {
 				out, err := decode[struct {
@@ -145,6 +148,19 @@ func (a *app) printStarted(list []startedRow) error {
 		rows = append(rows, []string{dash(s.SessionID), status, dash(s.AgentType), dash(s.Label), dash(s.Workdir)})
 	}
 	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "FOLDER"}, rows, "no agent works on it")
+}
+
+// createAndWait gives a task and prints what it has come to, and nothing before.
+func (a *app) createAndWait(ctx context.Context, body map[string]any) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var made struct{ Task string }
+	if err := c.Do(ctx, http.MethodPost, threadsPath, body, &made); err != nil {
+		return err
+	}
+	return a.waitForTask(ctx, made.Task)
 }
 
 // waitForTask waits until a task has ended or asks something.

@@ -341,7 +341,7 @@ func millis(least int) func(string) (any, error) {
 }
 
 func model(s string) (any, error) {
-	if !modelForm.MatchString(s) {
+	if s != "" && !framework.ValidModel(s) {
 		return nil, fmt.Errorf("%.60q is no name of a model: one word that does not begin with a hyphen", s)
 	}
 	return s, nil

@@ -98,7 +98,6 @@ const (
 
 var (
 	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	modelForm    = regexp.MustCompile(`^([^-\s\pC][^\s\pC]{0,199})?$`)
 	prefixForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 )
 
@@ -117,8 +116,10 @@ func (a *Agents) check() error {
 		}
 	}
 	for _, m := range []ModelPair{a.Models.Claude, a.Models.Codex, a.Models.Gemini, a.Models.Aider, a.Models.OpenCode} {
-		if !modelForm.MatchString(m.Powerful) || !modelForm.MatchString(m.Fast) {
-			return fmt.Errorf("agents.models: %q or %q is no name of a model: one word that does not begin with a hyphen", m.Powerful, m.Fast)
+		for _, name := range []string{m.Powerful, m.Fast} {
+			if _, err := model(name); err != nil {
+				return fmt.Errorf("agents.models: %w", err)
+			}
 		}
 	}
 	for _, err := range []error{

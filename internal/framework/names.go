@@ -5,10 +5,22 @@
 // which rules match. What follows from it is decided by package detect.
 package framework
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Name is the canonical name of a task agent's program.
 type Name string
+
+// ValidModel says whether s can name a model on a program's command line: one word of at
+// most 200 characters that does not look like an option. A regular expression for it
+// would take 8 MB.
+func ValidModel(s string) bool {
+	strange := func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.C, r) }
+	return s != "" && s[0] != '-' && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, strange)
+}
 
 // The canonical names (task-agents, section 5.1).
 const (

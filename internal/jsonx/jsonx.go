@@ -41,10 +41,13 @@ func MarshalIndent(v any) ([]byte, error) {
 // Answer is Marshal for what our HTTP API answers: every [time.Time] in it is in UTC
 // and has milliseconds, 2026-01-02T15:04:05.000Z.
 func Answer(v any) ([]byte, error) {
-	return json.Marshal(v, json.Deterministic(true), rawAsItIs(), json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, t time.Time) error {
-		return e.WriteToken(jsontext.String(Stamp(t)))
-	})))
+	return json.Marshal(v, json.Deterministic(true), rawAsItIs(), stamped)
 }
+
+// stamped is made once: the library keeps what it finds out for it.
+var stamped = json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, t time.Time) error {
+	return e.WriteToken(jsontext.String(Stamp(t)))
+}))
 
 // Stamp is a time as [Answer] writes it.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

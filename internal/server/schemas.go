@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/blob"
 	"github.com/junctor-run/junctor/internal/exec/memory"
 	"github.com/junctor-run/junctor/internal/intake/registry"
-	"github.com/junctor-run/junctor/internal/provider/upstream"
+	"github.com/junctor-run/junctor/internal/provider/upstream/upstreamsql"
 	"github.com/junctor-run/junctor/internal/session/sqlstore"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/surface/a2aserve/push"
@@ -22,7 +22,7 @@ import (
 func Schemas() (map[string]int64, error) {
 	out := make(map[string]int64)
 	for owner, migrations := range map[string]func() (fs.FS, error){
-		store.Owner: store.Migrations, memory.Owner: memory.Migrations, sqlstore.Owner: sqlstore.Migrations, upstream.Owner: upstream.Migrations,
+		store.Owner: store.Migrations, memory.Owner: memory.Migrations, sqlstore.Owner: sqlstore.Migrations, upstreamsql.Owner: upstreamsql.Migrations,
 		registry.Owner: registry.Migrations, blob.Owner: blob.Migrations, push.Owner: push.Migrations,
 		agentsettings.Owner: agentsettings.Migrations, threadsql.Owner: threadsql.Migrations, tasksql.Owner: tasksql.Migrations,
 	} {

@@ -42,7 +42,7 @@ type taskThreads struct {
 	closed      atomic.Bool
 }
 
-const feedLimit = 1 << 13 // events that wait to be passed on
+const feedLimit = 1 << 11 // events that wait to be passed on
 
 // openThreads needs the sessions and the tasks. What a server before has left begins to
 // be looked after with it.

@@ -12,6 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/provider/upstream/record"
+	"github.com/junctor-run/junctor/internal/provider/upstream/upstreamsql"
 	"github.com/junctor-run/junctor/internal/sandbox"
 	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 	"github.com/junctor-run/junctor/internal/surface/door"
@@ -19,15 +20,15 @@ import (
 
 // openUpstreams makes the registry of MCP servers and A2A agents; nothing is connected before Run.
 func (s *Server) openUpstreams(ctx context.Context) error {
-	tables, err := upstream.Migrations()
+	tables, err := upstreamsql.Migrations()
 	if err != nil {
 		return err
 	}
-	if err := s.shared.Migrate(ctx, upstream.Owner, tables); err != nil {
+	if err := s.shared.Migrate(ctx, upstreamsql.Owner, tables); err != nil {
 		return err
 	}
 	s.upstreams = upstream.NewRegistry(upstream.Config{
-		Store: upstream.NewSQLStore(s.shared), Secrets: s.secrets, Tokens: s.secrets, Log: s.log, Logger: s.logger, Dial: dialUpstream,
+		Store: upstreamsql.New(s.shared), Secrets: s.secrets, Tokens: s.secrets, Log: s.log, Logger: s.logger, Dial: dialUpstream,
 		Dir: s.home.Path("upstreams"), Environment: sandbox.Environment(),
 	})
 	return nil

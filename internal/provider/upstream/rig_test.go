@@ -24,6 +24,7 @@ import (
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/provider/upstream/record"
+	"github.com/junctor-run/junctor/internal/provider/upstream/upstreamsql"
 	"github.com/junctor-run/junctor/internal/segment"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/secret"
@@ -247,9 +248,9 @@ func database(t testing.TB) *store.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	files, err := upstream.Migrations()
+	files, err := upstreamsql.Migrations()
 	if err == nil {
-		err = db.Migrate(t.Context(), upstream.Owner, files)
+		err = db.Migrate(t.Context(), upstreamsql.Owner, files)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +277,7 @@ func newRigOn(t testing.TB, db *store.DB, f *far, tune func(*upstream.Config)) *
 	}
 	r.engine = invoke.New(invoke.Config{Catalog: r.catalog, Policy: rules, Log: r.log})
 	cfg := upstream.Config{
-		Store: upstream.NewSQLStore(db), Secrets: vault{"key": "s3cret"}, Log: r.log, Dial: f.dial, Dir: filepath.Join(t.TempDir(), "upstreams"),
+		Store: upstreamsql.New(db), Secrets: vault{"key": "s3cret"}, Log: r.log, Dial: f.dial, Dir: filepath.Join(t.TempDir(), "upstreams"),
 		FirstPause: time.Millisecond,
 	}
 	if tune != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/provider/upstream/record"
+	"github.com/junctor-run/junctor/internal/provider/upstream/upstreamsql"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/pgtest"
 	"github.com/junctor-run/junctor/secret"
@@ -23,9 +24,9 @@ func pair(t *testing.T) (a, b *rig) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		files, err := upstream.Migrations()
+		files, err := upstreamsql.Migrations()
 		if err == nil {
-			err = db.Migrate(t.Context(), upstream.Owner, files)
+			err = db.Migrate(t.Context(), upstreamsql.Owner, files)
 		}
 		if err != nil {
 			t.Fatal(err)

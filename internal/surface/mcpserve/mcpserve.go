@@ -216,6 +216,18 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// callDigest names the call of a request: what every round of it repeats.
+func callDigest(m *mcpwire.Message) string {
+	arguments := []byte(m.Params.Arguments)
+	if c, err := jsonx.Sorted(arguments); err == nil {
+		arguments = c
+	}
+	return sealed.Digest([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
+}
+
+// digest names the caller in states.
+func (c caller) digest() string { return sealed.Digest([]byte(c.key)) }
+
 // read takes the body of a POST in and parses it. A message that cannot be
 // parsed may still have an id to answer to.
 func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.Message, *mcpwire.Fault) {

@@ -388,15 +388,3 @@ func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result
 	dst = append(dst, s.sealer.Seal(sealed.State{Kind: sealed.Relayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
 	return exchange.Outcome{Result: s.closeAsking(dst)}, true
 }
-
-// callDigest names the call of a request: what every round of it repeats.
-func callDigest(m *mcpwire.Message) string {
-	arguments := []byte(m.Params.Arguments)
-	if c, err := jsonx.Sorted(arguments); err == nil {
-		arguments = c
-	}
-	return sealed.Digest([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
-}
-
-// digest names the caller in states.
-func (c caller) digest() string { return sealed.Digest([]byte(c.key)) }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -227,8 +226,6 @@ func (s *Settings) Change(ctx context.Context, c Change) error {
 	return nil
 }
 
-var modelForm = regexp.MustCompile(`^[^-\s\pC][^\s\pC]{0,199}$`)
-
 // with is c and then more.
 func (c *Change) with(more Change) (out Change, err error) {
 	word := func(name string, was, now *string, good func(string) (string, bool), hint string) *string {
@@ -254,7 +251,7 @@ func (c *Change) with(more Change) (out Change, err error) {
 			return "", false
 		}
 	}
-	model := func(s string) (string, bool) { return s, modelForm.MatchString(s) }
+	model := func(s string) (string, bool) { return s, framework.ValidModel(s) }
 	out.DefaultType = word("defaultAgentType", c.DefaultType, more.DefaultType, program, "use claude, codex, gemini, aider, pi, opencode, shell or none")
 	out.Strategy = word("agentSelectionStrategy", c.Strategy, more.Strategy, func(s string) (string, bool) {
 		if strings.EqualFold(s, "heuristic") {

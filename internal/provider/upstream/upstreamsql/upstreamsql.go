@@ -1,4 +1,6 @@
-package upstream
+// Package upstreamsql keeps upstreams and the pins of their definitions in the server's
+// database, SQLite or the one that several gateways share: [upstream.Store] in SQL.
+package upstreamsql
 
 import (
 	"context"
@@ -9,6 +11,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/provider/upstream"
 	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/provider/upstream/pins"
 	"github.com/junctor-run/junctor/internal/provider/upstream/record"
@@ -21,32 +24,10 @@ var migrations embed.FS
 const Owner = "upstream"
 
 // Migrations are the package's tables, to be brought up to date before
-// [NewSQLStore] is used.
+// [New] is used.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Saved is one record at rest, with its pins.
-type Saved struct {
-	Record record.Record
-	Added  time.Time
-	Pins   []pins.Pin
-	// Damaged says that the record could not be read; such an upstream is listed and
-	// never connected.
-	Damaged string
-}
-
-// Store keeps what must survive a restart, and what several servers share.
-type Store interface {
-	// Save adds or replaces an upstream with all its pins, in one step.
-	Save(ctx context.Context, s Saved) error
-	// SavePins writes some pins of an upstream and forgets others, in one step. It does
-	// nothing to an upstream that is not there any more.
-	SavePins(ctx context.Context, upstream string, save, forget []pins.Pin) error
-	Upstreams(ctx context.Context) ([]Saved, error)
-	// Delete forgets an upstream and its pins; an absent one is no error.
-	Delete(ctx context.Context, name string) error
-}
-
-// Database is what SQLStore needs of [store.DB].
+// Database is what a Store needs of [store.DB].
 type Database interface {
 	SQL() *sql.DB
 	// InTx runs f in a transaction that holds from its beginning what key names; f may
@@ -54,17 +35,17 @@ type Database interface {
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
-// SQLStore is Store on the server's database.
-type SQLStore struct{ db Database }
+// Store is [upstream.Store] on the server's database.
+type Store struct{ db Database }
 
-// NewSQLStore uses db, which stays the caller's.
-func NewSQLStore(db Database) *SQLStore { return &SQLStore{db} }
+// New uses db, which stays the caller's.
+func New(db Database) *Store { return &Store{db} }
 
 // sortable is a time whose text sorts as the time does.
 const sortable = "2006-01-02T15:04:05.000000000Z07:00"
 
-// Save implements Store.
-func (s *SQLStore) Save(ctx context.Context, u Saved) error {
+// Save implements [upstream.Store].
+func (s *Store) Save(ctx context.Context, u upstream.Saved) error {
 	doc, err := json.Marshal(u.Record)
 	if err != nil {
 		return err
@@ -82,8 +63,8 @@ func (s *SQLStore) Save(ctx context.Context, u Saved) error {
 	})
 }
 
-// SavePins implements Store.
-func (s *SQLStore) SavePins(ctx context.Context, upstream string, save, forget []pins.Pin) error {
+// SavePins implements [upstream.Store].
+func (s *Store) SavePins(ctx context.Context, upstream string, save, forget []pins.Pin) error {
 	if len(save)+len(forget) == 0 {
 		return nil
 	}
@@ -123,8 +104,8 @@ func savePins(ctx context.Context, tx *sql.Tx, upstream string, pins []pins.Pin)
 	return nil
 }
 
-// Upstreams implements Store, in the order of their names.
-func (s *SQLStore) Upstreams(ctx context.Context) ([]Saved, error) {
+// Upstreams implements [upstream.Store], in the order of their names.
+func (s *Store) Upstreams(ctx context.Context) ([]upstream.Saved, error) {
 	pins, err := s.pins(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read pins: %w", err)
@@ -134,13 +115,13 @@ func (s *SQLStore) Upstreams(ctx context.Context) ([]Saved, error) {
 		return nil, fmt.Errorf("read upstreams: %w", err)
 	}
 	defer rows.Close()
-	var out []Saved
+	var out []upstream.Saved
 	for rows.Next() {
 		var name, doc, added string
 		if err := rows.Scan(&name, &doc, &added); err != nil {
 			return nil, err
 		}
-		u := Saved{Pins: pins[name]}
+		u := upstream.Saved{Pins: pins[name]}
 		u.Added, _ = time.Parse(sortable, added)
 		err := json.Unmarshal([]byte(doc), &u.Record)
 		if err == nil && u.Record.Name != name {
@@ -154,7 +135,7 @@ func (s *SQLStore) Upstreams(ctx context.Context) ([]Saved, error) {
 	return out, rows.Err()
 }
 
-func (s *SQLStore) pins(ctx context.Context) (map[string][]pins.Pin, error) {
+func (s *Store) pins(ctx context.Context) (map[string][]pins.Pin, error) {
 	rows, err := s.db.SQL().QueryContext(ctx, `SELECT upstream, kind, name, state, pin, definition, offered, offered_definition, listed, seen FROM upstream_pins`)
 	if err != nil {
 		return nil, err
@@ -178,8 +159,8 @@ func (s *SQLStore) pins(ctx context.Context) (map[string][]pins.Pin, error) {
 	return out, rows.Err()
 }
 
-// Delete implements Store.
-func (s *SQLStore) Delete(ctx context.Context, name string) error {
+// Delete implements [upstream.Store].
+func (s *Store) Delete(ctx context.Context, name string) error {
 	return s.tx(ctx, name, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM upstream_pins WHERE upstream = ?`, name)
 		if err == nil {
@@ -189,7 +170,7 @@ func (s *SQLStore) Delete(ctx context.Context, name string) error {
 	})
 }
 
-func (s *SQLStore) tx(ctx context.Context, upstream string, f func(*sql.Tx) error) error {
+func (s *Store) tx(ctx context.Context, upstream string, f func(*sql.Tx) error) error {
 	if err := s.db.InTx(ctx, "upstream "+upstream, f); err != nil {
 		return fmt.Errorf("save upstream %s: %w", upstream, err)
 	}

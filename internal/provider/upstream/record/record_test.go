@@ -1,0 +1,92 @@
+package record
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+func TestWhatIsLeftOutIsFilledInOnTheSafeSide(t *testing.T) {
+	t.Parallel()
+	r := Record{Name: "n", Command: []string{"server"}}
+	if err := r.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if r.Kind != KindMCP || r.Isolation != Shared || r.Trust != Trusted || r.Sampling != Deny || r.ChangedPin != Hold || r.Idle() != time.Minute {
+		t.Errorf("%+v", r)
+	}
+	agent := Record{Name: "n", Kind: KindA2A, URL: "https://far.example/card"}
+	if err := agent.Check(); err != nil || agent.Idle() != 5*time.Minute {
+		t.Errorf("%v, %s", err, agent.Idle())
+	}
+	if agent.IdleTimeoutMS = 1500; agent.Idle() != 1500*time.Millisecond {
+		t.Error(agent.Idle())
+	}
+}
+
+func TestARecordThatContradictsItselfIsRefused(t *testing.T) {
+	t.Parallel()
+	program := func(change func(*Record)) Record {
+		r := Record{Name: "n", Command: []string{"server"}}
+		change(&r)
+		return r
+	}
+	address := func(change func(*Record)) Record {
+		r := Record{Name: "n", URL: "https://far.example/mcp"}
+		change(&r)
+		return r
+	}
+	for says, r := range map[string]Record{
+		"no name of an upstream":    program(func(r *Record) { r.Name = "-n" }),
+		"none of trusted":           program(func(r *Record) { r.Trust = "somewhat" }),
+		"between 0 and":             program(func(r *Record) { r.TimeoutMS = -1 }),
+		"absolute directories":      program(func(r *Record) { r.Roots = []string{"here"} }),
+		"no name of a variable":     program(func(r *Record) { r.Env = map[string]string{"A=B": "x"} }),
+		"given twice":               program(func(r *Record) { r.Env, r.EnvSecrets = map[string]string{"A": "x"}, map[string]string{"A": "s"} }),
+		"are for URLs":              program(func(r *Record) { r.BearerSecret = "s" }),
+		"begins with https":         address(func(r *Record) { r.URL = "http://far.example/mcp" }),
+		"no user or password":       address(func(r *Record) { r.URL = "https://u:p@far.example/mcp" }),
+		"no fragment":               address(func(r *Record) { r.URL += "#x" }),
+		"holds a credential":        address(func(r *Record) { r.Headers = map[string]string{"Authorization": "Bearer x"} }),
+		"no header that can be set": address(func(r *Record) { r.Headers = map[string]string{"Mcp-Session-Id": "x"} }),
+		"no name of a secret":       address(func(r *Record) { r.HeaderSecrets = map[string]string{"X-Key": "a b"} }),
+		"do not go together":        address(func(r *Record) { r.BearerSecret, r.OAuth = "s", &OAuth{} }),
+		"an issuer is an https":     address(func(r *Record) { r.OAuth = &OAuth{Issuer: "http://as.example"} }),
+		"own credentials are for":   address(func(r *Record) { r.OwnCredentials, r.BearerSecret = true, "s" }),
+		"keys are for A2A agents":   address(func(r *Record) { r.Keys = append(r.Keys, []byte(`{}`)) }),
+		"connections to keep apart": address(func(r *Record) { r.Kind, r.Isolation = KindA2A, PerPrincipal }),
+	} {
+		err := r.Check()
+		if e := capability.AsError(err); err == nil || e.Code != capability.CodeInvalidInput || e.Reason != "invalid_upstream" || !strings.Contains(e.Message, says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+func TestSecretsAreNamedOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	r := Record{
+		EnvSecrets: map[string]string{"A": "b", "B": "a"}, HeaderSecrets: map[string]string{"X": "b"}, BearerSecret: "c",
+		OAuth: &OAuth{ClientSecret: "e", SubjectSecret: "d"},
+	}
+	if got := strings.Join(r.Secrets(), " "); got != "a b c d e" {
+		t.Error(got)
+	}
+}
+
+func TestNoPrincipalLeadsToTheSecretOfAnother(t *testing.T) {
+	t.Parallel()
+	if got := OwnSecret("key", "agent:ann"); got != "own.key.agent.ann" {
+		t.Error(got)
+	}
+	seen := map[string]string{}
+	for _, id := range []string{"agent:ann", "agent.ann", "https://as.example|ann", "agent:ann.", "agent:../ann", "agent:_ann", "AGENT:ann", "agent:" + strings.Repeat("a", 200)} {
+		name := OwnSecret("key", id)
+		if other, twice := seen[name]; twice || !secretGrammar.MatchString(name) {
+			t.Errorf("%s and %s are both %s", id, other, name)
+		}
+		seen[name] = id
+	}
+}
