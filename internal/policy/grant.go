@@ -123,6 +123,9 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 	if g.Role != "*" && !slices.Contains(capability.Roles(), capability.Role(g.Role)) {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a role; use admin, operator, agent, node or task", g.Role)
 	}
+	if g.Effect != "" && !slices.Contains([]capability.Effect{capability.EffectRead, capability.EffectWrite, capability.EffectExternal, capability.EffectAdmin}, g.Effect) {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not an effect; use read, write, external or admin", g.Effect)
+	}
 	if g.Principal == "*" && g.Role == "*" && g.Module == "*" && g.Action == "*" {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant for everybody and everything is a policy, not a grant").
 			With("", "name a principal, role, module or action; or write a Cedar policy")
