@@ -39,28 +39,35 @@ func (t *transaction) doubles(next *Snapshot, lists ...[]*Entry) map[capability.
 // doublesOf expects the entries of one action in the catalog's order, so that
 // those of one contribution stand together.
 func doublesOf(entries []*Entry) (found []double) {
-	users := make(map[capability.ProviderKey][]string)
+	// Thousands of nodes may stand here, each with a key of its own: a list is made only
+	// for a key that is there twice.
+	users, shared := make(map[capability.ProviderKey]string, len(entries)), make(map[capability.ProviderKey][]string)
+	minted := strings.HasPrefix(string(entries[0].Action), "ext.")
 	var tools []string
 	for _, e := range entries {
 		kind, _, _ := kernelKind(e.Contribution.Kind)
 		if kind&toAgent == 0 {
 			continue
 		}
-		if list := users[e.key]; len(list) == 0 || list[len(list)-1] != e.Runtime {
-			users[e.key] = append(list, e.Runtime)
-		}
-		if len(tools) == 0 || tools[len(tools)-1] != e.Runtime {
+		if minted && (len(tools) == 0 || tools[len(tools)-1] != e.Runtime) {
 			tools = append(tools, e.Runtime)
+		}
+		last, known := users[e.key]
+		if !known {
+			users[e.key] = e.Runtime
+		} else if last != e.Runtime {
+			if shared[e.key] == nil {
+				shared[e.key] = []string{last}
+			}
+			shared[e.key], users[e.key] = append(shared[e.key], e.Runtime), e.Runtime
 		}
 	}
 	// A minted action is one tool's; ids with dots can be cut in two ways.
-	if action := entries[0].Action; strings.HasPrefix(string(action), "ext.") && len(tools) > 1 {
-		return []double{{action: action, runtimes: tools}}
+	if len(tools) > 1 {
+		return []double{{action: entries[0].Action, runtimes: tools}}
 	}
-	for key, runtimes := range users {
-		if len(runtimes) > 1 {
-			found = append(found, double{key: key, runtimes: runtimes})
-		}
+	for key, runtimes := range shared {
+		found = append(found, double{key: key, runtimes: runtimes})
 	}
 	return found
 }

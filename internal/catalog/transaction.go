@@ -122,8 +122,12 @@ func (t *transaction) join() error {
 	affected := make(map[capability.Action]bool)
 	var gone []mappable
 	for source, u := range t.units {
-		gone = append(gone, mappables(t.c.units[source])...)
-		for _, p := range mappables(u) {
+		was, is := mappables(t.c.units[source]), mappables(u)
+		if slices.Equal(was, is) {
+			continue // a node that comes, goes or says more of itself joins what it did
+		}
+		gone = append(gone, was...)
+		for _, p := range is {
 			affected[p.action] = true
 		}
 	}

@@ -167,7 +167,7 @@ func newBuild(s Spawn) (*build, error) {
 	if err != nil || server.Port() == "" {
 		return invalid("the server's address %q has no port", s.Server)
 	}
-	if !plainID.MatchString(s.Session) || !uuid.MatchString(s.UUID) || s.Resume != "" && !resumable.MatchString(s.Resume) {
+	if !plainID.MatchString(s.Session) || !uuid.MatchString(s.UUID) || s.Resume != "" && (len(s.Resume) > 512 || !resumable.MatchString(s.Resume)) {
 		return invalid("the ids of the session, of the program's session or of what is resumed are malformed")
 	}
 	for what, text := range map[string]string{"task": s.Task, "memory": s.Memory, "manifest of skills": s.Skills, "model": s.Model, "provider": s.Provider} {
@@ -197,7 +197,7 @@ func newBuild(s Spawn) (*build, error) {
 var (
 	plainID   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,80}$`)
 	uuid      = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	resumable = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9._/ -]{0,511}$`) // an id, or Pi's file; never a flag
+	resumable = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9._/ -]*$`) // an id, or Pi's file; never a flag
 )
 
 // deliverDelay is the pause between ready and the first input (task-agents, section 2).

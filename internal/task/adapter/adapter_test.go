@@ -193,6 +193,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		"a server without a port": {func(s *adapter.Spawn) { s.Server = "http://localhost" }, "adapter_invalid"},
 		"a session of dots":       {func(s *adapter.Spawn) { s.Session = "../x" }, "adapter_invalid"},
 		"an id that is a flag":    {func(s *adapter.Spawn) { s.Resume = "--last" }, "adapter_invalid"},
+		"an id that is too long":  {func(s *adapter.Spawn) { s.Resume = strings.Repeat("a", 513) }, "adapter_invalid"},
 		"a model that is a flag":  {func(s *adapter.Spawn) { s.Model = "--yolo" }, "adapter_invalid"},
 		"a NUL in the task":       {func(s *adapter.Spawn) { s.Task = "a\x00" }, "adapter_invalid"},
 		"a task without end":      {func(s *adapter.Spawn) { s.Task = strings.Repeat("x", adapter.MaxTask+1) }, "adapter_invalid"},

@@ -68,6 +68,7 @@ func TestWhatMayBeCloned(t *testing.T) {
 		{"https://github.com/a/b c", "", "", "", "invalid_repo"},
 		{"https://github.com\\@evil/a/b", "", "", "", "invalid_repo"},
 		{"https://github.com/" + strings.Repeat("a/", 1100), "", "", "", "invalid_repo"},
+		{"https://github.com/a/" + strings.Repeat("b", 256), "", "", "", "invalid_repo"},
 		{filepath.Join(dir, "git2/b.git"), "", "", "", "invalid_repo"},
 		{filepath.Join(dir, "git/out.git"), "", "", "", "invalid_repo"},
 		{dir + "/git/../git2/b.git", "", "", "", "invalid_repo"},

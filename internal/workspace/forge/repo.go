@@ -38,7 +38,7 @@ var (
 	shortForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9_.-]{1,100}$`)
 	scpForm   = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@([A-Za-z0-9][A-Za-z0-9.-]{0,252}):([^:]+)$`)
 	userName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
-	segment   = regexp.MustCompile(`^[A-Za-z0-9_.~+-]{1,255}$`)
+	segment   = regexp.MustCompile(`^[A-Za-z0-9_.~+-]+$`)
 )
 
 // Parse reads owner/name (of github.com), an https or ssh URL, or git@host:path.
@@ -97,7 +97,7 @@ func named(u *url.URL) (Repo, error) {
 	path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
 	parts := strings.Split(path, "/")
 	for _, s := range parts {
-		if !segment.MatchString(s) || s[0] == '-' || strings.Trim(s, ".") == "" {
+		if len(s) > 255 || !segment.MatchString(s) || s[0] == '-' || strings.Trim(s, ".") == "" {
 			return Repo{}, badRepo("its path is not that of a repository")
 		}
 	}
@@ -135,7 +135,7 @@ func (p Policy) byOperator(text string) (Repo, bool, error) {
 		}
 		parts := strings.Split(strings.TrimSuffix(rest, ".git"), "/")
 		for _, s := range parts {
-			if !segment.MatchString(s) || s[0] == '-' || strings.Trim(s, ".") == "" {
+			if len(s) > 255 || !segment.MatchString(s) || s[0] == '-' || strings.Trim(s, ".") == "" {
 				return Repo{}, false, badRepo("its path is not that of a repository")
 			}
 		}
