@@ -88,6 +88,27 @@ func TestWhatDocumentsNameIsThere(t *testing.T) {
 	}
 }
 
+// TestNothingIsSaidTwiceOnAPage: a long line that stands there twice is what a merge left.
+func TestNothingIsSaidTwiceOnAPage(t *testing.T) {
+	t.Parallel()
+	for _, path := range sources(t, ".md") {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, seen := strings.Split(string(data), "\n"), map[string]bool{}
+		for i, line := range lines {
+			if len(line) < 80 || i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|--") { // the head of a table may
+				continue
+			}
+			if seen[line] {
+				t.Errorf("%s says twice: %s", path, line)
+			}
+			seen[line] = true
+		}
+	}
+}
+
 // headings are the headings of a page as links to them are written.
 func headings(t *testing.T, page string) []string {
 	t.Helper()
