@@ -178,12 +178,12 @@ func indent(raw json.RawMessage) string {
 
 // streamInvoke prints what is said of a call while it runs, and then its result.
 func (a *app) streamInvoke(cmd *cobra.Command, c *client.Client, inv client.Invocation) error {
-	return a.stream(cmd, c, inv, func(json.RawMessage) bool { return false })
+	return a.stream(cmd, c, inv, nil)
 }
 
-// stream prints a call's lines as they come. A chunk that show prints is nobody else's
-// then, and the result is left out, since it is the list of them.
-func (a *app) stream(cmd *cobra.Command, c *client.Client, inv client.Invocation, show func(json.RawMessage) bool) error {
+// stream prints a call's lines as they come. Where show prints chunks, the result is left
+// out, since it is the list of them.
+func (a *app) stream(cmd *cobra.Command, c *client.Client, inv client.Invocation, show func(json.RawMessage) error) error {
 	shown := false
 	for line, err := range c.Lines(cmd.Context(), http.MethodPost, "/api/v1/invocations", inv) {
 		if err != nil {
@@ -203,8 +203,11 @@ func (a *app) stream(cmd *cobra.Command, c *client.Client, inv client.Invocation
 			if err := a.printJSON(line); err != nil {
 				return err
 			}
-		case item.Progress != nil && item.Progress.Data != nil && show(item.Progress.Data):
+		case item.Progress != nil && item.Progress.Data != nil && show != nil:
 			shown = true
+			if err := show(item.Progress.Data); err != nil {
+				return err
+			}
 		case item.Progress != nil:
 			fmt.Fprintf(a.stderr, "%g %s\n", item.Progress.Progress, plainText(item.Progress.Message))
 		case !shown:

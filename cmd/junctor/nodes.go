@@ -274,8 +274,8 @@ governed path like any other.`,
 
 // streamCall prints the chunks of a stream, or the result of what does not stream.
 func (a *app) streamCall(cmd *cobra.Command, c *client.Client, inv client.Invocation) error {
-	return a.stream(cmd, c, inv, func(chunk json.RawMessage) bool {
+	return a.stream(cmd, c, inv, func(chunk json.RawMessage) error {
 		_, err := fmt.Fprintln(a.stdout, string(chunk))
-		return err == nil
+		return err
 	})
 }
