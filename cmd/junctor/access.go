@@ -147,6 +147,7 @@ func (a *app) grantsCommand() *cobra.Command {
 		ScopeID     string   `json:"scope_id,omitempty"`
 		Expires     string   `json:"expires,omitempty"`
 		MaxUses     int      `json:"max_uses,omitempty"`
+		Effect      string   `json:"effect,omitempty"`
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "List grants", Args: cobra.NoArgs,
@@ -201,6 +202,7 @@ func (a *app) grantsCommand() *cobra.Command {
 	f.StringVar(&req.ScopeID, "scope-id", "", "principal or session that --scope means")
 	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default until revoked)")
 	f.IntVar(&req.MaxUses, "max-uses", 0, "end after so many uses (default never)")
+	f.StringVar(&req.Effect, "effect", "", "admin: it is meant for an action that administers, such as device.skill.install")
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a grant at once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

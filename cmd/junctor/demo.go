@@ -86,7 +86,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// banner says what to try; every line works when pasted into another terminal.
+// banner says what to try; every command works when pasted into another terminal.
 func (a *app) banner(home string) {
 	self := os.Args[0]
 	if abs, err := os.Executable(); err == nil {
@@ -106,11 +106,12 @@ Running, each a process of its own:
   server          this one
   endpoint        demo: two modules and some files, on another port
   device          demo-device: it joined, and a skill was installed on it
-  MCP server      units: its tools are offered on
+  MCP server      units: agents can call its tools here
   extensions      tools.machine and tools.words: enabled, a process for each run
   task agent      clock: a shell that works on a task
 
-Try in another terminal:
+Try in another terminal: who would read a file, and why; the endpoint reads it; the device
+answers; a program of an extension runs behind walls; and the record of all that.
 
   JUNCTOR catalog explain fs.readText
   JUNCTOR invoke fs.readText '{"path":"hello.txt"}' --select endpoint=demo
@@ -118,7 +119,7 @@ Try in another terminal:
   JUNCTOR run '/machine kernel'
   JUNCTOR audit query --limit 5
 
-For an agent that speaks MCP:
+For the configuration of an agent that speaks MCP:
 
 CONFIG
 

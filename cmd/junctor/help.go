@@ -190,6 +190,8 @@ func placeholder(f *pflag.Flag) string {
 		return "NAME"
 	case "sha256", "content-hash", "pin":
 		return "HASH"
+	case "effect":
+		return "EFFECT"
 	case "provider", "kind", "exchange-type":
 		return "KIND"
 	case "agent-visible", "action":

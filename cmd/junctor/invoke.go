@@ -176,7 +176,15 @@ func indent(raw json.RawMessage) string {
 	return string(data)
 }
 
+// streamInvoke prints what is said of a call while it runs, and then its result.
 func (a *app) streamInvoke(cmd *cobra.Command, c *client.Client, inv client.Invocation) error {
+	return a.stream(cmd, c, inv, nil)
+}
+
+// stream prints a call's lines as they come. Where show prints chunks, the result is left
+// out, since it is the list of them.
+func (a *app) stream(cmd *cobra.Command, c *client.Client, inv client.Invocation, show func(json.RawMessage) error) error {
+	shown := false
 	for line, err := range c.Lines(cmd.Context(), http.MethodPost, "/api/v1/invocations", inv) {
 		if err != nil {
 			return err
@@ -195,9 +203,14 @@ func (a *app) streamInvoke(cmd *cobra.Command, c *client.Client, inv client.Invo
 			if err := a.printJSON(line); err != nil {
 				return err
 			}
+		case item.Progress != nil && item.Progress.Data != nil && show != nil:
+			shown = true
+			if err := show(item.Progress.Data); err != nil {
+				return err
+			}
 		case item.Progress != nil:
 			fmt.Fprintf(a.stderr, "%g %s\n", item.Progress.Progress, plainText(item.Progress.Message))
-		default:
+		case !shown:
 			if err := a.printInvoked(line, false); err != nil {
 				return err
 			}

@@ -272,38 +272,10 @@ governed path like any other.`,
 	return c
 }
 
-// streamCall prints the chunks of a stream; what is left of the end is said where it
-// is more than their list.
+// streamCall prints the chunks of a stream, or the result of what does not stream.
 func (a *app) streamCall(cmd *cobra.Command, c *client.Client, inv client.Invocation) error {
-	chunks := 0
-	for line, err := range c.Lines(cmd.Context(), http.MethodPost, "/api/v1/invocations", inv) {
-		if err != nil {
-			return err
-		}
-		item, err := decode[struct {
-			Progress *capability.Chunk `json:"progress"`
-			Error    *capability.Error `json:"error"`
-		}](line)
-		if err != nil {
-			return err
-		}
-		switch {
-		case item.Error != nil:
-			return item.Error
-		case a.json:
-			if err := a.printJSON(line); err != nil {
-				return err
-			}
-		case item.Progress != nil && item.Progress.Data != nil:
-			chunks++
-			if _, err := fmt.Fprintln(a.stdout, string(item.Progress.Data)); err != nil {
-				return err
-			}
-		case item.Progress != nil:
-			fmt.Fprintf(a.stderr, "%g %s\n", item.Progress.Progress, plainText(item.Progress.Message))
-		case chunks == 0: // it does not stream: its result is all there is
-			return a.printInvoked(line, false)
-		}
-	}
-	return nil
+	return a.stream(cmd, c, inv, func(chunk json.RawMessage) error {
+		_, err := fmt.Fprintln(a.stdout, string(chunk))
+		return err
+	})
 }

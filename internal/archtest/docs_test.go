@@ -2,7 +2,9 @@ package archtest
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,4 +38,102 @@ func TestTheTestsThatDocumentsNameAreThere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestWhatDocumentsNameIsThere: every relative link leads to a file and, behind a #, to a
+// heading of it, and every file of ours that stands in backquotes exists; in CONTRIBUTING.md
+// this holds the section "Which file?".
+func TestWhatDocumentsNameIsThere(t *testing.T) {
+	t.Parallel()
+	fenced := regexp.MustCompile("(?ms)^```.*?^```")
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	quoted := regexp.MustCompile("`((?:docs|examples|internal|cmd|capability|client|conformance|protocol|host|bench|interop|release)/[^`\\s]+)`")
+	named := 0
+	for _, path := range sources(t, ".md") {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fenced.ReplaceAllString(string(data), "")
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			file, heading, _ := strings.Cut(m[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			target := path
+			if file != "" {
+				target = filepath.Join(filepath.Dir(path), file)
+			}
+			named++
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, m[1])
+			} else if heading != "" && !slices.Contains(headings(t, target), heading) {
+				t.Errorf("%s links to %s, which has no such heading", path, m[1])
+			}
+		}
+		for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "<") || m[1] == "docs/USAGE.md" { // a place for a name; a file of every extension
+				continue
+			}
+			for _, file := range alternatives(m[1]) {
+				named++
+				if _, err := os.Stat(filepath.Join("../..", file)); err != nil {
+					t.Errorf("%s names %s, which is not there", path, file)
+				}
+			}
+		}
+	}
+	if named < 200 {
+		t.Errorf("only %d names were found: this test reads the wrong thing", named)
+	}
+}
+
+// TestNothingIsSaidTwiceOnAPage: a long line that stands there twice is what a merge left.
+func TestNothingIsSaidTwiceOnAPage(t *testing.T) {
+	t.Parallel()
+	for _, path := range sources(t, ".md") {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, seen := strings.Split(string(data), "\n"), map[string]bool{}
+		for i, line := range lines {
+			if len(line) < 80 || i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|--") { // the head of a table may
+				continue
+			}
+			if seen[line] {
+				t.Errorf("%s says twice: %s", path, line)
+			}
+			seen[line] = true
+		}
+	}
+}
+
+// headings are the headings of a page as links to them are written.
+func headings(t *testing.T, page string) []string {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(data), -1) {
+		plain := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		out = append(out, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return out
+}
+
+// alternatives reads a/{b,c} as a/b and a/c.
+func alternatives(path string) []string {
+	before, rest, found := strings.Cut(path, "{")
+	list, after, closed := strings.Cut(rest, "}")
+	if !found || !closed {
+		return []string{path}
+	}
+	var out []string
+	for name := range strings.SplitSeq(list, ",") {
+		out = append(out, before+name+after)
+	}
+	return out
 }

@@ -67,7 +67,7 @@ type foreignKey struct {
 // foreignKeys is the table of task-agents, section 3.
 func foreignKeys() []foreignKey {
 	list := []foreignKey{
-		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type", as("agents.default_type", agentType)},
+		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type; none is nobody", as("agents.default_type", agentType)},
 		{"PARALLAX_AGENT_SELECTION_STRATEGY", "agents.strategy; heuristic is ranked", as("agents.strategy", choice(map[string]string{"heuristic": "ranked"}, "fixed", "ranked"))},
 		{"PARALLAX_DEFAULT_APPROVAL_PRESET", "agents.preset", as("agents.preset", choice(nil, "readonly", "standard", "permissive", "autonomous"))},
 		{"PARALLAX_LLM_PROVIDER", "agents.credentials", as("agents.credentials", choice(nil, "subscription", "api_keys", "cloud"))},

@@ -246,43 +246,6 @@ func TestTheReferenceSaysWhatCanBeSetAtRunTime(t *testing.T) {
 	}
 }
 
-// TestTheDocumentListsEveryForeignVariable compares the table of docs/task-agents.md with
-// the code, both ways.
-func TestTheDocumentListsEveryForeignVariable(t *testing.T) {
-	t.Parallel()
-	doc, err := os.ReadFile("../../docs/task-agents.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := map[string]string{}
-	for line := range strings.Lines(string(doc)) {
-		if cells := strings.Split(line, "|"); len(cells) == 4 && strings.HasPrefix(cells[1], " `") && strings.ToUpper(cells[1]) == cells[1] {
-			for name := range strings.SplitSeq(cells[1], ",") {
-				in[strings.Trim(name, " `")] = strings.TrimSpace(cells[2])
-			}
-		}
-	}
-	for _, a := range config.Aliases() {
-		if strings.HasPrefix(a.Name, "ELIZA_CAPABILITY_ROUTER_") || a.Name == "ELIZA_STATE_DIR" || a.Name == "ELIZA_CONFIG_PATH" || a.Name == "ELIZA_NAMESPACE" || strings.Contains(a.Name, "_MODEL_") {
-			continue // not of task agents alone; the models are one row
-		}
-		says, ok := in[a.Name]
-		if key := strings.Fields(strings.TrimPrefix(a.Doc, "Fills "))[0]; !ok || strings.HasPrefix(a.Doc, "Fills ") && !strings.Contains(says, strings.TrimRight(key, ".;:,")) {
-			t.Errorf("%s: the document says %q, the code %q", a.Name, says, a.Doc)
-		}
-		delete(in, a.Name)
-	}
-	for _, other := range []string{"PARALLAX_*_MODEL_POWERFUL", "PARALLAX_*_MODEL_FAST", "SERVER_PORT", "ELIZA_PORT", "ELIZA_SKILLS_MANIFEST", "PARALLAX_BENCHMARK_*"} {
-		if in[other] == "" {
-			t.Errorf("the document does not name %s", other)
-		}
-		delete(in, other)
-	}
-	if len(in) != 0 {
-		t.Errorf("the document names what is not read: %v", slices.Sorted(maps.Keys(in)))
-	}
-}
-
 // FuzzForeignFile: whatever stands in another program's file is read within its bounds, or
 // refused with its place, and never shown.
 func FuzzForeignFile(f *testing.F) {

@@ -190,11 +190,7 @@ func Default() Config {
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
 		NATS:       NATS{Replicas: 1},
-		Gateway: Gateway{
-			Heartbeat: 5 * time.Second, HeartbeatTimeout: 30 * time.Second, Grace: 5 * time.Second,
-			Streams: Streams{Total: 512, PerNode: 32, Window: 256 << 10},
-		},
-		Node: defaultNode(), Host: defaultHost(),
+		Gateway:    defaultGateway(), Node: defaultNode(), Host: defaultHost(),
 		Eliza: Eliza{Environment: "server"},
 	}
 }

@@ -21,6 +21,13 @@ type Streams struct {
 	Window  Size `koanf:"window" doc:"Bytes of a stream that may be on their way to a reader; 64KiB to 4MiB."`
 }
 
+func defaultGateway() Gateway {
+	return Gateway{
+		Heartbeat: 5 * time.Second, HeartbeatTimeout: 30 * time.Second, Grace: 5 * time.Second,
+		Streams: Streams{Total: 512, PerNode: 32, Window: 256 << 10},
+	}
+}
+
 func (g Gateway) validate() error {
 	switch {
 	case g.Heartbeat < 100*time.Millisecond:

@@ -108,19 +108,6 @@ const (
 	ApprovalSuperseded ApprovalState = "superseded"
 )
 
-// Decision is an answer to an approval. Everything but once and deny writes a
-// Grant.
-type Decision string
-
-// The one set of decisions.
-const (
-	DecideOnce    Decision = "once"
-	DecideSession Decision = "session"
-	DecideTimed   Decision = "timed" // 15 minutes
-	DecideAlways  Decision = "always"
-	DecideDeny    Decision = "deny"
-)
-
 // Channel says who may answer an approval: the caller itself, somebody of role
 // operator or admin, or the owner of a device.
 type Channel string

@@ -225,7 +225,7 @@ func consentForm(failure *capability.Error) json.RawMessage {
 		"message": failure.Message,
 		"requestedSchema": map[string]any{
 			"type": "object", "required": []string{"decision"},
-			"properties": map[string]any{"decision": map[string]any{"type": "string", "enum": []string{"once", "timed", "always", "deny"}}},
+			"properties": map[string]any{"decision": map[string]any{"type": "string", "enum": []policy.Decision{policy.DecideOnce, policy.DecideTimed, policy.DecideAlways, policy.DecideDeny}}},
 		},
 	})
 	if err != nil {

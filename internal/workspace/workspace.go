@@ -15,6 +15,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -295,10 +296,7 @@ func (m *Manager) snapshot() []Workspace {
 		out = append(out, w)
 	}
 	slices.SortFunc(out, func(a, b Workspace) int {
-		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(a.ID, b.ID)
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(a.ID, b.ID))
 	})
 	return out
 }

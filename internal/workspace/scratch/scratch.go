@@ -6,6 +6,7 @@
 package scratch
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -222,10 +223,7 @@ func (k *Keeper) List() []Record {
 		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b Record) int {
-		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Folder, b.Folder)
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(a.Folder, b.Folder))
 	})
 	return out
 }

@@ -1,5 +1,5 @@
 // Package claims says which names a remote module takes, and whether two modules can be
-// there side by side: plugin names, actions, services, routes, views and the rest (router
+// there side by side: module names, actions, services, routes, views and the rest (router
 // spec, section 8). It decides by manifests alone, without I/O.
 package claims
 
@@ -100,7 +100,7 @@ func Of(source string, m *router.Module) Claimant {
 func claimsOf(m *router.Module) []claim {
 	var out []claim
 	add := func(kind, key string) { out = append(out, claim{kind, key}) }
-	add("plugin name", m.Name)
+	add("module name", m.Name)
 	for _, a := range m.Actions {
 		add(kindAction, a.Name)
 	}
@@ -186,7 +186,7 @@ func OfLocal(m *capability.Module) Claimant {
 		c.claims = claimsOf(&parsed)
 		return c
 	}
-	c.claims = []claim{{"plugin name", m.Name}}
+	c.claims = []claim{{"module name", m.Name}}
 	for _, one := range m.Contributions {
 		kind, name := one.Member.Kind, one.Member.Name
 		switch kind {

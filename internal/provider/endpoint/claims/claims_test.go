@@ -26,7 +26,7 @@ func TestEachKindOfNameIsTakenOnce(t *testing.T) {
 		name, a, b string // members of two modules
 		kind, key  string // of the collision; "" none
 	}{
-		{"plugin name", `"name":"p"`, `"name":"p"`, "plugin name", "p"},
+		{"module name", `"name":"p"`, `"name":"p"`, "module name", "p"},
 		{"service", `"services":[{"serviceType":"s"}]`, `"services":[{"serviceType":"s"}]`, "service type", "s"},
 		{"model", `"models":[{"modelType":"TEXT"}]`, `"models":[{"modelType":"TEXT","priority":5}]`, "model type", "TEXT"},
 		{"route", `"routes":[{"method":"GET","path":"/dup"}]`, `"routes":[{"method":"GET","path":"/dup","name":"x"}]`, "route", "GET /dup"},

@@ -1,114 +1,75 @@
 package mcpwire
 
 import (
-	"encoding/json"
+	"encoding/base64"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
-// HeaderParam is an argument that a modern client repeats in a header, because the
-// tool's schema marks it with x-mcp-header.
-type HeaderParam struct {
-	header string // the whole name: Mcp-Param-…
-	path   []string
-}
-
+// The headers of the transport.
 const (
-	paramHeader  = "Mcp-Param-"
-	maxParams    = 64
-	maxParamPath = 16
+	HeaderSession = "Mcp-Session-Id"
+	HeaderVersion = "Mcp-Protocol-Version"
+	HeaderMethod  = "Mcp-Method"
+	HeaderName    = "Mcp-Name"
 )
 
-// HeaderParams reads the marks of a definition's input schema.
-func HeaderParams(definition json.RawMessage) (out []HeaderParam) {
-	if len(definition) == 0 || !strings.Contains(string(definition), "x-mcp-header") {
+// CheckModern is spec section 2.3: what every modern request says about itself,
+// twice, and the same both times.
+func CheckModern(h http.Header, m *Message) *Fault {
+	header, meta := h.Get(HeaderVersion), &m.Params.Meta
+	if header != "" && meta.versioned && header != meta.version {
+		return mismatch("the header MCP-Protocol-Version says %q and _meta says %q", header, meta.version)
+	}
+	requested := header
+	if requested == "" {
+		requested = meta.version
+	}
+	switch {
+	case requested != "" && requested != Version20260728:
+		return Unsupported(requested, Versions())
+	case !meta.versioned:
+		return InvalidParams("params._meta needs %sprotocolVersion", MetaPrefix)
+	case header == "":
+		return mismatch("the header MCP-Protocol-Version is missing")
+	case len(meta.Capabilities) == 0 || meta.Capabilities[0] != '{':
+		return InvalidParams("params._meta needs %sclientCapabilities, an object", MetaPrefix)
+	}
+	if got := h.Get(HeaderMethod); got != m.Method {
+		return mismatch("the header Mcp-Method says %q and the body %q", got, m.Method)
+	}
+	var named string
+	switch m.Method {
+	case "tools/call", "prompts/get":
+		named = m.Params.Name
+	case "resources/read":
+		named = m.Params.URI
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		named, _ = jsonx.Text(At(m.Params.Raw, []string{"taskId"}))
+	default:
 		return nil
 	}
-	_ = jsonx.Members(definition, func(name string, value []byte) {
-		if name == "inputSchema" {
-			out = appendMarked(out, value, nil)
-		}
-	})
-	return out
-}
-
-func appendMarked(out []HeaderParam, schema []byte, path []string) []HeaderParam {
-	if len(schema) == 0 || schema[0] != '{' || len(path) > maxParamPath {
-		return out
-	}
-	_ = jsonx.Members(schema, func(name string, value []byte) {
-		switch {
-		case name == "x-mcp-header" && len(path) > 0 && len(out) < maxParams:
-			if header, ok := jsonx.Text(value); ok && header != "" {
-				out = append(out, HeaderParam{paramHeader + header, slices.Clone(path)})
-			}
-		case name == "properties" && value[0] == '{':
-			_ = jsonx.Members(value, func(property string, schema []byte) {
-				out = appendMarked(out, schema, append(slices.Clone(path), property))
-			})
-		}
-	})
-	return out
-}
-
-// CheckParams compares the marked arguments of a call with their headers.
-func CheckParams(h http.Header, marked []HeaderParam, arguments json.RawMessage) *Fault {
-	for _, p := range marked {
-		value := At(arguments, p.path)
-		got := h.Get(p.header)
-		where := strings.Join(p.path, ".")
-		if value == nil || string(value) == "null" {
-			if got != "" {
-				return mismatch("the header %s is there, and the argument %s is not", p.header, where)
-			}
-			continue
-		}
-		if got == "" {
-			return mismatch("the header %s for the argument %s is missing", p.header, where)
-		}
-		text, ok := decodeHeader(got)
-		if !ok || !sameValue(text, value) {
-			return mismatch("the header %s says %q, which is not the argument %s", p.header, got, where)
-		}
+	if got, ok := decodeHeader(h.Get(HeaderName)); !ok || got != named || len(h.Values(HeaderName)) == 0 {
+		return mismatch("the header Mcp-Name says %q and the body %q", got, named)
 	}
 	return nil
 }
 
-// At is the value under the path in an object, nil when there is none.
-func At(object json.RawMessage, path []string) json.RawMessage {
-	for _, part := range path {
-		if len(object) == 0 || object[0] != '{' {
-			return nil
-		}
-		var next json.RawMessage
-		_ = jsonx.Members(object, func(name string, value []byte) {
-			if name == part {
-				next = value
-			}
-		})
-		object = next
-	}
-	return object
+func mismatch(format string, args ...any) *Fault {
+	f := BadRequest(format, args...)
+	f.Code = codeHeaderMismatch
+	return f
 }
 
-// sameValue compares a header's text with a string, a boolean or an integer.
-func sameValue(text string, value json.RawMessage) bool {
-	if s, ok := jsonx.Text(value); ok {
-		return s == text
+// decodeHeader undoes the wrapping =?base64?…?= of values that a header cannot
+// hold as they are.
+func decodeHeader(v string) (string, bool) {
+	const opening, closing = "=?base64?", "?="
+	if len(v) < len(opening)+len(closing) || !strings.EqualFold(v[:len(opening)], opening) || !strings.HasSuffix(v, closing) {
+		return v, true
 	}
-	if text == string(value) {
-		return true
-	}
-	if text == "true" || text == "false" {
-		return false
-	}
-	// As numbers: 1e2 and 100 are the same. Beyond 2^53 only equal digits are.
-	const exact = 1 << 53
-	a, errA := strconv.ParseFloat(text, 64)
-	b, errB := strconv.ParseFloat(string(value), 64)
-	return errA == nil && errB == nil && a == b && a < exact && a > -exact
+	data, err := base64.StdEncoding.DecodeString(v[len(opening) : len(v)-len(closing)])
+	return string(data), err == nil
 }

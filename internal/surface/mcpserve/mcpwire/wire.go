@@ -9,14 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/jsonx"
 )
 
-// The headers of the transport.
-const (
-	HeaderSession = "Mcp-Session-Id"
-	HeaderVersion = "Mcp-Protocol-Version"
-	HeaderMethod  = "Mcp-Method"
-	HeaderName    = "Mcp-Name"
-)
-
 // The JSON-RPC and MCP error codes used here.
 const (
 	codeParse              = -32700
