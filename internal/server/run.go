@@ -1,0 +1,179 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/invoke"
+)
+
+// Address is where the server listens.
+func (s *Server) Address() string { return "http://" + s.listener.Addr().String() }
+
+// Engine is the one path to every capability.
+func (s *Server) Engine() *invoke.Engine { return s.engine }
+
+// Ready is the line for stdout and run/server.json.
+func (s *Server) Ready() ReadyLine {
+	return ReadyLine{
+		URL: s.Address(), PID: os.Getpid(), Home: s.home.Dir,
+		TokenFile: s.home.Path("run", "admin.token"), Version: s.version,
+	}
+}
+
+// Run serves until ctx ends, then stops accepting, lets running calls finish for
+// ten seconds, cancels the rest, and flushes the audit. onReady is called once,
+// when requests are answered.
+func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
+	defer s.close()
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	// Calls outlive ctx by the drain; their own context ends after it.
+	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelCalls()
+	web := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return callCtx },
+		ErrorLog:    slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+	}
+	parts, partsCtx := errgroup.WithContext(callCtx)
+	parts.Go(func() error { return s.log.Run(partsCtx) })
+	parts.Go(func() error { return s.mcp.Run(partsCtx) })
+	parts.Go(func() error { return s.runAgents(partsCtx) })
+	parts.Go(func() error { return s.folders.run(partsCtx, s.workers.Agents) })
+	parts.Go(func() error { return s.workers.run(partsCtx, s.cfg.Agents.IdleTimeout) })
+	parts.Go(func() error { return s.workers.threads.run(partsCtx, s.cfg.Agents.AutoResume, s.standing) })
+	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
+	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })
+	// Agents listen for as long as they live: their streams end with the
+	// listener, or every stop would take the whole drain.
+	web.RegisterOnShutdown(s.mcp.Drain)
+	web.RegisterOnShutdown(s.a2a.Drain)
+	parts.Go(func() error { return s.sweep(partsCtx) })
+	parts.Go(func() error { return s.saveUses(partsCtx) })
+	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
+	parts.Go(func() error { return s.devices.assets.Run(partsCtx) })
+	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
+	parts.Go(func() error { return s.revokes(partsCtx) })
+	parts.Go(func() error { return s.devices.held.Run(partsCtx) })
+	parts.Go(func() error { return s.watchShared(partsCtx) })
+	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
+	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
+	parts.Go(func() error {
+		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	s.event(ctx, audit.ServerStarted)
+	s.settle(partsCtx)
+	if err := s.announce(onReady); err != nil {
+		cancelCalls()
+		web.Close()
+		return errors.Join(err, parts.Wait())
+	}
+	select {
+	case <-ctx.Done():
+	case <-partsCtx.Done(): // something essential failed
+	}
+	s.ready.Store(false)
+	close(s.stopping)
+	s.bus.Close()
+	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancelStop()
+	if err := web.Shutdown(stop); err != nil {
+		cancelCalls()
+		last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancelLast()
+		if web.Shutdown(last) != nil {
+			web.Close()
+		}
+	}
+	s.workers.close(stop)
+	s.runs.Close(stop)
+	s.tasks.Close(stop)
+	s.event(ctx, audit.ServerStopped)
+	cancelCalls()
+	err = parts.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+func (s *Server) announce(onReady func(ReadyLine) error) error {
+	line := s.Ready()
+	data, err := marshalLine(line)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(s.home.Path("run", "server.json"), data); err != nil {
+		return err
+	}
+	s.ready.Store(true)
+	if onReady != nil {
+		return onReady(line)
+	}
+	return nil
+}
+
+func (s *Server) event(ctx context.Context, ev audit.Event) {
+	_, err := s.log.Append(context.WithoutCancel(ctx), audit.Record{
+		Logger: "server", Event: ev,
+		Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "version", Value: s.version}}},
+	}, audit.Synced)
+	if err != nil {
+		s.logger.Error("audit record not written", "event", string(ev), "err", err)
+	}
+	s.publish(strings.ReplaceAll(string(ev), "_", "."), map[string]any{"version": s.version})
+}
+
+// close releases what New opened, in reverse; it is called once.
+func (s *Server) close() {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.extensions != nil {
+		if err := s.extensions.Close(); err != nil {
+			s.logger.Error("extensions not closed cleanly", "err", err)
+		}
+	}
+	if s.model != nil {
+		s.model.Close()
+	}
+	s.folders.close()
+	if s.nats != nil {
+		s.nats.Close()
+	}
+	if s.log != nil {
+		if err := s.log.Close(); err != nil {
+			s.logger.Error("audit log not closed cleanly", "err", err)
+		}
+	}
+	s.closeShared()
+	if s.db != nil {
+		if err := s.db.Close(); err != nil {
+			s.logger.Error("database not closed cleanly", "err", err)
+		}
+	}
+	if s.roots != nil {
+		s.roots.Close()
+	}
+	if s.secrets != nil {
+		s.secrets.Close()
+	}
+	if err := s.home.Close(); err != nil {
+		s.logger.Error("home not closed cleanly", "err", err)
+	}
+}
