@@ -2,7 +2,7 @@
 # make test   everything a change must pass; installs what it needs on Debian
 # make test-agents  installs the programs of task agents, and tries the server with them
 # make lint   gofumpt and golangci-lint (their versions: tools/go.mod)
-# make bench  the figures of docs/performance.md, measured on this machine
+# make bench  the figures of docs/performance.md, measured on this machine in under ten minutes
 # make soak   the long tests
 # make fuzz   every fuzz target below FUZZIN (.) for FUZZTIME (30s), one after the other
 # make release   dist/: what is given to others of this commit (docs/install.md)

@@ -320,15 +320,16 @@ func mcpDoors(sh *sheet, calls, rounds int) error {
 		}
 		proxy := results[1]
 		const rerun = "go run ./bench -mcp"
-		switch title := what + ", " + era; {
+		_, tools, _ := strings.Cut(what, ", ")
+		switch {
 		case what == "tools/call" && concurrency == 1 && strings.HasSuffix(far, "bare"):
-			sh.took("MCP "+title+", 1 at once", "ReverseProxy", proxy.p50, results[2].p50, rerun)
+			sh.took("MCP tools/call, "+era+", 1 at once", "ReverseProxy", proxy.p50, results[2].p50, rerun)
 		case what == "tools/call" && strings.HasSuffix(far, "SDK") && concurrency > 1:
-			sh.rate("MCP "+title+", 16 at once, an SDK's server behind", "ReverseProxy", proxy.rate, results[2].rate, rerun)
+			sh.rate("MCP tools/call, "+era+", 16 at once, an SDK's server behind", "ReverseProxy", proxy.rate, results[2].rate, rerun)
 		case strings.HasPrefix(what, "tools/list"):
-			sh.rate("MCP "+title+" tools, 4 at once", "SDK server", results[3].rate, results[2].rate, rerun)
+			sh.rate("MCP tools/list, "+tools+" tools, "+era+", 4 at once", "SDK server", results[3].rate, results[2].rate, rerun)
 		case strings.HasPrefix(what, methodConnect):
-			sh.took("MCP "+title+" tools: handshake and list", "SDK server", results[1].p50, results[2].p50, rerun)
+			sh.took("MCP handshake and list, "+tools+" tools, "+era, "SDK server", results[1].p50, results[2].p50, rerun)
 		}
 		for i, r := range results {
 			fmt.Fprintf(sh.out, "| %s | %s | %s | %d | %s | %s | %s | %.0f | %.2f | %.2f | %.2f | %s |\n", what, era, far, concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
