@@ -267,13 +267,13 @@ func TestWithoutAServer(t *testing.T) {
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x", "grants revoke": "grt_1", "held cancel": "c", "held show": "c",
 		"invoke": "fs.list", "modules route": "m GET /x", "modules show": "m", "nodes drain": "n", "nodes remove": "n", "nodes show": "n", "report write": "e2b --url http://127.0.0.1:1 --dir " + t.TempDir(),
 		"run": "/x", "runs artifacts": "r", "runs cancel": "r", "runs show": "r", "secrets remove": "s", "secrets set": "s", "skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",
-		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks create": "x", "tasks explain": "t", "tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t",
+		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks create": "x", "tasks explain": "t", "tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
 		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u", "upstreams diff": "u", "upstreams login": "u", "upstreams remove": "u",
 		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
 	alone := strings.Fields(`serve doctor help version completion config child frameworks sandbox conformance endpoint`)
 	others := []string{ // they need files of their own, another process, or nobody
-		"audit verify", "catalog eval", "extensions check", "extensions new", "report validate", "skill pack", "skill sign", "skill diff", "endpoints import",
+		"audit verify", "backup", "restore", "upstreams sample", "catalog eval", "extensions check", "extensions new", "report validate", "skill pack", "skill sign", "skill diff", "endpoints import",
 		"node join", "node status", "node drain", "node leave", "node rescan", "node consent list", "node consent grant", "node consent deny",
 	}
 	for _, c := range everyCommand(&app{}) {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -124,7 +123,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 	sample := &cobra.Command{
 		Use: "sample", Short: "Be a small MCP server on standard input and output, to try upstreams with", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return samplemcp.Serve(cmd.Context(), version(), os.Stdin, os.Stdout)
+			return samplemcp.Serve(cmd.Context(), version(), a.stdin, a.stdout)
 		},
 	}
 	return a.group("upstreams", "Manage upstreams: MCP servers and A2A agents as providers", a.upstreamsAddCommand(), list, show, remove, a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart, sample)

@@ -59,9 +59,14 @@ func units(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult
 	return nil, out, nil
 }
 
+// kept is a writer that stays open: it is the caller's.
+type kept struct{ io.Writer }
+
+func (kept) Close() error { return nil }
+
 // Serve answers one client over in and out until the client is gone or ctx ends, and
 // closes neither. version is what it says of itself.
-func Serve(ctx context.Context, version string, in io.ReadCloser, out io.WriteCloser) error {
+func Serve(ctx context.Context, version string, in io.Reader, out io.Writer) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "units", Version: version}, nil)
 	reads := &mcp.ToolAnnotations{ReadOnlyHint: true}
 	mcp.AddTool(server, &mcp.Tool{Name: "convert", Description: "Convert a value from one unit to another", Annotations: reads}, convert)
@@ -72,7 +77,7 @@ func Serve(ctx context.Context, version string, in io.ReadCloser, out io.WriteCl
 				Text: "Rewrite this recipe in metric units, by the tool convert:\n\n" + strings.TrimSpace(req.Params.Arguments["text"]),
 			}}}}, nil
 		})
-	err := server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
+	err := server.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(in), Writer: kept{out}})
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		return nil
 	}
