@@ -101,23 +101,36 @@ agent, or a file. What becomes of it: junctor tasks show ID.`,
 			if wait && a.json { // one document: that of the end
 				return a.createAndWait(cmd.Context(), body)
 			}
-			var task string
-			err := a.call(cmd.Context(), http.MethodPost, threadsPath, body, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					ThreadID, Task string
-					Agents         []startedRow
-				}](raw)
-				if err != nil {
-					return err
-				}
-				task = out.Task
-				a.printf("task    %s\nthread  %s\n", plainText(out.Task), plainText(out.ThreadID))
-				return a.printStarted(out.Agents)
-			})
-			if err != nil || !wait || task == "" {
+			c, err := a.client()
+			if err != nil {
 				return err
 			}
-			return a.waitForTask(cmd.Context(), task)
+			var raw json.RawMessage
+			if err := c.Do(cmd.Context(), http.MethodPost, threadsPath, body, &raw); err != nil {
+				return err
+			}
+			out, err := decode[struct {
+				ThreadID, Task string
+				Agents         []startedRow
+			}](raw)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.printJSON(raw)
+			} else {
+				a.printf("task    %s\nthread  %s\n", plainText(out.Task), plainText(out.ThreadID))
+				err = a.printStarted(out.Agents)
+			}
+			switch works := slices.ContainsFunc(out.Agents, func(s startedRow) bool { return s.Error == nil }); {
+			case err != nil:
+				return err
+			case wait && out.Task != "":
+				return a.waitForTask(cmd.Context(), out.Task)
+			case !works:
+				return exitStatus(1) // the rows say why nobody works on it
+			}
+			return nil
 		},
 	}
 	f := c.Flags()
