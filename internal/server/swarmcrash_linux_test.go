@@ -53,8 +53,14 @@ func killSwarms(t *testing.T, times int) {
 		open = (open + 1) % 3
 	}
 	n := serve(t, home, env...)
-	eventuallyWithin(t, time.Minute, "every thread is over, and told", func() bool {
-		var list []struct{ ID, Status, Summary string }
+	var list []struct{ ID, Title, Status, Summary string }
+	defer func() {
+		if t.Failed() {
+			t.Logf("%+v", list)
+		}
+	}()
+	eventuallyWithin(t, 4*time.Minute, "every thread is over, and told", func() bool {
+		list = nil
 		n.ask(t, "GET", "/api/coding-agents/coordinator/threads?limit=500", "", http.StatusOK, &list)
 		for _, th := range list {
 			if th.Status != "done" || th.Summary == "" {
@@ -63,8 +69,6 @@ func killSwarms(t *testing.T, times int) {
 		}
 		return len(list) > 0
 	})
-	var list []struct{ ID, Title string }
-	n.ask(t, "GET", "/api/coding-agents/coordinator/threads?limit=500", "", http.StatusOK, &list)
 	for _, short := range list {
 		th := n.thread(t, short.ID)
 		told := 0

@@ -94,8 +94,11 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 	n := serve(t, t.TempDir(), env...)
 	admin := n.token(t, "admin")
 	spawned := n.spawnAgent(t, `{"agentType":"claude","mode":"structured","task":"say hello","customCredentials":{"MY_SECRET":"hush-hush-hush"},"metadata":{"keepAliveAfterComplete":true,"roomId":"r1","validator":{"any":[1]}}}`)
-	eventually(t, "the turn is done", func() bool { return n.shown(t, spawned.ID).Phase == "done" })
-	done := n.shown(t, spawned.ID)
+	var done shownAgent
+	eventually(t, "the turn is done, and its decision is kept", func() bool {
+		done = n.shown(t, spawned.ID)
+		return done.Phase == "done" && len(done.Decisions) > 0
+	})
 	if done.Mode != "structured" || done.ResumeToken == "" || len(done.Decisions) != 1 || done.Usage.InputTokens != 12 || done.Usage.CostUSD != 0.25 || done.CompletedTurns != 1 {
 		t.Errorf("%+v", done)
 	}
