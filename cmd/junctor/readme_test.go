@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -76,6 +78,7 @@ func paste(t *testing.T, text string, wants ...string) string {
 	}
 	script.WriteString("kill $(jobs -p); wait\n")
 	dir := t.TempDir()
+	t.Cleanup(func() { noneLeft(t, dir) })
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "junctor"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -134,6 +137,30 @@ func TestWritingEndpointsPage(t *testing.T) {
 	dirs := strings.Fields(string(caches))
 	text := strings.Replace(string(page), `SOURCE="$PWD"`, fmt.Sprintf("SOURCE='%s' GOCACHE='%s' GOMODCACHE='%s'", root, dirs[0], dirs[1]), 1)
 	paste(t, text, "hello Node", "hello Python", "hello Go", "conforms: 1 module")
+}
+
+// noneLeft kills the programs of a folder that still run, and says which they were: a page
+// must end what it begins in the background.
+func noneLeft(t *testing.T, dir string) {
+	t.Helper()
+	running := func() (list []string) {
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			if line, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(line), dir+"/") {
+				list = append(list, filepath.Base(filepath.Dir(file))+" "+strings.ReplaceAll(string(line), "\x00", " "))
+			}
+		}
+		return list
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(running()) > 0 && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond) // what was told to end needs a moment
+	}
+	for _, program := range running() {
+		t.Errorf("still runs: %s", program)
+		if pid, err := strconv.Atoi(strings.Fields(program)[0]); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 // TestCatalogPage does it with the page about the catalog.
