@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/junctor-run/junctor/internal/server"
@@ -42,7 +43,7 @@ func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile str
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	furnished := make(chan struct{})
+	var furnishing sync.WaitGroup
 	err = a.serve(ctx, cfg, readyFile, func(line server.ReadyLine) error {
 		d.line = line
 		if err := a.printReady(line); err != nil {
@@ -53,8 +54,7 @@ func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile str
 		}
 		// In the background: the server answers already, and these are requests to it
 		// like any other.
-		go func() {
-			defer close(furnished)
+		furnishing.Go(func() {
 			err := d.furnish(ctx)
 			switch {
 			case ctx.Err() != nil:
@@ -64,14 +64,12 @@ func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile str
 			default:
 				a.banner(home)
 			}
-		}()
+		})
 		return nil
 	})
 	cancel()
-	if len(d.procs) > 0 {
-		d.wait()
-		<-furnished
-	}
+	d.wait()
+	furnishing.Wait()
 	return err
 }
 
