@@ -48,7 +48,7 @@ const id = flags.get("--id") ?? (hostname().replace(/[^A-Za-z0-9._-]/g, "-").rep
 const instance = randomUUID();
 const token1 = id.replace(/[^A-Za-z0-9_-]/g, (c) => [...Buffer.from(c)].map((b) => "=" + b.toString(16).toUpperCase().padStart(2, "0")).join(""));
 
-let epoch = 0, last = 0, inline = 512 << 10, windowSize = 256 << 10, beats = null, seq = 0, out = 0, leaving = false;
+let epoch = 0, last = 0, beat = () => {}, inline = 512 << 10, windowSize = 256 << 10, beats = null, seq = 0, out = 0, leaving = false;
 const calls = new Map();
 
 function fail(text) { console.error("node-js: " + text); process.exit(1); }
@@ -165,7 +165,7 @@ async function join(bus) {
   epoch = last = reply.epoch;
   inline = reply.max_inline - 4096; windowSize = reply.window;
   clearInterval(beats);
-  const beat = () => bus.publish(`v1.gw.${token1}.beat`, {
+  beat = () => bus.publish(`v1.gw.${token1}.beat`, {
     epoch, seq: ++seq, revision: 1, cpu: Math.min(100, 100 * loadavg()[0] / availableParallelism()), mem: 100 * (1 - freemem() / totalmem()), gpu: 0,
     active: calls.size, queued: 0, accepting: !leaving && calls.size < MAX_CALLS,
   });
@@ -182,6 +182,7 @@ function control(bus, c) {
     case "rejoin": join(bus).catch(() => bus.socket.close()); break;
     case "superseded": fail(`another process has joined as ${id}`); break;
     case "drain": leave(bus); break;
+    case "beat": beat(); break;
     case "update": bus.request(`v1.gw.${token1}.update`, { epoch, revision: 1, functions: entries(), labels: ["example"] }).catch(() => {}); break;
   }
 }

@@ -119,9 +119,27 @@ func (t *Table) Propose(m Member) (Record, error) {
 // Take enters what a record says, whoever wrote it, and returns what has changed. A
 // node that is there in another session is superseded: the newer epoch serves (N9).
 // What is older than what the table has changes nothing.
-func (t *Table) Take(r Record) (events []Event) {
+func (t *Table) Take(r Record) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.take(r)
+}
+
+// Remember is Take for a record that was found and not heard of as it was written: a
+// node that is new by it may be long gone, or about to join again in another epoch.
+// It is suspect until it beats, and due when it has not for a lease.
+func (t *Table) Remember(r Record) []Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.nodes[r.ID] != nil
+	events := t.take(r)
+	if n := t.nodes[r.ID]; !known && n.Status == Connected {
+		n.Status, n.until, n.reason = Disconnected, t.cfg.Now().Add(t.cfg.Lease), ReasonLost
+	}
+	return events
+}
+
+func (t *Table) take(r Record) (events []Event) {
 	t.epoch = max(t.epoch, r.Epoch)
 	n := t.nodes[r.ID]
 	event := func(kind string) {

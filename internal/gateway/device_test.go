@@ -228,6 +228,8 @@ func (d *device) told(ctx context.Context, m messaging.Message) {
 	case !now:
 	case c.Type == wire.ControlRejoin:
 		d.all.Go(func() { d.join(ctx) })
+	case c.Type == wire.ControlBeat:
+		d.beat(ctx)
 	case c.Type == wire.ControlSuperseded:
 		d.mu.Lock()
 		d.over = true

@@ -6,6 +6,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/messaging"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
 // watch follows the bucket. No watch is trusted to go on: one that ends is opened
@@ -59,12 +60,19 @@ func (s *shared) put(ctx context.Context, e messaging.Entry) {
 		return
 	}
 	_, known := s.g.table.Record(rec.ID)
-	s.g.change(ctx, func() []fleet.Event { return s.g.table.Take(rec) })
+	s.mu.Lock()
+	found := s.inside && !known
+	s.mu.Unlock()
+	enter := s.g.table.Take
+	if found {
+		enter = s.g.table.Remember
+	}
+	s.g.change(ctx, func() []fleet.Event { return enter(rec) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.row(rec.ID)
 	r.revision, r.written, r.shown = max(r.revision, e.Revision), s.g.cfg.Fleet.Now(), true
-	if s.inside && !known {
+	if found {
 		s.fresh = append(s.fresh, rec)
 	}
 }
@@ -126,8 +134,8 @@ func (s *shared) compare(ctx context.Context) {
 			s.forget(ctx, r)
 		}
 	}
-	for _, rec := range fresh { // they may be long gone
-		s.g.probe(ctx, rec.ID, rec.Epoch)
+	for _, rec := range fresh { // nothing is sent there before they are heard
+		s.g.control(ctx, rec.ID, wire.Control{Epoch: rec.Epoch, Type: wire.ControlBeat})
 	}
 }
 

@@ -143,6 +143,19 @@ func TestItComesBackFromARestartOfTheBusAndOfTheGateway(t *testing.T) {
 	})
 }
 
+// No time passes here: the next heartbeat would be seconds away.
+func TestAGatewayThatStartsHearsAtOnceWhoIsThere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, d := joined(t)
+		epoch := d.Epoch()
+		r.serve(gateway.Config{})
+		if n, _ := r.Fleet().Get("a"); n.Status != fleet.Connected || n.Epoch != epoch || d.Status().Joins != 1 {
+			t.Errorf("%+v %+v", n, d.Status())
+		}
+	})
+}
+
 func TestTheNewerOfTwoServesAndTheOlderStopsForGood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -331,6 +331,8 @@ func (s *session) control(ctx context.Context, m messaging.Message, parts *sync.
 				s.cfg.Logger.Warn("the gateway could not be told what is offered", "node", s.cfg.ID, "err", err)
 			}
 		})
+	case wire.ControlBeat:
+		s.beat.Reset(0)
 	case wire.ControlDrain:
 		s.drain(parts)
 	case wire.ControlSuperseded:

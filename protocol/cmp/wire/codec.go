@@ -239,7 +239,7 @@ func (c *Control) check() error {
 		if c.Type == ControlCredit && (c.Bytes <= 0 || c.Bytes > MaxWindow) {
 			return wrong("a credit must be 1 to %d bytes", MaxWindow)
 		}
-	case ControlDrain, ControlRejoin, ControlUpdate, ControlSuperseded, ControlShutdown:
+	case ControlDrain, ControlRejoin, ControlUpdate, ControlBeat, ControlSuperseded, ControlShutdown:
 	default:
 		return wrong("%.40q is no type of a control message", c.Type)
 	}

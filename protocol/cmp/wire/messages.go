@@ -164,6 +164,7 @@ const (
 	ControlDrain      = "drain"      // finish what runs, take nothing new
 	ControlRejoin     = "rejoin"     // the gateway does not know this node
 	ControlUpdate     = "update"     // the gateway has an older revision
+	ControlBeat       = "beat"       // the gateway has only read of this node, and wants to hear it
 	ControlSuperseded = "superseded" // a newer session has the node's id
 	ControlShutdown   = "shutdown"   // the gateway goes
 )
