@@ -20,12 +20,13 @@ const client = await new ClientFactory({ transports: [new JsonRpcTransportFactor
 const unwrap = (result) => result.payload?.value ?? result.task ?? result;
 const state = (task) => TaskState[task.status.state];
 const show = (task) => ({ id: task.id, state: state(task), text: JSON.stringify(Task.toJSON(task)) });
-const message = (parts, more = {}) =>
-  client.sendMessage(SendMessageRequest.fromJSON({ message: { messageId: crypto.randomUUID(), role: 'ROLE_USER', parts, ...more }, configuration: {} })).then(unwrap);
+const message = (parts, more = {}, configuration = {}) =>
+  client.sendMessage(SendMessageRequest.fromJSON({ message: { messageId: crypto.randomUUID(), role: 'ROLE_USER', parts, ...more }, configuration })).then(unwrap);
 const reach = async (id, want) => {
-  for (;;) {
+  for (const until = Date.now() + 45_000; ;) {
     const task = unwrap(await client.getTask({ id, tenant: '' }));
     if (state(task) === want) return task;
+    if (Date.now() > until) throw new Error(`not ${want} in time: ${show(task).text}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 };
@@ -40,7 +41,8 @@ say('works', show(await reach(handle, 'TASK_STATE_WORKING')));
 await lines.next();
 const paused = await reach(handle, 'TASK_STATE_INPUT_REQUIRED');
 say('paused', show(paused));
-await message([{ text: 'resume' }], { taskId: handle });
+// Waiting for what comes of it would be waiting for the task's end.
+say('answered', show(await message([{ text: 'resume' }], { taskId: handle }, { returnImmediately: true })));
 say('resumed', show(await reach(handle, 'TASK_STATE_WORKING')));
 say('cancelled', show(unwrap(await client.cancelTask({ id: handle, tenant: '' }))));
 process.exit(0);

@@ -162,6 +162,9 @@ func TestDelegatingOverA2A(t *testing.T) {
 	if s := next("paused"); !strings.Contains(s.Text, "Is it to go on?") {
 		t.Errorf("%+v", s)
 	}
+	if s := next("answered"); s.State == "TASK_STATE_INPUT_REQUIRED" {
+		t.Errorf("the question is still there: %+v", s)
+	}
 	if s := next("resumed"); s.ID == made.ID {
 		t.Errorf("%+v", s)
 	}

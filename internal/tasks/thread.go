@@ -98,18 +98,39 @@ func (m *Manager) OpenThreads() (list []Task) {
 	return list
 }
 
-// answerThread hands an answer on. The question stays until the thread says otherwise.
+// answerThread hands an answer on. The question is withdrawn before, so that whoever
+// looks or waits then finds no question that has its answer, and one that the thread
+// asks meanwhile is not lost with it; it is back when the answer was not taken.
 func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e *entry, key string, answer json.RawMessage) (Task, error) {
-	r, ok := e.task.Request(key)
-	t := e.task
-	e.mu.Unlock()
+	before := e.task
+	r, ok := before.Request(key)
 	if !ok {
-		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task does not wait for an answer of yours: it is %s", t.State).With("not_asked", "")
+		e.mu.Unlock()
+		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task does not wait for an answer of yours: it is %s", before.State).With("not_asked", "")
 	}
-	if err := m.threads.Answer(ctx, who, t.Thread, r, answer); err != nil {
+	err := m.change(ctx, e, func(t *Task) {
+		t.Requests = slices.DeleteFunc(slices.Clone(t.Requests), func(o Request) bool { return o.Key == r.Key })
+		if len(t.Requests) == 0 {
+			t.State, t.Status = Working, ""
+		}
+	})
+	version := e.task.Version
+	e.mu.Unlock()
+	if err != nil {
 		return Task{}, err
 	}
-	return m.Get(ctx, who.ID, t.ID)
+	if err := m.threads.Answer(ctx, who, before.Thread, r, answer); err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.task.Version == version {
+			back := m.change(context.WithoutCancel(ctx), e, func(t *Task) { t.State, t.Status, t.Requests = before.State, before.Status, before.Requests })
+			if back != nil {
+				m.cfg.Logger.Error("a question whose answer was not taken is not asked again", "task", before.ID, "err", back)
+			}
+		}
+		return Task{}, err
+	}
+	return m.Get(ctx, who.ID, before.ID)
 }
 
 // cancelThread stops the thread's work; its end is told by the thread.

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -153,13 +154,13 @@ func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads
 	if token := row.Meta(old.Metadata, row.ResumeToken); token != "" && string(name) == old.Framework && took {
 		req.ResumeToken = token
 	}
-	req.Task = goingOn(old, req.ResumeToken != "", c)
+	req.Task = goingOn(old, name, req.ResumeToken != "", c)
 	i, err := l.replace(ctx, by, d.Thread, old, name, req)
 	if err == nil {
 		s := l.session(d.Thread, nodeOf(d, old), i, Place{ID: row.Meta(old.Metadata, metaWorkspace)})
 		s.OriginalTask, s.Repo, s.Label = old.OriginalTask, old.Repo, old.Label
 		if req.ResumeToken != "" {
-			s.Metadata = row.WithMeta(s.Metadata, row.StartOver, goingOn(old, false, c))
+			s.Metadata = row.WithMeta(s.Metadata, row.StartOver, goingOn(old, name, false, c))
 		}
 		err = l.register(ctx, threads.Registration{ThreadID: d.ID, Session: s, Replaces: []string{old.SessionID}})
 	}
@@ -171,8 +172,12 @@ func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads
 	return out
 }
 
-// goingOn is what the agent is told that goes on.
-func goingOn(old row.Session, remembers bool, c Control) string {
+// goingOn is what the agent is told that goes on. A shell is told commands alone: it
+// would carry out every other line as one.
+func goingOn(old row.Session, name framework.Name, remembers bool, c Control) string {
+	if name == framework.Shell {
+		return cmp.Or(strings.TrimSpace(c.Instruction), old.OriginalTask)
+	}
 	var b strings.Builder
 	switch {
 	case remembers && c.Operation == Resume:

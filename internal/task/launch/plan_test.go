@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
 
 // TestWhoeverMakesATaskDoesNotSayWhatIsOurs: members of its metadata by which the registry,
@@ -35,6 +37,24 @@ func TestOnlyOperatorsNameCommands(t *testing.T) {
 			if refused != (capability.CodeOf(err) == capability.CodeDenied) {
 				t.Errorf("%s %s: %v", role, said, err)
 			}
+		}
+	}
+}
+
+// TestAShellIsToldCommandsAlone: what an agent reads as a remark, a shell would carry out.
+func TestAShellIsToldCommandsAlone(t *testing.T) {
+	old := row.Session{OriginalTask: "make dist", TaskDelivered: true, CompletionSummary: "half of it is there"}
+	for name, c := range map[string]struct {
+		framework framework.Name
+		control   Control
+		want      string
+	}{
+		"a shell resumes":     {framework.Shell, Control{Operation: Resume, Note: "be quick"}, "make dist"},
+		"a shell continues":   {framework.Shell, Control{Operation: Continue, Instruction: " make check\n"}, "make check"},
+		"an agent is told so": {framework.Claude, Control{Operation: Resume}, "make dist\n\nThis was begun before, in the same folder, and interrupted: look at what is there first, and do not start over.\n\nIt had come to this:\n<<<\nhalf of it is there\n>>>"},
+	} {
+		if got := goingOn(old, c.framework, false, c.control); got != c.want {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
