@@ -101,7 +101,7 @@ func TestWhatIsNoProof(t *testing.T) {
 func TestUpwardAndEnrolComeBack(t *testing.T) {
 	t.Parallel()
 	round(t, "upward", wire.Encode[wire.Upward], wire.Decode[wire.Upward], &wire.Upward{CallID: "c", Action: "fs.readText", Input: json.RawMessage(`{"path":"a"}`), DeadlineMS: 1000})
-	round(t, "upward reply", wire.Encode[wire.UpwardReply], wire.Decode[wire.UpwardReply], &wire.UpwardReply{OK: true, Result: json.RawMessage(`1`), Invocation: "inv_1"})
+	round(t, "upward reply", wire.Encode[wire.UpwardReply], wire.Decode[wire.UpwardReply], &wire.UpwardReply{OK: true, Result: json.RawMessage(`1`), Invocation: "run_1"})
 	round(t, "upward error", wire.Encode[wire.UpwardReply], wire.Decode[wire.UpwardReply], &wire.UpwardReply{Error: &cmp.WireError{Code: "denied", Message: "no"}})
 	round(t, "enrol reply", wire.Encode[wire.EnrolReply], wire.Decode[wire.EnrolReply], &wire.EnrolReply{NodeID: "a", Labels: []string{"gpu"}})
 	for name, u := range map[string]wire.Upward{
