@@ -61,7 +61,7 @@ func (s *shared) put(ctx context.Context, e messaging.Entry) {
 	}
 	_, known := s.g.table.Record(rec.ID)
 	s.mu.Lock()
-	found := s.inside && !known
+	found := s.inside && !known && rec.Gateway != s.g.instance // not one that we are just letting in
 	s.mu.Unlock()
 	enter := s.g.table.Take
 	if found {

@@ -56,7 +56,12 @@ func killSwarms(t *testing.T, times int) {
 	var list []struct{ ID, Title, Status, Summary string }
 	defer func() {
 		if t.Failed() {
-			t.Logf("%+v", list)
+			for _, th := range list {
+				t.Logf("%+v", th)
+				if th.Status != "done" {
+					t.Logf("%+v", n.thread(t, th.ID))
+				}
+			}
 		}
 	}()
 	eventuallyWithin(t, 4*time.Minute, "every thread is over, and told", func() bool {

@@ -95,9 +95,10 @@ func TestSkillsOfAgents(t *testing.T) {
 			}
 			return false
 		})
-		if told := n.told(t, made.ThreadID, id); len(told) == 0 || !strings.HasPrefix(told[len(told)-1], want) {
-			t.Errorf("%s was told %q", made.Agents[i].Label, told)
-		}
+		eventually(t, made.Agents[i].Label+" was told "+want, func() bool { // transcripts follow what happens
+			told := n.told(t, made.ThreadID, id)
+			return len(told) > 0 && strings.HasPrefix(told[len(told)-1], want)
+		})
 	}
 	n.ask(t, "POST", "/api/coding-agents/coordinator/threads/"+made.ThreadID+"/control", `{"action":"stop"}`, http.StatusOK, nil)
 	eventually(t, "the manifest is taken back", func() bool { return !exists(filepath.Dir(path)) })

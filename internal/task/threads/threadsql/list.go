@@ -1,6 +1,7 @@
 package threadsql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -245,11 +246,13 @@ func fill(ctx context.Context, q querier, d *threads.Detail, field threads.Field
 	return err
 }
 
-// newest are the last rows of a thread's transcripts, in their order.
+// newest are the last rows of a thread's transcripts, in the order of what they tell:
+// what was said and what was asked for are written by two hands.
 func newest(ctx context.Context, q querier, thread string, limit int) ([]row.TranscriptItem, error) {
 	out, err := list[row.TranscriptItem](ctx, q, `WHERE thread_id = ? AND seq IN (SELECT seq FROM (
 		SELECT seq, SUM(bytes) OVER (ORDER BY seq DESC) AS together FROM task_transcripts WHERE thread_id = ?) AS all_of_it WHERE together <= ?) ORDER BY seq DESC LIMIT ?`,
 		thread, thread, threads.MaxTranscriptBytes, limit)
 	slices.Reverse(out)
+	slices.SortStableFunc(out, func(a, b row.TranscriptItem) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
 	return out, err
 }
