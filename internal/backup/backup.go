@@ -122,6 +122,7 @@ func LeavesOut() []LeftOut {
 		{"cache", "made anew"},
 		{"state/nats", "made anew from the database"},
 		{"state/junctor.db.before-upgrade", "the database before the last upgrade"},
+		{"state/junctor.db.before-upgrade.unfinished", "the database before an upgrade that has not ended"},
 		{"workspaces", "folders that agents work in: push what matters there"},
 		{"agents", "sessions of agents and their recordings; what was done is kept"},
 	}
@@ -132,7 +133,7 @@ func keeps() []string {
 }
 
 // passing are files that mean something to a running process only.
-var passing = regexp.MustCompile(`^state/junctor\.db(-wal|-shm|-journal|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
+var passing = regexp.MustCompile(`^state/junctor\.db((\.before-upgrade(\.tmp|\.unfinished)?)?(-wal|-shm|-journal)|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
 
 // belongs reports whether a path of a home is in a backup; why is what a person is told
 // who could miss something of it. Folders that hold something that is in are in.
