@@ -13,13 +13,13 @@ import (
 
 // part is a folder in which something is made whole before it gets its name. It is
 // locked: what is found in one that nobody holds was left by a kill. A mark says that it
-// is one: it is there before anything else and goes last.
+// is ours: it is there before anything else and goes last.
 type part struct {
 	dir  string
 	lock *os.File
 }
 
-// mark is a file's name.
+// mark is the name of the file that says so.
 const mark = ".junctor-part"
 
 // openPart makes the folder, or empties the one that was left. What somebody else has
@@ -71,13 +71,13 @@ func (p *part) ours(seen fs.FileInfo) error {
 		return inTheWay(p.dir, "it belongs to somebody else")
 	}
 	names, err := p.lock.Readdirnames(-1)
-	if err != nil || len(names) == 0 {
+	if err != nil {
 		return err
 	}
-	if info, err := os.Lstat(p.path(mark)); err != nil || !info.Mode().IsRegular() {
+	if info, err := os.Lstat(p.path(mark)); len(names) > 0 && (err != nil || !info.Mode().IsRegular()) {
 		return inTheWay(p.dir, "there is something in it that junctor has not put there")
 	}
-	return p.lock.Chmod(0o700)
+	return p.lock.Chmod(0o700) // before anything is written
 }
 
 // begin marks the folder, durably, and empties it.

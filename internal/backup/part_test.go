@@ -140,8 +140,8 @@ func TestAPartFolderIsMarkedAsLongAsItHoldsAnything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := entries(t, dir); got != mark {
-		t.Errorf("there is %q", got)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 || entries(t, dir) != mark {
+		t.Errorf("there is %q: %v, %v", entries(t, dir), info, err)
 	}
 	put(t, dir, "half/x", "x", 0o600)
 	_ = p.lock.Close() // a kill
