@@ -61,7 +61,7 @@ func TestAKillLeavesNothingHalf(t *testing.T) {
 	run("--home", home, "backup", file)
 	missing(part)
 
-	killed(filepath.Join(second+".part", "blobs"), "--home", second, "restore", file)
+	killed(filepath.Join(second+".part", "home", "blobs"), "--home", second, "restore", file)
 	missing(second)
 	run("--home", second, "restore", file)
 	missing(second + ".part")

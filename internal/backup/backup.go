@@ -22,6 +22,13 @@
 // for that before it writes, then fills a folder beside the home, asks SQLite and the
 // audit chain whether they are whole, and renames it: a home is restored or is not.
 //
+// # What is not ours
+//
+// Folders to work in have names that somebody else could have used, in places where
+// somebody else may write: only one that we have marked and that is ours is emptied. And
+// programs of others write into the home, below the work folder of an extension and the
+// folder of an upstream: what of that cannot be read is told, and does not end a backup.
+//
 // What stays out of a backup, and why, is [LeavesOut].
 package backup
 
@@ -41,14 +48,16 @@ import (
 
 // Reasons of the package's errors.
 const (
-	ReasonDamaged  = "backup_damaged"  // the file is not what was written, or is no backup
-	ReasonNewer    = "backup_newer"    // a later program made it
-	ReasonExists   = "backup_exists"   // a file of that name is there
-	ReasonOccupied = "home_not_empty"  // there is something where a home is to be made
-	ReasonChanging = "home_changing"   // extensions were installed or removed all the while
-	ReasonBusy     = "backup_running"  // another process does the same in the same folder
-	ReasonNoHome   = "home_not_found"  // nothing that a server made is there
-	ReasonNoRoom   = "not_enough_room" // the disk is too small for what is in the file
+	ReasonDamaged  = "backup_damaged"    // the file is not what was written, or is no backup
+	ReasonNewer    = "backup_newer"      // a later program made it
+	ReasonExists   = "backup_exists"     // a file of that name is there
+	ReasonOccupied = "home_not_empty"    // there is something where a home is to be made
+	ReasonMounted  = "home_mounted"      // an empty folder is there that cannot be replaced: a mount point
+	ReasonChanging = "home_changing"     // extensions were installed or removed all the while
+	ReasonInTheWay = "folder_in_the_way" // the folder to work in is there, and is not ours
+	ReasonBusy     = "backup_running"    // another process does the same in the same folder
+	ReasonNoHome   = "home_not_found"    // nothing that a server made is there
+	ReasonNoRoom   = "not_enough_room"   // the disk is too small for what is in the file
 )
 
 const (
@@ -122,6 +131,7 @@ func LeavesOut() []LeftOut {
 		{"cache", "made anew"},
 		{"state/nats", "made anew from the database"},
 		{"state/junctor.db.before-upgrade", "the database before the last upgrade"},
+		{"state/junctor.db.before-upgrade.unfinished", "the database before an upgrade that has not ended"},
 		{"workspaces", "folders that agents work in: push what matters there"},
 		{"agents", "sessions of agents and their recordings; what was done is kept"},
 	}
@@ -132,7 +142,7 @@ func keeps() []string {
 }
 
 // passing are files that mean something to a running process only.
-var passing = regexp.MustCompile(`^state/junctor\.db(-wal|-shm|-journal|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
+var passing = regexp.MustCompile(`^state/junctor\.db((\.before-upgrade(\.tmp|\.unfinished)?)?(-wal|-shm|-journal)|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
 
 // belongs reports whether a path of a home is in a backup; why is what a person is told
 // who could miss something of it. Folders that hold something that is in are in.
@@ -152,6 +162,14 @@ func belongs(p string) (in bool, why string) {
 	return in, why
 }
 
+// others reports whether programs of others do what they like at a path: below the work
+// folder of an extension, also of one that is being changed or is gone, and below the
+// folder of an upstream.
+func others(p string) bool {
+	parts := strings.Split(p, "/")
+	return len(parts) > 1 && parts[0] == "upstreams" || len(parts) > 2 && parts[0] == "extensions" && (parts[2] == "work" || parts[1][0] == '.')
+}
+
 // mode is what a file's permission bits become: others on the machine see packages of
 // extensions and programs, whose users they are, and nothing else.
 func mode(p string, m fs.FileMode) fs.FileMode {
@@ -162,11 +180,12 @@ func mode(p string, m fs.FileMode) fs.FileMode {
 	return m & 0o700
 }
 
-// inHome checks the path of an entry, which may come from a stranger.
+// inHome checks the path of an entry, which may come from a stranger; a folder's may end
+// in a slash, which makes no difference.
 func inHome(p string) error {
 	name := strings.TrimSuffix(p, "/")
 	switch {
-	case len(p) > maxName, strings.Count(p, "/") > maxDepth:
+	case len(name) > maxName, strings.Count(name, "/") > maxDepth:
 		return fmt.Errorf("a name in it has more than %d bytes or %d levels", maxName, maxDepth)
 	case !fs.ValidPath(name), name == ".", path.Clean(name) != name, strings.ContainsAny(name, "\\\x00\n\r"):
 		return fmt.Errorf("the name %q leads out of a home", p)

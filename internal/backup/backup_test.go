@@ -222,7 +222,8 @@ func TestNothingIsReplacedOrLeftHalf(t *testing.T) {
 	// What a kill left is no obstacle; somebody at work is.
 	dir := t.TempDir()
 	to := filepath.Join(dir, "home")
-	put(t, to+".part", "state/half", "x", 0o600)
+	put(t, to+".part", "home/state/half", "x", 0o600)
+	put(t, to+".part", mark, "", 0o600)
 	p, err := openPart(to + ".part")
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +231,7 @@ func TestNothingIsReplacedOrLeftHalf(t *testing.T) {
 	_, err = Restore(t.Context(), file, to, nil)
 	wants(t, err, capability.CodeConflict, ReasonBusy)
 	_ = p.lock.Close()
-	put(t, to+".part", "state/half", "x", 0o600)
+	put(t, to+".part", "home/state/half", "x", 0o600)
 	if _, err := Restore(t.Context(), file, to, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -314,6 +315,15 @@ func TestABrokenChainIsKeptAndTold(t *testing.T) {
 	if again, err := Restore(t.Context(), file, filepath.Join(t.TempDir(), "h"), nil); err != nil || again.Audit.FirstBad == nil {
 		t.Error(again.Audit, err)
 	}
+}
+
+// deepFiles are files in folders that are not listed, 40 of them each.
+func deepFiles(n int) (out []entry) {
+	out = []entry{{name: database, text: "not looked at here"}}
+	for i := range n {
+		out = append(out, entry{name: fmt.Sprintf("policy/%d/%sf", i, strings.Repeat("d/", 38)), text: "x"})
+	}
+	return out
 }
 
 type entry struct {
@@ -409,11 +419,13 @@ func TestAnArchiveThatWasTamperedWithIsRefusedWhole(t *testing.T) {
 		"an absolute name":            pack([]entry{db, {name: "/etc/cron.d/x", text: "a"}}, nil),
 		"a name with a line end":      pack([]entry{db, {name: "policy/a\nb", text: "a"}}, nil),
 		"a deep name":                 pack([]entry{db, {name: strings.Repeat("a/", maxDepth+1) + "b", text: "a"}}, nil),
+		"more folders than files":     pack(deepFiles(3), nil),
 		"a symbolic link":             pack([]entry{db, {name: "policy/x", kind: tar.TypeSymlink, text: "/etc"}}, nil),
 		"a hard link":                 pack([]entry{db, {name: "policy/x", kind: tar.TypeLink, text: database}}, nil),
 		"a device":                    pack([]entry{db, {name: "policy/x", kind: tar.TypeChar}}, nil),
 		"a pipe":                      pack([]entry{db, {name: "policy/x", kind: tar.TypeFifo}}, nil),
 		"a journal for the database":  pack([]entry{db, {name: database + "-wal", text: "a"}}, nil),
+		"a journal for a copy of it":  pack([]entry{db, {name: database + ".before-upgrade.tmp-journal", text: "a"}}, nil),
 		"a lock":                      pack([]entry{db, {name: "run/lock", text: "a"}}, nil),
 		"too many files":              pack(slices.Repeat([]entry{{name: "policy/" + conf}}, 200), nil),
 		"too many bytes":              pack([]entry{db, {name: conf, text: strings.Repeat("0", 3<<20)}}, nil),
@@ -489,4 +501,33 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What is deep, long or has a name that is no text is in a backup or is told: no name
+// that a program chooses ends it.
+func TestNoNameEndsABackup(t *testing.T) {
+	home, _, _ := aHome(t)
+	deepest := "upstreams/memory" + strings.Repeat("/d", maxDepth-1)
+	put(t, home, deepest+"/d/too/deep", "x", 0o600)
+	long := "upstreams/memory" + strings.Repeat("/"+strings.Repeat("n", 200), 5) + "/"
+	long += strings.Repeat("m", maxName-len(long))
+	put(t, home, long+"/f", "x", 0o600)
+	put(t, home, "upstreams/memory/\xff\xfe", "x", 0o600)
+	if err := os.Symlink("/etc", filepath.Join(home, "upstreams/memory/link\xff")); err != nil {
+		t.Fatal(err)
+	}
+	file, m := backUp(t, home)
+	for _, p := range []string{deepest + "/", long + "/"} {
+		if !slices.ContainsFunc(m.Files, func(f File) bool { return f.Path == p }) {
+			t.Errorf("%.40s… is not in it", p)
+		}
+	}
+	for _, p := range []string{deepest + "/d", long + "/f", "upstreams/memory/\xff\xfe", "upstreams/memory/link\xff"} {
+		if !slices.ContainsFunc(m.LeftOut, func(l LeftOut) bool { return l.Path == p }) {
+			t.Errorf("%.40s… is not told", p)
+		}
+	}
+	if _, err := Restore(t.Context(), file, filepath.Join(t.TempDir(), "h"), m.Schemas); err != nil {
+		t.Error(err)
+	}
 }

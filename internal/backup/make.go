@@ -32,8 +32,8 @@ type Options struct {
 // that was not there before. It fills a folder .junctor-backup.part beside the file,
 // which a kill can leave and the next backup empties.
 //
-// Errors: not_found, [ReasonNoHome]; conflict, [ReasonExists], [ReasonBusy] or
-// [ReasonChanging]; too_large where a backup could not be restored; failed.
+// Errors: not_found, [ReasonNoHome]; conflict, [ReasonExists], [ReasonInTheWay],
+// [ReasonBusy] or [ReasonChanging]; too_large where a backup could not be restored; failed.
 func Make(ctx context.Context, o Options) (Manifest, error) {
 	if _, err := os.Stat(filepath.Join(o.Home, database)); err != nil {
 		return Manifest{}, capability.Wrap(capability.CodeNotFound, "backup", "there is no home of a server in "+o.Home, err).

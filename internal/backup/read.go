@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"reflect"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ func read(ctx context.Context, from io.Reader, most bounds, each take) (Manifest
 	budget := &bounded{from: gz, left: most.bytes + int64(most.files)*1024 + maxManifest, ctx: ctx}
 	archive := tar.NewReader(budget)
 	var files []File
+	places := make(map[string]bool) // what is made of it: folders too that are not in it themselves
 	var total int64
 	found := false
 	for {
@@ -57,8 +59,6 @@ func read(ctx context.Context, from io.Reader, most bounds, each take) (Manifest
 			}
 			found = true
 			continue
-		case len(files) == most.files:
-			return m, damaged(fmt.Errorf("it has more than %d files", most.files))
 		}
 		f := File{}
 		if f.Path, ours = strings.CutPrefix(name, "home/"); !ours {
@@ -66,6 +66,12 @@ func read(ctx context.Context, from io.Reader, most bounds, each take) (Manifest
 		}
 		if err := inHome(f.Path); err != nil {
 			return m, damaged(err)
+		}
+		for at := strings.TrimSuffix(f.Path, "/"); at != "." && !places[at]; at = path.Dir(at) {
+			places[at] = true
+		}
+		if len(files) == most.files || len(places) > most.files {
+			return m, damaged(fmt.Errorf("it has more than %d files and folders", most.files))
 		}
 		folder := strings.HasSuffix(f.Path, "/")
 		if folder != (h.Typeflag == tar.TypeDir) || !folder && h.Typeflag != tar.TypeReg {

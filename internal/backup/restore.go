@@ -24,7 +24,7 @@ import (
 // Check does all of [Restore] but to make the home: it unpacks into a folder
 // .junctor-check.part beside the file, looks, and removes it.
 func Check(ctx context.Context, file string, knows map[string]int64) (Manifest, error) {
-	return unpack(ctx, file, filepath.Join(filepath.Dir(file), ".junctor-check.part"), knows, func(*part) error { return nil })
+	return unpack(ctx, file, filepath.Join(filepath.Dir(file), ".junctor-check.part"), "", knows)
 }
 
 // Restore makes a home of a backup. home must not be there, or be an empty folder; it
@@ -33,11 +33,15 @@ func Check(ctx context.Context, file string, knows map[string]int64) (Manifest, 
 // how far this program's tables have come, by owner.
 //
 // Errors: not_found; invalid_input, [ReasonDamaged]; conflict, [ReasonNewer],
-// [ReasonOccupied] or [ReasonBusy]; failed, [ReasonNoRoom].
+// [ReasonOccupied], [ReasonMounted], [ReasonInTheWay] or [ReasonBusy]; failed,
+// [ReasonNoRoom].
 func Restore(ctx context.Context, file, home string, knows map[string]int64) (Manifest, error) {
 	home, err := filepath.Abs(home)
 	if err != nil {
 		return Manifest{}, err
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real // a link stays, and what it leads to is replaced
 	}
 	if err := vacant(home); err != nil {
 		return Manifest{}, err
@@ -45,18 +49,18 @@ func Restore(ctx context.Context, file, home string, knows map[string]int64) (Ma
 	if err := os.MkdirAll(filepath.Dir(home), 0o700); err != nil {
 		return Manifest{}, failed("the folder of the home cannot be made", err)
 	}
-	return unpack(ctx, file, home+".part", knows, func(p *part) error {
-		if err := p.become(home); err != nil { // never a folder that holds something by now
-			return failed("the home could not be given its name", err)
-		}
-		return nil
-	})
+	return unpack(ctx, file, home+".part", home, knows)
 }
 
 func vacant(home string) error {
 	entries, err := os.ReadDir(home)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+	if err == nil && len(entries) == 0 {
 		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err = os.Lstat(home); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 	}
 	if err != nil {
 		return failed(home+" cannot be looked at", err)
@@ -65,8 +69,9 @@ func vacant(home string) error {
 		With(ReasonOccupied, "name a new folder with --home, or stop the server and move the old home away")
 }
 
-// unpack fills a folder with what is in a backup, checks it, and hands it to finish.
-func unpack(ctx context.Context, file, dir string, knows map[string]int64, finish func(*part) error) (Manifest, error) {
+// unpack fills a folder in the part folder dir with what is in a backup, checks it, and
+// makes it home; "" only looks.
+func unpack(ctx context.Context, file, dir, home string, knows map[string]int64) (Manifest, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for its writer
 	if err != nil {
 		return Manifest{}, capability.Wrap(capability.CodeNotFound, "restore", "the file "+file+" cannot be opened", err).With("", "name the file of a backup")
@@ -74,6 +79,16 @@ func unpack(ctx context.Context, file, dir string, knows map[string]int64, finis
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return Manifest{}, damaged(errors.New("it is no plain file"))
+	}
+	p, err := openPart(dir)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer p.remove()
+	if home != "" {
+		if err := p.replaces(home); err != nil {
+			return Manifest{}, err
+		}
 	}
 	m, err := read(ctx, f, limits(), nil)
 	if err == nil {
@@ -88,18 +103,20 @@ func unpack(ctx context.Context, file, dir string, knows map[string]int64, finis
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return m, failed("the backup cannot be read", err)
 	}
-	p, err := openPart(dir)
-	if err != nil {
-		return m, err
-	}
-	defer p.remove()
-	if err := extract(ctx, f, p.dir, m); err != nil {
+	into := p.path("home")
+	if err := os.Mkdir(into, 0o700); err != nil {
 		return m, failed("the backup could not be unpacked", err)
 	}
-	if err := inspect(ctx, p.dir, m, knows); err != nil {
+	if err := extract(ctx, f, into, m); err != nil {
+		return m, failed("the backup could not be unpacked", err)
+	}
+	if err := inspect(ctx, into, m, knows); err != nil {
 		return m, failed("what is in the backup could not be checked", err)
 	}
-	return m, finish(p)
+	if home == "" {
+		return m, nil
+	}
+	return m, p.become("home", home) // never a folder that holds something by now
 }
 
 func known(have, knows map[string]int64, version string) error {

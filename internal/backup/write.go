@@ -27,6 +27,10 @@ type writer struct {
 	bytes int64
 }
 
+func newWriter(ctx context.Context, to io.Writer, home *os.File, m *Manifest) *writer {
+	return &writer{ctx: ctx, tar: tar.NewWriter(to), m: m, home: home}
+}
+
 // write makes the archive of what was frozen and of everything else in the home.
 func write(ctx context.Context, home, file, db string, frozen []*chain, m *Manifest) (err error) {
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -48,7 +52,7 @@ func write(ctx context.Context, home, file, db string, frozen []*chain, m *Manif
 		return err
 	}
 	defer folder.Close()
-	w := &writer{ctx: ctx, tar: tar.NewWriter(gz), m: m, home: folder}
+	w := newWriter(ctx, gz, folder, m)
 	// What belongs to the moment goes in first; the walk passes it over.
 	done := map[string]bool{database: true}
 	if err := w.copyDatabase(db); err != nil {
@@ -70,13 +74,10 @@ func write(ctx context.Context, home, file, db string, frozen []*chain, m *Manif
 		}
 	}
 	err = fs.WalkDir(in.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed since its folder was read: then it needs not be there
+		if err == nil && p != "." {
+			err = w.entry(p, d, done[p] || frozenBy(frozen, p))
 		}
-		if err != nil || p == "." {
-			return err
-		}
-		return w.entry(p, d, done[p] || frozenBy(frozen, p))
+		return w.passOver(p, d, err)
 	})
 	if err != nil {
 		return err
@@ -110,9 +111,9 @@ func (w *writer) entry(p string, d fs.DirEntry, done bool) error {
 	in, why := belongs(p)
 	switch {
 	case why != "":
-		w.m.LeftOut = append(w.m.LeftOut, LeftOut{p, why})
+		w.leaveOut(p, why)
 	case in && !d.IsDir() && !d.Type().IsRegular() && d.Type()&fs.ModeSocket == 0:
-		w.m.LeftOut = append(w.m.LeftOut, LeftOut{p, "a link or no plain file"})
+		w.leaveOut(p, "a link or no plain file")
 		return nil
 	}
 	if !in && d.IsDir() {
@@ -122,7 +123,7 @@ func (w *writer) entry(p string, d fs.DirEntry, done bool) error {
 		return nil
 	}
 	if err := inHome(p); err != nil {
-		w.m.LeftOut = append(w.m.LeftOut, LeftOut{p, err.Error()})
+		w.leaveOut(p, err.Error())
 		if d.IsDir() {
 			return fs.SkipDir
 		}
@@ -131,18 +132,31 @@ func (w *writer) entry(p string, d fs.DirEntry, done bool) error {
 	if d.IsDir() {
 		info, err := d.Info()
 		if err != nil {
-			return passOver(err)
+			return err
 		}
 		return w.add(File{Path: p + "/", Mode: mode(p, info.Mode().Perm()), UID: owner(p, info)}, nil)
 	}
-	return passOver(w.copyFile(p, -1))
+	return w.copyFile(p, -1)
 }
 
-func passOver(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+// passOver takes what does not end a backup: what was removed since its folder was read
+// needs not be there, and programs of others may keep what they have to themselves.
+func (w *writer) passOver(p string, d fs.DirEntry, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, fs.ErrPermission) && others(p):
+		w.leaveOut(p, "its program lets nobody else read it")
+		if d.IsDir() {
+			return fs.SkipDir
+		}
 		return nil
 	}
 	return err
+}
+
+func (w *writer) leaveOut(p, why string) {
+	w.m.LeftOut = append(w.m.LeftOut, LeftOut{p, why})
 }
 
 // copyDatabase adds the copy of the database under its name.
@@ -202,13 +216,26 @@ func (w *writer) add(f File, content io.Reader) error {
 	}
 	if content != nil {
 		sum := sha256.New()
-		if _, err := io.CopyN(io.MultiWriter(w.tar, sum), &ending{content, w.ctx}, f.Size); err != nil {
+		to := io.MultiWriter(w.tar, sum)
+		n, err := io.CopyN(to, &ending{content, w.ctx}, f.Size)
+		if errors.Is(err, io.EOF) && others(f.Path) { // its size is in the archive already
+			w.leaveOut(f.Path, "its end, which is zeros: it became shorter while it was copied")
+			_, err = io.CopyN(to, &ending{zeros{}, w.ctx}, f.Size-n)
+		}
+		if err != nil {
 			return err
 		}
 		f.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	}
 	w.m.Files = append(w.m.Files, f)
 	return nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // ending is a reader that ends with its context.

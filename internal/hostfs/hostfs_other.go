@@ -4,6 +4,7 @@ package hostfs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"runtime"
 
@@ -22,6 +23,9 @@ func TryLock(*os.File) error { return Supported() }
 
 // Writable is not known here.
 func Writable(string) error { return nil }
+
+// Mine is not known here.
+func Mine(fs.FileInfo) bool { return true }
 
 // Free is not known here.
 func Free(string) (int64, error) { return 0, errors.ErrUnsupported }

@@ -4,7 +4,9 @@ package hostfs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +27,12 @@ func TryLock(f *os.File) error {
 
 // Writable says why whoever runs this can make no file in dir; nil if they can.
 func Writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
+
+// Mine reports whether a file, as [os.File.Stat] told it, belongs to whoever runs this.
+func Mine(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
 
 // Free returns the bytes that whoever runs this may still write on the disk of dir.
 func Free(dir string) (int64, error) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -47,15 +48,16 @@ func (s *Server) checkAudit() consoleserve.Check {
 }
 
 func (s *Server) checkDatabase(ctx context.Context) consoleserve.Check {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	c := consoleserve.Check{Name: "database", OK: true, Detail: "answers"}
-	var result string
-	if err := s.db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil || result != "ok" {
-		c.OK, c.Detail = false, "the consistency check failed"
-		c.Remedy = "stop the server, keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
-	}
-	return c
+	return checkup.Database(ctx, func(ctx context.Context) error {
+		var said string
+		if err := s.db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&said); err != nil {
+			return err
+		}
+		if said != "ok" {
+			return errors.New(said)
+		}
+		return nil
+	})
 }
 
 func (s *Server) checkRoots() consoleserve.Check {

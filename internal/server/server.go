@@ -206,6 +206,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openTaskAgents(ctx); err != nil {
 		return err
 	}
+	if err = s.db.Upgraded(); err != nil { // nobody brings tables up to date after this
+		return err
+	}
 	s.mcp = mcpserve.New(mcpserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{s}, Texts: s.verbTexts(), Updates: upstreams{s.upstreams}, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,

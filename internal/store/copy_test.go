@@ -161,6 +161,9 @@ func TestAFailedUpgradeLeavesTheDatabaseAsItWas(t *testing.T) {
 	if n := number(t, path, "SELECT count(*) FROM one WHERE id = 'changed' AND more IS NULL"); n != 1 {
 		t.Error("the upgrade was not done")
 	}
+	if err := again.Upgraded(); err != nil {
+		t.Fatal(err)
+	}
 	if n := number(t, path+beforeUpgrade, "SELECT count(*) FROM one WHERE id = 'kept'"); n != 1 {
 		t.Error("the copy is not what was before")
 	}

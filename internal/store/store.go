@@ -63,7 +63,7 @@ type DB struct {
 	sql  *sql.DB
 	pg   *postgres // nil for a file
 	path string    // of a file
-	kept bool      // a copy of the file from before this process changed its tables
+	kept bool      // there is a copy of the file from before the upgrade under way
 }
 
 var (
@@ -130,8 +130,9 @@ func (d *DB) Close() error { return d.sql.Close() }
 // independently. One goroutine at a time, before others use the database.
 //
 // Tables that are newer than files are an error, conflict with [ReasonNewer]. Where a
-// migration fails, a SQLite file is left as it was when it was opened; one that is
-// changed is kept beside it under its name with .before-upgrade.
+// migration fails, a SQLite file is left as it was before the first one that changed it;
+// that is kept beside it under its name with .before-upgrade.unfinished, and with
+// .before-upgrade once [DB.Upgraded] is told that all owners are done.
 func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 	dialect := goose.DialectSQLite3
 	opts := []goose.ProviderOption{goose.WithTableName("schema_" + owner), goose.WithDisableGlobalRegistry(true)}

@@ -2,20 +2,28 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/pressly/goose/v3"
 )
 
-// beforeUpgrade is the end of the name of the copy that an upgrade of a file leaves.
-const beforeUpgrade = ".before-upgrade"
+// The copies that an upgrade of a file leaves beside it, by the ends of their names.
+// Until [DB.Upgraded] the copy has the second one, so that whoever finds it knows that
+// the file may be half an upgrade, and the copy the last whole state.
+const (
+	beforeUpgrade = ".before-upgrade"
+	unfinished    = beforeUpgrade + ".unfinished"
+)
 
 // upgrade brings the tables of one owner in a file up to date, whole or not at all:
 // each migration is a transaction, and where a later one fails, the file gets the
-// content back that it had before the first one, of whichever owner, since [Open].
+// content back that it had before the first one, of whichever owner, also where an
+// earlier process was killed between two of them.
 func (d *DB) upgrade(ctx context.Context, owner string, p *goose.Provider) error {
 	have, know, err := p.GetVersions(ctx)
 	switch {
@@ -25,31 +33,96 @@ func (d *DB) upgrade(ctx context.Context, owner string, p *goose.Provider) error
 		return newer(owner, have, know)
 	case have == know:
 		return nil
-	case have > 0 && !d.kept: // new tables of an owner who had none change nothing that is there
-		if err := d.keep(ctx); err != nil {
+	}
+	if !d.kept {
+		if d.kept, err = d.half(ctx); err == nil && !d.kept && have > 0 { // new tables of an owner who had none change nothing that is there
+			err = d.keep(ctx)
+			d.kept = err == nil
+		}
+		if err != nil {
 			return fmt.Errorf("keep a copy of the database before it is changed: %w", err)
 		}
-		d.kept = true
 	}
 	if _, err = p.Up(ctx); err != nil && d.kept {
 		// Also when ctx has ended: half an upgrade must not stay.
 		if back := d.putBack(context.WithoutCancel(ctx)); back != nil {
-			return errors.Join(err, fmt.Errorf("the database could not be put back as it was; it is in %s: %w", d.path+beforeUpgrade, back))
+			return errors.Join(err, fmt.Errorf("the database could not be put back as it was; it is in %s: %w", d.path+unfinished, back))
 		}
+		d.kept = false
+		_ = os.Remove(d.path + unfinished) // left behind it does no harm: see half
 	}
 	return err
 }
 
-// keep replaces the copy beside the file by what the file holds now.
+// Upgraded says that the tables of every owner are up to date: the copy of a SQLite file
+// that was changed for it, by this process or by one that was killed, gets its name, and
+// the one of the upgrade before goes.
+func (d *DB) Upgraded() error {
+	if d.pg != nil {
+		return nil
+	}
+	err := os.Rename(d.path+unfinished, d.path+beforeUpgrade)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	d.kept = d.kept && err != nil
+	if err == nil {
+		err = syncDir(d.path)
+	}
+	if err != nil {
+		return fmt.Errorf("name the copy of the database from before it was changed: %w", err)
+	}
+	return nil
+}
+
+// half reports whether an earlier process left the file between two steps of an upgrade,
+// and the copy of what was before. The file itself says so: tables of it are newer than
+// those of the copy. Where none are, the copy is of an upgrade that was undone, and who
+// knows what has been written since: it is not the one to go back to.
+func (d *DB) half(ctx context.Context) (bool, error) {
+	var before map[string]int64
+	err := Look(d.path+unfinished, func(copied *sql.DB) (err error) {
+		before, err = Versions(ctx, copied)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("the one of an upgrade that was not finished, %s, cannot be read; move it away: %w", d.path+unfinished, err)
+	}
+	now, err := Versions(ctx, d.sql)
+	for owner, n := range before {
+		if now[owner] > n {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// keep makes the copy of what the file holds now.
 func (d *DB) keep(ctx context.Context) error {
 	tmp := d.path + beforeUpgrade + ".tmp"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, end := range []string{"", "-journal", "-wal", "-shm"} { // a journal that a kill left would be played into the copy
+		if err := os.Remove(tmp + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	if err := Copy(ctx, d.path, tmp, func() error { return nil }); err != nil {
 		return err
 	}
-	return os.Rename(tmp, d.path+beforeUpgrade)
+	if err := os.Rename(tmp, d.path+unfinished); err != nil {
+		return err
+	}
+	return syncDir(d.path) // the copy is there before anything is changed, also for a power failure
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (d *DB) putBack(ctx context.Context) error {
@@ -59,7 +132,7 @@ func (d *DB) putBack(ctx context.Context) error {
 	}
 	defer conn.Close()
 	return conn.Raw(func(c any) error {
-		b, err := c.(backuper).NewRestore(file(d.path+beforeUpgrade, "mode=ro"))
+		b, err := c.(backuper).NewRestore(file(d.path+unfinished, "mode=ro"))
 		if err != nil {
 			return err
 		}

@@ -51,13 +51,33 @@ func (c Config) database(ctx context.Context) consoleserve.Check {
 	case errors.Is(err, fs.ErrNotExist):
 		return good("database", "the first start makes it")
 	case ctx.Err() != nil:
-		return good("database", "too large to look through in %s", readTime)
+		return tooLarge(readTime)
 	case err != nil:
 		return bad("database", "it is damaged, so the server does not start or fails later: "+err.Error(), restoreLast)
 	case newer != "":
 		return bad("database", newer, "use the junctor that wrote it or a later one; or restore a backup from before: junctor restore FILE --home DIR")
 	}
 	return good("database", "whole, and of this program's time or before")
+}
+
+// tooLarge is no fault; a backup looks through the database however long it takes.
+func tooLarge(limit time.Duration) consoleserve.Check {
+	return good("database", "too large to look through in %s; all of it, with the server stopped or not: junctor backup", limit)
+}
+
+// Database says whether one that a server has open is whole, as look reports it.
+func Database(ctx context.Context, look func(context.Context) error) consoleserve.Check {
+	const limit = 5 * time.Second // of those who wait for the answer
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	switch err := look(ctx); {
+	case err == nil:
+		return good("database", "answers")
+	case ctx.Err() != nil:
+		return tooLarge(limit)
+	default:
+		return bad("database", "the consistency check failed: "+err.Error(), "stop the server; "+restoreLast)
+	}
 }
 
 // chain verifies the whole log.
@@ -106,17 +126,26 @@ const clockSlack = time.Minute
 // clock finds a clock that has gone back since the last record.
 func (c Config) clock() consoleserve.Check {
 	written, _ := filepath.Glob(c.path("audit", "*.jsonl"))
-	if len(written) == 0 {
-		return good("clock", "nothing to compare it with yet")
-	}
 	slices.Sort(written)
-	at, err := lastTime(written[len(written)-1])
-	if err == nil && at.After(c.Now.Add(clockSlack)) {
-		return bad("clock", fmt.Sprintf("the last record is of %s, which is %s from now: tokens and approvals would end at the wrong time", at.Format(time.RFC3339), at.Sub(c.Now).Round(time.Second)), "set the clock: timedatectl set-ntp true")
+	for _, path := range slices.Backward(written) { // the last one may not hold a whole record yet
+		at, err := lastTime(path)
+		switch {
+		case errors.Is(err, errNoRecord):
+			continue
+		case err != nil:
+			return good("clock", "unknown: the last record cannot be read: %v", err)
+		case at.After(c.Now.Add(clockSlack)):
+			return bad("clock", fmt.Sprintf("the last record is of %s, which is %s from now: tokens and approvals would end at the wrong time", at.Format(time.RFC3339), at.Sub(c.Now).Round(time.Second)), "set the clock: timedatectl set-ntp true")
+		}
+		return good("clock", "it is later than the last record")
 	}
-	return good("clock", "it is later than the last record")
+	return good("clock", "nothing to compare it with yet")
 }
 
+var errNoRecord = errors.New("no whole record")
+
+// lastTime is when the last whole record of a segment was written: a kill can leave half a
+// line behind it.
 func lastTime(path string) (time.Time, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -127,14 +156,24 @@ func lastTime(path string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	tail := make([]byte, min(info.Size(), audit.MaxLine+1))
+	tail := make([]byte, min(info.Size(), 2*audit.MaxLine))
 	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
 		return time.Time{}, err
 	}
-	tail = bytes.TrimSuffix(tail, []byte("\n"))
+	end := bytes.LastIndexByte(tail, '\n')
+	if end < 0 {
+		if len(tail) == 2*audit.MaxLine {
+			return time.Time{}, errors.New("it is too long")
+		}
+		return time.Time{}, errNoRecord
+	}
+	tail = tail[:end]
 	var record struct {
 		Timestamp time.Time `json:"timestamp"`
 	}
 	err = json.Unmarshal(tail[bytes.LastIndexByte(tail, '\n')+1:], &record)
+	if err == nil && record.Timestamp.IsZero() {
+		err = errors.New("it has no time")
+	}
 	return record.Timestamp, err
 }
