@@ -91,6 +91,11 @@ system) units=/etc/systemd/system ;;
 user) units=${XDG_CONFIG_HOME:-${HOME:?is not set}/.config}/systemd/user ;;
 esac
 
+# Where the unit is only packed, others put it.
+if [ "$unit" = system ] && [ -z "$root$dest" ]; then
+	fail "the system's unit needs root: run this with sudo, or have a unit of your own with --systemd=user; nothing was changed"
+fi
+
 # manager asks systemd for something; a system that does not run it needs nothing.
 manager() {
 	if [ -n "$dest" ] || ! command -v systemctl >/dev/null 2>&1; then return 0; fi
@@ -112,6 +117,19 @@ if [ -n "$uninstall" ]; then
 	fi
 	say "what a server has kept is in its home still (~/.local/share/junctor, or /var/lib/junctor)"
 	exit 0
+fi
+
+# The system's unit has ProtectHome=yes.
+if [ "$unit" = system ]; then
+	there=$prefix # as much of it as is there, by its real name
+	while [ ! -d "$there" ]; do there=$(dirname -- "$there"); done
+	for place in "$prefix" "$(cd -P -- "$there" 2>/dev/null && pwd)"; do
+		case $place/ in
+		/home/* | /root/* | /run/user/*)
+			fail "the system's unit sees no home folders, so it could not start $program; leave --prefix out, choose one such as --prefix /opt/junctor, or have a unit of your own, without root, with --systemd=user; nothing was changed"
+			;;
+		esac
+	done
 fi
 
 if command -v sha256sum >/dev/null 2>&1; then
@@ -178,9 +196,11 @@ if [ -n "$unit" ]; then check "$from" "$source"; fi
 
 # put FILE TARGET MODE installs by rename, from a copy beside the target.
 put() {
-	mkdir -p -- "$(dirname -- "$2")" || fail "$(dirname -- "$2") cannot be made; choose another place with --prefix"
+	remedy='' # the place of a unit cannot be chosen
+	if [ "$3" = 755 ]; then remedy='; choose another place with --prefix'; fi
+	mkdir -p -- "$(dirname -- "$2")" || fail "$(dirname -- "$2") cannot be made$remedy"
 	half=$2.new.$$
-	cp -- "$1" "$half" || fail "$2 cannot be written; choose another place with --prefix"
+	cp -- "$1" "$half" || fail "$2 cannot be written$remedy"
 	chmod "$3" "$half"
 	if [ "$3" = 755 ]; then
 		"$half" version >/dev/null 2>&1 || fail "the program does not run here ($(uname -sm)); nothing was changed"

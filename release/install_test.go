@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -16,6 +18,7 @@ type installing struct {
 	t                   *testing.T
 	dist, home, scratch string
 	base                string
+	as                  *syscall.SysProcAttr // who runs the script; nil is whoever runs the test
 }
 
 // program stands for the binary: the script only tries it and puts it.
@@ -27,7 +30,10 @@ func newInstalling(t *testing.T) *installing {
 		t.Skip("the script is for Linux and macOS")
 	}
 	dir := t.TempDir()
-	in := &installing{t, filepath.Join(dir, "dist"), filepath.Join(dir, "home"), filepath.Join(dir, "tmp"), "junctor_9.9.9_" + runtime.GOOS + "_" + runtime.GOARCH}
+	in := &installing{
+		t: t, dist: filepath.Join(dir, "dist"), home: filepath.Join(dir, "home"), scratch: filepath.Join(dir, "tmp"),
+		base: "junctor_9.9.9_" + runtime.GOOS + "_" + runtime.GOARCH,
+	}
 	for _, d := range []string{in.dist, in.home, in.scratch} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			t.Fatal(err)
@@ -69,7 +75,7 @@ func (in *installing) run(dir string, args ...string) (status int, said string) 
 	in.t.Helper()
 	cmd := exec.Command("sh", append([]string{filepath.Join(dir, "install.sh")}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + in.home, "TMPDIR=" + in.scratch}
-	cmd.Dir = in.home
+	cmd.Dir, cmd.SysProcAttr = in.home, in.as
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		in.t.Fatal(err)
@@ -246,6 +252,48 @@ func TestTheScriptInstallsNothingItCannotVouchFor(t *testing.T) {
 	}
 	if got := strings.Join(in.everything(), " "); got != "p/bin/junctor" || string(read(t, filepath.Join(in.home, "p/bin/junctor"))) != program {
 		t.Errorf("there is %s", got)
+	}
+}
+
+// TestTheScriptPutsNoUnitThatCouldNotBeStarted: what the system's unit needs is looked at
+// before anything is written.
+func TestTheScriptPutsNoUnitThatCouldNotBeStarted(t *testing.T) {
+	t.Parallel()
+	in := newInstalling(t)
+	if err := os.Symlink("/home", filepath.Join(in.scratch, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, prefix := range []string{"/home/ann/.local", "/home", "/root/x", "/run/user/1000/x", "/opt/../root/x", filepath.Join(in.scratch, "link", "x")} {
+		// DESTDIR, so that a script that does write it writes it there.
+		cmd := exec.Command("sh", filepath.Join(in.dist, "install.sh"), "--systemd=system", "--prefix", prefix)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + in.home, "TMPDIR=" + in.dist, "DESTDIR=" + filepath.Join(in.home, "dest")}
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "--prefix") || !strings.Contains(string(out), "home folders") {
+			t.Errorf("%s: %v %s", prefix, err, out)
+		}
+		if left := in.everything(); len(left) > 0 {
+			t.Fatalf("%s: it left %v", prefix, left)
+		}
+	}
+	if err := os.Remove(filepath.Join(in.scratch, "link")); err != nil {
+		t.Fatal(err)
+	}
+
+	if os.Getuid() == 0 { // the rest is of somebody who is not
+		const nobody = 65534
+		in.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		base := filepath.Dir(in.dist)
+		err := errors.Join(os.Chmod(filepath.Dir(base), 0o755), filepath.WalkDir(base, func(path string, _ os.DirEntry, err error) error {
+			return errors.Join(err, os.Chown(path, nobody, nobody))
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.refused("--systemd=user", in.dist, "--systemd=system")
+	in.refused("needs root", in.dist, "--systemd=system", "--uninstall")
+	if said := in.must(in.dist, "--systemd", "--prefix", filepath.Join(in.home, "p")); !strings.Contains(said, "systemctl --user enable") {
+		t.Errorf("it said %s", said)
 	}
 }
 

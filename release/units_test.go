@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -60,6 +61,25 @@ func TestUnitsStartTheServerAndLeaveItsSandboxItsMeans(t *testing.T) {
 			if !slices.Contains(said, line) {
 				t.Errorf("%s does not say %s", name, line)
 			}
+		}
+	}
+}
+
+// TestUnitsGiveUpOnWhatDoesNotMend: systemd stops starting a unit that was started Burst times
+// within the interval. What fails at once must come to that within a minute, and what fails
+// after ten seconds must come to it at all.
+func TestUnitsGiveUpOnWhatDoesNotMend(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"junctor.service", "junctor.user.service"} {
+		seconds := map[string]int{}
+		for _, s := range unitOf(t, name) {
+			if n, err := strconv.Atoi(s.value); err == nil {
+				seconds[s.section+s.key] = n
+			}
+		}
+		rest, interval, burst := seconds["[Service]RestartSec"], seconds["[Unit]StartLimitIntervalSec"], seconds["[Unit]StartLimitBurst"]
+		if rest == 0 || burst < 3 || (burst-1)*rest > 60 || burst*(rest+10) > interval {
+			t.Errorf("%s: %d starts in %d s, %d s apart", name, burst, interval, rest)
 		}
 	}
 }

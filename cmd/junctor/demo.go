@@ -10,16 +10,20 @@ import (
 	"sync"
 	"unicode"
 
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/server"
 )
 
 // serveDemo runs a server on a home of its own with an example of everything that can be
-// joined to it, each a process of its own, and says what to try.
+// joined to it, each a process of its own, and says what to try. Variables that name a home,
+// a server or a token are those of another server, and lead nothing of it there.
 func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile string) error {
-	home := a.home
-	if home == "" {
-		home = a.env("JUNCTOR_HOME")
+	self, err := os.Executable()
+	if err != nil {
+		return err
 	}
+	home := a.home
 	if home == "" {
 		dir, err := os.MkdirTemp("", "junctor-demo-")
 		if err != nil {
@@ -28,11 +32,10 @@ func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile str
 		defer os.RemoveAll(dir)
 		home = dir
 	}
-	home, err := filepath.Abs(home)
-	if err != nil {
+	if home, err = filepath.Abs(home); err != nil {
 		return err
 	}
-	d := &demo{app: a, home: home}
+	d := &demo{app: a, self: self, home: home}
 	if err := d.writeFiles(); err != nil {
 		return err
 	}
@@ -40,6 +43,13 @@ func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile str
 	cfg, err := a.loadConfig(home, "", flags)
 	if err != nil {
 		return err
+	}
+	if cfg.Store.URL != "" || cfg.NATS.URL != "" {
+		return capability.Errorf(capability.CodeInvalidInput, "demo", "a demo would be seen by other gateways: store.url or nats.url is set").
+			With("", "unset JUNCTOR_STORE_URL and JUNCTOR_NATS_URL, or name another home with --home")
+	}
+	if _, named := flags["listen"]; !named && cfg.Listen == config.Default().Listen {
+		cfg.Listen = "127.0.0.1:0" // the other port is for a server that stays
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,7 +72,7 @@ func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile str
 				fmt.Fprintf(a.stderr, "junctor: the demo is not complete: %s\n", err)
 				cancel()
 			default:
-				a.banner(home)
+				d.banner()
 			}
 		})
 		return nil
@@ -84,21 +94,26 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// banner says what to try; every command works when pasted into another terminal.
-func (a *app) banner(home string) {
-	self := os.Args[0]
-	if abs, err := os.Executable(); err == nil {
-		self = abs
+// banner says what to try; every command works when pasted into another terminal, and in one
+// that has the variables of this one does not ask the server that they name.
+func (d *demo) banner() {
+	j := shellWord(d.self) + " --home " + shellWord(d.home)
+	env := map[string]string{}
+	for _, name := range []string{"JUNCTOR_TOKEN", "JUNCTOR_URL"} {
+		if d.env(name) != "" {
+			j = name + "= " + j
+			env[name] = ""
+		}
 	}
-	j := shellWord(self) + " --home " + shellWord(home)
 	type entry struct {
-		Command string   `json:"command"`
-		Args    []string `json:"args"`
+		Command string            `json:"command"`
+		Args    []string          `json:"args"`
+		Env     map[string]string `json:"env,omitempty"`
 	}
 	config, _ := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{
-		"junctor": entry{self, []string{"--home", home, "mcp"}},
+		"junctor": entry{d.self, []string{"--home", d.home, "mcp"}, env},
 	}}, "", "  ")
-	fmt.Fprint(a.stderr, strings.NewReplacer("JUNCTOR", j, "CONFIG", string(config)).Replace(`
+	fmt.Fprint(d.stderr, strings.NewReplacer("JUNCTOR", j, "CONFIG", string(config)).Replace(`
 Running, each a process of its own:
 
   server          this one

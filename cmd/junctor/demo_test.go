@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/server"
 )
 
 // process is a running junctor whose output a test reads.
@@ -27,7 +29,12 @@ type process struct {
 // start runs the junctor command as its own process; it is killed with the test.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.CommandContext(t.Context(), "junctor", args...)}
+	return startProgram(t, "junctor", args...)
+}
+
+func startProgram(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.CommandContext(t.Context(), program, args...)}
 	p.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	p.WaitDelay = 10 * time.Second
 	out, err := p.StdoutPipe()
@@ -65,9 +72,112 @@ func until(t *testing.T, r *bufio.Reader, mark string) []string {
 // home whose name a shell would take apart.
 func TestDemoBanner(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "a home; with $odd 'name'")
-	p := start(t, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
-	lines := until(t, p.stderr, "Ctrl-C stops everything.")
+	path, err := exec.LookPath("junctor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "junctor")
+	if err := os.Link(path, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	p := startProgram(t, elsewhere, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
+	tryBanner(t, until(t, p.stderr, "Ctrl-C stops everything."))
+	for _, part := range []struct{ command, shows string }{
+		{"endpoints list", `"demo"`},
+		{"nodes list", `"demo-device"`},
+		{"upstreams list", `"units"`},
+		{"extensions list", `"tools.words"`},
+		{"extensions list", `"tools.machine"`},
+		{"tasks list", `"state":"working"`},
+		{"doctor", `"ok":true`},
+	} {
+		out, err := exec.CommandContext(t.Context(), "junctor", append([]string{"--json", "--home", home}, strings.Fields(part.command)...)...).CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte(part.shows)) {
+			t.Errorf("%s: %v\n%s", part.command, err, out)
+		}
+	}
+	var endpoint struct{ PID int }
+	data, err := os.ReadFile((&demo{home: home}).endpointReady())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &endpoint); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	if err := syscall.Kill(endpoint.PID, 0); err == nil {
+		t.Error("the endpoint outlived the demo")
+	}
 
+	// Once more, by a program in another place, where the variables name another server.
+	if err := os.Remove(elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("another server was asked %s %s, with a token: %t", r.Method, r.URL, r.Header.Get("Authorization") != "")
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	defer other.Close()
+	t.Setenv("JUNCTOR_URL", other.URL)
+	t.Setenv("JUNCTOR_TOKEN", "of-another-server")
+	t.Setenv("JUNCTOR_GATEWAY", other.URL)
+	again := start(t, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
+	var ready server.ReadyLine
+	if err := json.Unmarshal([]byte(until(t, again.stdout, `"url"`)[0]), &ready); err != nil {
+		t.Fatal(err)
+	}
+	tryBanner(t, until(t, again.stderr, "Ctrl-C stops everything."))
+	token, err := os.ReadFile(ready.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "junctor", "--json", "--server", ready.URL, "--token", strings.TrimSpace(string(token)), "upstreams", "show", demoUpstream).CombinedOutput()
+	if !bytes.Contains(out, []byte(`"state":"ready"`)) || bytes.Contains(out, []byte(elsewhere)) {
+		t.Errorf("the MCP server of a program that has moved: %v\n%s", err, out)
+	}
+	if err := again.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Wait(); err != nil {
+		t.Errorf("a home that was used before: %v", err)
+	}
+}
+
+// TestDemoIsForItself: it takes nobody's home, nobody's port and nobody's database.
+func TestDemoIsForItself(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("JUNCTOR_HOME", home)
+	p := start(t, "serve", "--demo")
+	line := until(t, p.stdout, "}")[0]
+	if !strings.Contains(line, `"url":"http://127.0.0.1:`) || strings.Contains(line, ":7777") || strings.Contains(line, home) {
+		t.Errorf("it is ready as %s", line)
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Errorf("the home of another server has %v, %v", left, err)
+	}
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.status(t)
+
+	for _, env := range []string{"JUNCTOR_STORE_URL=postgres://ann@127.0.0.1:1/shared", "JUNCTOR_NATS_URL=nats://127.0.0.1:1 JUNCTOR_NATS_KEY_SECRET=shared"} {
+		cmd := exec.CommandContext(t.Context(), "junctor", "--home", filepath.Join(home, "own"), "serve", "--demo", "--listen", "127.0.0.1:0")
+		cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), strings.Fields(env)...)
+		out, err := cmd.CombinedOutput()
+		if err == nil || cmd.ProcessState.ExitCode() != 2 || !bytes.Contains(out, []byte("unset JUNCTOR_STORE_URL")) {
+			t.Errorf("%s: %v\n%s", env, err, out)
+		}
+	}
+}
+
+// tryBanner does what the lines of a banner say, as a shell and as an agent.
+func tryBanner(t *testing.T, lines []string) {
+	t.Helper()
 	var commands []string
 	var config strings.Builder
 	for _, line := range lines {
@@ -91,48 +201,7 @@ func TestDemoBanner(t *testing.T) {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}
 	}
-	for _, part := range []struct{ command, shows string }{
-		{"endpoints list", `"demo"`},
-		{"nodes list", `"demo-device"`},
-		{"upstreams list", `"units"`},
-		{"extensions list", `"tools.words"`},
-		{"extensions list", `"tools.machine"`},
-		{"tasks list", `"state":"working"`},
-		{"doctor", `"ok":true`},
-	} {
-		out, err := exec.CommandContext(t.Context(), "junctor", append([]string{"--json", "--home", home}, strings.Fields(part.command)...)...).CombinedOutput()
-		if err != nil || !bytes.Contains(out, []byte(part.shows)) {
-			t.Errorf("%s: %v\n%s", part.command, err, out)
-		}
-	}
 	tryMCP(t, config.String())
-
-	var endpoint struct{ PID int }
-	data, err := os.ReadFile((&demo{home: home}).endpointReady())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &endpoint); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Wait(); err != nil {
-		t.Errorf("after Ctrl-C: %v", err)
-	}
-	if err := syscall.Kill(endpoint.PID, 0); err == nil {
-		t.Error("the endpoint outlived the demo")
-	}
-
-	again := start(t, "--home", home, "serve", "--demo", "--listen", "127.0.0.1:0")
-	until(t, again.stderr, "Ctrl-C stops everything.")
-	if err := again.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Wait(); err != nil {
-		t.Errorf("a home that was used before: %v", err)
-	}
 }
 
 // tryMCP starts what the banner's configuration says and asks it for its tools.
@@ -145,6 +214,7 @@ func tryMCP(t *testing.T, config string) {
 		Servers map[string]struct {
 			Command string
 			Args    []string
+			Env     map[string]string
 		} `json:"mcpServers"`
 	}
 	if err := json.Unmarshal([]byte(config), &file); err != nil {
@@ -153,6 +223,9 @@ func tryMCP(t *testing.T, config string) {
 	entry := file.Servers["junctor"]
 	cmd := exec.CommandContext(t.Context(), entry.Command, entry.Args...)
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	for name, value := range entry.Env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
 	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/list"}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +30,7 @@ const demoDevice = "demo-device"
 // what an operator would have to do to see them all in the catalog.
 type demo struct {
 	*app
+	self  string // this program
 	home  string
 	line  server.ReadyLine
 	procs []*exec.Cmd
@@ -102,14 +105,8 @@ func (d *demo) furnish(ctx context.Context) error {
 	if err := d.connect(ctx); err != nil {
 		return fmt.Errorf("the endpoint is not connected: %w", err)
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := d.addUpstream(ctx); err != nil {
 		return err
-	}
-	if err := d.run(ctx, "upstreams", "show", demoUpstream); err != nil { // it is there when the home was used before
-		if err := d.run(ctx, "upstreams", "add", demoUpstream, "--trust-hints", "--", self, "upstreams", "sample"); err != nil {
-			return err
-		}
 	}
 	packages, err := fs.Glob(os.DirFS(d.dir("extensions")), "*")
 	if err != nil {
@@ -135,15 +132,43 @@ func (d *demo) furnish(ctx context.Context) error {
 // demoUpstream is the name of the demo's MCP server.
 const demoUpstream = "units"
 
-// run is one command of ours, as a process; its error is the sentence it ended with.
-func (d *demo) run(ctx context.Context, args ...string) error {
-	self, err := os.Executable()
+// addUpstream adds the demo's MCP server, which is this program once more. In a home that was
+// used before it is there, perhaps as a program that has moved since.
+func (d *demo) addUpstream(ctx context.Context) error {
+	c, err := d.client()
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, append([]string{"--home", d.home}, args...)...)
+	sample := []string{"upstreams", "sample"}
+	var there upstreamRow
+	switch err := c.Do(ctx, http.MethodGet, upstreamPath(demoUpstream, ""), nil, &there); {
+	case capability.CodeOf(err) == capability.CodeNotFound:
+	case err != nil:
+		return err
+	case len(there.Command) == 0 || there.Command[0] == d.self || !slices.Equal(there.Command[1:], sample):
+		return nil // ours, or somebody's own of that name
+	default:
+		if err := d.run(ctx, "upstreams", "remove", demoUpstream); err != nil {
+			return err
+		}
+	}
+	return d.run(ctx, append([]string{"upstreams", "add", demoUpstream, "--trust-hints", "--", d.self}, sample...)...)
+}
+
+// command is one of ours, as a process that no variable leads to another server.
+func (d *demo) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, d.self, args...)
 	cmd.WaitDelay = 3 * time.Second
-	out, err := cmd.CombinedOutput()
+	cmd.Env = slices.DeleteFunc(slices.Clone(d.environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains([]string{"JUNCTOR_HOME", "JUNCTOR_URL", "JUNCTOR_TOKEN", "JUNCTOR_GATEWAY"}, name)
+	})
+	return cmd
+}
+
+// run is one command of ours to its end; its error is the sentence it ended with.
+func (d *demo) run(ctx context.Context, args ...string) error {
+	out, err := d.command(ctx, append([]string{"--home", d.home}, args...)...).CombinedOutput()
 	if err != nil {
 		return capability.Errorf(capability.CodeFailed, "demo", "junctor %s: %.500s", strings.Join(args[:2], " "), strings.TrimSpace(string(out)))
 	}
@@ -182,14 +207,9 @@ func (d *demo) client() (*client.Client, error) {
 
 // spawn starts this program once more, until ctx ends.
 func (d *demo) spawn(ctx context.Context, what string, args ...string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, self, args...)
+	cmd := d.command(ctx, args...)
 	cmd.Stderr = d.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 3 * time.Second
 	cmd.SysProcAttr = ownGroup() // Ctrl-C reaches it through us, in order
 	if err := cmd.Start(); err != nil {
 		return capability.Wrap(capability.CodeFailed, "demo", "the demo "+what+" cannot be started", err)

@@ -25,7 +25,8 @@ func (a *app) serveCommand() *cobra.Command {
 JSON line with its URL. One home is served by one server.
 
 With --demo it also starts an example of everything, each a process of its own, and
-prints commands to try.`,
+prints commands to try. Unless --home and --listen name others, it takes a new folder,
+which is removed at the end, and a free port.`,
 		Example: `  junctor serve
   junctor serve --demo
   junctor serve --listen 127.0.0.1:0 --ready-file ready.json`,

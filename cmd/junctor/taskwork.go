@@ -62,7 +62,7 @@ agent, or a file. What becomes of it: junctor tasks show ID.`,
 				if err == nil {
 					err = json.Unmarshal(data, &body)
 				}
-				if err != nil {
+				if err != nil || body == nil { // null is none
 					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("the file %s cannot be read as a JSON object", file), err).With("", "docs/task-agents.md shows one")
 				}
 			}
