@@ -109,3 +109,41 @@ func killSwarms(t *testing.T, times int) {
 	t.Logf("%d threads came through %d kills", len(list), times)
 	n.terminate(t, killGrace)
 }
+
+// TestMoreIsResumedThanMayRun: what was interrupted goes on one after the other where the
+// server has fewer places than it had.
+func TestMoreIsResumedThanMayRun(t *testing.T) {
+	t.Parallel()
+	model := scripted(t, nil)
+	_, env := scriptedHome(t)
+	home := t.TempDir()
+	env = append(env, "JUNCTOR_MODEL_KIND=openai", "JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=m")
+	n := serve(t, home, env...)
+	var made createdThread
+	n.ask(t, "POST", "/api/coding-agents/coordinator/threads", mustJSON(t, map[string]any{"task": "three at once", "agents": []any{
+		map[string]any{"label": "one", "agentType": "claude", "task": "write one.txt 1"},
+		map[string]any{"label": "two", "agentType": "claude", "task": "write two.txt 2"},
+		map[string]any{"label": "three", "agentType": "claude", "task": "write three.txt 3"},
+	}}), http.StatusCreated, &made)
+	n.kill()
+	n = serve(t, home, append(env, "JUNCTOR_AGENTS_AUTO_RESUME=true", "JUNCTOR_AGENTS_MAX_SESSIONS=1")...)
+	eventuallyWithin(t, 2*time.Minute, "the thread is over", func() bool {
+		th := n.thread(t, made.ThreadID)
+		return th.Status == "done" && th.Summary != ""
+	})
+	th, told, completed := n.thread(t, made.ThreadID), 0, 0
+	for _, e := range th.Events {
+		if e.EventType == "swarm_complete" {
+			told++
+		}
+	}
+	for _, node := range th.Nodes {
+		if node.Status == "completed" {
+			completed++
+		}
+	}
+	if told != 1 || completed != 4 {
+		t.Errorf("told %d times, %d of 4 parts, of %+v", told, completed, th)
+	}
+	n.terminate(t, killGrace)
+}

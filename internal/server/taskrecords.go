@@ -4,19 +4,15 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/task/coordinator"
 	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/task/history"
-	"github.com/junctor-run/junctor/internal/task/sessions"
 	"github.com/junctor-run/junctor/internal/task/threads"
-	"github.com/junctor-run/junctor/internal/task/threads/row"
 	"github.com/junctor-run/junctor/internal/workspace/scratch"
 	"github.com/junctor-run/junctor/secret"
 )
 
-// taskRecords writes what sessions of threads say and are told, a turn at a time, and
-// what became of tasks, for those who begin something similar.
+// taskRecords writes what became of tasks, for those who begin something similar.
 type taskRecords struct {
 	registry *threads.Registry
 	history  *history.File
@@ -36,46 +32,6 @@ func (r taskRecords) run(ctx context.Context, events <-chan coordinator.Event) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// transcribe writes the turns of sessions until ctx or they end.
-func (r taskRecords) transcribe(ctx context.Context, live *sessions.Manager) {
-	heard := live.Subscribe()
-	defer func() { heard.Close() }()
-	for {
-		e, ok, err := heard.Next(ctx)
-		switch {
-		case ok:
-			r.turn(ctx, e)
-			continue
-		case err == nil || ctx.Err() != nil:
-			return
-		}
-		r.logger.Warn("transcripts of sessions have a gap", "err", err)
-		heard.Close()
-		heard = live.Subscribe()
-	}
-}
-
-func (r taskRecords) turn(ctx context.Context, e sessions.Event) {
-	p := threads.Piece{At: e.At, Content: secret.MaskTokens(e.Text)}
-	switch e.Type {
-	case sessions.Message:
-		p.Direction = row.Direction(e.Direction)
-	case sessions.TaskComplete:
-		p.Direction = row.Stdout
-	case sessions.TurnFailed, sessions.Failed:
-		p.Direction = row.System
-	default:
-		return
-	}
-	if p.Content == "" {
-		return
-	}
-	err := r.registry.Transcribe(ctx, e.Session, []threads.Piece{p})
-	if err != nil && ctx.Err() == nil && capability.CodeOf(err) != capability.CodeNotFound { // sessions without a thread have none
-		r.logger.Warn("a turn is not in the transcript", "session", e.Session, "err", err)
 	}
 }
 
@@ -112,9 +68,6 @@ func (r taskRecords) remember(ctx context.Context, e coordinator.Event) {
 	switch data, _ := e.Data.(map[string]string); entry.Type {
 	case history.Registered:
 		entry.OriginalTask = secret.MaskTokens(s.OriginalTask)
-		if err := r.registry.Transcribe(ctx, s.SessionID, []threads.Piece{{At: e.Timestamp, Direction: row.Stdin, Content: entry.OriginalTask}}); err != nil {
-			r.logger.Warn("a task is not in the transcript", "session", s.SessionID, "err", err)
-		}
 	case history.KeyDecision:
 		entry.Reasoning = secret.MaskTokens(data["text"])
 	default:

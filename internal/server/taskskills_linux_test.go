@@ -95,8 +95,14 @@ func TestSkillsOfAgents(t *testing.T) {
 			}
 			return false
 		})
+		var told []string
+		defer func() {
+			if t.Failed() {
+				t.Logf("%s was told %q", made.Agents[i].Label, told)
+			}
+		}()
 		eventually(t, made.Agents[i].Label+" was told "+want, func() bool { // transcripts follow what happens
-			told := n.told(t, made.ThreadID, id)
+			told = n.told(t, made.ThreadID, id)
 			return len(told) > 0 && strings.HasPrefix(told[len(told)-1], want)
 		})
 	}

@@ -66,7 +66,7 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.gateway, Logger: s.logger,
 	})
 	cfg := coordinator.Config{
-		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin, Skills: t.skills,
+		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin, Waiting: c.launcher.Waiting, Skills: t.skills,
 		Roots: s.cfg.Agents.Workdirs, Now: time.Now, Logger: s.logger,
 	}
 	look := validation.Config{
@@ -104,24 +104,26 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 	defer group.Wait()
 	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.records.run(ctx, events) }) })
 	group.Go(func() { c.heed(ctx, func(events <-chan coordinator.Event) { c.follower.run(ctx, events, c.feed) }) })
-	group.Go(func() { c.records.transcribe(ctx, c.follower.sessions) })
+	group.Go(func() {
+		(&transcripts{registry: c.registry, logger: c.records.logger, held: make(map[string][]threads.Piece)}).run(ctx, c.follower.sessions)
+	})
 	left, err := c.launcher.Recover(ctx, c.coordinator.Settle)
 	if err != nil {
 		c.follower.logger.Error("threads of an earlier server are not settled", "err", err)
 	}
+	c.follower.all()
 	for _, thread := range left {
-		if !resume {
+		if !resume || ctx.Err() != nil {
 			break
 		}
 		by, err := standing(thread.AgentID)
 		if err == nil {
-			_, err = c.launcher.Control(ctx, by, launch.Control{ThreadID: thread.ID, Operation: launch.Resume})
+			_, err = c.launcher.Control(ctx, by, launch.Control{ThreadID: thread.ID, Operation: launch.Resume, Wait: true})
 		}
 		if err != nil {
 			c.follower.logger.Warn("a thread is not resumed by itself", "thread", thread.ID, "err", err)
 		}
 	}
-	c.follower.all()
 	<-ctx.Done()
 	return nil
 }

@@ -125,6 +125,9 @@ type Config struct {
 	// is asked when all that ran has ended well. False says that nothing was begun, so
 	// that the thread is over. nil: plans have no parts that wait.
 	Begin func(ctx context.Context, m threads.Moved) bool
+	// Waiting says that something of a thread waits for a place to go on: what has ended
+	// meanwhile is no end of the thread. Conclude comes after it. nil: nothing ever does.
+	Waiting func(thread string) bool
 	// Roots are folders that every session may use besides its own.
 	Roots  []string
 	Level  Level // of the supervision; "": Autonomous

@@ -220,11 +220,19 @@ func (c *Coordinator) closing(m threads.Moved) {
 			return
 		}
 	}
-	if c.waits(m) && m.From != m.Thread.Status && c.cfg.Begin(c.ctx, m) {
+	if c.cfg.Waiting != nil && c.cfg.Waiting(m.Thread.ID) {
+		return
+	}
+	// Who saw it become ready begins it, and tells the end where that failed.
+	if c.waits(m) && (m.From == m.Thread.Status || c.cfg.Begin(c.ctx, m)) {
 		return
 	}
 	c.over(m)
 }
+
+// Conclude tells the end of a thread, if it has come, of which nothing waits for a place any
+// more.
+func (c *Coordinator) Conclude(m threads.Moved) { c.closing(m) }
 
 // waits says that a part of the plan is ready that nobody has begun.
 func (c *Coordinator) waits(m threads.Moved) bool {

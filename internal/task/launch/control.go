@@ -90,6 +90,9 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if len(rest) == 0 && len(waiting) == 0 {
 		return out, capability.Errorf(capability.CodeConflict, op, "nothing of the thread %q is left undone", c.ThreadID).With("nothing_to_resume", "continue it with an instruction")
 	}
+	if c.Wait {
+		defer l.wait(ctx, c.ThreadID)()
+	}
 	if _, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Resume, c.Note); err != nil {
 		return out, err
 	}
@@ -116,7 +119,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	}
 	group.Wait()
 	if len(waiting) > 0 {
-		out.Agents = append(out.Agents, l.start(ctx, by, d.ID)...)
+		out.Agents = append(out.Agents, l.start(ctx, by, d.ID, c.Wait)...)
 	}
 	now, err := l.cfg.Registry.Detail(ctx, c.ThreadID, threads.Selection{Fields: []threads.Field{}})
 	out.Status = now.Status
@@ -125,6 +128,30 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 		err = out.Agents[0].Error
 	}
 	return out, err
+}
+
+// wait notes that something of a thread may wait for a place, until done.
+func (l *Launcher) wait(ctx context.Context, thread string) (done func()) {
+	l.starts.Lock()
+	defer l.starts.Unlock()
+	l.waiting[thread]++
+	return func() {
+		l.starts.Lock()
+		if l.waiting[thread]--; l.waiting[thread] == 0 {
+			delete(l.waiting, thread)
+		}
+		l.starts.Unlock()
+		if d, err := l.cfg.Registry.Detail(ctx, thread, startFields()); err == nil {
+			l.coordinator.Conclude(threads.Moved{Thread: d.Thread, From: d.Status, Sessions: d.Sessions, Nodes: d.Nodes})
+		}
+	}
+}
+
+// Waiting implements coordinator.Config.Waiting.
+func (l *Launcher) Waiting(thread string) bool {
+	l.starts.Lock()
+	defer l.starts.Unlock()
+	return l.waiting[thread] > 0
 }
 
 // sorted parts sessions into those that run and those that do not, in their order, and
@@ -155,7 +182,7 @@ func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads
 		req.ResumeToken = token
 	}
 	req.Task = goingOn(old, name, req.ResumeToken != "", c)
-	i, err := l.replace(ctx, by, d.Thread, old, name, req)
+	i, err := l.room(ctx, d, c.Wait, func() (agents.Info, error) { return l.replace(ctx, by, d.Thread, old, name, req) })
 	if err == nil {
 		s := l.session(d.Thread, nodeOf(d, old), i, Place{ID: row.Meta(old.Metadata, metaWorkspace)})
 		s.OriginalTask, s.Repo, s.Label = old.OriginalTask, old.Repo, old.Label
@@ -253,14 +280,19 @@ func (l *Launcher) Spawn(ctx context.Context, old row.Session, name framework.Na
 	return i.ID, err
 }
 
-// Begin is coordinator.Config.Begin: it starts the parts that have become ready.
+// Begin is coordinator.Config.Begin: it starts the parts that have become ready, once there
+// are places for them.
 func (l *Launcher) Begin(ctx context.Context, m threads.Moved) bool {
 	by, err := l.cfg.Standing(m.Thread.AgentID)
 	if err != nil {
 		l.cfg.Logger.Warn("the next parts of a thread were not begun", "thread", m.Thread.ID, "err", err)
 		return false
 	}
-	return slices.ContainsFunc(l.start(ctx, by, m.Thread.ID), func(s Started) bool { return s.SessionID != "" })
+	if slices.ContainsFunc(l.start(ctx, by, m.Thread.ID, true), func(s Started) bool { return s.SessionID != "" }) || ctx.Err() != nil {
+		return true // or the next server begins them
+	}
+	d, err := l.cfg.Registry.Detail(ctx, m.Thread.ID, threads.Selection{Fields: []threads.Field{}})
+	return err == nil && !d.Status.Closed() // somebody else has begun them
 }
 
 const mostSettled = 500 // threads of an earlier server, the last active ones

@@ -84,6 +84,9 @@ type Control struct {
 	Note        string    `json:"note,omitempty"`
 	Instruction string    `json:"instruction,omitempty"` // of Continue
 	AgentType   string    `json:"agentType,omitempty"`   // of Resume and Continue; "": as before
+	// Wait is for places: where as many sessions run as may, what is started waits for one
+	// as long as the context lasts and nobody stops the thread.
+	Wait bool `json:"-"`
 }
 
 // Controlled is what came of it.

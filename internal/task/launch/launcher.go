@@ -55,6 +55,7 @@ type Registry interface {
 type Coordinator interface {
 	Register(ctx context.Context, in threads.Registration) (threads.Moved, error)
 	SetContext(ctx context.Context, threadID, brief string) error
+	Conclude(m threads.Moved)
 }
 
 // Agents starts programs.
@@ -107,10 +108,16 @@ type Launcher struct {
 	cfg         Config
 	coordinator Coordinator
 	places      sync.Mutex // one clone for a thread
+
+	starts   sync.Mutex
+	starting map[string]chan struct{} // by thread, closed when its parts have been started
+	waiting  map[string]int           // what is resumed, and may wait for places, by thread
 }
 
 // New makes a launcher, which needs [Launcher.Use] before anything else.
-func New(cfg Config) *Launcher { return &Launcher{cfg: cfg} }
+func New(cfg Config) *Launcher {
+	return &Launcher{cfg: cfg, starting: make(map[string]chan struct{}), waiting: make(map[string]int)}
+}
 
 // Use says who looks after what is started. It comes before the first call.
 func (l *Launcher) Use(c Coordinator) { l.coordinator = c }
@@ -139,7 +146,7 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 		l.giveUp(ctx, made.Thread.ID, "its handle could not be made")
 		return out, err
 	}
-	out.Agents = l.start(ctx, by, made.Thread.ID)
+	out.Agents = l.start(ctx, by, made.Thread.ID, false)
 	if !slices.ContainsFunc(out.Agents, func(s Started) bool { return s.SessionID != "" }) {
 		l.giveUp(ctx, made.Thread.ID, "no agent could be started")
 	}

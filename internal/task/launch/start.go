@@ -30,8 +30,13 @@ func startFields() threads.Selection {
 }
 
 // start starts the parts of a thread that are ready, all at once: one that fails does not
-// stop the others. It tells of every part that has no session yet.
-func (l *Launcher) start(ctx context.Context, by capability.Principal, thread string) []Started {
+// stop the others. It tells of every part that has no session yet. wait is Control's.
+func (l *Launcher) start(ctx context.Context, by capability.Principal, thread string, wait bool) []Started {
+	done, err := l.alone(ctx, thread, wait)
+	if err != nil {
+		return []Started{{Status: "failed", Error: asError(err)}}
+	}
+	defer done()
 	d, err := l.cfg.Registry.Detail(ctx, thread, startFields())
 	if err != nil {
 		return []Started{{Status: "failed", Error: asError(err)}}
@@ -52,22 +57,57 @@ func (l *Launcher) start(ctx context.Context, by capability.Principal, thread st
 		slot := &out[i]
 		i++
 		if n.Status == row.NodeReady {
-			group.Go(func() { *slot = l.part(ctx, by, d, n) })
+			group.Go(func() { *slot = l.part(ctx, by, d, n, wait) })
 		}
 	}
 	group.Wait()
 	return out
 }
 
+// alone waits until nobody else starts parts of a thread: two who see the same part ready
+// would start it twice.
+func (l *Launcher) alone(ctx context.Context, thread string, wait bool) (done func(), err error) {
+	if !wait {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, roomTime)
+		defer cancel()
+	}
+	for {
+		l.starts.Lock()
+		other := l.starting[thread]
+		if other == nil {
+			over := make(chan struct{})
+			l.starting[thread] = over
+			l.starts.Unlock()
+			return func() {
+				l.starts.Lock()
+				defer l.starts.Unlock()
+				delete(l.starting, thread)
+				close(over)
+			}, nil
+		}
+		l.starts.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, capability.Errorf(capability.CodeUnavailable, op, "parts of this task are being started already, and wait for a place").
+				With("too_many_sessions", "see which sessions run with: junctor tasks list")
+		}
+	}
+}
+
 // part starts one part.
-func (l *Launcher) part(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node) Started {
+func (l *Launcher) part(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node, wait bool) Started {
 	out := Started{Label: n.AssignedLabel, AgentType: framework.Name(n.AgentType), Status: "failed"}
-	s, err := l.begin(ctx, by, d, n)
+	s, err := l.begin(ctx, by, d, n, wait)
 	if err == nil {
 		out.SessionID, out.AgentType, out.Workdir, out.Status = s.ID, s.AdapterType, s.Workdir, string(s.Status)
 		return out
 	}
 	out.Error = asError(err)
+	if ctx.Err() != nil { // it is begun by whoever looks at the thread next
+		return out
+	}
 	l.cfg.Logger.Warn("a part of a task could not be started", "thread", d.ID, "part", n.AssignedLabel, "err", err)
 	if _, err := l.cfg.Registry.SetNode(context.WithoutCancel(ctx), d.ID, n.ID, row.NodeFailed); err != nil {
 		l.cfg.Logger.Error("a part that could not be started is still waiting", "thread", d.ID, "node", n.ID, "err", err)
@@ -75,7 +115,7 @@ func (l *Launcher) part(ctx context.Context, by capability.Principal, d threads.
 	return out
 }
 
-func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node) (agents.Info, error) {
+func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node, wait bool) (agents.Info, error) {
 	name, err := l.program(ctx, d, n)
 	if err != nil {
 		return agents.Info{}, err
@@ -85,15 +125,9 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 		return agents.Info{}, err
 	}
 	text, mail := instructions(d, n)
-	i, err := l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
-	for until := time.Now().Add(roomTime); full(err) && l.release(d) && time.Now().Before(until); {
-		select {
-		case <-time.After(roomLook):
-			i, err = l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
-		case <-ctx.Done():
-			return agents.Info{}, ctx.Err()
-		}
-	}
+	i, err := l.room(ctx, d, wait, func() (agents.Info, error) {
+		return l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
+	})
 	if err != nil {
 		return agents.Info{}, err
 	}
@@ -106,6 +140,32 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 		}
 	}
 	return i, nil
+}
+
+// room spawns once there is a place: it waits for those that sessions of the thread
+// itself give up, for roomTime, and with wait for any.
+func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn func() (agents.Info, error)) (agents.Info, error) {
+	i, err := spawn()
+	for until := time.Now().Add(roomTime); full(err); i, err = spawn() {
+		if own := l.release(d); !wait && (!own || time.Now().After(until)) {
+			break
+		}
+		select {
+		case <-time.After(roomLook):
+		case <-ctx.Done():
+			return agents.Info{}, ctx.Err()
+		}
+		if l.held(ctx, d.ID) {
+			break
+		}
+	}
+	return i, err
+}
+
+// held says that somebody has paused, stopped or archived a thread.
+func (l *Launcher) held(ctx context.Context, thread string) bool {
+	d, err := l.cfg.Registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}})
+	return err == nil && (row.Meta(d.Metadata, row.ControlState) != "" || d.Status == row.ThreadArchived)
 }
 
 // full says that as many sessions run as may.
