@@ -47,6 +47,8 @@ type Tokens interface {
 	Token(value string) (policy.Token, error)
 	// StandingToken finds one by its id that was not revoked; it may have expired.
 	StandingToken(id string) (policy.Token, bool)
+	// Refresh takes in what other gateways have made or revoked.
+	Refresh(ctx context.Context) error
 }
 
 // Admission answers for one gateway. It is safe for concurrent use.
@@ -101,7 +103,11 @@ func (a *Admission) claim(ctx context.Context, n Node) (Node, error) {
 		return Node{}, err
 	}
 	if got.ID == n.ID && got.Key == n.Key && got.Token != n.Token && n.Key != "" {
-		if _, stands := a.tokens.StandingToken(got.Token); !stands {
+		_, stands, err := a.standing(ctx, got)
+		if err != nil {
+			return Node{}, err
+		}
+		if !stands {
 			moved, err := a.store.MoveNode(ctx, n.ID, got.Token, n.Token)
 			if err != nil {
 				return Node{}, err
@@ -161,7 +167,9 @@ func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (mess
 			return messaging.Identity{}, err
 		}
 	}
-	if _, ok := a.standing(n); !ok {
+	if _, ok, err := a.standing(ctx, n); err != nil {
+		return messaging.Identity{}, err
+	} else if !ok {
 		return messaging.Identity{}, capability.Errorf(capability.CodeUnauthenticated, "nodes.join", "the token that let %s in has ended", n.ID).With("invalid_token", "")
 	}
 	subscribe, publish := wire.Permissions(n.ID)
@@ -189,8 +197,9 @@ func (a *Admission) token(ctx context.Context, node string) (policy.Token, error
 	if err != nil {
 		return policy.Token{}, err
 	}
-	if t, stands := a.standing(n); ok && stands {
-		return t, nil
+	t, stands, err := a.standing(ctx, n)
+	if err != nil || ok && stands {
+		return t, err
 	}
 	return policy.Token{}, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s is not admitted any more", node).With("invalid_token", "")
 }
@@ -202,12 +211,12 @@ func (a *Admission) Gone(ctx context.Context, node string) bool {
 	if err != nil {
 		return false
 	}
-	_, stands := a.standing(n)
-	return !ok || !stands
+	_, stands, err := a.standing(ctx, n)
+	return err == nil && (!ok || !stands)
 }
 
 // Ended is Gone for many: it asks the store once, and returns what says it of a node
-// as things were then.
+// as things were then. It takes a token that this gateway has not heard of yet for ended.
 func (a *Admission) Ended(ctx context.Context) (func(node string) bool, error) {
 	rows, err := a.store.Nodes(ctx)
 	if err != nil {
@@ -215,16 +224,25 @@ func (a *Admission) Ended(ctx context.Context) (func(node string) bool, error) {
 	}
 	stands := make(map[string]bool, len(rows))
 	for _, n := range rows {
-		_, stands[n.ID] = a.standing(n)
+		t, ok := a.tokens.StandingToken(n.Token)
+		stands[n.ID] = ok && a.good(n, t)
 	}
 	return func(node string) bool { return !stands[node] }, nil
 }
 
-// standing is the token that a node rests on; ok is false when that has ended.
-func (a *Admission) standing(n Node) (t policy.Token, ok bool) {
-	t, ok = a.tokens.StandingToken(n.Token)
-	return t, ok && (n.Key != "" || t.Live(a.now()))
+// standing is the token that a node rests on; ok is false when that has ended. Another
+// gateway may have made it a moment ago, so one that is not known is looked for.
+func (a *Admission) standing(ctx context.Context, n Node) (t policy.Token, ok bool, err error) {
+	if t, ok = a.tokens.StandingToken(n.Token); !ok && n.Token != "" {
+		if err := a.tokens.Refresh(ctx); err != nil {
+			return t, false, err
+		}
+		t, ok = a.tokens.StandingToken(n.Token)
+	}
+	return t, ok && a.good(n, t), nil
 }
+
+func (a *Admission) good(n Node, t policy.Token) bool { return n.Key != "" || t.Live(a.now()) }
 
 // Key is the key that a node proves its requests with.
 func (a *Admission) Key(ctx context.Context, node string) (ed25519.PublicKey, error) {

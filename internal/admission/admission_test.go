@@ -246,3 +246,35 @@ func TestManyThatComeAtOnceAreWrittenOneByOneAndOnce(t *testing.T) {
 		t.Errorf("a store that cannot tell: %v", err)
 	}
 }
+
+// TestATokenOfAnotherGatewayIsLookedFor: the gateway that decides about a node need not be
+// the one that has made its token, and hears of that a moment later.
+func TestATokenOfAnotherGatewayIsLookedFor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other, err := policy.New(t.Context(), policy.Config{Documents: []policy.Document{{Name: "x", Text: []byte(policy.DefaultRules())}}, Store: r.db, Now: func() time.Time { return r.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := admission.New(r.db, other, func() time.Time { return r.now })
+	id, token := r.token(capability.RoleNode, 0, "gpu")
+	if _, err := r.Enrol(t.Context(), token, wire.Enrol{NodeID: "a", PublicKey: keyA}); err != nil {
+		t.Fatal(err)
+	}
+	if late.Gone(t.Context(), "a") {
+		t.Error("a node is gone whose token is new")
+	}
+	if _, err := late.Authorize(t.Context(), messaging.Credential{Key: keyA}); err != nil {
+		t.Error(err)
+	}
+	if labels, err := late.Granted("a"); err != nil || !slices.Equal(labels, []string{"gpu"}) {
+		t.Error(labels, err)
+	}
+	r.revoke(id)
+	if err := other.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := late.Granted("a"); capability.CodeOf(err) != capability.CodeUnauthenticated || !late.Gone(t.Context(), "a") {
+		t.Error("a node is let in whose token has ended", err)
+	}
+}
