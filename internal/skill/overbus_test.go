@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/junctor-run/junctor/internal/fleet"
 	"github.com/junctor-run/junctor/internal/gateway"
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/natsbus"
@@ -133,6 +134,15 @@ func (b *bus) carry(r *rig) {
 		r.t.Fatal("not let in: ", err)
 	case <-time.After(time.Minute):
 		r.t.Fatal("not let in for a minute")
+	}
+	// A node is answered before anybody hears of it.
+	for seen, err := range b.gateway.Watch(r.t.Context()) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if seen.Node.ID == r.busID && seen.Node.Status == fleet.Connected {
+			return
+		}
 	}
 }
 
