@@ -230,8 +230,8 @@ func (c *Coordinator) closing(m threads.Moved) {
 	c.over(m)
 }
 
-// Conclude tells the end of a thread, if it has come, of which nothing waits for a place any
-// more.
+// Conclude begins what has become ready in a thread of which nothing waits for a place any
+// more, or tells its end, if it has come.
 func (c *Coordinator) Conclude(m threads.Moved) { c.closing(m) }
 
 // waits says that a part of the plan is ready that nobody has begun.

@@ -142,7 +142,8 @@ func (l *Launcher) wait(ctx context.Context, thread string) (done func()) {
 		}
 		l.starts.Unlock()
 		if d, err := l.cfg.Registry.Detail(ctx, thread, startFields()); err == nil {
-			l.coordinator.Conclude(threads.Moved{Thread: d.Thread, From: d.Status, Sessions: d.Sessions, Nodes: d.Nodes})
+			// From nothing that is known: what became ready meanwhile nobody has begun.
+			l.coordinator.Conclude(threads.Moved{Thread: d.Thread, Sessions: d.Sessions, Nodes: d.Nodes})
 		}
 	}
 }
