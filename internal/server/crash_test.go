@@ -115,7 +115,7 @@ func killUnder(t *testing.T, n *node, round, calls int) []answered {
 	t.Helper()
 	var mu sync.Mutex
 	var got []answered
-	killAt := calls/20 + round*calls/12
+	killAt := calls/20 + round%11*calls/12
 	reached := make(chan struct{})
 	work := make(chan int)
 	var wg sync.WaitGroup
