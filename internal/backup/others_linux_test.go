@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -66,10 +67,13 @@ func has(m Manifest, p string) bool {
 	return slices.ContainsFunc(m.Files, func(f File) bool { return f.Path == p })
 }
 
+// workFolder is where the programs of an extension do what they like.
+const workFolder = "extensions/tools.x/work"
+
 func TestWhatProgramsOfOthersKeepToThemselvesEndsNoBackup(t *testing.T) {
 	home, _, _ := aHome(t)
-	closed := []string{"extensions/tools.x/work/a", "extensions/.staging/1/work/a", "extensions/.trash/tools.x-1.work/a", "upstreams/memory/a", "upstreams/memory/dir/"}
-	beside := []string{"extensions/tools.x/work/b", "upstreams/memory/b"}
+	closed := []string{path.Join(workFolder, "a"), path.Join("extensions/.staging/1/work", "a"), path.Join("extensions/.trash/tools.x-1.work", "a"), "upstreams/memory/a", "upstreams/memory/dir/"}
+	beside := []string{path.Join(workFolder, "b"), "upstreams/memory/b"}
 	ours := []string{"policy/a", "extensions/tools.x/a", "policy/dir/"}
 	for _, name := range slices.Concat(closed, beside, ours) {
 		put(t, home, strings.TrimSuffix(name, "/")+map[bool]string{true: "/x", false: ""}[strings.HasSuffix(name, "/")], "text", 0o600)
@@ -125,19 +129,19 @@ func TestWhatProgramsOfOthersKeepToThemselvesEndsNoBackup(t *testing.T) {
 
 // The size of a file is in the archive before its content.
 func TestAFileOfOthersThatBecomesShorterIsFilledUp(t *testing.T) {
-	for path, others := range map[string]bool{"upstreams/memory/log": true, "extensions/tools.x/work/log": true, "extensions/tools.x/bin/log": false, "policy/a.cedar": false} {
+	for name, others := range map[string]bool{"upstreams/memory/log": true, path.Join(workFolder, "log"): true, "extensions/tools.x/bin/log": false, "policy/a.cedar": false} {
 		var archive bytes.Buffer
 		m := Manifest{Format: format, Schemas: map[string]int64{}, LeftOut: []LeftOut{}}
 		w := newWriter(t.Context(), &archive, nil, &m)
-		err := w.add(File{Path: path, Mode: 0o600, Size: 9}, strings.NewReader("short"))
+		err := w.add(File{Path: name, Mode: 0o600, Size: 9}, strings.NewReader("short"))
 		if (err == nil) != others {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v", name, err)
 		}
 		if err != nil {
 			continue
 		}
-		if m.Files[0].SHA256 != digest("short\x00\x00\x00\x00") || !strings.Contains(why(m, path), "zeros") {
-			t.Errorf("%s: %+v", path, m)
+		if m.Files[0].SHA256 != digest("short\x00\x00\x00\x00") || !strings.Contains(why(m, name), "zeros") {
+			t.Errorf("%s: %+v", name, m)
 		}
 	}
 }
