@@ -115,9 +115,7 @@ func TestGatewaysComeAndGoAndNodesStay(t *testing.T) {
 func TestAGatewayThatStartsCallsNobodyItHasNotHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := inproc.New(anybody)
-		t.Cleanup(b.Close)
-		w := &world{t: t, ctx: t.Context(), heartbeat: 5 * time.Second, dial: b.Dial, brokers: []messaging.Broker{b}}
+		w := inMemory(t)
 		w.gateway()
 		synctest.Wait()
 		d := w.device("a", "i1")

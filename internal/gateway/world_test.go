@@ -133,6 +133,13 @@ func (w *world) pause(d time.Duration) {
 	}
 }
 
+// inMemory is a world on the bus in memory; it is for bubbles of synctest.
+func inMemory(t *testing.T) *world {
+	b := inproc.New(anybody)
+	t.Cleanup(b.Close)
+	return &world{t: t, ctx: t.Context(), heartbeat: 5 * time.Second, dial: b.Dial, brokers: []messaging.Broker{b}}
+}
+
 // onEveryBus runs a scenario with two gateways on the bus in memory, in the server
 // inside this process by WebSocket, and in a cluster of three servers.
 func onEveryBus(t *testing.T, scenario func(w *world)) {
@@ -140,9 +147,7 @@ func onEveryBus(t *testing.T, scenario func(w *world)) {
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			b := inproc.New(anybody)
-			t.Cleanup(b.Close)
-			w := &world{t: t, ctx: t.Context(), heartbeat: 5 * time.Second, dial: b.Dial, brokers: []messaging.Broker{b}}
+			w := inMemory(t)
 			w.gateway()
 			w.gateway()
 			synctest.Wait()
