@@ -8,6 +8,7 @@ package admission
 import (
 	"context"
 	"crypto/ed25519"
+	"sync/atomic"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -57,11 +58,12 @@ type Admission struct {
 	tokens Tokens
 	now    func() time.Time
 	writer chan struct{} // held by the one claim that is written
+	sought atomic.Int64  // when a token was last looked for, in Unix nanoseconds
 }
 
 // New returns an Admission.
 func New(store Store, tokens Tokens, now func() time.Time) *Admission {
-	return &Admission{store, tokens, now, make(chan struct{}, 1)}
+	return &Admission{store: store, tokens: tokens, now: now, writer: make(chan struct{}, 1)}
 }
 
 // answerTime bounds what is asked of the store where the caller has no context.
@@ -233,13 +235,29 @@ func (a *Admission) Ended(ctx context.Context) (func(node string) bool, error) {
 // standing is the token that a node rests on; ok is false when that has ended. Another
 // gateway may have made it a moment ago, so one that is not known is looked for.
 func (a *Admission) standing(ctx context.Context, n Node) (t policy.Token, ok bool, err error) {
-	if t, ok = a.tokens.StandingToken(n.Token); !ok && n.Token != "" {
+	if t, ok = a.tokens.StandingToken(n.Token); !ok && n.Token != "" && a.seeks(n) {
 		if err := a.tokens.Refresh(ctx); err != nil {
 			return t, false, err
 		}
 		t, ok = a.tokens.StandingToken(n.Token)
 	}
 	return t, ok && a.good(n, t), nil
+}
+
+// Looking for a token reads all of them. For a row that is new that is done each time;
+// a device whose token has ended cannot have it done more often than this.
+const (
+	newRow    = time.Minute
+	seekEvery = time.Second
+)
+
+func (a *Admission) seeks(n Node) bool {
+	now, last := a.now(), a.sought.Load()
+	if now.Sub(n.Created) < newRow {
+		return true
+	}
+	since := time.Duration(now.UnixNano() - last)
+	return (since < 0 || since >= seekEvery) && a.sought.CompareAndSwap(last, now.UnixNano())
 }
 
 func (a *Admission) good(n Node, t policy.Token) bool { return n.Key != "" || t.Live(a.now()) }

@@ -278,3 +278,38 @@ func TestATokenOfAnotherGatewayIsLookedFor(t *testing.T) {
 		t.Error("a node is let in whose token has ended", err)
 	}
 }
+
+// counting counts how often all tokens are read.
+type counting struct {
+	*policy.Policy
+	n int
+}
+
+func (c *counting) Refresh(ctx context.Context) error {
+	c.n++
+	return c.Policy.Refresh(ctx)
+}
+
+func TestADeviceWhoseTokenHasEndedDoesNotHaveAllReadEachTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := &counting{Policy: r.policy}
+	a := admission.New(r.db, c, func() time.Time { return r.now })
+	id, token := r.token(capability.RoleNode, 0)
+	if _, err := a.Enrol(t.Context(), token, wire.Enrol{NodeID: "a", PublicKey: keyA}); err != nil {
+		t.Fatal(err)
+	}
+	r.revoke(id)
+	r.now = r.now.Add(time.Hour)
+	for range 2 {
+		for range 50 {
+			if _, err := a.Authorize(t.Context(), messaging.Credential{Key: keyA}); capability.CodeOf(err) != capability.CodeUnauthenticated {
+				t.Fatal(err)
+			}
+		}
+		r.now = r.now.Add(2 * time.Second)
+	}
+	if c.n != 2 {
+		t.Errorf("all tokens were read %d times", c.n)
+	}
+}
