@@ -18,7 +18,7 @@ import (
 // serveDemo runs a server on a home of its own with an example of everything that can be
 // joined to it, each a process of its own, and says what to try. Variables that name a home,
 // a server or a token are those of another server, and lead nothing of it there.
-func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile string) error {
+func (a *app) serveDemo(ctx context.Context, file string, flags map[string]any, readyFile string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -40,13 +40,13 @@ func (a *app) serveDemo(ctx context.Context, flags map[string]any, readyFile str
 		return err
 	}
 	flags["fs.roots"] = []any{map[string]any{"id": "demo", "path": d.dir("files")}}
-	cfg, err := a.loadConfig(home, "", flags)
+	cfg, err := a.loadConfig(home, file, flags)
 	if err != nil {
 		return err
 	}
 	if cfg.Store.URL != "" || cfg.NATS.URL != "" {
 		return capability.Errorf(capability.CodeInvalidInput, "demo", "a demo would be seen by other gateways: store.url or nats.url is set").
-			With("", "unset JUNCTOR_STORE_URL and JUNCTOR_NATS_URL, or name another home with --home")
+			With("", "unset JUNCTOR_STORE_URL and JUNCTOR_NATS_URL, and name a home or a configuration file without these keys")
 	}
 	if _, named := flags["listen"]; !named && cfg.Listen == config.Default().Listen {
 		cfg.Listen = "127.0.0.1:0" // the other port is for a server that stays

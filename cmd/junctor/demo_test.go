@@ -165,12 +165,22 @@ func TestDemoIsForItself(t *testing.T) {
 	}
 	_ = p.status(t)
 
-	for _, env := range []string{"JUNCTOR_STORE_URL=postgres://ann@127.0.0.1:1/shared", "JUNCTOR_NATS_URL=nats://127.0.0.1:1 JUNCTOR_NATS_KEY_SECRET=shared"} {
-		cmd := exec.CommandContext(t.Context(), "junctor", "--home", filepath.Join(home, "own"), "serve", "--demo", "--listen", "127.0.0.1:0")
-		cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), strings.Fields(env)...)
+	file := filepath.Join(home, "shared.yaml")
+	if err := os.WriteFile(file, []byte("store:\n  url: postgres://ann@127.0.0.1:1/shared\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, shared := range []struct{ env, args string }{
+		{env: "JUNCTOR_STORE_URL=postgres://ann@127.0.0.1:1/shared"},
+		{env: "JUNCTOR_NATS_URL=nats://127.0.0.1:1 JUNCTOR_NATS_KEY_SECRET=shared"},
+		{args: "--config shared.yaml"},
+	} {
+		args := append([]string{"--home", "own", "serve", "--demo", "--listen", "127.0.0.1:0"}, strings.Fields(shared.args)...)
+		cmd := exec.CommandContext(t.Context(), "junctor", args...)
+		cmd.Dir = home
+		cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), strings.Fields(shared.env)...)
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.ExitCode() != 2 || !bytes.Contains(out, []byte("unset JUNCTOR_STORE_URL")) {
-			t.Errorf("%s: %v\n%s", env, err, out)
+			t.Errorf("%+v: %v\n%s", shared, err, out)
 		}
 	}
 }

@@ -39,7 +39,7 @@ which is removed at the end, and a free port.`,
 				}
 			}
 			if demo {
-				return a.serveDemo(cmd.Context(), set, readyFile)
+				return a.serveDemo(cmd.Context(), file, set, readyFile)
 			}
 			home, err := a.findHome()
 			if err != nil {

@@ -27,7 +27,7 @@ type memSegments struct {
 	appends   atomic.Int64
 	appendErr error
 	syncErr   error
-	syncGate  chan struct{} // a flush takes one token when set
+	syncGate  chan struct{} // a flush waits for it when set
 	writeGate chan struct{}
 }
 
