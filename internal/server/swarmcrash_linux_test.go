@@ -127,11 +127,23 @@ func TestMoreIsResumedThanMayRun(t *testing.T) {
 	}}), http.StatusCreated, &made)
 	n.kill()
 	n = serve(t, home, append(env, "JUNCTOR_AGENTS_AUTO_RESUME=true", "JUNCTOR_AGENTS_MAX_SESSIONS=1")...)
-	eventuallyWithin(t, 2*time.Minute, "the thread is over", func() bool {
-		th := n.thread(t, made.ThreadID)
+	n.whole(t, made.ThreadID, 4)
+	n.terminate(t, killGrace)
+}
+
+// whole waits for the end of a thread of so many nodes, each of which is to be completed.
+func (n *node) whole(t *testing.T, thread string, nodes int) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("%+v", n.thread(t, thread))
+		}
+	}()
+	eventuallyWithin(t, time.Minute, "the thread is over", func() bool {
+		th := n.thread(t, thread)
 		return th.Status == "done" && th.Summary != ""
 	})
-	th, told, completed := n.thread(t, made.ThreadID), 0, 0
+	th, told, completed := n.thread(t, thread), 0, 0
 	for _, e := range th.Events {
 		if e.EventType == "swarm_complete" {
 			told++
@@ -142,8 +154,49 @@ func TestMoreIsResumedThanMayRun(t *testing.T) {
 			completed++
 		}
 	}
-	if told != 1 || completed != 4 {
-		t.Errorf("told %d times, %d of 4 parts, of %+v", told, completed, th)
+	if told != 1 || completed != nodes {
+		t.Errorf("told %d times, %d of %d nodes, of %+v", told, completed, nodes, th)
+	}
+}
+
+// TestMoreIsGivenThanMayRun: parts of a task that find no place wait for those that have
+// one; a task of which no part finds one is given up, and says why.
+func TestMoreIsGivenThanMayRun(t *testing.T) {
+	t.Parallel()
+	model := scripted(t, nil)
+	_, env := scriptedHome(t)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_MAX_SESSIONS=1", "JUNCTOR_MODEL_KIND=openai", "JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=m")...)
+	const threads = "/api/coding-agents/coordinator/threads"
+	var made, refused createdThread
+	n.ask(t, "POST", threads, mustJSON(t, map[string]any{"task": "three at once", "agents": []any{
+		map[string]any{"label": "one", "agentType": "claude", "task": "write one.txt 1"},
+		map[string]any{"label": "two", "agentType": "claude", "task": "write two.txt 2"},
+		map[string]any{"label": "three", "agentType": "claude", "dependsOn": []int{1}, "task": "write three.txt 3"},
+	}}), http.StatusCreated, &made)
+	states := map[string]int{}
+	for _, a := range made.Agents {
+		if a.Error != nil {
+			t.Errorf("%+v", a)
+		}
+		if a.SessionID == "" {
+			states[a.Status]++
+		}
+	}
+	if len(made.Agents) != 3 || states["ready"] != 1 || states["planned"] != 1 {
+		t.Errorf("%+v", made.Agents)
+	}
+	n.whole(t, made.ThreadID, 4)
+
+	var busy createdThread
+	n.ask(t, "POST", threads, `{"task":"linger","agentType":"claude"}`, http.StatusCreated, &busy)
+	n.ask(t, "POST", threads, mustJSON(t, map[string]any{"task": "two in vain", "agents": []any{
+		map[string]any{"label": "four", "agentType": "claude", "task": "write four.txt 4"},
+		map[string]any{"label": "five", "agentType": "claude", "dependsOn": []int{0}, "task": "write five.txt 5"},
+	}}), http.StatusCreated, &refused)
+	for _, a := range refused.Agents {
+		if a.Error == nil || a.Error.Reason != "too_many_sessions" || a.Status != "failed" {
+			t.Errorf("%+v", a)
+		}
 	}
 	n.terminate(t, killGrace)
 }

@@ -123,7 +123,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	}
 	now, err := l.cfg.Registry.Detail(ctx, c.ThreadID, threads.Selection{Fields: []threads.Field{}})
 	out.Status = now.Status
-	if err == nil && !slices.ContainsFunc(out.Agents, func(s Started) bool { return s.SessionID != "" }) {
+	if err == nil && !begun(out.Agents) {
 		l.giveUp(ctx, c.ThreadID, "nothing of it could be started again")
 		err = out.Agents[0].Error
 	}

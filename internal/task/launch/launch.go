@@ -47,7 +47,7 @@ type Part struct {
 }
 
 // Created is a thread that was made. Parts that wait for others are planned, those that
-// could not be started have an Error.
+// wait for a place are ready, and those that could not be started have an Error.
 type Created struct {
 	ThreadID string    `json:"threadId"`
 	Task     string    `json:"task,omitempty"` // its handle (spec/README, R38)

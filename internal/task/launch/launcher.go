@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -147,7 +146,7 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 		return out, err
 	}
 	out.Agents = l.start(ctx, by, made.Thread.ID, false)
-	if !slices.ContainsFunc(out.Agents, func(s Started) bool { return s.SessionID != "" }) {
+	if !begun(out.Agents) {
 		l.giveUp(ctx, made.Thread.ID, "no agent could be started")
 	}
 	return out, nil

@@ -64,6 +64,29 @@ func (l *Launcher) start(ctx context.Context, by capability.Principal, thread st
 	return out
 }
 
+// begun reports whether something of a task was started, or nothing of it failed. Parts that
+// found no place then wait for one (coordinator.Config.Begin); where nothing was started,
+// parts that wait for others wait in vain.
+func begun(list []Started) bool {
+	some := slices.ContainsFunc(list, func(s Started) bool { return s.SessionID != "" })
+	var first *capability.Error
+	for _, s := range list {
+		first = cmp.Or(first, s.Error)
+	}
+	if first == nil {
+		return true
+	}
+	for i := range list {
+		switch s := &list[i]; {
+		case !some:
+			s.Status, s.Error = "failed", cmp.Or(s.Error, first)
+		case s.Status == string(row.NodeReady):
+			s.Error = nil
+		}
+	}
+	return some
+}
+
 // alone waits until nobody else starts parts of a thread: two who see the same part ready
 // would start it twice.
 func (l *Launcher) alone(ctx context.Context, thread string, wait bool) (done func(), err error) {
@@ -105,6 +128,10 @@ func (l *Launcher) part(ctx context.Context, by capability.Principal, d threads.
 		return out
 	}
 	out.Error = asError(err)
+	if full(err) {
+		out.Status = string(row.NodeReady)
+		return out
+	}
 	if ctx.Err() != nil { // it is begun by whoever looks at the thread next
 		return out
 	}
@@ -155,7 +182,10 @@ func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn 
 		case <-ctx.Done():
 			return agents.Info{}, ctx.Err()
 		}
-		if l.held(ctx, d.ID) {
+		if now, err := l.cfg.Registry.Detail(ctx, d.ID, threads.Selection{Fields: []threads.Field{threads.FieldSessions}}); err == nil {
+			d = now
+		}
+		if held(d.Thread) {
 			break
 		}
 	}
@@ -163,9 +193,8 @@ func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn 
 }
 
 // held says that somebody has paused, stopped or archived a thread.
-func (l *Launcher) held(ctx context.Context, thread string) bool {
-	d, err := l.cfg.Registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}})
-	return err == nil && (row.Meta(d.Metadata, row.ControlState) != "" || d.Status == row.ThreadArchived)
+func held(t row.Thread) bool {
+	return row.Meta(t.Metadata, row.ControlState) != "" || t.Status == row.ThreadArchived
 }
 
 // full says that as many sessions run as may.
