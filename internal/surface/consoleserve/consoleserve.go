@@ -168,7 +168,8 @@ func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allow) == 0 {
-		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path"))
+		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path").
+			With("", "agents connect to /mcp; people use the command junctor, and junctor --help says how"))
 		return
 	}
 	methods := strings.Join(allow, ", ")
