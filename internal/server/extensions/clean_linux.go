@@ -8,7 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clean removes from a working folder what was born there since: what a run wrote
+// fileNow is the time that a file would be born at now: the kernel stamps files with a
+// clock that lags behind time.Now by a tick.
+func fileNow() time.Time {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
+		return time.Now()
+	}
+	return time.Unix(t.Unix())
+}
+
+// clean removes from a working folder what was born there since, a [fileNow]: what a run wrote
 // that was ended for writing too much would end every later one. Files that were
 // there before stay, however they have grown. The folder is a stranger's: nothing is
 // followed out of it.

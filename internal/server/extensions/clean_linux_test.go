@@ -18,7 +18,7 @@ func TestOnlyWhatIsNewIsCleanedAway(t *testing.T) {
 	}
 	write(filepath.Join(work, "old"))
 	write(outside)
-	since := time.Now().Add(-time.Millisecond)
+	since := fileNow()
 	clean(work, time.Now().Add(time.Hour)) // nothing is that new
 	if err := os.Mkdir(filepath.Join(work, "deep"), 0o700); err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestOnlyWhatIsNewIsCleanedAway(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(work, "link")); err != nil {
 		t.Fatal(err)
 	}
-	clean(work, since.Add(-time.Nanosecond))
+	clean(work, since)
 	for name, want := range map[string]bool{filepath.Join(work, "deep", "new"): false, filepath.Join(work, "link"): false, outside: true} {
 		if _, err := os.Lstat(name); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)

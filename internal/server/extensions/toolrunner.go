@@ -230,7 +230,7 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	if p.placed.Tier < p.wished {
 		t.degraded(r, p.wished, p.placed.Tier)
 	}
-	began := time.Now()
+	began := fileNow()
 	got, err := t.tools.Execute(ctx, p.request)
 	if err != nil && capability.AsError(err).Details["kind"] == "disk" {
 		clean(p.request.Confinement.Work, began)
