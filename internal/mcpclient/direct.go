@@ -57,17 +57,19 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	withdrawn := context.AfterFunc(ctx, drained)
 	closed := context.AfterFunc(l.c.ctx, func() { cancel(context.Canceled) })
 	var quiet *time.Timer
-	quiet = time.AfterFunc(idle, func() {
-		if ex.asking.Load() > 0 {
-			quiet.Reset(idle)
-		} else {
-			cancel(errIdle)
-		}
-	})
 	// What comes meanwhile comes on the connection's own stream.
 	told := &directly{to: ex.call.Progress, heard: func() { quiet.Reset(idle) }}
 	ex.direct.Store(told)
 	defer ex.direct.Store(nil)
+	quiet = time.AfterFunc(idle, func() {
+		switch {
+		case ex.direct.Load() == nil: // a notice has set it again, and somebody else waits now
+		case ex.asking.Load() > 0:
+			quiet.Reset(idle)
+		default:
+			cancel(errIdle)
+		}
+	})
 	if err := l.flight.add(ex); err != nil {
 		withdrawn()
 		closed()
@@ -79,6 +81,7 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	if err == nil && resp.StatusCode/100 == 2 && kind(resp) == "text/event-stream" {
 		quiet.Stop()
 		ex.events = make(chan message, maxNotices)
+		ex.direct.Store(nil)
 		ex.leave = drained
 		streams := l.c.spawn(func() {
 			defer cancel(nil)

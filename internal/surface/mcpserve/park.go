@@ -97,7 +97,7 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x 
 	stop := context.AfterFunc(s.base, func() { cancel(errWithdrawn) })
 	p := &parked{
 		owner: c.digest(), call: callDigest(m), cancel: cancel, questions: make(chan asking), done: make(chan exchange.Outcome, 1),
-		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}),
+		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}), x: x, // before the provider can say anything
 	}
 	p.only = p.task && s.listOf(c).onlyTask[m.Params.Name]
 	v := voice{relay: x.Relay}
