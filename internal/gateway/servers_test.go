@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/internal/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/porttest"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -66,24 +66,16 @@ func startServers(t testing.TB, n int) []*natsServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
 	var routes []string
 	for range n {
-		routes = append(routes, address())
+		routes = append(routes, porttest.Address(t))
 	}
 	var all []*natsServer
 	for i := range n {
 		dir := t.TempDir()
-		s := &natsServer{address: address(), ended: make(chan struct{})}
-		config := fmt.Sprintf("%s\nserver_name: s%d\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: test, listen: %q, routes: [%s] }\n",
-			text, i, s.address, filepath.Join(dir, "store"), routes[i], `"nats://`+strings.Join(routes, `", "nats://`)+`"`)
+		s := &natsServer{address: porttest.Address(t), ended: make(chan struct{})}
+		config := fmt.Sprintf("%s\nserver_name: s%d\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: %q, listen: %q, routes: [%s] }\n",
+			text, i, s.address, filepath.Join(dir, "store"), routes[0], routes[i], `"nats://`+strings.Join(routes, `", "nats://`)+`"`)
 		file := filepath.Join(dir, "server.conf")
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)

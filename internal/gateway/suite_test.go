@@ -20,7 +20,7 @@ import (
 // is told, the other knows.
 
 func ask(w *world, g *instance, r gateway.Request) (gateway.Result, error) {
-	ctx, cancel := context.WithTimeout(w.ctx, w.patience())
+	ctx, cancel := context.WithTimeout(w.ctx, w.calling())
 	defer cancel()
 	return g.Do(ctx, fleet.Request{}, r)
 }
@@ -251,7 +251,7 @@ func TestWhoCannotTakeACallSaysSoAndAnotherDoes(t *testing.T) {
 		busy.set(func() { busy.full = true })
 		for _, g := range w.gateways {
 			for range 4 {
-				ctx, cancel := context.WithTimeout(w.ctx, w.patience())
+				ctx, cancel := context.WithTimeout(w.ctx, w.calling())
 				r, err := g.Do(ctx, fleet.Request{Balance: true, Strategy: fleet.RoundRobin}, gateway.Request{Function: "f"})
 				cancel()
 				if err != nil || r.Node != "other" {

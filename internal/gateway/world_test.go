@@ -123,8 +123,12 @@ func (w *world) listed(id string, status fleet.Status) {
 	}
 }
 
-// patience is how long a test waits for what must happen.
-func (w *world) patience() time.Duration { return max(15*time.Second, 20*w.heartbeat) }
+// patience is how long a test waits for what must happen: servers of a cluster that share
+// a busy machine elect for long.
+func (w *world) patience() time.Duration { return max(time.Minute, 20*w.heartbeat) }
+
+// calling is how long a call may take.
+func (w *world) calling() time.Duration { return max(15*time.Second, 20*w.heartbeat) }
 
 func (w *world) pause(d time.Duration) {
 	select {
@@ -176,7 +180,7 @@ func onEveryBus(t *testing.T, scenario func(w *world)) {
 }
 
 func limited(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

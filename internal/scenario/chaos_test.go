@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/porttest"
 )
 
 // mayhem is one server with devices, all of them the binary in a home of its own,
@@ -38,7 +39,7 @@ const lease = 2 * time.Second
 
 func newMayhem(t testing.TB, seed uint64, nodes int) *mayhem {
 	t.Helper()
-	m := &mayhem{t: t, random: rand.New(rand.NewPCG(seed, 0)), address: free(t)}
+	m := &mayhem{t: t, random: rand.New(rand.NewPCG(seed, 0)), address: porttest.Address(t)}
 	m.env = []string{"JUNCTOR_GATEWAY_HEARTBEAT=500ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=" + lease.String(), "JUNCTOR_GATEWAY_GRACE=500ms"}
 	m.gateway = serve(t, t.TempDir(), m.address, m.env...)
 	t.Cleanup(func() {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/porttest"
 	"github.com/junctor-run/junctor/internal/secretstore"
 	"github.com/junctor-run/junctor/internal/store/pgtest"
 	"github.com/junctor-run/junctor/secret"
@@ -32,17 +32,6 @@ var natsProgram = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
-
-// free is an address that nobody listens on.
-func free(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 const busSecret = "0123456789abcdef0123456789abcdef" // the one that all gateways of these tests share
 
@@ -133,12 +122,12 @@ func newCluster(t testing.TB) *cluster {
 	}
 	var routes []string
 	for range 3 {
-		routes = append(routes, free(t))
+		routes = append(routes, porttest.Address(t))
 	}
 	for i := range 3 {
-		s := &natsServer{t: t, address: free(t), file: filepath.Join(t.TempDir(), "server.conf")}
-		config := fmt.Sprintf("%s\nserver_name: s%d\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: junctor, listen: %q, routes: [%s] }\n",
-			text, i, s.address, filepath.Join(filepath.Dir(s.file), "store"), routes[i], `"nats://`+strings.Join(routes, `", "nats://`)+`"`)
+		s := &natsServer{t: t, address: porttest.Address(t), file: filepath.Join(t.TempDir(), "server.conf")}
+		config := fmt.Sprintf("%s\nserver_name: s%d\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: %q, listen: %q, routes: [%s] }\n",
+			text, i, s.address, filepath.Join(filepath.Dir(s.file), "store"), routes[0], routes[i], `"nats://`+strings.Join(routes, `", "nats://`)+`"`)
 		if err := os.WriteFile(s.file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +153,7 @@ func (c *cluster) env(i int) []string {
 // gateway starts gateway number i.
 func (c *cluster) gateway(i int) *plane {
 	c.t.Helper()
-	return serve(c.t, secretHome(c.t), free(c.t), c.env(i)...)
+	return serve(c.t, secretHome(c.t), porttest.Address(c.t), c.env(i)...)
 }
 
 // again starts a gateway that has ended at the address it had.

@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/client"
 	sdk "github.com/junctor-run/junctor/host/device"
 	"github.com/junctor-run/junctor/internal/node"
+	"github.com/junctor-run/junctor/internal/porttest"
 	"github.com/junctor-run/junctor/internal/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/secret"
@@ -159,7 +160,7 @@ func TestADeviceWithADeadGatewayAmongItsOwn(t *testing.T) {
 	p := serve(t, t.TempDir(), "")
 	large := strings.Repeat("x", 1<<20)
 	cfg := sdk.Config{
-		Gateway: "http://" + free(t) + "," + p.url, Token: secret.New(p.newToken(t, "node")), Dir: t.TempDir(), ID: "a",
+		Gateway: "http://" + porttest.Address(t) + "," + p.url, Token: secret.New(p.newToken(t, "node")), Dir: t.TempDir(), ID: "a",
 		Functions: []sdk.Function{{Name: "large", Effect: cmp.EffectRead, Handle: func(context.Context, sdk.Args) (any, error) { return large, nil }}},
 	}
 	d := reach(t, cfg)
@@ -179,7 +180,7 @@ func TestADeviceWithADeadGatewayAmongItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Close()
-	cfg.Gateway = "http://" + free(t)
+	cfg.Gateway = "http://" + porttest.Address(t)
 	if other, err := sdk.New(t.Context(), cfg); reason(err) != "not_enrolled" {
 		t.Errorf("another gateway altogether: %v", err)
 		other.Close()

@@ -6,8 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/messaging"
 	"github.com/junctor-run/junctor/internal/messaging/messagingtest"
 	"github.com/junctor-run/junctor/internal/messaging/natsdial"
+	"github.com/junctor-run/junctor/internal/porttest"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -34,13 +35,13 @@ func startServers(t testing.TB, n int, change ...func(*server.Options)) []*serve
 	var routes []string
 	var ports []int
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		address := porttest.Address(t)
+		routes = append(routes, "nats://"+address)
+		port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-		routes = append(routes, "nats://"+l.Addr().String())
+		ports = append(ports, port)
 	}
 	var all []*server.Server
 	for i := range n {
@@ -53,7 +54,7 @@ func startServers(t testing.TB, n int, change ...func(*server.Options)) []*serve
 		opts.NoSigs, opts.NoLog = true, true
 		opts.JetStream, opts.StoreDir, opts.DisableJetStreamBanner = true, t.TempDir(), true
 		if n > 1 {
-			opts.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]}
+			opts.Cluster = server.ClusterOpts{Name: routes[0], Host: "127.0.0.1", Port: ports[i]}
 			opts.Routes = server.RoutesFromStr(strings.Join(routes, ","))
 		}
 		for _, c := range change {

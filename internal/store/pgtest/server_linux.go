@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/porttest"
 )
 
 // startTime is how long a server may take to answer.
@@ -60,12 +62,7 @@ func Start(t testing.TB) *Server {
 	if out, err := init.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, s.Port, _ = net.SplitHostPort(l.Addr().String())
-	l.Close()
+	_, s.Port, _ = net.SplitHostPort(porttest.Address(t))
 	t.Cleanup(func() {
 		s.Stop(t)
 		if t.Failed() {
