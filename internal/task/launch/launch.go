@@ -60,7 +60,7 @@ type Started struct {
 	AgentType framework.Name    `json:"agentType,omitempty"`
 	Workdir   string            `json:"workdir,omitempty"`
 	Label     string            `json:"label"`
-	Status    string            `json:"status"` // the session's, or planned, or failed
+	Status    string            `json:"status"` // the session's, or planned, ready or failed
 	Error     *capability.Error `json:"error,omitempty"`
 }
 

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+func (a *app) secretsCommand() *cobra.Command {
+	var file string
+	set := &cobra.Command{
+		Use: "set NAME", Short: "Store a secret, read from a file or standard input", Args: cobra.ExactArgs(1),
+		Example: `  junctor secrets set forge-token --from-file token
+  printf %s "$TOKEN" | junctor secrets set forge-token`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			const limit = 64 << 10
+			in := a.stdin
+			if file != "" && file != "-" {
+				f, err := os.Open(file)
+				if err != nil {
+					return capability.Wrap(capability.CodeNotFound, "", "the file "+file+" cannot be read", err).With("", "name a file you may read, or - for standard input")
+				}
+				defer f.Close()
+				in = f
+			} else if terminal(a.stdin) {
+				fmt.Fprintln(a.stderr, "type the value, then Ctrl-D:")
+			}
+			value, err := io.ReadAll(io.LimitReader(in, limit+1))
+			if err != nil || len(value) > limit {
+				return capability.Errorf(capability.CodeTooLarge, "", "a secret is at most %d bytes", limit)
+			}
+			value = []byte(strings.TrimRight(string(value), "\r\n"))
+			return a.call(cmd.Context(), http.MethodPut, "/api/v1/secrets/"+url.PathEscape(args[0]), value, func(json.RawMessage) error {
+				a.printf("kept %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	set.Flags().StringVar(&file, "from-file", "", "file to read the value from; - is standard input (default -)")
+	list := &cobra.Command{
+		Use: "list", Short: "List the names of secrets, never their values", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/secrets", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					Secrets []struct {
+						Name    string
+						Updated time.Time
+					}
+				}](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, s := range out.Secrets {
+					rows = append(rows, []string{s.Name, when(s.Updated)})
+				}
+				return a.table([]string{"NAME", "UPDATED"}, rows, "there are no secrets; store one with: junctor secrets set NAME")
+			})
+		},
+	}
+	remove := &cobra.Command{
+		Use: "remove NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/secrets/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
+				a.printf("removed %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	return a.group("secrets", "Manage secrets: values that others refer to by name, never shown", set, list, remove)
+}

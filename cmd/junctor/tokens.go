@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/internal/policy"
+)
+
+func (a *app) tokensCommand() *cobra.Command {
+	var req struct {
+		Role    string   `json:"role"`
+		Name    string   `json:"name,omitempty"`
+		Labels  []string `json:"labels,omitempty"`
+		View    string   `json:"view,omitempty"`
+		Expires string   `json:"expires,omitempty"`
+	}
+	create := &cobra.Command{
+		Use: "create --role ROLE", Short: "Create a token and show it, this once", Args: cobra.NoArgs,
+		Example: `  junctor tokens create --role agent --name helper --expires 720h
+  junctor tokens create --role operator --name alice --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodPost, "/api/v1/tokens", req, func(raw json.RawMessage) error {
+				out, err := decode[struct {
+					policy.Token
+					Value string `json:"token"`
+				}](raw)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.stderr, "token %s for %s (%s), shown this once:\n", out.ID, out.Name, out.Role)
+				a.printf("%s\n", out.Value)
+				return nil
+			})
+		},
+	}
+	f := create.Flags()
+	f.StringVar(&req.Role, "role", "", "role of the token: admin, operator, agent, node or task")
+	f.StringVar(&req.Name, "name", "", "name of the principal (default the id of the token)")
+	f.StringArrayVar(&req.Labels, "label", nil, "label that policies and nodes may ask for (repeatable)")
+	f.StringVar(&req.View, "view", "", "view of the catalog that the token sees unless it names another")
+	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default until revoked)")
+	_ = create.MarkFlagRequired("role")
+	list := &cobra.Command{
+		Use: "list", Short: "List tokens, never their values", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), http.MethodGet, "/api/v1/tokens", nil, func(raw json.RawMessage) error {
+				out, err := decode[struct{ Tokens []policy.Token }](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, t := range out.Tokens {
+					rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked)})
+				}
+				return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows, "there are no tokens; create one with: junctor tokens create --role ROLE")
+			})
+		},
+	}
+	revoke := &cobra.Command{
+		Use: "revoke ID|NAME", Short: "Revoke a token at once", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), http.MethodDelete, "/api/v1/tokens/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
+				a.printf("revoked %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	return a.group("tokens", "Manage tokens: who may call, in which role", create, list, revoke)
+}
