@@ -143,12 +143,7 @@ func (n *node) whole(t *testing.T, thread string, nodes int) {
 		th := n.thread(t, thread)
 		return th.Status == "done" && th.Summary != ""
 	})
-	th, told, completed := n.thread(t, thread), 0, 0
-	for _, e := range th.Events {
-		if e.EventType == "swarm_complete" {
-			told++
-		}
-	}
+	th, told, completed := n.thread(t, thread), n.ends(t, thread), 0
 	for _, node := range th.Nodes {
 		if node.Status == "completed" {
 			completed++

@@ -66,7 +66,7 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.gateway, Logger: s.logger,
 	})
 	cfg := coordinator.Config{
-		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin, Waiting: c.launcher.Waiting, Skills: t.skills,
+		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin, Starting: c.launcher.Starting, Skills: t.skills,
 		Roots: s.cfg.Agents.Workdirs, Now: time.Now, Logger: s.logger,
 	}
 	look := validation.Config{
@@ -111,6 +111,7 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 	if err != nil {
 		c.follower.logger.Error("threads of an earlier server are not settled", "err", err)
 	}
+	c.follower.leave(left)
 	c.follower.all()
 	for _, thread := range left {
 		if !resume || ctx.Err() != nil {

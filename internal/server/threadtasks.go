@@ -32,13 +32,14 @@ type threadTasks struct {
 	mu    sync.Mutex
 	dirty map[string]bool              // threads to look at
 	asked map[string]map[string]string // what the user is asked, by thread and session
+	left  map[string]bool              // threads with parts that a server before has not begun
 	wake  chan struct{}
 }
 
 const handleKey = "task" // of a thread's metadata: its Task
 
 func newThreadTasks(m *tasks.Manager, c *taskThreads, live *sessions.Manager, logger *slog.Logger) *threadTasks {
-	return &threadTasks{tasks: m, c: c, sessions: live, logger: logger, dirty: map[string]bool{}, asked: map[string]map[string]string{}, wake: make(chan struct{}, 1)}
+	return &threadTasks{tasks: m, c: c, sessions: live, logger: logger, dirty: map[string]bool{}, asked: map[string]map[string]string{}, left: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // open implements launch.Config.Handle: the thread's Task, a new one where it has none
@@ -76,6 +77,30 @@ func (f *threadTasks) poke(thread string) {
 	case f.wake <- struct{}{}:
 	default:
 	}
+}
+
+// leave notes threads that are to be resumed: those that ended or never began say nothing
+// of parts that are still to come.
+func (f *threadTasks) leave(list []row.Thread) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range list {
+		f.left[t.ID] = true
+	}
+}
+
+// asleep says that parts of a thread wait for somebody to resume it.
+func (f *threadTasks) asleep(d threads.Detail) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch d.Status {
+	case row.ThreadOpen, row.ThreadDone, row.ThreadFailed:
+		if !d.Held() && !threads.Told(d.Thread, len(d.Sessions)) {
+			return f.left[d.ID]
+		}
+	}
+	delete(f.left, d.ID) // it was resumed
+	return false
 }
 
 // all has every thread looked at whose Task has not ended.
@@ -141,6 +166,9 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 	state, ok := threads.TaskState(d.Thread)
 	if id == "" || !ok {
 		return nil
+	}
+	if f.asleep(d) {
+		state = tasks.Interrupted
 	}
 	to := tasks.Movement{State: state, Status: string(d.Status)}
 	switch state {

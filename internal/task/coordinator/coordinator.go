@@ -121,13 +121,14 @@ type Config struct {
 	Fleet     Fleet
 	Skills    Skills
 	Validator *validation.Validator // nil: what is said to be done is done
-	// Begin starts the parts of a plan that are ready now, and registers their sessions; it
-	// is asked when all that ran has ended well. False says that nothing was begun, so
-	// that the thread is over. nil: plans have no parts that wait.
-	Begin func(ctx context.Context, m threads.Moved) bool
-	// Waiting says that something of a thread waits for a place to go on: what has ended
-	// meanwhile is no end of the thread. Conclude comes after it. nil: nothing ever does.
-	Waiting func(thread string) bool
+	// Begin starts the parts of a thread that are ready, once there are places for them, and
+	// registers their sessions. It is asked as soon as what a part waits for is done, whatever
+	// else runs. nil: plans have no parts that wait.
+	Begin func(ctx context.Context, thread string)
+	// Starting says that somebody starts parts of a thread, or waits for places for them:
+	// what has ended meanwhile is no end of the thread, and what is ready is not begun twice.
+	// After it comes Conclude, or Begin returns. nil: nobody ever does.
+	Starting func(thread string) bool
 	// Roots are folders that every session may use besides its own.
 	Roots  []string
 	Level  Level // of the supervision; "": Autonomous

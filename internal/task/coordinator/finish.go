@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -205,14 +204,14 @@ func (t *task) end(status row.SessionStatus, text string, e Event) {
 	})
 	t.c.tell(e)
 	if err == nil {
-		t.c.closing(m)
+		t.c.moved(m)
 	}
 }
 
 // closing tells the end of a thread, once for each time that it ends (13.11). Which end
 // was told is kept with the thread, so that nobody tells it again.
 func (c *Coordinator) closing(m threads.Moved) {
-	if !m.Thread.Status.Closed() || len(m.Sessions) == 0 {
+	if !m.Thread.Status.Closed() || len(m.Sessions) == 0 || c.starting(m.Thread.ID) {
 		return
 	}
 	for _, s := range m.Sessions {
@@ -220,24 +219,7 @@ func (c *Coordinator) closing(m threads.Moved) {
 			return
 		}
 	}
-	if c.cfg.Waiting != nil && c.cfg.Waiting(m.Thread.ID) {
-		return
-	}
-	// Who saw it become ready begins it, and tells the end where that failed.
-	if c.waits(m) && (m.From == m.Thread.Status || c.cfg.Begin(c.ctx, m)) {
-		return
-	}
 	c.over(m)
-}
-
-// Conclude begins what has become ready in a thread of which nothing waits for a place any
-// more, or tells its end, if it has come.
-func (c *Coordinator) Conclude(m threads.Moved) { c.closing(m) }
-
-// waits says that a part of the plan is ready that nobody has begun.
-func (c *Coordinator) waits(m threads.Moved) bool {
-	ready := func(n row.Node) bool { return n.Kind != row.GoalNode && n.Status == row.NodeReady }
-	return c.cfg.Begin != nil && m.Thread.Status == row.ThreadDone && slices.ContainsFunc(m.Nodes, ready)
 }
 
 // over tells the end of a thread. Its message is kept with the end, so that a server that
@@ -246,7 +228,7 @@ func (c *Coordinator) over(m threads.Moved) {
 	if threads.Told(m.Thread, len(m.Sessions)) {
 		return
 	}
-	swarm := decide.Over(m.Thread, m.Sessions)
+	swarm := decide.Over(m.Thread, m.Sessions, m.Nodes)
 	text, mine := c.synthesis(swarm), false
 	now, err := c.retry(func() (m2 threads.Moved, err error) {
 		m2, mine, err = c.cfg.Registry.Tell(c.ctx, m.Thread.ID, text)
@@ -276,13 +258,14 @@ func (c *Coordinator) synthesis(s decide.Swarm) string {
 }
 
 // Settle tells the end of a thread that a server before did not live to tell. It reports
-// whether something of the thread is left to be resumed: then there is no end to tell.
+// whether something of the thread is left to be resumed, and nobody has stopped it: then
+// there is no end to tell.
 func (c *Coordinator) Settle(m threads.Moved) (resumable bool) {
-	if !m.Thread.Status.Closed() || c.waits(m) {
+	if !m.Thread.Status.Closed() || len(c.ready(m)) > 0 {
 		return true
 	}
 	for _, s := range m.Sessions {
-		if s.Status == row.SessionInterrupted && row.Meta(s.Metadata, row.ReplacedBy) == "" {
+		if !m.Thread.Held() && s.Status == row.SessionInterrupted && row.Meta(s.Metadata, row.ReplacedBy) == "" {
 			return true
 		}
 	}

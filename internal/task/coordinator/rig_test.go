@@ -137,9 +137,12 @@ func (r *rig) reopen() {
 	r.open()
 }
 
-func (r *rig) create(title string) string {
+func (r *rig) create(title string, parts ...threads.Part) string {
 	r.t.Helper()
-	c, err := r.reg.Create(r.t.Context(), threads.Plan{Thread: row.Thread{Title: title, OriginalRequest: title, RoomID: "room"}, Parts: []threads.Part{{Title: title}}})
+	if len(parts) == 0 {
+		parts = []threads.Part{{Title: title}}
+	}
+	c, err := r.reg.Create(r.t.Context(), threads.Plan{Thread: row.Thread{Title: title, OriginalRequest: title, RoomID: "room"}, Parts: parts})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -148,15 +151,29 @@ func (r *rig) create(title string) string {
 
 func (r *rig) start(id string, change func(*row.Session)) *term {
 	r.t.Helper()
+	x := r.enter(id, change)
+	r.send(id, sessions.Event{Type: sessions.BusyNow})
+	return x
+}
+
+// enter registers a session, at the first part that is ready, if there is one.
+func (r *rig) enter(id string, change func(*row.Session)) *term {
+	r.t.Helper()
 	x := r.term(id)
 	s := row.Session{SessionID: id, Framework: "claude", Label: id, OriginalTask: "build it", Workdir: "/w"}
 	if change != nil {
 		change(&s)
 	}
-	if _, err := r.Register(r.t.Context(), threads.Registration{ThreadID: r.thread, Session: s}); err != nil {
-		r.t.Fatal(err)
+	node := ""
+	ready := func(n row.Node) bool {
+		return n.Kind == row.ExecutionNode && n.Status == row.NodeReady && n.AssignedSessionID == ""
 	}
-	r.send(id, sessions.Event{Type: sessions.BusyNow})
+	if nodes := r.detail().Nodes; slices.ContainsFunc(nodes, ready) {
+		node = nodes[slices.IndexFunc(nodes, ready)].ID
+	}
+	if _, err := r.Register(r.t.Context(), threads.Registration{ThreadID: r.thread, Node: node, Session: s}); err != nil {
+		r.t.Error(err)
+	}
 	return x
 }
 

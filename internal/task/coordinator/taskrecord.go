@@ -65,7 +65,7 @@ func (t *task) touch(now time.Time) {
 // update changes the session's row. Whoever sees the end of a thread tells it.
 func (t *task) update(f func(*row.Session)) {
 	if m, err := t.change(f); err == nil {
-		t.c.closing(m)
+		t.c.moved(m)
 	}
 }
 
@@ -97,7 +97,7 @@ func (t *task) took(m threads.Moved) {
 	if s, ok := m.Session(t.id); ok {
 		t.row = s
 	}
-	t.c.closing(m)
+	t.c.moved(m)
 }
 
 // retry does what must be kept; a database that is busy for a moment is no reason to

@@ -44,6 +44,7 @@ func (l *Launcher) halt(ctx context.Context, c Control) (Controlled, error) {
 	if err != nil {
 		return Controlled{}, err
 	}
+	defer l.coordinator.Conclude(c.ThreadID) // where nothing runs, no session's end tells of it
 	out := Controlled{ThreadID: c.ThreadID, Action: c.Operation, Status: m.Thread.Status}
 	for _, s := range m.Sessions {
 		if s.Status.Live() {
@@ -84,15 +85,12 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	} else {
 		rest = slices.DeleteFunc(rest, func(s row.Session) bool { return s.Status == row.SessionCompleted })
 	}
-	waiting := slices.DeleteFunc(slices.Clone(d.Nodes), func(n row.Node) bool {
-		return n.Kind != row.ExecutionNode || n.AssignedSessionID != "" || n.Status != row.NodeReady && n.Status != row.NodeFailed
-	})
+	waiting := slices.DeleteFunc(unassigned(d), func(n row.Node) bool { return n.Status != row.NodeReady && n.Status != row.NodeFailed })
 	if len(rest) == 0 && len(waiting) == 0 {
 		return out, capability.Errorf(capability.CodeConflict, op, "nothing of the thread %q is left undone", c.ThreadID).With("nothing_to_resume", "continue it with an instruction")
 	}
-	if c.Wait {
-		defer l.wait(ctx, c.ThreadID)()
-	}
+	defer l.coordinator.Conclude(c.ThreadID)
+	defer l.starts(c.ThreadID)()
 	if _, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Resume, c.Note); err != nil {
 		return out, err
 	}
@@ -124,35 +122,33 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	now, err := l.cfg.Registry.Detail(ctx, c.ThreadID, threads.Selection{Fields: []threads.Field{}})
 	out.Status = now.Status
 	if err == nil && !begun(out.Agents) {
-		l.giveUp(ctx, c.ThreadID, "nothing of it could be started again")
+		if len(live) == 0 {
+			l.giveUp(ctx, c.ThreadID, "nothing of it could be started again")
+		}
 		err = out.Agents[0].Error
 	}
 	return out, err
 }
 
-// wait notes that something of a thread may wait for a place, until done.
-func (l *Launcher) wait(ctx context.Context, thread string) (done func()) {
-	l.starts.Lock()
-	defer l.starts.Unlock()
-	l.waiting[thread]++
+// starts notes that something of a thread is being started, until done.
+func (l *Launcher) starts(thread string) (done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.starting[thread]++
 	return func() {
-		l.starts.Lock()
-		if l.waiting[thread]--; l.waiting[thread] == 0 {
-			delete(l.waiting, thread)
-		}
-		l.starts.Unlock()
-		if d, err := l.cfg.Registry.Detail(ctx, thread, startFields()); err == nil {
-			// From nothing that is known: what became ready meanwhile nobody has begun.
-			l.coordinator.Conclude(threads.Moved{Thread: d.Thread, Sessions: d.Sessions, Nodes: d.Nodes})
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.starting[thread]--; l.starting[thread] == 0 {
+			delete(l.starting, thread)
 		}
 	}
 }
 
-// Waiting implements coordinator.Config.Waiting.
-func (l *Launcher) Waiting(thread string) bool {
-	l.starts.Lock()
-	defer l.starts.Unlock()
-	return l.waiting[thread] > 0
+// Starting implements coordinator.Config.Starting.
+func (l *Launcher) Starting(thread string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.starting[thread] > 0
 }
 
 // sorted parts sessions into those that run and those that do not, in their order, and
@@ -281,19 +277,23 @@ func (l *Launcher) Spawn(ctx context.Context, old row.Session, name framework.Na
 	return i.ID, err
 }
 
-// Begin is coordinator.Config.Begin: it starts the parts that have become ready, once there
-// are places for them.
-func (l *Launcher) Begin(ctx context.Context, m threads.Moved) bool {
-	by, err := l.cfg.Standing(m.Thread.AgentID)
+// Begin implements coordinator.Config.Begin.
+func (l *Launcher) Begin(ctx context.Context, thread string) {
+	defer l.starts(thread)()
+	d, err := l.cfg.Registry.Detail(ctx, thread, startFields())
 	if err != nil {
-		l.cfg.Logger.Warn("the next parts of a thread were not begun", "thread", m.Thread.ID, "err", err)
-		return false
+		return // the coordinator reads it again, and says so
 	}
-	if slices.ContainsFunc(l.start(ctx, by, m.Thread.ID, true), func(s Started) bool { return s.SessionID != "" }) || ctx.Err() != nil {
-		return true // or the next server begins them
+	by, err := l.cfg.Standing(d.AgentID)
+	if err == nil {
+		l.start(ctx, by, thread, true)
+		return
 	}
-	d, err := l.cfg.Registry.Detail(ctx, m.Thread.ID, threads.Selection{Fields: []threads.Field{}})
-	return err == nil && !d.Status.Closed() // somebody else has begun them
+	for _, n := range unassigned(d) {
+		if n.Status == row.NodeReady {
+			l.fail(ctx, thread, n, err)
+		}
+	}
 }
 
 const mostSettled = 500 // threads of an earlier server, the last active ones
@@ -321,7 +321,7 @@ func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resu
 			left = append(left, d.Thread)
 			continue
 		}
-		if d.Status.Closed() && settle(threads.Moved{Thread: d.Thread, From: d.Status, Sessions: d.Sessions, Nodes: d.Nodes}) {
+		if d.Status.Closed() && settle(threads.Moved{Thread: d.Thread, Sessions: d.Sessions, Nodes: d.Nodes}) {
 			left = append(left, d.Thread)
 		}
 	}

@@ -54,7 +54,7 @@ type Registry interface {
 type Coordinator interface {
 	Register(ctx context.Context, in threads.Registration) (threads.Moved, error)
 	SetContext(ctx context.Context, threadID, brief string) error
-	Conclude(m threads.Moved)
+	Conclude(thread string)
 }
 
 // Agents starts programs.
@@ -108,14 +108,14 @@ type Launcher struct {
 	coordinator Coordinator
 	places      sync.Mutex // one clone for a thread
 
-	starts   sync.Mutex
-	starting map[string]chan struct{} // by thread, closed when its parts have been started
-	waiting  map[string]int           // what is resumed, and may wait for places, by thread
+	mu       sync.Mutex
+	parts    map[string]bool // nodes that are being started
+	starting map[string]int  // how many start something of a thread, and may wait for places
 }
 
 // New makes a launcher, which needs [Launcher.Use] before anything else.
 func New(cfg Config) *Launcher {
-	return &Launcher{cfg: cfg, starting: make(map[string]chan struct{}), waiting: make(map[string]int)}
+	return &Launcher{cfg: cfg, parts: make(map[string]bool), starting: make(map[string]int)}
 }
 
 // Use says who looks after what is started. It comes before the first call.
@@ -135,6 +135,8 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 	if err != nil {
 		return Created{}, err
 	}
+	defer l.coordinator.Conclude(made.Thread.ID) // what found no place waits for one
+	defer l.starts(made.Thread.ID)()
 	out := Created{ThreadID: made.Thread.ID}
 	if t.Brief != "" {
 		if err := l.coordinator.SetContext(ctx, made.Thread.ID, t.Brief); err != nil {

@@ -22,7 +22,8 @@ import (
 const (
 	maxResult = 8000 // characters of what a part before has come to
 	roomTime  = 15 * time.Second
-	roomLook  = 200 * time.Millisecond
+	roomLook  = 200 * time.Millisecond // the first; each later one is after twice the time
+	roomMost  = 2 * time.Second
 )
 
 func startFields() threads.Selection {
@@ -30,45 +31,40 @@ func startFields() threads.Selection {
 }
 
 // start starts the parts of a thread that are ready, all at once: one that fails does not
-// stop the others. It tells of every part that has no session yet. wait is Control's.
+// stop the others. It tells of every part that had no session yet. wait is Control's.
 func (l *Launcher) start(ctx context.Context, by capability.Principal, thread string, wait bool) []Started {
-	done, err := l.alone(ctx, thread, wait)
-	if err != nil {
-		return []Started{{Status: "failed", Error: asError(err)}}
-	}
-	defer done()
 	d, err := l.cfg.Registry.Detail(ctx, thread, startFields())
 	if err != nil {
 		return []Started{{Status: "failed", Error: asError(err)}}
 	}
+	list := unassigned(d)
+	out := make([]Started, len(list))
 	var group sync.WaitGroup
-	var out []Started
-	for _, n := range d.Nodes {
-		if n.Kind != row.ExecutionNode || n.AssignedSessionID != "" {
-			continue
-		}
-		out = append(out, Started{Label: n.AssignedLabel, AgentType: framework.Name(n.AgentType), Status: string(n.Status)})
-	}
-	i := 0
-	for _, n := range d.Nodes {
-		if n.Kind != row.ExecutionNode || n.AssignedSessionID != "" {
-			continue
-		}
-		slot := &out[i]
-		i++
-		if n.Status == row.NodeReady {
-			group.Go(func() { *slot = l.part(ctx, by, d, n, wait) })
+	for i, n := range list {
+		if out[i] = started(n); n.Status == row.NodeReady {
+			group.Go(func() { out[i] = l.part(ctx, by, thread, n, wait) })
 		}
 	}
 	group.Wait()
 	return out
 }
 
-// begun reports whether something of a task was started, or nothing of it failed. Parts that
-// found no place then wait for one (coordinator.Config.Begin); where nothing was started,
-// parts that wait for others wait in vain.
+// unassigned are the parts of a plan that have no session.
+func unassigned(d threads.Detail) []row.Node {
+	return slices.DeleteFunc(slices.Clone(d.Nodes), func(n row.Node) bool { return n.Kind != row.ExecutionNode || n.AssignedSessionID != "" })
+}
+
+func started(n row.Node) Started {
+	return Started{SessionID: n.AssignedSessionID, Label: n.AssignedLabel, AgentType: framework.Name(n.AgentType), Status: string(n.Status)}
+}
+
+// begun reports whether something of a task was started, or is by somebody else, or nothing of
+// it failed. Parts that found no place then wait for one ([Launcher.Begin]); where nothing was
+// started, parts that wait for others wait in vain.
 func begun(list []Started) bool {
-	some := slices.ContainsFunc(list, func(s Started) bool { return s.SessionID != "" })
+	some := slices.ContainsFunc(list, func(s Started) bool {
+		return s.SessionID != "" || s.Status == string(row.NodeReady) && s.Error == nil
+	})
 	var first *capability.Error
 	for _, s := range list {
 		first = cmp.Or(first, s.Error)
@@ -87,59 +83,59 @@ func begun(list []Started) bool {
 	return some
 }
 
-// alone waits until nobody else starts parts of a thread: two who see the same part ready
-// would start it twice.
-func (l *Launcher) alone(ctx context.Context, thread string, wait bool) (done func(), err error) {
-	if !wait {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, roomTime)
-		defer cancel()
+// part starts one part, or says how it stands where somebody else starts it or has.
+func (l *Launcher) part(ctx context.Context, by capability.Principal, thread string, n row.Node, wait bool) Started {
+	done, mine := l.claim(n.ID)
+	if !mine {
+		return started(n)
 	}
-	for {
-		l.starts.Lock()
-		other := l.starting[thread]
-		if other == nil {
-			over := make(chan struct{})
-			l.starting[thread] = over
-			l.starts.Unlock()
-			return func() {
-				l.starts.Lock()
-				defer l.starts.Unlock()
-				delete(l.starting, thread)
-				close(over)
-			}, nil
+	defer done()
+	d, err := l.cfg.Registry.Detail(ctx, thread, startFields())
+	if err == nil {
+		if at := slices.IndexFunc(d.Nodes, func(o row.Node) bool { return o.ID == n.ID }); at >= 0 {
+			n = d.Nodes[at]
 		}
-		l.starts.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, capability.Errorf(capability.CodeUnavailable, op, "parts of this task are being started already, and wait for a place").
-				With("too_many_sessions", "see which sessions run with: junctor tasks list")
+		if n.Status != row.NodeReady || n.AssignedSessionID != "" {
+			return started(n)
 		}
+		var i agents.Info
+		if i, err = l.begin(ctx, by, d, n, wait); err == nil {
+			return Started{SessionID: i.ID, Label: n.AssignedLabel, AgentType: i.AdapterType, Workdir: i.Workdir, Status: string(i.Status)}
+		}
+	}
+	out := started(n)
+	out.Error = asError(err)
+	if full(err) || capability.AsError(err).Reason == threads.ReasonState { // somebody has stopped the thread meanwhile
+		return out
+	}
+	out.Status = "failed"
+	if ctx.Err() == nil { // else it is begun by whoever looks at the thread next
+		l.fail(ctx, thread, n, err)
+	}
+	return out
+}
+
+// fail keeps that a part could not be started.
+func (l *Launcher) fail(ctx context.Context, thread string, n row.Node, why error) {
+	l.cfg.Logger.Warn("a part of a task could not be started", "thread", thread, "part", n.AssignedLabel, "err", why)
+	if _, err := l.cfg.Registry.SetNode(context.WithoutCancel(ctx), thread, n.ID, row.NodeFailed); err != nil {
+		l.cfg.Logger.Error("a part that could not be started is still ready", "thread", thread, "node", n.ID, "err", err)
 	}
 }
 
-// part starts one part.
-func (l *Launcher) part(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node, wait bool) Started {
-	out := Started{Label: n.AssignedLabel, AgentType: framework.Name(n.AgentType), Status: "failed"}
-	s, err := l.begin(ctx, by, d, n, wait)
-	if err == nil {
-		out.SessionID, out.AgentType, out.Workdir, out.Status = s.ID, s.AdapterType, s.Workdir, string(s.Status)
-		return out
+// claim takes a part to be started, which is nobody else's until done.
+func (l *Launcher) claim(node string) (done func(), mine bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parts[node] {
+		return nil, false
 	}
-	out.Error = asError(err)
-	if full(err) {
-		out.Status = string(row.NodeReady)
-		return out
-	}
-	if ctx.Err() != nil { // it is begun by whoever looks at the thread next
-		return out
-	}
-	l.cfg.Logger.Warn("a part of a task could not be started", "thread", d.ID, "part", n.AssignedLabel, "err", err)
-	if _, err := l.cfg.Registry.SetNode(context.WithoutCancel(ctx), d.ID, n.ID, row.NodeFailed); err != nil {
-		l.cfg.Logger.Error("a part that could not be started is still waiting", "thread", d.ID, "node", n.ID, "err", err)
-	}
-	return out
+	l.parts[node] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.parts, node)
+	}, true
 }
 
 func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node, wait bool) (agents.Info, error) {
@@ -173,28 +169,25 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 // itself give up, for roomTime, and with wait for any.
 func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn func() (agents.Info, error)) (agents.Info, error) {
 	i, err := spawn()
-	for until := time.Now().Add(roomTime); full(err); i, err = spawn() {
+	until, look := time.Now().Add(roomTime), roomLook
+	for ; full(err); i, err = spawn() {
 		if own := l.release(d); !wait && (!own || time.Now().After(until)) {
 			break
 		}
 		select {
-		case <-time.After(roomLook):
+		case <-time.After(look):
+			look = min(2*look, roomMost)
 		case <-ctx.Done():
 			return agents.Info{}, ctx.Err()
 		}
 		if now, err := l.cfg.Registry.Detail(ctx, d.ID, threads.Selection{Fields: []threads.Field{threads.FieldSessions}}); err == nil {
 			d = now
 		}
-		if held(d.Thread) {
+		if d.Held() {
 			break
 		}
 	}
 	return i, err
-}
-
-// held says that somebody has paused, stopped or archived a thread.
-func held(t row.Thread) bool {
-	return row.Meta(t.Metadata, row.ControlState) != "" || t.Status == row.ThreadArchived
 }
 
 // full says that as many sessions run as may.

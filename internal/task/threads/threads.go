@@ -71,13 +71,10 @@ func New(cfg Config) (*Registry, error) {
 	return &Registry{store: cfg.Store, gateway: cfg.Gateway, now: cfg.Now}, nil
 }
 
-// Moved is a thread after a change. Of all who change it, one is told that From was
-// another status than the thread's: so its end is told once (13.11). A thread whose parts
-// wait for each other is done for a moment before the next part begins: then one of
-// Nodes is ready.
+// Moved is a thread after a change. One whose parts wait for each other is done for a
+// moment before the next part begins: then one of Nodes is ready.
 type Moved struct {
 	Thread   row.Thread
-	From     row.ThreadStatus
 	Sessions []row.Session // all, in the order they were registered
 	Nodes    []row.Node
 }
@@ -118,7 +115,7 @@ func (r *Registry) change(ctx context.Context, thread string, f func(*work) erro
 		if err := w.settle(); err != nil {
 			return err
 		}
-		moved = Moved{Thread: w.g.Thread, From: w.was.Thread.Status, Sessions: w.g.Sessions, Nodes: w.g.Nodes}
+		moved = Moved{Thread: w.g.Thread, Sessions: w.g.Sessions, Nodes: w.g.Nodes}
 		return nil
 	})
 	return moved, err

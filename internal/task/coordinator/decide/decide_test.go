@@ -212,11 +212,15 @@ func TestASwarmIsToldInALineForEachTask(t *testing.T) {
 		{SessionID: "b", Status: row.SessionError, CompletionSummary: "no credit"},
 		{SessionID: "c", Label: "ui", Status: row.SessionStopped},
 		{SessionID: "old", Status: row.SessionStopped, Metadata: row.WithMeta(nil, row.ReplacedBy, "a")},
+	}, []row.Node{
+		{Kind: row.GoalNode, Title: "ship"},
+		{Kind: row.ExecutionNode, AssignedLabel: "api", AssignedSessionID: "a"},
+		{Kind: row.ExecutionNode, AssignedLabel: "docs", Status: row.NodeBlocked},
 	})
-	if s.Total != 3 || s.Completed != 1 || s.Errored != 1 || s.Stopped != 1 || s.Tasks[0].RoomID != "r" {
+	if s.Total != 4 || s.Completed != 1 || s.Errored != 1 || s.Stopped != 1 || s.Tasks[0].RoomID != "r" {
 		t.Errorf("%+v", s)
 	}
-	want := "ship: 1 of 3 done, 1 failed, 1 stopped.\n- api (completed): done well\n- b (error): no credit\n- ui (stopped): no result was told\n"
+	want := "ship: 1 of 4 done, 1 failed, 1 stopped, 1 not begun.\n- api (completed): done well\n- b (error): no credit\n- ui (stopped): no result was told\n- docs (not begun)\n"
 	if got := decide.Synthesis(s); got != want {
 		t.Errorf("%q", got)
 	}

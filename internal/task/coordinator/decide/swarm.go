@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -28,10 +29,12 @@ type Swarm struct {
 	Completed int    `json:"completed"`
 	Stopped   int    `json:"stopped"`
 	Errored   int    `json:"errored"`
+	// NotBegun are the labels of parts of which nobody has begun; Total counts them.
+	NotBegun []string `json:"notBegun,omitempty"`
 }
 
 // Over counts what became of a thread. A session that another one replaced is not a task.
-func Over(t row.Thread, sessions []row.Session) Swarm {
+func Over(t row.Thread, sessions []row.Session, nodes []row.Node) Swarm {
 	s := Swarm{ThreadID: t.ID, Title: t.Title, Tasks: []Done{}}
 	for _, one := range sessions {
 		if row.Meta(one.Metadata, row.ReplacedBy) != "" {
@@ -48,6 +51,12 @@ func Over(t row.Thread, sessions []row.Session) Swarm {
 			s.Stopped++
 		}
 	}
+	for _, n := range nodes {
+		if n.Kind == row.ExecutionNode && n.AssignedSessionID == "" && n.Status != row.NodeCompleted {
+			s.NotBegun = append(s.NotBegun, cmp.Or(n.AssignedLabel, n.Title))
+			s.Total++
+		}
+	}
 	return s
 }
 
@@ -62,6 +71,9 @@ func Synthesis(s Swarm) string {
 	if s.Stopped > 0 {
 		fmt.Fprintf(&b, ", %d stopped", s.Stopped)
 	}
+	if len(s.NotBegun) > 0 {
+		fmt.Fprintf(&b, ", %d not begun", len(s.NotBegun))
+	}
 	b.WriteString(".\n")
 	for _, t := range s.Tasks {
 		name := t.Label
@@ -73,6 +85,9 @@ func Synthesis(s Swarm) string {
 			summary = "no result was told"
 		}
 		fmt.Fprintf(&b, "- %s (%s): %s\n", one(name), t.Status, strings.Join(strings.Fields(summary), " "))
+	}
+	for _, label := range s.NotBegun {
+		fmt.Fprintf(&b, "- %s (not begun)\n", one(label))
 	}
 	return b.String()
 }

@@ -34,6 +34,11 @@ const (
 	Halted = "stopped"
 )
 
+// Held says that somebody has paused, stopped or archived a thread: nothing of it is begun.
+func (t Thread) Held() bool {
+	return Meta(t.Metadata, ControlState) != "" || t.Status == ThreadArchived
+}
+
 // Meta is the text at a key of an object; "" where there is none.
 func Meta(object json.RawMessage, key string) string {
 	var members map[string]json.RawMessage

@@ -122,7 +122,7 @@ func aLife(t *testing.T, w *world) {
 	c := w.thread(t, "one", 1)
 	id, node := c.Thread.ID, c.Nodes[1].ID
 	m := w.begin(t, id, "pty-1-a", node)
-	if m.From != row.ThreadOpen || m.Thread.Status != row.ThreadActive || m.Nodes[1].Status != row.NodeClaimed || m.Nodes[1].AssignedSessionID != "pty-1-a" {
+	if m.Thread.Status != row.ThreadActive || m.Nodes[1].Status != row.NodeClaimed || m.Nodes[1].AssignedSessionID != "pty-1-a" {
 		t.Errorf("%+v", m)
 	}
 	m = must(w.UpdateSession(t.Context(), "pty-1-a", func(s *row.Session) {
