@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/audit"
 	"github.com/junctor-run/junctor/internal/segment"
+	"github.com/junctor-run/junctor/internal/surface/consoleserve"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -70,7 +71,7 @@ func (a *app) auditQueryCommand() *cobra.Command {
 	for _, f := range auditFilters() {
 		values[f[0]] = c.Flags().String(f[0], "", f[1])
 	}
-	c.Flags().IntVar(&limit, "limit", 100, "at most so many, up to 10000")
+	c.Flags().IntVar(&limit, "limit", 100, fmt.Sprintf("at most so many, up to %d", consoleserve.MaxRecords))
 	c.Flags().StringVar(&format, "format", "table", "json or table")
 	return c
 }

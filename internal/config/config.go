@@ -118,16 +118,6 @@ type PublicRoute struct {
 	Path     string `koanf:"path" doc:"Path as the module declares it, such as /notes/:id."`
 }
 
-// MCP is the MCP door.
-type MCP struct {
-	PageSize       int           `koanf:"page_size" doc:"How many tools a page of tools/list has."`
-	Exposure       string        `koanf:"exposure" doc:"How much of the catalog tools/list shows: full, hybrid (40 tools, 64 KiB of schemas, the rest by catalog_search), search (only the tools that find others) or auto (full while that is within the limits). The limits are exposure.maxDirect and exposure.maxSchemaBytes of catalog.yaml."`
-	Views          []View        `koanf:"views" doc:"Named cuts of the catalog, each under /mcp/NAME. exposure is as mcp.exposure; modules are globs of the ids of modules that are in it (none: all); own_names gives tools and prompts of upstreams the names that they have there; name_limit is 32 to 64 bytes (48); dotted allows names with dots. As a variable: a JSON list."`
-	TaskAfter      time.Duration `koanf:"task_after" doc:"A call of tools/call that takes longer becomes a task, where the client declares the tasks extension."`
-	SessionIdle    time.Duration `koanf:"session_idle" doc:"A session that nobody used for so long ends; its client begins another."`
-	AllowedOrigins []string      `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
-}
-
 // A2A is the A2A door.
 type A2A struct {
 	PushAddresses []string `koanf:"push_addresses" doc:"Private ranges that push notifications may go to, also by plain http, such as 10.1.0.0/16; all others go by https to public addresses."`
@@ -185,7 +175,7 @@ func Default() Config {
 			RequestBody: 4 << 20, Result: 16 << 20, EndpointAnswer: 32 << 20, PerProvider: 1024,
 		},
 		Router:     Router{SyncInterval: 5 * time.Minute},
-		MCP:        MCP{PageSize: 100, Exposure: "auto", TaskAfter: 2 * time.Second, SessionIdle: time.Hour},
+		MCP:        defaultMCP(),
 		Agents:     defaultAgents(),
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
@@ -243,12 +233,7 @@ func (c *Config) Validate() error {
 	if !c.InsecurePlainHTTP && !isLoopback(host) {
 		return fmt.Errorf("listen: %s is not a loopback address and there is no TLS; add --insecure-plain-http if something in front of it encrypts", c.Listen)
 	}
-	switch c.MCP.Exposure {
-	case "full", "hybrid", "search", "auto":
-	default:
-		return fmt.Errorf("mcp.exposure: %q is not one of full, hybrid, search, auto", c.MCP.Exposure)
-	}
-	if err := checkViews(c.MCP.Views); err != nil {
+	if err := c.MCP.check(); err != nil {
 		return err
 	}
 	if err := c.OAuth.check(); err != nil {
@@ -370,8 +355,6 @@ func (c *Config) Validate() error {
 		{"limits.result", int64(c.Limits.Result)},
 		{"limits.endpoint_answer", int64(c.Limits.EndpointAnswer)},
 		{"limits.per_provider", int64(c.Limits.PerProvider)},
-		{"mcp.page_size", int64(c.MCP.PageSize)},
-		{"mcp.session_idle", int64(c.MCP.SessionIdle)},
 	} {
 		if n.v <= 0 {
 			return fmt.Errorf("%s: must be more than 0", n.key)

@@ -45,6 +45,9 @@ func New(cfg Config) *Table {
 	return &Table{cfg: cfg, nodes: make(map[string]*Node), offering: make(map[string][]*Node), sessions: make(map[string]*Node), turn: make(map[string]uint64)}
 }
 
+// Grace is how long a node whose session has ended has to come back.
+func (t *Table) Grace() time.Duration { return t.cfg.Grace }
+
 func check(m *Member) error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "nodes.join", format, args...).With("invalid_params", "")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/fleet"
@@ -98,11 +97,7 @@ func (g *Gateway) persist(ctx context.Context, n *fleet.Node, r Request) (Result
 // back waits until a node is there again with the process it had: its memory is what
 // makes a repetition safe. It waits no longer than a node has to come back.
 func (g *Gateway) back(ctx context.Context, n *fleet.Node) (*fleet.Node, bool) {
-	grace := g.cfg.Fleet.Grace
-	if grace <= 0 {
-		grace = 5 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, grace)
+	ctx, cancel := context.WithTimeout(ctx, g.table.Grace())
 	defer cancel()
 	for s, err := range g.Watch(ctx) {
 		if err != nil {

@@ -50,23 +50,6 @@ const (
 	NetworkUnfiltered Network = "unfiltered"
 )
 
-// Limits bound a whole run: the program and all it starts. A zero means the
-// default of section 15.3, a negative number no limit.
-type Limits struct {
-	Memory int64 // bytes; default 512 MiB
-	// AddressSpace is bytes of each process, where no control group counts memory;
-	// 0 means four times Memory and 4 GiB at least. Programs that reserve more than
-	// they ever use have none (a negative number); Memory is watched all the same.
-	AddressSpace int64
-	Processes    int           // processes and threads; default 256
-	CPU          time.Duration // CPU time; default 60 s
-	Cores        float64       // CPU share; default 1; only with a control group
-	FileSize     int64         // bytes of one file; default 64 MiB
-	OpenFiles    int           // per process; default 256
-	Disk         int64         // bytes in the work directory; default 256 MiB
-	Temp         int64         // bytes in the private temporary directory; default 64 MiB
-}
-
 // Confinement is what a program is put behind. The zero value demands T3 and
 // gives no network, no package and nothing to write but the temporary directory.
 type Confinement struct {
@@ -107,31 +90,6 @@ type Confinement struct {
 // DefaultUID is the user and group of confined programs when the server is root
 // and names no other.
 const DefaultUID = 63120
-
-// DefaultLimits are the limits of a run that names none (section 15.3).
-func DefaultLimits() Limits { return Limits{}.withDefaults() }
-
-func (l Limits) withDefaults() Limits {
-	l.Memory = bounded(l.Memory, 512<<20)
-	l.Processes = bounded(l.Processes, 256)
-	l.CPU = bounded(l.CPU, 60*time.Second)
-	l.FileSize = bounded(l.FileSize, 64<<20)
-	l.OpenFiles = bounded(l.OpenFiles, 256)
-	l.Disk = bounded(l.Disk, 256<<20)
-	l.Temp = bounded(l.Temp, 64<<20)
-	l.Cores = bounded(l.Cores, 1)
-	return l
-}
-
-func bounded[N int | int64 | float64 | time.Duration](n, otherwise N) N {
-	switch {
-	case n == 0:
-		return otherwise
-	case n < 0:
-		return 0
-	}
-	return n
-}
 
 // Placement says where a program would run and what it would see. Arguments and
 // variables that name paths are built with it.

@@ -94,6 +94,10 @@ func TestThreadsAreControlled(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
+	n.ask(t, "POST", at+"/archive", "", http.StatusOK, nil)
+	if a := n.request(t, "POST", at+"/control", n.token(t, "admin"), `{"action":"resume"}`); a.status != http.StatusConflict || !strings.Contains(a.body, "wrong_state") {
+		t.Errorf("archived and done: %d %s", a.status, a.body)
+	}
 	if a := n.request(t, "GET", threadsAt+"/status", n.token(t, "agent"), ""); a.status != http.StatusForbidden {
 		t.Errorf("an agent sees %d %s", a.status, a.body)
 	}

@@ -7,17 +7,6 @@ import (
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 )
 
-// Weights of the fields (catalog spec, section 20; decision R13).
-const (
-	weightName        = 3
-	weightAlias       = 2
-	weightTitle       = 2
-	weightArgument    = 1
-	weightLabel       = 1
-	weightDescription = 1
-	weightTag         = 1
-)
-
 // piece is what is derived of one piece of a catalog. It is immutable but for
 // used, which its index guards; it refers to actions by place only, so that it
 // keeps no snapshot alive.

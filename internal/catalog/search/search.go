@@ -35,6 +35,17 @@ const (
 	maxBooks = 64      // catalogs whose list of pieces is kept
 )
 
+// Weights of the fields (catalog spec, section 20; decision R13).
+const (
+	weightName        = 3
+	weightAlias       = 2
+	weightTitle       = 2
+	weightArgument    = 1
+	weightLabel       = 1
+	weightDescription = 1
+	weightTag         = 1
+)
+
 // Index searches agent catalogs. The zero value is ready; it is safe for
 // concurrent use. It keeps pieces of at most 400,000 actions, those used least
 // recently making room.

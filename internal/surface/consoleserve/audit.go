@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/internal/surface/door"
 )
 
-// maxRecords bounds one page of a query; further ones are reached with before.
-const maxRecords = 10_000
+// MaxRecords bounds one page of a query; further ones are reached with before.
+const MaxRecords = 10_000
 
 func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	q, denied, err := parseQuery(r.URL.Query())
@@ -91,7 +91,7 @@ func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 				return q, false, bad(key, "a record number")
 			}
 		case "limit":
-			if q.Limit, err = strconv.Atoi(val); err != nil || q.Limit < 1 || q.Limit > maxRecords {
+			if q.Limit, err = strconv.Atoi(val); err != nil || q.Limit < 1 || q.Limit > MaxRecords {
 				return q, false, bad(key, "a number from 1 to 10000")
 			}
 		default:

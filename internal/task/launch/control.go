@@ -86,7 +86,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 		rest = slices.DeleteFunc(rest, func(s row.Session) bool { return s.Status == row.SessionCompleted })
 	}
 	waiting := slices.DeleteFunc(unassigned(d), func(n row.Node) bool { return n.Status != row.NodeReady && n.Status != row.NodeFailed })
-	if len(rest) == 0 && len(waiting) == 0 {
+	if len(rest) == 0 && len(waiting) == 0 && d.Status != row.ThreadArchived { // which is refused below
 		return out, capability.Errorf(capability.CodeConflict, op, "nothing of the thread %q is left undone", c.ThreadID).With("nothing_to_resume", "continue it with an instruction")
 	}
 	defer l.coordinator.Conclude(c.ThreadID)

@@ -6,7 +6,35 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
+
+// MCP is the MCP door.
+type MCP struct {
+	PageSize       int           `koanf:"page_size" doc:"How many tools a page of tools/list has."`
+	Exposure       string        `koanf:"exposure" doc:"How much of the catalog tools/list shows: full, hybrid (40 tools, 64 KiB of schemas, the rest by catalog_search), search (only the tools that find others) or auto (full while that is within the limits). The limits are exposure.maxDirect and exposure.maxSchemaBytes of catalog.yaml."`
+	Views          []View        `koanf:"views" doc:"Named cuts of the catalog, each under /mcp/NAME. exposure is as mcp.exposure; modules are globs of the ids of modules that are in it (none: all); own_names gives tools and prompts of upstreams the names that they have there; name_limit is 32 to 64 bytes (48); dotted allows names with dots. As a variable: a JSON list."`
+	TaskAfter      time.Duration `koanf:"task_after" doc:"A call of tools/call that takes longer becomes a task, where the client declares the tasks extension."`
+	SessionIdle    time.Duration `koanf:"session_idle" doc:"A session that nobody used for so long ends; its client begins another."`
+	AllowedOrigins []string      `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
+}
+
+func defaultMCP() MCP {
+	return MCP{PageSize: 100, Exposure: "auto", TaskAfter: 2 * time.Second, SessionIdle: time.Hour}
+}
+
+// check refuses what the door cannot be.
+func (m *MCP) check() error {
+	switch {
+	case !slices.Contains([]string{"full", "hybrid", "search", "auto"}, m.Exposure):
+		return fmt.Errorf("mcp.exposure: %q is not one of full, hybrid, search, auto", m.Exposure)
+	case m.PageSize <= 0:
+		return fmt.Errorf("mcp.page_size: must be more than 0")
+	case m.SessionIdle <= 0:
+		return fmt.Errorf("mcp.session_idle: must be more than 0")
+	}
+	return checkViews(m.Views)
+}
 
 // View is one named cut of the catalog at the MCP door.
 type View struct {
