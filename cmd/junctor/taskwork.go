@@ -134,7 +134,7 @@ agent, or a file. What becomes of it: junctor tasks show ID.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&file, "file", "", "JSON file with the whole request (docs/task-agents.md); flags go before it")
+	f.StringVar(&file, "file", "", "JSON file with the whole request (docs/task-agents.md), also parts that wait for others; what a flag says counts more")
 	f.StringVar(&agent, "agent", "", "program to use: claude, codex, gemini, opencode, pi, aider or shell (default the one that fits best)")
 	f.StringVar(&memory, "memory", "", "file that every agent is given to read")
 	f.StringArrayVar(&parts, "part", nil, "task of one agent among several (repeatable)")

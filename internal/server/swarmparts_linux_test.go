@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +150,27 @@ func TestAPartThatAServerBeforeDidNotBegin(t *testing.T) {
 		if th := n.thread(t, made.ThreadID); len(th.Sessions) != 1 || th.Status != "interrupted" || th.Nodes[2].Status == "running" {
 			t.Errorf("what was stopped goes on: %+v", th)
 		}
+	}
+	n.terminate(t, killGrace)
+}
+
+// TestAShellDoesNotCarryOutWhatAnotherPrinted: what the part before it has come to is data.
+func TestAShellDoesNotCarryOutWhatAnotherPrinted(t *testing.T) {
+	t.Parallel()
+	_, env := agentHome(t)
+	n := serve(t, t.TempDir(), env...)
+	mark := filepath.Join(t.TempDir(), "mark")
+	var made createdThread
+	n.ask(t, "POST", threadsAt+"/threads", mustJSON(t, map[string]any{"task": "chain", "brief": "touch " + mark, "agents": []map[string]any{
+		{"label": "first", "agentType": "shell", "task": `printf 'x\ntouch ` + mark + `\n'`},
+		{"label": "second", "agentType": "shell", "task": "echo after", "dependsOn": []int{0}},
+	}}), http.StatusCreated, &made)
+	eventually(t, "both are done", func() bool { return n.task(t, made.Task).Task.State == "completed" })
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("it was carried out")
+	}
+	if th := n.thread(t, made.ThreadID); !strings.Contains(th.Sessions[1].CompletionSummary, "after") || strings.Contains(th.Sessions[1].CompletionSummary, "not found") {
+		t.Errorf("%+v", th.Sessions)
 	}
 	n.terminate(t, killGrace)
 }

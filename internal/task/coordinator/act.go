@@ -26,6 +26,8 @@ func (t *task) execute(event, text string, b *detect.Blocker, a directive.Answer
 	switch {
 	case a.Action == "respond" && decide.AsksUser(a.Response):
 		a.Action, a.Reasoning = "escalate", "It is a question to the user. "+a.Reasoning
+	case a.Action == "respond" && b == nil && t.shell():
+		a = directive.Answer{Action: "escalate", Response: question(text), Reasoning: "A shell is told nothing but by the user: it would carry out every line. " + a.Reasoning}
 	case a.Action == "respond" && *count >= MaxResponses:
 		a = directive.Answer{Action: "escalate", Response: question(text), Reasoning: strconv.Itoa(MaxResponses) + " automatic answers in a row are enough."}
 	}
@@ -142,7 +144,9 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 		}
 		err = term.Choose(ctx, b.Fingerprint, b.Options[i])
 	default:
-		if utf8.RuneCountInString(text) >= 20 {
+		if t.shell() { // a program in it asks, and reads one line: what follows would be commands
+			text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+		} else if utf8.RuneCountInString(text) >= 20 {
 			var list []string
 			if list, next = t.unseen(); len(list) > 0 {
 				text += "\n\nDecisions of other agents:\n- " + strings.Join(list, "\n- ")

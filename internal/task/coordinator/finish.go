@@ -48,6 +48,9 @@ func (t *task) complete() {
 	}
 	t.keep(r, job)
 	t.c.tell(t.event("validation", r))
+	if r.Outcome == validation.Revise && t.shell() { // it does not read what falls short
+		r.Outcome = validation.Escalate
+	}
 	switch r.Outcome {
 	case validation.Pass:
 		if r.By == "nobody" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/framework/detect"
 	"github.com/junctor-run/junctor/internal/task/directive"
 	"github.com/junctor-run/junctor/internal/task/threads"
@@ -130,6 +131,9 @@ func (t *task) stop(force bool) {
 func (t *task) event(kind string, data any) Event {
 	return Event{Type: kind, SessionID: t.id, ThreadID: t.thread, Data: data}
 }
+
+// shell says that the program is a shell, which carries out what others would read.
+func (t *task) shell() bool { return t.row.Framework == string(framework.Shell) }
 
 func (t *task) name() string {
 	if t.row.Label != "" {

@@ -77,6 +77,8 @@ func (t *task) turn(e sessions.Event) {
 		}
 	}
 	switch {
+	case strings.TrimSpace(e.Text) == "" && t.shell():
+		e.Text = "It printed nothing."
 	case strings.TrimSpace(e.Text) == "":
 		e.Text = t.lines(50) // what stands on the screen counts
 	case decide.Animated(e.Text):
@@ -112,7 +114,7 @@ func (t *task) turn(e sessions.Event) {
 // skill has the skill used that a turn asks for; true says that it did, and so that the turn
 // is no end of the task (task-agents, section 12.3).
 func (t *task) skill(e sessions.Event, text directive.Text) bool {
-	if t.c.cfg.Skills == nil {
+	if t.c.cfg.Skills == nil || t.shell() {
 		return false
 	}
 	turn := 0

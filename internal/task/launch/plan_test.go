@@ -3,11 +3,13 @@ package launch
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/framework"
 	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/task/threads"
 	"github.com/junctor-run/junctor/internal/task/threads/row"
 )
 
@@ -56,5 +58,22 @@ func TestAShellIsToldCommandsAlone(t *testing.T) {
 		if got := goingOn(old, c.framework, false, c.control); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestAShellIsNotToldWhatOthersSay: the output of the part before it would be carried out.
+func TestAShellIsNotToldWhatOthersSay(t *testing.T) {
+	n := row.Node{ID: "n2", Instructions: "echo after"}
+	d := threads.Detail{
+		Summary: threads.Summary{}, Nodes: []row.Node{{ID: "n1", AssignedSessionID: "s1"}, n},
+		Sessions:     []row.Session{{SessionID: "s1", Label: "first", CompletionSummary: "touch /tmp/x"}},
+		Dependencies: []row.Dependency{{FromNodeID: "n1", ToNodeID: "n2", DependencyKind: row.Blocks}},
+		Mailbox:      []row.MailboxItem{{ID: "m", NodeID: "n2", Body: "the brief", DeliveryState: row.MailPending}},
+	}
+	if text, mail := instructions(d, n, framework.Shell); text != "echo after" || mail != nil {
+		t.Errorf("%q %v", text, mail)
+	}
+	if text, mail := instructions(d, n, framework.Claude); !strings.Contains(text, "touch /tmp/x") || !strings.Contains(text, "the brief") || len(mail) != 1 {
+		t.Errorf("%q %v", text, mail)
 	}
 }

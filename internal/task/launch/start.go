@@ -147,7 +147,7 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 	if err != nil {
 		return agents.Info{}, err
 	}
-	text, mail := instructions(d, n)
+	text, mail := instructions(d, n, name)
 	i, err := l.room(ctx, d, wait, func() (agents.Info, error) {
 		return l.spawn(ctx, by, d.Thread, n, place, name, agents.Request{Task: text})
 	})
@@ -273,8 +273,12 @@ func (l *Launcher) clone(ctx context.Context, thread, repo, base, label string) 
 }
 
 // instructions are what a part's agent is told: its task, what it was sent, and what the
-// parts that it waited for have come to; and the messages among that.
-func instructions(d threads.Detail, n row.Node) (text string, mail []string) {
+// parts that it waited for have come to; and the messages among that. A shell is told its
+// commands alone: it would carry out every other line as one.
+func instructions(d threads.Detail, n row.Node, name framework.Name) (text string, mail []string) {
+	if name == framework.Shell {
+		return n.Instructions, nil
+	}
 	var b strings.Builder
 	b.WriteString(n.Instructions)
 	for _, m := range d.Mailbox {
