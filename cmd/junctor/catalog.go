@@ -37,7 +37,7 @@ func contextFlag(list []string) (*capability.Context, error) {
 
 func (a *app) catalogCommand() *cobra.Command {
 	return a.group("catalog", "Show what can be called, and why a provider is chosen",
-		a.catalogList("agent", "Show what an agent can do in a context", a.printAgent),
+		a.catalogList("agent", "Show what agents are shown in a context, judged for the token in use", a.printAgent),
 		a.catalogList("operator", "Show commands, sign-ins and surfaces for operators", a.printOperator),
 		a.catalogList("internal", "Show everything there is, reachable or not", a.printInternal),
 		a.catalogStatic(), a.catalogExplain(), a.catalogConflicts(), a.catalogSlots(), a.catalogLint(), a.catalogEval(),

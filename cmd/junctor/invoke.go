@@ -26,9 +26,9 @@ func (a *app) invokeCommand() *cobra.Command {
 		Short: "Invoke a capability over the governed path",
 		Long: `Carry one call over the governed path and print its result.
 
-TARGET is a canonical action (fs.list), a capability id (it holds a #), or
-module:kind:name (device-tools:action:DEVICE_PING). INPUT is a JSON value, or -
-to read one from standard input.`,
+TARGET is a canonical action (fs.list), a name that junctor catalog agent lists
+(DEVICE_PING), module:kind:name (device-tools:action:DEVICE_PING), or a capability
+id (it holds a #). INPUT is a JSON value, or - to read one from standard input.`,
 		Example: `  junctor invoke fs.list '{"path":"."}'
   junctor invoke fs.readText '{"path":"notes.txt"}' --select endpoint=demo
   junctor invoke device-tools:action:DEVICE_PING '{"text":"hello"}'`,

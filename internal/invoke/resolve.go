@@ -5,6 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/compile"
 )
 
 // resolve names the candidates of the target in the surface's catalog. A target
@@ -17,7 +18,15 @@ func (r *run) resolve() ([]*catalog.Entry, error) {
 	}
 	r.context = ContextOf(&r.inv)
 	r.agent = r.engine.cfg.Compiler.Compile(r.context)
-	return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+	found, err := visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+	if err != nil && r.inv.Target.Action != "" {
+		// What only one module has is listed to agents under a name of its own.
+		if x, ok := (compile.Spelling{}).Read(r.agent, string(r.inv.Target.Action)); ok && x.Canonical != r.inv.Target.Action {
+			r.inv.Target.Action = x.Canonical
+			return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+		}
+	}
+	return found, err
 }
 
 // defaultWorkspace is where everybody works who names no other.
