@@ -141,6 +141,10 @@ func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capabi
 	if err := door.Decode(w, r, &req); err != nil {
 		return err
 	}
+	if req.Module == "" && req.Action == "" {
+		return capability.Errorf(capability.CodeInvalidInput, "grants.create", "a grant that names neither an action nor a module would be a yes to everything").
+			With("grant_unbounded", "name what it is for, with --action or --module; --action '*' is everything, if that is meant")
+	}
 	expires, err := optionalDuration("expires", req.Expires)
 	if err != nil {
 		return err
