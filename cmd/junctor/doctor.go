@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -23,11 +26,14 @@ func (a *app) doctorChecks(ctx context.Context) []consoleserve.Check {
 		settings = failedCheck("configuration", cfgErr)
 	}
 	checks := []consoleserve.Check{{Name: "home", OK: true, Detail: home}, settings}
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		checks[0].Detail += ", which is not there yet: the first start makes it"
+	}
 
 	far := a.server != "" || a.env("JUNCTOR_URL") != "" // the server may have another home
 	answer, its := a.serverChecks(ctx)
 	if line, err := server.ReadServer(home); !answer.OK && !far && (err != nil || answer.code == capability.CodeUnavailable) {
-		answer.Check = checkup.Silent(home, line.URL, line.PID)
+		answer.Check = checkup.Silent(home, line.URL, line.PID, server.StartCommand(home))
 	}
 	checks = append(checks, answer.Check)
 	if !far {

@@ -70,7 +70,7 @@ func (a *app) loadConfig(home, file string, flags map[string]any) (config.Config
 	}
 	cfg, err := config.Load(home, file, required, a.environ, flags)
 	if err != nil {
-		return cfg, capability.Errorf(capability.CodeInvalidInput, "config", "%w", err).With("", "junctor config docs lists every key")
+		return cfg, capability.Errorf(capability.CodeInvalidInput, "config", "%w", err).With("", "correct it where it is set: in "+file+", a variable or a flag; junctor config docs lists every key")
 	}
 	return cfg, nil
 }

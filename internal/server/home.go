@@ -174,13 +174,21 @@ type ReadyLine struct {
 	Version   string `json:"version"`
 }
 
+// StartCommand is what starts a server on a home, wherever it is typed.
+func StartCommand(home string) string {
+	if usual, err := FindHome(""); err == nil && usual == home {
+		return "junctor serve"
+	}
+	return "junctor serve --home " + home
+}
+
 // ReadServer finds the running server of a home.
 func ReadServer(home string) (ReadyLine, error) {
 	var line ReadyLine
 	data, err := os.ReadFile(filepath.Join(home, "run", "server.json"))
 	if err != nil {
 		return line, capability.Wrap(capability.CodeUnavailable, "client", "no server runs on the home "+home, err).
-			With("service_unavailable", "start one with: junctor serve, or name one with --server")
+			With("service_unavailable", "start one with: "+StartCommand(home)+", or name one with --server")
 	}
 	if err := json.Unmarshal(data, &line); err != nil {
 		return line, fmt.Errorf("run/server.json: %w", err)

@@ -24,15 +24,15 @@ import (
 const answerTime = 5 * time.Second
 
 // Silent says why no server answers at where, which run/server.json of the home names
-// with the process pid; 0 for none.
-func Silent(home, where string, pid int) consoleserve.Check {
+// with the process pid; 0 for none. start is the command that starts one.
+func Silent(home, where string, pid int, start string) consoleserve.Check {
 	switch {
 	case pid == 0:
-		return bad("server", "no server runs on this home", "start one with: junctor serve")
+		return bad("server", "no server runs on this home", "start one with: "+start)
 	case !held(filepath.Join(home, "run", "lock")): // the number may be somebody else's by now
-		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid), "start it again: junctor serve")
+		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid), "start it again: "+start)
 	}
-	return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where), fmt.Sprintf("look at its log; if it hangs: kill %d, then: junctor serve", pid))
+	return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where), fmt.Sprintf("look at its log; if it hangs: kill %d, then: %s", pid, start))
 }
 
 // held reports whether a server has the lock of a home. It asks for a moment only: a
