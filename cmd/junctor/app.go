@@ -136,7 +136,7 @@ func sayArguments(c *cobra.Command) {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if check(cmd, args) == nil {
 				if f := missingFlag(cmd); f != nil {
-					return capability.Errorf(capability.CodeInvalidInput, "", "%s needs --%s %s", cmd.CommandPath(), f.Name, placeholder(f)).With("", "it says: "+f.Usage)
+					return capability.Errorf(capability.CodeInvalidInput, "", "%s needs --%s %s", cmd.CommandPath(), f.Name, placeholder(f)).With("", "--"+f.Name+": "+f.Usage)
 				}
 				return nil
 			}

@@ -216,7 +216,7 @@ func (a *app) show(ctx context.Context, t *attached) error {
 			}
 		case "error":
 			if m.Code == "session_not_found" {
-				return capability.Errorf(capability.CodeNotFound, op, "%s", plainText(m.Message)).With(m.Code, "")
+				return capability.Errorf(capability.CodeNotFound, op, "%s", plainText(m.Message)).With(m.Code, "list them with: junctor tasks list")
 			}
 			if m.Code == "no_terminal" {
 				if !t.bare.Swap(true) {

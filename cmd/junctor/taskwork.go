@@ -51,7 +51,8 @@ func (a *app) taskCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create [TASK]", Short: "Give a task to one or more task agents", Args: cobra.MaximumNArgs(1),
 		Long: `Give a task to one or more task agents. The task is one text, or one --part for each
-agent, or a file. What becomes of it: junctor tasks show ID.`,
+agent (a text beside them says what the whole is about), or a file. What becomes of
+it: junctor tasks show ID.`,
 		Example: `  junctor tasks create "Fix the flaky test" --repo owner/name --wait
   junctor tasks create "Build the API" --part "api: Write the handler." --part "tests: Write the tests."
   junctor tasks create --file task.json`,

@@ -43,6 +43,9 @@ func Restore(ctx context.Context, file, home string, knows map[string]int64) (Ma
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real // a link stays, and what it leads to is replaced
 	}
+	if _, err := os.Stat(file); err != nil {
+		return Manifest{}, noFile(file, err)
+	}
 	if err := vacant(home); err != nil {
 		return Manifest{}, err
 	}
@@ -50,6 +53,10 @@ func Restore(ctx context.Context, file, home string, knows map[string]int64) (Ma
 		return Manifest{}, failed("the folder of the home cannot be made", err)
 	}
 	return unpack(ctx, file, home+".part", home, knows)
+}
+
+func noFile(file string, err error) error {
+	return capability.Wrap(capability.CodeNotFound, "restore", "the file "+file+" cannot be opened", err).With("", "name the file of a backup")
 }
 
 func vacant(home string) error {
@@ -74,7 +81,7 @@ func vacant(home string) error {
 func unpack(ctx context.Context, file, dir, home string, knows map[string]int64) (Manifest, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for its writer
 	if err != nil {
-		return Manifest{}, capability.Wrap(capability.CodeNotFound, "restore", "the file "+file+" cannot be opened", err).With("", "name the file of a backup")
+		return Manifest{}, noFile(file, err)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {

@@ -158,7 +158,10 @@ func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision,
 	if a.State == policy.ApprovalPending {
 		a.State = policy.ApprovalExpired // past its time and not yet swept
 	}
-	return policy.Approval{}, conflict("the approval %s is %s", id, a.State)
+	if a.DecidedBy != "" {
+		return policy.Approval{}, conflict("the approval %s was %s already, by %s", id, a.State, a.DecidedBy)
+	}
+	return policy.Approval{}, conflict("the approval %s is %s, and nobody can answer it any more", id, a.State)
 }
 
 // ConsumeApproval spends an approved once; of two callers one gets it.

@@ -53,7 +53,7 @@ func (t *task) complete() {
 	}
 	switch r.Outcome {
 	case validation.Pass:
-		if r.By == "nobody" {
+		if r.By == validation.Nobody {
 			summary += "\n\n(Not validated: there is no model and no check.)"
 		}
 		t.accept(summary)
@@ -150,8 +150,11 @@ func (t *task) node(d threads.Detail) string {
 
 // keep enters a report.
 func (t *task) keep(r validation.Report, job row.VerifierJob) {
-	status := row.JobFailed
-	if r.Outcome == validation.Pass {
+	status, said := row.JobFailed, string(r.Outcome)
+	switch {
+	case r.By == validation.Nobody:
+		status, said = row.JobCanceled, "none"
+	case r.Outcome == validation.Pass:
 		status = row.JobPassed
 	}
 	if job.Status != "" {
@@ -167,11 +170,11 @@ func (t *task) keep(r validation.Report, job row.VerifierJob) {
 	brief := r
 	brief.Look = validation.Look{} // the file has it
 	_, err := t.c.cfg.Registry.AddEvidence(t.c.ctx, row.Evidence{
-		ThreadID: t.thread, NodeID: job.NodeID, SessionID: t.id, VerifierJobID: job.ID, EvidenceType: "validation_report", Title: "Validation: " + string(r.Outcome), Summary: r.Summary, Path: r.Path, Content: document(brief),
+		ThreadID: t.thread, NodeID: job.NodeID, SessionID: t.id, VerifierJobID: job.ID, EvidenceType: "validation_report", Title: "Validation: " + said, Summary: r.Summary, Path: r.Path, Content: document(brief),
 	})
 	if err == nil && r.Path != "" {
 		_, err = t.c.cfg.Registry.AddArtifact(t.c.ctx, row.Artifact{
-			ThreadID: t.thread, SessionID: t.id, ArtifactType: "validation_report", Title: "Validation: " + string(r.Outcome), Path: r.Path, MimeType: "application/json",
+			ThreadID: t.thread, SessionID: t.id, ArtifactType: "validation_report", Title: "Validation: " + said, Path: r.Path, MimeType: "application/json",
 		})
 	}
 	if err != nil {

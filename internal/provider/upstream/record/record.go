@@ -134,7 +134,9 @@ func (r *Record) Check() error {
 		return bad("a timeout is between 0 and %d ms", most)
 	}
 	switch {
-	case (len(r.Command) == 0) == (r.URL == ""):
+	case len(r.Command) == 0 && r.URL == "":
+		return bad("an upstream needs a command or a URL, and %.64q was given neither", r.Name)
+	case len(r.Command) > 0 && r.URL != "":
 		return bad("an upstream has a command or a URL, and not both")
 	case r.URL != "":
 		if err := r.checkURL(); err != nil {

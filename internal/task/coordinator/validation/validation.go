@@ -30,6 +30,9 @@ import (
 // otherwise.
 const MaxRounds = 3
 
+// Nobody is who looked at the work where there is no model, no check and no validator.
+const Nobody = "nobody"
+
 // Model answers a prompt.
 type Model interface {
 	Ask(ctx context.Context, small bool, prompt string) (string, error)
@@ -92,7 +95,7 @@ type Report struct {
 	SessionID string    `json:"sessionId"`
 	At        time.Time `json:"at"`
 	Outcome   Outcome   `json:"outcome"`
-	By        string    `json:"by"` // proof, custom, checks, model or nobody
+	By        string    `json:"by"` // proof, custom, checks, model or Nobody
 	Summary   string    `json:"summary"`
 	FollowUp  string    `json:"followUpPrompt,omitempty"`
 	Checklist []string  `json:"checklist,omitempty"`
@@ -168,7 +171,7 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 		return r.settle(Pass, "checks", "The checks pass.", "")
 	case v.cfg.Model == nil:
 		r.Notes = append(r.Notes, "There is no model and no check: nobody has validated this.")
-		return r.settle(Pass, "nobody", "Not validated.", "")
+		return r.settle(Pass, Nobody, "Not validated.", "")
 	}
 	answer, err := v.cfg.Model.Ask(ctx, false, prompt(s, *r))
 	if err != nil {
