@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -70,6 +71,11 @@ func (a *app) checkExtension(ctx context.Context, path string, strict bool) (err
 	})
 	if err != nil {
 		return err
+	}
+	for _, name := range p.External() {
+		if _, err := exec.LookPath(name); err != nil {
+			p.Warnings = append(p.Warnings, "this machine has no program "+name+"; where the extension is to run, it must be there")
+		}
 	}
 	screen := consent.New(p, hash, "folder", sandbox.T2.String(), nil)
 	if a.json {

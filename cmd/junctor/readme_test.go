@@ -184,7 +184,7 @@ func TestExtensionsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	paste(t, string(page),
-		"run command-line programs", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", `"dry_run": true`, "by chat", "SUCCEEDED", "uninstalled tools.notes",
+		"run command-line programs", "  echo  of this machine\n  wc  of this machine", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", `"dry_run": true`, "by chat", "SUCCEEDED", "uninstalled tools.notes",
 	)
 }
 

@@ -125,11 +125,12 @@ type A2A struct {
 
 // Extensions bound how much installed extensions do (runner spec, section 21).
 type Extensions struct {
-	CallsPerMinute int `koanf:"calls_per_minute" doc:"How many calls a minute each user, each extension and each action may have."`
-	Burst          int `koanf:"burst" doc:"How many of those calls may come at once."`
-	MaxConcurrent  int `koanf:"max_concurrent" doc:"How many runs of one extension there may be at once."`
-	PerUser        int `koanf:"per_user" doc:"How many runs of one user there may be at once."`
-	Queue          int `koanf:"queue" doc:"How many runs may wait for their turn; one more is refused."`
+	CallsPerMinute int  `koanf:"calls_per_minute" doc:"How many calls a minute each user, each extension and each action may have."`
+	Burst          int  `koanf:"burst" doc:"How many of those calls may come at once."`
+	MaxConcurrent  int  `koanf:"max_concurrent" doc:"How many runs of one extension there may be at once."`
+	PerUser        int  `koanf:"per_user" doc:"How many runs of one user there may be at once."`
+	Queue          int  `koanf:"queue" doc:"How many runs may wait for their turn; one more is refused."`
+	NoExternalBins bool `koanf:"no_external_bins" doc:"Refuse extensions that run programs of this machine: what they run must come with them, and their manifests must say so (runtime, and an empty external_bins)."`
 }
 
 // Sandbox is what programs of extensions are put behind.

@@ -85,7 +85,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	cfg := s.cfg
 	s.extensions, err = extensions.Open(ctx, extensions.Config{
 		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version,
-		Withholds: s.deployment.Withholds, Mode: string(s.deployment), NeedDigest: !s.loopback(),
+		Withholds: s.deployment.Withholds, Mode: string(s.deployment), NeedDigest: !s.loopback(), NoExternalBins: cfg.Extensions.NoExternalBins,
 		MinTier: cfg.Sandbox.MinTier, ReadOnly: cfg.Sandbox.ReadOnly, Off: cfg.Sandbox.Off, Addresses: cfg.Sandbox.Addresses, Confirm: cfg.Sandbox.Confirm,
 		Rates: queue.Rates{PerMinute: cfg.Extensions.CallsPerMinute, Burst: cfg.Extensions.Burst},
 		Limits: queue.Limits{

@@ -109,7 +109,7 @@ func New(p *extension.Package, treeHash, source, tier string, chosen []string) S
 	for _, t := range m.Tools {
 		s.Binaries = append(s.Binaries, Binary{t.Name, t.SHA256})
 	}
-	for _, name := range m.ExternalBins {
+	for _, name := range p.External() {
 		s.Binaries = append(s.Binaries, Binary{Name: name})
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Env.Secrets)) {

@@ -87,7 +87,7 @@ func Read(files Files, rules Rules) (*Package, error) {
 	if rules.NoExternalBins {
 		if code := RuntimePolicy(raw); code != PolicyCompliant {
 			return nil, capability.Errorf(capability.CodeDenied, "extension", "the runtime policy forbids it: %s", code).
-				With(ReasonPolicy, "declare runtime and an empty external_bins, or turn the policy off").Detail("policy_code", string(code))
+				With(ReasonPolicy, "declare runtime and an empty external_bins, or turn extensions.no_external_bins off").Detail("policy_code", string(code))
 		}
 	}
 	if err := p.fits(rules); err != nil {
@@ -113,6 +113,11 @@ func Read(files Files, rules Rules) (*Package, error) {
 		}
 	}
 	p.warnOfNeeds()
+	p.warnOfClaims()
+	if programs := p.Programs(); rules.NoExternalBins && len(programs) > 0 {
+		return nil, capability.Errorf(capability.CodeDenied, "extension", "the runtime policy forbids programs of the machine, and its commands run %s", programs[0]).
+			With(ReasonPolicy, "bring the program in the package, or turn extensions.no_external_bins off").Detail("policy_code", string(PolicyBinaryForbidden))
+	}
 	if err := p.readPlan(files); err != nil {
 		return nil, err
 	}

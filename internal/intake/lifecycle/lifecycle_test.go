@@ -425,7 +425,10 @@ func TestDoctorSeesWhatDoesNotFit(t *testing.T) {
 	for _, f := range found {
 		got = append(got, strings.TrimSpace(f.Extension+" "+f.Code))
 	}
-	want := []string{"work_kept", "tools.gone row_without_files", "tools.sample command_conflict", "tools.stray files_without_row", "tools.twin command_conflict", "tools.twin program_missing"}
+	want := []string{
+		"work_kept", "tools.gone row_without_files", "tools.sample command_conflict", "tools.sample program_missing", "tools.stray files_without_row",
+		"tools.twin command_conflict", "tools.twin package_warning", "tools.twin program_missing",
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -69,6 +69,8 @@ type Config struct {
 	Mode      string
 	// NeedDigest refuses installs from an address without a hash.
 	NeedDigest bool
+	// NoExternalBins refuses packages that run programs of this machine.
+	NoExternalBins bool
 
 	// What the operator set. It was checked.
 	MinTier   string
@@ -176,7 +178,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
 		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log, Logger: cfg.Logger,
-		Rules: extension.Rules{OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
+		Rules: extension.Rules{NoExternalBins: cfg.NoExternalBins, OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
 		Tier: x.reaches, Settings: fitsSchema, Executions: &x.running,
 		Permit: func(name string) error {
 			if cfg.Withholds(name) {
