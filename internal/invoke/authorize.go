@@ -34,6 +34,9 @@ func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 		if len(denied.Policies) > 0 {
 			because = "policy " + strings.Join(denied.Policies, ", ") + " forbids it"
 		}
+		if denied.Fault != "" {
+			because = "policy " + strings.Join(denied.Policies, ", ") + " cannot be evaluated (" + denied.Fault + "), and until that is mended all is denied that it is asked about"
+		}
 		return nil, capability.Errorf(capability.CodeDenied, "authorize", "%s may not call %s: %s", r.inv.Principal.ID, r.inv.Target, because).
 			With("permission_denied", "change the Cedar policies in the home's policy folder")
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -30,6 +31,7 @@ type Document struct {
 type rules struct {
 	set     *cedar.PolicySet
 	consent map[cedar.PolicyID]Channel
+	names   []Name // of the catalog that they speak of
 }
 
 // Check reports why documents cannot be used as rules, naming the file.
@@ -64,6 +66,15 @@ func parseRules(docs []Document) (*rules, error) {
 					return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: policy %s: @consent belongs on a permit", d.Name, id)
 				}
 			}
+			s, err := speaks(string(id), p)
+			if err == nil && s.fault != "" {
+				err = errors.New(s.fault)
+			}
+			if err != nil {
+				return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: the rule %s at line %d cannot work: %w", d.Name, id, p.Position().Line, err).
+					With("", "correct the file in the policy folder of the home, or remove it")
+			}
+			r.names = append(r.names, s.names...)
 			if !r.set.Add(id, p) {
 				return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: the policy id %s is used twice", d.Name, id)
 			}
@@ -77,8 +88,14 @@ func parseRules(docs []Document) (*rules, error) {
 func place(err error) string {
 	if m := regexp.MustCompile(`<input>:(\d+):(\d+) "(.*?)": (.*)$`).FindStringSubmatch(err.Error()); m != nil {
 		said := m[4]
-		if got, want, ok := strings.Cut(strings.TrimPrefix(said, "exact got "), " want "); ok {
+		got, want, ok := strings.Cut(strings.TrimPrefix(said, "exact got "), " want ")
+		switch {
+		case ok && got == "":
+			said = "the file ends where " + want + " belongs"
+		case ok:
 			said = got + " stands where " + want + " belongs"
+		case m[3] == "":
+			said = "the file ends in the middle of a rule"
 		}
 		return fmt.Sprintf("line %s, column %s: %s", m[1], m[2], said)
 	}

@@ -137,7 +137,7 @@ func TestSeveralRulesThatMatch(t *testing.T) {
 		{"forbid beats all", []string{plain, `@id("stop") forbid (principal, action, resource);`}, policy.Verdict{Policies: []string{"stop"}}},
 		{
 			"a forbid that errs denies",
-			[]string{plain, `@id("errs") forbid (principal, action, resource) when { resource.noSuch == 1 };`},
+			[]string{plain, `@id("errs") forbid (principal, action, resource) when { resource.effect == "write" && principal.role > 1 };`},
 			policy.Verdict{Policies: []string{"errs"}, Fault: "x"},
 		},
 		{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -73,7 +74,13 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"findings": append([]compile.Finding{}, agent.Lint()...)})
+	findings := append([]compile.Finding{}, agent.Lint()...)
+	for _, n := range s.Policy.Unknown(s.Catalog.Snapshot()) {
+		findings = append(findings, compile.Finding{
+			Code: "rule_unknown", Subject: n.Rule, Message: fmt.Sprintf("the rule %s speaks of %s::%q, which nobody here has: it is misspelt, or its provider is away", n.Rule, n.Type, n.ID),
+		})
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"findings": findings})
 	return nil
 }
 
