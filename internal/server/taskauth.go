@@ -66,7 +66,7 @@ func (l *logins) flow(name framework.Name) (signin.Flow, bool) {
 	if err != nil || words == nil {
 		return nil, false
 	}
-	mark := sessions.Mark("login-" + string(name))
+	mark := sessions.Mark("login-" + string(name) + "-" + sessions.NewID()) // another server's login is not ours to end
 	env := []string{mark, "TERM=xterm-256color", "COLORTERM=truecolor", "HOME=" + l.user, "DISABLE_AUTOUPDATER=1"}
 	for _, keep := range []string{
 		"PATH", "USER", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DISPLAY", "WAYLAND_DISPLAY",
