@@ -5,6 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/catalog/actions"
 	"github.com/junctor-run/junctor/internal/catalog/compile"
 )
 
@@ -19,14 +20,17 @@ func (r *run) resolve() ([]*catalog.Entry, error) {
 	r.context = ContextOf(&r.inv)
 	r.agent = r.engine.cfg.Compiler.Compile(r.context)
 	found, err := visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
-	if err != nil && r.inv.Target.Action != "" {
-		// What only one module has is listed to agents under a name of its own.
-		if x, ok := (compile.Spelling{}).Read(r.agent, string(r.inv.Target.Action)); ok && x.Canonical != r.inv.Target.Action {
-			r.inv.Target.Action = x.Canonical
-			return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
-		}
+	if err == nil || r.inv.Target.Action == "" {
+		return found, err
 	}
-	return found, err
+	// What only one module has is listed to agents under a name of its own, which is never
+	// that of an action of the registry.
+	x, ok := (compile.Spelling{}).Read(r.agent, string(r.inv.Target.Action))
+	if _, row := actions.Lookup(r.inv.Target.Action); !ok || row {
+		return nil, err
+	}
+	r.inv.Target.Action = x.Canonical
+	return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
 }
 
 // defaultWorkspace is where everybody works who names no other.
