@@ -55,8 +55,8 @@ test: deps lint interop-deps agents-deps
 	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v /cmd/junctor$$)
 	$(GO) test -timeout 20m ./cmd/junctor
 	TASK_AGENTS_CLIS=$(CLIS) $(GO) test -short -count=1 -timeout 15m ./interop/clis
-	MUTATE=1 $(GO) test -timeout 20m ./internal/catalog/mutation
-	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/surface/mcpserve
+	MUTATE=1 $(GO) test -timeout 20m ./internal/testkit/mutation
+	ISOLATION_POLICIES=10000 $(GO) test -timeout 10m -run TestNobodySeesWhatAnotherMay ./internal/serve/mcpserve
 
 # The programs of task agents, in the versions of the lock file. One that cannot be had is
 # left out, and its tests say so.

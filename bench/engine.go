@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/catalog"
-	"github.com/junctor-run/junctor/internal/invoke"
-	"github.com/junctor-run/junctor/internal/policy"
-	"github.com/junctor-run/junctor/internal/segment"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/store"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/conformance"
-	"github.com/junctor-run/junctor/internal/reference"
+	"github.com/junctor-run/junctor/internal/endpoints/reference"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )

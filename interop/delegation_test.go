@@ -15,7 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
 // clientSteps runs a node program and reads its lines, each with the step that is meant.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/task/process"
+	"github.com/junctor-run/junctor/internal/platform/process"
 )
 
 // operator sends a request to the HTTP API with the token of the home's administrator.

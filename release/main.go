@@ -26,7 +26,7 @@ import (
 type target struct{ os, arch string }
 
 // targets are built in this order. On Windows there is the command line alone; see
-// internal/hostfs.
+// internal/platform/hostfs.
 func targets() []target {
 	return []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"}}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/server"
-	"github.com/junctor-run/junctor/internal/surface/a2aserve"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
-	"github.com/junctor-run/junctor/internal/surface/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
-	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/secret"
 )

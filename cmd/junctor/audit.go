@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/segment"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 func (a *app) auditCommand() *cobra.Command {

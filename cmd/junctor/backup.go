@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/backup"
+	"github.com/junctor-run/junctor/internal/store/backup"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/store"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/intake/eval"
+	"github.com/junctor-run/junctor/internal/extensions/eval"
 )
 
 const contextHelp = "where it happens: workspace=…, agent=…, session=…, route=KIND:ACCOUNT:CONVERSATION, adapter=KIND:ACCOUNT or bind=ACTIONS=PROVIDER (repeatable)"

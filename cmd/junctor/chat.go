@@ -20,7 +20,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
-	"github.com/junctor-run/junctor/internal/command/fault"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
 // runCommand runs a slash command.

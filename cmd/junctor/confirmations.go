@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
 func (a *app) confirmationsCommand() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/server/checkup"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // doctorChecks are those that need no server, and those of the server, where one answers.

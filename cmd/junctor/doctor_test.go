@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/backup"
+	"github.com/junctor-run/junctor/internal/store/backup"
 	"github.com/junctor-run/junctor/internal/server"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // patient is a home that is made ill.

@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/elizafile"
-	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/config/elizafile"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 )
 
 // savedRow is one endpoint that the server remembers.

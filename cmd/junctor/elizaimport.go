@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/elizafile"
+	"github.com/junctor-run/junctor/internal/config/elizafile"
 )
 
 // imported is what became of one endpoint of the files.

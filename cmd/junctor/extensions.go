@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/intake/archive"
-	"github.com/junctor-run/junctor/internal/intake/condition"
-	"github.com/junctor-run/junctor/internal/intake/consent"
-	"github.com/junctor-run/junctor/internal/intake/extension"
-	"github.com/junctor-run/junctor/internal/intake/operator"
-	"github.com/junctor-run/junctor/internal/intake/scaffold"
-	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/condition"
+	"github.com/junctor-run/junctor/internal/extensions/consent"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/extensions/operator"
+	"github.com/junctor-run/junctor/internal/extensions/scaffold"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
 // extensionsCommand is what is done with extensions. Authors' verbs ask no server.

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/framework"
-	"github.com/junctor-run/junctor/internal/framework/cast"
-	"github.com/junctor-run/junctor/internal/framework/preflight"
-	"github.com/junctor-run/junctor/internal/framework/replay"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/replay"
 )
 
 // frameworksCommand is about the programs of task agents, and how their screens are read.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/command/words"
+	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 // helpWidth is how wide help is, in columns.

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/intake/archive"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
 )
 
 const extensionsPath = "/api/v1/extensions"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
-	"github.com/junctor-run/junctor/internal/command/words"
+	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 func (a *app) invokeCommand() *cobra.Command {

@@ -8,9 +8,9 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/junctor-run/junctor/internal/exec/db"
-	"github.com/junctor-run/junctor/internal/sandbox"
-	"github.com/junctor-run/junctor/internal/worker"
+	"github.com/junctor-run/junctor/internal/extensions/exec/db"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/platform/worker"
 )
 
 func main() {

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/junctor-run/junctor/internal/stdiobridge"
+	"github.com/junctor-run/junctor/internal/serve/stdiobridge"
 )
 
 func (a *app) mcpCommand() *cobra.Command {

@@ -16,8 +16,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host/device"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/noderun"
-	"github.com/junctor-run/junctor/internal/telemetry"
+	"github.com/junctor-run/junctor/internal/nodes/noderun"
+	"github.com/junctor-run/junctor/internal/platform/telemetry"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/secret"
 )

@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/noderun"
+	"github.com/junctor-run/junctor/internal/nodes/noderun"
 )
 
 // detachNode starts this command again in the background and returns when the node

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
 // sandboxCommand says what confines programs: those of the server, or, where none

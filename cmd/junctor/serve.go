@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/server"
-	"github.com/junctor-run/junctor/internal/telemetry"
+	"github.com/junctor-run/junctor/internal/platform/telemetry"
 )
 
 func (a *app) serveCommand() *cobra.Command {

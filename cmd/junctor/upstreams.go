@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/junctor-run/junctor/internal/samplemcp"
+	"github.com/junctor-run/junctor/internal/upstreams/samplemcp"
 )
 
 // upstreamRow is one upstream as the server shows it.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // MaxBytes bounds one report file.

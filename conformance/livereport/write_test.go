@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/conformance"
 	"github.com/junctor-run/junctor/conformance/livereport"
-	"github.com/junctor-run/junctor/internal/reference"
+	"github.com/junctor-run/junctor/internal/endpoints/reference"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )

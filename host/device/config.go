@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/node"
-	"github.com/junctor-run/junctor/internal/skill"
-	"github.com/junctor-run/junctor/internal/skill/asking"
-	"github.com/junctor-run/junctor/internal/skill/binding"
-	"github.com/junctor-run/junctor/internal/skill/functions"
+	"github.com/junctor-run/junctor/internal/nodes/node"
+	"github.com/junctor-run/junctor/internal/nodes/skill"
+	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
+	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
+	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/secret"
 )

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/node"
+	"github.com/junctor-run/junctor/internal/nodes/node"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )

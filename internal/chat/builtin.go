@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/command"
-	"github.com/junctor-run/junctor/internal/runs"
-	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/session"
 )
 
 // Builtins are the commands of ours that Engine answers itself. They win over

@@ -10,11 +10,11 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/chat"
-	"github.com/junctor-run/junctor/internal/command"
-	"github.com/junctor-run/junctor/internal/command/fault"
-	"github.com/junctor-run/junctor/internal/invoke"
-	"github.com/junctor-run/junctor/internal/runs"
-	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/session"
 )
 
 // engine answers by the name of the action.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/command"
-	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/internal/runs"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/runs"
 )
 
 // subagents is the command by which people use what agents delegate work with. It is

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/session"
+	"github.com/junctor-run/junctor/internal/core/session"
 )
 
 // What of a conversation a model is given.

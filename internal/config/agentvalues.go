@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/framework"
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // as reads a value into one key.

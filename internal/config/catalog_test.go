@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/config"
 )
 

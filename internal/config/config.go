@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/store"
 )
 

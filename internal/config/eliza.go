@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -3,7 +3,7 @@ package config
 import (
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/elizafile"
+	"github.com/junctor-run/junctor/internal/config/elizafile"
 )
 
 // withElizaFiles puts the variables of an elizaOS agent's own files under those of

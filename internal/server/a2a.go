@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/catalog/compile"
-	"github.com/junctor-run/junctor/internal/policy"
-	"github.com/junctor-run/junctor/internal/surface/a2aserve"
-	"github.com/junctor-run/junctor/internal/surface/a2aserve/push"
-	"github.com/junctor-run/junctor/internal/surface/taskserve"
-	"github.com/junctor-run/junctor/internal/tasks"
-	"github.com/junctor-run/junctor/internal/tasks/tasksql"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
+	"github.com/junctor-run/junctor/internal/serve/taskserve"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/store/tasksql"
 )
 
 // taskDoors are what other agents reach this plane by, and the tasks they leave here.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/junctor-run/junctor/internal/task/fakecli"
+	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
 
 // misbehave is what else a scripted program does:

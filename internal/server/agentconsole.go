@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/junctor-run/junctor/internal/surface/agentserve"
-	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
 // agentConsole adapts live sessions to what the console asks for. Those without a terminal

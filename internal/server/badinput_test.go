@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/secret"
 )
 

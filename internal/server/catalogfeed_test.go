@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/client"
-	"github.com/junctor-run/junctor/internal/reference"
+	"github.com/junctor-run/junctor/internal/endpoints/reference"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )

@@ -8,15 +8,15 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/catalog"
-	"github.com/junctor-run/junctor/internal/catalog/arbitration"
-	"github.com/junctor-run/junctor/internal/catalog/compile"
-	"github.com/junctor-run/junctor/internal/catalog/publish"
-	"github.com/junctor-run/junctor/internal/intake/eval"
-	"github.com/junctor-run/junctor/internal/intake/manifest"
-	"github.com/junctor-run/junctor/internal/intake/operator"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/catalog/publish"
+	"github.com/junctor-run/junctor/internal/extensions/eval"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/operator"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // explain keeps the record of a choice and returns its id.

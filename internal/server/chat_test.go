@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/runs"
+	"github.com/junctor-run/junctor/internal/core/runs"
 )
 
 // modelService speaks OpenAI's chat completions, streamed, and keeps what it was

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/catalog"
-	"github.com/junctor-run/junctor/internal/provider/runner"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
 // savesUses is how often the counts of grants are brought to the store: what a

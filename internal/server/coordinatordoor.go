@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/task/adapter"
-	"github.com/junctor-run/junctor/internal/task/choice"
-	"github.com/junctor-run/junctor/internal/task/coordinator"
-	"github.com/junctor-run/junctor/internal/task/coordinator/validation"
-	"github.com/junctor-run/junctor/internal/task/directive"
-	"github.com/junctor-run/junctor/internal/task/launch"
-	"github.com/junctor-run/junctor/internal/task/threads"
-	"github.com/junctor-run/junctor/internal/task/threads/row"
-	"github.com/junctor-run/junctor/internal/task/threads/share"
+	"github.com/junctor-run/junctor/internal/taskagents/adapter"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 )
 
 // coordinatorDoor adapts threads to what the surface asks for.

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/intake/lifecycle"
-	"github.com/junctor-run/junctor/internal/sandbox"
-	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/server/checkup"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/framework/preflight"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // checkAgents says what task agents find here. That a program or a model is not there is

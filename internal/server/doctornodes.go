@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/fleet"
-	"github.com/junctor-run/junctor/internal/messaging"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/nodes/fleet"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 const (

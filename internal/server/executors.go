@@ -6,12 +6,12 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
-	"github.com/junctor-run/junctor/internal/exec/files"
-	"github.com/junctor-run/junctor/internal/exec/gitops"
-	"github.com/junctor-run/junctor/internal/exec/terminal"
-	"github.com/junctor-run/junctor/internal/gitcmd"
-	"github.com/junctor-run/junctor/internal/roots"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/local/files"
+	"github.com/junctor-run/junctor/internal/local/gitops"
+	"github.com/junctor-run/junctor/internal/local/terminal"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/roots"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // openHost carries what this machine can do itself. A new executor is one line

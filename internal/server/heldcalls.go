@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/fleet"
-	"github.com/junctor-run/junctor/internal/heldcall"
-	"github.com/junctor-run/junctor/internal/provider/nodes"
+	"github.com/junctor-run/junctor/internal/nodes/fleet"
+	"github.com/junctor-run/junctor/internal/core/heldcall"
+	"github.com/junctor-run/junctor/internal/nodes"
 )
 
 // openHeldCalls keeps calls for nodes that are away.

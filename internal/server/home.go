@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/hostfs"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // Home is the directory one server owns (spec/README section 9).

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/stdiobridge"
+	"github.com/junctor-run/junctor/internal/serve/stdiobridge"
 	"github.com/junctor-run/junctor/secret"
 )
 

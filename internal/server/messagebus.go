@@ -8,9 +8,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/messaging"
-	"github.com/junctor-run/junctor/internal/messaging/natsbus"
-	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 )
 
 // openMessageBus opens the bus over which gateways and nodes talk: the cluster that

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/reference"
+	"github.com/junctor-run/junctor/internal/endpoints/reference"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/admission"
-	"github.com/junctor-run/junctor/internal/asset"
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/fleet"
-	"github.com/junctor-run/junctor/internal/gateway"
-	"github.com/junctor-run/junctor/internal/heldcall"
-	"github.com/junctor-run/junctor/internal/provider/nodes"
-	"github.com/junctor-run/junctor/internal/surface/nodeserve"
+	"github.com/junctor-run/junctor/internal/nodes/admission"
+	"github.com/junctor-run/junctor/internal/nodes/asset"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/nodes/fleet"
+	"github.com/junctor-run/junctor/internal/nodes/gateway"
+	"github.com/junctor-run/junctor/internal/core/heldcall"
+	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/nodes/nodeserve"
 )
 
 // devices are the nodes that join, and what leads to them.

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/oauth"
-	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/platform/oauth"
+	"github.com/junctor-run/junctor/internal/platform/door"
 )
 
 // openOAuth lets agents in with tokens of an authorization server, where one is

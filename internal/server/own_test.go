@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/blob"
+	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/internal/store"
 )
 

@@ -22,10 +22,10 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/exec/db"
-	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/extensions/exec/db"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/server"
-	"github.com/junctor-run/junctor/internal/worker"
+	"github.com/junctor-run/junctor/internal/platform/worker"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/sandbox"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
 // guestModule exports try: it opens a file by the first folder there could be, and

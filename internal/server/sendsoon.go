@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
 // sendTime is how long somebody waits to hear that a program took a text. A program that is

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/provider/endpoint"
-	"github.com/junctor-run/junctor/internal/provider/local"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
+	"github.com/junctor-run/junctor/internal/local"
 )
 
 // settleTime is how long a start waits at most for what was there before.

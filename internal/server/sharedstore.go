@@ -11,9 +11,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/secretstore"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 	"github.com/junctor-run/junctor/secret"
 )
 

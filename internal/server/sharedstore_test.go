@@ -10,8 +10,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
-	"github.com/junctor-run/junctor/internal/secretstore"
-	"github.com/junctor-run/junctor/internal/store/pgtest"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/task/fakecli"
+	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
 
 // scriptedMain is Claude Code with an agent that does what the lines of its task say:

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/task/threads"
-	"github.com/junctor-run/junctor/internal/task/threads/row"
-	"github.com/junctor-run/junctor/internal/task/threads/threadsql"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
 )
 
 // parts are the statuses of a thread's parts, in their order.

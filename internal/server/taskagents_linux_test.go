@@ -18,10 +18,10 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/sys/unix"
 
-	"github.com/junctor-run/junctor/internal/framework"
-	"github.com/junctor-run/junctor/internal/framework/cast"
-	"github.com/junctor-run/junctor/internal/framework/replay"
-	"github.com/junctor-run/junctor/internal/task/fakecli"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/replay"
+	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
 
 // claudeMain is an agent's program that is started as Claude Code is, tells by the hooks

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/framework"
-	"github.com/junctor-run/junctor/internal/framework/preflight"
-	"github.com/junctor-run/junctor/internal/task/sessions"
-	"github.com/junctor-run/junctor/internal/task/signin"
-	"github.com/junctor-run/junctor/internal/workspace/forge"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/signin"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/framework"
-	"github.com/junctor-run/junctor/internal/framework/preflight"
-	"github.com/junctor-run/junctor/internal/task/agentsettings"
-	"github.com/junctor-run/junctor/internal/task/choice"
-	"github.com/junctor-run/junctor/internal/task/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
+	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
 // chooser says which program does a task, and learns from what becomes of it (task-agents,

@@ -11,13 +11,13 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/framework"
-	"github.com/junctor-run/junctor/internal/framework/preflight"
-	"github.com/junctor-run/junctor/internal/task/agents"
-	"github.com/junctor-run/junctor/internal/task/agentsettings"
-	"github.com/junctor-run/junctor/internal/task/choice"
-	"github.com/junctor-run/junctor/internal/task/sessions"
-	"github.com/junctor-run/junctor/internal/workspace/scratch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
 )
 
 type kept struct{ data []byte }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/task/signin"
+	"github.com/junctor-run/junctor/internal/taskagents/signin"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/internal/session"
-	"github.com/junctor-run/junctor/internal/task/agents"
-	"github.com/junctor-run/junctor/internal/task/coordinator"
-	"github.com/junctor-run/junctor/internal/task/parent"
-	"github.com/junctor-run/junctor/internal/task/threads"
-	"github.com/junctor-run/junctor/internal/task/threads/row"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
+	"github.com/junctor-run/junctor/internal/taskagents/parent"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
 // decisionTime is how long a service may think (task-agents, section 13.2); its caller may

@@ -4,11 +4,11 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/junctor-run/junctor/internal/task/coordinator"
-	"github.com/junctor-run/junctor/internal/task/coordinator/decide"
-	"github.com/junctor-run/junctor/internal/task/history"
-	"github.com/junctor-run/junctor/internal/task/threads"
-	"github.com/junctor-run/junctor/internal/workspace/scratch"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/taskagents/history"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/catalog"
-	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/internal/provider/nodes"
-	"github.com/junctor-run/junctor/internal/provider/runner"
-	"github.com/junctor-run/junctor/internal/task/agents"
-	"github.com/junctor-run/junctor/internal/task/agentsettings"
-	"github.com/junctor-run/junctor/internal/task/directive"
-	"github.com/junctor-run/junctor/internal/task/parent"
-	"github.com/junctor-run/junctor/internal/task/sessions"
-	"github.com/junctor-run/junctor/internal/task/skills"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/parent"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/skills"
 )
 
 const (

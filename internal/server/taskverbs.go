@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/provider/core"
-	"github.com/junctor-run/junctor/internal/surface/mcpserve"
-	"github.com/junctor-run/junctor/internal/task/sessions"
-	"github.com/junctor-run/junctor/internal/task/threads/share"
-	"github.com/junctor-run/junctor/internal/task/verbs"
-	"github.com/junctor-run/junctor/internal/task/verbs/access"
-	"github.com/junctor-run/junctor/internal/task/verbs/agentverbs"
+	"github.com/junctor-run/junctor/internal/local/core"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
 )
 
 // openVerbs needs the threads.

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/task/sessions"
-	"github.com/junctor-run/junctor/internal/task/threads"
-	"github.com/junctor-run/junctor/internal/task/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/secret"
 )
 

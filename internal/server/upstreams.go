@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/internal/provider/a2a"
-	"github.com/junctor-run/junctor/internal/provider/upstream"
-	"github.com/junctor-run/junctor/internal/provider/upstream/ingest"
-	"github.com/junctor-run/junctor/internal/provider/upstream/record"
-	"github.com/junctor-run/junctor/internal/provider/upstream/upstreamsql"
-	"github.com/junctor-run/junctor/internal/sandbox"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
-	"github.com/junctor-run/junctor/internal/surface/door"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/upstreams/a2a"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
+	"github.com/junctor-run/junctor/internal/platform/door"
 )
 
 // openUpstreams makes the registry of MCP servers and A2A agents; nothing is connected before Run.

@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/intake/sources"
+	"github.com/junctor-run/junctor/internal/extensions/sources"
 )
 
 // toolNames slug alike in part: their ids are the same wherever they are declared.

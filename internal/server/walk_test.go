@@ -89,7 +89,7 @@ func TestTheWalkOfACall(t *testing.T) {
 			t.Fatalf("%s: %d %s", surface, resp.StatusCode, body)
 		}
 		walk := walkOf(<-stacks)
-		want := []string{"internal/surface/" + surface, "internal/invoke.(*Engine).Invoke", "internal/provider/endpoint.(*providerOf).Invoke", "protocol/router.(*Client).Invoke"}
+		want := []string{"internal/surface/" + surface, "internal/core/invoke.(*Engine).Invoke", "internal/endpoints/endpoint.(*providerOf).Invoke", "protocol/router.(*Client).Invoke"}
 		if len(walk) != len(want) || !strings.HasPrefix(walk[0], want[0]+".") || !slices.Equal(walk[1:], want[1:]) {
 			t.Errorf("from %s the call goes\n\t%s", surface, strings.Join(walk, "\n\t"))
 		}
@@ -109,14 +109,14 @@ func walkOf(stacks string) []string {
 	frame := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(ours) + `([\w/]+)\.(.+)\(`)
 	var walk []string
 	for one := range strings.SplitSeq(stacks, "\n\n") {
-		if !strings.Contains(one, "net/http.(*Client).") && !strings.Contains(one, "net/http.(*Transport).") || !strings.Contains(one, ours+"internal/invoke.") {
+		if !strings.Contains(one, "net/http.(*Client).") && !strings.Contains(one, "net/http.(*Transport).") || !strings.Contains(one, ours+"internal/core/invoke.") {
 			continue
 		}
 		frames := frame.FindAllStringSubmatch(one, -1)
 		slices.Reverse(frames)
 		last := ""
 		for _, f := range frames {
-			pkg, door := f[1], strings.HasPrefix(f[1], "internal/surface/") || f[1] == "internal/server" || f[1] == "internal/telemetry"
+			pkg, door := f[1], strings.HasPrefix(f[1], "internal/surface/") || f[1] == "internal/server" || f[1] == "internal/platform/telemetry"
 			if door {
 				walk = walk[:0]
 			}

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/gitcmd"
-	"github.com/junctor-run/junctor/internal/task/agents"
-	"github.com/junctor-run/junctor/internal/workspace"
-	"github.com/junctor-run/junctor/internal/workspace/forge"
-	"github.com/junctor-run/junctor/internal/workspace/forge/bareforge"
-	"github.com/junctor-run/junctor/internal/workspace/forge/githubforge"
-	"github.com/junctor-run/junctor/internal/workspace/scratch"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/bareforge"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/githubforge"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
 	"github.com/junctor-run/junctor/secret"
 )
 

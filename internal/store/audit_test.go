@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/segment"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/store"
 )
 

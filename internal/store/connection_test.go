@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/store/pgtest"
+	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/secret"
 )
 

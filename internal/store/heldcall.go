@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/heldcall"
+	"github.com/junctor-run/junctor/internal/core/heldcall"
 )
 
 const heldColumns = `id, node, function, arguments, principal, timeout, state, created, expires, claimed, ended, invocation, result, error`

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
 // AuditIndex finds audit records of one gateway; see [audit.Index]. On a server it

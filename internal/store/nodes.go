@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/junctor-run/junctor/internal/admission"
+	"github.com/junctor-run/junctor/internal/nodes/admission"
 )
 
 const nodeColumns = `id, public_key, token, created`

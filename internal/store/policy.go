@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
 const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked, on_behalf_of`

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/invoke"
-	"github.com/junctor-run/junctor/internal/policy"
-	"github.com/junctor-run/junctor/internal/store/pgtest"
-	"github.com/junctor-run/junctor/internal/store/storetest"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/testkit/pgtest"
+	"github.com/junctor-run/junctor/internal/testkit/storetest"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -38,10 +38,10 @@ import (
 	_ "modernc.org/sqlite" // the driver named "sqlite"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/invoke"
-	"github.com/junctor-run/junctor/internal/jsonx"
-	"github.com/junctor-run/junctor/internal/policy"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
 //go:embed migrations/*.sql migrations/postgres/*.sql

@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/mcpclient"
-	"github.com/junctor-run/junctor/internal/oauthclient"
-	"github.com/junctor-run/junctor/internal/provider/upstream"
-	"github.com/junctor-run/junctor/internal/provider/upstream/record"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
+	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 	"github.com/junctor-run/junctor/secret"
 )
 

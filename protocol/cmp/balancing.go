@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // maxNodes bounds the lists of nodes and labels in a request for balancing.

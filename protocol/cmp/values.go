@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // Asset refers to bytes that the gateway keeps (section 27.6). Digest is

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // decoder checks one value against shapes. Every method returns nil bytes when

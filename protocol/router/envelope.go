@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // answer is the outermost object of a response, as raw members.

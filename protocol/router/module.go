@@ -3,7 +3,7 @@ package router
 import (
 	"encoding/json"
 
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // Module is one manifest (spec sections 3 and 4) as far as the rest of the

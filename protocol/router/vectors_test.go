@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/jsonx"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 type vector struct {

@@ -14,9 +14,9 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/host/device"
-	"github.com/junctor-run/junctor/internal/sandbox"
-	"github.com/junctor-run/junctor/internal/skill/pushed"
-	"github.com/junctor-run/junctor/internal/worker"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/nodes/skill/pushed"
+	"github.com/junctor-run/junctor/internal/platform/worker"
 )
 
 // Config says what is run.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/config"
 )
 

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/junctor-run/junctor/internal/hostfs"
-	"github.com/junctor-run/junctor/internal/secretstore"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // secrets finds names that the configuration refers to and nobody has set.

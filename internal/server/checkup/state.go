@@ -14,11 +14,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/audit"
-	"github.com/junctor-run/junctor/internal/hostfs"
-	"github.com/junctor-run/junctor/internal/segment"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
+	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/surface/consoleserve"
+	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // readTime bounds the reading of a whole database or log.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/audit"
+	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/store"
 )
 

@@ -1,0 +1,214 @@
+// Package chatserve is the part of /api/v1 that people talk to: conversations,
+// slash commands, and the runs that come of them (runner spec, sections 4.4 and 6).
+package chatserve
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/store/blob"
+	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// Config is what the surface needs; all are required.
+type Config struct {
+	Door     *door.Door
+	Chat     *chat.Engine
+	Runs     *runs.Register
+	Blobs    *blob.Store
+	Commands func() *command.Router
+	// Refresh makes the commands anew.
+	Refresh func()
+	// Preview says what a run would be, down to its argument list; it runs nothing.
+	Preview func(ctx context.Context, who capability.Principal, session string, route *command.Route) (map[string]any, error)
+}
+
+// Surface serves the paths.
+type Surface struct{ Config }
+
+// New returns the surface.
+func New(cfg Config) *Surface { return &Surface{cfg} }
+
+// Routes adds every path to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	handle := func(pattern string, h door.Handler, roles ...capability.Role) {
+		mux.Handle(pattern, s.Door.Guard(h, roles...))
+	}
+	handle("POST /api/v1/chat/messages", s.say)
+	handle("GET /api/v1/chat/sessions", s.sessions)
+	handle("GET /api/v1/chat/sessions/{id}/messages", s.history)
+	handle("DELETE /api/v1/chat/sessions/{id}", s.forget)
+	handle("GET /api/v1/chat/slash-commands", s.commands)
+	handle("POST /api/v1/chat/refresh-commands", s.refresh, capability.RoleAdmin, capability.RoleOperator)
+	handle("POST /api/v1/extensions/execute", s.execute)
+	handle("GET /api/v1/invocations", s.runs)
+	handle("GET /api/v1/invocations/{id}", s.run)
+	handle("POST /api/v1/invocations/{id}/cancel", s.cancel)
+	handle("GET /api/v1/invocations/{id}/artifacts", s.artifacts)
+	handle("GET /api/v1/invocations/{id}/artifacts/{name...}", s.artifact)
+}
+
+// message is the body of POST …/chat/messages.
+type message struct {
+	Session string `json:"session_id"`
+	Text    string `json:"text"`
+	Stream  bool   `json:"stream,omitempty"` // events text, progress and, last, reply
+	NoCache bool   `json:"no_cache,omitempty"`
+}
+
+func (s *Surface) say(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var req message
+	if err := door.Decode(w, r, &req); err != nil {
+		return err
+	}
+	m := chat.Message{Principal: who, Session: req.Session, Text: req.Text, Client: r.UserAgent(), NoCache: req.NoCache}
+	if !req.Stream {
+		reply, err := s.Chat.Say(r.Context(), m, nil)
+		return answer(w, reply, err)
+	}
+	to := &stream{w: w, r: r}
+	reply, err := s.Chat.Say(r.Context(), m, to)
+	if err != nil {
+		if !to.began() {
+			return err // nothing is out yet: the status can say it
+		}
+		return to.send("error", capability.AsError(err))
+	}
+	return to.send("reply", reply)
+}
+
+// stream is a reply on its way; it begins with the first thing there is to say.
+type stream struct {
+	w   http.ResponseWriter
+	r   *http.Request
+	mu  sync.Mutex // progress comes from the provider's goroutine
+	out *door.Stream
+}
+
+func (t *stream) began() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.out != nil
+}
+
+func (t *stream) send(event string, value any) error {
+	data, err := jsonx.Answer(value)
+	if err != nil {
+		return capability.Wrap(capability.CodeInternal, "chat", "the reply could not be written", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.out == nil {
+		t.out = door.NewStream(t.w, t.r)
+	}
+	if t.out.NDJSON { // there the member's name is the event's
+		data, err = jsonx.Marshal(map[string]any{event: jsonx.Raw(data)})
+		if err != nil {
+			return err
+		}
+	}
+	_ = t.out.Send("", event, data) // somebody who is gone finds the reply in the history
+	return nil
+}
+
+// Text implements chat.Stream: a piece is a JSON string.
+func (t *stream) Text(piece string) error {
+	if err := t.r.Context().Err(); err != nil {
+		return err
+	}
+	return t.send("text", piece)
+}
+
+// Progress implements chat.Stream.
+func (t *stream) Progress(c capability.Chunk) { _ = t.send("progress", c) }
+
+func (s *Surface) sessions(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	limit, err := number(r, "limit", 100)
+	if err != nil {
+		return err
+	}
+	list, err := s.Chat.Sessions(r.Context(), who, int(limit))
+	return answer(w, map[string]any{"sessions": orEmpty(list)}, err)
+}
+
+func (s *Surface) history(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	after, err := number(r, "after", 0)
+	if err != nil {
+		return err
+	}
+	limit, err := number(r, "limit", 100)
+	if err != nil {
+		return err
+	}
+	list, err := s.Chat.History(r.Context(), who, r.PathValue("id"), after, int(limit))
+	return answer(w, map[string]any{"messages": orEmpty(list)}, err)
+}
+
+func (s *Surface) forget(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	err := s.Chat.Forget(r.Context(), who, r.PathValue("id"))
+	return answer(w, map[string]any{"ok": true}, err)
+}
+
+func (s *Surface) commands(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	enabled, err := flag(r, "enabled_only")
+	if err != nil {
+		return err
+	}
+	router := s.Commands()
+	list := []command.Entry{}
+	for _, e := range router.List() {
+		if e.Enabled || !enabled {
+			list = append(list, e)
+		}
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"commands": list, "total": len(list), "help": router.Help()})
+	return nil
+}
+
+func (s *Surface) refresh(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	s.Refresh()
+	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "total": len(s.Commands().List())})
+	return nil
+}
+
+// answer writes a value, or hands the error on.
+func answer(w http.ResponseWriter, value any, err error) error {
+	if err != nil {
+		return err
+	}
+	door.WriteJSON(w, http.StatusOK, value)
+	return nil
+}
+
+func orEmpty[T any](list []T) []T { return append([]T{}, list...) }
+
+func number(r *http.Request, name string, otherwise int64) (int64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 {
+		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is no number from 0 on", name, text)
+	}
+	return n, nil
+}
+
+func flag(r *http.Request, name string) (bool, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return false, nil
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is neither true nor false", name, text)
+	}
+	return on, nil
+}

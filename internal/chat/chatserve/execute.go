@@ -1,0 +1,104 @@
+package chatserve
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// execution is the body of POST …/extensions/execute.
+type execution struct {
+	Command string `json:"command"` // as typed, with its slash
+	Session string `json:"session_id,omitempty"`
+	DryRun  bool   `json:"dry_run,omitempty"`
+	NoCache bool   `json:"no_cache,omitempty"`
+	Async   bool   `json:"async,omitempty"` // answered as soon as it has begun
+}
+
+// execute runs a slash command outside a conversation.
+func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var req execution
+	if err := door.Decode(w, r, &req); err != nil {
+		return err
+	}
+	if req.DryRun {
+		return s.dry(w, r, who, req)
+	}
+	done, err := s.Chat.Command(r.Context(), chat.Run{
+		Message: chat.Message{Principal: who, Session: req.Session, Text: req.Command, Client: r.UserAgent(), NoCache: req.NoCache}, Async: req.Async,
+	})
+	switch {
+	case err != nil && done.Reply.Invocation == "":
+		return err // it never was an invocation
+	case err != nil:
+		w.Header().Set("X-Junctor-Invocation", done.Reply.Invocation)
+		e := capability.AsError(err)
+		door.WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e, "invocation": done.Reply})
+	case done.Started != nil:
+		door.WriteJSON(w, http.StatusAccepted, map[string]any{"ok": true, "run_id": done.Started.ID, "status": done.Started.Status})
+	case done.Reply.Invocation == "":
+		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "result": map[string]any{"success": true, "output": done.Text}})
+	default:
+		w.Header().Set("X-Junctor-Invocation", done.Reply.Invocation)
+		door.WriteJSON(w, http.StatusOK, map[string]any{
+			"ok": true, "run_id": done.Reply.Invocation, "status": runs.Succeeded, "result": jsonx.Raw(done.Reply.Result), "invocation": done.Reply,
+		})
+	}
+	return nil
+}
+
+// dry says what would run, without what must not be seen.
+func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Principal, req execution) error {
+	route, err := s.Chat.Route(req.Command)
+	if err != nil {
+		return err
+	}
+	out := map[string]any{
+		"dry_run": true, "command": "/" + route.Command.Name, "action": route.Action.ID, "runner": route.Action.Runner,
+		"args": append([]string{}, route.RecordableArgs()...),
+	}
+	if !route.Command.Builtin {
+		more, err := s.Preview(r.Context(), who, req.Session, route)
+		if err != nil {
+			return err
+		}
+		out["extension_id"], out["permissions"], out["target"] = route.Command.Extension, append([]string{}, route.Permissions()...), chat.Member(route).String()
+		for key, value := range more {
+			out[key] = value
+		}
+	}
+	door.WriteJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func (s *Surface) runs(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	q := r.URL.Query()
+	limit, err := number(r, "limit", 100)
+	if err != nil {
+		return err
+	}
+	status := runs.Status(strings.ToUpper(q.Get("status")))
+	if status != "" && !slices.Contains(runs.Statuses(), status) {
+		return capability.Errorf(capability.CodeInvalidInput, "decode", "%q is not a status of a run; use pending, running, succeeded, failed, timeout or canceled", q.Get("status"))
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{
+		"runs": s.Runs.List(who, runs.Filter{Extension: q.Get("extension_id"), Session: q.Get("session_id"), Status: status, Limit: int(min(limit, runs.MaxEnded))}),
+	})
+	return nil
+}
+
+func (s *Surface) run(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	one, err := s.Runs.Get(who, r.PathValue("id"))
+	return answer(w, one, err)
+}
+
+func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	err := s.Runs.Cancel(who, r.PathValue("id"))
+	return answer(w, map[string]any{"ok": true}, err)
+}

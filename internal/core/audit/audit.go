@@ -1,0 +1,292 @@
+// Package audit is the log of what junctor did and refused to do: one JSON line
+// per event, in one chain, where each line's hash covers the line before it.
+//
+// A [Record] goes through three stages. The caller's goroutine redacts and
+// encodes it. Then it joins the batch that is being formed; whoever finds no
+// writer at work becomes the writer, gives every record of the batch its number
+// and hash, and hands the bytes to [Segments] in one write. So a lone caller
+// pays no goroutine switch, and many share one write. Whoever asked for
+// [Synced] then waits for a flush to the disk, shared the same way. No lock is
+// held during I/O.
+//
+// The files under audit/ are the truth. The identical lines in logs/ and the
+// rows of the [Index] are copies that follow lazily and can be rebuilt. The
+// chain proves that a file was edited; the checkpoints in the index and the
+// head file prove that its tail was cut.
+//
+// When the log cannot be written, [Log.Ready] refuses calls according to the
+// [Mode], records wait in a bounded ring, and [Log.Run] tries to get well.
+//
+// The package is pure: files are internal/store/segment, the database internal/store.
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Mode says what happens while the log cannot be written (decision R25).
+type Mode string
+
+// The modes; the empty one is Standard.
+const (
+	// Strict refuses every call, and makes every append Synced.
+	Strict Mode = "strict"
+	// Standard refuses effects >= write and keeps the records of reads in memory.
+	Standard Mode = "standard"
+	// BestEffort refuses nothing and keeps all records in memory.
+	BestEffort Mode = "best_effort"
+)
+
+// SegmentInfo describes one segment; IDs increase by one.
+type SegmentInfo struct {
+	ID   uint64
+	Size int64
+}
+
+// Segments keeps the chain's lines. Append, Rotate and SaveHead are called by
+// one goroutine at a time; Sync may run beside Append; the readers at any time.
+type Segments interface {
+	// Append adds whole lines to the last segment, all or none: what an error
+	// left behind of them is removed before the next Append writes.
+	Append(lines []byte) error
+	// Sync returns when everything appended before the call is on the disk. After
+	// a failure the next Sync must write the uncertain bytes again.
+	Sync() error
+	// Rotate syncs the last segment and begins the next with the given line. It
+	// returns the new segment's id.
+	Rotate(header []byte) (uint64, error)
+	// List returns the segments, oldest first.
+	List() ([]SegmentInfo, error)
+	// Open reads a segment from a byte offset.
+	Open(id uint64, offset int64) (io.ReadCloser, error)
+	// Torn is how many bytes of an unfinished last line were cut off at opening.
+	Torn() int64
+	// LoadHead and SaveHead keep one small document beside the segments, durably
+	// and atomically; LoadHead returns nil when there is none.
+	LoadHead() ([]byte, error)
+	SaveHead(doc []byte) error
+	// Remove deletes the oldest segment.
+	Remove(id uint64) error
+	Close() error
+}
+
+// Mirror keeps the copies under logs/, one file for each bit of [Mirrors].
+type Mirror interface {
+	// Append adds whole lines to a file.
+	Append(file Mirrors, lines []byte) error
+	// LastLine returns the last whole line of a file, or nil.
+	LastLine(file Mirrors) ([]byte, error)
+	Close() error
+}
+
+// Config of a Log. Only Segments is required.
+type Config struct {
+	Segments Segments
+	Mirror   Mirror // nil: no copies under logs/
+	Index    Index  // nil: queries read the segments; no checkpoints
+	Gateway  string // metadata.gateway of every record
+	Mode     Mode   // "": Standard
+
+	// Key makes the digests of [Log.Digest]; 32 random bytes kept beside the
+	// other secrets. An empty key still gives digests, but guessable ones.
+	Key []byte
+	// Home is written as ~ wherever it occurs.
+	Home string
+	// Redact takes further secrets out of a string; it must be fast and safe for
+	// concurrent use. nil: none.
+	Redact func(string) string
+	// Logger tells operators when the log breaks and recovers; nil: silent.
+	Logger *slog.Logger
+
+	SegmentBytes      int64         // a segment is full beyond this; 0: 64 MiB
+	RingRecords       int           // kept while the log is broken; 0: 4096
+	SyncEvery         time.Duration // longest time a Written record is not on disk; 0: 100 ms
+	CheckpointEvery   time.Duration // 0: 60 s
+	CheckpointRecords uint64        // 0: 1000
+	Retain            time.Duration // whole segments older than this are removed; 0: never
+	QueryLimit        int           // records when a query names no limit; 0: 100
+}
+
+func (c *Config) defaults() {
+	c.SegmentBytes = orDefault(c.SegmentBytes, 64<<20)
+	c.RingRecords = orDefault(c.RingRecords, 4096)
+	c.SyncEvery = orDefault(c.SyncEvery, 100*time.Millisecond)
+	c.CheckpointEvery = orDefault(c.CheckpointEvery, time.Minute)
+	c.CheckpointRecords = orDefault(c.CheckpointRecords, 1000)
+	c.QueryLimit = orDefault(c.QueryLimit, 100)
+	if c.Mode == "" {
+		c.Mode = Standard
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func orDefault[T int | int64 | uint64 | time.Duration](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+// Validate reports what is wrong with c.
+func (c Config) Validate() error {
+	if c.Segments == nil {
+		return capability.Errorf(capability.CodeInvalidInput, "audit.open", "the audit needs its segments")
+	}
+	switch c.Mode {
+	case "", Strict, Standard, BestEffort:
+		return nil
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "audit.open", "audit.mode %q is none of strict, standard, best_effort", c.Mode)
+}
+
+// Health is the state of a log for an operator.
+type Health struct {
+	Broken  bool   `json:"broken"`          // records wait in memory
+	Cause   string `json:"cause,omitempty"` // why
+	Waiting int    `json:"waiting"`         // records in the ring
+	Lost    uint64 `json:"lost"`            // records the ring had no room for, since the log was opened
+	Seq     uint64 `json:"seq"`             // last record in the chain
+	Hash    string `json:"hash"`            // of that record, hex
+}
+
+// Log is the audit log. All methods are safe for concurrent use.
+type Log struct {
+	cfg    Config
+	enc    encoder
+	events map[Event]EventRow
+	macs   sync.Pool // of hash.Hash, keyed
+	pends  sync.Pool // of *pending
+	broken atomic.Bool
+	closed atomic.Bool
+
+	// mu guards the fields below; never held across I/O.
+	mu       sync.Mutex
+	synced   *sync.Cond // on mu: syncedSeq advanced or failures rose
+	queue    []*pending // waiting for a writer
+	spare    []*pending // the other half of the double buffer
+	writing  bool       // some goroutine owns chain
+	syncing  bool       // some goroutine is in Segments.Sync
+	open     map[string]openCall
+	dirtyTo  uint64 // last Written record
+	syncedTo uint64 // last record known to be on the disk
+	end      tail   // last record handed to the system
+	failures uint64 // times the log broke
+	cause    error  // why it is broken
+	since    time.Time
+	ring     []*pending
+	draining int    // taken from the ring and not yet written
+	lost     uint64 // by the ring, since the log was opened
+	lostNow  uint64 // by the ring, since the log broke
+	seen     uint64 // end at the last turn of Run
+	watchers map[chan struct{}]struct{}
+
+	chain    chain         // belongs to the goroutine that set writing
+	mirror   *mirrors      // nil without a Mirror
+	keeping  chan struct{} // holds a token during upkeep; guards marked, floor
+	marked   mark
+	floor    floor
+	indexing chan struct{} // holds a token while the index is caught up
+	indexed  atomic.Uint64 // last record in the index, as far as known
+}
+
+// Digest returns the keyed digest of data for the hash members of a record:
+// plain hashes of short secrets could be guessed.
+func (l *Log) Digest(data []byte) string {
+	h := l.macs.Get().(hash.Hash)
+	h.Reset()
+	_, _ = h.Write(data)
+	var sum [sha256.Size]byte
+	out := hex.EncodeToString(h.Sum(sum[:0]))
+	l.macs.Put(h)
+	return out
+}
+
+// Ready says whether a call may start; mutates is [capability.Effect.Mutates].
+// It costs two atomic loads. The error has code unavailable and reason
+// audit_unavailable.
+func (l *Log) Ready(mutates bool) error {
+	if l.closed.Load() {
+		return unavailable("the audit log is closed", nil)
+	}
+	if !l.broken.Load() || l.cfg.Mode == BestEffort || l.cfg.Mode == Standard && !mutates {
+		return nil
+	}
+	return unavailable("the audit log cannot be written, so the call was not started", nil)
+}
+
+// Health tells how the log is.
+func (l *Log) Health() Health {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := Health{Broken: l.broken.Load(), Waiting: len(l.ring) + l.draining, Lost: l.lost, Seq: l.end.seq, Hash: hex.EncodeToString(l.end.hash[:])}
+	if l.cause != nil {
+		h.Cause = l.cause.Error()
+	}
+	return h
+}
+
+func unavailable(message string, cause error) error {
+	return capability.Wrap(capability.CodeUnavailable, "audit.append", message, cause).
+		With("audit_unavailable", "see: junctor doctor; the disk may be full")
+}
+
+// Append adds r to the chain and returns when d is reached. It gives up waiting
+// when ctx ends only before the record joined a batch; from then on the record
+// is written.
+//
+// An error means that the caller must not go on with (or, at the end of a write,
+// must not report success of) what the record tells: the log is broken and the
+// mode refuses. The record is then kept in memory and written when the log
+// recovers, unless it is a begin: that call will not happen.
+func (l *Log) Append(ctx context.Context, r Record, d Durability) (Receipt, error) {
+	if err := ctx.Err(); err != nil && r.Event == CapabilityStarted {
+		return Receipt{}, capability.AsError(err)
+	}
+	if l.closed.Load() {
+		return Receipt{}, unavailable("the audit log is closed", nil)
+	}
+	if l.cfg.Mode == Strict {
+		d = Synced
+	}
+	row, ok := l.events[r.Event]
+	if !ok {
+		return Receipt{}, capability.Errorf(capability.CodeInternal, "audit.append", "%q is no audit event", r.Event)
+	}
+	switch r.Level {
+	case Debug, Info, Warning, Error:
+	default:
+		r.Level = row.Level
+	}
+	if r.Time.IsZero() {
+		r.Time = time.Now()
+	}
+	p := l.newPending(&r, row, d)
+	l.submit(p)
+	err, seq := p.err, p.seq
+	refused := err != nil && l.refuses(p)
+	l.release(p)
+	if err != nil {
+		if refused {
+			return Receipt{}, unavailable("the audit log cannot be written", err)
+		}
+		return Receipt{}, nil
+	}
+	if d == Synced {
+		if err := l.waitSynced(seq); err != nil && l.cfg.Mode != BestEffort {
+			return Receipt{seq}, unavailable("the audit log cannot be flushed to the disk", err)
+		}
+	}
+	return Receipt{seq}, nil
+}

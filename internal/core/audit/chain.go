@@ -1,0 +1,232 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+	"strconv"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+const headerVersion = 1
+
+// header is the first line of a segment. It is not a record: it carries what
+// the previous segment ended with, so that a missing or swapped one is noticed.
+type header struct {
+	Version  int    `json:"audit_segment"`
+	FirstSeq uint64 `json:"first_seq"`
+	PrevHash string `json:"prev_hash"`
+	Gateway  string `json:"gateway"`
+}
+
+func (h header) line() []byte {
+	data, err := jsonx.Marshal(h)
+	if err != nil { // a gateway name that is not UTF-8
+		h.Gateway = ""
+		data, _ = jsonx.Marshal(h)
+	}
+	return append(data, '\n')
+}
+
+func parseHeader(data []byte) (h header, prev [sha256.Size]byte, ok bool) {
+	if jsonx.Unmarshal(data, &h) != nil || h.Version != headerVersion || h.FirstSeq == 0 || len(h.PrevHash) != 2*len(prev) {
+		return h, prev, false
+	}
+	_, err := hex.Decode(prev[:], []byte(h.PrevHash))
+	return h, prev, err == nil
+}
+
+// line is one line of a segment, without its newline; data is valid until the
+// next one is read.
+type line struct {
+	segment uint64
+	offset  int64
+	data    []byte
+}
+
+func (l line) header() bool { return l.offset == 0 }
+
+// end is the offset behind the line.
+func (l line) end() int64 { return l.offset + int64(len(l.data)) + 1 }
+
+var errLongLine = errors.New("line longer than the limit")
+
+// lines reads whole lines from an offset of a segment to the end of list, which
+// bounds the reading while somebody appends. An unfinished line at the very end
+// is left out; elsewhere it is yielded and will not verify. A line that is too
+// long comes with errLongLine and its beginning; the reading goes on behind it.
+func lines(segs Segments, list []SegmentInfo, segment uint64, offset int64) iter.Seq2[line, error] {
+	return func(yield func(line, error) bool) {
+		var buf *bufio.Reader
+		for i, info := range list {
+			if info.ID < segment {
+				continue
+			}
+			at := int64(0)
+			if info.ID == segment {
+				at = offset
+			}
+			if at >= info.Size {
+				continue
+			}
+			if buf == nil {
+				buf = bufio.NewReaderSize(nil, 4*MaxLine)
+			}
+			if !readLines(segs, info, at, i == len(list)-1, buf, yield) {
+				return
+			}
+		}
+	}
+}
+
+func readLines(segs Segments, info SegmentInfo, at int64, last bool, buf *bufio.Reader, yield func(line, error) bool) bool {
+	f, err := segs.Open(info.ID, at)
+	if err != nil {
+		yield(line{segment: info.ID, offset: at}, fmt.Errorf("open segment %d: %w", info.ID, err))
+		return false
+	}
+	defer f.Close()
+	buf.Reset(io.LimitReader(f, info.Size-at))
+	for {
+		data, err := buf.ReadSlice('\n')
+		switch {
+		case err == nil:
+			if !yield(line{info.ID, at, data[:len(data)-1]}, nil) {
+				return false
+			}
+			at += int64(len(data))
+		case errors.Is(err, io.EOF):
+			return len(data) == 0 || last || yield(line{info.ID, at, data}, nil)
+		case errors.Is(err, bufio.ErrBufferFull):
+			if !yield(line{info.ID, at, data}, errLongLine) {
+				return false
+			}
+			for ; errors.Is(err, bufio.ErrBufferFull); data, err = buf.ReadSlice('\n') {
+				at += int64(len(data))
+			}
+			at += int64(len(data))
+		default:
+			yield(line{segment: info.ID, offset: at}, fmt.Errorf("read segment %d: %w", info.ID, err))
+			return false
+		}
+	}
+}
+
+// The fixed ends of a record's line.
+const (
+	hashKey    = `, "hash": "`
+	prevKey    = `, "prev_hash": "`
+	seqKey     = `, "seq": `
+	hexLen     = 2 * sha256.Size
+	hashMember = len(hashKey) + hexLen + len(`"}`)
+	prevMember = len(prevKey) + hexLen + len(`"`)
+)
+
+// link is what a record's line says of its place.
+type link struct {
+	seq        uint64
+	prev, hash [sha256.Size]byte
+	covered    int // bytes of the line under the hash
+}
+
+// parseLink reads the chain's members from the end of a line. It accepts only
+// the exact bytes the writer makes.
+func parseLink(data []byte) (link, bool) {
+	var k link
+	k.covered = len(data) - hashMember
+	prevAt := k.covered - prevMember
+	if prevAt <= 0 || !bytes.HasSuffix(data, []byte(`"}`)) ||
+		!bytes.HasPrefix(data[k.covered:], []byte(hashKey)) || !bytes.HasPrefix(data[prevAt:], []byte(prevKey)) ||
+		data[k.covered-1] != '"' {
+		return k, false
+	}
+	if !unhex(&k.hash, data[k.covered+len(hashKey):]) || !unhex(&k.prev, data[prevAt+len(prevKey):]) {
+		return k, false
+	}
+	seqAt := bytes.LastIndex(data[:prevAt], []byte(seqKey))
+	if seqAt < 0 {
+		return k, false
+	}
+	digits := data[seqAt+len(seqKey) : prevAt]
+	seq, err := strconv.ParseUint(string(digits), 10, 64)
+	if err != nil || seq == 0 || digits[0] == '0' || digits[0] == '+' {
+		return k, false
+	}
+	k.seq = seq
+	return k, true
+}
+
+func unhex(dst *[sha256.Size]byte, src []byte) bool {
+	for _, c := range src[:hexLen] {
+		if 'A' <= c && c <= 'F' { // one spelling only: two would hash alike after an edit
+			return false
+		}
+	}
+	_, err := hex.Decode(dst[:], src[:hexLen])
+	return err == nil
+}
+
+// walker follows the chain line by line.
+type walker struct {
+	seq    uint64
+	prev   [sha256.Size]byte
+	sum    hash.Hash
+	anchor bool // seq and prev are known; else the first header gives them
+}
+
+// The reasons of a bad record.
+const (
+	BadLine       = "bad_line"            // not a record of ours
+	BadHeader     = "bad_header"          // the segment does not begin where the previous one ended
+	BadSeq        = "seq_gap"             // records are missing, repeated or out of order
+	BadPrev       = "prev_hash_mismatch"  // the record follows another one
+	BadHash       = "hash_mismatch"       // the record was edited
+	BadCheckpoint = "checkpoint_mismatch" // the record is not the one that was logged
+	BadTail       = "tail_missing"        // records that were logged are gone from the end
+	BadStart      = "start_missing"       // the first segments are gone
+)
+
+// step checks one line and moves behind it; "" is good.
+func (w *walker) step(ln line) string {
+	if ln.header() {
+		h, prev, ok := parseHeader(ln.data)
+		switch {
+		case !ok:
+			return BadHeader
+		case !w.anchor:
+			w.seq, w.prev, w.anchor = h.FirstSeq-1, prev, true
+		case h.FirstSeq != w.seq+1 || prev != w.prev:
+			return BadHeader
+		}
+		return ""
+	}
+	k, ok := parseLink(ln.data)
+	if !ok || len(ln.data) >= MaxLine {
+		return BadLine
+	}
+	if w.sum == nil {
+		w.sum = sha256.New()
+	}
+	w.sum.Reset()
+	_, _ = w.sum.Write(k.prev[:])
+	_, _ = w.sum.Write(ln.data[:k.covered])
+	var got [sha256.Size]byte
+	w.sum.Sum(got[:0])
+	switch {
+	case got != k.hash:
+		return BadHash
+	case w.anchor && k.seq != w.seq+1:
+		return BadSeq
+	case w.anchor && k.prev != w.prev:
+		return BadPrev
+	}
+	w.seq, w.prev, w.anchor = k.seq, k.hash, true
+	return ""
+}

@@ -1,0 +1,312 @@
+package audit
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+var errClosed = errors.New("the audit log is closed")
+
+// head is the document beside the segments. It only saves time at the next
+// opening and proves a cut tail; the segments are believed first.
+type head struct {
+	place
+	Open  []openCall `json:"open"` // begun and not ended at that place
+	Floor floor      `json:"floor"`
+}
+
+// Open reads the end of the chain and closes what the last process left open.
+//
+// It reads from where the head document points, which is at most one checkpoint
+// (1000 records or 60 s) before the end. Without a usable head it reads all
+// segments once, and completes the copies under logs/ from them; so deleting head
+// and logs/ makes the copies anew. Every begin without an end gets a capability_failed with reason interrupted. A torn last line was
+// cut off by the segments; an audit_degraded record says so, as it does when
+// records that the head knows are missing or the chain's end does not verify. In
+// the last case nothing is cut: the chain goes on behind the last record that is
+// whole in itself, in a new segment, and [Log.Verify] names the bad one for ever.
+//
+// The log owns Segments and Mirror from here on and closes them.
+func Open(ctx context.Context, cfg Config) (*Log, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.defaults()
+	l := &Log{
+		cfg: cfg, enc: encoder{newRedactor(cfg.Home, cfg.Redact), cfg.Gateway},
+		events: make(map[Event]EventRow), open: make(map[string]openCall),
+		watchers: make(map[chan struct{}]struct{}), indexing: make(chan struct{}, 1), keeping: make(chan struct{}, 1),
+	}
+	for _, row := range EventTable() {
+		l.events[row.Event] = row
+	}
+	key := slices.Clone(cfg.Key)
+	l.macs.New = func() any { return hmac.New(sha256.New, key) }
+	l.synced = sync.NewCond(&l.mu)
+	l.chain.digest = sha256.New()
+	if cfg.Mirror != nil {
+		l.mirror = newMirrors(cfg.Mirror)
+	}
+	notes, err := l.restore(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	for _, r := range notes {
+		// A disk that is full at the start is a broken log, not a failed start:
+		// the mode decides, and the notes wait in the ring.
+		_, _ = l.Append(ctx, r, Buffered)
+	}
+	if len(notes) > 0 {
+		_ = l.waitSynced(l.tail().seq)
+	}
+	l.marked = mark{l.tail().seq, time.Now()}
+	return l, nil
+}
+
+// restore positions the chain and returns the records to begin with.
+func (l *Log) restore(ctx context.Context) ([]Record, error) {
+	segs := l.cfg.Segments
+	list, err := segs.List()
+	if err != nil {
+		return nil, err
+	}
+	var notes []Record
+	if n := segs.Torn(); n > 0 {
+		notes = append(notes, trouble("torn_line", Attr{"bytes", strconv.FormatInt(n, 10)}))
+	}
+	if len(list) == 0 {
+		return notes, nil
+	}
+	hd := loadHead(segs)
+	l.floor = hd.Floor
+	last := list[len(list)-1]
+	w := walker{}
+	from := place{Segment: list[0].ID}
+	if i := slices.IndexFunc(list, func(s SegmentInfo) bool { return s.ID == hd.Segment }); i >= 0 && hd.Offset <= list[i].Size && hd.Offset > 0 {
+		from = hd.place
+		w.seq, w.anchor = hd.Seq, true
+		_, _ = hex.Decode(w.prev[:], []byte(hd.Hash))
+		for _, o := range hd.Open {
+			l.open[o.Run] = o
+		}
+	}
+	copied := [2]uint64{}
+	if l.mirror != nil {
+		if copied, err = l.mirror.last(); err != nil {
+			return nil, err
+		}
+	}
+	c := &l.chain
+	c.segment, c.offset = last.ID, last.Size
+	whole := true
+	for ln, err := range lines(segs, list, from.Segment, from.Offset) {
+		reason := BadLine
+		if err == nil {
+			reason = w.step(ln)
+		} else if !errors.Is(err, errLongLine) {
+			return nil, err
+		}
+		switch {
+		case reason == "" && !ln.header():
+			l.replay(ln, w.seq, copied)
+		case reason != "":
+			if whole {
+				notes = append(notes, trouble("chain_broken", Attr{"found", reason},
+					Attr{"segment", strconv.FormatUint(ln.segment, 10)}, Attr{"offset", strconv.FormatInt(ln.offset, 10)}))
+			}
+			whole, w.anchor = false, false // the next line that is whole in itself leads on
+			if ln.segment == last.ID {
+				c.segment = 0 // begin a new segment
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	if w.seq < hd.Seq {
+		notes = append(notes, trouble(BadTail, Attr{"expected_seq", strconv.FormatUint(hd.Seq, 10)}, Attr{"found_seq", strconv.FormatUint(w.seq, 10)}))
+	}
+	c.seq, c.prev = w.seq, w.prev
+	l.mu.Lock()
+	l.publish()
+	l.syncedTo = 0
+	l.mu.Unlock()
+	open := make([]openCall, 0, len(l.open))
+	for _, o := range l.open {
+		open = append(open, o)
+	}
+	slices.SortFunc(open, func(a, b openCall) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	for _, o := range open {
+		notes = append(notes, o.interrupted())
+	}
+	return notes, nil
+}
+
+// replay takes from a record behind the head what the dead process knew of it.
+func (l *Log) replay(ln line, seq uint64, copied [2]uint64) {
+	var v view
+	if jsonx.Unmarshal(ln.data, &v) != nil {
+		return
+	}
+	row := l.events[v.Event]
+	if v.Event == CapabilityStarted && v.Metadata.RunID != "" && len(l.open) < maxOpen {
+		l.open[v.Metadata.RunID] = v.call(seq)
+	}
+	if row.Ends {
+		delete(l.open, v.Metadata.RunID)
+	}
+	if l.mirror == nil {
+		return
+	}
+	for i, f := range mirrorFiles() {
+		if row.Mirrors&f != 0 && seq > copied[i] {
+			l.mirror.put(f, append(slices.Clip(ln.data), '\n'))
+		}
+	}
+	if l.mirror.full() {
+		_ = l.mirror.flush()
+	}
+}
+
+func loadHead(segs Segments) head {
+	var h head
+	doc, err := segs.LoadHead()
+	if err != nil || doc == nil || jsonx.Unmarshal(doc, &h) != nil || len(h.Hash) != hexLen {
+		return head{}
+	}
+	return h
+}
+
+func trouble(reason string, attrs ...Attr) Record {
+	return Record{Level: Error, Logger: "audit", Event: AuditDegraded, Metadata: Metadata{Reason: reason, Attrs: attrs}}
+}
+
+// tail is the end of the chain as last published.
+type tail struct {
+	seq     uint64
+	hash    [sha256.Size]byte
+	segment uint64
+	offset  int64
+}
+
+func (t tail) place() place {
+	return place{Seq: t.seq, Hash: hex.EncodeToString(t.hash[:]), Segment: t.segment, Offset: t.offset}
+}
+
+func (l *Log) tail() tail {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// mark is what the last checkpoint covered, and when.
+type mark struct {
+	seq uint64
+	at  time.Time
+}
+
+// upkeep is one turn of Run.
+func (l *Log) upkeep(ctx context.Context) {
+	l.keeping <- struct{}{}
+	defer func() { <-l.keeping }()
+	l.recovery()
+	l.mu.Lock()
+	dirtyTo, end, busy := l.dirtyTo, l.end.seq, l.end.seq != l.seen
+	l.seen = end
+	l.mu.Unlock()
+	_ = l.waitSynced(dirtyTo) // a failure marks the log broken, which is all there is to do
+	if l.mirror != nil {
+		if err := l.mirror.flush(); err != nil {
+			l.cfg.Logger.Warn("audit copy not written", "err", err)
+		}
+	}
+	fresh := end - l.marked.seq
+	if fresh >= l.cfg.CheckpointRecords || fresh > 0 && time.Since(l.marked.at) >= l.cfg.CheckpointEvery {
+		if err := l.checkpoint(ctx); err != nil {
+			l.cfg.Logger.Warn("audit checkpoint not kept", "err", err)
+		} else if l.cfg.Retain > 0 {
+			if err := l.retain(ctx); err != nil {
+				l.cfg.Logger.Warn("old audit segments not removed", "err", err)
+			}
+		}
+	}
+	if !busy && l.cfg.Index != nil && l.indexed.Load() != end {
+		if err := l.catchUp(ctx); err != nil && ctx.Err() == nil {
+			l.cfg.Logger.Warn("audit index behind", "err", err)
+		}
+	}
+}
+
+// checkpoint makes the end of the chain durable and notes it twice: in the head
+// and in the index. Caller holds keeping.
+func (l *Log) checkpoint(ctx context.Context) error {
+	l.mu.Lock()
+	end := l.end
+	h := head{place: end.place(), Floor: l.floor, Open: make([]openCall, 0, len(l.open))}
+	for _, o := range l.open {
+		h.Open = append(h.Open, o)
+	}
+	l.mu.Unlock()
+	if end.seq == 0 {
+		return nil
+	}
+	if err := l.waitSynced(end.seq); err != nil {
+		return err
+	}
+	slices.SortFunc(h.Open, func(a, b openCall) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	doc, err := jsonx.Marshal(h)
+	if err == nil && l.mirror != nil {
+		err = l.mirror.flush() // the next opening completes the copies only behind the head
+	}
+	if err == nil {
+		err = l.cfg.Segments.SaveHead(doc)
+	}
+	if l.cfg.Index != nil {
+		err = errors.Join(err, l.cfg.Index.AddCheckpoint(ctx, Checkpoint{Seq: h.Seq, Hash: h.Hash, At: time.Now()}))
+	}
+	if err != nil {
+		return err
+	}
+	l.marked = mark{end.seq, time.Now()}
+	return nil
+}
+
+// Close flushes everything, leaves a checkpoint, and closes Segments and Mirror.
+// End Run first; appends that come later are refused. Closing twice is harmless.
+func (l *Log) Close() error {
+	l.keeping <- struct{}{}
+	defer func() { <-l.keeping }()
+	l.recovery()
+	l.mu.Lock()
+	if l.closed.Swap(true) {
+		l.mu.Unlock()
+		return nil
+	}
+	for l.writing || l.syncing {
+		l.synced.Wait()
+	}
+	end := l.end.seq
+	waiting := len(l.ring)
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var errs []error
+	if waiting > 0 {
+		errs = append(errs, fmt.Errorf("close the audit log: %d records could not be written: %w", waiting, l.cause))
+	}
+	errs = append(errs, l.waitSynced(end), l.checkpoint(ctx))
+	if l.mirror != nil {
+		errs = append(errs, l.mirror.flush(), l.cfg.Mirror.Close())
+	}
+	return errors.Join(append(errs, l.cfg.Segments.Close())...)
+}

@@ -1,0 +1,397 @@
+package arbitration
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+)
+
+// Caller says who asks: a model, which must not be guessed for, or code.
+type Caller string
+
+// The callers.
+const (
+	Planner Caller = "planner"
+	Runtime Caller = "runtime"
+)
+
+// Request is what is to be chosen for.
+type Request struct {
+	Action   capability.Action
+	Only     []*catalog.Entry // instead of Action: the entries a capability id or a member names
+	Selector capability.Selector
+	Caller   Caller              // "" is Planner
+	Audience capability.Audience // "" is agent
+	// Denied reports entries that the caller may not use for reasons outside the
+	// catalog (Cedar); they are no candidates. nil: none.
+	Denied func(*catalog.Entry) bool
+	// Awake reports whether an entry whose state says no may be tried all the same
+	// (its provider has just answered). nil: none.
+	Awake func(*catalog.Entry) bool
+}
+
+// Rejection is why and where an entry fell.
+type Rejection struct {
+	Entry  *catalog.Entry
+	Step   int
+	Reason string
+	Rule   string // id of the rule that denied it
+}
+
+// Selection is a choice, or, with an error, how far it came.
+type Selection struct {
+	Request   Request
+	Frame     *Frame
+	Entry     *catalog.Entry // nil when the choice failed
+	Composed  []*catalog.Entry
+	Step      int
+	DecidedBy string // explicit_selector, session_binding, route_binding, current_adapter, only_supported, policy_forced_default, slot_default, ranked_default, deterministic_fallback, composed
+	Fallback  bool
+	Reasons   []FallbackReason
+	Rest      []*catalog.Entry // eligible in this context, in order of preference; where a ranked call may go on
+	Rejected  []Rejection      // every other entry of the action, in order of steps
+	Would     *catalog.Entry   // what code would have got where a planner is asked to choose
+	Err       *capability.Error
+
+	marks [8]stepMark
+}
+
+// FallbackReason is why a choice was not the one that was promised or preferred.
+type FallbackReason struct {
+	Step     int                    `json:"step"`
+	Provider capability.ProviderKey `json:"providerKey,omitempty"`
+	Reason   string                 `json:"reason"`
+}
+
+// stepMark is what a step did.
+type stepMark struct {
+	seen     bool
+	outcome  string
+	in, out  int
+	evidence string
+}
+
+// choosing is a selection under way.
+type choosing struct {
+	*Selection
+	f        *Frame
+	family   *actions.Row
+	all      []*catalog.Entry
+	excluded []*catalog.Entry // by the explicit selector
+	left     []*catalog.Entry
+}
+
+// Select chooses. On failure the error says what to do, and the selection, which
+// is never nil, how far it came.
+func (f *Frame) Select(req Request) (*Selection, error) {
+	if req.Caller == "" {
+		req.Caller = Planner
+	}
+	if req.Audience == "" {
+		req.Audience = capability.AudienceAgent
+	}
+	c := &choosing{Selection: &Selection{Request: req, Frame: f}, f: f}
+	for _, step := range []func() bool{c.candidates, c.explicit, c.session, c.route, c.support, c.forced, c.ranked, c.last} {
+		if step() {
+			break
+		}
+	}
+	if c.Err != nil {
+		for _, e := range c.left {
+			c.reject(e, c.Step, "undecided")
+		}
+		return c.Selection, c.Err
+	}
+	return c.Selection, nil
+}
+
+func (s *Selection) reject(e *catalog.Entry, step int, reason string) {
+	s.Rejected = append(s.Rejected, Rejection{Entry: e, Step: step, Reason: reason})
+}
+
+func (s *Selection) mark(step int, outcome string, in, out int, evidence string) {
+	s.marks[step] = stepMark{true, outcome, in, out, evidence}
+}
+
+// choose ends the selection with e; the others that still stand are outranked.
+func (c *choosing) choose(e *catalog.Entry, step int, by string) bool {
+	c.mark(step, "selected", len(c.left), 1, "")
+	c.Entry, c.Step, c.DecidedBy = e, step, by
+	reason := "outranked"
+	if step == 7 {
+		reason = "tie_break"
+	}
+	for _, other := range c.left {
+		if other != e {
+			c.reject(other, step, reason)
+		}
+	}
+	if step >= 4 && c.family.Mode == actions.ModeRanked {
+		c.rest(e)
+	}
+	c.left = nil
+	return true
+}
+
+// rest lists where a ranked call may go when the chosen provider turns out not to
+// have started it.
+func (c *choosing) rest(chosen *catalog.Entry) {
+	for _, r := range c.Rejected {
+		if r.Entry != chosen && (r.Reason == "outranked" || r.Reason == "lower_rank" || r.Reason == "tie_break") {
+			c.Rest = append(c.Rest, r.Entry)
+		}
+	}
+	slices.SortStableFunc(c.Rest, func(a, b *catalog.Entry) int {
+		return cmp.Or(cmp.Compare(c.f.Snapshot.RankOf(b), c.f.Snapshot.RankOf(a)), compare(a, b))
+	})
+}
+
+// compare is the order of the last step.
+func compare(a, b *catalog.Entry) int {
+	return cmp.Or(
+		cmp.Compare(a.Module.Extension, b.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),
+	)
+}
+
+// fail ends the selection with an error of a step; candidates are whom the caller
+// may name instead.
+func (c *choosing) fail(step int, code capability.Code, reason string, candidates []*catalog.Entry, format string, args ...any) bool {
+	c.Step = step
+	c.mark(step, reason, len(c.left), 0, "")
+	keys := Keys(candidates)
+	c.Err = capability.Errorf(code, "arbitrate", format, args...).With(reason, "").Detail("candidates", keys).Detail("step", step)
+	c.Err.Hint = howToName(candidates)
+	return true
+}
+
+// Keys are the provider keys of entries, sorted, each once.
+func Keys(entries []*catalog.Entry) []string {
+	out := make([]string, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, string(e.Key()))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (c *choosing) target() string {
+	if c.Request.Action != "" {
+		return string(c.Request.Action)
+	}
+	if len(c.all) > 0 {
+		return c.all[0].Name()
+	}
+	return "this"
+}
+
+// candidates is step 0.
+func (c *choosing) candidates() bool {
+	c.all = c.Request.Only
+	if c.all == nil {
+		c.all = c.f.Snapshot.Action(c.Request.Action)
+	}
+	if len(c.all) == 0 {
+		return c.fail(0, capability.CodeUnavailable, "no_provider", nil, "nobody provides %s", c.target())
+	}
+	c.family = c.all[0].Family
+	for _, e := range c.all {
+		reason, rule := c.f.Candidate(e, c.Request.Audience)
+		if reason == "" && c.Request.Denied != nil && c.Request.Denied(e) {
+			reason = ReasonDenied
+		}
+		if reason != "" {
+			c.Rejected = append(c.Rejected, Rejection{e, 0, reason, rule})
+			continue
+		}
+		if c.left == nil && len(c.all) > 1 {
+			c.left = make([]*catalog.Entry, 0, len(c.all))
+		}
+		c.left = append(c.left, e)
+	}
+	c.mark(0, outcome(len(c.all), len(c.left)), len(c.all), len(c.left), "")
+	if bad := checkSelector(c.Request.Selector); bad != nil {
+		c.Step, c.Err = 1, bad.Detail("step", 1)
+		c.mark(1, "invalid_selector", len(c.left), 0, "")
+		return true
+	}
+	if c.family.Address == actions.AddressCurrent && c.f.Context.Route == nil && len(c.Request.Selector) == 0 && c.Request.Only == nil {
+		return c.fail(3, capability.CodeUnavailable, "no_current_conversation", nil, "%s acts on the current conversation, and there is none", c.target())
+	}
+	if len(c.left) == 0 {
+		return c.noCandidates()
+	}
+	if c.family.Mode == actions.ModeComposed && c.Request.Only == nil {
+		c.compose()
+		return true
+	}
+	return false
+}
+
+func (c *choosing) noCandidates() bool {
+	c.fail(0, capability.CodeUnavailable, "no_provider", nil, "no provider of %s can be used here", c.target())
+	if slot := c.all[0].SlotOf(); slot != "" {
+		choice := c.f.Snapshot.Slot(slot, c.f.Context.Workspace, c.f.Context.Agent)
+		if choice.Err != nil {
+			c.Err.Err, c.Err.Message, c.Err.Hint = choice.Err, c.Err.Message+": "+choice.Err.Error(), choice.Err.Remediation
+			c.Err.Details["slot_error"] = choice.Err.Code
+		}
+	}
+	return true
+}
+
+func outcome(in, out int) string {
+	if in == out {
+		return "kept"
+	}
+	return "narrowed"
+}
+
+func (c *choosing) compose() {
+	for _, e := range c.left {
+		if reason := eligibility(e, c.Request.Awake); reason != "" {
+			c.reject(e, 0, reason)
+			continue
+		}
+		c.Composed = append(c.Composed, e)
+	}
+	priority := func(e *catalog.Entry) int {
+		if a := e.Contribution.Arbitration; a != nil {
+			return a.ComposePriority
+		}
+		return 0
+	}
+	slices.SortStableFunc(c.Composed, func(a, b *catalog.Entry) int {
+		return cmp.Or(cmp.Compare(priority(b), priority(a)), compare(a, b))
+	})
+	c.DecidedBy, c.left = "composed", nil
+}
+
+// explicit is step 1: what the caller names.
+func (c *choosing) explicit() bool {
+	only := c.Request.Only != nil && len(c.all) == 1
+	if len(c.Request.Selector) == 0 && !only {
+		c.mark(1, "skipped", len(c.left), len(c.left), "")
+		return false
+	}
+	before := c.left
+	kept := make([]*catalog.Entry, 0, len(before))
+	want := wantOf(c.Request.Selector)
+	for _, e := range before {
+		if want.matches(e) {
+			kept = append(kept, e)
+		} else {
+			c.excluded = append(c.excluded, e)
+			c.reject(e, 1, "selector_mismatch")
+		}
+	}
+	c.left = kept
+	switch len(kept) {
+	case 0:
+		return c.noMatch(before)
+	case 1:
+		e := kept[0]
+		switch eligibility(e, c.Request.Awake) {
+		case "":
+			return c.choose(e, 1, "explicit_selector")
+		case ReasonUnsupported:
+			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", others(c.eligible(before), e), "%s cannot do %s", e.Key(), c.target())
+		}
+		return c.unavailable(e)
+	}
+	c.mark(1, outcome(len(before), len(kept)), len(before), len(kept), Format(c.Request.Selector))
+	return false
+}
+
+func (c *choosing) unavailable(e *catalog.Entry) bool {
+	c.fail(1, capability.CodeUnavailable, "provider_unavailable", nil, "%s is not available: %s", e.Key(), stateOf(e))
+	c.Err.Hint = remedy(e)
+	c.Err.Details["candidates"] = []string{string(e.Key())}
+	return true
+}
+
+// stateOf says in words why an entry takes no calls.
+func stateOf(e *catalog.Entry) string {
+	if r := e.Contribution.Availability.Reason; r != "" {
+		return r
+	}
+	return "it is " + string(e.Contribution.Availability.State)
+}
+
+// remedy tells what was never set up from what is down.
+func remedy(e *catalog.Entry) string {
+	switch e.Contribution.Availability.State {
+	case capability.StateUnconfigured:
+		return "it is off until it is configured: see junctor config docs"
+	case capability.StateUnauthorized:
+		return "sign in to it again"
+	}
+	list := "modules"
+	switch _, kind, _ := e.Key().Parts(); kind {
+	case "endpoint":
+		list = "endpoints"
+	case "node":
+		list = "nodes"
+	case "mcp", "a2a":
+		list = "upstreams"
+	case "extension":
+		list = "extensions"
+	}
+	return "see what is down with: junctor " + list + " list"
+}
+
+func (c *choosing) noMatch(before []*catalog.Entry) bool {
+	named, want := Format(c.Request.Selector), wantOf(c.Request.Selector)
+	for _, r := range c.Rejected {
+		if r.Step == 0 && want.matches(r.Entry) && !c.unknown(r.Entry) {
+			return c.fail(1, capability.CodeDenied, "provider_denied", before, "what %s names may not be used for %s here", named, c.target())
+		}
+	}
+	for e := range c.f.Snapshot.Entries() {
+		if e.Family.Domain == c.family.Domain && e.Action != c.all[0].Action && want.matches(e) && len(e.Module.Users) == 0 {
+			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", before, "what %s names cannot do %s", named, c.target())
+		}
+	}
+	return c.fail(1, capability.CodeNotFound, "unknown_provider", before, "no provider of %s matches the selector %s", c.target(), named)
+}
+
+// unknown reports whether an entry is kept for certain users, of whom the caller is
+// none: it must not hear that there is one.
+func (c *choosing) unknown(e *catalog.Entry) bool {
+	return len(e.Module.Users) > 0 && c.Request.Denied != nil && c.Request.Denied(e)
+}
+
+func (c *choosing) eligible(list []*catalog.Entry) []*catalog.Entry {
+	var out []*catalog.Entry
+	for _, e := range list {
+		if eligibility(e, c.Request.Awake) == "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func others(list []*catalog.Entry, but *catalog.Entry) []*catalog.Entry {
+	return slices.DeleteFunc(list, func(e *catalog.Entry) bool { return e == but })
+}
+
+// Format writes a selector for people.
+func Format(s capability.Selector) string {
+	parts := make([]string, 0, len(s))
+	for k, v := range s {
+		parts = append(parts, k+"="+v)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+func (c *choosing) flag(step int, key capability.ProviderKey, reason string) {
+	c.Fallback = true
+	c.Reasons = append(c.Reasons, FallbackReason{step, key, reason})
+}
+
+// slotBacked reports whether the family is held by a slot.
+func (c *choosing) slotBacked() bool { return c.family.Slot != "" }

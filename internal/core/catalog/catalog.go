@@ -1,0 +1,245 @@
+// Package catalog compiles what all providers offer into one immutable snapshot.
+// Readers load the snapshot from an atomic pointer and never wait; writers
+// replace one source's batch at a time, and what they do not touch is shared
+// with the snapshot before. The package decides what contributions are
+// admitted, what they mean, which of several claims holds, who holds a slot and
+// which backend runs; it is a pure function of contributions and settings, so
+// neither order of arrival nor history can be seen in a snapshot.
+//
+// What a context is shown is sub-package compile's part, the choice among
+// providers arbitration's, names naming's; who may call is decided by package
+// policy, what is done by package invoke. It does no I/O. The canonical actions
+// live in the sub-package actions, one reviewed directory.
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog/rules"
+)
+
+// Catalog holds the batches of all sources and the snapshot compiled from them.
+// The zero value is not usable; call New.
+type Catalog struct {
+	current atomic.Pointer[Snapshot]
+
+	mu       sync.Mutex // serializes writers and guards what follows
+	settings *Settings
+	rules    *rules.Set
+	units    map[string]*unit
+	special  map[string]*module // by extension id: those with a say in the ruling
+	owner    map[string]string  // lower-case extension id → source
+	doubled  map[capability.Action][]double
+	joins    joinings
+	schemas  documents
+	touched  ring
+}
+
+// New returns an empty catalog under the settings, or says what is wrong with
+// them. Generations go on from the one given.
+func New(settings Settings, from uint64) (*Catalog, error) {
+	c := &Catalog{
+		units: make(map[string]*unit), special: make(map[string]*module), owner: make(map[string]string),
+		doubled: make(map[capability.Action][]double), schemas: make(documents),
+		joins: joinings{}.without(nil),
+	}
+	if err := c.adopt(settings); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Generation: from, settings: c.settings, rules: c.rules}
+	s.ruling = rule(c.settings, nil, func(string) bool { return false }, nil)
+	s.ruling.odd = c.joins.odd
+	s.mentioned = mentions(c.settings, c.rules, maps.All(c.units))
+	s.seal()
+	c.current.Store(s)
+	return c, nil
+}
+
+func (c *Catalog) adopt(settings Settings) error {
+	if err := settings.check(); err != nil {
+		return err
+	}
+	set, err := rules.Compile(settings.Policy)
+	if err != nil {
+		return err
+	}
+	doc, err := json.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	settings.sum = sha256.Sum256(doc)
+	c.settings, c.rules = &settings, set
+	return nil
+}
+
+// Snapshot returns the current state; it never blocks.
+func (c *Catalog) Snapshot() *Snapshot { return c.current.Load() }
+
+// Change is what the batches that were applied together did to the catalog.
+type Change struct {
+	Before, After *Snapshot
+	Old           map[string]capability.Batch // what the sources offered before
+	Touched       []capability.Action         // the actions whose entries changed in any way, sorted
+	Conflicts     []Conflict                  // records that are new or different
+}
+
+// Replace replaces everything b.Source offered with b, as a whole, or changes
+// nothing and says why. An empty batch withdraws the source. changed is false
+// when the compiled content stays the same (availability counts as content).
+// Providers are compared, so they must be pointers or other comparable values.
+func (c *Catalog) Replace(b capability.Batch) (_ Change, changed bool, err error) {
+	return c.ReplaceAll([]capability.Batch{b})
+}
+
+// ReplaceAll is Replace for batches of different sources, all of them or none: what
+// a change costs beyond its own entries, it costs once. What it comes to is what they
+// come to one after the other.
+func (c *Catalog) ReplaceAll(list []capability.Batch) (_ Change, changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.admit(list); err != nil {
+		return Change{}, false, err
+	}
+	return c.build(func(t *transaction) error {
+		for i := range list {
+			b := &list[i]
+			if len(b.Modules) == 0 && len(b.Providers) == 0 {
+				b = nil
+			}
+			if err := t.replace(list[i].Source, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, c.settings, c.rules)
+}
+
+// Configure puts other settings in force: everything is built anew.
+func (c *Catalog) Configure(settings Settings) (_ Change, changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := &Catalog{}
+	if err := next.adopt(settings); err != nil {
+		return Change{}, false, err
+	}
+	return c.build(func(t *transaction) error {
+		for _, source := range sortedKeys(c.units) {
+			b := c.units[source].batch
+			if err := t.replace(source, &b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, next.settings, next.rules)
+}
+
+// admit refuses batches of which one claims an extension id that another source
+// holds (conflict class 1: ids are never taken over) or holds one twice itself.
+func (c *Catalog) admit(list []capability.Batch) error {
+	sources := make(map[string]bool, len(list))
+	seen := make(map[string]string) // source by lower-case extension id
+	for _, b := range list {
+		if b.Source == "" || sources[b.Source] {
+			return capability.Errorf(capability.CodeInternal, "catalog.apply", "a batch needs the name of its source, and no other batch beside it may have it")
+		}
+		sources[b.Source] = true
+		if err := c.admitOne(b, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Catalog) admitOne(b capability.Batch, seen map[string]string) error {
+	for i := range b.Modules {
+		m := &b.Modules[i]
+		if m.Extension == "" || strings.ContainsAny(m.Extension, "/#@") {
+			return capability.Errorf(capability.CodeInvalidInput, "catalog.apply", "%s offers module %s as extension %q, which is no id", b.Source, m.ID, m.Extension).
+				With("invalid_id", "")
+		}
+		key := strings.ToLower(m.Extension)
+		if by, twice := seen[key]; twice && by == b.Source {
+			return capability.Errorf(capability.CodeConflict, "catalog.apply", "%s offers module %s twice", b.Source, m.ID).
+				With("registration_conflict", "give the modules different ids")
+		}
+		source, taken := c.owner[key]
+		if by, together := seen[key]; together {
+			source, taken = by, true
+		}
+		seen[key] = b.Source
+		if taken && source != b.Source {
+			return capability.Errorf(capability.CodeConflict, "catalog.apply", "module %s of %s is already offered by %s", m.ID, b.Source, source).
+				With("registration_conflict", "disconnect one of the two, or rename the module at its source")
+		}
+	}
+	return nil
+}
+
+// Touched returns the actions to look at again for who knew the snapshot of
+// generation since and now knows that of now; ok is false when everything must
+// be looked at.
+func (c *Catalog) Touched(since, now uint64) (touched []capability.Action, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.touched.between(since, now)
+}
+
+// ring remembers what the last changes touched.
+type ring struct {
+	marks []mark
+	held  int // actions in all marks
+}
+
+type mark struct {
+	generation uint64
+	touched    []capability.Action
+	all        bool
+}
+
+const (
+	ringMarks   = 1024
+	ringActions = 200_000 // in all marks; beyond, looking at everything is cheaper
+)
+
+func (r *ring) put(generation uint64, touched []capability.Action, all bool) {
+	if len(touched) > ringActions/4 {
+		touched, all = nil, true
+	}
+	r.marks = append(r.marks, mark{generation, touched, all})
+	r.held += len(touched)
+	drop := 0
+	for len(r.marks)-drop > ringMarks || r.held > ringActions {
+		r.held -= len(r.marks[drop].touched)
+		drop++
+	}
+	r.marks = slices.Delete(r.marks, 0, drop)
+}
+
+func (r *ring) between(since, now uint64) (out []capability.Action, ok bool) {
+	if since == now {
+		return nil, true
+	}
+	first := sort.Search(len(r.marks), func(i int) bool { return r.marks[i].generation > since })
+	if since > now || first == len(r.marks) || r.marks[first].generation != since+1 {
+		return nil, false
+	}
+	for _, m := range r.marks[first:] {
+		if m.generation > now {
+			break
+		}
+		if m.all || len(out)+len(m.touched) > ringActions {
+			return nil, false
+		}
+		out = append(out, m.touched...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), true
+}

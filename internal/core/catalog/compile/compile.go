@@ -1,0 +1,258 @@
+// Package compile makes the agent catalog of a context: the actions it may use,
+// each under one name whatever the number of its providers, with an etag that is
+// a function of the content (catalog spec, section 13). Contexts of one workspace
+// and agent share a view; a conversation only changes what depends on it, so a
+// thousand threads cost little more than one. What has been compiled is kept
+// until the catalog changes.
+package compile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
+	"github.com/junctor-run/junctor/internal/core/catalog/rules"
+)
+
+// Compiler compiles contexts of one catalog. It is safe for concurrent use.
+type Compiler struct {
+	catalog *catalog.Catalog
+
+	mu    sync.Mutex // guards what follows; never held while a view is at work
+	views map[[2]string]*view
+	clock uint64
+
+	cacheMu sync.RWMutex
+	cached  *catalog.Snapshot // what cache was compiled from
+	cache   map[cacheKey]*Agent
+}
+
+const (
+	maxViews = 64
+	maxCache = 8192
+)
+
+// New returns a Compiler of c.
+func New(c *catalog.Catalog) *Compiler {
+	return &Compiler{catalog: c, views: make(map[[2]string]*view), cache: make(map[cacheKey]*Agent)}
+}
+
+// cacheKey is everything a compiled catalog depends on besides the snapshot.
+// Values that nothing in the catalog names are left out, so that contexts which
+// cannot differ share one catalog (catalog spec, section 21).
+type cacheKey struct {
+	workspace, agent, session, model    string
+	kind, account, conversationKind     string
+	conversation                        string
+	adapter                             bool
+	adapterKind, adapterAccount, extras string
+}
+
+func keyOf(s *catalog.Snapshot, c *capability.Context) cacheKey {
+	k := cacheKey{model: c.ModelProvider}
+	named := func(dimension, value string) string {
+		if s.Mentions(dimension, value) {
+			return value
+		}
+		return ""
+	}
+	k.workspace, k.agent, k.session = named("workspace", c.Workspace), named("agent", c.Agent), named("session", c.Session)
+	if r := c.Route; r != nil {
+		k.kind, k.account, k.conversationKind = r.Kind, r.Account, r.ConversationKind
+		k.conversation = named("conversation", r.Conversation)
+	}
+	if a := c.Adapter; a != nil {
+		k.adapter, k.adapterKind, k.adapterAccount = true, a.Kind, a.Account
+	}
+	if len(c.Bindings)+len(c.Blocks) > 0 {
+		var b strings.Builder
+		for _, x := range c.Bindings {
+			b.WriteString(x.Actions + "\x00" + string(x.Provider) + "\x01")
+		}
+		b.WriteByte(2)
+		for _, x := range c.Blocks {
+			b.WriteString(strings.Join(x.Actions, "\x00") + "\x01")
+		}
+		k.extras = b.String()
+	}
+	return k
+}
+
+// plain reports whether the key names nothing but workspace and agent.
+func (k cacheKey) plain() bool {
+	return k == cacheKey{workspace: k.workspace, agent: k.agent, model: k.model}
+}
+
+// Compile returns the agent catalog of the context in the current snapshot. The
+// context must have passed [capability.Context.Check] and not change afterwards.
+func (c *Compiler) Compile(ctx *capability.Context) *Agent {
+	var key cacheKey
+	var a *Agent
+	for a == nil { // again where the catalog changed so that the key is another
+		s := c.catalog.Snapshot()
+		key = keyOf(s, ctx)
+		c.cacheMu.RLock()
+		hit := c.cache[key]
+		c.cacheMu.RUnlock()
+		if hit != nil && hit.Snapshot() == s {
+			return hit.in(ctx)
+		}
+		a = c.compile(key, ctx)
+	}
+	c.cacheMu.Lock()
+	defer c.cacheMu.Unlock()
+	if now := a.Snapshot(); c.cached == nil || now.Generation > c.cached.Generation {
+		clear(c.cache) // or catalogs of contexts that never come back would keep old snapshots
+		c.cached = now
+	}
+	if len(c.cache) >= maxCache {
+		for k := range c.cache {
+			delete(c.cache, k)
+			break
+		}
+	}
+	if a.Snapshot() == c.cached {
+		c.cache[key] = a
+	}
+	return a
+}
+
+// compile returns nil when the key is not the context's in the snapshot that the
+// view is at: who shares what would be decided by a catalog gone by.
+func (c *Compiler) compile(key cacheKey, ctx *capability.Context) *Agent {
+	v := c.view(key.workspace, key.agent)
+	v.mu.RLock()
+	if v.frame == nil || v.frame.Snapshot != c.catalog.Snapshot() {
+		v.mu.RUnlock()
+		c.refresh(v)
+		v.mu.RLock()
+	}
+	defer v.mu.RUnlock()
+	if v.frame == nil || keyOf(v.frame.Snapshot, ctx) != key {
+		return nil
+	}
+	frame := arbitration.NewFrame(v.frame.Snapshot, ctx)
+	if v.unnamed != nil {
+		unnamed := v.unnamed
+		frame.Unnamed = func(a capability.Action) bool { return unnamed[a] }
+	}
+	list := v.list
+	if !key.plain() || key.model != "" {
+		list = v.specialise(frame)
+	}
+	return &Agent{Frame: frame, Contests: v.contests, list: list, folds: v.folds, etag: etagOf(list)}
+}
+
+// view returns the view of a workspace and agent, as up to date as it may be.
+func (c *Compiler) view(workspace, agent string) *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := [2]string{workspace, agent}
+	v := c.views[id]
+	if v == nil {
+		if len(c.views) >= maxViews {
+			var oldest *view
+			for _, other := range c.views {
+				if oldest == nil || other.used < oldest.used {
+					oldest = other
+				}
+			}
+			delete(c.views, [2]string{oldest.workspace, oldest.agent})
+		}
+		v = newView(workspace, agent)
+		c.views[id] = v
+	}
+	c.clock++
+	v.used = c.clock
+	return v
+}
+
+// refresh brings a view up to the current snapshot.
+func (c *Compiler) refresh(v *view) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := c.catalog.Snapshot()
+	if v.frame != nil && v.frame.Snapshot == s {
+		return
+	}
+	all := v.frame == nil || v.settings != s.Settings()
+	var touched []capability.Action
+	if !all {
+		known, ok := c.catalog.Touched(v.generation, s.Generation)
+		touched, all = known, !ok
+	}
+	done := false
+	defer func() {
+		if !done {
+			v.frame = nil // an update that did not end leaves nothing to build on
+		}
+	}()
+	v.update(s, touched, all)
+	done = true
+}
+
+// specialise is the view's list with what the context makes different.
+func (v *view) specialise(f *arbitration.Frame) ordered.List[*Action] {
+	again := make(map[capability.Action]*family)
+	through := f.Context.Through()
+	kind := ""
+	if through != nil {
+		_, kind, _ = capability.NewProviderKey("x", through.Kind, "x").Parts()
+	}
+	for a, x := range v.special {
+		if x.dynamic || through != nil && slices.Contains(x.kinds, kind) {
+			again[a] = x.family
+		}
+	}
+	var globs []string
+	for _, b := range f.Context.Bindings {
+		globs = append(globs, b.Actions)
+	}
+	for _, b := range f.Context.Blocks {
+		globs = append(globs, b.Actions...)
+	}
+	globs = append(globs, f.DynamicGlobs()...)
+	if slices.Contains(globs, "*") {
+		globs = []string{"*"}
+	}
+	for _, glob := range globs {
+		v.matching(f.Snapshot, glob, again)
+	}
+	var remove, add []*Action
+	for _, fam := range again {
+		now := list(f, fam)
+		if !slices.EqualFunc(now, fam.listed, func(a, b *Action) bool { return a.sum == b.sum }) {
+			remove, add = append(remove, fam.listed...), append(add, now...)
+		}
+	}
+	if len(remove)+len(add) == 0 {
+		return v.list
+	}
+	return update(byName(), v.list, remove, add)
+}
+
+// matching adds the families whose action the glob matches.
+func (v *view) matching(s *catalog.Snapshot, glob string, out map[capability.Action]*family) {
+	prefix := glob
+	if i := strings.IndexAny(glob, "*?"); i >= 0 {
+		prefix = glob[:i]
+	}
+	var last capability.Action
+	for e := range s.EntriesFrom(func(e *catalog.Entry) int { return cmp.Compare(string(e.Action), prefix) }) {
+		if !strings.HasPrefix(string(e.Action), prefix) {
+			break
+		}
+		if e.Action == last {
+			continue
+		}
+		last = e.Action
+		if fam := v.families[e.Action]; fam != nil && rules.Glob(glob, string(e.Action)) {
+			out[e.Action] = fam
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package compile
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+	"github.com/junctor-run/junctor/internal/core/catalog/rules"
+)
+
+// View is a named cut of the agent catalog (decision R13): how much of it a model
+// is shown at once.
+type View string
+
+// The views. The empty one is auto.
+const (
+	ViewFull   View = "full"   // everything
+	ViewSearch View = "search" // the tools to find and describe others
+	ViewHybrid View = "hybrid" // the limits of the settings
+	ViewAuto   View = "auto"   // full while that is within the limits, else hybrid
+)
+
+// Default limits of what is shown at once.
+const (
+	DefaultMaxDirect      = 40
+	DefaultMaxSchemaBytes = 64 << 10
+)
+
+// The tools that make deferred actions reachable.
+const (
+	ActionSearch   capability.Action = "catalog.search"
+	ActionDescribe capability.Action = "catalog.describe"
+	ActionCallRead capability.Action = "catalog.callRead"
+	ActionCall     capability.Action = "catalog.call"
+)
+
+// Limits say what of an agent catalog is shown.
+type Limits struct {
+	View     View
+	Exposure catalog.Exposure
+	// ByName shows catalog.callRead and catalog.call where something is deferred:
+	// for clients that cannot call what is not listed.
+	ByName bool
+}
+
+// Exposure is the cut of one agent catalog: what a model is shown, and how much is
+// left to search (catalog spec, section 20). It is immutable.
+type Exposure struct {
+	View     View      // full or hybrid where auto was asked for
+	Direct   []*Action // ordered by name
+	Deferred int       // actions that are callable and not shown
+}
+
+// Shows reports whether the action of that name is direct.
+func (x *Exposure) Shows(name string) bool {
+	_, found := slices.BinarySearchFunc(x.Direct, name, func(a *Action, name string) int { return cmp.Compare(a.Name, name) })
+	return found
+}
+
+// Append returns the direct actions and, after them in the order given, those that
+// the names mean: what an in-process planner has described, in the order of first
+// use, so that the beginning of the list stays the same bytes (catalog spec,
+// section 20). Names that are shown already, or mean nothing now, add nothing.
+func (x *Exposure) Append(a *Agent, described []string) []*Action {
+	out := slices.Clone(x.Direct)
+	for _, name := range described {
+		if y, ok := a.Action(name); ok && !slices.Contains(out, y) {
+			out = append(out, y)
+		}
+	}
+	return out
+}
+
+// Expose cuts the catalog: canonical actions first, then what the operator's
+// patterns name, then others in the order of names until there are MaxDirect or
+// their input schemas have MaxSchemaBytes. The tools that search are shown
+// wherever something is deferred. It costs O(shown), and O(all) with patterns that
+// have wildcards or prefixes and for ViewFull. A pattern that is none is an error.
+func (a *Agent) Expose(l Limits) (*Exposure, error) {
+	e := exposing{agent: a, limits: l, chosen: make(map[string]*Action), callers: callers(a)}
+	switch l.View {
+	case ViewFull:
+		for x := range a.Actions() {
+			if !e.callers[x.Name] {
+				e.chosen[x.Name] = x
+			}
+		}
+	case ViewSearch:
+		e.family(ActionSearch, ActionDescribe)
+	case ViewHybrid, ViewAuto, "":
+		if err := e.hybrid(); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.expose", "the view is full, search, hybrid or auto, not %q", l.View).With("invalid_settings", "")
+	}
+	return e.done(), nil
+}
+
+// callers are the names of the tools that call others.
+func callers(a *Agent) map[string]bool {
+	out := make(map[string]bool, 2)
+	for _, id := range []capability.Action{ActionCallRead, ActionCall} {
+		if x, ok := a.Action(string(id)); ok {
+			out[x.Name] = true
+		}
+	}
+	return out
+}
+
+type exposing struct {
+	agent   *Agent
+	limits  Limits
+	chosen  map[string]*Action
+	callers map[string]bool // shown only where something is deferred
+	bytes   int
+}
+
+func (e *exposing) add(x *Action) {
+	if e.callers[x.Name] || e.chosen[x.Name] != nil {
+		return
+	}
+	e.chosen[x.Name] = x
+	e.bytes += x.schemaSize()
+}
+
+func (e *exposing) family(ids ...capability.Action) {
+	for _, id := range ids {
+		if x, ok := e.agent.Action(string(id)); ok && x.Canonical == id {
+			e.add(x)
+		}
+	}
+}
+
+func (e *exposing) hybrid() error {
+	for _, row := range actions.Rows() {
+		if row.Visibility == capability.AudienceAgent {
+			e.family(row.ID)
+		}
+	}
+	if err := e.patterns(); err != nil {
+		return err
+	}
+	most, size := e.limits.Exposure.MaxDirect, e.limits.Exposure.MaxSchemaBytes
+	if most == 0 {
+		most = DefaultMaxDirect
+	}
+	if size == 0 {
+		size = DefaultMaxSchemaBytes
+	}
+	for x := range e.agent.Actions() {
+		if most >= 0 && len(e.chosen) >= most {
+			break
+		}
+		if e.callers[x.Name] || e.chosen[x.Name] != nil {
+			continue
+		}
+		if size >= 0 && e.bytes+x.schemaSize() > size {
+			break
+		}
+		e.add(x)
+	}
+	return nil
+}
+
+// patterns adds what the operator wants to be always shown.
+func (e *exposing) patterns() error {
+	var wild []string
+	for _, p := range e.limits.Exposure.Direct {
+		if strings.ContainsAny(p, "*?:") {
+			wild = append(wild, p)
+			continue
+		}
+		for _, entry := range e.agent.Snapshot().Action(capability.Action(strings.TrimSpace(p))) {
+			name, _, ok := e.agent.NameOf(entry, entry.Declared())
+			if x, listed := e.agent.Action(name); ok && listed {
+				e.add(x)
+			}
+		}
+	}
+	if len(wild) == 0 {
+		return nil
+	}
+	set, err := rules.Compile([]rules.Rule{{ID: "exposure.direct", Effect: "allow", Match: wild}})
+	if err != nil {
+		return err
+	}
+	known := set.Patterns()
+	for x := range e.agent.Actions() {
+		if slices.ContainsFunc(x.Entries, func(entry *catalog.Entry) bool { return matchesAny(known, entry.Facts()) }) {
+			e.add(x)
+		}
+	}
+	return nil
+}
+
+func matchesAny(patterns []rules.Pattern, f rules.Facts) bool {
+	for i := range patterns { // a copy of each would be on the heap
+		if patterns[i].Matches(f) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *exposing) done() *Exposure {
+	out := &Exposure{View: e.limits.View, Deferred: e.agent.Len() - len(e.callers) - len(e.chosen)}
+	if e.limits.ByName && out.Deferred > 0 {
+		for name := range e.callers {
+			e.chosen[name], _ = e.agent.Action(name)
+		}
+	}
+	if out.View == ViewAuto || out.View == "" {
+		if out.View = ViewHybrid; out.Deferred == 0 {
+			out.View = ViewFull
+		}
+	}
+	out.Direct = make([]*Action, 0, len(e.chosen))
+	for _, x := range e.chosen {
+		out.Direct = append(out.Direct, x)
+	}
+	slices.SortFunc(out.Direct, byName().Compare)
+	return out
+}
+
+// schemaSize is how many bytes of schema a model reads for the action.
+func (a *Action) schemaSize() int {
+	if len(a.Entries) < 2 && !a.RequiresSelection {
+		return len(a.baseSchema())
+	}
+	doc, err := a.InputSchema()
+	if err != nil {
+		return len(a.baseSchema())
+	}
+	return len(doc)
+}
+
+// Exposures keeps cuts that were made, by the etag of their catalog and their
+// limits: at most 256, of 65,536 names in all. The zero value is ready; it is safe
+// for concurrent use.
+type Exposures struct {
+	mu    sync.Mutex
+	cuts  map[string]cut
+	names int
+}
+
+// cut is an Exposure by name: a catalog of equal etag may be of another snapshot.
+type cut struct {
+	view     View
+	names    []string
+	deferred int
+}
+
+const (
+	maxCuts     = 256
+	maxCutNames = 1 << 16
+)
+
+// Expose is [Agent.Expose], remembered.
+func (k *Exposures) Expose(a *Agent, l Limits) (*Exposure, error) {
+	doc, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	key := a.Etag() + string(doc)
+	k.mu.Lock()
+	known, ok := k.cuts[key]
+	k.mu.Unlock()
+	if ok {
+		out := &Exposure{View: known.view, Deferred: known.deferred, Direct: make([]*Action, 0, len(known.names))}
+		for _, name := range known.names {
+			if x, ok := a.Action(name); ok {
+				out.Direct = append(out.Direct, x)
+			}
+		}
+		return out, nil
+	}
+	out, err := a.Expose(l)
+	if err != nil || len(out.Direct) > maxCutNames/4 {
+		return out, err
+	}
+	names := make([]string, 0, len(out.Direct))
+	for _, x := range out.Direct {
+		names = append(names, x.Name)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.cuts) >= maxCuts || k.names+len(names) > maxCutNames {
+		clear(k.cuts)
+		k.names = 0
+	}
+	if k.cuts == nil {
+		k.cuts = make(map[string]cut)
+	}
+	if _, raced := k.cuts[key]; !raced {
+		k.cuts[key] = cut{out.View, names, out.Deferred}
+		k.names += len(names)
+	}
+	return out, nil
+}

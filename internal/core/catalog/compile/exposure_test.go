@@ -1,0 +1,247 @@
+package compile_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/catalog/rules"
+)
+
+// core is the module of the host's own tools.
+func core() capability.Module {
+	m := capability.Module{Extension: "core", ID: "core", Origin: "local"}
+	for _, action := range []capability.Action{"catalog.search", "catalog.describe", "catalog.call", "catalog.callRead"} {
+		m.Contributions = append(m.Contributions, capability.Contribution{
+			ID: string(action), Kind: "capability.agent-tool", Action: action, Provider: capability.NewProviderKey("catalog", "core", "default"),
+		})
+	}
+	return m
+}
+
+// tools is a server with n tools tool_000 and so on.
+func tools(ext string, n int) capability.Module {
+	m := capability.Module{Extension: ext, ID: ext, Origin: "mcp"}
+	for i := range n {
+		m.Contributions = append(m.Contributions, capability.Contribution{
+			ID: fmt.Sprintf("t%d", i), Kind: "capability.agent-tool", Tool: fmt.Sprintf("tool_%03d", i), Title: fmt.Sprintf("Tool %d", i),
+			Description: "does one thing", Effect: capability.EffectRead,
+		})
+	}
+	return m
+}
+
+func agent(t testing.TB, s catalog.Settings, ctx capability.Context, modules ...capability.Module) *compile.Agent {
+	t.Helper()
+	c, err := catalog.New(s, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range modules {
+		if _, _, err := c.Replace(capability.Batch{Source: m.Extension, Modules: []capability.Module{m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return compile.New(c).Compile(&ctx)
+}
+
+func shown(t testing.TB, a *compile.Agent, l compile.Limits) (names []string, deferred int) {
+	t.Helper()
+	var kept compile.Exposures
+	x, err := a.Expose(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range x.Direct {
+		names = append(names, d.Name)
+		if !x.Shows(d.Name) {
+			t.Errorf("%s is direct and not shown", d.Name)
+		}
+	}
+	for range 2 { // what was remembered is the same
+		again, err := kept.Expose(a, l)
+		if err != nil || again.Deferred != x.Deferred || again.View != x.View || !slices.Equal(again.Direct, x.Direct) {
+			t.Errorf("%v %+v", err, again)
+		}
+	}
+	if !slices.IsSorted(names) {
+		t.Errorf("not in the order of names: %v", names)
+	}
+	return names, x.Deferred
+}
+
+// TestExposure is the listing of scenario R26.
+func TestExposure(t *testing.T) {
+	t.Parallel()
+	set := catalog.Settings{Policy: []rules.Rule{{Effect: "deny", Match: []string{"ext.mcp.x.t0", "ext.mcp.x.t1", "ext.mcp.x.t2"}}}}
+	many := agent(t, set, capability.Context{}, core(), tools("mcp.x", 200))
+	few := agent(t, catalog.Settings{}, capability.Context{}, core(), tools("mcp.x", 3))
+	first := func(n int) []string {
+		out := []string{"catalog.describe", "catalog.search"}
+		for i := range n {
+			out = append(out, fmt.Sprintf("tool_%03d", i+3))
+		}
+		return out
+	}
+	with := func(list []string, more ...string) []string {
+		list = append(slices.Clone(list), more...)
+		slices.Sort(list)
+		return list
+	}
+	for _, tt := range []struct {
+		name     string
+		agent    *compile.Agent
+		limits   compile.Limits
+		want     []string
+		deferred int
+	}{
+		{"default", many, compile.Limits{}, first(38), 159},
+		{"by name", many, compile.Limits{ByName: true}, with(first(38), "catalog.call", "catalog.callRead"), 159},
+		{"fewer", many, compile.Limits{View: compile.ViewHybrid, Exposure: catalog.Exposure{MaxDirect: 3}}, first(1), 196},
+		{"bytes", many, compile.Limits{Exposure: catalog.Exposure{MaxSchemaBytes: 500}}, first(8), 189},
+		{"no limit", many, compile.Limits{Exposure: catalog.Exposure{MaxDirect: -1, MaxSchemaBytes: -1}}, first(197), 0},
+		{"search", many, compile.Limits{View: compile.ViewSearch}, first(0), 197},
+		{"search by name", many, compile.Limits{View: compile.ViewSearch, ByName: true}, with(first(0), "catalog.call", "catalog.callRead"), 197},
+		{"full", many, compile.Limits{View: compile.ViewFull, ByName: true}, first(197), 0},
+		{"patterns", many, compile.Limits{Exposure: catalog.Exposure{MaxDirect: 4, Direct: []string{"ext.mcp.x.t19?", "ext.mcp.x.t150", "ext.mcp.x.t0", "tag:none"}}}, with(first(0), "tool_150", "tool_190", "tool_191", "tool_192", "tool_193", "tool_194", "tool_195", "tool_196", "tool_197", "tool_198", "tool_199"), 186},
+		{"few", few, compile.Limits{View: compile.ViewAuto, ByName: true}, []string{"catalog.describe", "catalog.search", "tool_000", "tool_001", "tool_002"}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, deferred := shown(t, tt.agent, tt.limits)
+			if diff := cmp.Diff(tt.want, got); diff != "" || deferred != tt.deferred {
+				t.Errorf("deferred %d\n%s", deferred, diff)
+			}
+		})
+	}
+	x, err := many.Expose(compile.Limits{View: compile.ViewSearch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var longer []string
+	for _, y := range x.Append(many, []string{"tool_150", "tool_009", "catalog.search", "gone", "tool_150"}) {
+		longer = append(longer, y.Name)
+	}
+	if diff := cmp.Diff(append(first(0), "tool_150", "tool_009"), longer); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []compile.Limits{{View: "half"}, {Exposure: catalog.Exposure{Direct: []string{"nope:x"}}}} {
+		if _, err := many.Expose(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// TestJSON is scenarios R30 and R31: selectors appear where there is a choice, and
+// entries have all their fields.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	var modules []capability.Module
+	for _, kind := range []string{"telegram", "slack", "discord"} {
+		modules = append(modules, capability.Module{Extension: kind, ID: kind, Origin: "bundled", Contributions: []capability.Contribution{{
+			ID: "adapter", Kind: "adapter.runtime", Action: "message.send", Provider: capability.NewProviderKey("messaging", kind, "work"),
+			Scope: &capability.Scope{Workspace: []string{"w2", "w1", "w2"}}, Telemetry: map[string]string{"team": strings.Repeat("x", 80), "Bad": "x"},
+		}}})
+	}
+	ctx := capability.Context{Workspace: "w1"}
+	set := catalog.Settings{Policy: []rules.Rule{{ID: "ask", Effect: "approve", Match: []string{"message.*"}}}}
+	a := agent(t, set, ctx, append(modules, tools("mcp.x", 1))...)
+	send, _ := a.Action("message.send")
+	doc, err := a.ActionJSON(send, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Required   []string
+		Properties struct {
+			Selector struct {
+				Properties struct{ Channel struct{ Enum []string } }
+			}
+		}
+	}
+	if err := json.Unmarshal(doc.InputSchema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(schema.Required, "selector") || !slices.Equal(schema.Properties.Selector.Properties.Channel.Enum, []string{"discord", "slack", "telegram"}) {
+		t.Errorf("%s", doc.InputSchema)
+	}
+	if diff := cmp.Diff(map[string]string{"dotted": "message.send", "mcp": "message.send", "strict64": "message_send"}, doc.WireNames); diff != "" || doc.Exposure != "direct" {
+		t.Error(diff)
+	}
+	one, _ := agent(t, set, ctx, modules[:1]...).Action("message.send")
+	if doc, err := one.InputSchema(); err != nil || strings.Contains(string(doc), "selector") {
+		t.Errorf("%v: %s", err, doc)
+	}
+	fields := []string{
+		"availability", "canonicalAction", "capabilityId", "description", "displayName", "inputSchema", "kind", "outputSchema", "policy",
+		"providerKey", "requiresSelection", "scope", "telemetryTags",
+	}
+	check := func(entry compile.EntryJSON, want string) {
+		t.Helper()
+		doc, err := json.Marshal(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]json.RawMessage
+		if err := json.Unmarshal(doc, &got); err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for k := range got {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		if diff := cmp.Diff(fields, keys); diff != "" {
+			t.Error(diff)
+		}
+		if short := fmt.Sprintf("%s %s %s %s %d", got["scope"], got["availability"], got["policy"], got["requiresSelection"], len(entry.TelemetryTags["team"])); short != want {
+			t.Error(short)
+		}
+	}
+	entry, err := a.EntryJSON(send, send.Entries[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(entry, `{"workspace":["w1","w2"]} {"state":"ready","reason":""} {"effect":"external","approval":"required","matchedRules":["ask"]} true 64`)
+	tool, _ := a.Action("tool_000")
+	check(compile.InternalJSON(tool.Entries[0], false), `{} {"state":"ready","reason":""} {"effect":"read","approval":"none","matchedRules":[]} false 0`)
+}
+
+// BenchmarkExposure cuts a catalog of 100,000 tools.
+func BenchmarkExposure(b *testing.B) {
+	var modules []capability.Module
+	for n := range 100 {
+		m := tools(fmt.Sprintf("mcp.s%02d", n), 1000)
+		for i := range m.Contributions {
+			m.Contributions[i].Tool += fmt.Sprintf("_%02d", n)
+		}
+		modules = append(modules, m)
+	}
+	a := agent(b, catalog.Settings{}, capability.Context{}, append(modules, core())...)
+	for name, l := range map[string]compile.Limits{
+		"default": {}, "pattern": {Exposure: catalog.Exposure{Direct: []string{"ext.mcp.s00.t0"}}}, "wildcard": {Exposure: catalog.Exposure{Direct: []string{"ext:mcp.s00*"}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if x, err := a.Expose(l); err != nil || len(x.Direct) < 40 {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"-remembered", func(b *testing.B) {
+			var kept compile.Exposures
+			for b.Loop() {
+				if _, err := kept.Expose(a, l); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

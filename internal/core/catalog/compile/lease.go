@@ -1,0 +1,324 @@
+package compile
+
+import (
+	lru "container/list"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+)
+
+// LeaseKey is who was shown names: a session, or, for callers without one, a token
+// and its view (decision R14).
+type LeaseKey struct {
+	Session     string
+	Token, View string
+}
+
+// Bounds of leases. Beyond them the names shown longest ago are forgotten: calls
+// to them resolve as if they had never been shown.
+const (
+	LeaseTime     = 24 * time.Hour // after the last listing
+	maxLeases     = 8192
+	maxLeaseNames = 16_384  // of one lease
+	maxNames      = 524_288 // of all, some 100 bytes each
+)
+
+// Leases remember what names meant to those they were shown to, so that a rename
+// redirects nobody (catalog spec, section 19.5). They are safe for concurrent use.
+type Leases struct {
+	now     func() time.Time
+	aliases aliases
+
+	mu    sync.Mutex
+	last  listed                    // what was shown last: most are shown the same
+	byKey map[LeaseKey]*lru.Element // of *lease
+	order lru.List                  // by the time of the last listing, oldest first
+	names int
+}
+
+type lease struct {
+	key   LeaseKey
+	shown time.Time
+	names map[string]target
+}
+
+// listed is one list of actions and what its names mean; the map never changes.
+type listed struct {
+	first      **Action // of the list, which tells it from others
+	count      int
+	spelling   Spelling
+	generation uint64
+	names      map[string]target
+}
+
+// target is what a name meant.
+type target struct {
+	action     capability.Action
+	wanted     string // fold of the name a single tool declares; "" for a family
+	generation uint64
+}
+
+// NewLeases returns an empty set that reads the time from now.
+func NewLeases(now func() time.Time) *Leases {
+	return &Leases{now: now, byKey: make(map[LeaseKey]*lru.Element)}
+}
+
+// Record notes that the actions were shown under the names that sp writes. A name
+// shown again means what it means now.
+func (l *Leases) Record(key LeaseKey, a *Agent, sp Spelling, shown []*Action) {
+	names := l.meaning(a, sp, shown)
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if el := l.byKey[key]; el != nil {
+		old := el.Value.(*lease)
+		if now.Sub(old.shown) < LeaseTime {
+			names = merged(names, old.names)
+		}
+		l.drop(el)
+	}
+	l.byKey[key] = l.order.PushBack(&lease{key, now, names})
+	l.names += len(names)
+	for el := l.order.Front(); el != l.order.Back(); el = l.order.Front() {
+		if len(l.byKey) <= maxLeases && l.names <= maxNames && now.Sub(el.Value.(*lease).shown) < LeaseTime {
+			break
+		}
+		l.drop(el)
+	}
+}
+
+// meaning is what the names of a list mean. Those who are shown one list, the same
+// slice, share one answer.
+func (l *Leases) meaning(a *Agent, sp Spelling, shown []*Action) map[string]target {
+	if len(shown) == 0 {
+		return nil
+	}
+	is := listed{first: &shown[0], count: len(shown), spelling: sp, generation: a.Snapshot().Generation}
+	l.mu.Lock()
+	last := l.last
+	l.mu.Unlock()
+	if last.first == is.first && last.count == is.count && last.spelling == sp && last.generation == is.generation {
+		return last.names
+	}
+	is.names = make(map[string]target, min(len(shown), maxLeaseNames))
+	for _, x := range shown {
+		if len(is.names) == maxLeaseNames {
+			break
+		}
+		t := target{action: x.Canonical, generation: is.generation}
+		if first := x.Entries[0]; first.Minted() {
+			t.wanted = naming.Fold(first.Declared())
+		}
+		is.names[sp.Write(a, x)] = t
+	}
+	l.mu.Lock()
+	l.last = is
+	l.mu.Unlock()
+	return is.names
+}
+
+// merged is what was shown now, and before: neither map changes.
+func merged(now, before map[string]target) map[string]target {
+	out := now
+	for name, t := range before {
+		if _, again := now[name]; again || len(out) >= maxLeaseNames {
+			continue
+		}
+		if len(out) == len(now) {
+			out = maps.Clone(now)
+			if out == nil {
+				out = make(map[string]target)
+			}
+		}
+		out[name] = t
+	}
+	return out
+}
+
+// Forget ends a lease, with its session.
+func (l *Leases) Forget(key LeaseKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if el := l.byKey[key]; el != nil {
+		l.drop(el)
+	}
+}
+
+func (l *Leases) drop(el *lru.Element) {
+	old := l.order.Remove(el).(*lease)
+	delete(l.byKey, old.key)
+	l.names -= len(old.names)
+}
+
+func (l *Leases) leased(key LeaseKey, name string) (target, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	el := l.byKey[key]
+	if el == nil {
+		return target{}, false
+	}
+	held := el.Value.(*lease)
+	if l.now().Sub(held.shown) >= LeaseTime {
+		l.drop(el)
+		return target{}, false
+	}
+	t, ok := held.names[name]
+	return t, ok
+}
+
+// Resolved is what a name means to a caller.
+type Resolved struct {
+	Canonical  capability.Action
+	Action     *Action // nil: it is known here and not listed now; a selection says why
+	Leased     bool    // by what the caller was shown, not by what the name means now
+	Generation uint64  // when it was shown, for a lease
+}
+
+// Resolve says what a name means: by the caller's lease, else as a current name in
+// sp or as it is, else as an alias. What a lease names is never another action: if
+// that is gone the answer is capability_retracted, with the names that its
+// successors have. An alias that several tools claim, or that reads like another
+// tool's name, is ambiguous_alias. Whether the action can serve is for the
+// selection to say.
+func (l *Leases) Resolve(key LeaseKey, a *Agent, sp Spelling, name string) (Resolved, error) {
+	if t, ok := l.leased(key, name); ok {
+		if !a.usableAs(t.action) {
+			return Resolved{}, retracted(a, sp, name, t)
+		}
+		return Resolved{Canonical: t.action, Action: a.listed(t.action), Leased: true, Generation: t.generation}, nil
+	}
+	if x, ok := sp.Read(a, name); ok {
+		return Resolved{Canonical: x.Canonical, Action: x}, nil
+	}
+	for x := range a.foldRange(naming.Fold(name)) {
+		if (x.Name == name || sp.Write(a, x) == name) && a.usableAs(x.Canonical) {
+			return Resolved{Canonical: x.Canonical}, nil
+		}
+	}
+	return l.alias(a, sp, name)
+}
+
+// Reader is Resolve for one caller, down to an action that is listed now. For what
+// is known and not listed it returns the error that a selection has.
+func (l *Leases) Reader(key LeaseKey, sp Spelling) func(*Agent, string) (*Action, error) {
+	return func(a *Agent, name string) (*Action, error) {
+		r, err := l.Resolve(key, a, sp, name)
+		if err != nil || r.Action != nil {
+			return r.Action, err
+		}
+		if _, err := a.Select(arbitration.Request{Action: r.Canonical}); err != nil {
+			return nil, err
+		}
+		return nil, capability.UnknownCapability(capability.Target{Action: capability.Action(name)})
+	}
+}
+
+// alias resolves other names of registry rows and tools (catalog spec, section
+// 15.4).
+func (l *Leases) alias(a *Agent, sp Spelling, name string) (Resolved, error) {
+	claims := l.aliases.find(a, name)
+	if row, ok := actions.Lookup(capability.Action(name)); ok {
+		if x, ok := a.Action(string(row.ID)); ok {
+			claims = append(claims, x)
+		}
+	}
+	claimed := make(map[capability.Action]*Action)
+	for _, x := range claims {
+		if claimed[x.Canonical] == nil || !x.Alias {
+			claimed[x.Canonical] = x
+		}
+	}
+	if len(claimed) == 0 {
+		return Resolved{}, capability.UnknownCapability(capability.Target{Action: capability.Action(name)})
+	}
+	for x := range a.foldRange(naming.Fold(name)) {
+		if now, listed := a.Action(x.Name); listed && claimed[x.Canonical] == nil {
+			claimed[x.Canonical] = now
+		}
+	}
+	names := make([]string, 0, len(claimed))
+	for _, x := range claimed {
+		names = append(names, sp.Write(a, x))
+	}
+	if len(names) > 1 {
+		slices.Sort(names)
+		return Resolved{}, capability.Errorf(capability.CodeInvalidInput, "resolve", "%q may mean %s", name, strings.Join(names, " or ")).
+			With("ambiguous_alias", "call the one you mean by its own name").Detail("names", names)
+	}
+	for action, x := range claimed {
+		return Resolved{Canonical: action, Action: x}, nil
+	}
+	panic("unreachable")
+}
+
+// usableAs reports whether some entry of the action may be chosen in the context,
+// whatever its state.
+func (a *Agent) usableAs(action capability.Action) bool {
+	return slices.ContainsFunc(a.Snapshot().Action(action), func(e *catalog.Entry) bool {
+		reason, _ := a.Frame.Candidate(e, capability.AudienceAgent)
+		return reason == ""
+	})
+}
+
+// listed is the action as the catalog lists it now, nil when it does not.
+func (a *Agent) listed(action capability.Action) *Action {
+	if x, ok := a.Action(string(action)); ok && x.Canonical == action {
+		return x
+	}
+	for _, e := range a.Snapshot().Action(action) {
+		for _, want := range a.Wants(e) {
+			name, _, ok := a.NameOf(e, want)
+			if x, now := a.Action(name); ok && now {
+				return x
+			}
+		}
+	}
+	return nil
+}
+
+// retracted is the answer to a name whose tool is gone. It names the tools that
+// want the same name now, in whose stead none is called.
+func retracted(a *Agent, sp Spelling, name string, t target) error {
+	var names []string
+	add := func(x *Action) {
+		if x != nil && x.Canonical != t.action {
+			names = append(names, sp.Write(a, x))
+		}
+	}
+	if t.wanted != "" {
+		for x := range a.foldRange(t.wanted) {
+			if now, ok := a.Action(x.Name); ok {
+				add(now)
+			}
+		}
+		for i := range a.Contests {
+			if a.Contests[i].Fold != t.wanted {
+				continue
+			}
+			for _, runtime := range a.Contests[i].Members {
+				extension, contribution, _ := strings.Cut(runtime, "/")
+				add(a.listed(capability.Action("ext." + extension + "." + contribution)))
+			}
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	hint := "list the tools again"
+	if len(names) > 0 {
+		hint = "what has this name now is another tool; if you mean it, call " + strings.Join(names, " or ")
+	}
+	err := capability.Errorf(capability.CodeUnknownCapability, "resolve", "the tool that was shown as %q is no longer there", name).With("capability_retracted", hint)
+	err.Target = name
+	if len(names) > 0 {
+		_ = err.Detail("names", names)
+	}
+	return err
+}

@@ -1,0 +1,135 @@
+package compile
+
+import (
+	"cmp"
+	"iter"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
+)
+
+// Spelling is how names are written at a door: a dialect and its limit of bytes
+// (0: 64). The zero value writes names as they are.
+type Spelling struct {
+	Dialect naming.Dialect
+	Limit   int
+}
+
+// Write is the action's name at the door.
+func (sp Spelling) Write(a *Agent, x *Action) string {
+	if sp.Dialect == "" || sp.Dialect == naming.Dotted {
+		return x.Name
+	}
+	return a.Wire(x, sp.Dialect, sp.Limit)
+}
+
+// Read is the action of a name, as it is or as it is written at the door. A name
+// nobody has costs a look-up, also among a hundred thousand: only what is as long
+// as a shortened name, and ends like one, is compared with names that begin alike.
+func (sp Spelling) Read(a *Agent, name string) (*Action, bool) {
+	if x, ok := a.Action(name); ok && sp.Write(a, x) == name {
+		return x, true
+	}
+	if sp.Dialect != "" && sp.Dialect != naming.Dotted {
+		if x := sp.search(a, name); x != nil {
+			return a.Action(x.Name) // as it is in this context
+		}
+	}
+	return a.Action(name)
+}
+
+func (sp Spelling) search(a *Agent, wire string) *Action {
+	for x := range a.foldRange(naming.Fold(wire)) {
+		if sp.Write(a, x) == wire {
+			return x
+		}
+	}
+	const suffix = 9 // '_' and eight hex digits, which a hash leaves
+	at := len(wire) - suffix
+	if at <= 0 || wire[at] != '_' || strings.Trim(wire[at+1:], "0123456789abcdef") != "" {
+		return nil
+	}
+	head := naming.Fold(wire[:at])
+	for x := range a.foldRange(head) {
+		if sp.Write(a, x) == wire {
+			return x
+		}
+	}
+	limit := sp.Limit
+	if limit <= 0 {
+		limit = 64
+	}
+	if len(wire) != limit {
+		return nil
+	}
+	tried := 0
+	for x := range a.folds.From(func(x *Action) int { return cmp.Compare(x.fold, head) }) {
+		if tried++; tried > maxTried || !strings.HasPrefix(x.fold, head) {
+			break
+		}
+		if sp.Write(a, x) == wire {
+			return x
+		}
+	}
+	return nil
+}
+
+// Chunks yields the actions in pieces, by name, with a digest of each: catalogs
+// that share a piece share what was derived of it.
+func (a *Agent) Chunks() iter.Seq2[ordered.Sum, []*Action] { return a.list.Chunks() }
+
+// toolOf is what the entry claims a name as.
+func toolOf(e *catalog.Entry, declared string) *naming.Tool {
+	return &naming.Tool{
+		Capability: string(e.ID), Declared: declared, Label: e.Label(),
+		Extension: e.Module.Extension, Contribution: e.Contribution.ID,
+	}
+}
+
+// NameOf is the public name of an entry's action in the context's workspace and
+// agent, listed now or not, and the level of its label (0: bare). declared is the
+// name it wants: its own or an exposed alias. ok is false where it has none: it is
+// not to be seen, or withheld.
+func (a *Agent) NameOf(e *catalog.Entry, declared string) (name string, level int, ok bool) {
+	if !e.Minted() {
+		name := string(e.Action)
+		for x := range a.foldRange(naming.Fold(name)) {
+			if x.Name == name && x.Canonical == e.Action {
+				return name, 0, true
+			}
+		}
+		return "", 0, false
+	}
+	// A function that several nodes carry is labelled by the first of its entries
+	// that stands, which may be any.
+	for _, first := range a.Snapshot().Action(e.Action) {
+		for level, name := range toolOf(first, declared).Names() {
+			for x := range a.foldRange(naming.Fold(name)) {
+				if x.Canonical == e.Action && x.Name == name {
+					return name, level, true
+				}
+			}
+		}
+	}
+	return "", 0, false
+}
+
+// Wants are the names an entry wants in the context: its declared one, where it is
+// a single tool, and the aliases that the operator exposed.
+func (a *Agent) Wants(e *catalog.Entry) []string {
+	var out []string
+	if e.Minted() {
+		out = append(out, e.Declared())
+	}
+	for _, alias := range a.Snapshot().Settings().Naming.ExposeAliases {
+		for _, own := range e.Contribution.Aliases {
+			if own == alias {
+				out = append(out, alias)
+				break
+			}
+		}
+	}
+	return out
+}

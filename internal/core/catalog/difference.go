@@ -1,0 +1,196 @@
+package catalog
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+	"github.com/junctor-run/junctor/internal/core/catalog/rules"
+)
+
+// doubles finds, in the actions that changed, provider keys that several
+// contributions use.
+func (t *transaction) doubles(next *Snapshot, lists ...[]*Entry) map[capability.Action][]double {
+	changed := actionsOf(lists...)
+	out := t.c.doubled
+	copied := false
+	for a, entries := range next.Families(changed, false) {
+		var found []double
+		if len(entries) > 1 {
+			found = doublesOf(entries)
+		}
+		if len(found) == 0 && len(out[a]) == 0 {
+			continue
+		}
+		if !copied {
+			copied = true
+			out = maps.Clone(out)
+		}
+		if delete(out, a); len(found) > 0 {
+			out[a] = found
+		}
+	}
+	return out
+}
+
+// doublesOf expects the entries of one action in the catalog's order, so that
+// those of one contribution stand together.
+func doublesOf(entries []*Entry) (found []double) {
+	// Thousands of nodes may stand here, each with a key of its own: a list is made only
+	// for a key that is there twice.
+	users, shared := make(map[capability.ProviderKey]string, len(entries)), make(map[capability.ProviderKey][]string)
+	minted := strings.HasPrefix(string(entries[0].Action), "ext.")
+	var tools []string
+	for _, e := range entries {
+		kind, _, _ := kernelKind(e.Contribution.Kind)
+		if kind&toAgent == 0 {
+			continue
+		}
+		if minted && (len(tools) == 0 || tools[len(tools)-1] != e.Runtime) {
+			tools = append(tools, e.Runtime)
+		}
+		last, known := users[e.key]
+		if !known {
+			users[e.key] = e.Runtime
+		} else if last != e.Runtime {
+			if shared[e.key] == nil {
+				shared[e.key] = []string{last}
+			}
+			shared[e.key], users[e.key] = append(shared[e.key], e.Runtime), e.Runtime
+		}
+	}
+	// A minted action is one tool's; ids with dots can be cut in two ways.
+	if len(tools) > 1 {
+		return []double{{action: entries[0].Action, runtimes: tools}}
+	}
+	for key, runtimes := range shared {
+		found = append(found, double{key: key, runtimes: runtimes})
+	}
+	return found
+}
+
+func actionsOf(lists ...[]*Entry) []capability.Action {
+	var out []capability.Action
+	for _, list := range lists {
+		for _, e := range list {
+			out = append(out, e.Action)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// touch lists the actions that a view must look at again: those of changed
+// entries, those of entries withheld before or now, and those bound to slots when
+// a claim on a slot changed.
+func (t *transaction) touch(prev, next *Snapshot, remove, add []*Entry) []capability.Action {
+	out := actionsOf(remove, add)
+	for _, pair := range [][2]*Snapshot{{prev, next}, {next, prev}} {
+		for held, reason := range pair[0].ruling.withheld {
+			if pair[1].ruling.withheld[held] != reason {
+				out = append(out, actionsBy(next, held)...)
+			}
+		}
+	}
+	for _, slot := range []string{SlotMemory, SlotContextEngine} {
+		if slices.EqualFunc(prev.ruling.slots[slot], next.ruling.slots[slot], sameClaim) {
+			continue
+		}
+		for _, s := range []*Snapshot{prev, next} {
+			out = append(out, s.ruling.bound[slot]...)
+			for _, c := range s.ruling.slots[slot] {
+				out = append(out, actionsBy(s, claim{runtime: c.runtime})...)
+			}
+		}
+		for _, row := range actions.Rows() {
+			if row.Slot == slot {
+				out = append(out, row.ID)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func sameClaim(a, b slotClaim) bool {
+	return a.runtime == b.runtime && a.selector == b.selector && a.eligible == b.eligible
+}
+
+func actionsBy(s *Snapshot, held claim) (out []capability.Action) {
+	extension, _, _ := strings.Cut(held.runtime, "/")
+	m, ok := s.module(extension)
+	if !ok {
+		return nil
+	}
+	for _, e := range m.entries {
+		if e.Runtime == held.runtime && (held.key == "" || held.key == e.key) {
+			out = append(out, e.Action)
+		}
+	}
+	return out
+}
+
+// records are the conflict records that are new or different.
+func (t *transaction) records(prev, next *Snapshot, touched []capability.Action) (out []Conflict) {
+	known := make(map[string]Conflict)
+	for _, c := range prev.ruling.conflicts {
+		known[c.Class+" "+c.Key] = c
+	}
+	fresh := next.ruling.conflicts
+	for _, a := range touched {
+		if c, ok := overlap(prev.Action(a)); ok {
+			known[c.Class+" "+c.Key] = c
+		}
+		if c, ok := overlap(next.Action(a)); ok {
+			fresh = append(slices.Clip(fresh), c)
+		}
+	}
+	for _, c := range fresh {
+		was, had := known[c.Class+" "+c.Key]
+		if !had || was.Resolution != c.Resolution || was.Winner != c.Winner || !slices.Equal(was.Members, c.Members) {
+			out = append(out, c)
+		}
+	}
+	SortConflicts(out)
+	return out
+}
+
+func scoped(entries []*Entry) bool {
+	return slices.ContainsFunc(entries, func(e *Entry) bool { return e.Contribution.Scope != nil })
+}
+
+// mentions collects the values that anything depends on.
+func mentions(settings *Settings, set *rules.Set, units iter.Seq2[string, *unit]) *mentioned {
+	m := &mentioned{conversations: make(map[string]bool)}
+	m.workspaces, m.agents, m.accounts, m.sessions = set.Layers()
+	for _, slot := range settings.Slots {
+		for _, o := range slot.Overrides {
+			m.workspaces[o.Workspace], m.agents[o.Agent] = true, true
+		}
+	}
+	for _, f := range settings.ForcedDefaults {
+		m.workspaces[f.Workspace], m.agents[f.Agent] = true, true
+	}
+	for _, u := range units {
+		for _, mod := range u.modules {
+			for i := range mod.Contributions {
+				s := mod.Contributions[i].Scope
+				if s == nil {
+					continue
+				}
+				for _, p := range []struct {
+					list []string
+					set  map[string]bool
+				}{{s.Workspace, m.workspaces}, {s.Agent, m.agents}, {s.Session, m.sessions}, {s.Conversation, m.conversations}} {
+					for _, v := range p.list {
+						p.set[v] = true
+					}
+				}
+			}
+		}
+	}
+	return m
+}

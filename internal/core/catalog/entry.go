@@ -1,0 +1,368 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
+	"github.com/junctor-run/junctor/internal/core/catalog/rules"
+)
+
+// Entry is one capability of one provider instance. It is immutable.
+type Entry struct {
+	ID           capability.ID
+	Action       capability.Action // canonical, or minted: "ext.<extension>.<contribution>"
+	Family       *actions.Row      // what the action means; a synthetic row for unreviewed and minted ones
+	Row          *actions.Row      // the registry's row; nil for unreviewed and minted actions
+	Contribution *capability.Contribution
+	Module       *capability.Module
+	Provider     capability.Provider // nil: the source published no such provider
+	Effect       capability.Effect
+	Runtime      string // runtime id: <extension>/<contribution>
+	key          capability.ProviderKey
+	ceiling      audienceSet
+	sum          ordered.Sum
+	schema       *document
+}
+
+// Key is the provider key of the entry.
+func (e *Entry) Key() capability.ProviderKey { return e.key }
+
+// Minted reports whether the entry is a single tool whose action the host made.
+func (e *Entry) Minted() bool {
+	return strings.HasPrefix(string(e.Action), "ext.") || strings.HasPrefix(string(e.Action), "fn.")
+}
+
+// Declared is the name a minted tool wants.
+func (e *Entry) Declared() string {
+	if fn, ok := strings.CutPrefix(string(e.Action), "fn."); ok {
+		return fn
+	}
+	if e.Contribution.Tool != "" {
+		return e.Contribution.Tool
+	}
+	return e.Contribution.ID
+}
+
+// Label is the provider's short name in labels of contested names.
+func (e *Entry) Label() string {
+	if strings.HasPrefix(string(e.Action), "fn.") {
+		return "node"
+	}
+	if e.Module.Label != "" {
+		return e.Module.Label
+	}
+	return lastSegment(e.Module.Extension)
+}
+
+func lastSegment(ext string) string { return ext[strings.LastIndexByte(ext, '.')+1:] }
+
+// Name is what people know the entry by where no context gives it a name: its
+// canonical action, or the name its source declares. Whatever only code calls has
+// its address for a name, since the action says nothing of it.
+func (e *Entry) Name() string {
+	if strings.HasPrefix(string(e.Action), "runtime.") {
+		return e.Contribution.Member.String()
+	}
+	if e.Minted() {
+		return e.Declared()
+	}
+	return string(e.Action)
+}
+
+// VisibleTo reports whether the audience can ever see the entry: the kind's
+// ceiling, narrowed by the family and by what the contribution declares (catalog
+// spec, section 8). Contexts and rules narrow further.
+func (e *Entry) VisibleTo(a capability.Audience) bool { return e.ceiling.has(a) }
+
+// Eligible reports whether calls may go to the entry now.
+func (e *Entry) Eligible() bool {
+	return e.Contribution.Availability.Eligible() && !e.Contribution.Unsupported
+}
+
+// Approval reports whether the source asks for an approval of each call.
+func (e *Entry) Approval() bool { return e.Contribution.Approval }
+
+// Facts are what the operator's rules see.
+func (e *Entry) Facts() rules.Facts {
+	return rules.Facts{
+		Action: string(e.Action), Provider: string(e.key), Extension: e.Module.Extension, Effect: e.Effect, Tags: e.Contribution.Tags,
+	}
+}
+
+// Sum is the digest of everything published of the entry; volatile times are not
+// part of it.
+func (e *Entry) Sum() ordered.Sum { return e.sum }
+
+// Schema returns the compiled input schema, or nil when the contribution has
+// none (decision R59). It is compiled at first use and kept; entries with equal
+// documents share it.
+func (e *Entry) Schema() (*Schema, error) {
+	if e.schema == nil {
+		return nil, nil
+	}
+	schema, err := e.schema.compile()
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "schema", fmt.Sprintf("the input schema of %s cannot be used: %s", e.ID, err), err)
+	}
+	return schema, nil
+}
+
+// InputSchema is the schema document as published, "" when there is none.
+func (e *Entry) InputSchema() []byte {
+	if len(e.Contribution.InputSchema) > 0 {
+		return e.Contribution.InputSchema
+	}
+	if e.Row != nil {
+		return e.Row.InputSchema
+	}
+	return nil
+}
+
+// OutputSchema is the result's schema document, nil when none is declared.
+func (e *Entry) OutputSchema() []byte {
+	if e.Row != nil && len(e.Row.OutputSchema) > 0 {
+		return e.Row.OutputSchema
+	}
+	return e.Contribution.OutputSchema
+}
+
+// ContentHash is what approvals and grants bind to: the module's digest, or,
+// where a source has none, the contribution's own text.
+func (e *Entry) ContentHash() string {
+	if e.Module.Digest != "" {
+		return e.Module.Digest
+	}
+	c := e.Contribution
+	sum := sha256.Sum256(put(put(nil, string(e.ID), string(c.Effect), c.Description, string(c.InputSchema)), c.Permissions...))
+	if len(c.Definition) > 0 {
+		sum = sha256.Sum256(append(sum[:], c.Definition...))
+	}
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// DisplayName is the human label: the registry's title with the provider, or the
+// contribution's own title (catalog spec, section 4.2).
+func (e *Entry) DisplayName() string {
+	_, kind, instance := e.key.Parts()
+	title := e.Contribution.Title
+	if e.Row != nil {
+		title = e.Row.Title + " (" + kind + "/" + instance + ")"
+	}
+	if title == "" {
+		title = e.Contribution.ID
+	}
+	return title
+}
+
+// Description comes from the registry for a canonical action, never from the
+// provider.
+func (e *Entry) Description() string {
+	if e.Row != nil {
+		return e.Row.Description
+	}
+	return e.Contribution.Description
+}
+
+// TelemetryTags always holds extension, contribution, source and origin.
+func (e *Entry) TelemetryTags() map[string]string {
+	tags := map[string]string{
+		"extension": e.Module.Extension, "contribution": e.Contribution.ID, "source": e.Module.Origin, "origin": e.Module.Origin,
+	}
+	for k, v := range e.Contribution.Telemetry {
+		tags[k] = v
+	}
+	return tags
+}
+
+type audienceSet uint8
+
+const (
+	toAgent audienceSet = 1 << iota
+	toOperator
+	toInternal
+)
+
+func (s audienceSet) has(a capability.Audience) bool {
+	switch a {
+	case capability.AudienceAgent:
+		return s&toAgent != 0
+	case capability.AudienceOperator:
+		return s&toOperator != 0
+	case capability.AudienceInternal:
+		return s&toInternal != 0
+	}
+	return false
+}
+
+// kernelKind reports whether contributions of a kind have entries at all, and
+// the ceiling of the kind (catalog spec, section 5). Operator and host kinds have
+// none: intake keeps them.
+func kernelKind(kind string) (ceiling audienceSet, known, kernel bool) {
+	switch kind {
+	case "adapter.runtime", "capability.agent-tool", "capability.memory", "capability.interaction":
+		return toAgent | toOperator | toInternal, true, true
+	case "capability.context-engine", "capability.runtime-backend", "capability.context-augmenter",
+		"capability.event-handler", "capability.route-augmenter", "capability.rpc":
+		return toInternal, true, true
+	case "capability.control-command", "capability.provider-integration", "service.background",
+		"surface.cli", "surface.setup", "surface.config", "surface.status", "surface.http-route":
+		return 0, true, false
+	}
+	return 0, false, false
+}
+
+// ceilingOf narrows the kind's ceiling by the family and by the declaration; no
+// factor can widen it (decision D8).
+func ceilingOf(kind audienceSet, c *capability.Contribution, family *actions.Row) audienceSet {
+	s := kind
+	switch family.Visibility {
+	case capability.AudienceOperator:
+		s &^= toAgent
+	case capability.AudienceInternal:
+		s &^= toAgent | toOperator
+	}
+	visibility := c.Visibility
+	if visibility == "" && c.Kind == "capability.interaction" {
+		visibility = capability.VisibleNone
+	}
+	switch visibility {
+	case capability.VisibleAgent:
+		s &^= toOperator
+	case capability.VisibleOperator:
+		s &^= toAgent
+	case capability.VisibleNone:
+		s &^= toAgent | toOperator
+	}
+	return s
+}
+
+// familyOfKind is the internal family of a kind that lists no action.
+func familyOfKind(kind string) capability.Action {
+	switch kind {
+	case "capability.context-engine":
+		return "context.engine"
+	case "capability.context-augmenter":
+		return "context.augment"
+	case "capability.event-handler":
+		return "event.observe"
+	case "capability.route-augmenter":
+		return "route.augment"
+	case "capability.runtime-backend":
+		return "runtime.backend"
+	case "capability.rpc":
+		return "runtime.rpc"
+	}
+	return ""
+}
+
+// registryRow returns the row of a registered id or alias, one pointer for each.
+func registryRow(id capability.Action) *actions.Row {
+	i, ok := rowIndex()[id]
+	if !ok {
+		return nil
+	}
+	return i
+}
+
+// The registry is a constant that needs parsing: these are its derived views.
+var (
+	rowIndex = sync.OnceValue(func() map[capability.Action]*actions.Row {
+		index := make(map[capability.Action]*actions.Row)
+		for _, row := range actions.Rows() {
+			index[row.ID] = &row
+			for _, alias := range row.Aliases {
+				index[capability.Action(alias)] = &row
+			}
+		}
+		return index
+	})
+	coreFolds = sync.OnceValue(func() map[string]bool {
+		folds := make(map[string]bool)
+		for _, row := range actions.Rows() {
+			folds[foldOf(string(row.ID))] = true
+		}
+		return folds
+	})
+	mintedFamily = sync.OnceValue(func() *actions.Row { return unreviewed("ext") })
+)
+
+func foldOf(s string) string { return naming.Fold(s) }
+
+// Reserved reports whether a fold belongs to a canonical action, with or without
+// a provider (catalog spec, section 15.3).
+func Reserved(fold string) bool { return coreFolds()[fold] }
+
+// unreviewed is the fixed meaning of an action outside the registry (catalog
+// spec, section 7.4).
+func unreviewed(domain string) *actions.Row {
+	fields := []string{"kind", "instance", "extension"}
+	if domain == "fn" {
+		fields = []string{"node"}
+	}
+	return &actions.Row{
+		Mode: actions.ModeParallel, Address: actions.AddressNone, Pin: actions.PinStrict, Effect: capability.EffectExternal,
+		Domain: domain, Visibility: capability.AudienceAgent, Status: actions.StatusStable,
+		SelectorFields: fields,
+	}
+}
+
+// appendContent appends what is published of an entry.
+func appendContent(b []byte, e *Entry) []byte {
+	c := e.Contribution
+	b = put(b, string(e.ID), string(e.key), c.Kind, c.Tool, c.Title, c.Description, string(e.Effect), string(c.Availability.State),
+		c.Availability.Reason, c.Member.Module, c.Member.Kind, c.Member.Name, e.Module.Digest, e.Module.Label, string(c.Visibility))
+	b = put(b, c.Confirm)
+	b = put(b, c.Permissions...)
+	b = put(b, c.Tags...)
+	b = put(b, c.Aliases...)
+	b = append(binary.AppendUvarint(b, uint64(len(c.InputSchema))), c.InputSchema...)
+	b = append(binary.AppendUvarint(b, uint64(len(c.OutputSchema))), c.OutputSchema...)
+	b = append(binary.AppendUvarint(b, uint64(len(c.Definition))), c.Definition...)
+	b = append(strconv.AppendInt(b, int64(c.Rank), 10), 0, flag(c.Exact), flag(c.Unsupported), flag(c.Approval), flag(e.Provider != nil))
+	if c.Scope != nil || c.Arbitration != nil || c.Depends != nil || c.Backend != nil || c.Augment != nil || len(c.Telemetry) > 0 {
+		more, _ := json.Marshal([]any{c.Scope, c.Arbitration, c.Depends, c.Backend, c.Augment, c.Telemetry}) // strings and numbers only
+		b = append(b, more...)
+	}
+	return b
+}
+
+func flag(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// put appends the number of parts and each part with its length, so that no two
+// lists of parts run together into the same bytes.
+func put(b []byte, parts ...string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(parts)))
+	for _, p := range parts {
+		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
+	}
+	return b
+}
+
+// splitID takes a capability id apart: <extension>/<contribution>#<action>@<instance>.
+func splitID(id string) (extension, contribution, action string, ok bool) {
+	runtime, rest, found := strings.Cut(id, "#")
+	if !found {
+		return "", "", "", false
+	}
+	at := strings.LastIndexByte(rest, '@')
+	extension, contribution, found = strings.Cut(runtime, "/")
+	if at < 0 || !found {
+		return "", "", "", false
+	}
+	return extension, contribution, rest[:at], true
+}

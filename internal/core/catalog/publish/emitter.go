@@ -1,0 +1,225 @@
+package publish
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+)
+
+// Emitter makes telemetry of what the catalog does. Conflicts, slots and names are
+// told when they change and not each time somebody sees them. It never blocks and
+// is safe for concurrent use.
+type Emitter struct {
+	sinks []Sink
+	now   func() time.Time
+
+	mu    sync.Mutex
+	slots map[string]string // what was told of a slot: by slot, workspace and agent
+	views map[[2]string]*viewTold
+	vetos map[string]bool
+	told  map[string]int // contests → workspaces and agents in which they stand
+	clock uint64
+}
+
+// NewEmitter returns an emitter to the sinks that reads the time from now.
+func NewEmitter(now func() time.Time, sinks ...Sink) *Emitter {
+	return &Emitter{
+		sinks: sinks, now: now, slots: make(map[string]string), views: make(map[[2]string]*viewTold),
+		vetos: make(map[string]bool), told: make(map[string]int),
+	}
+}
+
+// Call is where an event comes from besides its context.
+type Call struct {
+	Correlation string // trace or invocation id
+	Explanation string // id of the explanation
+}
+
+func (m *Emitter) emit(name string, generation uint64, c *capability.Context, correlation string, payload any) {
+	var id [12]byte
+	_, _ = rand.Read(id[:]) // never fails
+	e := Telemetry{
+		Event: name, Version: 1, ID: "evt_" + hex.EncodeToString(id[:]), OccurredAt: m.now(), Generation: generation,
+		CorrelationID: correlation, Payload: payload,
+	}
+	if c != nil {
+		e.WorkspaceID, e.AgentID, e.SessionID = c.Workspace, c.Agent, c.Session
+		if r := c.Route; r != nil && r.Conversation != "" && strings.Contains(c.Session, r.Conversation) {
+			e.SessionID = HashRef(c.Session) // sessions may be called like their conversation
+		}
+	}
+	for _, s := range m.sinks {
+		s.Put(e)
+	}
+}
+
+// Start tells how the slots and the exclusive backend classes stand.
+func (m *Emitter) Start(s *catalog.Snapshot) {
+	m.slotsOf(s)
+	m.backendsOf(s)
+	for _, c := range s.Conflicts(false) {
+		m.conflict(s.Generation, nil, c)
+	}
+}
+
+// Changed tells the conflicts that are new or different, and the slots that are
+// held by another or by nobody.
+func (m *Emitter) Changed(c catalog.Change) {
+	if c.Before == c.After {
+		return
+	}
+	for _, conflict := range c.Conflicts {
+		if conflict.Class != catalog.ClassOverlap { // is expected, and nothing is amiss
+			m.conflict(c.After.Generation, nil, conflict)
+		}
+	}
+	m.slotsOf(c.After)
+}
+
+func (m *Emitter) conflict(generation uint64, ctx *capability.Context, c catalog.Conflict) {
+	m.emit(ConflictDetected, generation, ctx, "", ConflictPayload{c.Class, c.Key, c.Members, c.Resolution, c.Winner, c.Remediation})
+}
+
+// slotsOf tells the slots whose outcome is not what was told last, for everybody
+// and for whom the settings make an exception.
+func (m *Emitter) slotsOf(s *catalog.Snapshot) {
+	for _, slot := range []string{catalog.SlotContextEngine, catalog.SlotMemory} {
+		who := []catalog.SlotOverride{{}}
+		for _, o := range s.Settings().Slots[slot].Overrides {
+			who = append(who, catalog.SlotOverride{Workspace: o.Workspace, Agent: o.Agent})
+		}
+		for _, w := range who {
+			choice := s.Slot(slot, w.Workspace, w.Agent)
+			p := SlotPayload{
+				Slot: slot, Requested: choice.Requested, Source: choice.Source, Winner: choice.Winner,
+				Available: choice.Available, Losers: append([]string{}, choice.Losers...),
+			}
+			if choice.Err != nil {
+				p.Error = choice.Err.Code
+			}
+			m.slot(s.Generation, &capability.Context{Workspace: w.Workspace, Agent: w.Agent}, p)
+		}
+	}
+}
+
+func (m *Emitter) backendsOf(s *catalog.Snapshot) {
+	set := s.Settings().Backends
+	blocking := s.Blocking()
+	for class, b := range set {
+		if !b.Exclusive {
+			continue
+		}
+		p := SlotPayload{Slot: "backend:" + class, Requested: b.Selected, Source: "configured", Available: []string{}, Losers: []string{}}
+		if b.Selected == "" {
+			p.Source = "slot_default"
+		}
+		if i := slices.IndexFunc(blocking, func(x catalog.BlockingIssue) bool { return x.Class == class }); i >= 0 {
+			p.Error = blocking[i].Code
+		}
+		for _, e := range s.Backends() {
+			if e.Contribution.Backend.Class == class {
+				p.Available = append(p.Available, e.Contribution.Backend.ID)
+			}
+		}
+		if choice, err := s.Backend(catalog.BackendRequest{Class: class}); err == nil && p.Error == "" {
+			p.Winner = choice.Entry.Runtime
+			for _, e := range s.Backends() {
+				if e.Contribution.Backend.Class == class && e != choice.Entry {
+					p.Losers = append(p.Losers, e.Runtime)
+				}
+			}
+		}
+		m.slot(s.Generation, nil, p)
+	}
+}
+
+// slot tells an outcome once.
+func (m *Emitter) slot(generation uint64, who *capability.Context, p SlotPayload) {
+	key := p.Slot
+	if who != nil {
+		key += "\x00" + who.Workspace + "\x00" + who.Agent
+	}
+	text := fmt.Sprint(p)
+	m.mu.Lock()
+	same := m.slots[key] == text
+	m.slots[key] = text
+	m.mu.Unlock()
+	if !same {
+		m.emit(SlotSelected, generation, who, "", p)
+	}
+}
+
+// Selected tells a selection: whom it chose and whether that was a fallback, or
+// that it failed.
+func (m *Emitter) Selected(s *arbitration.Selection, from Call) {
+	generation, ctx := s.Frame.Snapshot.Generation, s.Frame.Context
+	if s.Err != nil {
+		code := s.Err.Reason
+		if code == "" {
+			code = string(s.Err.Code)
+		}
+		m.emit(SelectionFailed, generation, ctx, from.Correlation, FailedPayload{Action: actionOf(s), Step: s.Step, Code: code, Candidates: candidates(s)})
+		return
+	}
+	if s.Entry == nil {
+		return // a composed family: all of them
+	}
+	p := SelectedPayload{
+		Action: s.Entry.Action, CapabilityID: s.Entry.ID, ProviderKey: s.Entry.Key(), Step: s.Step, DecidedBy: s.DecidedBy,
+		Caller: s.Request.Caller, Candidates: candidates(s), ExplanationID: from.Explanation,
+	}
+	m.emit(ProviderSelected, generation, ctx, from.Correlation, p)
+	if s.Fallback {
+		p.Reasons = slices.Clone(s.Reasons)
+		m.emit(FallbackSelected, generation, ctx, from.Correlation, p)
+	}
+}
+
+func actionOf(s *arbitration.Selection) capability.Action {
+	if s.Request.Action == "" && len(s.Request.Only) > 0 {
+		return s.Request.Only[0].Action
+	}
+	return s.Request.Action
+}
+
+// candidates is how many entries passed step 0.
+func candidates(s *arbitration.Selection) int {
+	n := 0
+	if s.Entry != nil {
+		n = 1
+	}
+	for _, r := range s.Rejected {
+		if r.Step > 0 || r.Reason == "undecided" {
+			n++
+		}
+	}
+	return n
+}
+
+// Backend tells the choice of a runtime backend; a degraded one is a fallback.
+func (m *Emitter) Backend(s *catalog.Snapshot, class string, choice catalog.BackendChoice, from Call) {
+	e := choice.Entry
+	n := 0
+	for _, other := range s.Backends() {
+		if other.Contribution.Backend.Class == class {
+			n++
+		}
+	}
+	p := SelectedPayload{
+		Action: e.Action, CapabilityID: e.ID, ProviderKey: e.Key(), Step: 6, DecidedBy: "ranked_default", Caller: arbitration.Runtime,
+		Candidates: n, ExplanationID: from.Explanation,
+	}
+	m.emit(ProviderSelected, s.Generation, nil, from.Correlation, p)
+	if choice.Degraded {
+		p.Reasons = []arbitration.FallbackReason{{Step: 6, Provider: e.Key(), Reason: "degraded"}}
+		m.emit(FallbackSelected, s.Generation, nil, from.Correlation, p)
+	}
+}

@@ -1,0 +1,105 @@
+package publish
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+)
+
+// Names of the telemetry events (catalog spec, section 22).
+const (
+	ConflictDetected  = "capability.conflict.detected"
+	ProviderSelected  = "capability.provider.selected"
+	FallbackSelected  = "capability.fallback.selected"
+	NameDisambiguated = "capability.name.disambiguated"
+	RouteVetoed       = "capability.route.vetoed"
+	SlotSelected      = "capability.slot.selected"
+	SelectionFailed   = "capability.selection.failed"
+)
+
+// Telemetry is one event. No payload holds message text, arguments, schemas or
+// credentials; conversations are hashed.
+type Telemetry struct {
+	Event         string    `json:"event"`
+	Version       int       `json:"version"`
+	ID            string    `json:"id"`
+	OccurredAt    time.Time `json:"occurredAt"`
+	Generation    uint64    `json:"generation"`
+	WorkspaceID   string    `json:"workspaceId"`
+	AgentID       string    `json:"agentId"`
+	SessionID     string    `json:"sessionId,omitempty"`
+	CorrelationID string    `json:"correlationId,omitempty"`
+	Payload       any       `json:"payload"` // one of the payload types, by value
+}
+
+// ConflictPayload is that of [ConflictDetected].
+type ConflictPayload struct {
+	Class       string   `json:"class"`
+	Key         string   `json:"key"`
+	Members     []string `json:"members"`
+	Resolution  string   `json:"resolution"`
+	Winner      string   `json:"winner,omitempty"`
+	Remediation string   `json:"remediation,omitempty"`
+}
+
+// SelectedPayload is that of [ProviderSelected], and with Reasons that of
+// [FallbackSelected].
+type SelectedPayload struct {
+	Action        capability.Action            `json:"action"`
+	CapabilityID  capability.ID                `json:"capabilityId"`
+	ProviderKey   capability.ProviderKey       `json:"providerKey"`
+	Step          int                          `json:"step"`
+	DecidedBy     string                       `json:"decidedBy"`
+	Caller        arbitration.Caller           `json:"caller"`
+	Candidates    int                          `json:"candidates"`
+	ExplanationID string                       `json:"explanationId,omitempty"`
+	Reasons       []arbitration.FallbackReason `json:"reasons,omitempty"`
+}
+
+// NamePayload is that of [NameDisambiguated].
+type NamePayload struct {
+	DeclaredName string   `json:"declaredName"`
+	PublicName   string   `json:"publicName,omitempty"` // "": withheld
+	Level        int      `json:"level"`
+	Members      []string `json:"members"`
+	Resolution   string   `json:"resolution"`
+}
+
+// VetoPayload is that of [RouteVetoed].
+type VetoPayload struct {
+	Action       string                 `json:"action"` // a glob where a context was compiled
+	ProviderKey  capability.ProviderKey `json:"providerKey,omitempty"`
+	By           string                 `json:"by"` // runtime id
+	ReasonCode   string                 `json:"reasonCode"`
+	Phase        string                 `json:"phase"`                  // compile, invoke
+	Conversation string                 `json:"conversation,omitempty"` // hashed
+}
+
+// SlotPayload is that of [SlotSelected]; for an exclusive backend class the slot is
+// "backend:<class>".
+type SlotPayload struct {
+	Slot      string   `json:"slot"`
+	Requested string   `json:"requested"`
+	Source    string   `json:"source"`
+	Winner    string   `json:"winner,omitempty"`
+	Error     string   `json:"error,omitempty"`
+	Available []string `json:"available"`
+	Losers    []string `json:"losers"`
+}
+
+// FailedPayload is that of [SelectionFailed].
+type FailedPayload struct {
+	Action     capability.Action `json:"action"`
+	Step       int               `json:"step"`
+	Code       string            `json:"code"`
+	Candidates int               `json:"candidates"`
+}
+
+// HashRef is a conversation as telemetry names it: 16 hex of its SHA-256.
+func HashRef(ref string) string {
+	sum := sha256.Sum256([]byte(ref))
+	return hex.EncodeToString(sum[:8])
+}

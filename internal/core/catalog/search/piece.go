@@ -1,0 +1,217 @@
+package search
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+)
+
+// piece is what is derived of one piece of a catalog. It is immutable but for
+// used, which its index guards; it refers to actions by place only, so that it
+// keeps no snapshot alive.
+type piece struct {
+	terms   map[string]uint32 // → number of the term
+	starts  []uint32          // by number: where its posts begin; one more at the end
+	list    []post
+	lengths []float32 // weighted words of each action
+	length  float64
+	used    uint64
+}
+
+// post is a term in an action: how often, weighted by the fields.
+type post struct {
+	doc    uint32
+	weight float32
+}
+
+// posts are the term's places, in the order of actions.
+func (p *piece) posts(term string) []post {
+	n, ok := p.terms[term]
+	if !ok {
+		return nil
+	}
+	return p.list[p.starts[n]:p.starts[n+1]]
+}
+
+// read derives a piece.
+func read(actions []*compile.Action) *piece {
+	type place struct {
+		term uint32
+		post
+	}
+	p := &piece{lengths: make([]float32, len(actions)), terms: make(map[string]uint32, 4*len(actions))}
+	var (
+		r      reader
+		places []place
+		counts []uint32  // by term
+		weight []float32 // by term, in the action at hand
+		here   []uint32  // terms of the action at hand
+	)
+	for i, x := range actions {
+		r.words, here = r.words[:0], here[:0]
+		r.action(x)
+		for _, w := range r.words {
+			n, known := p.terms[w.text]
+			if !known {
+				n = uint32(len(p.terms))
+				p.terms[strings.Clone(w.text)] = n // or the whole description would stay
+				counts, weight = append(counts, 0), append(weight, 0)
+			}
+			if weight[n] == 0 {
+				here = append(here, n)
+			}
+			weight[n] += w.weight
+		}
+		for _, n := range here {
+			places = append(places, place{n, post{uint32(i), weight[n]}})
+			p.lengths[i] += weight[n]
+			counts[n]++
+			weight[n] = 0
+		}
+		p.length += float64(p.lengths[i])
+	}
+	p.starts, p.list = make([]uint32, len(counts)+1), make([]post, len(places))
+	for n, count := range counts {
+		p.starts[n+1] = p.starts[n] + count
+	}
+	next := slices.Clone(p.starts)
+	for _, at := range places {
+		p.list[next[at.term]] = at.post
+		next[at.term]++
+	}
+	return p
+}
+
+// reader collects the words of one action.
+type reader struct {
+	words []word
+	parts []string
+}
+
+type word struct {
+	text   string
+	weight float32
+}
+
+const (
+	maxDescription = 4096 // bytes of it that are read
+	maxEntries     = 16   // providers whose words are read; a family's are alike
+)
+
+func (r *reader) text(s string, weight float32) {
+	r.parts = tokens(r.parts[:0], s)
+	for _, t := range r.parts {
+		r.words = append(r.words, word{t, weight})
+	}
+}
+
+func (r *reader) action(x *compile.Action) {
+	r.text(x.Name, weightName)
+	r.text(x.Title, weightTitle)
+	description := x.Description
+	if len(description) > maxDescription {
+		description = description[:maxDescription]
+	}
+	r.text(description, weightDescription)
+	var seen []string
+	once := func(s string, weight float32) {
+		if s != "" && !slices.Contains(seen, s) {
+			seen = append(seen, s)
+			r.text(s, weight)
+		}
+	}
+	if x.Family.ID != "" {
+		for _, alias := range x.Family.Aliases {
+			once(alias, weightAlias)
+		}
+	}
+	for i, e := range x.Entries {
+		if i == maxEntries {
+			break
+		}
+		for _, alias := range e.Contribution.Aliases {
+			once(alias, weightAlias)
+		}
+		once(e.Label(), weightLabel)
+		for _, tag := range e.Contribution.Tags {
+			once(tag, weightTag)
+		}
+	}
+	r.arguments(x.Entries[0].InputSchema())
+}
+
+// arguments reads the names of the input's members: those of the object under
+// "properties" at the top. It need not be right about what is no JSON.
+func (r *reader) arguments(schema []byte) {
+	depth, within, key := 0, false, true // key: a string here is a member's name
+	for i := 0; i < len(schema); i++ {
+		switch schema[i] {
+		case '{', '[':
+			depth++
+			key = schema[i] == '{'
+		case '}', ']':
+			if depth--; within && depth == 1 {
+				return
+			}
+			key = false
+		case ',':
+			key = true
+		case ':':
+			key = false
+		case '"':
+			start := i + 1
+			for i++; i < len(schema) && schema[i] != '"'; i++ {
+				if schema[i] == '\\' {
+					i++
+				}
+			}
+			if i >= len(schema) || !key {
+				continue
+			}
+			name := schema[start:i]
+			if within && depth == 2 {
+				r.text(string(name), weightArgument)
+			} else if depth == 1 {
+				within = string(name) == "properties"
+			}
+		}
+	}
+}
+
+// tokens appends the segments of s's fold, and the parts that camel case shows
+// where they are not the segment itself.
+func tokens(out []string, s string) []string {
+	for i := 0; i < len(s); {
+		if !wordByte(s[i]) {
+			i++
+			continue
+		}
+		start := i
+		for i < len(s) && wordByte(s[i]) {
+			i++
+		}
+		segment := s[start:i]
+		out = append(out, strings.ToLower(segment))
+		from := 0
+		for k := 1; k <= len(segment); k++ {
+			if k < len(segment) && !boundary(segment, k) {
+				continue
+			}
+			if k-from < len(segment) {
+				out = append(out, strings.ToLower(segment[from:k]))
+			}
+			from = k
+		}
+	}
+	return out
+}
+
+func wordByte(c byte) bool { return lower(c) || upper(c) || '0' <= c && c <= '9' }
+func lower(c byte) bool    { return 'a' <= c && c <= 'z' }
+func upper(c byte) bool    { return 'A' <= c && c <= 'Z' }
+
+// boundary reports whether camel case begins a word at k: readText, HTTPServer.
+func boundary(s string, k int) bool {
+	return upper(s[k]) && (!upper(s[k-1]) || k+1 < len(s) && lower(s[k+1]))
+}

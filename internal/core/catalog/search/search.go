@@ -1,0 +1,346 @@
+// Package search finds actions by words (catalog spec, section 20): BM25 over
+// their names, aliases, titles, argument names, provider labels, descriptions and
+// tags. It searches one compiled agent catalog and nothing else, so it cannot find
+// what the context may not use. What it derives of a piece of a catalog is shared
+// by all catalogs that have the piece, so that a change of fifty tools among a
+// hundred thousand costs what fifty tools cost.
+package search
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
+)
+
+// Parameters of BM25, and bounds.
+const (
+	k1 = 1.2
+	b  = 0.75
+
+	// MaxResults is the most a search returns; DefaultResults is what it returns
+	// when the caller does not say.
+	MaxResults     = 20
+	DefaultResults = 10
+
+	maxTerms = 32      // of one query; further words are ignored
+	maxDocs  = 400_000 // actions whose derived pieces are kept, some 600 bytes each
+	maxBooks = 64      // catalogs whose list of pieces is kept
+)
+
+// Weights of the fields (catalog spec, section 20; decision R13).
+const (
+	weightName        = 3
+	weightAlias       = 2
+	weightTitle       = 2
+	weightArgument    = 1
+	weightLabel       = 1
+	weightDescription = 1
+	weightTag         = 1
+)
+
+// Index searches agent catalogs. The zero value is ready; it is safe for
+// concurrent use. It keeps pieces of at most 400,000 actions, those used least
+// recently making room.
+type Index struct {
+	mu     sync.Mutex
+	clock  uint64
+	pieces map[ordered.Sum]*piece
+	docs   int              // in pieces
+	books  map[string]*book // by etag
+}
+
+// book is a catalog's pieces with what depends on all of them.
+type book struct {
+	pieces  []*piece
+	docs    int
+	average float64 // length of an action, in weighted words
+	used    uint64
+}
+
+// Hit is a found action.
+type Hit struct {
+	Action *compile.Action
+	Score  float64 // 0 for select:
+}
+
+// Search returns the actions that fit the query best, at most limit (0: 10; never
+// more than 20), ties in the order of names. "select:name1,name2" returns exactly
+// those that are there, in the order given, each once.
+func (ix *Index) Search(a *compile.Agent, query string, limit int) []Hit {
+	return ix.find(a, query, limit, compile.Spelling{}, nil)
+}
+
+// find searches among the actions that among says yes to; nil: all.
+func (ix *Index) find(a *compile.Agent, query string, limit int, sp compile.Spelling, among func(*compile.Action) bool) []Hit {
+	if limit <= 0 {
+		limit = DefaultResults
+	}
+	limit = min(limit, MaxResults)
+	if names, ok := strings.CutPrefix(strings.TrimSpace(query), "select:"); ok {
+		return pick(a, names, limit, sp, among)
+	}
+	terms := tokens(nil, query)
+	slices.Sort(terms)
+	if terms = slices.Compact(terms); len(terms) > maxTerms {
+		terms = terms[:maxTerms]
+	}
+	if len(terms) == 0 || a.Len() == 0 {
+		return nil
+	}
+	return ix.book(a).search(a, terms, limit, among)
+}
+
+func pick(a *compile.Agent, names string, limit int, sp compile.Spelling, among func(*compile.Action) bool) []Hit {
+	var out []Hit
+	for name := range strings.SplitSeq(names, ",") {
+		x, ok := sp.Read(a, strings.TrimSpace(name))
+		if !ok || among != nil && !among(x) || slices.ContainsFunc(out, func(h Hit) bool { return h.Action == x }) {
+			continue
+		}
+		if out = append(out, Hit{Action: x}); len(out) == limit {
+			break
+		}
+	}
+	return out
+}
+
+// book returns the catalog's book, made of the pieces that are known and those
+// that are new.
+func (ix *Index) book(a *compile.Agent) *book {
+	ix.mu.Lock()
+	ix.clock++
+	if known := ix.books[a.Etag()]; known != nil {
+		known.used = ix.clock
+		ix.mu.Unlock()
+		return known
+	}
+	now := ix.clock
+	out := &book{used: now}
+	type gap struct {
+		at      int
+		sum     ordered.Sum
+		actions []*compile.Action
+	}
+	var gaps []gap
+	for sum, actions := range a.Chunks() {
+		p := ix.pieces[sum]
+		if p == nil {
+			gaps = append(gaps, gap{len(out.pieces), sum, actions})
+		} else {
+			p.used = now
+		}
+		out.pieces = append(out.pieces, p)
+	}
+	ix.mu.Unlock()
+
+	// Two callers may read the same piece; the second's is thrown away. Nobody waits.
+	var next atomic.Int64
+	work := func() {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(gaps) {
+				return
+			}
+			out.pieces[gaps[i].at] = read(gaps[i].actions)
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(len(gaps)/16, runtime.GOMAXPROCS(0)-1) {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	length := 0.0
+	for _, p := range out.pieces {
+		out.docs += len(p.lengths)
+		length += p.length
+	}
+	if out.average = length / float64(max(out.docs, 1)); out.average == 0 {
+		out.average = 1
+	}
+
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if ix.books == nil {
+		ix.books, ix.pieces = make(map[string]*book), make(map[ordered.Sum]*piece)
+	}
+	for _, g := range gaps {
+		if ix.pieces[g.sum] == nil {
+			p := out.pieces[g.at]
+			p.used = now
+			ix.pieces[g.sum] = p
+			ix.docs += len(p.lengths)
+		}
+	}
+	ix.books[a.Etag()] = out
+	ix.evict()
+	return out
+}
+
+// evict makes room. The pieces of a book that is forgotten are kept while there
+// is room for them; a book keeps its own.
+func (ix *Index) evict() {
+	for len(ix.books) > 1 && (len(ix.books) > maxBooks || ix.docs > maxDocs) {
+		oldest := ""
+		for etag, bk := range ix.books {
+			if oldest == "" || bk.used < ix.books[oldest].used {
+				oldest = etag
+			}
+		}
+		delete(ix.books, oldest)
+		if len(ix.books) > maxBooks || ix.docs <= maxDocs {
+			continue
+		}
+		kept := make(map[*piece]bool)
+		for _, bk := range ix.books {
+			for _, p := range bk.pieces {
+				kept[p] = true
+			}
+		}
+		for sum, p := range ix.pieces {
+			if !kept[p] {
+				delete(ix.pieces, sum)
+				ix.docs -= len(p.lengths)
+			}
+		}
+	}
+}
+
+// search scores the actions that have any of the terms. The rarest come first:
+// once the best so far cannot be reached by the common words alone, those are only
+// looked up where an action with a rare one may still get among the best. The
+// result is that of scoring all.
+func (bk *book) search(a *compile.Agent, terms []string, limit int, among func(*compile.Action) bool) []Hit {
+	list := bk.wanted(terms)
+	best := &hits{}
+	var scores []float64
+	at := -1
+	for _, actions := range a.Chunks() {
+		at++
+		floor := 0.0 // what is below does not count
+		leading := len(list)
+		if len(*best) == limit {
+			floor = (*best)[0].Score
+			for leading > 0 && list[leading-1].most < floor {
+				leading-- // the terms from here on are not enough by themselves
+			}
+		}
+		if scores = bk.score(scores, at, len(actions), list, leading, floor); len(scores) == 0 {
+			continue
+		}
+		for k, score := range scores {
+			full := len(*best) == limit && score < (*best)[0].Score
+			if score > 0 && score >= floor && !full && (among == nil || among(actions[k])) {
+				best.offer(Hit{actions[k], score}, limit)
+			}
+		}
+	}
+	return best.sorted()
+}
+
+// score adds up the terms in one piece of n actions; nothing when none of them can
+// reach the floor.
+func (bk *book) score(scores []float64, at, n int, list []wanted, leading int, floor float64) []float64 {
+	scores = scores[:0]
+	lengths := bk.pieces[at].lengths
+	for i := range list {
+		w := &list[i]
+		posts := w.posts[at]
+		if i >= leading && (len(scores) == 0 || slices.Max(scores)+w.most < floor) {
+			return scores[:0]
+		}
+		if len(posts) == 0 {
+			continue
+		}
+		if len(scores) == 0 {
+			scores = slices.Grow(scores, n)[:n]
+			clear(scores)
+		}
+		for _, post := range posts {
+			if i >= leading && scores[post.doc] == 0 {
+				continue
+			}
+			tf := float64(post.weight)
+			scores[post.doc] += w.weight * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(lengths[post.doc])/bk.average))
+		}
+	}
+	return scores
+}
+
+// wanted is one term of a query.
+type wanted struct {
+	weight float64  // inverse document frequency
+	most   float64  // more than it and all after it can add to a score
+	posts  [][]post // by piece
+}
+
+// wanted finds the terms, the rarest first.
+func (bk *book) wanted(terms []string) []wanted {
+	list := make([]wanted, 0, len(terms))
+	for _, term := range terms {
+		n := 0
+		var w wanted
+		for at, p := range bk.pieces {
+			if posts := p.posts(term); len(posts) > 0 {
+				if w.posts == nil {
+					w.posts = make([][]post, len(bk.pieces))
+				}
+				w.posts[at] = posts
+				n += len(posts)
+			}
+		}
+		if n > 0 {
+			w.weight = math.Log(1 + (float64(bk.docs)-float64(n)+0.5)/(float64(n)+0.5))
+			list = append(list, w)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y wanted) int { return cmp.Compare(y.weight, x.weight) })
+	most := 0.0
+	for i := len(list) - 1; i >= 0; i-- {
+		most += list[i].weight * (k1 + 1)
+		list[i].most = most * 1.000001 // sums of floats depend on their order
+	}
+	return list
+}
+
+// hits is a heap of the best, the worst of them on top.
+type hits []Hit
+
+// worse orders hits: by score, then names, which come first in the order of bytes.
+func worse(x, y Hit) int {
+	return cmp.Or(cmp.Compare(x.Score, y.Score), cmp.Compare(y.Action.Name, x.Action.Name))
+}
+
+func (h hits) Len() int           { return len(h) }
+func (h hits) Less(i, j int) bool { return worse(h[i], h[j]) < 0 }
+func (h hits) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *hits) Push(x any)        { *h = append(*h, x.(Hit)) }
+func (h *hits) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+func (h *hits) offer(x Hit, limit int) {
+	if len(*h) < limit {
+		heap.Push(h, x)
+	} else if worse((*h)[0], x) < 0 {
+		(*h)[0] = x
+		heap.Fix(h, 0)
+	}
+}
+
+func (h *hits) sorted() []Hit {
+	out := []Hit(*h)
+	slices.SortFunc(out, func(x, y Hit) int { return worse(y, x) })
+	return out
+}

@@ -1,0 +1,100 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/core/command/words"
+)
+
+// Line is a message that is a command, before anybody knows whether there is one
+// of that name.
+type Line struct {
+	Name      string // in lower case, without the slash
+	Extension string // of /name:ext.id, else ""
+	Rest      string // what follows the name, byte for byte
+}
+
+// maxTyped is how long a name that extensions declare may be. Names that were
+// made longer because several extensions wanted one (decision R18) may have
+// maxName bytes, and are commands only where they are registered.
+const (
+	maxTyped     = 32
+	maxName      = 300
+	maxExtension = 128
+)
+
+// Parse reads the beginning of a message (runner spec, section 6.1): whether it
+// is a command, and which. A suffix behind the name, as in /deploy@bot, is
+// dropped. Everything else, a pasted path for instance, is ordinary chat; so is
+// a name beyond 32 bytes, unless registered says that there is such a command.
+// registered may be nil.
+func Parse(text string, registered func(name string) bool) (Line, bool) {
+	i := words.Skip(text, 0)
+	if i == len(text) || text[i] != '/' {
+		return Line{}, false
+	}
+	text = text[i+1:]
+	end := 0
+	for end < len(text) && end <= maxName && nameByte(text[end], end) {
+		end++
+	}
+	line := Line{Name: strings.ToLower(text[:end])}
+	if end == 0 || end > maxTyped && (registered == nil || !registered(line.Name)) {
+		return Line{}, false
+	}
+	rest := text[end:]
+	if strings.HasPrefix(rest, ":") {
+		n := 1
+		for n < len(rest) && n <= maxExtension+1 && idByte(rest[n]) {
+			n++
+		}
+		if n == 1 || n > maxExtension+1 {
+			return Line{}, false
+		}
+		line.Extension, rest = rest[1:n], rest[n:]
+	}
+	if strings.HasPrefix(rest, "@") {
+		n := 1
+		for n < len(rest) && (idByte(rest[n]) || rest[n] == ':') {
+			n++
+		}
+		rest = rest[n:]
+	}
+	if rest != "" && !words.Separator(rest[0]) {
+		return Line{}, false
+	}
+	line.Rest = rest
+	return line, true
+}
+
+// Chat is the text of a message that is no command: //text is the way to write
+// /text, everything else is as it is.
+func Chat(text string) string {
+	i := words.Skip(text, 0)
+	if strings.HasPrefix(text[i:], "//") {
+		return text[:i] + text[i+1:]
+	}
+	return text
+}
+
+func letter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func digit(c byte) bool { return '0' <= c && c <= '9' }
+
+func nameByte(c byte, at int) bool {
+	return letter(c) || at > 0 && (digit(c) || c == '_' || c == '-')
+}
+
+func idByte(c byte) bool {
+	return letter(c) || digit(c) || c == '.' || c == '_' || c == '-' || c == '~'
+}
+
+// word reports whether s is a name such as actions and flags have.
+func word(s string) bool {
+	for i := range len(s) {
+		if !nameByte(s[i], i) {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,196 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/core/command/words"
+)
+
+// Route reads a message. is reports whether it is a command at all; if not, it
+// is chat (see [Chat]). A command that cannot run is an error for the one who
+// typed it, with code and reason:
+//
+//   - unknown_capability, unknown_command: with near matches in the details
+//   - unavailable, extension_disabled: with what enables it
+//   - denied, reserved_command: the name is kept for junctor
+//   - invalid_input, ambiguous_alias: with the names to choose from
+//   - invalid_input, invalid_args (or invalid_input): with usage as the hint
+//   - too_large, args_too_long
+//
+// It does no I/O and takes no lock.
+func (r *Router) Route(text string) (route *Route, is bool, err error) {
+	line, is := Parse(text, func(name string) bool { return r.names[name] != nil })
+	if !is {
+		return nil, false, nil
+	}
+	e, err := r.find(line)
+	if err != nil {
+		return nil, true, err
+	}
+	if len(text) > words.MaxMessage {
+		return nil, true, words.TooLarge("the message has %d bytes; a command may have %d", len(text), words.MaxMessage)
+	}
+	tokens, mode, err := words.Lex(line.Rest)
+	if err != nil {
+		return nil, true, err
+	}
+	a, tokens, err := e.choose(tokens)
+	if err != nil {
+		return nil, true, err
+	}
+	route = &Route{Command: e.Command, Action: a.Action, Mode: mode}
+	if len(tokens) > 0 {
+		route.Raw = line.Rest[tokens[0].Start:tokens[len(tokens)-1].End]
+	}
+	route.Args = make([]string, len(tokens))
+	for i, t := range tokens {
+		route.Args[i] = t.Text
+	}
+	if err := route.read(a); err != nil {
+		err.Hint = usage(e.Command, a.Action) + example(e.Command)
+		return nil, true, err
+	}
+	return route, true, nil
+}
+
+func (r *Router) find(line Line) (*entry, error) {
+	if line.Extension != "" {
+		return r.findOf(line)
+	}
+	e := r.names[line.Name]
+	if e == nil {
+		e = r.aliases[line.Name]
+	}
+	switch {
+	case e != nil && !e.Enabled:
+		return nil, disabled(line.Name, e)
+	case e != nil:
+		return e, nil
+	case r.reserved(line.Name):
+		return nil, reserved(line.Name)
+	case len(r.declared[line.Name]) > 0:
+		return nil, ambiguous(line.Name, r.declared[line.Name])
+	}
+	return nil, r.unknown(line.Name)
+}
+
+// findOf finds /name:ext.id: by the name that the extension declares, or by the
+// registered one.
+func (r *Router) findOf(line Line) (*entry, error) {
+	var found []*entry
+	candidates := r.declared[line.Name]
+	if e := r.names[line.Name]; e != nil && !slices.Contains(candidates, e) {
+		candidates = append(slices.Clip(candidates), e)
+	}
+	for _, e := range candidates {
+		if !e.Builtin && strings.EqualFold(e.Extension, line.Extension) {
+			found = append(found, e)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, r.unknown(line.Name + ":" + line.Extension)
+	case len(found) > 1:
+		return nil, ambiguous(line.Name, found)
+	case !found[0].Enabled:
+		return nil, disabled(line.Name, found[0])
+	}
+	return found[0], nil
+}
+
+// choose takes the action off the words (runner spec, section 6.3): the first
+// word, if it is one; otherwise what the command does by default, with all words.
+func (e *entry) choose(tokens []words.Token) (*compiled, []words.Token, error) {
+	if len(tokens) > 0 && word(tokens[0].Text) {
+		if a := e.actions[tokens[0].Text]; a != nil {
+			return a, tokens[1:], nil
+		}
+	}
+	if e.only != nil {
+		return e.only, tokens, nil
+	}
+	ids := make([]string, 0, len(e.Actions))
+	for _, a := range e.Actions {
+		ids = append(ids, a.ID)
+	}
+	text := "say what /" + e.Name + " is to do"
+	var near []string
+	if len(tokens) > 0 {
+		text = "/" + e.Name + " has no action of that name"
+		near = words.Nearest(tokens[0].Text, ids)
+	}
+	err := fault.InvalidArgs(usage(e.Command, nil)+example(e.Command), "%s: its actions are %s", text, strings.Join(ids, ", ")).
+		Detail("actions", ids)
+	if len(near) > 0 {
+		err.Message += "; did you mean " + strings.Join(near, " or ") + "?"
+		err = err.Detail("did_you_mean", near)
+	}
+	return nil, nil, err
+}
+
+// read fills the views of the args and judges them.
+func (r *Route) read(a *compiled) *capability.Error {
+	r.secret = make([]bool, len(r.Args))
+	r.Flags = make(map[string]any)
+	r.Values = make(map[string]string, len(a.args))
+	var places []int // of the positional words
+	for i := 0; i < len(r.Args); i++ {
+		if r.Args[i] == "--" {
+			for i++; i < len(r.Args); i++ {
+				places = append(places, i)
+			}
+			break
+		}
+		used, err := r.flag(a, i)
+		if err != nil {
+			return err
+		}
+		if used == 0 {
+			places = append(places, i)
+		} else {
+			i += used - 1
+		}
+	}
+	if most := len(a.args); most > 0 && len(places) > most && !a.takesMore() {
+		return fault.InvalidArgs("", "%d more words were given than it takes", len(places)-most)
+	}
+	for n, i := range places {
+		r.Positional = append(r.Positional, r.Args[i])
+		if n < len(a.args) {
+			r.secret[i] = r.secret[i] || a.args[n].sensitive
+		}
+	}
+	for n := range a.args {
+		arg := &a.args[n]
+		value, given := arg.Default, arg.Default != ""
+		if n < len(r.Positional) {
+			value, given = r.Positional[n], true
+		}
+		if !given {
+			if arg.Required {
+				return fault.InvalidArgs("", "the argument %s is missing", arg.Name)
+			}
+			continue
+		}
+		if wrong := arg.fault(value); wrong != "" {
+			return fault.InvalidArgs("", "the argument %s %s", arg.Name, wrong)
+		}
+		r.Values[arg.Name] = value
+	}
+	for i := range a.Flags {
+		name := a.Flags[i].Name
+		if f := a.flags[name]; r.Flags[name] == nil {
+			if f.Required && f.Default == "" {
+				return fault.InvalidArgs("", "the flag --%s is missing", name)
+			}
+			if f.Default != "" {
+				r.set(f, f.Default)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package words_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/internal/core/command/words"
+)
+
+func TestNearNamesComeBestFirst(t *testing.T) {
+	t.Parallel()
+	names := []string{"postman", "postmen", "post", "hello", "help", "x"}
+	for typed, want := range map[string][]string{
+		"postmn": {"postman", "postmen", "post"}, "psotman": {"postman", "postmen"}, "po": {"post", "postman", "postmen"}, "HELP": {"help", "hello"},
+		"y": {}, "unlike": {}, strings.Repeat("a", 100): {},
+	} {
+		if d := cmp.Diff(want, words.Nearest(typed, names)); d != "" {
+			t.Errorf("%s: %s", typed, d)
+		}
+	}
+}
+
+func TestStrictTextHasNoOpenQuotes(t *testing.T) {
+	t.Parallel()
+	if _, err := words.LexStrict("it's"); err == nil {
+		t.Error("an open quote passes")
+	}
+	if got, err := words.LexStrict("a 'b c'"); err != nil || len(got) != 2 {
+		t.Error(got, err)
+	}
+}
+
+func FuzzLex(f *testing.F) {
+	for _, s := range []string{`a "b c" d`, `a\ b`, `it's`, `""`, `a"b c"d 'e'`, "a\tb\r\nc", `\`, `"\q\"\\"`, "é\u00a0 \\é"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tokens, mode, err := words.Lex(text)
+		if err != nil {
+			return
+		}
+		quoted := make([]string, len(tokens))
+		end := 0
+		for i, tok := range tokens {
+			if tok.Start < end || tok.End <= tok.Start || tok.End > len(text) || strings.Trim(text[end:tok.Start], " \t\r\n") != "" {
+				t.Fatalf("token %d of %q lies at %d:%d", i, text, tok.Start, tok.End)
+			}
+			end = tok.End
+			quoted[i] = words.Quote(tok.Text)
+			if mode == words.ModeFallback && tok.Text != text[tok.Start:tok.End] {
+				t.Fatalf("%q is not as typed", tok.Text)
+			}
+		}
+		if strings.Trim(text[end:], " \t\r\n") != "" {
+			t.Fatalf("%q: the end is lost", text)
+		}
+		joined := strings.Join(quoted, " ")
+		if len(joined) > words.MaxMessage {
+			return
+		}
+		again, mode, err := words.Lex(joined)
+		if err != nil || mode != words.ModeWords || len(again) != len(tokens) {
+			t.Fatalf("%q became %q: %v", text, joined, err)
+		}
+		for i := range again {
+			if again[i].Text != tokens[i].Text {
+				t.Fatalf("%q became %q", tokens[i].Text, again[i].Text)
+			}
+		}
+	})
+}

@@ -1,0 +1,231 @@
+// Package intake is the way into the catalog: a source publishes a batch, the
+// batch is applied as a whole or refused as a whole, each module that came, went
+// or changed is recorded, and everybody who watches the catalog is told. It
+// supervises the sources' goroutines. Trust in the modules of an endpoint is
+// decided before its batch gets here.
+package intake
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+)
+
+// Config is what a Pipeline needs; all are required but Logger.
+type Config struct {
+	Catalog *catalog.Catalog
+	Log     *audit.Log
+	// Changed is called after each new snapshot, in order. It must not publish.
+	Changed func(catalog.Change)
+	Logger  *slog.Logger
+}
+
+// Pipeline applies batches. It is safe for concurrent use.
+type Pipeline struct {
+	cfg Config
+	// order keeps records and notices in the order of the snapshots. Only sources
+	// wait for it, and what they wait for is a line of the log at most.
+	order sync.Mutex
+
+	mu    sync.Mutex
+	queue []*waiting
+}
+
+// New returns a Pipeline.
+func New(cfg Config) *Pipeline {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Pipeline{cfg: cfg}
+}
+
+// waiting is a batch whose source waits for its end.
+type waiting struct {
+	batch capability.Batch
+	err   error
+	over  bool
+}
+
+// Publish applies b or says why nothing was changed. Batches that come while another
+// change is under way are applied together, in the order in which they came: a change
+// of the catalog costs little more for many sources than for one.
+func (p *Pipeline) Publish(b capability.Batch) error {
+	w := &waiting{batch: b}
+	p.mu.Lock()
+	p.queue = append(p.queue, w)
+	p.mu.Unlock()
+	p.order.Lock()
+	defer p.order.Unlock()
+	for !w.over { // else who held the lock has seen to it
+		p.apply(p.next())
+	}
+	return w.err
+}
+
+// next takes from the queue what can be applied together: one batch of each source.
+func (p *Pipeline) next() []*waiting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sources := make(map[string]bool, len(p.queue))
+	n := 0
+	for n < len(p.queue) && n < maxTogether && !sources[p.queue[n].batch.Source] {
+		sources[p.queue[n].batch.Source] = true
+		n++
+	}
+	list := slices.Clone(p.queue[:n])
+	p.queue = slices.Delete(p.queue, 0, n)
+	return list
+}
+
+// apply applies batches together. Where the catalog refuses them, each half is tried
+// by itself, so that one that is refused keeps no other out.
+func (p *Pipeline) apply(list []*waiting) {
+	defer func() { // nobody waits for ever, whatever happened
+		for _, w := range list {
+			if !w.over {
+				w.err, w.over = capability.Errorf(capability.CodeInternal, "catalog.apply", "the change broke down before it was applied"), true
+			}
+		}
+	}()
+	batches := make([]capability.Batch, len(list))
+	for i, w := range list {
+		batches[i] = w.batch
+	}
+	change, changed, err := p.cfg.Catalog.ReplaceAll(batches)
+	if err != nil && len(list) > 1 {
+		p.apply(list[:len(list)/2])
+		p.apply(list[len(list)/2:])
+		return
+	}
+	for _, w := range list {
+		w.err, w.over = err, true
+	}
+	if err != nil || !changed {
+		return
+	}
+	for i := range batches {
+		p.record(change, batches[i])
+	}
+	p.recordConflicts(change)
+	if p.cfg.Changed != nil {
+		p.cfg.Changed(change)
+	}
+}
+
+// maxTogether bounds the batches of one change: others wait for its end.
+const maxTogether = 512
+
+// Run runs the sources until ctx ends. A source that stops earlier is logged and
+// started again after a pause that doubles to a minute; one broken source never
+// stops another.
+func (p *Pipeline) Run(ctx context.Context, sources ...capability.Source) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range sources {
+		group.Go(func() error {
+			pause := firstPause
+			for {
+				began := time.Now()
+				err := run(ctx, s, p.contained)
+				if ctx.Err() != nil {
+					return nil
+				}
+				if time.Since(began) > lastPause { // it was well for a while
+					pause = firstPause
+				}
+				p.cfg.Logger.Error("source stopped; starting it again", "err", err, "in", pause)
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+				pause = min(2*pause, lastPause)
+			}
+		})
+	}
+	return group.Wait()
+}
+
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// run contains a panic of a source: it must not take the server with it.
+func run(ctx context.Context, s capability.Source, publish func(capability.Batch) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return s.Run(ctx, publish)
+}
+
+// contained is Publish for sources, which may publish from goroutines of their own.
+func (p *Pipeline) contained(b capability.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return p.Publish(b)
+}
+
+// record writes what became of each module of the batch's source.
+func (p *Pipeline) record(change catalog.Change, b capability.Batch) {
+	before := change.Old[b.Source].Modules
+	old := make(map[string]*capability.Module, len(before))
+	for i := range before {
+		old[before[i].Extension] = &before[i]
+	}
+	for i := range b.Modules {
+		m := &b.Modules[i]
+		was, had := old[m.Extension]
+		delete(old, m.Extension)
+		switch {
+		case !had:
+			p.write(audit.ModuleLoaded, m, b.Source)
+		case was.Digest != m.Digest:
+			p.write(audit.ModuleReloaded, m, b.Source)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(old)) {
+		p.write(audit.ModuleUnloaded, old[id], b.Source)
+	}
+}
+
+func (p *Pipeline) recordConflicts(change catalog.Change) {
+	for _, c := range change.Conflicts {
+		if c.Class == catalog.ClassOverlap {
+			continue // what a family is for
+		}
+		p.append(audit.Record{
+			Event: audit.CapabilityConflictDetected, Logger: "intake",
+			Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "class", Value: c.Class}, {Key: "key", Value: c.Key}, {Key: "resolution", Value: c.Resolution}, {Key: "winner", Value: c.Winner}}},
+		})
+	}
+}
+
+func (p *Pipeline) write(ev audit.Event, m *capability.Module, source string) {
+	p.append(audit.Record{
+		Event: ev, Logger: "intake", Extension: m.Extension, Runner: m.Origin,
+		Metadata: audit.Metadata{Attrs: []audit.Attr{
+			{Key: "source", Value: source}, {Key: "module", Value: m.ID}, {Key: "version", Value: m.Version}, {Key: "digest", Value: m.Digest},
+		}},
+	})
+}
+
+func (p *Pipeline) append(r audit.Record) {
+	if _, err := p.cfg.Log.Append(context.Background(), r, audit.Written); err != nil {
+		p.cfg.Logger.Error("audit record not written", "event", string(r.Event), "err", err)
+	}
+}

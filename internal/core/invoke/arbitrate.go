@@ -1,0 +1,263 @@
+package invoke
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// probeWithin bounds the question whether a provider marked unavailable is back.
+const probeWithin = time.Second
+
+// arbitrate chooses one of the permitted candidates and checks the input against
+// its schema. rest holds the ones a fallback may go to.
+func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest []*catalog.Entry, err error) {
+	candidates, err = r.balance(ctx, candidates)
+	if err != nil {
+		return nil, err
+	}
+	req := request(&r.inv, candidates)
+	if r.narrowed {
+		req = arbitration.Request{Selector: r.inv.Target.Select, Audience: r.inv.Audience, Only: candidates}
+	}
+	sel, err := r.agent.Select(req)
+	if capability.CodeOf(err) == capability.CodeUnavailable {
+		if woken := wake(ctx, candidates); woken != nil {
+			req.Awake = func(e *catalog.Entry) bool { return e == woken }
+			sel, err = r.agent.Select(req)
+		}
+	}
+	r.explain(sel)
+	if err != nil {
+		r.choose(candidates[0]) // for the record
+		if ended := r.ended(ctx); ended != nil {
+			return nil, ended // what the question found out is of no use
+		}
+		return nil, err
+	}
+	if sel.Entry == nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "arbitrate", "%s is a chain of %d members that runs as a whole; name one of them", r.inv.Target, len(sel.Composed)).
+			With("composed", "call one by its capability id")
+	}
+	r.choose(sel.Entry)
+	r.selection.Step, r.selection.DecidedBy, r.selection.Fallback = sel.Step, sel.DecidedBy, sel.Fallback
+	if sel.Entry.Provider == nil {
+		return nil, capability.Errorf(capability.CodeUnavailable, "arbitrate", "%s is declared, but its source offers nobody to carry it out", sel.Entry.Key()).
+			With("provider_unavailable", "see junctor doctor")
+	}
+	if !r.verdict.Permitted { // the rules were replaced since authorize
+		_, err := r.authorize([]*catalog.Entry{sel.Entry})
+		return nil, err
+	}
+	if err := checkSchema(sel.Entry, r.inv.Input); err != nil {
+		return nil, err
+	}
+	if r.balanced != nil {
+		r.selection.DecidedBy = "balanced"
+		return r.balanced, nil
+	}
+	return sel.Rest, nil
+}
+
+// request is the question to arbitration: an action among those permitted, or
+// the entries that a capability id or a member names.
+func request(inv *capability.Invocation, permitted []*catalog.Entry) arbitration.Request {
+	req := arbitration.Request{Selector: inv.Target.Select, Audience: inv.Audience}
+	if inv.Target.Action == "" {
+		req.Only = permitted
+		return req
+	}
+	req.Action = permitted[0].Action
+	req.Denied = deniedBut(permitted)
+	return req
+}
+
+// deniedBut denies all entries but some. Of a function that thousands of nodes offer
+// each is asked about, so long lists become a set.
+func deniedBut(permitted []*catalog.Entry) func(*catalog.Entry) bool {
+	const long = 16
+	if len(permitted) <= long {
+		return func(e *catalog.Entry) bool { return !slices.Contains(permitted, e) }
+	}
+	set := make(map[*catalog.Entry]struct{}, len(permitted))
+	for _, e := range permitted {
+		set[e] = struct{}{}
+	}
+	return func(e *catalog.Entry) bool {
+		_, ok := set[e]
+		return !ok
+	}
+}
+
+// wake asks the providers that are marked unavailable whether they are back, one
+// after the other, and returns the first that is.
+func wake(ctx context.Context, candidates []*catalog.Entry) *catalog.Entry {
+	for _, e := range candidates {
+		prober, ok := e.Provider.(capability.Prober)
+		if !ok || e.Eligible() || e.Contribution.Unsupported {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, probeWithin)
+		err := prober.Probe(ctx)
+		cancel()
+		if err == nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// choose makes e the entry of the call. A rule of the catalog or the source may
+// demand an approval where the principal's rules do not; people who may approve
+// are not asked (spec/README section 5).
+func (r *run) choose(e *catalog.Entry) {
+	r.entry = e
+	r.verdict = r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
+	if r.verdict.Permitted && r.verdict.Consent == "" && !human(r.inv.Principal) && r.agent.Frame.Approval(e) {
+		r.verdict.Consent = policy.ChannelOperator
+	}
+}
+
+func human(p capability.Principal) bool {
+	return p.Role == capability.RoleAdmin || p.Role == capability.RoleOperator
+}
+
+// explain tells who listens of the choice.
+func (r *run) explain(sel *arbitration.Selection) {
+	if r.engine.cfg.Explain != nil {
+		r.selection.ExplanationID = r.engine.cfg.Explain(&r.inv, r.agent, sel)
+	}
+}
+
+func checkSchema(e *catalog.Entry, input []byte) error {
+	schema, err := e.Schema()
+	if err != nil || schema == nil {
+		return err
+	}
+	if p, ok := e.Provider.(capability.Arguer); ok {
+		if input, err = p.Arguments(input); err != nil || input == nil {
+			return err
+		}
+	}
+	return schema.Check(input)
+}
+
+// mayFallBack says whether a call that did not start may go to another provider:
+// only in ranked mode, only where no pin is a promise, and never past a selector
+// of the caller.
+func (r *run) mayFallBack(err error) bool {
+	if r.balanced != nil {
+		return balancedMayFallBack(err)
+	}
+	row := r.entry.Row
+	return row != nil && row.Mode == "ranked" && row.Pin == "soft" &&
+		len(r.inv.Target.Select) == 0 && r.inv.Target.Action != "" &&
+		capability.CodeOf(err) == capability.CodeUnavailable
+}
+
+// Plan is what would happen to an invocation: the path without consent, execute
+// and audit. It changes nothing.
+type Plan struct {
+	Entry     *catalog.Entry         // nil when Err is set before the choice
+	Denied    []*catalog.Entry       // empty for principals who must not know of them
+	Selection *arbitration.Selection // nil when nothing was there to choose from
+	Agent     *compile.Agent
+	Verdict   policy.Verdict
+	Err       error
+
+	inv capability.Invocation // as it goes through a generic door
+}
+
+// Plan answers --dry-run and catalog explain.
+func (e *Engine) Plan(ctx context.Context, inv capability.Invocation) Plan {
+	r := run{engine: e, inv: inv}
+	all, err := r.resolve()
+	if err == nil {
+		if len(r.inv.Input) == 0 {
+			r.inv.Input = []byte("{}")
+		}
+		if through, why := r.unwrap(all); len(inv.Input) > 0 || why == nil { // whoever only asks about the door itself is told of it
+			all, err = through, why
+		} else {
+			r.inv = inv
+		}
+	}
+	p := Plan{Agent: r.agent, Err: err, inv: r.inv}
+	if err != nil {
+		return p
+	}
+	permitted, _ := e.permitted(&inv, all)
+	if human(inv.Principal) {
+		for _, entry := range all {
+			if !e.authorize(&inv, entry).Permitted {
+				p.Denied = append(p.Denied, entry)
+			}
+		}
+	}
+	if len(permitted) == 0 {
+		p.Err = capability.UnknownCapability(inv.Target)
+		return p
+	}
+	if permitted, p.Err = r.balance(ctx, permitted); p.Err != nil {
+		return p
+	}
+	if p.Selection, p.Err = r.agent.Select(request(&r.inv, permitted)); p.Err != nil || p.Selection.Entry == nil {
+		return p
+	}
+	r.choose(p.Selection.Entry)
+	p.Entry, p.Verdict = r.entry, r.verdict
+	if len(inv.Input) > 0 {
+		p.Err = checkSchema(p.Entry, r.inv.Input)
+	}
+	return p
+}
+
+// Preview is Plan with what exactly the chosen provider would do, where it can
+// tell. It changes nothing.
+func (e *Engine) Preview(ctx context.Context, inv capability.Invocation) (Plan, capability.Preview, error) {
+	p := e.Plan(ctx, inv)
+	if p.Err != nil || p.Entry == nil {
+		return p, capability.Preview{}, p.Err
+	}
+	r := run{engine: e, inv: p.inv, context: ContextOf(&inv), agent: p.Agent, entry: p.Entry}
+	err := r.foresee(ctx)
+	if asks := r.confirms(); r.preview.Confirm == "" {
+		r.preview.Confirm = asks
+	}
+	return p, r.preview, err
+}
+
+// List is everything this principal may reach in the audience, ready or not: what
+// the rules deny is not there.
+func (e *Engine) List(who capability.Principal, audience capability.Audience) []*catalog.Entry {
+	var out []*catalog.Entry
+	for entry := range e.cfg.Catalog.Snapshot().Entries() {
+		if entry.VisibleTo(audience) && e.cfg.Policy.Authorize(who, entry).Permitted {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+// Agent is the agent catalog of an invocation's context, and which entries its
+// principal may call.
+func (e *Engine) Agent(inv capability.Invocation) (agent *compile.Agent, permitted func(*catalog.Entry) bool, err error) {
+	if inv.Context != nil {
+		if err := inv.Context.Check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	agent = e.cfg.Compiler.Compile(ContextOf(&inv))
+	if e.cfg.Compiled != nil {
+		e.cfg.Compiled(agent)
+	}
+	return agent, func(entry *catalog.Entry) bool {
+		return e.authorize(&inv, entry).Permitted
+	}, nil
+}

@@ -1,0 +1,338 @@
+package invoke
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// finish is the last step, audit: it decides the terminal state, writes the
+// record, makes the state visible, and only then lets the caller see the result.
+func (r *run) finish(ctx context.Context, result capability.Result, err error) (Reply, error) {
+	e := r.engine
+	failure := toError(err)
+	if failure == nil {
+		r.fire(EventSuccess, "")
+		failure = r.process(result)
+	}
+	if failure == nil {
+		r.fire(EventProcessed, "")
+	}
+	end := r.ending(failure)
+	rec := r.record()
+	r.describeEnd(&rec, end, result, failure)
+	// The caller may be gone; its record is written all the same.
+	logCtx := context.WithoutCancel(ctx)
+	receipt, logErr := e.cfg.Log.Append(logCtx, rec, r.durability(failure))
+	degraded := logErr == nil && receipt.Seq == 0
+	switch {
+	case logErr == nil && failure == nil && degraded:
+		r.fire(EventLogTolerated, "")
+	case logErr == nil && failure == nil:
+		r.fire(EventLogged, "")
+	case failure == nil:
+		// The work is done and cannot be recorded: say so, and keep a digest so
+		// that the result can be recognized later (decision R56).
+		r.fire(EventLogFailed, "audit_unavailable")
+		failure = capability.Wrap(capability.CodeFailed, "audit", "the work was done, but its audit record could not be written", logErr).
+			With("audit_unavailable", "junctor doctor says what is wrong with the log").
+			Detail("result_digest", e.cfg.Log.Digest(result.Value))
+	default:
+		r.fire(r.endEvent(failure), failure.Reason)
+	}
+	if logErr != nil {
+		e.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", logErr)
+	}
+	reply := r.reply()
+	reply.AuditDegraded = degraded
+	if err != nil && len(result.Value) <= e.cfg.MaxResult {
+		reply.Result = result.Value // its provider's own words
+	}
+	if failure == nil {
+		if reply.Result = result.Value; len(reply.Result) == 0 {
+			reply.Result = json.RawMessage("null") // every result is one JSON value
+		}
+		if reply.Duration > e.cfg.SlowAfter {
+			r.recordSlow(logCtx)
+		}
+	}
+	r.finishKey(logCtx, reply, failure)
+	r.observe(reply, failure)
+	if failure == nil {
+		return reply, nil
+	}
+	return reply, failure
+}
+
+func toError(err error) *capability.Error {
+	if err == nil {
+		return nil
+	}
+	return capability.AsError(err)
+}
+
+// process applies the limits on what came back.
+func (r *run) process(result capability.Result) *capability.Error {
+	if limit := r.engine.cfg.MaxResult; len(result.Value) > limit {
+		return capability.Errorf(capability.CodeTooLarge, "process", "the result has %d bytes; the limit is %d", len(result.Value), limit).
+			With("output_limit", "ask for less at a time")
+	}
+	return nil
+}
+
+// endEvent is the event that carries this failure from the current state.
+func (r *run) endEvent(failure *capability.Error) Event {
+	if failure.Reason == "panic" {
+		return EventPanic
+	}
+	state := r.machine.state
+	switch {
+	case failure.Code == capability.CodeTimeout && state != StateLogging:
+		return EventTimeout
+	case failure.Code == capability.CodeCancelled && state != StateProcessing && state != StateLogging:
+		return EventCancel
+	case state == StateValidating:
+		return EventInvalid
+	case state == StateAwaiting:
+		return EventExpire
+	}
+	return EventError
+}
+
+func (r *run) ending(failure *capability.Error) State {
+	if failure == nil {
+		return StateCompleted
+	}
+	to, ok := next(r.machine.state, r.endEvent(failure))
+	if !ok {
+		return StateFailed
+	}
+	return to
+}
+
+func (r *run) durability(failure *capability.Error) audit.Durability {
+	if failure != nil {
+		switch failure.Code {
+		case capability.CodeDenied, capability.CodeConsentRequired:
+			return audit.Synced
+		}
+		if r.hidden || failure.Reason == "security_violation" {
+			return audit.Synced
+		}
+	}
+	if r.entry != nil && r.started && r.entry.Effect.Mutates() {
+		return audit.Synced
+	}
+	return audit.Written
+}
+
+// record is what begin and end records share.
+func (r *run) record() audit.Record {
+	inv := &r.inv
+	if r.argsHash == "" {
+		r.argsHash = r.engine.cfg.Log.Digest(inv.Input)
+	}
+	rec := audit.Record{
+		Logger: "invoke", Session: inv.Session, User: inv.Principal.ID,
+		Metadata: audit.Metadata{
+			RunID: inv.ID, Surface: inv.Surface, Client: inv.Client, Parent: inv.Parent, View: inv.Principal.View, TraceID: inv.Trace,
+			Principal: audit.Principal{ID: inv.Principal.ID, Role: inv.Principal.Role, OnBehalfOf: inv.Principal.OnBehalfOf},
+			BytesIn:   int64(len(inv.Input)), ArgsHash: r.argsHash,
+		},
+	}
+	if r.via != "" {
+		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "via", Value: string(r.via)})
+	}
+	if r.entry == nil {
+		rec.Action = inv.Target.String()
+		return rec
+	}
+	_, kind, _ := r.entry.Key().Parts()
+	rec.Extension, rec.Action, rec.Runner = r.entry.Module.Extension, string(r.entry.Action), r.entry.Module.Origin
+	if rec.Runner == "" {
+		rec.Runner = kind
+	}
+	if ran := r.preview.Ran; ran != nil {
+		rec.Command, rec.Action, rec.Runner = ran.Command, ran.Action, ran.Runner
+		rec.Metadata.ArgsCount = ran.Args
+	}
+	m := &rec.Metadata
+	m.CapabilityID, m.CanonicalAction, m.Provider = string(r.entry.ID), string(r.entry.Action), string(r.entry.Key())
+	m.Effect, m.Permissions = r.entry.Effect, r.entry.Contribution.Permissions
+	m.Decision = audit.Decision{Effect: "permit", PolicyIDs: r.verdict.Policies, Grant: r.consent.Grant, Approval: r.consent.Approval}
+	if !r.verdict.Permitted {
+		m.Decision.Effect = "forbid"
+	}
+	if r.selection.DecidedBy != "" {
+		m.Selection = audit.Selection(r.selection)
+	}
+	return rec
+}
+
+func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result, failure *capability.Error) {
+	rec.Duration = r.engine.cfg.Now().Sub(r.began)
+	rec.Success = audit.OutcomeOf(failure == nil)
+	rec.Metadata.State = string(end)
+	rec.Metadata.BytesOut = int64(len(result.Value))
+	rec.Metadata.Timings = audit.Timings{Provider: r.providerTime}
+	rec.Metadata.UpstreamCallID = r.upstream
+	if ran := r.ran; ran != nil {
+		rec.Command, rec.ExitCode = ran.Command, ran.ExitCode
+		if ran.Action != "" {
+			rec.Action = ran.Action
+		}
+		if ran.Runner != "" {
+			rec.Runner = ran.Runner
+		}
+		m := &rec.Metadata
+		m.WorkDir = ran.WorkDir
+		m.Tool, m.ArgsCount, m.Sandbox, m.Truncated = ran.Tool, ran.Args, ran.Sandbox, ran.Truncated
+		if n := ran.Node; n != nil {
+			m.Node = audit.Node{ID: n.ID, Epoch: uint64(max(n.Epoch, 0)), Function: n.Function, Skill: n.Skill, PayloadDigest: n.PayloadDigest}
+		}
+		if ran.Output != "" {
+			m.StdoutHash = r.engine.cfg.Log.Digest([]byte(ran.Output))
+		}
+	}
+	switch end {
+	case StateCompleted:
+		rec.Event = audit.CapabilityExecuted
+		return
+	case StateTimeout:
+		rec.Event = audit.CapabilityTimeout
+	case StateCancelled:
+		rec.Event = audit.CapabilityCancelled
+	default:
+		rec.Event = audit.CapabilityFailed
+	}
+	switch {
+	case failure.Reason == "security_violation" && !r.hidden: // whatever its code: it is more than a missing permission
+		rec.Event = audit.SecurityViolation
+	case r.hidden, failure.Code == capability.CodeDenied, failure.Code == capability.CodeConsentRequired:
+		rec.Event = audit.PermissionDenied
+	case failure.Reason == "rate_limited":
+		rec.Event = audit.RateLimited
+	case failure.Code == capability.CodeOverloaded:
+		rec.Event = audit.QueueRejected
+	}
+	rec.Metadata.Code, rec.Metadata.Reason = failure.Code, failure.Reason
+	rec.Error = r.recordable(failure)
+	if failure.Err != nil && !errors.Is(failure.Err, context.Canceled) {
+		// A cause may quote what the caller sent, and arguments are never recorded.
+		r.engine.cfg.Logger.Debug("cause of a failed call", "inv", r.inv.ID, "cap", rec.Metadata.CapabilityID, "err", failure.Err)
+	}
+}
+
+// recordable is what a record says of a failure. What a run of an extension says
+// may quote what its program said, and that its arguments, which are never recorded
+// (runner spec, section 20.1).
+func (r *run) recordable(failure *capability.Error) string {
+	quotes := failure.Code == capability.CodeFailed || failure.Code == capability.CodeInvalidInput || failure.Code == capability.CodeInternal
+	if r.entry == nil || r.entry.Module.Origin != "extension" || !quotes {
+		return failure.Error()
+	}
+	text := string(failure.Code)
+	if failure.Reason != "" {
+		text = failure.Reason
+	}
+	if code, ok := failure.Details["exit_code"]; ok {
+		text += fmt.Sprintf(": exit code %v", code)
+	}
+	return text
+}
+
+func (r *run) recordSlow(ctx context.Context) {
+	rec := r.record()
+	rec.Event = audit.CapabilitySlow
+	rec.Duration = r.engine.cfg.Now().Sub(r.began)
+	if _, err := r.engine.cfg.Log.Append(ctx, rec, audit.Buffered); err != nil {
+		r.engine.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", err)
+	}
+}
+
+// finishReplay gives out a remembered outcome, on the record.
+func (r *run) finishReplay(ctx context.Context, reply Reply, err error) (Reply, error) {
+	if e, ok := r.agent.Snapshot().Capability(reply.Capability); ok { // it may be gone by now
+		r.choose(e)
+		reply.Action = e.Action
+	}
+	reply.Replayed = true
+	reply.Duration = r.engine.cfg.Now().Sub(r.began)
+	failure := toError(err)
+	rec := r.record()
+	rec.Event = audit.CapabilityExecuted
+	rec.Success = audit.OutcomeOf(reply.State == StateCompleted)
+	rec.Duration = reply.Duration
+	rec.Metadata.State = string(reply.State)
+	rec.Metadata.Attrs = []audit.Attr{{Key: "replay_of", Value: reply.Invocation}}
+	if _, err := r.engine.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Written); err != nil {
+		r.engine.cfg.Logger.Error("audit record not written", "inv", r.inv.ID, "err", err)
+	}
+	r.observe(reply, failure)
+	if failure == nil {
+		return reply, nil
+	}
+	return reply, failure
+}
+
+func (r *run) reply() Reply {
+	reply := Reply{
+		Invocation: r.inv.ID, State: r.machine.state, Selection: r.selection,
+		Duration: r.engine.cfg.Now().Sub(r.began), History: r.machine.history,
+	}
+	if r.entry != nil && !r.hidden {
+		reply.Provider, reply.Capability, reply.Action = r.entry.Key(), r.entry.ID, r.entry.Action
+	}
+	return reply
+}
+
+func (r *run) observe(reply Reply, failure *capability.Error) {
+	if r.engine.cfg.Observer == nil {
+		return
+	}
+	ended := Ended{Surface: r.inv.Surface, State: reply.State, Duration: reply.Duration, Provider: r.providerTime}
+	if r.entry != nil {
+		_, ended.ProviderKind, _ = r.entry.Key().Parts()
+		ended.Action, ended.Effect = string(r.entry.Action), r.entry.Effect
+	}
+	if failure != nil {
+		ended.Code = failure.Code
+	}
+	if r.ran != nil && r.entry != nil {
+		ended.Extension, ended.Runner, ended.Sandbox = r.entry.Module.Extension, r.ran.Runner, r.ran.Sandbox
+	}
+	r.engine.cfg.Observer.Finished(ended)
+}
+
+// MarshalJSON renders the "invocation" member of every JSON answer
+// (command-line, section 3).
+func (r Reply) MarshalJSON() ([]byte, error) {
+	return jsonx.Answer(struct {
+		ID         string                 `json:"id"`
+		State      State                  `json:"state"`
+		Provider   capability.ProviderKey `json:"provider,omitempty"`
+		Capability capability.ID          `json:"capability_id,omitempty"`
+		Action     capability.Action      `json:"action,omitempty"`
+		Selection  *Selection             `json:"selection,omitempty"`
+		Duration   float64                `json:"duration_ms"`
+		Replayed   bool                   `json:"replayed,omitzero"`
+		Degraded   bool                   `json:"audit_degraded,omitzero"`
+		History    []Transition           `json:"history,omitempty"`
+	}{
+		r.Invocation, r.State, r.Provider, r.Capability, r.Action, r.selectionOrNil(),
+		float64(r.Duration) / float64(time.Millisecond), r.Replayed, r.AuditDegraded, r.History,
+	})
+}
+
+func (r Reply) selectionOrNil() *Selection {
+	if r.Selection.DecidedBy == "" {
+		return nil
+	}
+	return &r.Selection
+}

@@ -1,0 +1,211 @@
+package invoke
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// authorize drops the candidates the rules deny, before arbitration, so that no
+// fallback can ever reach one. If none is left the capability does not exist for
+// an agent; an operator is told which policy said no.
+func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
+	permitted, denied := r.engine.permitted(&r.inv, candidates)
+	if len(permitted) > 0 {
+		return permitted, nil
+	}
+	r.entry, r.verdict = candidates[0], denied
+	r.hidden = true
+	switch r.inv.Principal.Role {
+	case capability.RoleAdmin, capability.RoleOperator:
+		if len(denied.Withheld) > 0 {
+			return nil, capability.Errorf(capability.CodeDenied, "authorize", "this server keeps %s from extensions (%s), so %s cannot be called", strings.Join(denied.Withheld, ", "), strings.Join(denied.Policies, ", "), r.inv.Target).
+				With("permission_denied", fmt.Sprintf("an administrator grants it with: junctor grants create --module %s --permission %s; or starts the server with deployment_mode local_open", r.entry.Module.Extension, strings.Join(denied.Withheld, " --permission "))).Detail("denied_permissions", denied.Withheld)
+		}
+		because := "no policy permits it"
+		if len(denied.Policies) > 0 {
+			because = "policy " + strings.Join(denied.Policies, ", ") + " forbids it"
+		}
+		if denied.Fault != "" {
+			because = "policy " + strings.Join(denied.Policies, ", ") + " cannot be evaluated (" + denied.Fault + "), and until that is mended all is denied that it is asked about"
+		}
+		return nil, capability.Errorf(capability.CodeDenied, "authorize", "%s may not call %s: %s", r.inv.Principal.ID, r.inv.Target, because).
+			With("permission_denied", "change the Cedar policies in the home's policy folder")
+	}
+	return nil, capability.UnknownCapability(r.inv.Target)
+}
+
+// permitted filters entries by the rules. The slice is returned as it came when
+// nothing is denied; denied is the verdict of the first one dropped.
+func (e *Engine) permitted(inv *capability.Invocation, entries []*catalog.Entry) (kept []*catalog.Entry, denied policy.Verdict) {
+	for i, entry := range entries {
+		v := e.authorize(inv, entry)
+		if v.Permitted {
+			continue
+		}
+		denied = v
+		kept = append(kept, entries[:i]...)
+		for _, entry := range entries[i+1:] {
+			if e.authorize(inv, entry).Permitted {
+				kept = append(kept, entry)
+			}
+		}
+		return kept, denied
+	}
+	return entries, denied
+}
+
+// authorize judges one entry: what the caller's view leaves out is denied like what
+// the rules deny.
+func (e *Engine) authorize(inv *capability.Invocation, entry *catalog.Entry) policy.Verdict {
+	if inv.Within != nil && !inv.Within(entry.Module.Extension) {
+		return policy.Verdict{}
+	}
+	return e.cfg.Policy.Authorize(inv.Principal, entry)
+}
+
+// ReasonScope marks calls that the principal may make and its credential may not.
+const ReasonScope = "insufficient_scope"
+
+// covered drops the candidates that the credential is too narrow for.
+func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
+	if !r.inv.Principal.Scoped {
+		return candidates, nil
+	}
+	var kept []*catalog.Entry
+	for _, e := range candidates {
+		if r.inv.Principal.Covers(e.Effect) {
+			kept = append(kept, e)
+		}
+	}
+	if len(kept) > 0 {
+		return kept, nil
+	}
+	r.entry = candidates[0]
+	return nil, capability.Errorf(capability.CodeDenied, "authorize", "the access token's scopes do not cover %s, which has effect %s", r.inv.Target, r.entry.Effect).
+		With(ReasonScope, "get a token with a wider scope").Detail("effect", string(r.entry.Effect))
+}
+
+// obtainConsent belongs to authorize but needs the chosen provider: an approval
+// is bound to one capability. The approval's answer re-enters validation, so
+// that it cannot skip a check.
+func (r *run) obtainConsent(ctx context.Context) error {
+	if r.inv.Resume != "" {
+		return nil // it was given when this very call was begun; whether it is permitted was judged anew
+	}
+	if err := r.foresee(ctx); err != nil {
+		return err
+	}
+	channel, asks := r.verdict.Consent, r.confirms()
+	if channel == "" && asks != "" {
+		channel = policy.ChannelOperator
+		if human(r.inv.Principal) {
+			channel = policy.ChannelClient // they may say yes to themselves, but they have to say it
+		}
+	}
+	if channel == "" {
+		return nil
+	}
+	if err := r.engine.cfg.Log.Ready(true); err != nil {
+		return err
+	}
+	consent, err := r.engine.cfg.Policy.Consent(ctx, policy.Asked{
+		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, Run: r.inv.ID, InputDigest: r.bound(), Channel: channel, Summary: r.summary(),
+		Exact: asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
+	})
+	if err != nil {
+		if capability.CodeOf(err) == capability.CodeConsentRequired {
+			r.fire(EventConfirmNeeded, "")
+		}
+		return err
+	}
+	r.consent = consent
+	return nil
+}
+
+// What a contribution or a preview demands of people too (runner spec, section
+// 10.6).
+const (
+	confirmFirst  = "first"
+	confirmAlways = "always"
+)
+
+func (r *run) confirms() string {
+	for _, asks := range []string{confirmAlways, confirmFirst} {
+		if r.entry.Contribution.Confirm == asks || r.preview.Confirm == asks {
+			return asks
+		}
+	}
+	return ""
+}
+
+// previewTime bounds the question what a call would do.
+const previewTime = 10 * time.Second
+
+// foresee asks a provider that can tell what exactly the call would do.
+func (r *run) foresee(ctx context.Context) (err error) {
+	p, ok := r.entry.Provider.(capability.Previewer)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, previewTime)
+	defer cancel()
+	r.preview, err = p.Preview(ctx, r.call())
+	return err
+}
+
+// bound is what an approval holds for: the input, and all that the preview names.
+func (r *run) bound() string {
+	digest := inputDigest(r.inv.Input)
+	if r.preview.Binds != "" {
+		sum := sha256.Sum256([]byte(digest + r.preview.Binds))
+		digest = hex.EncodeToString(sum[:])
+	}
+	return digest
+}
+
+// summary is what the person asked reads: who, what, where, and why they are
+// asked.
+func (r *run) summary() string {
+	const most = 1024
+	what := string(r.inv.Input)
+	if r.preview.What != nil {
+		what = strings.Join(r.preview.What, " ")
+	}
+	if len(what) > most {
+		what = strings.ToValidUTF8(what[:most], "") + fmt.Sprintf("… (%d bytes in all)", len(what))
+	}
+	if r.preview.What != nil {
+		what = "to run: " + what
+	} else {
+		what = "with " + what
+	}
+	if r.preview.Why != "" {
+		what += " (" + r.preview.Why + ")"
+	}
+	who := r.inv.Principal.ID
+	if r.inv.Principal.OnBehalfOf != "" {
+		who += ", for " + r.inv.Principal.OnBehalfOf + ","
+	}
+	return fmt.Sprintf("%s asks for %s on %s %s", who, r.entry.Name(), r.entry.Key(), what)
+}
+
+// inputDigest binds an approval to the value, not to its spelling: key order and
+// white space do not matter. Numbers count digit by digit: as floats, two large
+// ids could be one. Input that has no such form (a lone surrogate) is bound byte
+// for byte.
+func inputDigest(input []byte) string {
+	if c, err := jsonx.Sorted(input); err == nil {
+		input = c
+	}
+	sum := sha256.Sum256(input)
+	return hex.EncodeToString(sum[:])
+}

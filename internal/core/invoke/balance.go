@@ -1,0 +1,213 @@
+package invoke
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+const (
+	// actionInvokeFunction is the generic door to the functions of nodes.
+	actionInvokeFunction = capability.Action("device.function.invoke")
+	// selectAny is the value of the selector field node that asks for balancing.
+	selectAny = "any"
+	// moreTries is how many other nodes a balanced call may go to when the first
+	// provably did not start (nodes spec, section 18.2).
+	moreTries = 2
+)
+
+// balance narrows the nodes that offer a function to one, where the caller asked
+// for that or could not mind: a read (decision R51). It counts as the caller's own
+// selector; anything else is left to arbitration, which asks for one.
+func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*catalog.Entry, error) {
+	wanted := r.inv.Balance != nil || r.inv.Target.Select["node"] == selectAny
+	if r.engine.cfg.Balance == nil || !wanted && (len(candidates) < 2 || len(r.inv.Target.Select) > 0 || !harmless(candidates)) {
+		return candidates, nil
+	}
+	selector := maps.Clone(r.inv.Target.Select)
+	delete(selector, "node")
+	among := slices.DeleteFunc(slices.Clone(candidates), func(e *catalog.Entry) bool {
+		_, kind, _ := e.Key().Parts()
+		reason, _ := r.agent.Frame.Candidate(e, audienceOf(r.inv.Audience))
+		return kind != "node" || reason != "" || !e.Eligible() || e.Provider == nil || len(selector) > 0 && !arbitration.Matches(e, selector)
+	})
+	if len(among) == 0 && !wanted {
+		return candidates, nil // arbitration says why
+	}
+	var b capability.Balance
+	if r.inv.Balance != nil {
+		b = *r.inv.Balance
+	}
+	asked, err := r.asked(ctx, among)
+	if err != nil {
+		return nil, err
+	}
+	b.Preferred = append(asked, b.Preferred...)
+	order, err := r.engine.cfg.Balance(b, among)
+	if err != nil {
+		return nil, err
+	}
+	r.inv.Target.Select = capability.Selector{"provider": string(order[0].Key())}
+	r.balanced = slices.Clone(order[1:min(len(order), 1+moreTries)])
+	if r.balanced == nil {
+		r.balanced = []*catalog.Entry{}
+	}
+	return candidates, nil
+}
+
+// asked are the nodes for which somebody was asked about this very call, and those
+// with a yes first: whoever asks again is answered there, or a person would be asked
+// about one node after the other.
+func (r *run) asked(ctx context.Context, among []*catalog.Entry) (nodes []string, err error) {
+	if human(r.inv.Principal) || !slices.ContainsFunc(among, func(e *catalog.Entry) bool {
+		return r.engine.cfg.Policy.Authorize(r.inv.Principal, e).Consent != "" || r.agent.Frame.Approval(e)
+	}) {
+		return nil, nil
+	}
+	about, err := r.engine.cfg.Policy.AskedAbout(ctx, r.inv.Principal, inputDigest(r.inv.Input))
+	if err != nil {
+		return nil, capability.AsError(err)
+	}
+	for _, id := range about {
+		for _, e := range among {
+			if e.ID == id {
+				_, _, node := e.Key().Parts()
+				nodes = append(nodes, node)
+			}
+		}
+	}
+	return nodes, nil
+}
+
+// harmless reports whether all are the same reading function of nodes. Where somebody
+// else offers it, too, no node takes the call from them.
+func harmless(candidates []*catalog.Entry) bool {
+	return strings.HasPrefix(string(candidates[0].Action), "fn.") && !slices.ContainsFunc(candidates, func(e *catalog.Entry) bool {
+		_, kind, _ := e.Key().Parts()
+		return kind != "node" || e.Effect != capability.EffectRead || e.Action != candidates[0].Action
+	})
+}
+
+// balancedMayFallBack reports whether a node has provably not started the call.
+func balancedMayFallBack(err error) bool {
+	code := capability.CodeOf(err)
+	return code == capability.CodeUnavailable || code == capability.CodeOverloaded
+}
+
+// unwrapFunction takes the function that device.function.invoke names in its place
+// (decision R17). Functions of one name on several nodes stay several candidates.
+func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
+	var in struct {
+		Function  string    `json:"function"`
+		Args      jsonx.Raw `json:"args"`
+		TimeoutMS float64   `json:"timeoutMs"`
+	}
+	if err := jsonx.UnmarshalStrict(r.inv.Input, &in); err != nil || in.Function == "" || in.TimeoutMS < 0 {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "resolve", "%s takes function, args and timeoutMs", actionInvokeFunction).
+			With("invalid_args", "junctor nodes list names the nodes, junctor nodes show NODE the functions of one (device.function.list)")
+	}
+	if r.inv.IdempotencyKey != "" { // who offers the function may change between two calls with one key
+		r.digest = callDigest(r.inv)
+	}
+	snap := r.agent.Snapshot()
+	var found []*catalog.Entry
+	selector := maps.Clone(r.inv.Target.Select)
+	if n := selector["node"]; n == selectAny || n == selectAll {
+		delete(selector, "node")
+	}
+	for _, e := range candidates {
+		if len(selector) > 0 && !arbitration.Matches(e, selector) {
+			continue
+		}
+		for _, inner := range functionsOf(snap, e.Module, in.Function) {
+			if inner.VisibleTo(audienceOf(r.inv.Audience)) {
+				found = append(found, inner)
+			}
+		}
+	}
+	// What is another's is not there: neither for the choice nor in a message.
+	all := found
+	found, denied := r.engine.permitted(&r.inv, all)
+	if len(found) == 0 && len(all) > 0 {
+		if human(r.inv.Principal) {
+			found = all[:1] // authorize says which rule it is
+		} else {
+			r.entry, r.verdict, r.hidden = all[0], denied, true
+		}
+	}
+	if len(found) == 0 {
+		return nil, capability.Errorf(capability.CodeUnknownCapability, "resolve", "no node that you can reach offers the function %q", in.Function).
+			With("function_not_found", "list the functions of a node with device.function.list")
+	}
+	if i := slices.IndexFunc(found, func(e *catalog.Entry) bool { return e.Action != found[0].Action }); i >= 0 {
+		return nil, capability.Errorf(capability.CodeSelectionRequired, "resolve", "the function %q is another one on %s than on %s", in.Function, found[0].Module.Label, found[i].Module.Label).
+			With("selection_ambiguous", fmt.Sprintf("name the node with the selector node=%s", found[0].Module.Label))
+	}
+	r.inv.Target = capability.Target{Action: found[0].Action, Select: r.inv.Target.Select}
+	if found[0].Minted() && len(found) == 1 && !r.asksAllNodes() {
+		r.inv.Target = capability.Target{Capability: found[0].ID}
+	}
+	if r.inv.Input, r.argsHash = []byte(in.Args), ""; len(in.Args) == 0 || string(in.Args) == "null" {
+		r.inv.Input = []byte("{}")
+	}
+	if in.TimeoutMS > 0 {
+		wanted := time.Duration(min(in.TimeoutMS, float64(r.engine.cfg.MaxTimeout.Milliseconds()))) * time.Millisecond
+		if r.inv.Timeout == 0 || wanted < r.inv.Timeout {
+			r.inv.Timeout = wanted
+		}
+	}
+	r.via = actionInvokeFunction
+	return found, nil
+}
+
+// functionsOf finds a function of a node: its own, or that of a skill installed
+// there, which is a module of the same endpoint.
+func functionsOf(snap *catalog.Snapshot, node *capability.Module, function string) []*catalog.Entry {
+	member := capability.Member{Module: node.Extension, Kind: "function", Name: function}
+	if own := snap.Member(member); len(own) > 0 {
+		return own
+	}
+	for m := range snap.Modules() {
+		if m.Endpoint != node.Endpoint || m.Extension == node.Extension {
+			continue
+		}
+		member.Module = m.Extension
+		if of := snap.Member(member); len(of) > 0 {
+			return of
+		}
+	}
+	return nil
+}
+
+// many is from how many nodes on a call that names one is judged for that one alone.
+// With fewer, the record of the choice says what became of the others.
+const many = 16
+
+// narrow leaves the entries of the node that the caller names: to judge thousands for
+// a call that can go to one of them costs more than the call. Where that node may not
+// be called, all are left, so that the answer is what it would have been.
+func (r *run) narrow(candidates []*catalog.Entry) []*catalog.Entry {
+	node := r.inv.Target.Select["node"]
+	if len(candidates) <= many || node == "" || node == selectAny || node == selectAll {
+		return candidates
+	}
+	var of []*catalog.Entry
+	for _, e := range candidates {
+		if arbitration.Matches(e, r.inv.Target.Select) {
+			of = append(of, e)
+		}
+	}
+	if permitted, _ := r.engine.permitted(&r.inv, of); len(permitted) == 0 {
+		return candidates
+	}
+	r.narrowed = true
+	return of
+}

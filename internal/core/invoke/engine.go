@@ -1,0 +1,326 @@
+// Package invoke is the one governed path: every request of every surface runs
+// resolve → authorize → arbitrate → execute → audit here, each step one function
+// in a file of its name. The engine owns the state machine of an invocation, its
+// deadline and cancellation, idempotency keys, progress, and the rule that a
+// result is seen only after its record is written. It reads the catalog
+// snapshot without a lock and keeps inputs and results as the bytes that came.
+package invoke
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// Config is what an Engine needs. Catalog, Policy and Log are required; zero
+// limits take the defaults of spec/README section 10.
+type Config struct {
+	Catalog  *catalog.Catalog
+	Compiler *compile.Compiler // of Catalog; nil: one of its own
+	Policy   *policy.Policy
+	Log      *audit.Log
+	Outcomes OutcomeStore // nil: idempotency keys are refused
+	// SharedOutcomes says that other servers use the same store: a key that is worked
+	// on there is waited for, 10 s at most.
+	SharedOutcomes bool
+	Observer       Observer // nil: nobody counts
+	Logger         *slog.Logger
+	Now            func() time.Time
+	// Compiled is told of catalogs that are shown to somebody; nil: nobody asks.
+	Compiled func(*compile.Agent)
+	// Vetoed is told of calls that a route augmenter stopped; nil: nobody asks.
+	Vetoed func(inv *capability.Invocation, e *catalog.Entry, by, reason string)
+	// Explain is told of every choice, also a failed one, and returns the id under
+	// which it can be looked up; nil: nobody asks. It must not block.
+	Explain func(*capability.Invocation, *compile.Agent, *arbitration.Selection) (id string)
+
+	// Balance orders the entries of one function on several nodes, the best first;
+	// its error says why none of them can take the call. nil: nothing is balanced.
+	Balance func(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error)
+
+	DefaultTimeout  time.Duration            // 300 s
+	ProviderTimeout map[string]time.Duration // by provider kind; endpoint 60 s
+	MaxTimeout      time.Duration            // 1 h
+	MaxInput        int                      // 4 MiB
+	MaxResult       int                      // 16 MiB
+	PerProvider     int                      // calls at once: 1,024
+	SlowAfter       time.Duration            // 5 s
+	RecordReads     bool                     // begin records for reads too (audit level debug)
+}
+
+// Observer learns of every finished invocation; it must not block.
+type Observer interface {
+	Finished(Ended)
+}
+
+// Ended is what an Observer is told.
+type Ended struct {
+	Surface, Action, ProviderKind string
+	Effect                        capability.Effect
+	State                         State
+	Code                          capability.Code // "" when completed
+	Duration, Provider            time.Duration
+	Extension, Runner, Sandbox    string // of a program or command that ran; else ""
+}
+
+// Engine runs invocations. It is safe for concurrent use.
+type Engine struct {
+	cfg     Config
+	running sync.Map // invocation id → context.CancelFunc
+	flights flights
+	places  places
+}
+
+// New checks nothing but fills in defaults; the parts report their own faults.
+func New(cfg Config) *Engine {
+	if cfg.Compiler == nil {
+		cfg.Compiler = compile.New(cfg.Catalog)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	setDefault(&cfg.DefaultTimeout, 300*time.Second)
+	setDefault(&cfg.MaxTimeout, time.Hour)
+	setDefault(&cfg.MaxInput, 4<<20)
+	setDefault(&cfg.MaxResult, 16<<20)
+	setDefault(&cfg.PerProvider, 1024)
+	setDefault(&cfg.SlowAfter, 5*time.Second)
+	if cfg.ProviderTimeout == nil {
+		cfg.ProviderTimeout = map[string]time.Duration{"endpoint": 60 * time.Second}
+	}
+	return &Engine{
+		cfg: cfg, flights: flights{m: make(map[flightKey]*flight)}, places: places{taken: make(map[capability.ProviderKey]int)},
+	}
+}
+
+func setDefault[T ~int | ~int64](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// Reply is the end of an invocation, also of a failed one.
+type Reply struct {
+	Invocation string
+	State      State
+	Result     json.RawMessage // beside an error: what the provider says of it, or nil
+	Provider   capability.ProviderKey
+	Capability capability.ID
+	Action     capability.Action
+	Selection  Selection
+	Duration   time.Duration
+	History    []Transition
+	Replayed   bool // the remembered outcome of an idempotency key
+	// AuditDegraded says that the record waits in memory for a broken log.
+	AuditDegraded bool
+}
+
+// Selection says why this provider.
+type Selection struct {
+	Step      int    `json:"step"`
+	DecidedBy string `json:"decided_by"`
+	Fallback  bool   `json:"fallback"`
+	// ExplanationID finds the whole story of the choice, for as long as it is kept.
+	ExplanationID string `json:"explanation_id,omitempty"`
+}
+
+// run is one invocation on its way.
+type run struct {
+	engine  *Engine
+	inv     capability.Invocation
+	machine machine
+	moved   func(State) // nil: nobody watches
+	began   time.Time
+
+	context   *capability.Context
+	via       capability.Action // the generic door the call came through, "" for none
+	agent     *compile.Agent
+	entry     *catalog.Entry
+	verdict   policy.Verdict
+	consent   policy.Consent
+	preview   capability.Preview // of a provider that can tell
+	selection Selection
+	balanced  []*catalog.Entry // nodes that a balanced call may still go to; nil: it is not balanced
+	narrowed  bool             // the candidates are those of one node, which the caller named
+	hidden    bool             // every candidate was denied
+	digest    string           // of target and input, when there is an idempotency key
+	argsHash  string           // keyed digest of the input, for the records
+	flight    *flight          // of the idempotency key, while others may wait for it
+	claimed   bool             // the store waits for the end of the key
+
+	within       time.Duration // the deadline that holds, for the message
+	started      bool          // bytes may have reached the provider
+	providerTime time.Duration
+	upstream     string
+	ran          *capability.Ran
+}
+
+// Invoke takes inv down the path and returns after its record is written. The
+// Reply is filled in as far as the call came, also beside an error, which is
+// always a *capability.Error.
+func (e *Engine) Invoke(ctx context.Context, inv capability.Invocation) (Reply, error) {
+	return e.Follow(ctx, inv, nil)
+}
+
+// Follow is Invoke for somebody who watches: moved hears of every state that the
+// invocation reaches, in order, in the goroutine of the caller. An ID that inv
+// brings must be one of NewID.
+func (e *Engine) Follow(ctx context.Context, inv capability.Invocation, moved func(State)) (reply Reply, err error) {
+	r := &run{engine: e, inv: inv, began: e.cfg.Now(), moved: moved}
+	if r.inv.ID == "" {
+		r.inv.ID = newRunID(r.began)
+	}
+	r.machine.start(r.began)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e.running.Store(r.inv.ID, cancel)
+	defer e.running.Delete(r.inv.ID)
+	if inv.Timeout > 0 {
+		r.within = min(inv.Timeout, e.cfg.MaxTimeout)
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, r.within, errDeadline)
+		defer stop()
+	}
+	defer func() {
+		if p := recover(); p != nil { // in finish: what could be recorded is
+			err = r.panicked(p)
+			r.fire(EventPanic, "panic")
+			reply = r.reply()
+		}
+		r.land(reply, err)
+	}()
+	result, replay, err := r.guarded(ctx)
+	if replay != nil {
+		return r.finishReplay(ctx, *replay, err)
+	}
+	return r.finish(ctx, result, err)
+}
+
+// Cancel withdraws a running invocation; false when there is none of that id.
+func (e *Engine) Cancel(id string) bool {
+	cancel, ok := e.running.Load(id)
+	if ok {
+		cancel.(context.CancelFunc)()
+	}
+	return ok
+}
+
+// guarded contains a panic of the core itself; those of providers are contained
+// in execute.
+func (r *run) guarded(ctx context.Context) (result capability.Result, replay *Reply, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = r.panicked(p)
+		}
+	}()
+	return r.walk(ctx)
+}
+
+func (r *run) panicked(p any) error {
+	r.engine.cfg.Logger.Error("panic contained", "inv", r.inv.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return capability.Errorf(capability.CodeInternal, "invoke", "something broke inside junctor; the incident is %s", r.inv.ID).With("panic", "")
+}
+
+// walk is the path itself.
+func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
+	r.fire(EventValidate, "")
+	if err := r.engine.cfg.Log.Ready(false); err != nil {
+		return capability.Result{}, nil, err
+	}
+	if err := r.checkInput(); err != nil {
+		return capability.Result{}, nil, err
+	}
+	candidates, err := r.resolve()
+	if err != nil {
+		return capability.Result{}, nil, err
+	}
+	if candidates, err = r.unwrap(candidates); err != nil {
+		return capability.Result{}, nil, err
+	}
+	candidates, err = r.authorize(r.narrow(candidates))
+	if err != nil {
+		return capability.Result{}, nil, err
+	}
+	if candidates, err = r.covered(candidates); err != nil {
+		return capability.Result{}, nil, err
+	}
+	// Before arbitrate: a remembered outcome is given out also while the provider
+	// is away.
+	if r.inv.IdempotencyKey != "" {
+		replay, err := r.claim(ctx)
+		if replay != nil || err != nil {
+			return capability.Result{}, replay, err
+		}
+	}
+	if r.asksAll(candidates) {
+		result, err := r.fanOut(ctx, candidates)
+		return result, nil, err
+	}
+	rest, err := r.arbitrate(ctx, candidates)
+	if err != nil {
+		return capability.Result{}, nil, err
+	}
+	if err := r.obtainConsent(ctx); err != nil {
+		return capability.Result{}, nil, err
+	}
+	if err := r.askAugmenters(ctx); err != nil {
+		return capability.Result{}, nil, err
+	}
+	agreed := r.consent // a fallback goes on without it
+	result, err := r.execute(ctx, rest)
+	r.giveBack(ctx, agreed, err)
+	return result, nil, err
+}
+
+func (r *run) checkInput() error {
+	if len(r.inv.Input) == 0 {
+		r.inv.Input = json.RawMessage("{}")
+	}
+	if limit := r.engine.cfg.MaxInput; len(r.inv.Input) > limit {
+		return capability.Errorf(capability.CodeTooLarge, "validate", "the input has %d bytes; the limit is %d", len(r.inv.Input), limit)
+	}
+	if r.inv.Timeout < 0 {
+		return capability.Errorf(capability.CodeInvalidInput, "validate", "the timeout %s is negative", r.inv.Timeout)
+	}
+	return nil
+}
+
+// fire moves the machine; an illegal transition is our own fault, is logged, and
+// changes nothing.
+func (r *run) fire(ev Event, reason string) {
+	if err := r.machine.fire(ev, r.engine.cfg.Now(), reason); err != nil {
+		r.engine.cfg.Logger.Error("state machine", "inv", r.inv.ID, "err", err)
+	} else if r.moved != nil {
+		r.moved(r.machine.state)
+	}
+}
+
+// NewID mints the id of an invocation that somebody has to know before it begins.
+func (e *Engine) NewID() string { return newRunID(e.cfg.Now()) }
+
+// newRunID mints run_ + 24 hex, time first (spec/README section 8).
+func newRunID(now time.Time) string {
+	var b [12]byte
+	_, _ = rand.Read(b[6:])
+	ms := uint64(now.UnixMilli())
+	for i := range 6 {
+		b[5-i] = byte(ms >> (8 * i))
+	}
+	return "run_" + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,300 @@
+package invoke
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// settle is how long a provider may take to notice that its call is over before
+// it is left behind, where it does not say itself; its goroutine ends when it
+// returns.
+const (
+	settle    = 100 * time.Millisecond
+	maxSettle = 10 * time.Second
+)
+
+// errDeadline is the cause of a context whose own time ran out, as opposed to a
+// caller who went away.
+var errDeadline = errors.New("the deadline of the call passed")
+
+// execute sends the call to the chosen provider under its deadline and limits.
+// A provider that promises it did not start (code unavailable) may be followed
+// by another one where the action allows it.
+func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Result, error) {
+	if err := r.ended(ctx); err != nil {
+		return capability.Result{}, err
+	}
+	if err := r.engine.cfg.Log.Ready(r.entry.Effect.Mutates()); err != nil {
+		return capability.Result{}, err
+	}
+	// A provider that ignores its context may read on after Invoke has returned,
+	// when the surface uses its buffer for another request.
+	r.inv.Input = slices.Clone(r.inv.Input)
+	r.fire(EventValidated, "")
+	for {
+		result, err := r.attempt(ctx)
+		if err == nil || !r.mayFallBack(err) {
+			return result, err
+		}
+		next := slices.IndexFunc(rest, r.callable)
+		if next < 0 {
+			return result, err
+		}
+		r.choose(rest[next])
+		r.consent, r.preview = policy.Consent{}, capability.Preview{}
+		r.selection.Fallback = true
+		rest = rest[next+1:]
+	}
+}
+
+// giveBack returns what somebody agreed to once, when the call was refused before
+// it started: they would have to be asked again for what never happened. Overloaded
+// and unavailable are the promise of a provider that it did not start.
+func (r *run) giveBack(ctx context.Context, agreed policy.Consent, err error) {
+	if code := capability.CodeOf(err); err == nil || r.started && code != capability.CodeOverloaded && code != capability.CodeUnavailable {
+		return
+	}
+	if err := r.engine.cfg.Policy.Return(context.WithoutCancel(ctx), agreed); err != nil {
+		r.engine.cfg.Logger.Error("an approval that was not used is spent", "inv", r.inv.ID, "approval", agreed.Approval, "err", err)
+	}
+}
+
+// callable reports whether a fallback may go to e: it must be permitted at once,
+// since a fallback never asks for a new yes, and accept the input.
+func (r *run) callable(e *catalog.Entry) bool {
+	v := r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
+	return v.Permitted && v.Consent == "" && e.Contribution.Confirm == "" && checkSchema(e, r.inv.Input) == nil
+}
+
+func (r *run) attempt(ctx context.Context) (capability.Result, error) {
+	e := r.engine
+	key := r.entry.Key()
+	if err := e.places.take(key, e.cfg.PerProvider); err != nil {
+		return capability.Result{}, err
+	}
+	r.within = r.timeout()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.within, errDeadline)
+	defer cancel()
+	if r.entry.Effect.Mutates() || e.cfg.RecordReads {
+		if err := r.recordStart(ctx); err != nil {
+			e.places.free(key)
+			return capability.Result{}, err
+		}
+	}
+	progress := &relay{to: r.inv.Progress}
+	defer progress.close()
+	call := r.call()
+	call.Progress = progress.send
+	if id := r.entry.ID; r.inv.Keep != nil {
+		call.Keep = func(upstream string) { r.inv.Keep.Keep(capability.Kept{Capability: id, UpstreamCall: upstream}) }
+	}
+	began := e.cfg.Now()
+	r.started = true
+	result, err := r.carry(ctx, call)
+	r.providerTime += e.cfg.Now().Sub(began)
+	r.ran = result.Ran
+	if err != nil {
+		// A provider that gives up because the time is over may report it in its
+		// own words; the cause of the context is the truth.
+		if err := r.ended(ctx); err != nil {
+			return capability.Result{}, err
+		}
+		err := asFailure(err)
+		if err.Code == capability.CodeUnavailable {
+			r.started = false
+		}
+		return capability.Result{Value: result.Value}, err
+	}
+	r.upstream = result.UpstreamCall
+	return result, nil
+}
+
+// call is the invocation as its provider gets it.
+func (r *run) call() capability.Call {
+	return capability.Call{
+		Invocation: r.inv.ID, Capability: r.entry.ID, Action: r.entry.Action, Member: r.entry.Contribution.Member,
+		Principal: r.inv.Principal, Session: r.inv.Session, Context: r.context, Input: r.inv.Input, Progress: func(capability.Chunk) {},
+		Idempotent: !r.entry.Effect.Mutates(), Agreed: r.preview.Binds, Key: r.inv.IdempotencyKey, Watched: r.inv.Progress != nil,
+		Meta: r.inv.Meta, Ask: r.inv.Ask, Relay: r.inv.Relay, Within: r.inv.Within,
+	}
+}
+
+// carry runs the provider and gives its place back when it returns. One that is
+// not Prompt runs beside the caller and is left behind when its time is over.
+func (r *run) carry(ctx context.Context, call capability.Call) (capability.Result, error) {
+	provider, key, resume := r.entry.Provider, r.entry.Key(), r.inv.Resume // r belongs to the caller's goroutine
+	work := func() (result capability.Result, err error) {
+		defer r.engine.places.free(key)
+		defer func() {
+			if p := recover(); p != nil {
+				err = r.panicked(p)
+			}
+		}()
+		if resume == "" {
+			return provider.Invoke(ctx, call)
+		}
+		if p, ok := provider.(capability.Resumer); ok {
+			return p.Resume(ctx, call, resume)
+		}
+		return result, capability.Errorf(capability.CodeFailed, "execute", "%s cannot go on with what was begun before", key).With("interrupted", "look at what it was to change before you start it again")
+	}
+	if _, ok := provider.(capability.Prompt); ok {
+		return work()
+	}
+	type answer struct {
+		result capability.Result
+		err    error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		result, err := work()
+		done <- answer{result, err}
+	}()
+	select {
+	case a := <-done:
+		return a.result, a.err
+	case <-ctx.Done():
+	}
+	wait := settle
+	if s, ok := provider.(capability.Settler); ok {
+		wait = min(s.Settle(), maxSettle)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-done: // it noticed; what it says comes too late
+	case <-timer.C:
+	}
+	return capability.Result{}, ctx.Err()
+}
+
+// timeout is the nearer of what the caller and the capability name, else the
+// provider kind's default; never above the ceiling (decision R28).
+func (r *run) timeout() time.Duration {
+	t := r.inv.Timeout
+	if own := r.entry.Contribution.Timeout; t == 0 || own > 0 && own < t {
+		t = own
+	}
+	if t == 0 {
+		_, kind, _ := r.entry.Key().Parts()
+		t = r.engine.cfg.ProviderTimeout[kind]
+	}
+	if t == 0 {
+		t = r.engine.cfg.DefaultTimeout
+	}
+	return min(t, r.engine.cfg.MaxTimeout)
+}
+
+// ended is the error of a call whose context is over, nil while it is not. What
+// the cause of a foreign context says is for operators: to the caller its call
+// was cancelled or came too late.
+func (r *run) ended(ctx context.Context) error {
+	err := ctx.Err()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errDeadline):
+		return capability.Errorf(capability.CodeTimeout, "execute", "no answer within %s", r.within).
+			With("timeout", "raise the timeout, or ask for less")
+	case errors.Is(err, context.DeadlineExceeded):
+		return capability.AsError(err)
+	}
+	return capability.Wrap(capability.CodeCancelled, "execute", "the request was cancelled", context.Cause(ctx))
+}
+
+// asFailure makes a provider's error safe: its own *capability.Error as it is, a
+// foreign one without its text.
+func asFailure(err error) *capability.Error {
+	if e, ok := errors.AsType[*capability.Error](err); ok {
+		return e
+	}
+	return capability.Wrap(capability.CodeFailed, "execute", "the provider reported a failure", err).With("execution_failed", "")
+}
+
+// places counts the calls running at each provider; a provider without calls
+// takes no room.
+type places struct {
+	mu    sync.Mutex
+	taken map[capability.ProviderKey]int
+}
+
+// take takes one of the provider's places or refuses at once: waiting would only
+// move the queue into memory.
+func (p *places) take(key capability.ProviderKey, most int) error {
+	p.mu.Lock()
+	n := p.taken[key]
+	if n < most {
+		p.taken[key] = n + 1
+	}
+	p.mu.Unlock()
+	if n < most {
+		return nil
+	}
+	err := capability.Errorf(capability.CodeOverloaded, "execute", "%s has %d calls running already", key, n).
+		With("queue_full", "try again in a second")
+	err.RetryAfter = time.Second
+	return err
+}
+
+func (p *places) free(key capability.ProviderKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[key]--; p.taken[key] == 0 {
+		delete(p.taken, key)
+	}
+}
+
+func (r *run) recordStart(ctx context.Context) error {
+	rec := r.record()
+	rec.Event = audit.CapabilityStarted
+	rec.Metadata.State = string(StateExecuting)
+	if _, err := r.engine.cfg.Log.Append(ctx, rec, audit.Buffered); err != nil {
+		if err := r.ended(ctx); err != nil {
+			return err
+		}
+		return capability.Wrap(capability.CodeUnavailable, "audit", "the audit log cannot be written, so nothing that changes anything is started", err).
+			With("audit_unavailable", "junctor doctor says what is wrong with the log")
+	}
+	return nil
+}
+
+// relay hands progress to the caller, serially, increasing, and never after the
+// call has ended.
+type relay struct {
+	mu     sync.Mutex
+	to     func(capability.Chunk)
+	last   float64
+	any    bool
+	closed bool
+}
+
+func (p *relay) send(c capability.Chunk) {
+	if p.to == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.Stage != "" && !p.closed {
+		p.to(c)
+		return
+	}
+	if p.closed || (p.any && c.Progress <= p.last) {
+		return
+	}
+	p.any, p.last = true, c.Progress
+	p.to(c)
+}
+
+func (p *relay) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+}

@@ -1,0 +1,198 @@
+package invoke
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+const (
+	outcomeKeep = 24 * time.Hour
+	outcomeMax  = 10_000 // keys per principal
+	keyMax      = 200    // bytes of a key
+
+	// elsewhereWait is how long a call waits for another server that works on its
+	// key; that server cannot say whether it still does.
+	elsewhereWait  = 10 * time.Second
+	elsewherePause = 50 * time.Millisecond // doubled up to a second
+)
+
+// flights are the keyed calls running in this process: a second call with the
+// same key waits for the first one's end.
+type flights struct {
+	mu sync.Mutex
+	m  map[flightKey]*flight
+}
+
+type flightKey struct{ principal, key string }
+
+type flight struct {
+	digest string
+	done   chan struct{}
+	// Set before done is closed.
+	reply Reply
+	err   error
+	kept  bool // false: the key is free again, the next one may try
+}
+
+// claim makes this run the one that does the work of its idempotency key. If the
+// key is finished or running, replay is the remembered or awaited end.
+func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
+	store := r.engine.cfg.Outcomes
+	if store == nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "this server keeps no idempotency keys")
+	}
+	if len(r.inv.IdempotencyKey) > keyMax {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "the idempotency key has %d bytes; the limit is %d", len(r.inv.IdempotencyKey), keyMax)
+	}
+	if r.digest == "" {
+		r.digest = callDigest(r.inv)
+	}
+	for {
+		other := r.board()
+		if other == nil {
+			break
+		}
+		if other.digest != r.digest {
+			return nil, keyReused(r.inv.IdempotencyKey)
+		}
+		select {
+		case <-other.done:
+			if other.kept {
+				reply := other.reply
+				return &reply, other.err
+			}
+		case <-ctx.Done():
+			return nil, r.ended(ctx)
+		}
+	}
+	got, claimed, err := store.BeginOutcome(ctx, r.outcome(StateCreated), outcomeKeep, outcomeMax)
+	if err == nil && !claimed && r.engine.cfg.SharedOutcomes {
+		got, claimed, err = r.elsewhere(ctx, got)
+	}
+	if err != nil {
+		return nil, capability.AsError(err)
+	}
+	if !claimed {
+		return r.remembered(got)
+	}
+	r.claimed = true
+	return nil, nil
+}
+
+// elsewhere waits for the end of a call that another server may be working on.
+func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bool, err error) {
+	until := time.Now().Add(elsewhereWait)
+	for pause := elsewherePause; !got.State.Terminal() && got.Digest == r.digest && time.Now().Before(until); pause = min(2*pause, time.Second) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return got, false, r.ended(ctx)
+		}
+		got, claimed, err = r.engine.cfg.Outcomes.BeginOutcome(ctx, r.outcome(StateCreated), outcomeKeep, outcomeMax)
+		if err != nil || claimed {
+			break
+		}
+	}
+	return got, claimed, err
+}
+
+// board returns the flight that holds the run's key, or nil and makes one. The
+// lock is not held while anybody waits.
+func (r *run) board() (other *flight) {
+	key := flightKey{r.inv.Principal.ID, r.inv.IdempotencyKey}
+	fs := &r.engine.flights
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f, ok := fs.m[key]; ok {
+		return f
+	}
+	r.flight = &flight{digest: r.digest, done: make(chan struct{})}
+	fs.m[key] = r.flight
+	return nil
+}
+
+// land lets those go on who wait for the run's key. It must run at the end of
+// every run, after the outcome is stored.
+func (r *run) land(reply Reply, err error) {
+	f := r.flight
+	if f == nil {
+		return
+	}
+	f.reply, f.err = reply, err
+	fs := &r.engine.flights
+	fs.mu.Lock()
+	delete(fs.m, flightKey{r.inv.Principal.ID, r.inv.IdempotencyKey})
+	fs.mu.Unlock()
+	close(f.done)
+}
+
+// remembered turns a stored outcome into the answer of this call.
+func (r *run) remembered(got Outcome) (*Reply, error) {
+	if got.Digest != r.digest {
+		return nil, keyReused(r.inv.IdempotencyKey)
+	}
+	if !got.State.Terminal() && r.engine.cfg.SharedOutcomes {
+		return nil, capability.Errorf(capability.CodeConflict, "idempotency", "the call %s with this idempotency key is under way on another server, or was interrupted with it", got.Invocation).
+			With("interrupted", "ask again with the same key; if this stays, look at what the call was to change, then use a new key")
+	}
+	if !got.State.Terminal() {
+		return nil, capability.Errorf(capability.CodeConflict, "idempotency", "the call %s with this idempotency key was interrupted; nobody knows whether its work was done", got.Invocation).
+			With("interrupted", "look at what it was to change, then call again with a new key")
+	}
+	reply := &Reply{
+		Invocation: got.Invocation, State: got.State, Result: got.Result, Provider: got.Provider, Capability: got.Capability,
+	}
+	r.flight.kept = true
+	if got.Error != nil {
+		return reply, got.Error
+	}
+	return reply, nil
+}
+
+// finishKey stores the end of a claimed key, or frees it when the work never
+// started.
+func (r *run) finishKey(ctx context.Context, reply Reply, failure *capability.Error) {
+	if !r.claimed {
+		return
+	}
+	store := r.engine.cfg.Outcomes
+	var err error
+	if r.started {
+		o := r.outcome(reply.State)
+		o.Result, o.Error, o.Provider, o.Capability = reply.Result, failure, reply.Provider, reply.Capability
+		err = store.FinishOutcome(ctx, o)
+	} else {
+		err = store.DropOutcome(ctx, r.inv.Principal.ID, r.inv.IdempotencyKey)
+	}
+	if err != nil {
+		r.engine.cfg.Logger.Error("idempotency outcome not stored", "inv", r.inv.ID, "err", err)
+	}
+	r.flight.kept = r.started
+}
+
+func (r *run) outcome(state State) Outcome {
+	return Outcome{
+		Principal: r.inv.Principal.ID, Key: r.inv.IdempotencyKey, Digest: r.digest,
+		Invocation: r.inv.ID, State: state, At: r.engine.cfg.Now().UTC(),
+	}
+}
+
+func keyReused(key string) error {
+	return capability.Errorf(capability.CodeConflict, "idempotency", "the idempotency key %q was used for another call", key).
+		With("key_reused", "use a new key for a new call")
+}
+
+// callDigest tells whether two calls are the same: target, selector and input.
+func callDigest(inv capability.Invocation) string {
+	target, _ := jsonx.Marshal(inv.Target) // strings alone; of what is not UTF-8, the input decides
+	sum := sha256.Sum256(append(append(target, '\n'), inputDigest(inv.Input)...))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,81 @@
+package invoke
+
+import (
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+)
+
+// resolve names the candidates of the target in the surface's catalog. A target
+// that does not exist and one this audience does not see get the same answer.
+func (r *run) resolve() ([]*catalog.Entry, error) {
+	if r.inv.Context != nil {
+		if err := r.inv.Context.Check(); err != nil {
+			return nil, err
+		}
+	}
+	r.context = ContextOf(&r.inv)
+	r.agent = r.engine.cfg.Compiler.Compile(r.context)
+	found, err := visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+	if err == nil || r.inv.Target.Action == "" {
+		return found, err
+	}
+	// What only one module has is listed to agents under a name of its own, which is never
+	// that of an action of the registry.
+	x, ok := (compile.Spelling{}).Read(r.agent, string(r.inv.Target.Action))
+	if _, row := actions.Lookup(r.inv.Target.Action); !ok || row {
+		return nil, err
+	}
+	r.inv.Target.Action = x.Canonical
+	return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
+}
+
+// defaultWorkspace is where everybody works who names no other.
+const defaultWorkspace = "default"
+
+// ContextOf is the context an invocation is judged in: its own, with what the
+// credential says filled in where it says nothing.
+func ContextOf(inv *capability.Invocation) *capability.Context {
+	var c capability.Context
+	if inv.Context != nil {
+		c = *inv.Context
+	}
+	if c.Workspace == "" {
+		c.Workspace = defaultWorkspace
+	}
+	if c.Agent == "" {
+		_, c.Agent, _ = strings.Cut(inv.Principal.ID, ":")
+	}
+	if c.Session == "" {
+		c.Session = inv.Session
+	}
+	return &c
+}
+
+func visible(snap *catalog.Snapshot, target capability.Target, audience capability.Audience) ([]*catalog.Entry, error) {
+	if audience == "" {
+		audience = capability.AudienceAgent
+	}
+	all := snap.Resolve(target)
+	for i, e := range all {
+		if e.VisibleTo(audience) {
+			continue
+		}
+		// Rare: copy only when something has to be left out.
+		kept := append([]*catalog.Entry(nil), all[:i]...)
+		for _, e := range all[i+1:] {
+			if e.VisibleTo(audience) {
+				kept = append(kept, e)
+			}
+		}
+		all = kept
+		break
+	}
+	if len(all) == 0 {
+		return nil, capability.UnknownCapability(target)
+	}
+	return all, nil
+}

@@ -1,0 +1,91 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+)
+
+// Bound is g as an administrator who wrote it means it now. A grant for an
+// installed extension is bound to the content that the extension has, and dies with
+// it (runner spec, section 10.5); its action must be one of the extension's, as the
+// catalog calls it or as people type it: <command>.<action>. A module that is not
+// here is not_found, unless g is bound to some content already, or it is one of an
+// endpoint, which come and go.
+func Bound(g Grant, snap *catalog.Snapshot) (Grant, error) {
+	const op = "grants.create"
+	if named(g.Action) && !named(g.Module) {
+		g.Module = owner(g.Action, snap)
+		if !named(g.Module) && strings.HasPrefix(g.Action, "ext.") && !strings.HasPrefix(g.Action, "ext."+remote) && len(snap.Action(capability.Action(g.Action))) == 0 {
+			return Grant{}, capability.Errorf(capability.CodeNotFound, op, "nothing that is installed here has the action %q", g.Action).
+				With("", "junctor catalog lists what there is")
+		}
+	}
+	if !named(g.Module) {
+		return g, nil
+	}
+	m, ok := snap.Module(g.Module)
+	switch {
+	case !ok && (g.ContentHash != "" || strings.HasPrefix(g.Module, remote)):
+		return g, nil
+	case !ok:
+		return Grant{}, capability.Errorf(capability.CodeNotFound, op, "no extension or module %q is installed here, so there is nothing to grant", g.Module).
+			With("extension_not_found", "install it first; junctor modules list names all that there are")
+	case m.Origin != extensionOrigin:
+		return g, nil
+	case g.ContentHash != "" && g.ContentHash != m.Digest:
+		return Grant{}, capability.Errorf(capability.CodeConflict, op, "%s has another content now: %s", g.Module, m.Digest).
+			With("", "leave the content hash out to grant what is installed")
+	}
+	g.ContentHash = m.Digest
+	if !named(g.Action) {
+		return g, nil
+	}
+	var names []string
+	for _, e := range snap.ModuleEntries(g.Module) {
+		if string(e.Action) == g.Action || typed(e) == g.Action {
+			return g, nil
+		}
+		if name := typed(e); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	const most = 20
+	slices.Sort(names)
+	return Grant{}, capability.Errorf(capability.CodeNotFound, op, "%s has no action %q", g.Module, g.Action).
+		With("", "its actions are: "+strings.Join(names[:min(most, len(names))], ", "))
+}
+
+// remote begins the names of the modules of endpoints.
+const remote = "remote."
+
+func named(s string) bool { return s != "" && s != "*" }
+
+// owner is the one extension that has an action, "*" where that is not clear.
+func owner(action string, snap *catalog.Snapshot) string {
+	id := "*"
+	for _, e := range snap.Action(capability.Action(action)) {
+		if e.Module.Origin != extensionOrigin || named(id) && id != e.Module.Extension {
+			return "*"
+		}
+		id = e.Module.Extension
+	}
+	return id
+}
+
+// typed is the name that people call an extension's action by, <command>.<action>,
+// for what code calls and for the tool of it; "" for everything else.
+func typed(e *catalog.Entry) string {
+	if e.Module.Origin != extensionOrigin {
+		return ""
+	}
+	if name, ok := strings.CutPrefix(e.Contribution.ID, "tool."); ok {
+		return name
+	}
+	if name, ok := strings.CutPrefix(e.Contribution.ID, "command."); ok {
+		return strings.TrimSuffix(name, ".run")
+	}
+	return ""
+}

@@ -1,0 +1,237 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+const (
+	operatorAnswer = 24 * time.Hour   // an operator approval stays open
+	clientAnswer   = 2 * time.Minute  // the caller is there to answer, or is gone
+	onceUsable     = 15 * time.Minute // an approved once may be used
+	timedGrant     = 15 * time.Minute
+	recentDenials  = 1000 // that are looked through before a question is asked
+)
+
+// Decision is an answer to an approval. Everything but once and deny writes a
+// Grant.
+type Decision string
+
+// The one set of decisions.
+const (
+	DecideOnce    Decision = "once"
+	DecideSession Decision = "session"
+	DecideTimed   Decision = "timed" // 15 minutes
+	DecideAlways  Decision = "always"
+	DecideDeny    Decision = "deny"
+)
+
+// Asked is the call that needs a yes.
+type Asked struct {
+	Principal   capability.Principal
+	Entry       *catalog.Entry
+	Session     string
+	Run         string // of the invocation, for the record
+	InputDigest string
+	Channel     Channel
+	Summary     string
+	// Exact lets only grants for this very capability stand for an answer: the
+	// question is about what it does, not about who may.
+	Exact bool
+	// Once asks once: the answer stands for as long as the content is the same.
+	Once bool
+}
+
+// Consent is why a call that needed a yes may go on; exactly one is set.
+type Consent struct {
+	Grant    string
+	Approval string
+}
+
+// Consent looks for a live grant, then for an approved once that fits the call
+// exactly, and spends it. Without either it opens an approval, or finds the one
+// already open for this very call, and fails with consent_required and its id.
+// On the client channel whoever called may answer ([Policy.Answer]); a caller that
+// cannot be asked has an operator answer for it (decision R54).
+func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
+	now := p.now().UTC()
+	if id, ok, err := p.useGrant(ctx, a, now); err != nil || ok {
+		return Consent{Grant: id}, err
+	}
+	b := Binding{
+		Principal: a.Principal.ID, Capability: a.Entry.ID,
+		ContentHash: a.Entry.ContentHash(), InputDigest: a.InputDigest,
+	}
+	id, ok, err := p.store.ConsumeApproval(ctx, b, now)
+	if err == nil && ok && a.Once {
+		err = p.standing(ctx, id)
+	}
+	if err != nil || ok {
+		return Consent{Approval: id}, err
+	}
+	open := clientAnswer
+	if a.Channel != ChannelClient { // people who said no to themselves may think again
+		open = operatorAnswer
+		if err := p.rejected(ctx, b, now); err != nil {
+			return Consent{}, err
+		}
+	}
+	ap := Approval{
+		ID: newID("cnf_", now), Kind: "call", Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
+		Permissions: a.Entry.Contribution.Permissions, Effect: a.Entry.Effect, Summary: a.Summary,
+		Channel: a.Channel, State: ApprovalPending, Asked: now, Expires: now.Add(open),
+	}
+	got, created, err := p.store.AskApproval(ctx, ap)
+	if err != nil {
+		return Consent{}, err
+	}
+	if created {
+		p.record(ctx, audit.ConfirmationRequested, a.Principal, true, audit.Synced,
+			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)}, audit.Attr{Key: "channel", Value: string(got.Channel)})
+	}
+	asks := capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
+		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
+	if got.Channel == ChannelClient {
+		asks = capability.Errorf(capability.CodeConsentRequired, "authorize", "%s asks for a confirmation (%s)", a.Entry.Name(), got.ID).
+			With("confirmation_required", fmt.Sprintf("say yes with --yes, or with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
+	}
+	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", jsonx.Stamp(got.Expires)).
+		Detail("channel", string(got.Channel)).Detail("summary", got.Summary)
+}
+
+// standing makes an approval that was given once stand for as long as the content
+// is what was approved.
+func (p *Policy) standing(ctx context.Context, id string) error {
+	a, err := p.store.Approval(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = p.CreateGrant(ctx, capability.Principal{ID: a.DecidedBy}, a.grant())
+	return err
+}
+
+// rejected says no where a human has said no to this very call: until that answer
+// is as old as the question could have become, it is not asked again, or a caller
+// that repeats itself would ask until somebody errs.
+func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
+	denied, err := p.store.Approvals(ctx, ApprovalDenied, recentDenials)
+	if err != nil {
+		return err
+	}
+	for _, a := range denied {
+		if a.Binding == b && now.Before(a.Expires) {
+			return capability.Errorf(capability.CodeDenied, "authorize", "this call was rejected (%s)", a.ID).
+				With("confirmation_rejected", "do something else, or ask an operator for a grant").Detail("approval", a.ID)
+		}
+	}
+	return nil
+}
+
+// Return gives an approved once back that was spent on a call which did not start.
+// It may be spent again in the rest of its time; when that is over, nothing happens.
+// What stands for an answer from then on (see Asked.Once) is left as it is.
+func (p *Policy) Return(ctx context.Context, c Consent) error {
+	if c.Approval == "" {
+		return nil
+	}
+	_, err := p.store.ReturnApproval(ctx, c.Approval, p.now().UTC())
+	return err
+}
+
+// Supersede ends the open questions about a module whose content is another one by
+// now, or which is gone ("").
+func (p *Policy) Supersede(ctx context.Context, module, content string) error {
+	_, err := p.store.SupersedeApprovals(ctx, module, content)
+	return err
+}
+
+// Approvals lists approvals in the state ("" = all), newest first.
+func (p *Policy) Approvals(ctx context.Context, state ApprovalState, limit int) ([]Approval, error) {
+	if _, err := p.store.ExpireApprovals(ctx, p.now().UTC()); err != nil {
+		return nil, err
+	}
+	return p.store.Approvals(ctx, state, limit)
+}
+
+// Decide answers an approval. Only an operator or admin may, and only one who did
+// not ask may answer the operator channel. Everything but once and deny writes a Grant,
+// which is returned.
+func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string, d Decision) (Approval, *Grant, error) {
+	const op = "confirmations.decide"
+	if !slices.Contains([]Decision{DecideOnce, DecideSession, DecideTimed, DecideAlways, DecideDeny}, d) {
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a decision; use once, session, timed, always or deny", d)
+	}
+	if err := p.Require(ctx, by, op, capability.RoleAdmin, capability.RoleOperator); err != nil {
+		return Approval{}, nil, err
+	}
+	if err := p.ready(); err != nil {
+		return Approval{}, nil, err
+	}
+	a, err := p.store.Approval(ctx, id)
+	if err != nil {
+		return Approval{}, nil, err
+	}
+	if a.Principal == by.ID && a.Channel != ChannelClient {
+		return Approval{}, nil, capability.Errorf(capability.CodeDenied, op, "nobody may approve what they asked for themselves").
+			With("forbidden", "let another operator or the admin decide")
+	}
+	return p.decide(ctx, by, a, d)
+}
+
+// Answer is Decide for whoever asked: the person behind a program that was asked on
+// the spot. It holds for the channel client alone; any other approval, and those of
+// others, are not there. Decisions are once, timed, always and deny.
+func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string, d Decision) (Approval, *Grant, error) {
+	const op = "confirmations.answer"
+	if !slices.Contains([]Decision{DecideOnce, DecideTimed, DecideAlways, DecideDeny}, d) {
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a decision; use once, timed, always or deny", d)
+	}
+	if err := p.ready(); err != nil {
+		return Approval{}, nil, err
+	}
+	a, err := p.store.Approval(ctx, id)
+	if err == nil && (a.Principal != who.ID || a.Channel != ChannelClient) {
+		err = capability.Errorf(capability.CodeNotFound, op, "there is no confirmation %q", id)
+	}
+	if err != nil {
+		return Approval{}, nil, err
+	}
+	return p.decide(ctx, who, a, d)
+}
+
+// decide answers an approval by somebody who may.
+func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval, d Decision) (Approval, *Grant, error) {
+	if d == DecideSession && a.Session == "" {
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, "confirmations.decide", "%s was asked outside a session, so it cannot be granted for one", a.ID).
+			With("", "use once, timed or always")
+	}
+	now := p.now().UTC()
+	a, err := p.store.DecideApproval(ctx, a.ID, d, by.ID, now, now.Add(onceUsable))
+	if err != nil {
+		return Approval{}, nil, err
+	}
+	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced,
+		audit.Attr{Key: "approval", Value: a.ID}, audit.Attr{Key: "answer", Value: string(d)}, audit.Attr{Key: "capability_id", Value: string(a.Capability)}, audit.Attr{Key: "asked_by", Value: a.Principal})
+	if d == DecideOnce || d == DecideDeny {
+		return a, nil, nil
+	}
+	g := a.grant()
+	switch d {
+	case DecideSession:
+		g.Scope, g.ScopeID = "session", a.Session
+	case DecideTimed:
+		g.Expires = now.Add(timedGrant)
+	}
+	g, err = p.CreateGrant(ctx, by, g)
+	if err != nil {
+		return a, nil, err
+	}
+	return a, &g, nil
+}

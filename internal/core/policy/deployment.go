@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+)
+
+// Deployment says how far the machine trusts what was installed on it (runner
+// spec, section 10.3; decision R30). It binds extensions only: programs that the
+// operator configured are bound by Cedar.
+type Deployment string
+
+// The deployment modes.
+const (
+	LocalOpen     Deployment = "local_open"     // everything that was declared and agreed to
+	LocalLocked   Deployment = "local_locked"   // nothing that runs programs or changes files, without a grant
+	RemoteExposed Deployment = "remote_exposed" // the same, for a server that others reach
+)
+
+// ParseDeployment reads a mode. "" is open where only this machine can reach the
+// server, else exposed; a word nobody knows is locked, and ok is false.
+func ParseDeployment(s string, loopback bool) (mode Deployment, ok bool) {
+	switch d := Deployment(strings.TrimSpace(s)); d {
+	case "":
+		if loopback {
+			return LocalOpen, true
+		}
+		return RemoteExposed, true
+	case LocalOpen, LocalLocked, RemoteExposed:
+		return d, true
+	}
+	return LocalLocked, false
+}
+
+// extensionOrigin is the origin of modules that were installed from packages.
+const extensionOrigin = "extension"
+
+// lockedPermissions are what the stricter modes keep from extensions.
+func lockedPermissions() []string {
+	return []string{"exec", "exec.interpreter", "filesystem.write", "browser", "db.write", "network.raw"}
+}
+
+// Withholds reports whether the mode keeps a permission from extensions, unless an
+// administrator's grant gives it.
+func (d Deployment) Withholds(permission string) bool {
+	return d != LocalOpen && slices.Contains(lockedPermissions(), permission)
+}
+
+// withholds are the permissions of an entry that the mode keeps from it and that
+// no grant gives back. Only a grant of an administrator does, without a number of
+// uses; it names the permissions it gives (or "*"), and dies with the package's
+// content like any other.
+func (p *Policy) withholds(principal capability.Principal, e *catalog.Entry) []string {
+	if p.deployment == LocalOpen || e.Module.Origin != extensionOrigin {
+		return nil
+	}
+	var out []string
+	for _, permission := range lockedPermissions() {
+		if slices.Contains(e.Contribution.Permissions, permission) {
+			out = append(out, permission)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	now := p.now().UTC()
+	asked := Asked{Principal: principal, Entry: e}
+	for i := range *p.grants.Load() {
+		g := &(*p.grants.Load())[i]
+		if !strings.HasPrefix(g.GrantedBy, string(capability.RoleAdmin)+":") || g.MaxUses > 0 || g.Scope == "session" || !g.covers(asked, now) {
+			continue
+		}
+		out = slices.DeleteFunc(out, func(permission string) bool {
+			return slices.Contains(g.Permissions, permission) || slices.Contains(g.Permissions, "*")
+		})
+	}
+	return out
+}
+
+// locked is the verdict on an entry whose permissions the deployment mode
+// withholds.
+func (p *Policy) locked(withheld []string) Verdict {
+	return Verdict{Policies: []string{"deployment_mode:" + string(p.deployment)}, Withheld: withheld}
+}

@@ -1,0 +1,205 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+)
+
+// useGrant finds a grant that covers the call: session scope first, then user,
+// then global; an exact action before "*". SQL is asked only where uses are
+// counted (decision R58).
+func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, bool, error) {
+	live := *p.grants.Load()
+	for _, scope := range []string{"session", "user", "global"} {
+		for _, exact := range []bool{true, false} {
+			for i := range live {
+				g := &live[i]
+				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) || !p.reaches(g, a, now) {
+					continue
+				}
+				if g.MaxUses > 0 {
+					ok, err := p.store.UseGrant(ctx, g.ID, now)
+					if err != nil {
+						return "", false, err
+					}
+					if !ok {
+						continue
+					}
+				}
+				if g.MaxUses == 0 {
+					p.uses.count(g.ID)
+				}
+				p.recordUse(ctx, a, g.ID)
+				return g.ID, true, nil
+			}
+		}
+	}
+	return "", false, nil
+}
+
+// exact reports whether the grant is about this very thing that an extension does,
+// or this very capability.
+func (g *Grant) exact(e *catalog.Entry) bool {
+	return g.Capability != "" || g.Action != "*" && g.Action == typed(e) && g.Module == e.Module.Extension
+}
+
+// gives reports whether the permissions that a grant names, if it names any, are
+// all that the entry needs: a grant for a part of them lets nothing pass that asks.
+func (g *Grant) gives(e *catalog.Entry) bool {
+	if len(g.Permissions) == 0 || slices.Contains(g.Permissions, "*") {
+		return true
+	}
+	for _, permission := range e.Contribution.Permissions {
+		if !slices.Contains(g.Permissions, permission) {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *Grant) covers(a Asked, now time.Time) bool {
+	switch {
+	case g.state(now) != grantActive:
+		return false
+	case !g.of(a.Principal):
+		return false
+	case g.Module != "*" && g.Module != a.Entry.Module.Extension:
+		return false
+	case g.Action != "*" && g.Action != string(a.Entry.Action) && g.Action != typed(a.Entry):
+		return false
+	case g.Capability != "" && g.Capability != a.Entry.ID:
+		return false
+	case g.Scope == "session" && (a.Session == "" || g.ScopeID != a.Session):
+		return false
+	case g.ContentHash != "" && g.ContentHash != a.Entry.ContentHash():
+		return false
+	case a.Entry.Effect == capability.EffectAdmin && g.Effect != capability.EffectAdmin:
+		return false // a grant for writes never reaches an administrative action
+	}
+	return true
+}
+
+// grant is what the caller may then always do: exactly this.
+func (a *Approval) grant() Grant {
+	return Grant{
+		Principal: a.Principal, Role: "*", Module: a.Module, Action: "*", Capability: a.Capability, Permissions: a.Permissions,
+		Scope: "user", ScopeID: a.Principal, ContentHash: a.ContentHash, Channel: a.Channel, Approval: a.ID, Effect: a.Effect,
+	}
+}
+
+// CreateGrant adds a standing permission; blank wildcards become "*".
+func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Grant) (Grant, error) {
+	const op = "grants.create"
+	if err := p.ready(); err != nil {
+		return Grant{}, err
+	}
+	now := p.now().UTC()
+	g.ID, g.Created, g.GrantedBy, g.State = newID("grt_", now), now, by.ID, grantActive
+	for _, f := range []*string{&g.Principal, &g.Role, &g.Module, &g.Action} {
+		if *f == "" {
+			*f = "*"
+		}
+	}
+	if g.Scope == "" {
+		g.Scope = "global"
+	}
+	if g.Channel == "" {
+		g.Channel = ChannelOperator
+	}
+	if !slices.Contains([]string{"session", "user", "global"}, g.Scope) {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a scope; use session, user or global", g.Scope)
+	}
+	if g.Scope != "global" && g.ScopeID == "" {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant of scope %s needs its scope_id", g.Scope).With("", "give the principal or session that is meant: --scope-id")
+	}
+	if g.MaxUses < 0 || (!g.Expires.IsZero() && !g.Expires.After(now)) {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "the grant would be over before it begins")
+	}
+	if g.Role != "*" && !slices.Contains(capability.Roles(), capability.Role(g.Role)) {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a role; use admin, operator, agent, node or task", g.Role)
+	}
+	if g.Effect != "" && !slices.Contains([]capability.Effect{capability.EffectRead, capability.EffectWrite, capability.EffectExternal, capability.EffectAdmin}, g.Effect) {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not an effect; use read, write, external or admin", g.Effect)
+	}
+	if g.Principal == "*" && g.Role == "*" && g.Module == "*" && g.Action == "*" {
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant for everybody and everything is a policy, not a grant").
+			With("", "name a principal, role, module or action; or write a Cedar policy")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.store.CreateGrant(ctx, g); err != nil {
+		return Grant{}, err
+	}
+	p.changeGrants(g)
+	p.record(ctx, audit.GrantCreated, by, true, audit.Synced,
+		audit.Attr{Key: "grant", Value: g.ID}, audit.Attr{Key: "principal", Value: g.Principal}, audit.Attr{Key: "module", Value: g.Module}, audit.Attr{Key: "action", Value: g.Action}, audit.Attr{Key: "scope", Value: g.Scope})
+	return g, nil
+}
+
+// Grants lists every grant, ended ones too.
+func (p *Policy) Grants(ctx context.Context) ([]Grant, error) {
+	p.uses.saving.Lock() // so that none is counted twice, or not at all
+	defer p.uses.saving.Unlock()
+	all, err := p.store.Grants(ctx)
+	for i := range all {
+		all[i].State = all[i].state(p.now())
+		all[i].Uses += p.uses.of(all[i].ID)
+	}
+	return all, err
+}
+
+// RevokeGrant ends a grant at once.
+func (p *Policy) RevokeGrant(ctx context.Context, by capability.Principal, id string) (Grant, error) {
+	if err := p.ready(); err != nil {
+		return Grant{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, err := p.store.RevokeGrant(ctx, id, p.now().UTC())
+	if err != nil {
+		return Grant{}, err
+	}
+	p.changeGrants(g)
+	p.record(ctx, audit.GrantRevoked, by, true, audit.Synced,
+		audit.Attr{Key: "grant", Value: g.ID})
+	return g, nil
+}
+
+// setGrants makes all the mirror, without those that have ended.
+func (p *Policy) setGrants(all []Grant) {
+	live := make([]Grant, 0, len(all))
+	for _, g := range all {
+		if g.state(p.now()) == grantActive {
+			live = append(live, g)
+		}
+	}
+	p.grants.Store(&live)
+}
+
+// changeGrants is changeTokens for grants. Caller holds mu.
+func (p *Policy) changeGrants(g Grant) {
+	all := slices.DeleteFunc(slices.Clone(*p.grants.Load()), func(o Grant) bool { return o.ID == g.ID })
+	p.setGrants(append([]Grant{g}, all...)) // newest first, as the store has them
+}
+
+const grantActive = "active"
+
+// state is what the grant is at the time: the store learns of an expiry or of the
+// last use no sooner than anybody asks.
+func (g *Grant) state(now time.Time) string {
+	if g.State == grantActive && (!g.Expires.IsZero() && !now.Before(g.Expires) || g.MaxUses > 0 && g.Uses >= g.MaxUses) {
+		return "expired"
+	}
+	return g.State
+}
+
+// of reports whether the grant is the principal's.
+func (g *Grant) of(p capability.Principal) bool {
+	return (g.Principal == "*" || g.Principal == p.ID) && (g.Role == "" || g.Role == "*" || g.Role == string(p.Role)) &&
+		(g.Scope != "user" || g.ScopeID == p.ID)
+}

@@ -1,0 +1,144 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// nodeOrigin is the origin of the modules of nodes.
+const nodeOrigin = "node"
+
+// kept reports whether an entry is for certain users and the principal is none of
+// them. A grant that names the module opens what it covers, and no more.
+func (p *Policy) kept(principal capability.Principal, e *catalog.Entry) bool {
+	if isOne(principal, e.Module.Users) {
+		return false
+	}
+	now, asked := p.now().UTC(), Asked{Principal: principal, Entry: e}
+	return !slices.ContainsFunc(*p.grants.Load(), func(g Grant) bool {
+		return g.Module == e.Module.Extension && g.Scope != "session" && g.covers(asked, now)
+	})
+}
+
+// Serves reports whether somebody may know of what is for certain users (nodes spec,
+// section 28): its name or a label of its token says who it is, it is a person who
+// runs the place, or a grant names the module. No users are everybody.
+func (p *Policy) Serves(principal capability.Principal, users []string, module string) bool {
+	if principal.OnBehalfOf != "" {
+		creator, ok := p.creator(principal)
+		if !ok || !p.Serves(creator, users, module) {
+			return false
+		}
+	}
+	if isOne(principal, users) {
+		return true
+	}
+	now := p.now().UTC()
+	return slices.ContainsFunc(*p.grants.Load(), func(g Grant) bool {
+		return g.Module == module && g.Scope != "session" && g.state(now) == grantActive && g.of(principal)
+	})
+}
+
+// isOne reports whether the principal is one of the users; everybody is where there
+// are none.
+func isOne(principal capability.Principal, users []string) bool {
+	if len(users) == 0 || principal.Role == capability.RoleAdmin || principal.Role == capability.RoleOperator {
+		return true
+	}
+	_, name, _ := strings.Cut(principal.ID, ":")
+	return slices.Contains(users, name) || slices.ContainsFunc(principal.Labels, func(l string) bool {
+		user, is := strings.CutPrefix(l, "user:")
+		return is && slices.Contains(users, user)
+	})
+}
+
+// AskedAbout are the capabilities for which the principal's call with this input is
+// approved, waits for an answer or was rejected, in that order.
+func (p *Policy) AskedAbout(ctx context.Context, principal capability.Principal, inputDigest string) (ids []capability.ID, err error) {
+	now := p.now().UTC()
+	for _, state := range []ApprovalState{ApprovalApproved, ApprovalPending, ApprovalDenied} {
+		list, err := p.store.Approvals(ctx, state, recentDenials)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range list {
+			if a.Principal == principal.ID && a.InputDigest == inputDigest && a.Consumed.IsZero() && now.Before(a.until()) {
+				ids = append(ids, a.Capability)
+			}
+		}
+	}
+	return ids, nil
+}
+
+// until is how long an approval is of use, or its question open.
+func (a *Approval) until() time.Time {
+	if a.UsableUntil.IsZero() {
+		return a.Expires
+	}
+	return a.UsableUntil
+}
+
+// named reports whether a live grant names the module and the action of an entry.
+func (p *Policy) named(principal capability.Principal, e *catalog.Entry) bool {
+	now, asked := p.now().UTC(), Asked{Principal: principal, Entry: e}
+	return slices.ContainsFunc(*p.grants.Load(), func(g Grant) bool {
+		return g.Module == e.Module.Extension && g.Action == string(e.Action) && g.Scope != "session" && g.covers(asked, now)
+	})
+}
+
+// granted lets through what the rules keep from agents until a grant names it: the
+// administration of a node (decision R17).
+func (p *Policy) granted(principal capability.Principal, e *catalog.Entry, v Verdict) Verdict {
+	forbidden := len(v.Policies) > 0 || v.Fault != ""
+	if v.Permitted || forbidden || e.Module.Origin != nodeOrigin || e.Effect != capability.EffectAdmin {
+		return v
+	}
+	if p.named(principal, e) {
+		return Verdict{Permitted: true, Consent: ChannelOperator, Policies: []string{"grant"}}
+	}
+	return v
+}
+
+// Token finds the live token of a value, as Authenticate does.
+func (p *Policy) Token(value string) (Token, error) {
+	if _, err := p.Authenticate(value); err != nil {
+		return Token{}, err
+	}
+	t, ok := p.tokens.Load().hashes[secret.Hash(value)]
+	if !ok { // it was revoked in this moment
+		return Token{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate", "this token is not valid here: unknown, expired or revoked").With("invalid_token", "")
+	}
+	return t, nil
+}
+
+// StandingToken finds a token that was not revoked by its id. One of role node may
+// have expired: it lets nobody in any more, and those whom it let in stay.
+func (p *Policy) StandingToken(id string) (t Token, ok bool) {
+	t, ok = p.tokens.Load().ids[id]
+	return t, ok && t.stands(p.now())
+}
+
+// stands reports whether anything may rest on the token still.
+func (t Token) stands(now time.Time) bool {
+	return t.Live(now) || t.Role == capability.RoleNode && t.Revoked.IsZero()
+}
+
+// Standing is a principal by its id, as its token makes it now; unauthenticated when
+// no live token does any more.
+func (p *Policy) Standing(id string) (capability.Principal, error) {
+	m := p.tokens.Load()
+	if t, ok := m.names[id]; ok && m.good(t, p.now()) {
+		return t.Principal(), nil
+	}
+	return capability.Principal{}, notStanding(id)
+}
+
+func notStanding(id string) error {
+	return capability.Errorf(capability.CodeUnauthenticated, "authenticate", "the token of %s is not valid any more", id).With("invalid_token", "")
+}

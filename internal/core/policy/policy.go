@@ -1,0 +1,247 @@
+// Package policy decides who may: which credential is which principal, which
+// capability a principal may call at once, only after somebody's yes, or not at
+// all, and what standing grants and one-off approvals say. Rules are Cedar
+// policies read from files; the default set is default.cedar. Tokens, approvals
+// and grants live in a Store and are mirrored in memory, so that a call costs no
+// query. The package does no I/O of its own beyond that Store.
+package policy
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+)
+
+// Config is what a Policy needs. Documents and Store are required.
+type Config struct {
+	Documents []Document
+	Store     Store
+	Log       *audit.Log // may be nil in tests
+	Logger    *slog.Logger
+	Now       func() time.Time // time.Now when nil
+	// Deployment bounds extensions; "" is local_open.
+	Deployment Deployment
+}
+
+// Policy answers for one server. It is safe for concurrent use.
+type Policy struct {
+	store  Store
+	log    *audit.Log
+	logger *slog.Logger
+	now    func() time.Time
+
+	deployment Deployment
+
+	rules  atomic.Pointer[rules]
+	tokens atomic.Pointer[mirror]
+	grants atomic.Pointer[[]Grant] // active ones
+	// mu makes a change in the store and in its mirror one step, so that a token
+	// revoked while it is made stays revoked. Only management waits for it.
+	mu    sync.Mutex
+	uses  uses
+	cache verdictCache
+}
+
+// New parses the rules and loads the mirrors. It fails on the first rule that
+// cannot be read.
+func New(ctx context.Context, cfg Config) (*Policy, error) {
+	p := &Policy{store: cfg.Store, log: cfg.Log, logger: cfg.Logger, now: cfg.Now, deployment: cmp.Or(cfg.Deployment, LocalOpen)}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if p.logger == nil {
+		p.logger = slog.New(slog.DiscardHandler)
+	}
+	if err := p.SetRules(cfg.Documents); err != nil {
+		return nil, err
+	}
+	if err := p.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Refresh reads tokens and grants again, after another server has changed them in
+// a store that both use. When it fails, what was known stays known: tell somebody
+// and try again.
+func (p *Policy) Refresh(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tokens, err := p.store.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	grants, err := p.store.Grants(ctx)
+	if err != nil {
+		return err
+	}
+	p.setTokens(tokens)
+	p.setGrants(grants)
+	return nil
+}
+
+// SetRules replaces the rules as a whole, or changes nothing and says why.
+func (p *Policy) SetRules(docs []Document) error {
+	r, err := parseRules(docs)
+	if err != nil {
+		return err
+	}
+	p.rules.Store(r)
+	p.cache.clear()
+	return nil
+}
+
+// Verdict is what the rules say about one principal and one entry.
+type Verdict struct {
+	Permitted bool
+	Consent   Channel  // "" = at once; else permitted after an approval on it
+	Policies  []string // ids of the policies that decided
+	Fault     string   // evaluation error, for operators; a fault is a denial
+	Withheld  []string // permissions that the deployment mode keeps from the extension
+}
+
+// Authorize judges one candidate. It is what hides a capability too: an entry
+// that is not Permitted does not exist for that principal (decision R23).
+//
+// The deployment mode comes before the rules (spec/README section 5): what it
+// withholds, no rule gives.
+//
+// Who acts on behalf of somebody may what both may, and needs the stricter consent of
+// the two (spec/README, R41).
+func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Verdict {
+	v := p.alone(principal, e)
+	if principal.OnBehalfOf == "" || !v.Permitted {
+		return v
+	}
+	creator, ok := p.creator(principal)
+	if !ok {
+		return Verdict{Policies: []string{"on_behalf_of:" + principal.OnBehalfOf}}
+	}
+	return v.and(p.alone(creator, e))
+}
+
+// alone judges a principal by its own rights.
+func (p *Policy) alone(principal capability.Principal, e *catalog.Entry) Verdict {
+	if withheld := p.withholds(principal, e); len(withheld) > 0 {
+		return p.locked(withheld)
+	}
+	if p.kept(principal, e) {
+		return Verdict{Policies: []string{"users:" + e.Module.Extension}}
+	}
+	return p.granted(principal, e, p.judge(principal, e))
+}
+
+// judge asks the rules, or remembers what they said.
+func (p *Policy) judge(principal capability.Principal, e *catalog.Entry) Verdict {
+	r := p.rules.Load()
+	if v, ok := p.cache.get(r, principal, e); ok {
+		return v
+	}
+	s := subject{principal: principalEntity(principal)}
+	s.action, s.resource = entryEntities(e)
+	v := r.judge(&s)
+	if v.Fault != "" {
+		p.logger.Error("policy evaluation failed, so the call is denied", "cap", string(e.ID), "principal", principal.ID, "policies", v.Policies, "fault", v.Fault)
+	}
+	p.cache.put(r, principal, e, v)
+	return v
+}
+
+// verdictCache remembers verdicts: they depend on nothing but the rules, the
+// principal as its token made it, and the immutable entry.
+type verdictCache struct {
+	m atomic.Pointer[sync.Map]
+	n atomic.Int64
+}
+
+const maxVerdicts = 100_000
+
+type verdictKey struct {
+	rules     *rules
+	entry     *catalog.Entry
+	principal string
+	role      capability.Role
+	labels    string
+}
+
+func keyOf(r *rules, p capability.Principal, e *catalog.Entry) verdictKey {
+	k := verdictKey{rules: r, entry: e, principal: p.ID, role: p.Role}
+	if len(p.Labels) > 0 {
+		k.labels = fmt.Sprint(p.Labels)
+	}
+	return k
+}
+
+func (c *verdictCache) get(r *rules, p capability.Principal, e *catalog.Entry) (Verdict, bool) {
+	m := c.m.Load()
+	if m == nil {
+		return Verdict{}, false
+	}
+	v, ok := m.Load(keyOf(r, p, e))
+	if !ok {
+		return Verdict{}, false
+	}
+	return v.(Verdict), true
+}
+
+func (c *verdictCache) put(r *rules, p capability.Principal, e *catalog.Entry, v Verdict) {
+	m := c.m.Load()
+	if m == nil || c.n.Add(1) > maxVerdicts {
+		m = new(sync.Map)
+		c.m.Store(m)
+		c.n.Store(0)
+	}
+	m.Store(keyOf(r, p, e), v)
+}
+
+// clear drops everything: after new rules, and after a new catalog snapshot so
+// that entries of old snapshots can be collected.
+func (c *verdictCache) clear() {
+	c.m.Store(nil)
+	c.n.Store(0)
+}
+
+// CatalogChanged tells the policy that verdicts about old entries are of no
+// more use.
+func (p *Policy) CatalogChanged() { p.cache.clear() }
+
+// Require is the check of management operations that are not capabilities:
+// tokens, approvals, endpoints, audit. It fails with denied unless the
+// principal has one of the roles; the denial is recorded.
+func (p *Policy) Require(ctx context.Context, who capability.Principal, op string, roles ...capability.Role) error {
+	if slices.Contains(roles, who.Role) {
+		return nil
+	}
+	p.record(ctx, audit.PermissionDenied, who, false, audit.Synced, audit.Attr{Key: "op", Value: op})
+	return capability.Errorf(capability.CodeDenied, op, "this needs a token of role %s; yours has role %s", roleList(roles), who.Role).
+		With("forbidden", "use the admin token of the home, or ask an operator")
+}
+
+func roleList(roles []capability.Role) string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = string(r)
+	}
+	return strings.Join(names, " or ")
+}
+
+// newID mints prefix + 24 hex, the first eight of them the time in seconds.
+func newID(prefix string, now time.Time) string {
+	var b [12]byte
+	_, _ = rand.Read(b[4:])
+	sec := uint32(now.Unix())
+	b[0], b[1], b[2], b[3] = byte(sec>>24), byte(sec>>16), byte(sec>>8), byte(sec)
+	return prefix + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,158 @@
+package policy
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// TokenRequest describes a token to be made. Name defaults to the token's id.
+type TokenRequest struct {
+	Role    capability.Role
+	Name    string
+	Labels  []string
+	View    string
+	Expires time.Duration // 0 = never
+	// OnBehalfOf is whose rights bound the token's and whose labels it has; nil is
+	// nobody. It must be a principal that stands.
+	OnBehalfOf *capability.Principal
+}
+
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// CreateToken mints a token and stores its hash. The returned value is the only
+// time the token is seen.
+func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req TokenRequest) (Token, secret.Value, error) {
+	const op = "tokens.create"
+	if !slices.Contains(capability.Roles(), req.Role) {
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a role; use admin, operator, agent, node or task", req.Role)
+	}
+	if req.Expires < 0 {
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "the expiry %s lies in the past", req.Expires)
+	}
+	if err := p.ready(); err != nil {
+		return Token{}, secret.Value{}, err
+	}
+	now := p.now().UTC()
+	t := Token{ID: newID("tok_", now), Name: req.Name, Role: req.Role, Labels: req.Labels, View: req.View, Created: now}
+	if t.Name == "" {
+		t.Name = t.ID
+	}
+	if !tokenName.MatchString(t.Name) {
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "the token name %q must be 1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit", t.Name)
+	}
+	if req.OnBehalfOf != nil {
+		d, err := p.delegation(*req.OnBehalfOf)
+		if err != nil {
+			return Token{}, secret.Value{}, err
+		}
+		t.OnBehalfOf, t.Labels = &d, d.By.Labels
+	}
+	if req.Expires > 0 {
+		t.Expires = now.Add(req.Expires)
+	}
+	value := secret.NewToken(string(req.Role)[0])
+	t.Hash = secret.Hash(value)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.store.CreateToken(ctx, t); err != nil {
+		return Token{}, secret.Value{}, err
+	}
+	p.changeTokens(t)
+	p.record(ctx, audit.TokenCreated, by, true, audit.Synced,
+		audit.Attr{Key: "token", Value: t.ID}, audit.Attr{Key: "name", Value: t.Name}, audit.Attr{Key: "role", Value: string(t.Role)})
+	return t, secret.New(value), nil
+}
+
+// Tokens lists every token ever made.
+func (p *Policy) Tokens(ctx context.Context) ([]Token, error) { return p.store.Tokens(ctx) }
+
+// RevokeToken ends a token at once: the next request with it is refused.
+func (p *Policy) RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (Token, error) {
+	if err := p.ready(); err != nil {
+		return Token{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, err := p.store.RevokeToken(ctx, idOrName, p.now().UTC())
+	if err != nil {
+		return Token{}, err
+	}
+	p.changeTokens(t)
+	p.record(ctx, audit.TokenRevoked, by, true, audit.Synced,
+		audit.Attr{Key: "token", Value: t.ID}, audit.Attr{Key: "name", Value: t.Name}, audit.Attr{Key: "role", Value: string(t.Role)})
+	return t, nil
+}
+
+// Authenticate says whose token this is. Unknown, revoked and expired tokens
+// get one answer; a malformed one is told apart because its checksum shows it
+// was never a token. It costs one hash and one map lookup.
+func (p *Policy) Authenticate(token string) (capability.Principal, error) {
+	const op = "authenticate"
+	if token == "" {
+		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op, "a bearer token is required").
+			With("", "send the header Authorization: Bearer <token>; junctor tokens create makes one")
+	}
+	if !secret.WellFormed(token) {
+		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op, "this is not a junctor token: its checksum is wrong").
+			With("malformed_token", "copy the whole token, from jct_ to its last character")
+	}
+	m := p.tokens.Load()
+	t, ok := m.hashes[secret.Hash(token)]
+	if !ok || !m.good(t, p.now()) {
+		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op, "this token is not valid here: unknown, expired or revoked").
+			With("invalid_token", "make a new one with: junctor tokens create")
+	}
+	return t.Principal(), nil
+}
+
+// mirror is the tokens that have not ended. It is never changed, only replaced.
+type mirror struct {
+	hashes map[string]Token
+	ids    map[string]Token // of tokens
+	names  map[string]Token // of principals
+}
+
+// good reports whether a token is, and the one that it depends on.
+func (m *mirror) good(t Token, now time.Time) bool {
+	if d := t.OnBehalfOf; d != nil && d.Token != "" {
+		if by, ok := m.ids[d.Token]; !ok || !by.Live(now) {
+			return false
+		}
+	}
+	return t.Live(now)
+}
+
+// setTokens makes all the mirror, without those that have ended.
+func (p *Policy) setTokens(all []Token) {
+	m := mirror{hashes: make(map[string]Token, len(all)), ids: make(map[string]Token, len(all)), names: make(map[string]Token, len(all))}
+	for _, t := range all {
+		if !t.stands(p.now()) {
+			continue
+		}
+		m.hashes[t.Hash], m.ids[t.ID] = t, t
+		if name := t.Principal().ID; t.Created.After(m.names[name].Created) {
+			m.names[name] = t
+		}
+	}
+	p.tokens.Store(&m)
+}
+
+// changeTokens adds t to the mirror, or takes it out when it has ended. The
+// mirror follows the store without asking it: a question that fails must not
+// leave a revoked token good. Caller holds mu.
+func (p *Policy) changeTokens(t Token) {
+	old := p.tokens.Load().ids
+	all := make([]Token, 0, len(old)+1)
+	for _, o := range old {
+		if o.ID != t.ID {
+			all = append(all, o)
+		}
+	}
+	p.setTokens(append(all, t))
+}

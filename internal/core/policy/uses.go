@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/junctor-run/junctor/internal/core/audit"
+)
+
+// uses counts how often grants without a number of uses were used. Nothing depends
+// on these numbers, so the path of a call does not wait for the store to have them
+// (decision R58).
+type uses struct {
+	saving sync.Mutex
+	n      sync.Map // grant id → *atomic.Int64
+}
+
+func (u *uses) count(id string) {
+	n, ok := u.n.Load(id)
+	if !ok {
+		n, _ = u.n.LoadOrStore(id, new(atomic.Int64))
+	}
+	n.(*atomic.Int64).Add(1)
+}
+
+func (u *uses) of(id string) int {
+	if n, ok := u.n.Load(id); ok {
+		return int(n.(*atomic.Int64).Load())
+	}
+	return 0
+}
+
+// SaveUses brings the store what was counted since the last time. What it cannot
+// take stays for the next.
+func (p *Policy) SaveUses(ctx context.Context) (err error) {
+	p.uses.saving.Lock()
+	defer p.uses.saving.Unlock()
+	p.uses.n.Range(func(id, n any) bool {
+		got := n.(*atomic.Int64).Swap(0)
+		if got == 0 {
+			return true
+		}
+		if failed := p.store.AddUses(ctx, id.(string), int(got)); failed != nil {
+			n.(*atomic.Int64).Add(got)
+			err = errors.Join(err, failed)
+		}
+		return true
+	})
+	return err
+}
+
+// recordUse says which call went by a grant.
+func (p *Policy) recordUse(ctx context.Context, a Asked, grant string) {
+	rec := audit.Record{
+		Event: audit.GrantUsed, Extension: a.Entry.Module.Extension, Action: string(a.Entry.Action), Session: a.Session, User: a.Principal.ID, Success: audit.OutcomeSuccess,
+		Metadata: audit.Metadata{
+			RunID: a.Run, Principal: audit.Principal{ID: a.Principal.ID, Role: a.Principal.Role, OnBehalfOf: a.Principal.OnBehalfOf}, CapabilityID: string(a.Entry.ID),
+			Attrs: []audit.Attr{{Key: "grant", Value: grant}},
+		},
+	}
+	if command, action, ok := strings.Cut(typed(a.Entry), "."); ok {
+		rec.Command, rec.Action = "/"+command, action
+	}
+	p.write(ctx, rec, audit.Written)
+}

@@ -1,0 +1,213 @@
+package runs_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/runs"
+)
+
+// engine ends a run when it is told to, or cancelled.
+type engine struct {
+	mu    sync.Mutex
+	n     int
+	value string
+	fail  error
+	hold  chan struct{} // nil: it ends at once
+}
+
+func (e *engine) NewID() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.n++
+	return fmt.Sprintf("run_%03d", e.n)
+}
+
+func (e *engine) Follow(ctx context.Context, inv capability.Invocation, moved func(invoke.State)) (invoke.Reply, error) {
+	moved(invoke.StateValidating)
+	moved(invoke.StateExecuting)
+	inv.Progress(capability.Chunk{Message: "half way"})
+	if e.hold != nil {
+		select {
+		case <-e.hold:
+		case <-ctx.Done():
+			moved(invoke.StateCancelled)
+			return invoke.Reply{Invocation: inv.ID, State: invoke.StateCancelled}, capability.Errorf(capability.CodeCancelled, "t", "cancelled")
+		}
+	}
+	moved(invoke.StateLogging)
+	if e.fail != nil {
+		state := invoke.StateFailed
+		if capability.CodeOf(e.fail) == capability.CodeTimeout {
+			state = invoke.StateTimeout
+		}
+		moved(state)
+		return invoke.Reply{Invocation: inv.ID, State: state}, e.fail
+	}
+	moved(invoke.StateCompleted)
+	return invoke.Reply{Invocation: inv.ID, State: invoke.StateCompleted, Result: json.RawMessage(e.value)}, nil
+}
+
+func ann() capability.Principal {
+	return capability.Principal{ID: "agent:ann", Role: capability.RoleAgent}
+}
+
+func ben() capability.Principal {
+	return capability.Principal{ID: "agent:ben", Role: capability.RoleAgent}
+}
+
+func boss() capability.Principal {
+	return capability.Principal{ID: "admin:boss", Role: capability.RoleAdmin}
+}
+
+func TestWhatPollersAreTold(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		fail   error
+		status runs.Status
+	}{
+		{"it ends well", nil, runs.Succeeded},
+		{"it fails", capability.Errorf(capability.CodeFailed, "t", "no"), runs.Failed},
+		{"it is denied", capability.Errorf(capability.CodeDenied, "t", "no"), runs.Failed},
+		{"its time is over", capability.Errorf(capability.CodeTimeout, "t", "late"), runs.TimedOut},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := &engine{value: `{"output":"x"}`, fail: tt.fail, hold: make(chan struct{})}
+				r := runs.New(e, time.Now)
+				begun, err := r.Start(capability.Invocation{Principal: ann(), Session: "s"}, runs.About{Extension: "tools.x", Command: "/x", Action: "a"})
+				if err != nil || begun.Status.Over() || begun.ID != "run_001" {
+					t.Fatal(begun, err)
+				}
+				synctest.Wait()
+				half, err := r.Get(ann(), begun.ID)
+				if err != nil || half.Status != runs.Running || half.Stage != "EXECUTING" || half.Progress != 60 || half.Message != "half way" || half.Command != "/x" {
+					t.Errorf("%+v %v", half, err)
+				}
+				close(e.hold)
+				synctest.Wait()
+				end, err := r.Get(ann(), begun.ID)
+				if err != nil || end.Status != tt.status || end.Stage != "DONE" || end.Progress != 100 || end.Ended.IsZero() || (end.Error == nil) != (tt.fail == nil) {
+					t.Errorf("%+v %v", end, err)
+				}
+				if tt.fail == nil && string(end.Result) != e.value {
+					t.Errorf("%s", end.Result)
+				}
+				if err := r.Cancel(ann(), begun.ID); capability.CodeOf(err) != capability.CodeConflict {
+					t.Error("a run that is over was cancelled:", err)
+				}
+				time.Sleep(runs.Keep + time.Second)
+				if _, err := r.Get(ann(), begun.ID); capability.CodeOf(err) != capability.CodeNotFound {
+					t.Error(err)
+				}
+				r.Close(t.Context())
+			})
+		})
+	}
+}
+
+func TestRunsAreTheirOwners(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{hold: make(chan struct{})}
+		r := runs.New(e, time.Now)
+		mine, err := r.Start(capability.Invocation{Principal: ann(), Session: "s"}, runs.About{Extension: "tools.x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Get(ben(), mine.ID); capability.CodeOf(err) != capability.CodeNotFound {
+			t.Error(err)
+		}
+		if err := r.Cancel(ben(), mine.ID); capability.CodeOf(err) != capability.CodeNotFound {
+			t.Error(err)
+		}
+		for who, want := range map[string]int{"ann": 1, "ben": 0, "boss": 1} {
+			p := map[string]capability.Principal{"ann": ann(), "ben": ben(), "boss": boss()}[who]
+			if got := r.List(p, runs.Filter{}); len(got) != want {
+				t.Errorf("%s: %+v", who, got)
+			}
+		}
+		for _, f := range []runs.Filter{{Extension: "tools.y"}, {Session: "t"}, {Status: runs.Failed}} {
+			if got := r.List(boss(), f); len(got) != 0 {
+				t.Errorf("%+v: %+v", f, got)
+			}
+		}
+		if err := r.Cancel(boss(), mine.ID); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if got, err := r.Get(ann(), mine.ID); err != nil || got.Status != runs.Canceled {
+			t.Errorf("%+v %v", got, err)
+		}
+		r.Close(t.Context())
+	})
+}
+
+func TestWhatNobodyWaitsForIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{hold: make(chan struct{})}
+		r := runs.New(e, time.Now)
+		for range runs.MaxUnheard {
+			if _, err := r.Start(capability.Invocation{Principal: ann()}, runs.About{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.Start(capability.Invocation{Principal: ann()}, runs.About{}); capability.AsError(err).Reason != "queue_full" {
+			t.Error(err)
+		}
+		// A stop waits for what is under way as long as it may, and ends the rest.
+		stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		r.Close(stop)
+		if took := time.Since(began); took != 10*time.Second {
+			t.Error(took)
+		}
+		if _, err := r.Start(capability.Invocation{Principal: ann()}, runs.About{}); capability.CodeOf(err) != capability.CodeUnavailable {
+			t.Error(err)
+		}
+		for _, one := range r.List(ann(), runs.Filter{Limit: 1000}) {
+			if one.Status != runs.Canceled {
+				t.Errorf("%+v", one)
+			}
+		}
+	})
+}
+
+func TestOldResultsGoFirst(t *testing.T) {
+	t.Parallel()
+	e := &engine{value: `"` + strings.Repeat("x", 1<<20) + `"`}
+	r := runs.New(e, time.Now)
+	for range 70 {
+		if _, err := r.Do(t.Context(), capability.Invocation{Principal: ann()}, runs.About{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(r.List(ann(), runs.Filter{Limit: 1000})); got != 63 { // 64 MiB and not one byte more
+		t.Error(got)
+	}
+	if _, err := r.Get(ann(), "run_001"); err == nil {
+		t.Error("the oldest is still there")
+	}
+	e.value = "1"
+	for range runs.MaxEnded + 10 {
+		if _, err := r.Do(t.Context(), capability.Invocation{Principal: ann()}, runs.About{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(r.List(ann(), runs.Filter{Limit: 5000})); got != runs.MaxEnded {
+		t.Error(got)
+	}
+	r.Close(t.Context())
+}

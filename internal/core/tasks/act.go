@@ -1,0 +1,342 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// own returns the entry of a task of the owner that has not ended, locked. An ended
+// one is a conflict, reason task_ended; one of another gateway is unavailable.
+func (m *Manager) own(ctx context.Context, owner, id string) (*entry, error) {
+	if e := m.entry(id); e != nil {
+		e.mu.Lock()
+		switch {
+		case e.task.Owner != owner:
+			e.mu.Unlock()
+			return nil, notFound(id)
+		case !e.task.State.Terminal():
+			return e, nil
+		}
+		e.mu.Unlock()
+	}
+	t, err := m.Get(ctx, owner, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.State.Terminal():
+		return nil, capability.Errorf(capability.CodeConflict, "tasks", "the task has ended: it is %s", t.State).With("task_ended", "start another one")
+	}
+	return nil, capability.Errorf(capability.CodeUnavailable, "tasks", "the task is carried by another gateway").With("other_gateway", "ask that one")
+}
+
+// Answer gives the owner's answer to an open question, the result of its method in
+// MCP, and adds documents to the history. key "" is the only question. Questions
+// about an approval take {"action":"accept","content":{"decision":"once"}}, other
+// actions mean no. Errors: not_found; conflict where nothing was asked; what Decide
+// says.
+func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key string, answer json.RawMessage, docs ...json.RawMessage) (Task, error) {
+	e, err := m.own(ctx, who.ID, id)
+	if err != nil {
+		return Task{}, err
+	}
+	if e.task.Kind == KindThread {
+		return m.answerThread(ctx, who, e, key, answer)
+	}
+	defer e.mu.Unlock()
+	r, ok := e.task.Request(key)
+	if !ok || e.task.State == AuthRequired {
+		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task does not wait for an answer of yours: it is %s", e.task.State).With("not_asked", "")
+	}
+	if !e.task.called() {
+		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task has no call yet").With("no_call", "")
+	}
+	history := append(slices.Clip(e.task.History), docs...)
+	if err := checkHistory(history); err != nil {
+		return Task{}, err
+	}
+	if r.Approval != "" {
+		decision, err := decisionOf(answer)
+		if err != nil {
+			return Task{}, err
+		}
+		if err := m.cfg.Decide(ctx, who, r.Approval, decision); err != nil {
+			return Task{}, err
+		}
+		if err := m.change(ctx, e, func(t *Task) { t.History = history }); err != nil {
+			return Task{}, err
+		}
+		if decision == policy.DecideDeny {
+			m.end(ctx, e, e.task.Version, rejection(r.Approval))
+		} else {
+			m.present(who)
+			m.again(ctx, e)
+		}
+		return e.task, nil
+	}
+	ch, ok := e.answers[r.Key]
+	if !ok {
+		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the question is not open any more").With("not_asked", "")
+	}
+	err = m.change(ctx, e, func(t *Task) {
+		t.History = history
+		t.Requests = slices.DeleteFunc(slices.Clone(t.Requests), func(o Request) bool { return o.Key == r.Key })
+		if len(t.Requests) == 0 {
+			t.State, t.Status = Working, ""
+		} else {
+			t.Status = sentence(t.Requests[0])
+		}
+	})
+	if err != nil {
+		return Task{}, err
+	}
+	delete(e.answers, r.Key)
+	ch <- slices.Clone(answer) // capacity 1, and nobody else sends
+	return e.task, nil
+}
+
+// decisionOf reads the answer to a question for a yes.
+func decisionOf(answer json.RawMessage) (policy.Decision, error) {
+	var a struct {
+		Action  string `json:"action"`
+		Content struct {
+			Decision policy.Decision `json:"decision"`
+		} `json:"content"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return "", capability.Errorf(capability.CodeInvalidInput, "tasks.answer", "the answer is not the result of elicitation/create")
+	}
+	if a.Action != "accept" {
+		return policy.DecideDeny, nil
+	}
+	if a.Content.Decision == "" {
+		return policy.DecideOnce, nil
+	}
+	return a.Content.Decision, nil // which one there is, Decide says
+}
+
+// Decided says that an approval was decided; tasks that wait for it go on at once. It
+// never blocks.
+func (m *Manager) Decided() { m.nudge() }
+
+func (m *Manager) nudge() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Begin gives a task that waits without a call its call (see Options.Request) and adds
+// documents to the history.
+func (m *Manager) Begin(ctx context.Context, id string, inv capability.Invocation, docs ...json.RawMessage) (Task, error) {
+	e, err := m.own(ctx, inv.Principal.ID, id)
+	if err != nil {
+		return Task{}, err
+	}
+	defer e.mu.Unlock()
+	if e.task.State != InputRequired || e.task.called() {
+		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.begin", "the task has its call already").With("not_asked", "")
+	}
+	if err := m.note(ctx, e, docs, func(t *Task) {
+		t.Call, t.Input, t.State, t.Status, t.Requests = callOf(&inv), inv.Input, Submitted, "", nil
+	}, func() error { return m.enter(e.task.Owner) }); err != nil {
+		return Task{}, err
+	}
+	m.launch(e, inv)
+	return e.task, nil
+}
+
+// Say adds documents to the history of a task that waits, and a new status text.
+func (m *Manager) Say(ctx context.Context, owner, id, status string, docs ...json.RawMessage) (Task, error) {
+	e, err := m.own(ctx, owner, id)
+	if err != nil {
+		return Task{}, err
+	}
+	defer e.mu.Unlock()
+	err = m.note(ctx, e, docs, func(t *Task) {
+		if status != "" {
+			t.Status = status
+		}
+	}, nil)
+	return e.task, err
+}
+
+// note changes the task with more history; place is taken before and given back on
+// failure.
+func (m *Manager) note(ctx context.Context, e *entry, docs []json.RawMessage, f func(*Task), place func() error) error {
+	history := append(slices.Clip(e.task.History), docs...)
+	if err := checkHistory(history); err != nil {
+		return err
+	}
+	if place != nil {
+		if err := place(); err != nil {
+			return err
+		}
+	}
+	err := m.change(ctx, e, func(t *Task) {
+		t.History = history
+		f(t)
+	})
+	if err != nil && place != nil {
+		m.leave(e.task.Owner)
+	}
+	return err
+}
+
+// Cancel ends a task of the owner and returns it as it ended: cancelled, or as it was
+// if its work was done first. What does not end within 5 s is returned as it is, and
+// ends later. Errors: not_found; conflict, reason task_ended.
+func (m *Manager) Cancel(ctx context.Context, owner, id string) (Task, error) {
+	e, err := m.own(ctx, owner, id)
+	if err != nil {
+		return Task{}, err
+	}
+	if e.task.Kind == KindThread {
+		return m.cancelThread(ctx, owner, e)
+	}
+	if e.cancel == nil && !e.until.IsZero() && e.task.resumable() {
+		e.ending = true
+		e.mu.Unlock()
+		return m.outlast(ctx, owner, id)
+	}
+	if e.cancel == nil {
+		defer e.mu.Unlock()
+		err := m.change(ctx, e, func(t *Task) { t.State, t.Status, t.Requests = Cancelled, "cancelled", nil })
+		return e.task, err
+	}
+	e.cancel(errCancelled)
+	done := e.done
+	e.mu.Unlock()
+	late := time.NewTimer(cancelWait)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+	case <-ctx.Done():
+		return Task{}, capability.AsError(ctx.Err())
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.task, nil
+}
+
+// outlast is a task as it is at its end, or when it has been waited for long enough.
+func (m *Manager) outlast(ctx context.Context, owner, id string) (last Task, err error) {
+	waiting, stop := context.WithTimeout(ctx, cancelWait)
+	defer stop()
+	seq, err := m.Watch(waiting, owner, id)
+	if err != nil {
+		return Task{}, err
+	}
+	for last = range seq {
+	}
+	if ctx.Err() != nil {
+		return Task{}, capability.AsError(ctx.Err())
+	}
+	return last, nil
+}
+
+// maxBehind is how many changes a watcher may be behind.
+const maxBehind = 256
+
+// watcher is one who hears of every change.
+type watcher struct {
+	mu    sync.Mutex
+	queue []Task
+	over  bool
+	some  chan struct{} // capacity 1
+}
+
+// put adds a change; false when the watcher is too far behind, which ends it.
+func (w *watcher) put(t Task, over bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fits := len(w.queue) < maxBehind
+	if fits {
+		w.queue = append(w.queue, t)
+	}
+	w.over = w.over || over || !fits
+	select {
+	case w.some <- struct{}{}:
+	default:
+	}
+	return fits
+}
+
+func (w *watcher) take() (list []Task, over bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list, w.queue = w.queue, nil
+	return list, w.over
+}
+
+// Watch yields the task as it is now and then every change, the same for all who
+// watch, until it has ended, ctx ends or the watcher is 256 changes behind. Progress
+// comes as a task with another Status and the same Version. A task that another
+// gateway carries is looked at once a second. Error: not_found.
+func (m *Manager) Watch(ctx context.Context, owner, id string) (iter.Seq[Task], error) {
+	if _, err := m.Get(ctx, owner, id); err != nil {
+		return nil, err
+	}
+	return func(yield func(Task) bool) {
+		e := m.entry(id)
+		if e == nil {
+			m.watchStored(ctx, owner, id, yield)
+			return
+		}
+		w := &watcher{some: make(chan struct{}, 1)}
+		e.mu.Lock()
+		w.put(e.task, e.task.State.Terminal())
+		if !e.task.State.Terminal() {
+			e.subs[w] = struct{}{}
+		}
+		e.mu.Unlock()
+		defer func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			delete(e.subs, w)
+		}()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.some:
+			}
+			list, over := w.take()
+			for _, t := range list {
+				if !yield(t) {
+					return
+				}
+			}
+			if over {
+				return
+			}
+		}
+	}, nil
+}
+
+func (m *Manager) watchStored(ctx context.Context, owner, id string, yield func(Task) bool) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for seen := int64(0); ; {
+		t, err := m.Get(ctx, owner, id)
+		if err != nil {
+			return
+		}
+		if t.Version > seen && !yield(t) || t.State.Terminal() {
+			return
+		}
+		seen = max(seen, t.Version)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,386 @@
+package tasks
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+)
+
+// Why a run's context ends.
+var (
+	errCancelled = errors.New("the task was cancelled")
+	errStopping  = capability.ErrStopping
+)
+
+const (
+	maxKeep    = 7 * 24 * time.Hour
+	sweepEvery = time.Minute
+	cancelWait = 5 * time.Second
+)
+
+// Manager carries tasks. It is safe for concurrent use. [Manager.Open] comes first.
+type Manager struct {
+	cfg  Config
+	ctx  context.Context // of all runs
+	stop context.CancelCauseFunc
+	work sync.WaitGroup
+	wake chan struct{}
+
+	mu      sync.Mutex
+	closed  bool
+	open    map[string]*entry // tasks of this process that have not ended
+	running map[string]int    // by owner
+	total   int
+	asking  map[string]int // by owner
+	seen    map[string]seen
+	absent  map[string]bool // owners whose tasks wait for them to come
+
+	threads Threads
+}
+
+// entry is one task that has not ended.
+type entry struct {
+	mu      sync.Mutex
+	task    Task
+	cancel  context.CancelCauseFunc // nil: nothing runs
+	done    chan struct{}           // closed when what runs has ended
+	answers map[string]chan json.RawMessage
+	asked   int
+	subs    map[*watcher]struct{}
+	spoke   time.Time
+	// until is set where work of an earlier process is gone on with: by then it must
+	// have been taken up. next is when that is tried again.
+	until, next time.Time
+	ending      bool // it was cancelled before it was taken up
+}
+
+// New returns a Manager.
+func New(cfg Config) *Manager {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = 500 * time.Millisecond
+	}
+	if cfg.Changed == nil {
+		cfg.Changed = func(Task) {}
+	}
+	m := &Manager{
+		cfg: cfg, wake: make(chan struct{}, 1),
+		open: make(map[string]*entry), running: make(map[string]int), asking: make(map[string]int), seen: make(map[string]seen), absent: make(map[string]bool),
+	}
+	m.ctx, m.stop = context.WithCancelCause(context.Background())
+	return m
+}
+
+// Open takes over what an earlier process of this gateway left: what waits goes on
+// waiting, what is under way at a far side is gone on with, and what else was under way
+// has failed, reason interrupted.
+func (m *Manager) Open(ctx context.Context) error {
+	left, err := m.cfg.Store.OpenTasks(ctx, m.cfg.Gateway)
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "tasks.open", "the tasks cannot be read", err)
+	}
+	for _, t := range left {
+		e := m.adopt(t)
+		e.mu.Lock()
+		if t.resumable() {
+			e.until = m.cfg.Now().Add(resumeTime)
+		}
+		if t.Kind == KindThread || parked(&t) || !e.until.IsZero() {
+			e.mu.Unlock()
+			continue
+		}
+		err := m.change(ctx, e, func(t *Task) { t.interrupt() })
+		e.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		m.record(ctx, audit.TaskRecovered, t.ID, t.Owner, t.Surface, Failed)
+	}
+	return nil
+}
+
+// parked reports whether t waits without anything running for it.
+func parked(t *Task) bool {
+	if t.Kind == KindThread {
+		return false
+	}
+	switch t.State {
+	case AuthRequired, Interrupted:
+		return true
+	case InputRequired: // without a call, or for a yes of the caller
+		return !slices.ContainsFunc(t.Requests, func(r Request) bool { return r.Approval == "" && t.called() })
+	}
+	return false
+}
+
+// called reports whether the task has an invocation yet.
+func (t *Task) called() bool {
+	target := &t.Call.Target
+	return target.Capability != "" || target.Action != "" || !target.Member.IsZero()
+}
+
+// interrupt ends a task of which nobody knows whether its work was done.
+func (t *Task) interrupt() {
+	t.State, t.Requests = Failed, nil
+	t.Status = "the server stopped while this was under way; whether its work was done is not known"
+	t.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", t.Status).With("interrupted", "look at what it was to change before you start it again")
+}
+
+func (m *Manager) adopt(t Task) *entry {
+	t.Input = nil
+	e := &entry{task: t, subs: make(map[*watcher]struct{}), answers: make(map[string]chan json.RawMessage)}
+	m.mu.Lock()
+	m.open[t.ID] = e
+	m.mu.Unlock()
+	return e
+}
+
+// NewID mints the id of a task: tsk_ and 32 random hex digits.
+func NewID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return "tsk_" + hex.EncodeToString(b[:])
+}
+
+// Start makes a task of the invocation and returns it as it was kept; it runs on
+// without the caller. inv.Ask and inv.Relay are the task's own. With Options.Request
+// nothing runs until [Manager.Begin]. Errors: overloaded, too_large; unavailable once
+// the server stops.
+func (m *Manager) Start(ctx context.Context, inv capability.Invocation, o Options) (Task, error) {
+	if err := checkHistory(o.History); err != nil {
+		return Task{}, err
+	}
+	now := m.cfg.Now().UTC()
+	keep := o.Keep
+	if keep <= 0 {
+		keep = Keep
+	}
+	t := Task{
+		ID: NewID(), Kind: KindCall, Owner: inv.Principal.ID, State: Submitted, Status: o.Status, Surface: inv.Surface, Context: o.Context,
+		Created: now, Updated: now, Keep: min(keep, maxKeep), Version: 1, History: o.History, Gateway: m.cfg.Gateway,
+		Call: callOf(&inv), Input: inv.Input,
+	}
+	t.Expires = now.Add(t.Keep)
+	if o.Request != nil {
+		r := *o.Request
+		r.Asked = now
+		t.State, t.Requests = InputRequired, []Request{r}
+	} else if err := m.enter(t.Owner); err != nil {
+		return Task{}, err
+	}
+	if err := m.create(ctx, t); err != nil {
+		if o.Request == nil {
+			m.leave(t.Owner)
+		}
+		return Task{}, err
+	}
+	m.record(ctx, audit.TaskCreated, t.ID, t.Owner, t.Surface, t.State)
+	e := m.adopt(t)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.cfg.Changed(e.task)
+	if o.Request == nil {
+		m.launch(e, inv)
+	}
+	return e.task, nil
+}
+
+// create keeps a new task.
+func (m *Manager) create(ctx context.Context, t Task) error {
+	ok, err := m.cfg.Store.CreateTask(ctx, t, Bounds{Open: MaxOpenOf, Ended: MaxEndedOf, Bytes: MaxBytesOf})
+	if err == nil && !ok {
+		err = capability.Errorf(capability.CodeOverloaded, "tasks.start", "%d of your tasks have not ended", MaxOpenOf).With("queue_full", "cancel what is not wanted any more, or answer what waits")
+	}
+	if err != nil {
+		return wrap(err)
+	}
+	return nil
+}
+
+func wrap(err error) error {
+	if _, ok := errors.AsType[*capability.Error](err); ok {
+		return err
+	}
+	return capability.Wrap(capability.CodeFailed, "tasks", "the task could not be kept", err)
+}
+
+func callOf(inv *capability.Invocation) Call {
+	return Call{
+		Target: inv.Target, Client: inv.Client, Session: inv.Session, Context: inv.Context, Timeout: inv.Timeout, Key: inv.IdempotencyKey, Audience: inv.Audience,
+	}
+}
+
+func checkHistory(docs []json.RawMessage) error {
+	size := 0
+	for _, d := range docs {
+		size += len(d)
+	}
+	switch {
+	case len(docs) > MaxHistory:
+		return capability.Errorf(capability.CodeTooLarge, "tasks", "a task holds %d messages at most", MaxHistory).With("too_many_messages", "start another one")
+	case size > MaxDocuments:
+		return capability.Errorf(capability.CodeTooLarge, "tasks", "the messages of a task have %d bytes at most", MaxDocuments)
+	}
+	return nil
+}
+
+// enter takes a place for a run.
+func (m *Manager) enter(owner string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return capability.Errorf(capability.CodeUnavailable, "tasks", "the server is stopping")
+	case m.total >= MaxRunning || m.running[owner] >= MaxRunningOf:
+		err := capability.Errorf(capability.CodeOverloaded, "tasks", "%d tasks of yours, or %d in all, are at work already", MaxRunningOf, MaxRunning).With("queue_full", "")
+		err.RetryAfter = time.Second
+		return err
+	}
+	m.running[owner]++
+	m.total++
+	m.work.Add(1)
+	return nil
+}
+
+func (m *Manager) leave(owner string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running[owner]--; m.running[owner] == 0 {
+		delete(m.running, owner)
+	}
+	m.total--
+	m.work.Done()
+}
+
+// notFound is the one answer for a task that is absent and for somebody else's.
+func notFound(id string) error {
+	return capability.Errorf(capability.CodeNotFound, "tasks", "there is no task %.64q of yours", id).With("task_not_found", "list them with: junctor tasks list")
+}
+
+func (m *Manager) entry(id string) *entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.open[id]
+}
+
+// change applies f, keeps the task and tells everybody. The caller holds e.mu. On an
+// error nothing has changed.
+func (m *Manager) change(ctx context.Context, e *entry, f func(*Task)) error {
+	t := e.task
+	f(&t)
+	if len(t.Status) > maxStatus {
+		t.Status = strings.ToValidUTF8(t.Status[:maxStatus], "") + "…"
+	}
+	t.Version++
+	// Never the same moment twice: lists are ordered by it.
+	t.Updated = m.cfg.Now().UTC()
+	if !t.Updated.After(e.task.Updated) {
+		t.Updated = e.task.Updated.Add(1)
+	}
+	t.Expires = t.Updated.Add(t.Keep)
+	ok, err := m.cfg.Store.SaveTask(context.WithoutCancel(ctx), t)
+	if err == nil && !ok {
+		err = capability.Errorf(capability.CodeConflict, "tasks", "the task %s was changed elsewhere", t.ID)
+	}
+	if err != nil {
+		return wrap(err)
+	}
+	t.Input = nil
+	moved := t.State != e.task.State
+	e.task = t
+	if moved {
+		m.record(ctx, audit.TaskStatusChanged, t.ID, t.Owner, t.Surface, t.State)
+	}
+	m.cfg.Changed(t)
+	m.tell(e)
+	return nil
+}
+
+// tell publishes the task as it is. The caller holds e.mu.
+func (m *Manager) tell(e *entry) {
+	over := e.task.State.Terminal()
+	for w := range e.subs {
+		if !w.put(e.task, over) {
+			delete(e.subs, w)
+		}
+	}
+	if over {
+		m.mu.Lock()
+		delete(m.open, e.task.ID)
+		m.mu.Unlock()
+	}
+}
+
+func (m *Manager) record(ctx context.Context, ev audit.Event, id, owner, surface string, s State) {
+	if m.cfg.Log == nil {
+		return
+	}
+	rec := audit.Record{
+		Logger: "tasks", Event: ev, User: owner, Success: audit.OutcomeOf(s != Failed && s != Rejected),
+		Metadata: audit.Metadata{Principal: audit.Principal{ID: owner}, Task: id, Surface: surface, State: string(s)},
+	}
+	if _, err := m.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Written); err != nil {
+		m.cfg.Logger.Error("audit record not written", "event", string(ev), "err", err)
+	}
+}
+
+// Run looks after what waits until ctx ends; then nothing is started any more.
+func (m *Manager) Run(ctx context.Context) error {
+	poll := time.NewTicker(m.cfg.Poll)
+	defer poll.Stop()
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+			m.look(ctx)
+		case <-m.wake:
+			m.look(ctx)
+		case <-sweep.C:
+			if err := m.cfg.Store.SweepTasks(ctx, m.cfg.Now().UTC()); err != nil && ctx.Err() == nil {
+				m.cfg.Logger.Error("old tasks cannot be removed", "err", err)
+			}
+		}
+	}
+}
+
+// Close ends everything: what waits for an answer while it runs at once, the rest
+// when ctx ends. What is cut short has failed, reason interrupted. It returns when
+// nothing runs any more.
+func (m *Manager) Close(ctx context.Context) {
+	m.mu.Lock()
+	m.closed = true
+	open := make([]*entry, 0, len(m.open))
+	for _, e := range m.open {
+		open = append(open, e)
+	}
+	m.mu.Unlock()
+	for _, e := range open {
+		e.mu.Lock()
+		if e.cancel != nil && len(e.answers) > 0 {
+			e.cancel(errStopping)
+		}
+		e.mu.Unlock()
+	}
+	over := context.AfterFunc(ctx, func() { m.stop(errStopping) })
+	defer over()
+	m.work.Wait()
+	m.stop(errStopping)
+}

@@ -1,0 +1,183 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+)
+
+const (
+	// resumeTime is how long after a start work of an earlier process may take to be
+	// taken up: the provider has to be connected first.
+	resumeTime = 5 * time.Minute
+	resumeWait = time.Second // between two attempts
+)
+
+// Keeper remembers where the work of a call is, for one that becomes a task later: give
+// it to the invocation, and the invocation to [Manager.Adopt].
+type Keeper struct {
+	mu   sync.Mutex
+	kept capability.Kept
+	to   func(capability.Kept)
+}
+
+// Keep implements capability.Keeper.
+func (k *Keeper) Keep(of capability.Kept) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept = of; k.to != nil {
+		k.to(of)
+	}
+}
+
+// keeping writes into a task where its work is.
+type keeping struct {
+	m *Manager
+	e *entry
+}
+
+// Keep implements capability.Keeper.
+func (k keeping) Keep(of capability.Kept) {
+	k.e.mu.Lock()
+	defer k.e.mu.Unlock()
+	k.keep(of)
+}
+
+// keep is Keep for those who hold e.mu.
+func (k keeping) keep(of capability.Kept) {
+	if k.e.ending && k.e.cancel != nil {
+		k.e.cancel(errCancelled) // the far side has it again, and can be told
+	}
+	if k.e.task.State.Terminal() || k.e.task.Call.Kept == of {
+		return
+	}
+	if err := k.m.change(context.Background(), k.e, func(t *Task) { t.Call.Kept = of }); err != nil {
+		k.m.cfg.Logger.Warn("a task will not outlive a restart", "task", k.e.task.ID, "err", err)
+	}
+}
+
+// adopted has what k knows, and will know, written into e. The caller holds e.mu.
+func (m *Manager) adopted(k capability.Keeper, e *entry) {
+	keeper, ok := k.(*Keeper)
+	if !ok {
+		return
+	}
+	// Keep takes the locks in this order too; nobody else has e yet.
+	keeper.mu.Lock()
+	defer keeper.mu.Unlock()
+	keeper.to = keeping{m, e}.Keep
+	if keeper.kept.UpstreamCall != "" {
+		keeping{m, e}.keep(keeper.kept)
+	}
+}
+
+// resumable reports whether t is under way at a far side.
+func (t *Task) resumable() bool {
+	return t.Call.Kept.UpstreamCall != "" && !t.State.Terminal() && !parked(t)
+}
+
+// goesOn reports whether what ended here goes on at its far side: the server stops, or
+// the far side could not be reached yet. The task stays as it is. The caller holds e.mu.
+func (m *Manager) goesOn(ctx context.Context, e *entry, err error) bool {
+	if err == nil || !e.task.resumable() {
+		return false
+	}
+	if errors.Is(context.Cause(ctx), errStopping) {
+		return true
+	}
+	code := capability.CodeOf(err)
+	if e.until.IsZero() || code != capability.CodeUnavailable && code != capability.CodeUnknownCapability && code != capability.CodeOverloaded {
+		return false
+	}
+	now := m.cfg.Now()
+	e.next = now.Add(resumeWait)
+	return now.Before(e.until) && context.Cause(ctx) == nil
+}
+
+// goOn takes up the work of an earlier process where it is.
+func (m *Manager) goOn(ctx context.Context, e *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := m.cfg.Now()
+	if e.cancel != nil || e.until.IsZero() || !e.task.resumable() || now.Before(e.next) {
+		return
+	}
+	e.next = now.Add(resumeWait)
+	if now.After(e.until) {
+		if err := m.change(ctx, e, func(t *Task) { t.interrupt() }); err == nil {
+			m.record(ctx, audit.TaskRecovered, e.task.ID, e.task.Owner, e.task.Surface, Failed)
+		}
+		return
+	}
+	who, err := m.standing(e.task.Owner)
+	switch {
+	case capability.CodeOf(err) == capability.CodeUnavailable:
+		return // whose it is has to come first
+	case err != nil:
+		failure := capability.AsError(err)
+		_ = m.change(ctx, e, func(t *Task) { t.State, t.Error, t.Status, t.Requests = Failed, failure, failure.Message, nil })
+		return
+	}
+	whole, ok, err := m.cfg.Store.Task(ctx, e.task.ID)
+	if err != nil || !ok || m.enter(e.task.Owner) != nil {
+		return // the next look finds it again
+	}
+	inv := whole.invocation(who)
+	inv.Target, inv.Resume, inv.IdempotencyKey = capability.Target{Capability: e.task.Call.Kept.Capability}, e.task.Call.Kept.UpstreamCall, ""
+	m.launch(e, inv)
+}
+
+// seenFor is for how long a principal counts as present after it was seen.
+const seenFor = time.Minute
+
+// seen is a principal without a standing of its own, as it came last.
+type seen struct {
+	who capability.Principal
+	at  time.Time
+}
+
+// Seen says that a principal has come, and as who. Work of principals that only exist
+// while they come, for their tokens are another server's, goes on only then: what they
+// may do nobody knows at other times.
+func (m *Manager) Seen(who capability.Principal) {
+	m.mu.Lock()
+	awaited := m.absent[who.ID]
+	m.mu.Unlock()
+	if awaited {
+		m.present(who)
+		m.nudge()
+	}
+}
+
+// present takes a principal for present.
+func (m *Manager) present(who capability.Principal) {
+	now := m.cfg.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[who.ID] = seen{who, now}
+	for id, s := range m.seen {
+		if now.Sub(s.at) > seenFor {
+			delete(m.seen, id)
+		}
+	}
+}
+
+// standing is a principal as it is now. Unavailable: it has to come first.
+func (m *Manager) standing(owner string) (capability.Principal, error) {
+	who, err := m.cfg.Standing(owner)
+	if capability.CodeOf(err) != capability.CodeUnavailable {
+		return who, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s, ok := m.seen[owner]; ok && m.cfg.Now().Sub(s.at) <= seenFor {
+		delete(m.absent, owner)
+		return s.who, nil
+	}
+	m.absent[owner] = true
+	return capability.Principal{}, err
+}

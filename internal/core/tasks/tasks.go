@@ -1,0 +1,256 @@
+// Package tasks keeps what takes longer than one request. A Task is an invocation
+// that somebody started and looks at later (spec/README, R38): it is on the disk
+// before anybody hears its id, it belongs to one principal, and nobody else can tell
+// it from one that does not exist. MCP's task id, A2A's task id and ours are one.
+//
+// The [Manager] carries each invocation through the one governed path in a goroutine
+// of its own. What the path says becomes the task's state: progress its status text,
+// a question of the provider a request that waits for an answer, a missing approval
+// a wait for whoever may give it, after which the same call is made again. States
+// are those of spec/README section 6; those that wait survive a restart, those under
+// way do not: nobody knows whether their work was done, so they have failed, reason
+// interrupted.
+//
+// Surfaces start tasks, answer, cancel, list and watch. All who watch a task see the
+// same changes in the same order. Requests, results and the documents of the
+// conversation are the bytes that came; what they mean is the surface's.
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// Bounds. What exceeds one of the first four is refused with code overloaded.
+const (
+	MaxRunning   = 256 // tasks at work in one process
+	MaxRunningOf = 32  // of one principal
+	MaxOpenOf    = 64  // of one principal that have not ended
+	MaxAsking    = 8   // of one principal that wait for an answer while they run
+	MaxRequests  = 8   // open questions of one task
+	MaxHistory   = 64  // documents of one task
+	MaxDocuments = 5 << 20
+	// MaxEndedOf and MaxBytesOf are how many ended tasks of one principal are kept, and
+	// how much of their results and documents; the oldest go first.
+	MaxEndedOf = 1000
+	MaxBytesOf = 256 << 20
+	// Keep is how long a task can be asked for after its last change, and how long
+	// one that waits goes on waiting.
+	Keep = 24 * time.Hour
+	// Timeout is the deadline of a task's invocation where its surface names none: the
+	// ceiling of all calls.
+	Timeout = time.Hour
+
+	maxStatus = 1 << 10
+)
+
+// Kind says what a task stands for.
+type Kind string
+
+// The kinds.
+const (
+	KindCall   Kind = "call"   // one invocation
+	KindThread Kind = "thread" // a thread of a task agent
+)
+
+// State of a task (spec/README section 6).
+type State string
+
+// The states.
+const (
+	Submitted     State = "submitted"
+	Working       State = "working"
+	InputRequired State = "input_required"
+	AuthRequired  State = "auth_required"
+	Interrupted   State = "interrupted"
+	Completed     State = "completed"
+	Failed        State = "failed"
+	Rejected      State = "rejected" // nothing was started
+	Cancelled     State = "cancelled"
+)
+
+// Known reports whether s is a state that a task can be in.
+func (s State) Known() bool {
+	switch s {
+	case Submitted, Working, InputRequired, AuthRequired, Interrupted, Completed, Failed, Rejected, Cancelled:
+		return true
+	}
+	return false
+}
+
+// States returns every state.
+func States() []State {
+	return []State{Submitted, Working, InputRequired, AuthRequired, Interrupted, Completed, Failed, Rejected, Cancelled}
+}
+
+// Terminal reports whether nothing more will happen.
+func (s State) Terminal() bool {
+	switch s {
+	case Completed, Failed, Rejected, Cancelled:
+		return true
+	}
+	return false
+}
+
+// Waiting reports whether nothing happens until somebody acts.
+func (s State) Waiting() bool { return s == InputRequired || s == AuthRequired || s == Interrupted }
+
+// Request is an open question. Method and Params are MCP's, whoever asks.
+type Request struct {
+	Key    string          `json:"key"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+	// Approval is the id of the approval that an answer decides about; "" for questions
+	// of a provider.
+	Approval string    `json:"approval,omitempty"`
+	Asked    time.Time `json:"asked"`
+}
+
+// Call is the invocation behind a task, without its input, as it is made again after
+// an approval.
+type Call struct {
+	Target   capability.Target   `json:"target"`
+	Client   string              `json:"client,omitempty"`
+	Session  string              `json:"session,omitempty"`
+	Context  *capability.Context `json:"context,omitempty"`
+	Timeout  time.Duration       `json:"timeout,omitempty"`
+	Key      string              `json:"key,omitempty"`
+	Audience capability.Audience `json:"audience,omitempty"`
+	// Kept is the work at a far side that can be gone on with after a restart.
+	Kept capability.Kept `json:"kept,omitzero"`
+}
+
+// Task is one task as it stood at one moment. Its slices and documents are shared
+// and must not be changed.
+type Task struct {
+	ID         string                 `json:"id"` // tsk_ + 32 hex
+	Kind       Kind                   `json:"kind"`
+	Owner      string                 `json:"owner"`
+	State      State                  `json:"state"`
+	Status     string                 `json:"status,omitempty"` // a sentence for people
+	Surface    string                 `json:"surface"`
+	Context    string                 `json:"context,omitempty"` // the conversation, as the surface names it
+	Invocation string                 `json:"invocation,omitempty"`
+	Thread     string                 `json:"thread,omitempty"`   // of kind thread
+	Provider   capability.ProviderKey `json:"provider,omitempty"` // who carried it out
+	Requests   []Request              `json:"requests,omitempty"`
+	Result     json.RawMessage        `json:"result,omitempty"` // also of a failure, where the provider says something of it
+	Error      *capability.Error      `json:"error,omitempty"`
+	Created    time.Time              `json:"created"`
+	Updated    time.Time              `json:"updated"`
+	Expires    time.Time              `json:"expires"`
+	// Version counts the changes that were kept; progress alone changes nothing.
+	Version int64 `json:"version"`
+	// History are the documents of the conversation, in the form of the surface.
+	History []json.RawMessage `json:"-"`
+	Call    Call              `json:"-"`
+	Input   json.RawMessage   `json:"-"` // only of tasks that the store returns by id
+	Gateway string            `json:"-"` // whose process carries it
+	Keep    time.Duration     `json:"-"`
+}
+
+// Request returns the open question of that key; an empty key is the only one.
+func (t *Task) Request(key string) (Request, bool) {
+	if key == "" && len(t.Requests) == 1 {
+		return t.Requests[0], true
+	}
+	for _, r := range t.Requests {
+		if r.Key == key {
+			return r, true
+		}
+	}
+	return Request{}, false
+}
+
+// Query selects tasks of one owner.
+type Query struct {
+	Owner   string
+	Surface string    // "": of all
+	Context string    // "": of all
+	State   State     // "": any
+	Since   time.Time // changed at or after
+	Cursor  string    // Page.Next of the page before
+	Limit   int       // 1 to 100; 0: 50
+	Results bool      // with results
+	History bool      // with the documents
+}
+
+// Page is a part of a list, the last changed first.
+type Page struct {
+	Tasks []Task
+	Total int    // all that the query selects
+	Next  string // "" on the last page
+}
+
+// Bounds are how much is kept for one owner.
+type Bounds struct {
+	Open, Ended int
+	Bytes       int64
+}
+
+// Store keeps tasks.
+type Store interface {
+	// CreateTask adds t unless its owner has b.Open tasks that have not ended, and
+	// removes the owner's oldest ended ones beyond b.Ended or b.Bytes of results and
+	// documents.
+	CreateTask(ctx context.Context, t Task, b Bounds) (ok bool, err error)
+	// Task returns one with everything; ok is false where there is none.
+	Task(ctx context.Context, id string) (t Task, ok bool, err error)
+	// Tasks returns those that come after (before, id), which are zero at first, and how
+	// many there are in all.
+	Tasks(ctx context.Context, q Query, before time.Time, id string) (list []Task, total int, err error)
+	// SaveTask writes t, whose Version is one higher, if the stored version is still
+	// t.Version-1. The input stays as it was unless t has one, and goes with the end.
+	SaveTask(ctx context.Context, t Task) (ok bool, err error)
+	// OpenTasks returns the tasks of a gateway that have not ended, without their input.
+	OpenTasks(ctx context.Context, gateway string) ([]Task, error)
+	// SweepTasks removes ended tasks whose time is over.
+	SweepTasks(ctx context.Context, now time.Time) error
+}
+
+// Engine is the one governed path.
+type Engine interface {
+	NewID() string
+	Follow(ctx context.Context, inv capability.Invocation, moved func(invoke.State)) (invoke.Reply, error)
+}
+
+// Config of a Manager. Store, Engine, Standing, Approval and Decide are required.
+type Config struct {
+	Store  Store
+	Engine Engine
+	// Standing is a principal as it is now; unauthenticated when it has no token any more,
+	// unavailable when that is known only while it comes. See [Manager.Seen].
+	Standing func(id string) (capability.Principal, error)
+	// Approval looks one up.
+	Approval func(ctx context.Context, id string) (policy.Approval, error)
+	// Decide answers an approval on the caller's own channel.
+	Decide func(ctx context.Context, by capability.Principal, id string, d policy.Decision) error
+	// Changed hears of every change that was kept, in order per task; it must not block
+	// and must not call the Manager. nil: nobody.
+	Changed func(Task)
+	Gateway string     // name of this process among those that share the store
+	Log     *audit.Log // nil: no records
+	Logger  *slog.Logger
+	Now     func() time.Time
+	// Poll is how often approvals are looked at; 0: 500 ms.
+	Poll time.Duration
+}
+
+// Options say what a task is besides its invocation.
+type Options struct {
+	Context string
+	History []json.RawMessage
+	// Request makes a task that waits for a first answer before it has a call; the
+	// invocation then has no target. See [Manager.Begin].
+	Request *Request
+	Status  string
+	// Keep is how long the task can be asked for after its end; 0: Keep, at most 7 days.
+	Keep time.Duration
+}

@@ -1,0 +1,92 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+)
+
+// thread is what carries a thread: it does with an answer what the test says.
+type thread struct {
+	answer func(tasks.Request) error
+}
+
+func (c thread) Answer(_ context.Context, _ capability.Principal, _ string, r tasks.Request, _ json.RawMessage) error {
+	return c.answer(r)
+}
+
+func (thread) Stop(context.Context, string, string) error { return nil }
+
+// An answered question is gone before anybody looks again, and nothing else is: neither
+// the same one asked again meanwhile nor one whose answer was not taken.
+func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
+	t.Parallel()
+	asks := tasks.Movement{State: tasks.InputRequired, Requests: []tasks.Request{{Key: "s1", Method: "elicitation/create", Params: json.RawMessage(`{"message":"Go on?"}`)}}}
+	refused := errors.New("that is no answer")
+	for name, c := range map[string]struct {
+		meanwhile *tasks.Movement
+		err       error
+		state     tasks.State
+		open      int
+	}{
+		"it goes on":                       {state: tasks.Working},
+		"the same is asked again":          {meanwhile: &asks, state: tasks.InputRequired, open: 1},
+		"it ends":                          {meanwhile: &tasks.Movement{State: tasks.Completed}, state: tasks.Completed},
+		"the answer is not taken":          {err: refused, state: tasks.InputRequired, open: 1},
+		"not taken, and it ends meanwhile": {meanwhile: &tasks.Movement{State: tasks.Completed}, err: refused, state: tasks.Completed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			var id string
+			look := func() tasks.Task {
+				task, err := r.Get(t.Context(), ann().ID, id)
+				if err != nil {
+					t.Error(err)
+				}
+				return task
+			}
+			r.Carry(thread{func(q tasks.Request) error {
+				if q.Key != "s1" {
+					t.Errorf("%+v", q)
+				}
+				if task := look(); task.State != tasks.Working || len(task.Requests) != 0 {
+					t.Errorf("while it is answered: %+v", task)
+				}
+				if c.meanwhile != nil {
+					if _, err := r.MoveThread(t.Context(), id, *c.meanwhile); err != nil {
+						t.Error(err)
+					}
+				}
+				return c.err
+			}})
+			made, err := r.OpenThread(t.Context(), ann().ID, "agents", "thr_1", "it begins")
+			if err != nil {
+				t.Fatal(err)
+			}
+			id = made.ID
+			if _, err := r.MoveThread(t.Context(), id, asks); err != nil {
+				t.Fatal(err)
+			}
+			task, err := r.Answer(t.Context(), ann(), id, "s1", json.RawMessage(`{"action":"accept"}`))
+			if !errors.Is(err, c.err) {
+				t.Error(err)
+			}
+			if err == nil && (task.State != c.state || len(task.Requests) != c.open) {
+				t.Errorf("answered with %+v", task)
+			}
+			if task := look(); task.State != c.state || len(task.Requests) != c.open {
+				t.Errorf("%+v", task)
+			}
+			if c.open == 0 {
+				if _, err := r.Answer(t.Context(), ann(), id, "s1", json.RawMessage(`{"action":"accept"}`)); capability.CodeOf(err) != capability.CodeConflict && capability.CodeOf(err) != capability.CodeNotFound {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint/cloudagent"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// CloudRequest asks a cloud for an agent that serves an endpoint (router spec,
+// section 10.2).
+type CloudRequest struct {
+	APIBase      string
+	AuthToken    secret.Value
+	Name         string
+	Bio          []string
+	Token        secret.Value  // of the endpoint, when it is known before
+	Timeout      time.Duration // of the whole provisioning; 0: 2 min
+	PollInterval time.Duration // the first pause; 0: 2 s
+}
+
+// Provisioned names what the cloud made.
+type Provisioned struct{ AgentID, JobID string }
+
+const (
+	cloudTimeout = 2 * time.Minute
+	// cleanupTime bounds the removal of an agent after a failure.
+	cleanupTime = 10 * time.Second
+)
+
+// ConnectCloud has the cloud make an agent, waits until its endpoint serves
+// plugins, and connects it. Whatever fails on the way removes the agent again.
+func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Request) (Status, Synced, Provisioned, error) {
+	if _, err := r.running(); err != nil {
+		return Status{}, Synced{}, Provisioned{}, err
+	}
+	c, err := cloudagent.New(cloudagent.Config{
+		Base: cloud.APIBase, Token: cloud.AuthToken, Name: cloud.Name, Bio: cloud.Bio, Poll: cloud.PollInterval, Transport: r.cfg.Transport,
+	})
+	if err != nil {
+		return Status{}, Synced{}, Provisioned{}, err
+	}
+	asking, cancel := context.WithTimeout(ctx, cmp.Or(cloud.Timeout, cloudTimeout))
+	defer cancel()
+	var made Provisioned
+	if made.AgentID, err = c.Create(asking); err != nil {
+		return Status{}, Synced{}, made, err
+	}
+	ok := false
+	defer func() {
+		if ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+		defer cancel()
+		if err := c.Remove(ctx, made.AgentID); err != nil {
+			r.cfg.Logger.Error("a cloud agent was made for nothing and could not be removed", "agent", made.AgentID, "err", err)
+		}
+	}()
+	ready, job, err := c.Provision(asking, made.AgentID)
+	made.JobID = job
+	if err == nil {
+		req.BaseURL, req.Token = ready.URL, cloud.Token
+		if req.Token.Empty() {
+			req.Token = ready.Token
+		}
+		err = r.awaitPlugins(asking, c, req)
+	}
+	if err != nil {
+		return Status{}, Synced{}, made, err
+	}
+	req.Provider, req.made = cloudProvider, true
+	status, synced, err := r.Connect(ctx, req)
+	ok = err == nil
+	return status, synced, made, err
+}
+
+// awaitPlugins waits until the endpoint answers and serves plugins: an agent
+// that has just been made is not up at once.
+func (r *Registry) awaitPlugins(ctx context.Context, c *cloudagent.Client, req Request) error {
+	client, err := router.NewClient(router.ClientConfig{
+		BaseURL: req.BaseURL, Token: req.Token, Transport: r.cfg.Transport, Timeout: probeTime,
+	})
+	if err != nil {
+		return asCapability(err, "endpoints.connect")
+	}
+	return c.Until(ctx, "the endpoint at "+client.BaseURL(), func() (bool, error) {
+		a, err := client.Availability(ctx)
+		if err != nil {
+			err = asCapability(err, "endpoints.connect")
+			if capability.AsError(err).Reason == reasonToken {
+				return false, err // waiting does not help
+			}
+			return false, cloudagent.Again{Err: err}
+		}
+		return a.Capabilities.Plugin, nil
+	})
+}

@@ -1,0 +1,185 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Request describes an endpoint to connect.
+type Request struct {
+	ID             string // "": the provider's name, numbered when taken by another URL
+	BaseURL        string
+	Provider       string // connector: "direct" and its equals (router spec, section 10.1)
+	Token          secret.Value
+	AllowedModules []string            // nil: all; an empty list is refused
+	TrustPolicy    *router.TrustPolicy // nil: the allow-list alone decides
+	Timeout        time.Duration       // of one call; 0: the registry's
+	Persist        bool
+	// KeepMissing leaves modules loaded that the endpoint no longer lists, now
+	// and at later syncs, until the endpoint is disconnected or connected again
+	// without it: unloadMissing:false of router spec section 10. What the trust
+	// policy no longer lets in goes all the same.
+	KeepMissing bool
+	By          capability.Principal
+
+	made bool // by ConnectCloud
+}
+
+// Synced is what a connect or sync did; the lists hold module names.
+type Synced struct {
+	Registered     []string               `json:"registered"`
+	Reloaded       []string               `json:"reloaded"`
+	Unloaded       []string               `json:"unloaded"`
+	Skipped        []string               `json:"skipped"`
+	TrustDecisions []router.TrustDecision `json:"trustDecisions"`
+	// Failed are modules that a sync left out because they could not be started;
+	// a connect has none, it fails as a whole.
+	Failed []HookFailure `json:"failed,omitempty"`
+}
+
+// changed reports whether the endpoint offers something else than before.
+func (s *Synced) changed() bool { return len(s.Registered)+len(s.Reloaded)+len(s.Unloaded) > 0 }
+
+var endpointID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`)
+
+// connectors are the ways to obtain an endpoint by its URL.
+func connectors() []string {
+	return []string{"direct", "e2b", "home-machine", "mobile-companion", "desktop-companion"}
+}
+
+// cloudProvider is what an endpoint made by ConnectCloud says it came from.
+const cloudProvider = "cloud"
+
+func connectFailed(ep *Endpoint, err error) error {
+	e := capability.AsError(err)
+	out := capability.Errorf(e.Code, "endpoints.connect", "endpoint %s at %s: %s", ep.id, ep.baseURL, e.Message)
+	out.Err = err
+	hint := "check that the URL is the endpoint's and that it is running"
+	switch {
+	case e.Reason == reasonToken:
+		hint = "give the endpoint's own token with --endpoint-token-file"
+	case e.Hint != "":
+		hint = e.Hint
+	}
+	return out.With(e.Reason, hint)
+}
+
+func (r *Registry) normalise(req *Request) error {
+	const op = "endpoints.connect"
+	if req.Provider == "" {
+		req.Provider = "direct"
+	}
+	if !req.made && !slices.Contains(connectors(), req.Provider) {
+		return capability.Errorf(capability.CodeInvalidInput, op, "%q is not a provider; use %s", req.Provider, strings.Join(connectors(), ", "))
+	}
+	if req.AllowedModules != nil && len(req.AllowedModules) == 0 {
+		return capability.Errorf(capability.CodeInvalidInput, op, "an empty list of allowed modules would connect nothing; leave it out to allow all")
+	}
+	if req.AllowedModules != nil && req.TrustPolicy != nil && req.TrustPolicy.AllowedModuleIDs != nil {
+		return capability.Errorf(capability.CodeInvalidInput, op, "allowedModuleIds is given twice: beside the trust policy and inside it")
+	}
+	if err := checkPolicy(req.TrustPolicy); err != nil {
+		return err
+	}
+	if req.Timeout < 0 {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the timeout %s is negative", req.Timeout)
+	}
+	client, err := router.NewClient(router.ClientConfig{BaseURL: req.BaseURL})
+	if err != nil {
+		return capability.AsError(asCapability(err, op))
+	}
+	req.BaseURL = client.BaseURL()
+	if req.ID == "" {
+		req.ID = r.freeID(req.Provider, req.BaseURL)
+	}
+	if !endpointID.MatchString(req.ID) || strings.HasPrefix(req.ID, "node:") {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the endpoint id %q must be 1 to 120 letters, digits, '.', '_', ':' or '-', and not begin with node:", req.ID)
+	}
+	return nil
+}
+
+// freeID defaults the id to the connector's name, "default" for direct, and
+// numbers it when another URL has it.
+func (r *Registry) freeID(provider, url string) string {
+	base := provider
+	switch provider {
+	case "direct":
+		base = "default"
+	case cloudProvider:
+		base = "cloud-capability"
+	}
+	for n := 1; ; n++ {
+		id := base
+		if n > 1 {
+			id = fmt.Sprintf("%s-%d", base, n)
+		}
+		if ep, taken := r.get(id); !taken || ep.baseURL == url {
+			return id
+		}
+	}
+}
+
+// replaced finds the endpoint with ep's id, and another one with its URL.
+func (r *Registry) replaced(ep *Endpoint) (old, moved *Endpoint) {
+	for _, other := range r.all() {
+		switch {
+		case other.id == ep.id:
+			old = other
+		case other.baseURL == ep.baseURL:
+			moved = other
+		}
+	}
+	return old, moved
+}
+
+// SyncReport is the outcome for one endpoint; Error is set when it did not
+// answer or offers what cannot be taken in, and says nothing about the others.
+// Modules that could not be started are in Sync.Failed.
+type SyncReport struct {
+	ID    string            `json:"id"`
+	Sync  *Synced           `json:"sync,omitempty"`
+	Error *capability.Error `json:"error,omitempty"`
+}
+
+// Sync reads the manifests of one endpoint, or with id "" of all of them in
+// parallel, and applies what changed.
+func (r *Registry) Sync(ctx context.Context, by capability.Principal, id string) ([]SyncReport, error) {
+	if _, err := r.running(); err != nil {
+		return nil, err
+	}
+	targets := r.all()
+	if id != "" {
+		ep, ok := r.get(id)
+		if !ok {
+			return nil, noEndpoint(id)
+		}
+		targets = []*Endpoint{ep}
+	}
+	reports := make([]SyncReport, len(targets))
+	var wg sync.WaitGroup
+	for i, ep := range targets {
+		wg.Go(func() {
+			reports[i].ID = ep.id
+			synced, err := r.refresh(ctx, ep, ep.timeout)
+			if err != nil {
+				reports[i].Error = capability.AsError(err)
+				return
+			}
+			reports[i].Sync = &synced
+			r.record(ctx, audit.EndpointSynced, ep.id, by, "")
+			r.recordTrust(ctx, by, synced.TrustDecisions)
+		})
+	}
+	wg.Wait()
+	return reports, nil
+}

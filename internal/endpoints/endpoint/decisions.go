@@ -1,0 +1,156 @@
+package endpoint
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+const (
+	// trustRecords is how many records are kept, as by the original.
+	trustRecords = 50
+	// statusRecords is how many of them an endpoint's status shows.
+	statusRecords = 5
+	// modeSync marks a record of a sync; the others have the mode of the connect.
+	modeSync = "sync"
+)
+
+// TrustRecord is one attempt to take modules in: what was accepted, what was
+// rejected and why. The members up to TrustDecisions are those of the original's
+// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT (router spec, section 11); the rest is
+// ours. The lasting record of the same is the audit log.
+type TrustRecord struct {
+	RecordedAt       time.Time              `json:"recordedAt"`
+	Mode             string                 `json:"mode"` // endpoint, a provider family, cloud; sync
+	Provider         string                 `json:"provider"`
+	Endpoint         TrustedEndpoint        `json:"endpoint"`
+	AllowedModuleIDs []string               `json:"allowedModuleIds,omitempty"`
+	Registered       []string               `json:"registered"`
+	Skipped          []string               `json:"skipped"`
+	Unloaded         []string               `json:"unloaded"`
+	TrustDecisions   []router.TrustDecision `json:"trustDecisions"`
+
+	Reloaded  []string          `json:"reloaded,omitempty"`
+	Failed    []HookFailure     `json:"failed,omitempty"`
+	Collision *Collision        `json:"collision,omitempty"`
+	Error     *capability.Error `json:"error,omitempty"` // why nothing was taken in, or not all
+}
+
+// TrustedEndpoint names the endpoint of a TrustRecord; never its token.
+type TrustedEndpoint struct {
+	ID       string `json:"id"`
+	BaseURL  string `json:"baseUrl"`
+	HasToken bool   `json:"hasToken"`
+}
+
+// Collision is a name that two modules claim (router spec, section 8; decisions
+// R20 and R52).
+type Collision struct {
+	Kind    string   `json:"kind"`
+	Key     string   `json:"key"`
+	Owners  []string `json:"owners"`
+	Message string   `json:"message"`
+}
+
+// mode is the original's word for how an endpoint was connected.
+func (req *Request) mode() string {
+	if req.Provider == "" || req.Provider == "direct" {
+		return "endpoint"
+	}
+	return req.Provider
+}
+
+// TrustAudit returns the last 50 attempts of all endpoints, oldest first,
+// rejected connects among them.
+func (r *Registry) TrustAudit() []TrustRecord { return r.trust.of("", trustRecords) }
+
+// trustRecord tells of an attempt that ended with err, nil for success.
+func (r *Registry) trustRecord(ep *Endpoint, mode string, s Synced, err error) TrustRecord {
+	list := func(in []string) []string { return append([]string{}, in...) }
+	rec := TrustRecord{
+		RecordedAt: r.cfg.Now().UTC(), Mode: mode, Provider: ep.provider,
+		Endpoint:         TrustedEndpoint{ep.id, ep.baseURL, ep.hasToken},
+		AllowedModuleIDs: ep.policy.AllowedModuleIDs,
+		Registered:       list(s.Registered), Skipped: list(s.Skipped), Unloaded: list(s.Unloaded), Reloaded: slices.Clone(s.Reloaded),
+		TrustDecisions: append([]router.TrustDecision{}, s.TrustDecisions...), Failed: slices.Clone(s.Failed),
+	}
+	if err == nil {
+		return rec
+	}
+	e := capability.AsError(err)
+	rec.Error = e
+	if len(s.Failed) == 0 { // then nothing of it came in
+		rec.Registered, rec.Unloaded, rec.Reloaded = []string{}, []string{}, nil
+	}
+	kind, _ := e.Details["kind"].(string)
+	key, _ := e.Details["key"].(string)
+	if owners, ok := e.Details["owners"].([]string); ok && kind != "" {
+		rec.Collision = &Collision{kind, key, owners, e.Message}
+	}
+	return rec
+}
+
+// trustAudit keeps the last records.
+type trustAudit struct {
+	mu   sync.Mutex
+	list []TrustRecord
+}
+
+func (t *trustAudit) add(rec TrustRecord) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.list); n > 0 && rec.Error != nil && rec.again(&t.list[n-1]) {
+		t.list[n-1].RecordedAt = rec.RecordedAt // a watcher that fails over and over
+		return
+	}
+	if t.list = append(t.list, rec); len(t.list) > trustRecords {
+		t.list = slices.Delete(t.list, 0, len(t.list)-trustRecords)
+	}
+}
+
+// again reports whether the record says the same as the one before.
+func (rec *TrustRecord) again(was *TrustRecord) bool {
+	return was.Error != nil && was.Error.Message == rec.Error.Message && was.Mode == rec.Mode && was.Endpoint == rec.Endpoint &&
+		slices.Equal(was.TrustDecisions, rec.TrustDecisions)
+}
+
+// of returns the last most records of an endpoint, or of all with id "".
+func (t *trustAudit) of(id string, most int) []TrustRecord {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []TrustRecord
+	for _, rec := range slices.Backward(t.list) {
+		if (id == "" || rec.Endpoint.ID == id) && len(out) < most {
+			out = append(out, rec)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// seed reads the history of another product. Each record is read by itself.
+func (t *trustAudit) seed(doc []byte, log *slog.Logger) {
+	if len(doc) == 0 {
+		return
+	}
+	var list []jsonx.Raw
+	if err := jsonx.Unmarshal(doc, &list); err != nil {
+		log.Warn("the trust audit of the environment cannot be read; it is left out", "err", err)
+		return
+	}
+	for i, raw := range list {
+		var rec TrustRecord
+		if err := jsonx.Unmarshal(raw, &rec); err != nil || rec.RecordedAt.IsZero() || rec.Endpoint.ID == "" {
+			log.Warn("a record of the trust audit of the environment cannot be read; it is left out", "record", i+1)
+			continue
+		}
+		rec.Error, rec.Collision, rec.Failed = nil, nil, nil // not theirs to say
+		t.list = append(t.list, rec)
+	}
+	t.list = t.list[max(0, len(t.list)-trustRecords):]
+}

@@ -1,0 +1,289 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint/offered"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// Endpoint is one remote endpoint and its health.
+type Endpoint struct {
+	id, baseURL, provider string
+	client                *router.Client
+	hasToken, primary     bool
+	timeout, ownTimeout   time.Duration       // of one call; what the request said, 0: nothing
+	policy                *router.TrustPolicy // never nil: the endpoint's own, with its allow-list
+	distrust              string              // why the saved policy cannot be read: nothing is let in
+	keepMissing           bool                // what it no longer lists stays (router spec, section 10)
+	saved, unsaved        bool                // unsaved: its offer was, but could not be
+	record                Saved               // what is saved of it; changed under Registry.changing
+	secret                string              // name of the saved token
+	tokenless             bool                // this machine does not have that token: nothing is asked
+	registry              *Registry
+	providers             map[string]*providerOf // by domain; fixed, so that their identity is stable
+
+	offer    atomic.Pointer[offering]
+	bindings atomic.Pointer[map[capability.Member]offered.Binding]
+
+	mu       sync.Mutex
+	state    capability.Availability
+	synced   time.Time
+	live     []live          // what was started there; changed under the URL's gate
+	draining map[string]bool // modules that are being reloaded, by id
+	hooks    []HookOutcome   // the last ones
+	breaker  breaker
+	cancel   context.CancelFunc
+	kick     chan chan error // asks the watcher to look now
+	dead     chan struct{}   // closed when the watcher has ended
+}
+
+// offering is what an endpoint said it has, after the trust check.
+type offering struct {
+	availability router.Availability
+	modules      []router.Module
+	digests      map[string]string // module id → digest
+	decisions    []router.TrustDecision
+}
+
+func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
+	timeout := cmp.Or(req.Timeout, r.cfg.Timeout)
+	client, err := router.NewClient(router.ClientConfig{
+		ID: req.ID, BaseURL: req.BaseURL, Token: req.Token, Transport: r.cfg.Transport, MaxResponse: r.cfg.MaxAnswer, Timeout: timeout,
+	})
+	if err != nil {
+		return nil, asCapability(err, "endpoints.connect")
+	}
+	ep := &Endpoint{
+		id: req.ID, baseURL: client.BaseURL(), provider: req.Provider, client: client, hasToken: !req.Token.Empty(),
+		primary: req.ID == r.cfg.Primary || req.ID == "primary", policy: effectivePolicy(req), registry: r, keepMissing: req.KeepMissing,
+		timeout: timeout, ownTimeout: req.Timeout, kick: make(chan chan error, 1), dead: make(chan struct{}),
+		providers: make(map[string]*providerOf),
+	}
+	for _, domain := range domains() {
+		ep.providers[domain] = &providerOf{ep: ep, key: capability.NewProviderKey(domain, "endpoint", ep.id)}
+	}
+	ep.secret = tokenName(ep.id, ep.baseURL)
+	ep.offer.Store(&offering{})
+	ep.bindings.Store(&map[capability.Member]offered.Binding{})
+	return ep, nil
+}
+
+// domains of the provider keys an endpoint can have: modules and primitives.
+func domains() []string { return []string{"ext", "fs", "pty", "git", "model"} }
+
+func (ep *Endpoint) source() string { return "endpoint/" + ep.id }
+
+// batch is what the endpoint offers now, as modules of the catalog: its own
+// primitives (fs, git, …) as one module, and each remote module with every
+// surface it declares. The bindings that lead a call back to the wire are built
+// beside it and swapped in first, so that no published entry lacks one.
+func (ep *Endpoint) batch() capability.Batch {
+	o := ep.offer.Load()
+	b := capability.Batch{Source: ep.source()}
+	keys := make(map[string]capability.ProviderKey, len(ep.providers))
+	for _, domain := range domains() {
+		b.Providers = append(b.Providers, ep.providers[domain])
+		keys[domain] = ep.providers[domain].key
+	}
+	m := offered.Offer{
+		Endpoint: ep.id, Primary: ep.primary, Providers: keys, Timeout: ep.ownTimeout, State: ep.availability(), Draining: ep.drains(),
+		Bindings: make(map[capability.Member]offered.Binding),
+	}
+	if primitives := m.Primitives(o.availability.Capabilities); len(primitives.Contributions) > 0 {
+		b.Modules = append(b.Modules, primitives)
+	}
+	for i := range o.modules {
+		b.Modules = append(b.Modules, m.Module(&o.modules[i], o.digests[o.modules[i].ID]))
+	}
+	ep.bindings.Store(&m.Bindings)
+	return b
+}
+
+// ask reads availability and manifests.
+func (ep *Endpoint) ask(ctx context.Context) (*offering, error) {
+	availability, err := ep.client.Availability(ctx)
+	if err != nil {
+		return nil, asCapability(err, "endpoints.ask")
+	}
+	o := &offering{availability: availability, digests: make(map[string]string)}
+	if !availability.Capabilities.Plugin {
+		return o, nil
+	}
+	if o.modules, err = ep.client.Modules(ctx); err != nil {
+		return nil, asCapability(err, "endpoints.ask")
+	}
+	if err := o.digest(); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// digest computes what tells a changed manifest from an unchanged one.
+func (o *offering) digest() error {
+	for _, m := range o.modules {
+		canonical, err := jsonx.Canonical(m.Raw)
+		if err != nil {
+			return capability.Wrap(capability.CodeFailed, "endpoints.ask", "the manifest of module "+m.ID+" has no canonical form", err)
+		}
+		sum := sha256.Sum256(canonical)
+		o.digests[m.ID] = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return nil
+}
+
+// reasonToken marks an endpoint that refused our token.
+const reasonToken = "invalid_credentials"
+
+// asCapability is the failure in our words. That an endpoint did not accept our
+// token is its failure and not the caller's, who is who it says.
+func asCapability(err error, op string) error {
+	e, ok := errors.AsType[*router.Error](err)
+	if !ok {
+		return err
+	}
+	out := e.ToCapability(op)
+	if out.Code == capability.CodeUnauthenticated {
+		out.Code, out.Reason, out.Hint = capability.CodeFailed, reasonToken, "connect the endpoint again with its own token"
+	}
+	return out
+}
+
+func (ep *Endpoint) availability() capability.Availability {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.state
+}
+
+func (ep *Endpoint) stop() {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.cancel != nil {
+		ep.cancel()
+	}
+}
+
+func (ep *Endpoint) status() Status {
+	a := ep.availability()
+	o := ep.offer.Load()
+	s := Status{
+		ID: ep.id, BaseURL: ep.baseURL, Provider: ep.provider, HasToken: ep.hasToken, Primary: ep.primary,
+		State: a.State, Reason: a.Reason, Since: a.Since, Modules: []string{}, Families: []string{}, Persisted: ep.saved,
+		KeepMissing: ep.keepMissing, AllowedModules: ep.policy.AllowedModuleIDs, TrustPolicy: ep.policy, TrustDecisions: append([]router.TrustDecision{}, o.decisions...),
+	}
+	ep.mu.Lock()
+	s.Synced = ep.synced
+	s.Lifecycle = slices.Clone(ep.hooks)
+	ep.mu.Unlock()
+	s.History = ep.registry.trust.of(ep.id, statusRecords)
+	for _, m := range o.modules {
+		s.Modules = append(s.Modules, m.ID)
+	}
+	for _, f := range []router.Family{router.FamilyFS, router.FamilyPTY, router.FamilyGit, router.FamilyModel, router.FamilyPlugin} {
+		if o.availability.Capabilities.Has(f) {
+			s.Families = append(s.Families, string(f))
+		}
+	}
+	return s
+}
+
+// providerOf is the endpoint under one of its provider keys.
+type providerOf struct {
+	ep  *Endpoint
+	key capability.ProviderKey
+}
+
+func (p *providerOf) Key() capability.ProviderKey { return p.key }
+
+// ReturnsPromptly: what a call waits for is the network, and its requests end
+// with the context.
+func (p *providerOf) ReturnsPromptly() {}
+
+// Invoke sends the call. A read that was lost with its connection is sent once
+// more: after a restart of the endpoint the pool holds connections nobody
+// serves any longer.
+func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
+	b, ok := (*p.ep.bindings.Load())[c.Member]
+	if !ok {
+		return capability.Result{}, capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s no longer offers %s", p.ep.id, c.Member).With("capability_retracted", "list what it offers now")
+	}
+	if b.Undeclared != "" {
+		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "endpoint", "%s is not there: the manifest of module %s does not declare %s", c.Member, c.Member.Module, b.Undeclared).
+			With("phase_not_declared", "call the phases that it declares")
+	}
+	if err := p.ep.circuit(); err != nil {
+		return capability.Result{}, err
+	}
+	params, err := b.Params(c.Input)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	if b.Method == "pty.command.run" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, offered.RunTime(c.Input))
+		defer cancel()
+	}
+	result, err := p.ep.send(ctx, b.Method, params)
+	if c.Idempotent && ctx.Err() == nil && lost(err) {
+		result, err = p.ep.send(ctx, b.Method, params)
+	}
+	if ctx.Err() == nil && lost(err) {
+		p.ep.wake() // one broken call need not be the endpoint's end: let the watcher look
+	}
+	p.ep.heard(ctx, err)
+	if err == nil && b.SoftFails {
+		result, err = offered.SoftFailed(result)
+	}
+	return capability.Result{Value: result}, err
+}
+
+func (ep *Endpoint) send(ctx context.Context, method string, params []byte) ([]byte, error) {
+	if ep.tokenless {
+		return nil, ep.withoutToken()
+	}
+	result, err := ep.client.Invoke(ctx, method, params)
+	if err != nil {
+		return nil, asCapability(err, "endpoint")
+	}
+	return result, nil
+}
+
+// lost reports whether the connection was refused or broke: news about the
+// endpoint, not about the call.
+func lost(err error) bool {
+	return err != nil && capability.AsError(err).Reason == "connection_failed"
+}
+
+// Probe asks the endpoint now; concurrent callers share one attempt. One whose
+// breaker is open is not asked.
+func (p *providerOf) Probe(ctx context.Context) error {
+	if err := p.ep.circuit(); err != nil {
+		return err
+	}
+	answer := make(chan error, 1)
+	select {
+	case p.ep.kick <- answer:
+	case <-p.ep.dead:
+		return noEndpoint(p.ep.id)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-p.ep.dead:
+		return noEndpoint(p.ep.id)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,216 @@
+package offered
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// shape says how an invocation's input becomes parameters on the wire.
+type shape uint8
+
+const (
+	// spread puts the input's members beside the ones that address the item.
+	spread shape = iota
+	// whole puts the input under one key: the head ends with that key.
+	whole
+	// action puts the input under "content", and its member $options under
+	// "options" (decision R53).
+	action
+	// route is spread, with the path taken from the input where the declared one
+	// has parameters.
+	route
+)
+
+// Binding leads from a member to its wire method. head is the constant beginning
+// of the parameters; the input's bytes follow as they came.
+type Binding struct {
+	Method string
+	head   []byte
+	shape  shape
+	path   string // declared path of a route
+	// Undeclared is the flag that the manifest does not set for this phase of an
+	// evaluator: calling it is an error that never reaches the wire.
+	Undeclared string
+	SoftFails  bool // parse of a field evaluator: softFail is a value of null
+}
+
+// bind builds the head once, so that a call only joins bytes.
+func bind(module string, it item) Binding {
+	b := Binding{Method: it.method.Name, Undeclared: it.undeclared()}
+	var head bytes.Buffer
+	head.WriteString(`{"moduleId":`)
+	writeString(&head, module)
+	if it.target != "" && it.method.Target != "" {
+		head.WriteByte(',')
+		writeString(&head, it.method.Target)
+		head.WriteByte(':')
+		writeString(&head, it.target)
+	}
+	switch it.method.Name {
+	case "plugin.action.invoke":
+		b.shape = action
+	case "plugin.provider.get":
+		b.shape = whole
+		head.WriteString(`,"state":`)
+	case "plugin.event.handle":
+		b.shape = whole
+		head.WriteString(`,"payload":`)
+	case "plugin.model.invoke":
+		b.shape = whole
+		head.WriteString(`,"params":`)
+	case "plugin.appBridge.call":
+		b.shape = whole
+		head.WriteString(`,"context":`)
+	case "plugin.responseHandlerFieldEvaluator.parse":
+		b.SoftFails = true
+	case "plugin.service.call":
+		head.WriteString(`,"method":`)
+		writeString(&head, it.verb)
+	case "plugin.route.call":
+		b.shape, b.path = route, it.path
+		head.WriteString(`,"method":`)
+		writeString(&head, it.verb)
+	}
+	b.head = head.Bytes()
+	return b
+}
+
+func writeString(b *bytes.Buffer, s string) {
+	quoted, _ := json.Marshal(s) // a string always has a JSON form
+	b.Write(quoted)
+}
+
+// Params are the parameters for input, a JSON value. A member of the input
+// that repeats an addressing one makes a duplicate, which the codec refuses.
+func (b *Binding) Params(input []byte) ([]byte, error) {
+	out := bytes.NewBuffer(make([]byte, 0, len(b.head)+len(input)+64))
+	if err := b.write(out, input); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func (b *Binding) write(out *bytes.Buffer, input []byte) error {
+	out.Write(b.head)
+	switch b.shape {
+	case whole:
+		out.Write(input)
+		out.WriteByte('}')
+		return nil
+	case action:
+		return b.actionParams(out, input)
+	case route:
+		path, rest, err := b.routePath(input)
+		if err != nil {
+			return err
+		}
+		out.WriteString(`,"path":`)
+		writeString(out, path)
+		input = rest
+	}
+	inner, err := members(input)
+	if err != nil {
+		return err
+	}
+	if len(inner) > 0 && len(b.head) > 1 {
+		out.WriteByte(',')
+	}
+	out.Write(inner)
+	out.WriteByte('}')
+	return nil
+}
+
+// members returns what stands between the braces of an object.
+func members(input []byte) ([]byte, error) {
+	trimmed := bytes.TrimSpace(input)
+	if len(trimmed) < 2 || trimmed[0] != '{' || trimmed[len(trimmed)-1] != '}' {
+		return nil, needObject()
+	}
+	return bytes.TrimSpace(trimmed[1 : len(trimmed)-1]), nil
+}
+
+func needObject() error {
+	return capability.Errorf(capability.CodeInvalidInput, "endpoint", "the input must be a JSON object")
+}
+
+// actionParams takes $options out of the input; all other bytes stay as they are.
+func (b *Binding) actionParams(out *bytes.Buffer, input []byte) error {
+	if t := bytes.TrimSpace(input); len(t) == 0 || t[0] != '{' {
+		return needObject()
+	}
+	options, content, err := jsonx.Cut(input, "$options")
+	if err != nil {
+		return needObject()
+	}
+	out.WriteString(`,"content":`)
+	out.Write(content)
+	if options != nil {
+		out.WriteString(`,"options":`)
+		out.Write(options)
+	}
+	out.WriteByte('}')
+	return nil
+}
+
+// routePath is the declared path, or the concrete one the input names, which
+// must be an instance of it.
+func (b *Binding) routePath(input []byte) (path string, rest []byte, err error) {
+	raw, rest, err := jsonx.Cut(input, "path")
+	switch {
+	case err != nil:
+		return "", nil, needObject()
+	case raw == nil && strings.Contains(b.path, "/:"):
+		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "the route %s has parameters: name the concrete path in the input's member path", b.path)
+	case raw == nil:
+		return b.path, input, nil
+	case jsonx.Unmarshal(raw, &path) != nil || raw[0] != '"':
+		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "path must be a string")
+	case !router.MatchRoute(b.path, path):
+		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "%q is not a path of the route %s", path, b.path)
+	}
+	return path, rest, nil
+}
+
+// ShortSum is eight hex digits that follow from s.
+func ShortSum(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:4])
+}
+
+// SoftFailed gives the answer of parse the value that a soft failure stands for,
+// null (router spec, section 7); every other answer stays as it came.
+func SoftFailed(result []byte) ([]byte, error) {
+	var answer map[string]jsonx.Raw
+	if err := jsonx.Unmarshal(result, &answer); err != nil || string(answer["softFail"]) != "true" || string(answer["value"]) == "null" {
+		return result, nil //nolint:nilerr // the codec has judged its form
+	}
+	answer["value"] = jsonx.Raw("null")
+	return jsonx.Marshal(answer)
+}
+
+// ptyMost is how long pty.command.run may take when its input says so, ptyUsual
+// when it does not (decision R49); ptyMargin is for the way there and back.
+const (
+	ptyMost   = 30 * time.Minute
+	ptyUsual  = 5 * time.Minute
+	ptyMargin = 5 * time.Second
+)
+
+// RunTime is how long a call of pty.command.run may take, by its input.
+func RunTime(input []byte) time.Duration {
+	var in struct {
+		TimeoutMS *float64 `json:"timeoutMs"`
+	}
+	if jsonx.Unmarshal(input, &in) == nil && in.TimeoutMS != nil && *in.TimeoutMS >= 0 {
+		return time.Duration(min(*in.TimeoutMS, float64(ptyMost.Milliseconds())))*time.Millisecond + ptyMargin
+	}
+	return ptyUsual + ptyMargin
+}

@@ -1,0 +1,214 @@
+// Package endpoint is the connecting side of the capability-router protocol: it
+// keeps the remote endpoints of this server, turns their manifests into modules
+// of the catalog, carries calls to them, and watches them. Connecting is all or
+// nothing. A dead endpoint's entries stay in the catalog, marked unavailable;
+// it is asked again with growing pauses, and at once when somebody calls it.
+package endpoint
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// Config is what a Registry needs. Transport, limits and intervals have defaults.
+type Config struct {
+	Store        Store   // nil: nothing survives a restart
+	Secrets      Secrets // required with Store
+	Log          *audit.Log
+	Logger       *slog.Logger
+	Transport    http.RoundTripper // nil: router.DefaultTransport()
+	MaxAnswer    int64             // bytes; 0: 32 MiB
+	Timeout      time.Duration     // of one call when nobody says; 0: 60 s
+	SyncInterval time.Duration     // 0: 5 min
+	Primary      string            // id of the primary endpoint (decision R11)
+	// Local lists this machine's own modules, whose names no endpoint may take;
+	// nil: there are none.
+	Local func() []capability.Module
+	// Configured are the endpoints that the configuration names.
+	Configured []Configured
+	// TrustAudit is the history of trust decisions that an elizaOS agent kept in
+	// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT, a JSON list (router spec, section 11);
+	// empty: none. It is where [Registry.TrustAudit] begins. Unlike a policy it
+	// restricts nothing, so what cannot be read of it is logged and left out.
+	TrustAudit []byte
+	// Call runs an invocation on the engine's path for a principal; it is how
+	// model.invoke reaches the model it chose (decision R17: authorized as the
+	// inner action). nil: model.invoke is not offered.
+	Call func(context.Context, capability.Invocation) (capability.Result, error)
+	Now  func() time.Time
+}
+
+// Registry holds the endpoints. It is a capability.Source: nothing is reachable
+// before Run and after its end.
+type Registry struct {
+	cfg Config
+
+	// gates are taken before changing, and held while modules are started.
+	gates gates
+	trust trustAudit
+	stack modelStack
+
+	// changing makes a change of the endpoints and its publication one step; it is
+	// taken before mu, and never while an endpoint is asked.
+	changing sync.Mutex
+
+	mu        sync.Mutex
+	endpoints map[string]*Endpoint
+	publish   func(capability.Batch) error // nil unless Run runs
+	ctx       context.Context
+	group     *errgroup.Group
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry(cfg Config) *Registry {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = router.DefaultTransport()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 60 * time.Second
+	}
+	if cfg.SyncInterval == 0 {
+		cfg.SyncInterval = 5 * time.Minute
+	}
+	r := &Registry{cfg: cfg, endpoints: make(map[string]*Endpoint)}
+	r.trust.seed(cfg.TrustAudit, cfg.Logger)
+	return r
+}
+
+// Run brings back the saved endpoints, each on its own and without waiting for
+// them, and watches all endpoints until ctx ends.
+func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error) error {
+	saved, err := r.restore(ctx)
+	if err != nil {
+		r.cfg.Logger.Error("saved endpoints could not be read", "err", err)
+	}
+	saved = append(saved, r.fromConfig(saved)...)
+	group, ctx := errgroup.WithContext(ctx)
+	r.changing.Lock() // no answer is taken in before what was known is shown
+	r.mu.Lock()
+	r.publish, r.ctx, r.group = publish, ctx, group
+	for _, ep := range saved { // at once, so that nobody connects one of them in between
+		r.endpoints[ep.id] = ep
+	}
+	r.mu.Unlock()
+	for _, ep := range saved {
+		r.comeBack(ep, publish)
+	}
+	r.publishModels(publish)
+	r.changing.Unlock()
+	for _, ep := range saved {
+		r.watch(ep)
+	}
+	group.Go(func() error { // keeps the group open for endpoints that connect later
+		<-ctx.Done()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.publish = nil
+		return nil
+	})
+	err = group.Wait()
+	if t, ok := r.cfg.Transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+	return err
+}
+
+// running returns where batches go; it fails while Run has not begun or has ended.
+func (r *Registry) running() (func(capability.Batch) error, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.publish == nil {
+		return nil, errStopped()
+	}
+	return r.publish, nil
+}
+
+func errStopped() error {
+	return capability.Errorf(capability.CodeUnavailable, "endpoints", "the server is starting or stopping").With("service_unavailable", "try again in a moment")
+}
+
+func (r *Registry) get(id string) (*Endpoint, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ep, ok := r.endpoints[id]
+	return ep, ok
+}
+
+func (r *Registry) all() []*Endpoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*Endpoint, 0, len(r.endpoints))
+	for _, ep := range r.endpoints {
+		list = append(list, ep)
+	}
+	slices.SortFunc(list, func(a, b *Endpoint) int { return strings.Compare(a.id, b.id) })
+	return list
+}
+
+// Status is what is known of one endpoint. The token is never in it.
+type Status struct {
+	ID        string           `json:"id"`
+	BaseURL   string           `json:"baseUrl"`
+	Provider  string           `json:"provider"`
+	HasToken  bool             `json:"hasToken"`
+	Primary   bool             `json:"primary,omitempty"`
+	State     capability.State `json:"state"`
+	Reason    string           `json:"reason,omitempty"`
+	Since     time.Time        `json:"since"`
+	Modules   []string         `json:"modules"`
+	Families  []string         `json:"families"`
+	Synced    time.Time        `json:"synced,omitzero"`
+	Persisted bool             `json:"persisted"`
+	// AllowedModules and TrustPolicy are what decides, TrustDecisions what was
+	// decided of the last manifest.
+	AllowedModules []string               `json:"allowedModuleIds,omitempty"`
+	TrustPolicy    *router.TrustPolicy    `json:"trustPolicy,omitempty"`
+	TrustDecisions []router.TrustDecision `json:"trustDecisions"`
+	// KeepMissing: modules it no longer lists stay (unloadMissing: false).
+	KeepMissing bool `json:"keepMissing,omitempty"`
+	// Lifecycle are the last hooks called, History the last attempts to take its
+	// modules in, with what was accepted, rejected or collided, oldest first.
+	Lifecycle []HookOutcome `json:"lifecycle,omitempty"`
+	History   []TrustRecord `json:"history,omitempty"`
+}
+
+// List returns every endpoint, ordered by id.
+func (r *Registry) List() []Status {
+	all := r.all()
+	out := make([]Status, len(all))
+	for i, ep := range all {
+		out[i] = ep.status()
+	}
+	return out
+}
+
+// Show returns one endpoint.
+func (r *Registry) Show(id string) (Status, error) {
+	ep, ok := r.get(id)
+	if !ok {
+		return Status{}, noEndpoint(id)
+	}
+	return ep.status(), nil
+}
+
+func noEndpoint(id string) error {
+	return capability.Errorf(capability.CodeNotFound, "endpoints", "no endpoint %q is connected", id).
+		With("endpoint_not_found", "list them with: junctor endpoints list")
+}

@@ -1,0 +1,123 @@
+package endpoint
+
+import (
+	"context"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+)
+
+// Refresh takes over what another server has connected, connected anew or
+// disconnected in the store that both use (decision R44): a new endpoint is there
+// at once as it was seen last, and asked by its watcher. Endpoints that are not
+// saved are this server's own and stay. Nothing is stopped at the far side: the
+// server that disconnected has done so. It fails when the store cannot be read,
+// and then changes nothing; before Run has begun and after its end it does nothing,
+// since Run reads the store itself.
+func (r *Registry) Refresh(ctx context.Context) error {
+	if r.cfg.Store == nil {
+		return nil
+	}
+	r.changing.Lock() // a connect of ours is saved and known in one step
+	defer r.changing.Unlock()
+	publish, err := r.running()
+	if err != nil {
+		return nil
+	}
+	list, err := r.cfg.Store.Endpoints(ctx)
+	if err != nil {
+		return err
+	}
+	saved := make(map[string]bool, len(list))
+	for _, s := range list {
+		saved[s.ID] = true
+	}
+	for _, ep := range r.all() { // first, since an endpoint may have got another id
+		if ep.saved && !saved[ep.id] {
+			r.leave(ep, publish)
+		}
+	}
+	for _, s := range list {
+		old, there := r.get(s.ID)
+		switch {
+		case there && !old.saved:
+			r.cfg.Logger.Warn("another server saved an endpoint under the id of one that is connected here alone; it is left as it is", "endpoint", s.ID)
+		case there && old.record.Connected.Equal(s.Connected) && old.baseURL == s.BaseURL:
+		default:
+			if ep, ok := r.restoreOne(s); ok {
+				r.take(ep, old, publish)
+			}
+		}
+	}
+	r.publishModels(publish)
+	return nil
+}
+
+// take puts a saved endpoint in the place of old, which may be nil. Caller holds
+// changing.
+func (r *Registry) take(ep, old *Endpoint, publish func(capability.Batch) error) {
+	r.mu.Lock()
+	r.endpoints[ep.id] = ep
+	r.mu.Unlock()
+	if old != nil {
+		old.stop()
+		if ep.record.Seen == nil { // nothing is shown until it answers
+			r.withdrawBatch(ep, publish)
+		}
+	}
+	r.comeBack(ep, publish)
+	if r.watch(ep) {
+		r.record(context.Background(), audit.EndpointConnected, ep.id, capability.Principal{}, "saved by another server")
+	}
+}
+
+// leave forgets an endpoint that another server disconnected. Caller holds changing.
+func (r *Registry) leave(ep *Endpoint, publish func(capability.Batch) error) {
+	ep.stop()
+	r.mu.Lock()
+	delete(r.endpoints, ep.id)
+	r.mu.Unlock()
+	r.withdrawBatch(ep, publish)
+	if ep.hasToken {
+		if err := r.removeToken(ep); err != nil {
+			r.cfg.Logger.Error("the token of a disconnected endpoint is still stored", "endpoint", ep.id, "err", err)
+		}
+	}
+	r.record(context.Background(), audit.EndpointDisconnected, ep.id, capability.Principal{}, "forgotten by another server")
+}
+
+func (r *Registry) withdrawBatch(ep *Endpoint, publish func(capability.Batch) error) {
+	if err := publish(capability.Batch{Source: ep.source()}); err != nil {
+		r.cfg.Logger.Error("what an endpoint offered could not be withdrawn", "endpoint", ep.id, "err", err)
+	}
+}
+
+// noToken is the reason of an endpoint whose token another machine has.
+func noToken(secret string) string {
+	return "its token is not in the secret store of this machine; store it here, too: junctor secrets set " + secret
+}
+
+func (ep *Endpoint) withoutToken() error {
+	return capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s cannot be asked: %s", ep.id, noToken(ep.secret)).
+		With(reasonToken, "junctor secrets set "+ep.secret)
+}
+
+// redeem puts the endpoint in force once more when its token has come into the
+// secret store, and returns it; until then that is its error.
+func (r *Registry) redeem(ep *Endpoint) (*Endpoint, error) {
+	if value, err := r.cfg.Secrets.Get(ep.secret); err != nil || value.Empty() {
+		return nil, ep.withoutToken()
+	}
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	publish, err := r.current(ep)
+	if err != nil {
+		return nil, err
+	}
+	next, ok := r.restoreOne(ep.record)
+	if !ok || next.tokenless {
+		return nil, ep.withoutToken()
+	}
+	r.take(next, ep, publish)
+	return next, nil
+}

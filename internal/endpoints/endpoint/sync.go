@@ -1,0 +1,234 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+)
+
+// refresh asks again, within the given time, and puts in force what changed. A
+// collision or a refusal of the catalog leaves what the endpoint had. A module
+// that cannot be started is left out, old and new: the others go on, the
+// endpoint is degraded and the module is tried again with growing pauses.
+func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Duration) (Synced, error) {
+	if ep.tokenless {
+		var err error
+		if ep, err = r.redeem(ep); err != nil {
+			return Synced{}, err
+		}
+	}
+	askCtx, cancel := context.WithTimeout(ctx, within)
+	o, err := ep.ask(askCtx)
+	cancel()
+	if err != nil {
+		// Somebody who stopped asking says nothing about the endpoint.
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			r.down(ep, err)
+		}
+		return Synced{}, err
+	}
+	unlock, err := r.gates.lock(ctx, ep.baseURL)
+	if err != nil {
+		return Synced{}, err
+	}
+	defer unlock()
+	s := syncing{r: r, ep: ep, next: o}
+	synced, err := s.apply(ctx)
+	if s.inForce {
+		r.dispose(ctx, s.change.gone)
+	}
+	return synced, err
+}
+
+// syncing is one refresh between the answer of the endpoint and its end.
+type syncing struct {
+	r       *Registry
+	ep      *Endpoint
+	next    *offering
+	before  *offering
+	synced  Synced
+	change  *change
+	inForce bool
+}
+
+// apply runs in one step when no hook has to be called, else in three: judge,
+// call, and judge once more, for the world went on meanwhile.
+func (s *syncing) apply(ctx context.Context) (Synced, error) {
+	r, ep := s.r, s.ep
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	publish, err := r.current(ep)
+	if err != nil {
+		return Synced{}, err
+	}
+	s.before = ep.offer.Load()
+	s.synced = ep.judge(s.next, s.before, ep.keepMissing)
+	if err := r.collides(ep, s.next.modules); err != nil {
+		return Synced{}, s.refuse(ctx, publish, err)
+	}
+	began := ep.started()
+	if was := ep.availability().State; was == capability.StateUnavailable || was == capability.StateStarting {
+		began = nil // it may have been started anew, and know nothing of what we told it
+	}
+	s.change = r.plan(ep, began, s.next)
+	if s.change.calls() {
+		ep.setDraining(s.change.reloading())
+		defer ep.setDraining(nil)
+		if err := publish(ep.batch()); err != nil {
+			return Synced{}, s.refuse(ctx, publish, err)
+		}
+		r.changing.Unlock()
+		_ = s.change.run(ctx, false)
+		r.changing.Lock()
+		ep.setDraining(nil)
+		if publish, err = r.current(ep); err != nil { // whoever took its place stopped what was started before
+			s.change.stopped(ctx)
+			return Synced{}, err
+		}
+		s.change.keep(s.next, s.before, &s.synced)
+		if err := r.collides(ep, s.next.modules); err != nil {
+			return Synced{}, s.refuse(ctx, publish, err)
+		}
+	}
+	return s.commit(ctx, publish)
+}
+
+// refuse leaves in force what was, less what had to be stopped on the way.
+func (s *syncing) refuse(ctx context.Context, publish func(capability.Batch) error, cause error) error {
+	r, ep := s.r, s.ep
+	before := s.before
+	if s.change != nil {
+		r.changing.Unlock() // nothing of ours is asked with the lock held
+		lost := s.change.stopped(ctx)
+		r.changing.Lock()
+		var err error
+		if publish, err = r.current(ep); err != nil {
+			return err
+		}
+		before = before.lose(lost)
+		ep.setStarted(dropLive(ep.started(), lost))
+	}
+	ep.offer.Store(before)
+	ep.setDraining(nil)
+	ep.settle(capability.StateDegraded, capability.AsError(cause).Message, r.cfg.Now())
+	_ = publish(ep.batch())
+	r.publishModels(publish)
+	r.trust.add(r.trustRecord(ep, modeSync, s.synced, cause))
+	ep.wake()
+	return cause
+}
+
+// commit publishes what is offered now.
+func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) error) (Synced, error) {
+	r, ep := s.r, s.ep
+	was := ep.availability().State
+	ep.offer.Store(s.next)
+	ep.markUp(r.cfg.Now(), s.change.err())
+	if err := publish(ep.batch()); err != nil {
+		return Synced{}, s.refuse(ctx, publish, err)
+	}
+	r.publishModels(publish)
+	ep.setStarted(s.change.after)
+	s.inForce = true
+	if ep.saved && ep.distrust == "" && (s.synced.changed() || ep.unsaved) {
+		// Only what is shown of it while it is down depends on this.
+		err := r.saveOffer(ctx, ep)
+		if ep.unsaved = err != nil; err != nil {
+			r.cfg.Logger.Error("the manifest of an endpoint could not be saved", "endpoint", ep.id, "err", err)
+		}
+	}
+	if was == capability.StateUnavailable && ep.availability().State != was {
+		r.record(ctx, audit.EndpointUp, ep.id, capability.Principal{}, "")
+	}
+	if len(s.synced.Failed) > 0 {
+		ep.wake() // a sync that somebody asked for: the watcher goes on from here
+	}
+	if s.synced.changed() || len(s.synced.Failed) > 0 {
+		r.trust.add(r.trustRecord(ep, modeSync, s.synced, s.change.err()))
+	}
+	return s.synced, nil
+}
+
+// current returns where ep's batches go, unless it was disconnected or replaced
+// meanwhile: nobody may bring it back. Caller holds changing.
+func (r *Registry) current(ep *Endpoint) (func(capability.Batch) error, error) {
+	if now, ok := r.get(ep.id); !ok || now != ep {
+		return nil, noEndpoint(ep.id)
+	}
+	return r.running()
+}
+
+// down marks the endpoint unavailable and tells the catalog, once per outage.
+func (r *Registry) down(ep *Endpoint, cause error) {
+	reason := capability.AsError(cause).Message
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	publish, err := r.current(ep)
+	if err != nil || !ep.mark(capability.StateUnavailable, reason, r.cfg.Now()) {
+		return
+	}
+	r.cfg.Logger.Warn("endpoint is down", "endpoint", ep.id, "err", cause)
+	r.record(context.Background(), audit.EndpointDown, ep.id, capability.Principal{}, reason)
+	if err := publish(ep.batch()); err != nil {
+		r.cfg.Logger.Error("endpoint state not published", "endpoint", ep.id, "err", err)
+	}
+	r.publishModels(publish)
+}
+
+// markUp notes that the endpoint answered: ready, or degraded by what failed.
+// That it answers does not close its breaker.
+func (ep *Endpoint) markUp(now time.Time, failed error) {
+	ep.mu.Lock()
+	ep.synced = now
+	open := now.Before(ep.breaker.open)
+	ep.mu.Unlock()
+	switch {
+	case open:
+	case ep.distrust != "":
+		ep.settle(capability.StateUnconfigured, ep.distrust, now)
+	case failed != nil:
+		ep.settle(capability.StateDegraded, capability.AsError(failed).Message, now)
+	default:
+		ep.settle(capability.StateReady, "", now)
+	}
+}
+
+// settle sets the state; the time stays that since when it is so.
+func (ep *Endpoint) settle(state capability.State, reason string, now time.Time) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.state.State == state && ep.state.Reason == reason {
+		return
+	}
+	if ep.state.State == state {
+		now = ep.state.Since
+	}
+	ep.state = capability.Availability{State: state, Reason: reason, Since: now}
+}
+
+// mark notes that the endpoint is not well, and has the watcher look again soon.
+func (ep *Endpoint) mark(state capability.State, reason string, now time.Time) (changed bool) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.state.State == state {
+		return false
+	}
+	ep.state = capability.Availability{State: state, Reason: reason, Since: now}
+	ep.wake()
+	return true
+}
+
+func (ep *Endpoint) setDraining(modules map[string]bool) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	ep.draining = modules
+}
+
+func (ep *Endpoint) drains() map[string]bool {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.draining
+}

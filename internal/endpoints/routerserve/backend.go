@@ -1,0 +1,266 @@
+// Package routerserve makes the server an endpoint of the capability-router
+// protocol: what it offers itself and, re-exported, everything it reaches. Each
+// wire method becomes an invocation of the one path, addressed by module and
+// member, with the parameters' bytes passed on as they came. The agent side's
+// HTTP is here too: the connect API, the files of views, and module routes.
+package routerserve
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// Config is what the surface needs; what has no other default is required.
+type Config struct {
+	Door     *door.Door
+	Engine   *invoke.Engine
+	Catalog  *catalog.Catalog
+	Registry Registry
+	MaxBody  int64
+	// Environment is what the availability answer says we run in; "" is server.
+	Environment string
+	// WithheldFromRemotes and WithheldFromCallers name headers that routes do not
+	// pass on, besides those that never are; one that ends in * names all that
+	// begin so.
+	WithheldFromRemotes, WithheldFromCallers []string
+	// Public are the routes that may be called without a token. nil: none.
+	Public []PublicRoute
+	// Saved lists the endpoints that are remembered.
+	Saved func(ctx context.Context) ([]SavedEndpoint, error)
+	// Decisions are the last attempts to take modules in, oldest first, as a value
+	// that marshals to the form of the trust audit (router spec, section 11).
+	Decisions func() any
+}
+
+// Surface serves the router wire and the connect API.
+type Surface struct {
+	Config
+	current atomic.Pointer[view]
+}
+
+// New returns the surface.
+func New(cfg Config) *Surface { return &Surface{Config: cfg} }
+
+// Routes adds the surface's paths to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	wire := router.Handler(s.backend, router.HandlerOptions{
+		MaxBody:         s.MaxBody,
+		SkipResultCheck: true, // the codec has checked what endpoints answer, hosts answer for themselves
+	})
+	mux.Handle("/v1/capabilities", wire)
+	mux.Handle("/v1/", wire) // the wire's own envelope for paths it does not have
+	s.connectRoutes(mux)
+}
+
+// Uncleaned takes the requests for assets and module routes past next. A
+// http.ServeMux would answer an empty or dot segment in them with a redirect to
+// another path, where they must be refused.
+func (s *Surface) Uncleaned(next http.Handler) http.Handler {
+	assets, routes, public := s.guardAs(s.asset), s.Door.Guard(s.dispatch), s.withoutToken()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.EscapedPath(); {
+		case strings.HasPrefix(path, assetBase):
+			assets.ServeHTTP(w, r)
+		case strings.HasPrefix(path, routeBase) && s.isPublic(r):
+			public.ServeHTTP(w, r)
+		case strings.HasPrefix(path, routeBase):
+			routes.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// backend is one authenticated caller's view.
+func (s *Surface) backend(r *http.Request) (router.Backend, error) {
+	who, err := s.Door.Principal(r)
+	if err != nil {
+		return nil, err
+	}
+	return &backend{s, who, r.UserAgent()}, nil
+}
+
+type backend struct {
+	*Surface
+	who    capability.Principal
+	client string
+}
+
+// Availability says which families this caller can reach now.
+func (b *backend) Availability(context.Context) (router.Availability, error) {
+	a := router.Availability{Environment: cmp.Or(b.Environment, "server")}
+	for _, e := range b.Engine.List(b.who, capability.AudienceInternal) {
+		if !e.Contribution.Availability.Eligible() {
+			continue
+		}
+		domain, _, _ := e.Key().Parts()
+		switch router.Family(domain) {
+		case router.FamilyFS:
+			a.Capabilities.FS = true
+		case router.FamilyPTY:
+			a.Capabilities.PTY = true
+		case router.FamilyGit:
+			a.Capabilities.Git = true
+		case router.FamilyModel:
+			a.Capabilities.Model = true
+		default:
+			a.Capabilities.Plugin = true
+		}
+		a.Available = true
+	}
+	if !a.Available {
+		a.Reason = "nothing is reachable for this token"
+	}
+	return a, nil
+}
+
+// Invoke turns a wire call into an invocation.
+func (b *backend) Invoke(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	m, ok := router.Lookup(method)
+	if !ok {
+		return nil, capability.UnknownCapability(capability.Target{Action: capability.Action(method)})
+	}
+	if m.Name == "plugin.modules.list" {
+		return b.modules(params)
+	}
+	p, err := parseParams(params)
+	if err != nil {
+		return nil, err
+	}
+	inv := capability.Invocation{Surface: "router", Client: b.client, Principal: b.who, Audience: capability.AudienceInternal}
+	if endpoint := p.text("endpointId"); endpoint != "" && b.view().knows(endpoint) {
+		inv.Target.Select = selectorOf(endpoint)
+	}
+	if m.Family != router.FamilyPlugin {
+		inv.Target.Action = capability.Action(m.Name)
+		if len(inv.Target.Select) == 0 {
+			if inv.Target.Select, err = b.unrouted(inv.Target.Action); err != nil {
+				return nil, err
+			}
+		}
+		inv.Input = p.without("endpointId", "traceSessionId")
+	} else if err := b.member(&inv, m, p); err != nil {
+		return nil, err
+	}
+	device := m.Name == "plugin.action.invoke" && b.ofDevice(inv.Target.Member)
+	if device { // its functions are listed as actions, and are none
+		inv.Target.Member.Kind, inv.Input = "function", p.raw("content")
+	}
+	reply, err := b.Engine.Invoke(ctx, inv)
+	if err != nil {
+		return nil, err
+	}
+	if device {
+		return actionResult(reply.Result)
+	}
+	return reply.Result, nil
+}
+
+// ofDevice reports whether what is listed as an action is the function of a node.
+func (b *backend) ofDevice(m capability.Member) bool {
+	m.Kind = "function"
+	return slices.ContainsFunc(b.Catalog.Snapshot().Member(m), func(e *catalog.Entry) bool {
+		return strings.HasPrefix(e.Module.Endpoint, "node:")
+	})
+}
+
+// actionResult is the result of a function in the form of an action's.
+func actionResult(value json.RawMessage) (json.RawMessage, error) {
+	data := jsonx.Raw(value)
+	if len(value) == 0 || value[0] != '{' {
+		wrapped, err := jsonx.Marshal(map[string]any{"value": jsonx.Raw(value)})
+		if err != nil {
+			return nil, err
+		}
+		data = wrapped
+	}
+	return jsonx.Marshal(map[string]any{"text": "", "data": data})
+}
+
+// primaryRank is what an endpoint that was configured as the primary offers its
+// low-level calls with (decision R11).
+const primaryRank = 100
+
+// unrouted says where a low-level call without an endpointId goes: to the
+// configured primary, else to this machine. No other endpoint takes one, even if
+// it is the only one there is: connecting it must not redirect anything.
+func (b *backend) unrouted(action capability.Action) (capability.Selector, error) {
+	var local capability.Selector
+	entries := b.Catalog.Snapshot().Action(action)
+	for _, e := range entries {
+		_, kind, instance := e.Key().Parts()
+		switch {
+		case kind == "endpoint" && e.Contribution.Rank >= primaryRank:
+			return capability.Selector{"provider": string(e.Key())}, nil
+		case kind == "node" && instance == "local":
+			local = capability.Selector{"node": "local"}
+		}
+	}
+	if local == nil && len(entries) > 0 {
+		return nil, capability.Errorf(capability.CodeUnavailable, "route", "%s names no endpoint, none is configured as the primary, and this machine does not offer it", action).
+			With("no_primary", "give an endpointId, or set router.primary")
+	}
+	return local, nil
+}
+
+// selectorOf reads the wire's endpointId; nodes answer to "node:<id>" and
+// "local" is this machine (decision R11).
+func selectorOf(endpoint string) capability.Selector {
+	if node, ok := strings.CutPrefix(endpoint, "node:"); ok {
+		return capability.Selector{"node": node}
+	}
+	if endpoint == "local" {
+		return capability.Selector{"node": "local"}
+	}
+	return capability.Selector{"endpoint": endpoint}
+}
+
+// member addresses the item of a module and takes its input out of the
+// parameters: the inverse of what the endpoint provider does.
+func (b *backend) member(inv *capability.Invocation, m router.Method, p params) error {
+	t := capability.Member{Module: p.text("moduleId"), Kind: m.Surface}
+	operation := m.Name[strings.LastIndexByte(m.Name, '.')+1:]
+	if m.Target != "" {
+		t.Name = p.text(m.Target)
+	}
+	switch m.Name {
+	case "plugin.action.invoke":
+		inv.Input = p.action()
+	case "plugin.provider.get":
+		inv.Input = p.raw("state")
+	case "plugin.event.handle":
+		inv.Input = p.raw("payload")
+	case "plugin.model.invoke":
+		inv.Input = p.raw("params")
+	case "plugin.appBridge.call":
+		inv.Input = p.raw("context")
+	case "plugin.lifecycle.call":
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", "hook")
+	case "plugin.service.call":
+		t.Name += "." + p.text("method")
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", "serviceType", "method")
+	case "plugin.asset.get":
+		t.Name = "asset"
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId")
+	case "plugin.route.call":
+		t.Name = b.view().route(t.Module, p.text("method"), p.text("path"))
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", "method")
+	default: // the evaluators: one member for each of their phases
+		t.Name += "." + operation
+		inv.Input = p.without("moduleId", "endpointId", "traceSessionId", m.Target)
+	}
+	inv.Target.Member = t
+	return nil
+}

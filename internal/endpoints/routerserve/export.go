@@ -1,0 +1,41 @@
+package routerserve
+
+import (
+	"net/http"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// SavedEndpoint is one endpoint as it is remembered over restarts, which is what
+// an export moves (decision R45). TokenSecret is the name of the secret that
+// holds its token: the token itself leaves by no API (decision R46).
+type SavedEndpoint struct {
+	ID               string    `json:"id"`
+	BaseURL          string    `json:"baseUrl"`
+	Provider         string    `json:"provider"`
+	TokenSecret      string    `json:"tokenSecret,omitempty"`
+	AllowedModuleIDs []string  `json:"allowedModuleIds,omitempty"`
+	TrustPolicy      jsonx.Raw `json:"trustPolicy,omitempty"`
+	RequestTimeoutMS int64     `json:"requestTimeoutMs,omitempty"`
+	// Damaged says why its restrictions cannot be read, "" when they can.
+	Damaged string `json:"damaged,omitempty"`
+}
+
+func (s *Surface) saved(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	list, err := s.Saved(r.Context())
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "endpoints.saved", "the saved endpoints cannot be read", err)
+	}
+	if list == nil {
+		list = []SavedEndpoint{}
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"endpoints": list})
+	return nil
+}
+
+func (s *Surface) decisions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, map[string]any{"decisions": s.Decisions()})
+	return nil
+}

@@ -1,0 +1,74 @@
+package extensions
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/extensions/exec/api"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
+)
+
+// apiRunner carries out api.get and the other calls of HTTP services.
+type apiRunner struct{ *Runtime }
+
+// Supports implements runner.Executor.
+func (*apiRunner) Supports(name string) bool {
+	return slices.Contains(strings.Fields("api.get api.post api.put api.patch api.delete api.head api.graphql api.call"), name)
+}
+
+// Needs implements runner.Executor.
+func (*apiRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
+
+// Execute implements runner.Executor.
+func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+	x, err := a.installed(r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	req, err := api.FromRoute(r.Route)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	req.Extension, req.Version, req.User = x.ID, x.Version, r.Owner.Principal
+	req.Policy = a.egress(&x.Package.Manifest)
+	req.Timeout = r.Route.Action.Timeout
+	if text, ok := r.Route.Flag("auth"); ok {
+		if req.Auth, err = a.auth(ctx, x, text); err != nil {
+			return runner.Outcome{}, err
+		}
+	}
+	got, err := a.calls.Do(ctx, req)
+	if err != nil {
+		if got.Status != 0 {
+			e := *capability.AsError(err)
+			return runner.Outcome{}, e.Detail("output", got.Output).Detail("status", got.Status)
+		}
+		return runner.Outcome{}, err
+	}
+	return runner.Outcome{Output: got.Output, Stored: got.Body, Metadata: got.Metadata, Kept: got.Output != ""}, nil
+}
+
+// auth is how a call shows who it is, by a setting of the extension or a stored
+// secret that its manifest names.
+func (a *apiRunner) auth(ctx context.Context, x *lifecycle.Loaded, text string) (*api.Auth, error) {
+	auth, name, err := api.ParseAuth(text)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := a.settings(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	value, ok := settings.secrets(map[string]string{"value": name})["value"]
+	if !ok {
+		return nil, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest", "the extension has no setting or secret %.100q", name)
+	}
+	auth.Secret = value
+	return &auth, nil
+}

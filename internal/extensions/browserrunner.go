@@ -1,0 +1,77 @@
+package extensions
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+// browserRunner carries out browser.navigate and what else is done with pages.
+type browserRunner struct{ *Runtime }
+
+// Supports implements runner.Executor.
+func (*browserRunner) Supports(name string) bool {
+	return slices.Contains(strings.Fields("browser.navigate browser.screenshot browser.fill_form browser.click browser.extract browser.pdf"), name)
+}
+
+// Needs implements runner.Executor.
+func (*browserRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
+
+// Execute implements runner.Executor.
+func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+	x, err := b.installed(r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	req, secrets, err := browser.FromRoute(r.Route)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	if len(secrets) > 0 {
+		settings, err := b.settings(ctx, x)
+		if err != nil {
+			return runner.Outcome{}, err
+		}
+		for _, s := range secrets {
+			value, ok := settings.secrets(map[string]string{"value": s.Name})["value"]
+			if !ok {
+				return runner.Outcome{}, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest", "the extension has no setting or secret %.100q", s.Name)
+			}
+			req.Fields = append(req.Fields, browser.Field{Selector: s.Selector, Secret: value})
+		}
+	}
+	req.Principal, req.Session, req.Extension, req.Digest, req.Run = r.Owner.Principal, r.Owner.Session, x.ID, r.Digest, r.ID
+	req.Policy, req.OnEgress, req.Work = b.egress(&x.Package.Manifest), b.egressRecords(r), filepath.Join(b.dir, x.ID, "work")
+	req.User = b.user(ctx, x.ID)
+	got, err := b.browsers.Do(ctx, req)
+	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != "", Ran: capability.Ran{Tool: "chromium", Sandbox: sandbox.T3.String()}}, err
+}
+
+// Preview implements runner.Previewer.
+func (b *browserRunner) Preview(_ context.Context, r runner.Run, out *capability.Preview) error {
+	x, err := b.installed(r)
+	if err != nil {
+		return err
+	}
+	out.Details["hosts"] = append([]string{}, x.Package.Manifest.Network.Allow...)
+	_, _, err = browser.FromRoute(r.Route)
+	return err
+}
+
+// retainBrowsers ends those of extensions that are not enabled as they were.
+func (x *Runtime) retainBrowsers() {
+	view := x.manager.View()
+	x.browsers.Retain(func(id, digest string) bool {
+		got, ok := view.Find(id)
+		return ok && got.Enabled && "sha256:"+got.TreeHash == digest
+	})
+}

@@ -1,0 +1,340 @@
+// Package commandfile reads commands/commands.yaml, in its current and its older
+// shape, into one list of slash commands with their actions (runner spec, section
+// 3.3). It says what the file declares and holds its limits; what a command may do
+// is decided where it is run.
+package commandfile
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// The reasons of this package's errors.
+const (
+	ReasonCommands = "invalid_commands"
+	ReasonRunner   = "unsupported_runner"
+)
+
+// Limits of one file; those without a number in the spec are ours.
+const (
+	maxCommands = 100
+	maxActions  = 100 // of a command
+	maxArgs     = 64  // arguments, or flags, of an action
+	maxText     = 4096
+	maxSummary  = 256
+	maxItems    = 256
+)
+
+// Command is one slash command.
+type Command struct {
+	Name          string    `json:"name"` // "/postman", lower case
+	Summary       string    `json:"summary"`
+	Description   string    `json:"description,omitempty"`
+	Examples      []Example `json:"examples,omitempty"`
+	Runner        string    `json:"runner,omitempty"` // of actions that name none
+	DefaultAction string    `json:"default_action,omitempty"`
+	Capability    string    `json:"capability,omitempty"`
+	Aliases       []string  `json:"aliases,omitempty"` // with their slash
+	Hidden        bool      `json:"hidden,omitempty"`
+	Permissions   []string  `json:"permissions,omitempty"` // canonical
+	Confirm       string    `json:"confirm,omitempty"`     // never, first, always
+	Actions       []Action  `json:"actions"`
+}
+
+// Example is a line to try, and what it does.
+type Example struct {
+	Command     string `json:"command"`
+	Description string `json:"description,omitempty"`
+}
+
+// Action is one thing a command can do. Runner is never empty.
+type Action struct {
+	ID          string            `json:"id"`
+	Aliases     []string          `json:"aliases,omitempty"`
+	Runner      string            `json:"runner"`
+	Summary     string            `json:"summary,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Argv        []string          `json:"argv,omitempty"`
+	Args        []Argument        `json:"args,omitempty"`
+	Flags       []Argument        `json:"flags,omitempty"`
+	TimeoutSec  int               `json:"timeout_sec,omitempty"`
+	Permissions []string          `json:"permissions,omitempty"` // canonical
+	Confirm     string            `json:"confirm,omitempty"`
+	Sensitive   []string          `json:"sensitive,omitempty"` // arguments and flags that are never logged
+	CacheSec    int               `json:"cache_ttl_sec,omitempty"`
+	Priority    string            `json:"priority,omitempty"` // low, normal, high, critical
+	Stdin       string            `json:"stdin,omitempty"`    // none, args, last_response
+	Output      Output            `json:"output,omitzero"`
+	BaseURL     string            `json:"base_url,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	DSNRef      string            `json:"dsn_ref,omitempty"`
+	Command     string            `json:"command,omitempty"`    // for exec.shell: one of the manifest's allowed_commands
+	Entrypoint  string            `json:"entrypoint,omitempty"` // for exec.entrypoint: a program of the package
+	Script      string            `json:"script,omitempty"`     // for script.js, script.wasm, exec.script and builtin: a file of the package
+	// ScriptSHA256 is the hash of what Entrypoint or Script name, in lower-case hex;
+	// it is computed, never read.
+	ScriptSHA256 string `json:"script_sha256,omitempty"`
+	AgentVisible bool   `json:"agent_visible,omitempty"`
+}
+
+// Output says what becomes of an action's output.
+type Output struct {
+	Format   string `json:"format,omitempty"` // text, json, binary
+	MaxBytes int64  `json:"max_bytes,omitempty"`
+	Store    bool   `json:"store,omitempty"`
+}
+
+// Argument is an argument or a flag.
+type Argument struct {
+	Name        string   `json:"name"`
+	Short       string   `json:"short,omitempty"` // of a flag
+	Description string   `json:"description,omitempty"`
+	Type        string   `json:"type,omitempty"` // string, integer, number, boolean
+	Required    bool     `json:"required,omitempty"`
+	Default     *string  `json:"default,omitempty"`
+	Choices     []string `json:"choices,omitempty"`
+	Pattern     string   `json:"pattern,omitempty"`
+	TakesValue  *bool    `json:"takes_value,omitempty"` // of a flag; nil: yes unless it is a boolean
+	AllowDash   bool     `json:"allow_dash,omitempty"`
+}
+
+// Parse reads a file. warnings name what was read but not understood. Errors are
+// invalid_input (too_large beyond 500 KiB), reason invalid_commands or
+// unsupported_runner, and name the command.
+func Parse(data []byte) (list []Command, warnings []string, err error) {
+	doc, err := plainyaml.ToJSON(data, ReasonCommands)
+	if err != nil {
+		return nil, nil, err
+	}
+	var f struct {
+		Slash  []wireCommand `json:"slash_commands"`
+		Legacy []wireLegacy  `json:"commands"`
+	}
+	if err := jsonx.Unmarshal(doc, &f); err != nil {
+		return nil, nil, bad("commands.yaml does not fit: %s", manifest.Clean(err.Error(), 300))
+	}
+	if len(f.Slash) > maxCommands || len(f.Legacy) > maxCommands {
+		return nil, nil, bad("there are more than %d commands", maxCommands)
+	}
+	if f.Slash == nil {
+		for i := range f.Legacy {
+			c, err := f.Legacy[i].modern()
+			if err != nil {
+				return nil, nil, err
+			}
+			list = append(list, c)
+			warnings = append(warnings, c.Name+" is in the older shape; it is read as slash_commands")
+		}
+	} else {
+		if f.Legacy != nil {
+			warnings = append(warnings, "commands is passed over: slash_commands is there")
+		}
+		if err := jsonx.UnmarshalStrict(doc, &f); err != nil {
+			warnings = append(warnings, "something is not known: "+manifest.Clean(err.Error(), 200))
+		}
+		for i := range f.Slash {
+			list = append(list, f.Slash[i].plain())
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil, bad("commands.yaml declares no command")
+	}
+	seen := make(map[string]bool)
+	for i := range list {
+		if err := list[i].check(); err != nil {
+			return nil, nil, err
+		}
+		for _, name := range append([]string{list[i].Name}, list[i].Aliases...) {
+			if seen[name] {
+				return nil, nil, bad("%s is declared twice", name)
+			}
+			seen[name] = true
+		}
+	}
+	return list, warnings, nil
+}
+
+func bad(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeInvalidInput, "commands", format, args...).With(ReasonCommands, "")
+}
+
+// Name is a command's name as it is compared: lower case, with one slash.
+func Name(s string) string {
+	return "/" + strings.ToLower(strings.TrimPrefix(strings.TrimSpace(s), "/"))
+}
+
+// ValidName reports whether a normalised name is one: ^/[a-z][a-z0-9_-]{0,31}$.
+func ValidName(name string) bool {
+	if len(name) < 2 || len(name) > 33 || name[0] != '/' || name[1] < 'a' || name[1] > 'z' {
+		return false
+	}
+	return strings.Trim(name[1:], "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+func validAction(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || !('0' <= c && c <= '9' || c == '_' || c == '-')) {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckRunner holds the grammar of a runner (runner spec, sections 8 and 13.1): a
+// family, or family.name, and for exec.* a name that can be no path.
+func CheckRunner(runner string) error {
+	family, rest, dotted := strings.Cut(runner, ".")
+	ok := family != "" && len(runner) <= 80 && strings.Trim(family, "abcdefghijklmnopqrstuvwxyz_") == ""
+	if dotted {
+		ok = ok && rest != "" && len(rest) <= 64 && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-") == "" &&
+			strings.IndexByte("._+-", rest[0]) < 0 && !strings.Contains(rest, "..")
+	}
+	if !ok {
+		return capability.Errorf(capability.CodeInvalidInput, "commands", "%.80q is not a runner", runner).
+			With(ReasonRunner, "known families are exec, analyze, api, db, browser, script and builtin")
+	}
+	return nil
+}
+
+// line holds that a text is short and can be shown as it is, text besides that it
+// may have lines.
+func line(s string, limit int) bool { return text(s, limit) && !strings.ContainsAny(s, "\n\t") }
+
+func text(s string, limit int) bool {
+	return len(s) <= 4*limit && utf8.RuneCountInString(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r)
+	})
+}
+
+func (c *Command) check() error {
+	if !ValidName(c.Name) {
+		return bad("%.60q is not a command's name: a slash, a letter, then at most 31 of a-z, 0-9, _ and -", c.Name)
+	}
+	k := checker{at: c.Name}
+	for _, a := range c.Aliases {
+		k.hold(ValidName(a), "the alias %.60q is not a command's name", a)
+	}
+	k.hold(c.Summary != "" && line(c.Summary, maxSummary), "it needs a summary: one line, at most %d characters", maxSummary)
+	k.hold(text(c.Description, maxText), "the description is longer than %d characters or holds some that are not shown", maxText)
+	k.hold(len(c.Examples) <= maxItems && len(c.Aliases) <= maxItems, "it has more than %d examples or aliases", maxItems)
+	for _, e := range c.Examples {
+		k.hold(e.Command != "" && line(e.Command, maxText) && text(e.Description, maxText), "an example is empty, too long, or cannot be shown")
+	}
+	k.confirm(c.Confirm)
+	k.permissions(&c.Permissions)
+	k.hold(len(c.Actions) > 0 && len(c.Actions) <= maxActions, "it needs between 1 and %d actions", maxActions)
+	ids := make(map[string]bool)
+	for i := range c.Actions {
+		a := &c.Actions[i]
+		k.at = c.Name + " " + cut(a.ID)
+		a.Runner = cmp.Or(a.Runner, c.Runner)
+		a.check(&k)
+		for _, id := range append([]string{a.ID}, a.Aliases...) {
+			k.hold(validAction(id) && !ids[id], "the action id %.80q is none, or is given twice", id)
+			ids[id] = true
+		}
+	}
+	k.at = c.Name
+	k.hold(c.DefaultAction == "" || ids[c.DefaultAction], "its default action %.80q is not one of its actions", c.DefaultAction)
+	return k.err
+}
+
+func cut(s string) string {
+	if r := []rune(strings.ToValidUTF8(s, "?")); len(r) > 64 {
+		return string(r[:64])
+	}
+	return s
+}
+
+// checker keeps the first thing that is wrong.
+type checker struct {
+	at  string
+	err error
+}
+
+func (k *checker) hold(ok bool, format string, args ...any) {
+	if !ok && k.err == nil {
+		k.err = bad("%.100s: %s", k.at, fmt.Sprintf(format, args...))
+	}
+}
+
+func (k *checker) one(what, value string, words ...string) {
+	k.hold(value == "" || slices.Contains(words, value), "%s is %.40q; it can be %s", what, value, strings.Join(words, ", "))
+}
+
+func (k *checker) confirm(value string) { k.one("confirm", value, "never", "first", "always") }
+
+func (k *checker) permissions(list *[]string) {
+	got, unknown := permission.Canonical(*list)
+	k.hold(unknown == "", "%.40q is not a permission; there are %s", unknown, permission.Names())
+	*list = got
+}
+
+func (a *Action) check(k *checker) {
+	if err := CheckRunner(a.Runner); err != nil && k.err == nil {
+		e := capability.AsError(err)
+		e.Message = cut(k.at) + ": " + e.Message
+		k.err = e
+	}
+	k.hold(line(a.Summary, maxSummary) && text(a.Description, maxText), "its text is too long or cannot be shown")
+	k.hold(len(a.Argv) <= maxItems, "its argv has more than %d items", maxItems)
+	for _, item := range a.Argv {
+		k.hold(len(item) <= maxText && !strings.ContainsRune(item, 0), "an item of its argv is too long or holds a NUL")
+	}
+	k.arguments(a.Args, false)
+	k.arguments(a.Flags, true)
+	k.hold(0 <= a.TimeoutSec && a.TimeoutSec <= 3600, "timeout_sec is between 0 and 3600")
+	k.hold(0 <= a.CacheSec && a.CacheSec <= 86_400, "cache.ttl_sec is between 0 and 86400")
+	k.permissions(&a.Permissions)
+	k.confirm(a.Confirm)
+	k.one("priority", a.Priority, "low", "normal", "high", "critical")
+	k.one("stdin", a.Stdin, "none", "args", "last_response")
+	k.one("output.format", a.Output.Format, "text", "json", "binary")
+	k.hold(0 <= a.Output.MaxBytes && a.Output.MaxBytes <= 16<<20, "output.max_bytes is between 0 and 16777216")
+	k.hold(len(a.BaseURL) <= 2048 && len(a.Headers) <= 64 && len(a.DSNRef) <= 128 && text(a.Command, maxText), "base_url, headers, dsn_ref or command is too long")
+	k.hold(a.Entrypoint == "" || inPackage(a.Entrypoint), "the entrypoint is not a path in the package")
+	k.hold(a.Script == "" || inPackage(a.Script), "the script is not a path in the package")
+	k.hold(a.Runner != "exec.entrypoint" || a.Entrypoint != "", "exec.entrypoint needs an entrypoint: a program of the package")
+	for _, name := range a.Sensitive {
+		k.hold(slices.ContainsFunc(append(slices.Clip(a.Args), a.Flags...), func(x Argument) bool { return x.Name == name }), "sensitive names %.60q, which is neither an argument nor a flag", name)
+	}
+}
+
+func inPackage(p string) bool {
+	return len(p) <= 240 && path.Clean(p) == p && !path.IsAbs(p) && p != "." && p != ".." && !strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\\\x00")
+}
+
+func (k *checker) arguments(list []Argument, flags bool) {
+	k.hold(len(list) <= maxArgs, "it has more than %d arguments or flags", maxArgs)
+	seen := make(map[string]bool)
+	for i := range list {
+		x := &list[i]
+		k.hold(validAction(x.Name) && !seen[x.Name], "the name %.80q of an argument is none, or is given twice", x.Name)
+		seen[x.Name] = true
+		k.hold(text(x.Description, maxText), "the description of %s is too long or cannot be shown", x.Name)
+		k.one("the type of "+x.Name, x.Type, "string", "integer", "number", "boolean")
+		k.hold(len(x.Choices) <= maxItems, "%s has more than %d choices", x.Name, maxItems)
+		k.hold(x.Short == "" || flags && len(x.Short) == 1 && validAction(x.Short), "%s has a short form that is not one letter", x.Name)
+		if x.Pattern != "" {
+			_, err := regexp.Compile(x.Pattern)
+			k.hold(err == nil && len(x.Pattern) <= 512, "the pattern of %s is not a regular expression (RE2), or too long", x.Name)
+		}
+	}
+}

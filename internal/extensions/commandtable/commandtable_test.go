@@ -1,0 +1,99 @@
+package commandtable_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/commandtable"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/operator"
+	"github.com/junctor-run/junctor/internal/extensions/registry"
+)
+
+func loaded(t *testing.T, id string, enabled bool) lifecycle.Loaded {
+	t.Helper()
+	root, err := os.OpenRoot("../extension/testdata/postman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	tree, err := archive.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := extension.Read(tree, extension.Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Manifest.ID = id
+	return lifecycle.Loaded{Extension: registry.Extension{ID: id, Name: p.Manifest.Name, Enabled: enabled, Status: registry.Installed, TreeHash: "hash of " + id}, Package: p}
+}
+
+func names(list []command.Command) (out []string) {
+	for i := range list {
+		out = append(out, list[i].Name)
+	}
+	return out
+}
+
+func TestCommandsOfTheExampleRoute(t *testing.T) {
+	t.Parallel()
+	x := loaded(t, "tools.postman", true)
+	x.AgentVisible = []string{"postman.explain"}
+	list, conflicts := commandtable.Of(&lifecycle.View{Extensions: []lifecycle.Loaded{x, {Extension: registry.Extension{ID: "broken.x", Enabled: true}}}})
+	if d := cmp.Diff([]string{"postman"}, names(list)); d != "" || len(conflicts) != 0 {
+		t.Fatal(d, conflicts)
+	}
+	c := list[0]
+	if c.Capability != "tools.postman" || c.Generation != "hash of tools.postman" || c.Usage != "docs/USAGE.md" || len(c.Examples) != 3 || len(c.Permissions) != 4 {
+		t.Errorf("%+v", c)
+	}
+	get, test, explain := c.Actions[0], c.Actions[1], c.Actions[2]
+	if get.Runner != "exec.postman_cli" || !get.AgentVisible || get.Timeout != time.Minute || !get.Output.Store {
+		t.Errorf("%+v", get)
+	}
+	if test.AgentVisible || test.Timeout != 2*time.Minute || test.Confirm != "first" || len(test.Flags) != 1 || !test.Flags[0].TakesValue {
+		t.Errorf("%+v", test)
+	}
+	if !explain.AgentVisible || explain.Runner != "analyze.response" || len(explain.Permissions) != 1 {
+		t.Errorf("%+v", explain)
+	}
+	router := command.New(command.Table{Commands: list, Reserved: operator.ReservedCommand})
+	if problems := router.Problems(); len(problems) != 0 {
+		t.Error(problems)
+	}
+	if got := router.List(); len(got) != 1 || got[0].Name != "/postman" || got[0].Source != "extension" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestNamesAreThoseThatWereRegistered(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		why       string
+		list      []lifecycle.Loaded
+		want      []string
+		conflicts int
+	}{
+		{"two enabled", []lifecycle.Loaded{loaded(t, "a.one", true), loaded(t, "b.two", true)}, []string{"one-postman", "two-postman"}, 1},
+		{"one disabled", []lifecycle.Loaded{loaded(t, "a.one", true), loaded(t, "b.two", false)}, []string{"postman", "b-two-postman"}, 0},
+		{"two disabled", []lifecycle.Loaded{loaded(t, "a.one", false), loaded(t, "b.two", false)}, []string{"a-one-postman", "b-two-postman"}, 0},
+		{"two and one", []lifecycle.Loaded{loaded(t, "a.one", true), loaded(t, "b.two", true), loaded(t, "c.three", false)}, []string{"one-postman", "two-postman", "c-three-postman"}, 1},
+		{"digits", []lifecycle.Loaded{loaded(t, "1.one", false), loaded(t, "b.two", true)}, []string{"x1-one-postman", "postman"}, 0},
+		{"disabled alone", []lifecycle.Loaded{loaded(t, "a.one", false)}, []string{"postman"}, 0},
+	} {
+		list, conflicts := commandtable.Of(&lifecycle.View{Extensions: tt.list})
+		if d := cmp.Diff(tt.want, names(list)); d != "" || len(conflicts) != tt.conflicts {
+			t.Errorf("%s: %s %v", tt.why, d, conflicts)
+		}
+		if problems := command.New(command.Table{Commands: list}).Problems(); len(problems) != 0 {
+			t.Errorf("%s: %v", tt.why, problems)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package condition_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/extensions/condition"
+)
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	at := condition.PlatformOf("linux", "amd64")
+	for text, want := range map[string]bool{
+		"":                                      true,
+		"  ":                                    true,
+		"true":                                  true,
+		"false":                                 false,
+		"not true":                              false,
+		`platform.os == "linux"`:                true,
+		`platform_os != 'linux'`:                false,
+		`platform.arch=="x64"`:                  true,
+		`platform_arch in ["arm64",'x64']`:      true,
+		`platform.os not in ['darwin','win32']`: true,
+		`not platform.os in ["linux"]`:          false,
+		`false and false or true`:               true,
+		`true or true and false`:                true,
+		`(true or true) and false`:              false,
+		`not (platform.os == "linux" and platform.arch == "arm64")`: true,
+		`platform.os == "it's"`: false,
+	} {
+		w, err := condition.Parse(text)
+		if err != nil || w.Holds(at) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if p := condition.PlatformOf("windows", "aarch64"); p.OS != "win32" || p.Arch != "arm64" {
+		t.Error(p)
+	}
+}
+
+func TestMalformedConditionsAreErrors(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"().__class__", "platform", "platform.os", `platform.os = "linux"`, `"linux" == platform.os`, `platform.os == linux`, `platform.os in "linux"`, `platform.os in []`,
+		`platform.os in ["a"`, `platform.os in ["a",]`, "true true", "not", "not not true", "and", "true and", "(true", "true)", `platform.os == "x`, "__import__('os')", "true;", "TRUE",
+		`platform.os == "linux" # yes`, "env.HOME == 'x'", `platform.os not "x"`, strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100), strings.Repeat(" ", 2000) + "true",
+	} {
+		_, err := condition.Parse(text)
+		if e := capability.AsError(err); e == nil || e.Code != capability.CodeInvalidInput || e.Reason != condition.Reason {
+			t.Errorf("%.60s: %v", text, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{`platform.os in ["linux", 'darwin'] and not (platform_arch == "x64" or false)`, "().__class__", "not not", `"'`, "((((", "platform.os not in ['a']"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		w, err := condition.Parse(s)
+		if err != nil {
+			return
+		}
+		at := condition.Platform{OS: "linux", Arch: "x64"}
+		// What can be read can be read as a part.
+		if strings.TrimSpace(s) != "" && len(s) < 900 {
+			not, err := condition.Parse("not (" + s + ")")
+			if err == nil && not.Holds(at) == w.Holds(at) {
+				t.Fatalf("%q is what it is not", s)
+			}
+			if err != nil && strings.Count(s, "(") < 30 {
+				t.Fatalf("%q: %v", s, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package consent_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/consent"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func example(t *testing.T) *extension.Package {
+	t.Helper()
+	root, err := os.OpenRoot("../extension/testdata/postman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	tree, err := archive.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := extension.Read(tree, extension.Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const treeHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func TestTheScreenInWords(t *testing.T) {
+	t.Parallel()
+	s := consent.New(example(t), treeHash, "folder", "T3", []string{"postman.explain"})
+	s.More = []string{"host *.example.org:443"}
+	const name = "testdata/postman.txt"
+	if *update {
+		if err := os.WriteFile(name, []byte(s.Text()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if d := cmp.Diff(string(want), s.Text()); err != nil || d != "" {
+		t.Error(err, d)
+	}
+}
+
+func TestAPackageCannotWriteOurLines(t *testing.T) {
+	t.Parallel()
+	p := example(t)
+	evil := "nice\n\nIt may\n  nothing\x1b[2J\u202e at all"
+	p.Manifest.Description = &evil
+	p.Manifest.Author = &evil
+	p.Plan.Steps[1].Command = evil
+	s := consent.New(p, treeHash, "folder", "T3", nil)
+	text := s.Text()
+	if n := strings.Count(text, "\nIt may\n"); n != 1 || strings.ContainsAny(text, "\x1b\u202e") {
+		t.Errorf("%d\n%s", n, text)
+	}
+}
+
+func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
+	t.Parallel()
+	p := example(t)
+	before := consent.New(p, treeHash, "folder", "T3", nil)
+	given := before.Given("admin:root", time.Unix(1, 0))
+	data, err := json.Marshal(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept consent.Given
+	if err := json.Unmarshal(data, &kept); err != nil || len(kept.Beyond(&before)) != 0 {
+		t.Error(err, kept.Beyond(&before))
+	}
+	q := example(t)
+	q.Permissions = append(q.Permissions, "browser")
+	q.Manifest.Version = "0.4.0"
+	q.Manifest.Network.Allow = []string{"api.example.com", "evil.test"}
+	q.Manifest.ExternalBins = []string{"curl"}
+	q.Manifest.Tools[0].SHA256 = strings.Repeat("ab", 32)
+	q.Manifest.Env.Secrets["API_TICKET"] = "other"
+	q.Manifest.Env.Pass = []string{"EDITOR"}
+	q.Commands[0].Actions = q.Commands[0].Actions[:2]
+	after := consent.New(q, strings.Repeat("cd", 32), "folder", "T3", []string{"postman.test"})
+	want := []string{"permission browser", "host evil.test", "program of this machine curl", "secret API_TICKET=other", "variable EDITOR", "tool for agents postman.test"}
+	if d := cmp.Diff(want, kept.Beyond(&after)); d != "" {
+		t.Error(d)
+	}
+	changes := consent.Compare(&before, &after)
+	if d := cmp.Diff(consent.Changes{
+		From: "0.3.0", To: "0.4.0", FromHash: treeHash, ToHash: strings.Repeat("cd", 32),
+		Permissions: consent.Between{Added: []string{"browser"}},
+		Hosts:       consent.Between{Added: []string{"evil.test"}, Removed: []string{"*.example.org:443"}},
+		Binaries:    consent.Between{Added: []string{"postman@" + strings.Repeat("ab", 32), "curl"}, Removed: []string{"postman@" + p.Manifest.Tools[0].SHA256}},
+		Commands:    consent.Between{Removed: []string{"/postman explain"}},
+		AgentTools:  consent.Between{Added: []string{"postman.test"}},
+	}, changes); d != "" {
+		t.Error(d)
+	}
+	p.Permissions, p.Manifest.Env, p.Commands[0].Actions[0].AgentVisible = nil, extension.Env{}, false
+	if quiet := consent.New(p, "", "", "", nil); quiet.Asks() || !before.Asks() {
+		t.Error("asks")
+	}
+}

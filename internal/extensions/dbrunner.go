@@ -1,0 +1,101 @@
+package extensions
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/extensions/exec/db"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// openDatabases makes the executor of databases, whose worker is this binary.
+func (x *Runtime) openDatabases() (*db.Executor, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return db.New(db.Config{Walls: x.box, Program: program, OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), nil
+}
+
+// dbRunner carries out db.query and the other calls of databases.
+type dbRunner struct{ *Runtime }
+
+// Supports implements runner.Executor.
+func (*dbRunner) Supports(name string) bool {
+	return slices.Contains(strings.Fields("db.query db.schema db.explain db.exec"), name)
+}
+
+// Needs implements runner.Executor: a server is reached over the network.
+func (*dbRunner) Needs(a *command.Action) []string {
+	return permission.Needed(a.Runner, a.DSNRef != "")
+}
+
+// Execute implements runner.Executor.
+func (d *dbRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {
+	x, err := d.installed(r)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	req, err := db.FromRoute(r.Route)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	if ref := r.Route.Action.DSNRef; ref != "" {
+		if req.DSN, err = d.dsn(ctx, x, ref); err != nil {
+			return runner.Outcome{}, err
+		}
+		req.Policy = d.egress(&x.Package.Manifest)
+	} else {
+		req.Room = d.room(ctx, &x.Package.Manifest, filepath.Join(d.dir, x.ID), d.floor(x), r.Permissions)
+		req.Room.Package = "" // the engine needs nothing of it
+	}
+	got, err := d.databases.Do(ctx, req)
+	out := runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}
+	if err == nil && got.Placement.Tier != 0 {
+		out.Ran.Sandbox, out.Metadata["sandbox"] = got.Placement.Tier.String(), walls(got.Placement, req.Room.Limits)
+	}
+	return out, err
+}
+
+// Preview implements runner.Previewer: what cannot be run is not asked about.
+func (*dbRunner) Preview(_ context.Context, r runner.Run, out *capability.Preview) error {
+	req, err := db.FromRoute(r.Route)
+	if err != nil {
+		return err
+	}
+	dialect := db.SQLite
+	out.Details["database"] = req.File
+	if ref := r.Route.Action.DSNRef; ref != "" {
+		dialect, out.Details["database"] = db.Postgres, "the server at the setting or secret "+ref
+	}
+	statement, kind, err := req.Check(dialect)
+	if err == nil && !r.Route.Sensitive() {
+		out.Details["statement"], out.Details["statement_kind"] = statement, kind
+	}
+	return err
+}
+
+// dsn is the address that an action names: a setting of its extension, or else a
+// stored secret.
+func (d *dbRunner) dsn(ctx context.Context, x *lifecycle.Loaded, ref string) (secret.Value, error) {
+	settings, err := d.settings(ctx, x)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	value := settings.secrets(map[string]string{"dsn": ref})["dsn"]
+	if value.Empty() {
+		return value, fault.InvalidArgs("store it: junctor secrets set "+ref, "the address of the database is not set: the action wants the setting or secret %s", ref)
+	}
+	return value, nil
+}

@@ -1,0 +1,38 @@
+package analyze
+
+import (
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/core/command"
+)
+
+// Flags are what every analyze action understands, to be declared beside its own,
+// so that a value may follow as a word.
+func Flags() []command.Flag {
+	value := func(name, text string) command.Flag {
+		return command.Flag{Arg: command.Arg{Name: name, Description: text}, TakesValue: true}
+	}
+	return []command.Flag{
+		value("file", "a work file to analyse"),
+		value("schema_json", "the schema itself"),
+		value("schema", "a work file with the schema"),
+		value("schema_id", "the schema's id"),
+	}
+}
+
+// FromRoute reads off a route what is to be analysed, and for analyze.schema with
+// which schema. How results, files and schemas are reached, the usage guide and
+// the permission are the caller's to add. The flags of [Flags] are no part of the
+// text.
+func FromRoute(r *command.Route) (Request, SchemaRequest) {
+	s := Source{Args: r.Positional, Raw: r.Raw}
+	if len(r.Positional) != len(r.Args) {
+		s.Raw = strings.Join(r.Positional, " ")
+	}
+	s.File, _ = r.Flag("file")
+	schema := SchemaRequest{Source: s}
+	schema.SchemaJSON, _ = r.Flag("schema_json")
+	schema.SchemaFile, _ = r.Flag("schema")
+	schema.SchemaID, _ = r.Flag("schema_id")
+	return Request{Source: s, Task: r.Action.Description}, schema
+}

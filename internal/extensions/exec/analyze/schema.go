@@ -1,0 +1,328 @@
+package analyze
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Limits of runner spec, section 18.4.
+const (
+	maxSchema        = 256 << 10
+	maxCandidates    = 64 // places where JSON may begin that are tried
+	maxFaults        = 10
+	promptSchema     = 1500
+	promptFaults     = 5
+	promptCandidate  = 500
+	rawExcerpt       = 500
+	maxSchemaOutline = 60 // lines
+)
+
+// SchemaRequest is what analyze.schema is asked. One of the three says what the
+// schema is.
+type SchemaRequest struct {
+	Source
+	SchemaJSON string
+	SchemaFile string
+	SchemaID   string
+	// Resolve finds a schema by id; nil: there are none.
+	Resolve    func(ctx context.Context, id string) ([]byte, error)
+	AllowModel bool
+}
+
+// Fault is one thing that is wrong with a text, at its stage: parse or validate.
+type Fault struct {
+	Stage   string `json:"stage"`
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+// Schema finds the JSON of a text and holds it to the schema; its output is the
+// JSON, indented. If that fails and a model may be used, the model is asked once
+// to repair it. Without any text, the schema itself is explained.
+//
+// Errors: invalid_input (no schema, or one that is none); failed, with the reason
+// output_parse_error (no JSON in the text), output_contract_violation (it does not
+// fit) or output_repair_failed (nor does what the model made of it), with the
+// metadata as details.
+func (a *Analyzer) Schema(ctx context.Context, req SchemaRequest) (Result, error) {
+	if a.cfg.Compile == nil {
+		return Result{}, capability.Errorf(capability.CodeUnavailable, op, "schemas cannot be checked here")
+	}
+	doc, err := req.schema(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	checker, err := a.cfg.Compile(doc)
+	if err != nil {
+		return Result{}, capability.Wrap(capability.CodeInvalidInput, op, "the schema is not a JSON Schema", err).With("invalid_args", "")
+	}
+	canonical, err := jsonx.Sorted(doc)
+	if err != nil {
+		return Result{}, capability.Wrap(capability.CodeInvalidInput, op, "the schema is not JSON", err).With("invalid_args", "")
+	}
+	sum := sha256.Sum256(canonical)
+	meta := map[string]any{"schema_id": req.SchemaID, "schema_hash": "sha256:" + hex.EncodeToString(sum[:]), "repair_attempted": false, "repair_parse_ok": false}
+	content, err := req.content(ctx)
+	if capability.CodeOf(err) == capability.CodeInvalidInput && req.File == "" && len(req.Args) == 0 {
+		return a.explain(ctx, doc, meta, req.AllowModel)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	content = strip(a.cfg.Redact(content))
+	found, faults := judge(content, checker, meta)
+	if faults == nil {
+		return Result{pretty(found), meta}, nil
+	}
+	reason, text := "output_parse_error", "there is no JSON in the text"
+	if found != nil {
+		reason, text = "output_contract_violation", "the JSON does not fit the schema: "+faults[0].Path+": "+faults[0].Message
+	}
+	if a.cfg.Model != nil && req.AllowModel {
+		meta["repair_attempted"] = true
+		again := make(map[string]any)
+		if repaired, left := a.repair(ctx, doc, content, found, faults, checker, again); left == nil {
+			meta["repair_parse_ok"], meta["model"] = true, a.cfg.ModelName
+			return Result{pretty(repaired), meta}, nil
+		}
+		if ctx.Err() != nil {
+			return Result{}, capability.AsError(ctx.Err())
+		}
+		meta["repair_parse_ok"] = again["parse_ok"] == true
+		reason, text = "output_repair_failed", text+"; a repair was tried and failed"
+	}
+	failed := capability.Errorf(capability.CodeFailed, op, "%s", text).With(reason, "")
+	failed.Details = meta
+	return Result{}, failed
+}
+
+func (req SchemaRequest) schema(ctx context.Context) ([]byte, error) {
+	var doc []byte
+	var err error
+	invalid := func(text string) error {
+		return capability.Errorf(capability.CodeInvalidInput, op, "%s", text).With("invalid_args", "give one of --schema_json, --schema or --schema_id")
+	}
+	switch {
+	case req.SchemaJSON != "":
+		doc = []byte(req.SchemaJSON)
+	case req.SchemaFile != "" && req.Read != nil:
+		doc, err = req.Read(ctx, req.SchemaFile)
+	case req.SchemaID != "" && req.Resolve != nil:
+		doc, err = req.Resolve(ctx, req.SchemaID)
+	default:
+		return nil, invalid("no schema is given")
+	}
+	if err == nil && len(doc) > maxSchema {
+		err = capability.Errorf(capability.CodeTooLarge, op, "the schema has %d bytes; %d are the most", len(doc), maxSchema)
+	}
+	return doc, err
+}
+
+// judge finds the JSON of a text and holds it to the schema; no faults mean that
+// it fits.
+func judge(text string, checker Checker, meta map[string]any) (json.RawMessage, []Fault) {
+	found, strategy, index := find(text)
+	meta["parse_ok"], meta["parse_strategy"], meta["candidate_index"] = found != nil, strategy, index
+	meta["raw_excerpt"] = head(text, rawExcerpt)
+	var faults []Fault
+	if found == nil {
+		faults = []Fault{{"parse", "", "no JSON value was found"}}
+	} else if err := checker.Check(found); err != nil {
+		faults = faultsOf(err)
+	}
+	meta["parse_errors"] = faults[:min(len(faults), maxFaults)]
+	return found, faults
+}
+
+func faultsOf(err error) []Fault {
+	e := capability.AsError(err)
+	list, _ := e.Details["faults"].([]string)
+	var out []Fault
+	for _, f := range list {
+		path, message, ok := strings.Cut(f, ": ")
+		if !ok {
+			path, message = "", f
+		}
+		out = append(out, Fault{"validate", path, message})
+	}
+	if len(out) == 0 {
+		out = []Fault{{"validate", "", e.Message}}
+	}
+	return out
+}
+
+// find looks for JSON: the whole text, then fenced blocks, then the first balanced
+// object or array. index counts the candidates of the strategy.
+func find(text string) (found json.RawMessage, strategy string, index int) {
+	if text := strings.TrimSpace(text); jsonx.Valid([]byte(text)) {
+		return json.RawMessage(text), "whole", 0
+	}
+	for rest, i := text, 0; i < maxCandidates; i++ {
+		_, after, ok := strings.Cut(rest, "```")
+		if !ok {
+			break
+		}
+		block, behind, ok := strings.Cut(after, "```")
+		if !ok {
+			break
+		}
+		if language, body, ok := strings.Cut(block, "\n"); ok && !strings.ContainsAny(language, "{[") {
+			block = body
+		}
+		if block = strings.TrimSpace(block); jsonx.Valid([]byte(block)) {
+			return json.RawMessage(block), "fenced", i
+		}
+		rest = behind
+	}
+	for from, i := 0, 0; i < maxCandidates; i++ {
+		start := strings.IndexAny(text[from:], "{[")
+		if start < 0 {
+			break
+		}
+		start += from
+		if end := balanced(text[start:]); end > 0 && jsonx.Valid([]byte(text[start:start+end])) {
+			return json.RawMessage(text[start : start+end]), "balanced", i
+		}
+		from = start + 1
+	}
+	return nil, "none", -1
+}
+
+// balanced returns where the bracket that text begins with is closed, 0 if it is
+// not.
+func balanced(text string) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+// repair asks the model once. It is given the rules, the beginning of the schema,
+// the first faults and the beginning of the candidate.
+func (a *Analyzer) repair(ctx context.Context, doc []byte, content string, found json.RawMessage, faults []Fault, checker Checker, meta map[string]any) (json.RawMessage, []Fault) {
+	candidate := content
+	if found != nil {
+		candidate = string(found)
+	}
+	var b strings.Builder
+	for _, f := range faults[:min(len(faults), promptFaults)] {
+		fmt.Fprintf(&b, "- %s: %s: %s\n", f.Stage, f.Path, f.Message)
+	}
+	candidate = head(candidate, promptCandidate)
+	wrong := a.cfg.Redact(b.String()) // quotes names of the candidate, so it is data too
+	boundary := a.boundary(candidate, wrong)
+	system := "You repair JSON. Answer with one JSON value that fits the schema and nothing else. Keep what is there; invent nothing.\n" + notice(boundary)
+	parts := []string{
+		"The schema:\n" + head(string(doc), promptSchema),
+		fence(boundary, "What is wrong", wrong),
+		fence(boundary, "The candidate", candidate),
+	}
+	text, _, err := a.ask(ctx, system, parts)
+	if err != nil {
+		return nil, faults
+	}
+	return judge(text, checker, meta)
+}
+
+func pretty(value json.RawMessage) string {
+	out, err := jsonx.MarshalIndent(jsonx.Raw(value))
+	if err != nil {
+		return string(value)
+	}
+	return strings.TrimSpace(string(out)) + "\n"
+}
+
+// explain tells what a schema asks for.
+func (a *Analyzer) explain(ctx context.Context, doc []byte, meta map[string]any, allowed bool) (Result, error) {
+	why := "no language model is configured"
+	if a.cfg.Model != nil && !allowed {
+		why = "this action has no permission llm"
+	} else if a.cfg.Model != nil {
+		shown, _ := elide(strip(string(doc)))
+		system, parts := a.prompt("Explain what JSON this schema asks for.", "", "schema", shown)
+		text, tokens, err := a.ask(ctx, system, parts)
+		if err == nil {
+			meta["analysis_type"], meta["model"], meta["tokens"] = "llm", a.cfg.ModelName, tokens
+			return Result{text, meta}, nil
+		}
+		if ctx.Err() != nil {
+			return Result{}, capability.AsError(ctx.Err())
+		}
+		why = "the language model failed: " + capability.AsError(err).Message
+	}
+	meta["analysis_type"], meta["simple_because"] = "simple", why
+	value, err := parse(doc)
+	if err != nil {
+		return Result{}, capability.Wrap(capability.CodeInvalidInput, op, "the schema is not JSON", err).With("invalid_args", "")
+	}
+	lines := members(nil, value, "value", "", true)
+	if len(lines) > maxSchemaOutline {
+		lines = append(lines[:maxSchemaOutline], fmt.Sprintf("… %d more", len(lines)-maxSchemaOutline))
+	}
+	return Result{"The schema asks for:\n" + strings.Join(lines, "\n") + "\n\nThis is a plain extract, because " + why + ".\n", meta}, nil
+}
+
+// members lists what a schema says of a value, one line a member.
+func members(lines []string, schema any, name, indent string, required bool) []string {
+	s, ok := schema.(map[string]any)
+	if !ok || len(indent) > 2*16 {
+		return lines
+	}
+	line := indent + "- " + label(name) + ":"
+	switch t := s["type"].(type) {
+	case string:
+		line += " " + label(t)
+	case []any:
+		for i, one := range t {
+			if i > 0 {
+				line += " or"
+			}
+			line += " " + label(fmt.Sprint(one))
+		}
+	default:
+		line += " any"
+	}
+	if values, ok := s["enum"].([]any); ok {
+		list := make([]string, len(values))
+		for i, v := range values {
+			list[i] = fmt.Sprint(v)
+		}
+		line += ", one of " + label(strings.Join(list, ", "))
+	}
+	if indent != "" && required {
+		line += ", required"
+	}
+	if text, ok := s["description"].(string); ok {
+		line += " — " + label(text)
+	}
+	lines = append(lines, line)
+	must, _ := s["required"].([]any)
+	if props, ok := s["properties"].(map[string]any); ok {
+		for _, k := range slices.Sorted(maps.Keys(props)) {
+			lines = members(lines, props[k], k, indent+"  ", slices.Contains(must, any(k)))
+		}
+	}
+	return members(lines, s["items"], "each item", indent+"  ", false)
+}

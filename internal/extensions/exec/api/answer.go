@@ -1,0 +1,141 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// answer is a Result on its way.
+type answer struct {
+	Result
+	status string
+	header http.Header
+}
+
+// finish makes an error of an answer beyond 3xx.
+func (a answer) finish() (Result, error) {
+	if a.Status < 400 {
+		return a.Result, nil
+	}
+	return a.Result, capability.Errorf(capability.CodeFailed, op, "the service answered %s", a.status).
+		With("execution_failed", "").Detail("status", a.Status)
+}
+
+// shownHeaders are those of an answer that people want to see.
+func shownHeaders() []string {
+	return []string{"Content-Type", "Content-Length", "Etag", "Last-Modified", "Location", "Cache-Control", "Retry-After", "Link"}
+}
+
+func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
+	cut := len(body) > MaxBody
+	if cut {
+		body = body[:MaxBody]
+	}
+	media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if err != nil {
+		media = ""
+	}
+	a := answer{status: clean(res.Status), header: res.Header}
+	a.Status, a.Type = res.StatusCode, media
+	hide := hider(req)
+	var b strings.Builder
+	if !req.Raw {
+		b.WriteString("HTTP " + a.status + "\n")
+		for _, name := range shownHeaders() {
+			for _, v := range res.Header.Values(name) {
+				b.WriteString(strings.ToLower(name) + ": " + clean(v) + "\n")
+			}
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString(show(media, body, req.Raw))
+	if cut {
+		fmt.Fprintf(&b, "\n[cut after %d bytes]\n", MaxBody)
+	}
+	a.Output, a.Body = hide(b.String()), hide(show(media, body, req.Raw))
+	a.Metadata = map[string]any{
+		"status": res.StatusCode, "url": hide(masked(u)), "content_type": media, "bytes": len(body), "truncated": cut, "cached": false,
+	}
+	limits := make(map[string]string)
+	for name, header := range map[string]string{"limit": "X-Ratelimit-Limit", "remaining": "X-Ratelimit-Remaining", "reset": "X-Ratelimit-Reset"} {
+		if v := res.Header.Get(header); v != "" {
+			limits[name] = clean(v)
+		}
+	}
+	if len(limits) > 0 {
+		a.Metadata["rate"] = limits
+	}
+	if to := res.Header.Get("Location"); to != "" && res.StatusCode >= 300 && res.StatusCode < 400 {
+		a.Metadata["redirect_not_followed"] = true // to another host, or one too many
+	}
+	return a
+}
+
+// show makes text of a body: JSON indented, what is no text by its digest.
+func show(media string, body []byte, raw bool) string {
+	if !utf8.Valid(body) {
+		if strings.HasPrefix(media, "text/") {
+			return clean(strings.ToValidUTF8(string(body), "\uFFFD"))
+		}
+		sum := sha256.Sum256(body)
+		return fmt.Sprintf("[%d bytes of %s, sha256 %s]\n", len(body), media, hex.EncodeToString(sum[:]))
+	}
+	if !raw && (media == "application/json" || strings.HasSuffix(media, "+json")) {
+		if doc, err := jsonx.MarshalIndent(jsonx.Raw(body)); err == nil && jsonx.Valid(body) {
+			return strings.TrimSpace(string(doc)) + "\n"
+		}
+	}
+	return clean(string(body))
+}
+
+// clean drops control characters, which would steer a terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// secretName matches names of query parameters whose values are nobody's business.
+var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|sig|auth|session|code`)
+
+// masked is a URL without the values of parameters that look like secrets.
+func masked(u *url.URL) string {
+	pairs := strings.Split(u.RawQuery, "&")
+	for i, p := range pairs {
+		if name, _, ok := strings.Cut(p, "="); ok && secretName.MatchString(name) {
+			pairs[i] = name + "=***"
+		}
+	}
+	shown := *u
+	shown.RawQuery = strings.Join(pairs, "&")
+	return shown.String()
+}
+
+// hider takes the call's secret out of a text, in each form it was sent in.
+func hider(req Request) func(string) string {
+	if req.Auth == nil || req.Auth.Secret.Empty() {
+		return func(s string) string { return s }
+	}
+	plain := req.Auth.Secret.Reveal()
+	basic := base64.StdEncoding.EncodeToString([]byte(req.Auth.User + ":" + plain))
+	quoted, err := jsonx.Marshal(plain)
+	if err != nil || len(quoted) < 3 {
+		quoted = []byte(`"` + plain + `"`)
+	}
+	return strings.NewReplacer(basic, "•••", plain, "•••", url.QueryEscape(plain), "•••", string(quoted[1:len(quoted)-1]), "•••").Replace
+}

@@ -1,0 +1,327 @@
+// Package api carries out api.get, api.post and the other calls of HTTP services
+// that an extension declares (runner spec, section 19.1). A call reaches the hosts
+// of its policy and no others: it goes through package egress, which judges every
+// address of a name and dials the one it judged, so that neither a redirect nor a
+// name that changes its mind leads inside. Redirects are followed on the same host
+// only. Bodies, times, attempts and rates are bounded, and the secret of a call is
+// never part of what it answers.
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+	"github.com/junctor-run/junctor/secret"
+)
+
+const op = "api"
+
+// Limits.
+const (
+	MaxBody        = 4 << 20 // bytes, of a request and, decompressed, of an answer
+	DefaultTimeout = time.Minute
+	connectTime    = 10 * time.Second
+	maxRedirects   = 5
+	maxAttempts    = 3
+	maxPause       = 30 * time.Second
+	perMinute      = 60
+	burst          = 10
+	maxLimiters    = 4096
+	maxURL         = 8 << 10
+)
+
+// Config is what calls share.
+type Config struct {
+	Resolver   egress.Resolver // nil means the system's
+	Dialer     egress.Dialer   // nil means the system's
+	OnDecision func(extension string, d egress.Decision)
+	// Transport may change the transport of a call before it is used, to trust
+	// other certificates for instance; nil leaves it.
+	Transport func(*http.Transport)
+	// Wait pauses between attempts; nil waits by the clock.
+	Wait func(ctx context.Context, d time.Duration) error
+	// Now is the clock of what is kept of answers; nil is [time.Now].
+	Now func() time.Time
+}
+
+// Client makes calls. It is safe for concurrent use.
+type Client struct {
+	cfg      Config
+	mu       sync.Mutex
+	limiters map[[2]string]*rate.Limiter // by extension and host
+	cache    cache
+}
+
+// New makes a Client.
+func New(cfg Config) *Client {
+	if cfg.Wait == nil {
+		cfg.Wait = func(ctx context.Context, d time.Duration) error {
+			t := time.NewTimer(d)
+			defer t.Stop()
+			select {
+			case <-t.C:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Dialer == nil {
+		cfg.Dialer = &net.Dialer{Timeout: connectTime}
+	}
+	return &Client{cfg: cfg, limiters: make(map[[2]string]*rate.Limiter), cache: cache{entries: make(map[string]*stored)}}
+}
+
+// Auth is how a call shows who it is. The secret comes from the extension's
+// configuration.
+type Auth struct {
+	Kind   string // bearer, basic, header, query
+	Name   string // of the header or query parameter
+	User   string // of basic
+	Secret secret.Value
+}
+
+// Request is one call.
+type Request struct {
+	Extension string
+	Version   string        // of the extension: an answer is kept for one version
+	User      string        // for whom: answers are never shared
+	Policy    egress.Policy // the manifest's hosts, and the operator's addresses
+	Method    string
+	URL       string // absolute; see [FromRoute]
+	Query     []string
+	Header    http.Header
+	Body      []byte
+	BodyType  string // content type of Body
+	Auth      *Auth
+	Timeout   time.Duration // 0 is DefaultTimeout
+	Raw       bool          // the output is the body alone
+	NoCache   bool          // neither use nor keep a stored answer
+	CacheTTL  time.Duration // how long an answer is kept whose headers do not say
+}
+
+// Result is what the service answered.
+type Result struct {
+	Output   string
+	Body     string // the body alone, as it is shown
+	Status   int
+	Type     string // media type
+	Metadata map[string]any
+}
+
+// Do makes a call. An answer beyond 3xx is failed, reason execution_failed, and
+// comes with the Result all the same. Other errors: invalid_input (a bad URL or
+// header), too_large, denied with reason security_violation (a host or address
+// that the policy does not let through), overloaded with reason rate_limited (ours
+// for the extension and host: 60 a minute), unavailable (not reachable), timeout,
+// cancelled. Nothing the service or the network says of itself is in an error.
+func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
+	u, err := target(req)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(req.Body) > MaxBody {
+		return Result{}, capability.Errorf(capability.CodeTooLarge, op, "the body has %d bytes; %d are the most", len(req.Body), MaxBody)
+	}
+	if err := req.Policy.Check(); err != nil {
+		return Result{}, capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read", err).With("invalid_args", "")
+	}
+	key := cacheKey(req, u)
+	kept := c.cache.get(key)
+	if kept != nil && c.cfg.Now().Before(kept.fresh) {
+		return kept.answer(c.cfg.Now()), nil
+	}
+	if kept != nil && kept.etag != "" {
+		if req.Header = req.Header.Clone(); req.Header == nil {
+			req.Header = make(http.Header)
+		}
+		req.Header.Set("If-None-Match", kept.etag)
+	} else {
+		kept = nil
+	}
+	if wait := c.limit(req.Extension, strings.ToLower(u.Host)); wait > 0 {
+		e := capability.Errorf(capability.CodeOverloaded, op, "too many calls to %s in a short time", u.Host).With("rate_limited", "")
+		e.RetryAfter = wait
+		return Result{}, e
+	}
+	if req.Timeout <= 0 {
+		req.Timeout = DefaultTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, req.Timeout)
+	defer cancel()
+	way := c.open(ctx, req)
+	defer way.close()
+	for attempt := 1; ; attempt++ {
+		got, err := c.attempt(ctx, way, req, u)
+		if err != nil {
+			if ctx.Err() != nil {
+				return Result{}, capability.AsError(ctx.Err())
+			}
+			return Result{}, err
+		}
+		got.Metadata["attempts"] = attempt
+		if kept != nil && got.Status == http.StatusNotModified {
+			c.cache.renew(key, got.header, req.CacheTTL, c.cfg.Now())
+			return kept.answer(c.cfg.Now()), nil
+		}
+		pause, again := got.again(req.Method)
+		if !again || attempt == maxAttempts || pause > maxPause {
+			c.cache.put(key, got, req.CacheTTL, c.cfg.Now())
+			return got.finish()
+		}
+		if err := c.cfg.Wait(ctx, max(pause, time.Duration(attempt)*500*time.Millisecond)); err != nil {
+			return Result{}, capability.AsError(err)
+		}
+	}
+}
+
+// limit returns how long to wait, 0 when the call may go.
+func (c *Client) limit(extension, host string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := [2]string{extension, host}
+	l := c.limiters[key]
+	if l == nil {
+		if len(c.limiters) >= maxLimiters { // full ones say nothing that a new one does not
+			for k, l := range c.limiters {
+				if l.Tokens() >= burst {
+					delete(c.limiters, k)
+				}
+			}
+		}
+		l = rate.NewLimiter(rate.Limit(perMinute)/60, burst)
+		c.limiters[key] = l
+	}
+	r := l.Reserve()
+	if d := r.Delay(); d > 0 {
+		r.Cancel()
+		return d
+	}
+	return 0
+}
+
+// way is the road of one call through its own proxy: connections are never shared
+// with calls of other policies.
+type way struct {
+	client *http.Client
+	close  func()
+	mu     sync.Mutex
+	denied *egress.Decision
+	opened bool
+}
+
+func (c *Client) open(ctx context.Context, req Request) *way {
+	w := &way{}
+	ctx, cancel := context.WithCancel(ctx)
+	door := newDoor()
+	done := make(chan struct{})
+	policy := req.Policy
+	if policy.BytesPerSecond == 0 {
+		policy.BytesPerSecond = -1 // bodies are bounded here
+	}
+	go func() {
+		defer close(done)
+		// The policy has been read before, which is all that can fail.
+		_ = egress.Serve(ctx, door, egress.Config{Policy: policy, Resolver: c.cfg.Resolver, Dialer: c.cfg.Dialer, OnDecision: func(d egress.Decision) {
+			w.mu.Lock()
+			if d.Allowed {
+				w.opened = true
+			} else {
+				w.denied = &d
+			}
+			w.mu.Unlock()
+			if c.cfg.OnDecision != nil {
+				c.cfg.OnDecision(req.Extension, d)
+			}
+		}})
+	}()
+	transport := &http.Transport{
+		Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: "egress.invalid:80"}),
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return door.dial(ctx) },
+		TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+	}
+	if c.cfg.Transport != nil {
+		c.cfg.Transport(transport)
+	}
+	w.client = &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		from := via[0].URL
+		same := strings.EqualFold(next.URL.Host, from.Host) && next.URL.Scheme == from.Scheme
+		upgrade := strings.EqualFold(next.URL.Hostname(), from.Hostname()) && from.Scheme == "http" && next.URL.Scheme == "https" && next.URL.Port() == "" && from.Port() == ""
+		if len(via) > maxRedirects || !same && !upgrade {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
+	w.close = func() {
+		transport.CloseIdleConnections()
+		cancel()
+		<-done
+	}
+	return w
+}
+
+// failure says what a call without an answer means.
+func (w *way) failure(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.denied != nil:
+		return capability.Wrap(capability.CodeDenied, op, "the extension may not reach "+w.denied.Host+": "+w.denied.Reason, err).
+			With("security_violation", "the hosts an extension may reach are in its manifest").Detail("host", w.denied.Host)
+	case !w.opened:
+		return capability.Wrap(capability.CodeUnavailable, op, "the service cannot be reached", err)
+	}
+	return capability.Wrap(capability.CodeFailed, op, "the connection to the service broke off", err).With("execution_failed", "")
+}
+
+func (c *Client) attempt(ctx context.Context, w *way, req Request, u *url.URL) (answer, error) {
+	r, err := build(ctx, req, u)
+	if err != nil {
+		return answer{}, err
+	}
+	res, err := w.client.Do(r)
+	if err != nil {
+		return answer{}, w.failure(err)
+	}
+	defer res.Body.Close()
+	w.mu.Lock()
+	outside := w.opened && w.denied == nil
+	w.mu.Unlock()
+	if !outside { // the proxy's own answer to a plain request
+		return answer{}, w.failure(errors.New(res.Status))
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, MaxBody+1))
+	if err != nil {
+		return answer{}, w.failure(err)
+	}
+	return read(req, u, res, body), nil
+}
+
+// again says whether another attempt may help, and after which pause.
+func (a *answer) again(method string) (time.Duration, bool) {
+	idempotent := slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete}, method)
+	if !idempotent || !slices.Contains([]int{429, 502, 503, 504}, a.Status) {
+		return 0, false
+	}
+	n, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil || n < 0 || n > 86400 {
+		n = 0
+	}
+	return time.Duration(n) * time.Second, true
+}

@@ -1,0 +1,223 @@
+package browser
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+// minSecret is the shortest value that is looked for in what pages show.
+const minSecret = 4
+
+// check judges a request before anything is started.
+func (req *Request) check() error {
+	if !slices.Contains(actions(), req.Action) {
+		return fault.UnsupportedRunner("browser."+req.Action, []string{"browser." + strings.Join(actions(), ", browser.")})
+	}
+	if err := req.Policy.Check(); err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read", err).With("invalid_args", "")
+	}
+	switch {
+	case req.URL == "" && req.Action == "navigate":
+		return fault.InvalidArgs("", "the address is missing")
+	case req.URL == "" && req.Session == "":
+		return fault.InvalidArgs("", "without a session no page is open: give the address with --url")
+	case req.Action == "click" && req.Selector == "":
+		return fault.InvalidArgs("", "the CSS selector of what to click is missing")
+	case req.Action == "fill_form" && len(req.Fields) == 0:
+		return fault.InvalidArgs("", "there is nothing to fill in: write selector=value")
+	case len(req.Fields) > maxFields:
+		return fault.InvalidArgs("", "a call fills %d fields at most", maxFields)
+	case req.Action == "extract" && !slices.Contains([]string{"text", "links", "table"}, req.What):
+		return fault.InvalidArgs("", "what is extracted is text, links or table")
+	}
+	return nil
+}
+
+func actions() []string {
+	return []string{"navigate", "screenshot", "fill_form", "click", "extract", "pdf"}
+}
+
+// do carries out a call in the browser.
+func (x *instance) do(ctx context.Context, req Request) (Result, error) {
+	if req.URL != "" {
+		if err := x.navigate(ctx, req.URL); err != nil {
+			return Result{}, err
+		}
+	}
+	var out string
+	var made []Artifact
+	var err error
+	switch req.Action {
+	case "navigate":
+	case "click":
+		out, err = x.click(ctx, req.Selector)
+	case "fill_form":
+		out, err = x.fill(ctx, req.Fields)
+	case "extract":
+		out, err = x.extract(ctx, req)
+	case "screenshot":
+		made, err = x.picture(ctx, req)
+	case "pdf":
+		made, err = x.document(ctx, req)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	var at struct{ URL, Title string }
+	if err := x.script(ctx, whereScript, nil, &at); err != nil {
+		return Result{}, err
+	}
+	x.mu.Lock()
+	status := x.status
+	x.mu.Unlock()
+	address, title := x.redact(head(at.URL, maxURL)), x.redact(fault.OneLine(head(at.Title, 500)))
+	meta := map[string]any{"url": address, "title": title}
+	if status != 0 {
+		meta["status"] = status
+	}
+	for _, a := range made {
+		out += fmt.Sprintf("artifacts/%s (%s, %d bytes)\n", a.Name, a.MIME, a.Size)
+	}
+	if req.Action != "extract" {
+		out += strings.TrimSpace(title+"\n"+address) + "\n"
+	}
+	return Result{out, meta, made}, nil
+}
+
+// redact takes out what was filled in as a secret.
+func (x *instance) redact(s string) string {
+	for _, secret := range x.secrets {
+		s = strings.ReplaceAll(s, secret, "[redacted]")
+	}
+	return s
+}
+
+// conceal remembers a value that is not to be shown.
+func (x *instance) conceal(value string) {
+	if len(value) >= minSecret && len(x.secrets) < 4*maxFields && !slices.Contains(x.secrets, value) {
+		x.secrets = append(x.secrets, value)
+	}
+}
+
+func (x *instance) click(ctx context.Context, selector string) (string, error) {
+	var got struct{ Found bool }
+	if err := x.script(ctx, clickScript, selector, &got); err != nil {
+		return "", err
+	}
+	if !got.Found {
+		return "", missing(selector)
+	}
+	// What a click sets off begins behind it.
+	var none any
+	if err := x.script(ctx, restScript, nil, &none); err != nil && ctx.Err() != nil || err == errGone { //nolint:errorlint // our own, never wrapped
+		return "", err
+	}
+	if err := x.settle(ctx); err != nil {
+		return "", err
+	}
+	if why := x.refused(); why != "" {
+		return "", fault.SecurityViolation(why)
+	}
+	return "clicked " + fault.OneLine(head(selector, 200)) + "\n", nil
+}
+
+func missing(selector string) error {
+	return capability.Errorf(capability.CodeNotFound, op, "nothing on the page fits the selector %.200q", selector).With("not_found", "extract shows what is there")
+}
+
+// fill fills a form in; what it says of it names the fields and not the values.
+func (x *instance) fill(ctx context.Context, fields []Field) (string, error) {
+	var b strings.Builder
+	for _, f := range fields {
+		value := f.Value
+		if !f.Secret.Empty() {
+			value = f.Secret.Reveal()
+			x.conceal(value)
+		}
+		var got struct {
+			Found    bool
+			Fillable bool
+			Hidden   bool
+		}
+		if err := x.script(ctx, fillScript, map[string]any{"selector": f.Selector, "value": value}, &got); err != nil {
+			return "", err
+		}
+		switch {
+		case !got.Found:
+			return "", missing(f.Selector)
+		case !got.Fillable:
+			return "", fault.InvalidArgs("", "what fits the selector %.200q cannot be filled in, or has no such choice", f.Selector)
+		case got.Hidden: // a password, whoever gave it
+			x.conceal(value)
+		}
+		b.WriteString("filled " + fault.OneLine(head(f.Selector, 200)) + " with •••\n")
+	}
+	return b.String(), nil
+}
+
+func (x *instance) extract(ctx context.Context, req Request) (string, error) {
+	var got struct {
+		Found bool
+		Text  string
+		More  bool
+	}
+	if err := x.script(ctx, extractScript, map[string]any{"selector": req.Selector, "what": req.What, "most": maxText}, &got); err != nil {
+		return "", err
+	}
+	if !got.Found {
+		return "", missing(req.Selector)
+	}
+	out := fault.Clean(x.redact(head(got.Text, 4*maxText)))
+	if !strings.HasSuffix(out, "\n") {
+		out += "\n"
+	}
+	if got.More {
+		out += "[… there is more than is shown]\n"
+	}
+	return out, nil
+}
+
+// maxHeight bounds the picture of a whole page, in pixels.
+const maxHeight = 10_000
+
+func (x *instance) picture(ctx context.Context, req Request) ([]Artifact, error) {
+	params := map[string]any{"format": "png"}
+	if req.Full {
+		var size struct {
+			Content struct{ Width, Height float64 } `json:"cssContentSize"`
+		}
+		if err := x.call(ctx, x.page, "Page.getLayoutMetrics", struct{}{}, &size); err != nil {
+			return nil, err
+		}
+		params["captureBeyondViewport"] = true
+		params["clip"] = map[string]any{"x": 0, "y": 0, "width": min(max(size.Content.Width, 1), maxHeight), "height": min(max(size.Content.Height, 1), maxHeight), "scale": 1}
+	}
+	return x.artifact(ctx, req, "Page.captureScreenshot", params, "screenshot", "png", "image/png")
+}
+
+func (x *instance) document(ctx context.Context, req Request) ([]Artifact, error) {
+	return x.artifact(ctx, req, "Page.printToPDF", map[string]any{"printBackground": true}, "page", "pdf", "application/pdf")
+}
+
+func (x *instance) artifact(ctx context.Context, req Request, method string, params any, name, suffix, mime string) ([]Artifact, error) {
+	var got struct {
+		Data string `json:"data"`
+	}
+	if err := x.call(ctx, x.page, method, params, &got); err != nil {
+		return nil, err
+	}
+	data, err := base64.StdEncoding.DecodeString(got.Data)
+	if err != nil || len(data) == 0 {
+		return nil, capability.Errorf(capability.CodeFailed, op, "the browser made nothing that can be read").With("execution_failed", "")
+	}
+	one, err := keep(req.Work, cmp.Or(req.User, sandbox.DefaultUID), name+"-"+req.Run+"."+suffix, mime, data)
+	return []Artifact{one}, err
+}

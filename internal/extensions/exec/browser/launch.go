@@ -1,0 +1,244 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+)
+
+// Bounds of one browser, whatever the extension's own are: less does not start it.
+const (
+	startTime  = 30 * time.Second
+	memory     = 2 << 30 // bytes of the whole tree, the operator's ceiling
+	pageMemory = 512     // MiB of a page's scripts
+	processes  = 512
+	openFiles  = 4096
+	cpuTime    = 30 * time.Minute
+	fileSize   = 512 << 20
+	tempSize   = 1 << 30 // profile and cache, and what it shares between its processes
+	proxyAt    = "127.0.0.1:3128"
+)
+
+// candidates are where Chromium and its family lie: the programs themselves, not
+// the scripts that start them with settings of the machine.
+func candidates() []string {
+	return []string{
+		"/usr/lib/chromium/chromium", "/usr/lib/chromium-browser/chromium-browser", "/usr/lib64/chromium-browser/chromium-browser",
+		"/opt/google/chrome/chrome", "/opt/chromium.org/chromium/chromium-browser", "/opt/microsoft/msedge/msedge", "/opt/brave.com/brave/brave", "/usr/bin/chromium-headless-shell",
+	}
+}
+
+// find is the first of the browsers that is there.
+func (b *Browsers) find() (string, error) {
+	list := b.cfg.Programs
+	if list == nil {
+		list = candidates()
+	}
+	for _, path := range list {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fault.ToolNotFound("chromium")
+}
+
+// room is where a browser runs: with nothing of the extension or of ours, its
+// profile in the room's own temporary directory, and the proxy as its only way
+// out.
+func room(program string, req Request, heard func(egress.Decision)) sandbox.Confinement {
+	c := sandbox.Confinement{
+		MinTier: sandbox.T3, Network: sandbox.NetworkProxy, Egress: req.Policy, OnEgress: heard, UID: req.User, GID: req.User, ReadOnly: []string{"/etc/fonts"},
+		Limits: sandbox.Limits{Memory: memory, AddressSpace: -1, Processes: processes, CPU: cpuTime, Cores: 2, FileSize: fileSize, OpenFiles: openFiles, Temp: tempSize},
+	}
+	c.ReadOnly = slices.DeleteFunc(c.ReadOnly, func(dir string) bool { _, err := os.Stat(dir); return err != nil })
+	if !strings.HasPrefix(program, "/usr/") {
+		c.ReadOnly = append(c.ReadOnly, filepath.Dir(program))
+	}
+	return c
+}
+
+// arguments start it without a window, a sandbox of its own inside ours (which
+// forbids what that needs), or anything that talks to its maker.
+func arguments() []string {
+	return []string{
+		"--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--no-startup-window", "--user-data-dir=/tmp/profile", "--disk-cache-size=" + strconv.Itoa(64<<20),
+		"--proxy-server=http://" + proxyAt, "--proxy-bypass-list=<-loopback>", "--disable-quic", "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+		"--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-default-browser-check", "--no-pings", "--no-service-autorun",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-default-apps", "--disable-breakpad", "--disable-crash-reporter",
+		"--disable-domain-reliability", "--disable-client-side-phishing-detection", "--disable-notifications", "--disable-print-preview", "--disable-speech-api",
+		"--disable-features=Translate,MediaRouter,OptimizationHints,DialMediaRouteProvider,AutofillServerCommunication,CertificateTransparencyComponentUpdater,InterestFeedContentSuggestions,PrivateNetworkAccessSendPreflights",
+		"--password-store=basic", "--use-mock-keychain", "--mute-audio", "--hide-scrollbars", "--window-size=1280,1024", "--js-flags=--max-old-space-size=" + strconv.Itoa(pageMemory),
+	}
+}
+
+// instance is one browser with one page.
+type instance struct {
+	*pipe
+	key    key
+	digest string
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when nothing of it is left
+
+	closing map[string]bool // sessions of further pages; of the listener alone
+
+	mu      sync.Mutex
+	heard   func(egress.Decision) // of the call that uses it
+	policy  egress.Policy
+	page    string // the page's session
+	target  string // and its target
+	ready   chan struct{}
+	loading bool // the page does
+	loads   chan struct{}
+	denied  string // why a document was refused, since the last look
+	status  int    // of the page's last document
+	secrets []string
+	idle    *time.Timer
+	why     error // why it ended
+}
+
+// start starts a browser. It lives until its context, its idle time or its limits
+// end it.
+func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, error) {
+	program, err := b.find()
+	if err != nil {
+		return nil, err
+	}
+	commands, toBrowser, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	fromBrowser, answers, err := os.Pipe()
+	if err != nil {
+		return nil, closeAll(err, commands, toBrowser)
+	}
+	life, stop := context.WithCancel(b.life)
+	x := &instance{key: k, digest: req.Digest, stop: stop, ended: make(chan struct{}), policy: req.Policy, closing: make(map[string]bool), ready: make(chan struct{}), loads: make(chan struct{}, 1)}
+	x.hear(req.OnEgress)
+	x.pipe = newPipe(toBrowser, stop, x.event)
+	if !b.begin() {
+		stop()
+		return nil, closeAll(capability.Errorf(capability.CodeUnavailable, op, "the server is stopping"), commands, answers, toBrowser, fromBrowser)
+	}
+	run := make(chan struct{})
+	go func() { // ends with the browser, which ends with its context
+		defer close(run)
+		ran, err := b.cfg.Walls.Run(life, sandbox.Spec{
+			Path: program, Args: arguments(), Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8", "XDG_CONFIG_HOME=/tmp", "XDG_CACHE_HOME=/tmp"},
+			Files: []*os.File{commands, answers}, StdoutLimit: 4 << 10, StderrLimit: 64 << 10,
+		}, room(program, req, x.decided))
+		x.mu.Lock()
+		switch {
+		case x.why != nil: // it was known before
+		case err != nil:
+			x.why = err
+		default:
+			x.why = capability.Errorf(capability.CodeFailed, op, "the browser ended by itself").With("execution_failed", "").Detail("exit_code", ran.ExitCode).Detail("signal", ran.Signal)
+		}
+		x.mu.Unlock()
+		if b.cfg.OnEnd != nil {
+			b.cfg.OnEnd(ran)
+		}
+		_ = closeAll(nil, commands, answers) // the other ends see it now
+	}()
+	listened := make(chan struct{})
+	go func() { // ends at the end of the pipe, which comes with the browser's
+		defer close(listened)
+		x.listen(fromBrowser)
+		stop()
+	}()
+	go func() { // ends after the two
+		defer close(x.ended)
+		<-run
+		<-listened
+		_ = closeAll(nil, toBrowser, fromBrowser)
+		b.forget(x)
+		b.live.Done()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if err := x.open(ctx); err != nil {
+		x.stop()
+		<-x.ended
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, x.reason(err)
+	}
+	x.idle = time.AfterFunc(b.cfg.Idle, stop)
+	x.idle.Stop() // until the call is over
+	return x, nil
+}
+
+func closeAll(err error, files ...*os.File) error {
+	for _, f := range files {
+		_ = f.Close()
+	}
+	return err
+}
+
+// reason is why a call failed when the browser is gone.
+func (x *instance) reason(err error) error {
+	if err != errGone { //nolint:errorlint // our own, never wrapped
+		return err
+	}
+	<-x.ended
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.why != nil {
+		return x.why
+	}
+	return capability.Errorf(capability.CodeFailed, op, "the browser ended").With("execution_failed", "try again: the next call starts another one")
+}
+
+func (x *instance) decided(d egress.Decision) {
+	x.mu.Lock()
+	heard := x.heard
+	x.mu.Unlock()
+	if heard != nil {
+		heard(d)
+	}
+}
+
+// open makes the page. From here on every document, frame and worker begins
+// stopped, is put under watch, and only then goes on.
+func (x *instance) open(ctx context.Context) error {
+	if err := x.call(ctx, "", "Target.setAutoAttach", attach(), nil); err != nil {
+		return err
+	}
+	_ = x.call(ctx, "", "Browser.setDownloadBehavior", map[string]any{"behavior": "deny"}, nil) // older ones do not know it; the room holds what they keep
+	var made struct {
+		TargetID string `json:"targetId"`
+	}
+	if err := x.call(ctx, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &made); err != nil {
+		return err
+	}
+	select {
+	case <-x.ready:
+		return nil
+	case <-x.done:
+		return errGone
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func attach() map[string]any {
+	return map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true}
+}
+
+// members reads what is needed of an event.
+func members[T any](params json.RawMessage) (v T) {
+	_ = json.Unmarshal(params, &v) // what is not there is empty, and matches nothing
+	return v
+}

@@ -1,0 +1,296 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+)
+
+// loadTime is how long a page may take to load.
+const loadTime = 30 * time.Second
+
+// event hears what the browser says by itself. It sends, and never waits.
+func (x *instance) event(session, method string, params json.RawMessage) {
+	switch method {
+	case "Target.attachedToTarget":
+		x.attached(members[attachedTo](params))
+	case "Fetch.requestPaused":
+		x.paused(session, members[paused](params))
+	case "Fetch.authRequired":
+		id := members[paused](params).ID
+		x.tell(session, "Fetch.continueWithAuth", map[string]any{"requestId": id, "authChallengeResponse": map[string]any{"response": "CancelAuth"}})
+	case "Page.javascriptDialogOpening":
+		kind := members[struct {
+			Type string `json:"type"`
+		}](params).Type
+		x.tell(session, "Page.handleJavaScriptDialog", map[string]any{"accept": kind == "beforeunload"})
+	case "Page.frameStartedLoading", "Page.frameStoppedLoading", "Inspector.targetCrashed", "Network.responseReceived":
+		x.progress(session, method, params)
+	}
+}
+
+type attachedTo struct {
+	Session string `json:"sessionId"`
+	Info    struct {
+		ID   string `json:"targetId"`
+		Type string `json:"type"`
+		URL  string `json:"url"`
+	} `json:"targetInfo"`
+}
+
+// attached puts what begins under watch, and lets it go on. There is one page:
+// another one, which a page opened, is closed at once.
+func (x *instance) attached(a attachedTo) {
+	x.mu.Lock()
+	first := a.Info.Type == "page" && x.page == ""
+	if first {
+		x.page, x.target = a.Session, a.Info.ID
+	}
+	x.mu.Unlock()
+	if a.Info.Type == "page" && !first {
+		if len(x.closing) > 1000 {
+			x.stop() // a page that does nothing else
+		}
+		x.closing[a.Session] = true
+	}
+	x.tell(a.Session, "Target.setAutoAttach", attach())
+	if a.Info.Type == "browser_ui" { // its own menus
+		x.tell(a.Session, "Runtime.runIfWaitingForDebugger", struct{}{})
+		return
+	}
+	x.tell(a.Session, "Fetch.enable", map[string]any{"patterns": []any{map[string]any{"urlPattern": "*"}}, "handleAuthRequests": true})
+	for _, domain := range []string{"Page.enable", "Inspector.enable", "Network.enable"} { // not every target has all of them
+		x.tell(a.Session, domain, struct{}{})
+	}
+	x.tell(a.Session, "Runtime.runIfWaitingForDebugger", struct{}{}) // who opened it may wait for it, even if it is to be closed
+	switch {
+	case first:
+		close(x.ready)
+	case a.Info.Type == "page":
+		x.tell("", "Target.closeTarget", map[string]any{"targetId": a.Info.ID})
+	}
+}
+
+type paused struct {
+	ID      string `json:"requestId"`
+	Type    string `json:"resourceType"`
+	Frame   string `json:"frameId"`
+	Request struct {
+		URL string `json:"url"`
+	} `json:"request"`
+}
+
+// paused judges one request: its scheme, and its host by the policy, before the
+// proxy does it again for every connection.
+func (x *instance) paused(session string, p paused) {
+	why, d := x.judge(p.Request.URL)
+	if why == "" && x.closing[session] {
+		why = "there is one page"
+	}
+	if why == "" {
+		x.tell(session, "Fetch.continueRequest", map[string]any{"requestId": p.ID})
+		return
+	}
+	if d.Host != "" {
+		x.decided(d)
+	}
+	if p.Type == "Document" && p.Frame == x.target { // another frame's is missing from the page
+		x.mu.Lock()
+		x.denied = why
+		x.mu.Unlock()
+	}
+	x.tell(session, "Fetch.failRequest", map[string]any{"requestId": p.ID, "errorReason": "BlockedByClient"})
+}
+
+// judge says why an address is refused, "" if it is not.
+func (x *instance) judge(address string) (string, egress.Decision) {
+	scheme, _, _ := strings.Cut(address, ":")
+	switch strings.ToLower(scheme) {
+	case "http", "https":
+	case "data", "blob", "about": // from nowhere
+		return "", egress.Decision{}
+	default:
+		return "addresses of the kind " + strconv.Quote(head(scheme, 32)) + " are not opened", egress.Decision{}
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the address cannot be read", egress.Decision{}
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		if port = 443; u.Scheme == "http" {
+			port = 80
+		}
+	}
+	if why := x.policy.Admits(u.Hostname(), port); why != "" {
+		return "the host " + strconv.Quote(head(u.Hostname(), 100)) + ": " + why, egress.Decision{Host: head(u.Hostname(), 256), Port: port, Reason: why, At: time.Now()}
+	}
+	return "", egress.Decision{}
+}
+
+// progress keeps count of what loads.
+func (x *instance) progress(session, method string, params json.RawMessage) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if session != x.page {
+		return // frames of other sites load with the page's own
+	}
+	main := members[struct {
+		Frame    string `json:"frameId"`
+		Type     string `json:"type"`
+		Response struct {
+			Status int `json:"status"`
+		} `json:"response"`
+	}](params)
+	switch method {
+	case "Inspector.targetCrashed":
+		x.why = capability.Errorf(capability.CodeFailed, op, "the page crashed, or took more memory than it may").With("resource_limit", "the next call starts another browser")
+		x.stop() // which ends whoever waits for the page
+	case "Network.responseReceived":
+		if main.Type == "Document" && main.Frame == x.target {
+			x.status = main.Response.Status
+		}
+		return
+	case "Page.frameStartedLoading":
+		if main.Frame == x.target {
+			x.loading = true
+		}
+		return
+	case "Page.frameStoppedLoading":
+		if main.Frame != x.target {
+			return
+		}
+		x.loading = false
+	}
+	select {
+	case x.loads <- struct{}{}:
+	default: // it was told already
+	}
+}
+
+// settle waits until the page has loaded.
+func (x *instance) settle(ctx context.Context) error {
+	for {
+		x.mu.Lock()
+		loading := x.loading
+		x.mu.Unlock()
+		if !loading {
+			return nil
+		}
+		select {
+		case <-x.loads:
+		case <-x.done:
+			return errGone
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// navigate opens an address and waits until it has loaded.
+func (x *instance) navigate(ctx context.Context, address string) error {
+	if len(address) > maxURL {
+		return fault.InvalidArgs("", "an address has %d bytes at most", maxURL)
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return fault.SecurityViolation("a browser opens absolute http and https addresses without a user in them, and nothing else")
+	}
+	if why, d := x.judge(u.String()); why != "" {
+		x.decided(d)
+		return fault.SecurityViolation(why)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, loadTime, errSlow)
+	defer cancel()
+	// What it still says of the page before is heard before the answer; between two
+	// pages there is none to stop.
+	if err := x.call(ctx, x.page, "Page.stopLoading", struct{}{}, nil); err != nil && !refusedBy(err) {
+		return err
+	}
+	x.mu.Lock()
+	x.denied, x.status, x.loading = "", 0, true
+	x.mu.Unlock()
+	var got struct {
+		Error  string `json:"errorText"`
+		Loader string `json:"loaderId"`
+	}
+	err = x.call(ctx, x.page, "Page.navigate", map[string]any{"url": u.String()}, &got)
+	if err == nil && (got.Error != "" || got.Loader == "") { // nothing loads, or within the page
+		x.mu.Lock()
+		x.loading = false
+		x.mu.Unlock()
+	}
+	if err == nil {
+		err = x.settle(ctx)
+	}
+	if err != nil && context.Cause(ctx) == errSlow { //nolint:errorlint // our own, never wrapped
+		return fault.TimedOut(loadTime)
+	}
+	if err != nil {
+		return err
+	}
+	if why := x.refused(); why != "" {
+		return fault.SecurityViolation(why)
+	}
+	if got.Error != "" {
+		return capability.Errorf(capability.CodeFailed, op, "the page cannot be opened: %s", fault.OneLine(head(got.Error, 100))).With("execution_failed", "")
+	}
+	return nil
+}
+
+func refusedBy(err error) bool {
+	_, ok := errors.AsType[*refusal](err)
+	return ok
+}
+
+// refused says why a document of the page was refused since the last look.
+func (x *instance) refused() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	why := x.denied
+	x.denied = ""
+	return why
+}
+
+// script runs a function of ours with one argument beside the page's own scripts,
+// which cannot change what it uses, and reads what it returns.
+func (x *instance) script(ctx context.Context, function string, argument, result any) error {
+	var world struct {
+		Context int64 `json:"executionContextId"`
+	}
+	if err := x.call(ctx, x.page, "Page.createIsolatedWorld", map[string]any{"frameId": x.target, "worldName": "junctor"}, &world); err != nil {
+		return err
+	}
+	doc, err := json.Marshal(argument)
+	if err != nil {
+		return err
+	}
+	var got struct {
+		Result struct {
+			Value json.RawMessage `json:"value"`
+		} `json:"result"`
+		Exception *struct {
+			Text string `json:"text"`
+		} `json:"exceptionDetails"`
+	}
+	err = x.call(ctx, x.page, "Runtime.evaluate", map[string]any{
+		"expression": "(" + function + ")(" + string(doc) + ")", "contextId": world.Context, "returnByValue": true, "awaitPromise": true, "userGesture": true,
+	}, &got)
+	if err != nil {
+		return err
+	}
+	if got.Exception != nil || len(got.Result.Value) == 0 {
+		return capability.Errorf(capability.CodeFailed, op, "the page cannot be read").With("execution_failed", "is the selector a CSS selector?")
+	}
+	return json.Unmarshal(got.Result.Value, result)
+}
+
+func head(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

@@ -1,0 +1,97 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"modernc.org/sqlite"
+	"modernc.org/sqlite/lib"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+// file has the worker run a job in the room.
+func (x *Executor) file(ctx context.Context, req Request, j job) (answer, sandbox.Placement, error) {
+	if err := checkName(req.File); err != nil {
+		return answer{}, sandbox.Placement{}, err
+	}
+	room := req.Room
+	room.WorkReadOnly, room.Network = !j.Write, sandbox.NetworkNone
+	if room.Limits.FileSize == 0 {
+		room.Limits.FileSize = room.Limits.Disk // a database is one file
+	}
+	input, err := jsonx.Marshal(j)
+	if err != nil {
+		return answer{}, sandbox.Placement{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, req.Timeout+graceTime)
+	defer cancel()
+	ran, err := x.cfg.Walls.Run(ctx, sandbox.Spec{
+		Path: x.cfg.Program, Args: []string{workerName}, Dir: room.Work, Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0"},
+		Stdin: input, StdoutLimit: 4 * maxAnswer,
+	}, room)
+	if err != nil {
+		return answer{}, sandbox.Placement{}, err
+	}
+	var a answer
+	if ran.ExitCode != 0 || ran.Stdout.Truncated() || jsonx.UnmarshalStrict(ran.Stdout.Bytes(), &a) != nil {
+		return answer{}, ran.Placement, capability.Errorf(capability.CodeFailed, op, "the database could not be worked on: its engine ended without an answer").
+			With("execution_failed", "the file may be damaged").Detail("exit_code", ran.ExitCode).Detail("signal", ran.Signal)
+	}
+	if f := a.Fault; f != nil {
+		if f.Code == capability.CodeTimeout {
+			return answer{}, ran.Placement, fault.TimedOut(req.Timeout)
+		}
+		return answer{}, ran.Placement, f.err()
+	}
+	return a, ran.Placement, a.check()
+}
+
+// err is the worker's error, as far as a worker may say what went wrong.
+func (f *answerFault) err() error {
+	code := f.Code
+	switch code {
+	case capability.CodeInvalidInput, capability.CodeNotFound, capability.CodeDenied, capability.CodeUnavailable, capability.CodeTooLarge:
+	default:
+		code = capability.CodeFailed
+	}
+	return capability.Errorf(code, op, "%s", fault.OneLine(head(f.Message, 1000))).With(head(f.Reason, 64), "")
+}
+
+func head(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
+
+// checkName holds the name of a database to a plain relative path that is none of
+// the files that SQLite keeps beside one.
+func checkName(name string) error {
+	bad := name == "" || len(name) > 255 || !filepath.IsLocal(name) || filepath.ToSlash(filepath.Clean(name)) != name || strings.ContainsAny(name, "\x00\\?#%")
+	for _, suffix := range []string{"-journal", "-wal", "-shm"} {
+		bad = bad || strings.HasSuffix(name, suffix)
+	}
+	if bad {
+		return fault.InvalidArgs("", "the database is named by a plain path below the working folder")
+	}
+	return nil
+}
+
+// said is what SQLite's error is for whoever asked.
+func said(err error) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	text := strings.TrimSuffix(e.Error(), " ")
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return capability.Errorf(capability.CodeUnavailable, op, "somebody else is writing to the database").With("", "try again in a moment")
+	case sqlite3.SQLITE_INTERRUPT:
+		return capability.Errorf(capability.CodeTimeout, op, "the statement took too long")
+	case sqlite3.SQLITE_CANTOPEN:
+		text = "the file cannot be opened"
+	}
+	return capability.Errorf(capability.CodeFailed, op, "the database says: %s", text).With("execution_failed", "")
+}

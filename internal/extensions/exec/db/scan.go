@@ -1,0 +1,217 @@
+package db
+
+import (
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+)
+
+// scanner cuts SQL into tokens, by the rules of SQLite's tokenize.c and Postgres's
+// scan.l. What it does not know it takes for a mark: it never skips anything.
+type scanner struct {
+	sql     string
+	d       Dialect
+	at      int
+	bracket int // Postgres: depth of [ ], in which a colon is a slice's
+	out     []token
+}
+
+func scan(sql string, d Dialect) ([]token, *capability.Error) {
+	s := &scanner{sql: sql, d: d}
+	for s.at < len(sql) {
+		if len(s.out) > maxTokens {
+			return nil, fault.InvalidArgs("", "the statement has more than %d words", maxTokens)
+		}
+		if err := s.next(); err != nil {
+			return nil, err
+		}
+	}
+	return s.out, nil
+}
+
+func (s *scanner) rest() string { return s.sql[s.at:] }
+
+func (s *scanner) emit(c class, value string, n int) {
+	s.out = append(s.out, token{c, value, s.at, s.at + n})
+	s.at += n
+}
+
+func (s *scanner) next() *capability.Error {
+	rest := s.rest()
+	c := rest[0]
+	switch {
+	case strings.IndexByte(" \t\n\r\f", c) >= 0, c == '\v' && s.d == Postgres:
+		s.at++
+		return nil
+	case strings.HasPrefix(rest, "--"):
+		return s.line()
+	case strings.HasPrefix(rest, "/*"):
+		return s.comment()
+	case c == '\'':
+		return s.quote(text, 0, '\'', false)
+	case c == '"':
+		return s.quote(quoted, 0, '"', false)
+	case s.d == SQLite && c == '`':
+		return s.quote(quoted, 0, '`', false)
+	case s.d == SQLite && c == '[':
+		end := strings.IndexByte(rest, ']')
+		if end < 0 {
+			return unended("name in brackets")
+		}
+		s.emit(quoted, rest[1:end], end+1)
+	case s.d == Postgres && c == '$':
+		return s.dollar()
+	case isDigit(c), c == '.' && len(rest) > 1 && isDigit(rest[1]):
+		n := 1
+		for n < len(rest) && (isWord(rest[n]) || rest[n] == '.') {
+			n++
+		}
+		s.emit(number, rest[:n], n)
+	case isStart(c):
+		return s.word()
+	case c == ':':
+		s.colon()
+	case s.d == SQLite && strings.IndexByte("?@$#", c) >= 0:
+		return fault.InvalidArgs("", "write a parameter as :name, and give it with --p name=value")
+	default:
+		switch c {
+		case '[':
+			s.bracket++
+		case ']':
+			s.bracket = max(s.bracket-1, 0)
+		}
+		s.emit(mark, rest[:1], 1)
+	}
+	return nil
+}
+
+// line passes over a comment to the end of its line. Where the dialects and their
+// versions differ about what ends a line, it is refused.
+func (s *scanner) line() *capability.Error {
+	body := s.rest()
+	end := strings.IndexByte(body, '\n')
+	if end < 0 {
+		end = len(body)
+	}
+	if strings.IndexByte(strings.TrimSuffix(body[:end], "\r"), '\r') >= 0 {
+		return fault.InvalidArgs("", "a comment holds a carriage return")
+	}
+	s.at += end
+	return nil
+}
+
+// comment passes over /* … */, which nests in Postgres and not in SQLite.
+func (s *scanner) comment() *capability.Error {
+	rest := s.rest()
+	depth := 1
+	for i := 2; i < len(rest); i++ {
+		switch {
+		case strings.HasPrefix(rest[i:], "*/"):
+			depth--
+			i++
+		case s.d == Postgres && strings.HasPrefix(rest[i:], "/*"):
+			depth++
+			i++
+		}
+		if depth == 0 {
+			s.at += i + 1
+			return nil
+		}
+	}
+	return unended("comment")
+}
+
+// quote reads what stands between two of q, behind a prefix; q twice is one of it.
+func (s *scanner) quote(c class, prefix int, q byte, escapes bool) *capability.Error {
+	rest := s.rest()
+	var b strings.Builder
+	for i := prefix + 1; i < len(rest); i++ {
+		switch {
+		case escapes && rest[i] == '\\':
+			if i++; i < len(rest) {
+				b.WriteByte(rest[i])
+			}
+		case rest[i] != q:
+			b.WriteByte(rest[i])
+		case i+1 < len(rest) && rest[i+1] == q:
+			b.WriteByte(q)
+			i++
+		default:
+			s.emit(c, b.String(), i+1)
+			return nil
+		}
+	}
+	return unended("quote")
+}
+
+// word reads a word, or the quote that it is the prefix of.
+func (s *scanner) word() *capability.Error {
+	rest := s.rest()
+	n := 1
+	for n < len(rest) && (isWord(rest[n]) || rest[n] == '$') {
+		n++
+	}
+	value := strings.ToLower(rest[:n])
+	if s.d == Postgres {
+		switch {
+		case value == "e" && strings.HasPrefix(rest[n:], "'"):
+			return s.quote(text, n, '\'', true)
+		case (value == "b" || value == "x" || value == "n") && strings.HasPrefix(rest[n:], "'"):
+			return s.quote(text, n, '\'', false)
+		case value == "u" && (strings.HasPrefix(rest[n:], "&'") || strings.HasPrefix(rest[n:], "&\"")):
+			return fault.InvalidArgs("", "write characters as they are, not as U&…")
+		}
+	}
+	s.emit(word, value, n)
+	return nil
+}
+
+// dollar reads $tag$ … $tag$.
+func (s *scanner) dollar() *capability.Error {
+	rest := s.rest()
+	n := 1
+	for n < len(rest) && isWord(rest[n]) {
+		n++
+	}
+	if n >= len(rest) || rest[n] != '$' || n > 1 && isDigit(rest[1]) {
+		return fault.InvalidArgs("", "write a parameter as :name, and give it with --p name=value")
+	}
+	tag := rest[:n+1]
+	end := strings.Index(rest[n+1:], tag)
+	if end < 0 {
+		return unended("quote")
+	}
+	s.emit(text, rest[n+1:n+1+end], 2*len(tag)+end)
+	return nil
+}
+
+// colon reads :name, or the marks that begin with a colon.
+func (s *scanner) colon() {
+	rest := s.rest()
+	if s.d == Postgres && (strings.HasPrefix(rest, "::") || strings.HasPrefix(rest, ":=")) {
+		s.emit(mark, rest[:2], 2)
+		return
+	}
+	n := 1
+	for n < len(rest) && rest[n] < 0x80 && isWord(rest[n]) {
+		n++
+	}
+	if n == 1 || isDigit(rest[1]) || s.bracket > 0 {
+		s.emit(mark, ":", 1)
+		return
+	}
+	s.emit(param, rest[1:n], n)
+}
+
+func unended(what string) *capability.Error {
+	return fault.InvalidArgs("", "the statement holds a %s without an end", what)
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isStart(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= 0x80
+}
+
+func isWord(c byte) bool { return isStart(c) || isDigit(c) }

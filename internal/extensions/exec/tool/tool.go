@@ -1,0 +1,230 @@
+// Package tool runs the command-line tool behind an extension's action: it finds
+// the one program that may be meant, builds the environment it may see, puts it
+// behind the walls that were agreed to, and makes of what it wrote something that
+// can be shown and stored (runner spec, sections 11 to 14). Which words it gets is
+// decided before, which walls there are is package sandbox's part.
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command/argv"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+// Walls runs programs confined; sandbox.Box does.
+type Walls interface {
+	// Place says how a program of that confinement would run.
+	Place(c sandbox.Confinement) (sandbox.Placement, error)
+	// Run runs it and returns when no process of it is left.
+	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
+}
+
+// Bounds of a run.
+const (
+	DefaultTimeout = 300 * time.Second
+	MaxTimeout     = time.Hour
+
+	errorLine  = 500     // characters of a tool's last line that an error quotes
+	binaryHead = 8 << 10 // bytes that are looked at for NUL
+)
+
+// Config is what all runs share.
+type Config struct {
+	Walls Walls
+	// Dirs are where shared tools lie, searched after the package's own: <home>/tools,
+	// <home>/bin and the system's.
+	Dirs []string
+	// Interpreters are the names that need exec.interpreter; nil is the list of
+	// runner spec, section 13.2.
+	Interpreters []string
+}
+
+// Executor runs tools. It is safe for concurrent use.
+type Executor struct{ cfg Config }
+
+// New returns an executor.
+func New(cfg Config) *Executor {
+	if cfg.Interpreters == nil {
+		cfg.Interpreters = interpreters()
+	}
+	return &Executor{cfg}
+}
+
+// Request is one run.
+type Request struct {
+	Tool  string   // "curl", as package argv names it
+	Args  []string // without the tool's name
+	Stdin []byte
+	// Own are the tools that the package ships, by name.
+	Own map[string]Own
+	// Permissions are those in force, canonical.
+	Permissions []string
+	Environment Environment
+	Confinement sandbox.Confinement
+	Timeout     time.Duration // 0: [DefaultTimeout]; at most [MaxTimeout]
+	MaxStdout   int           // bytes; 0: sandbox.DefaultStdoutLimit
+}
+
+// Own is a tool of the package: where it lies and what it must be.
+type Own struct {
+	Path   string // absolute
+	SHA256 string // lower-case hex of its content
+}
+
+// Result is what came of a run that was started.
+type Result struct {
+	Success   bool              `json:"success"`
+	Output    string            `json:"output"` // stdout, or stderr where that is empty
+	Stdout    string            `json:"stdout"`
+	Stderr    string            `json:"stderr,omitempty"`
+	ExitCode  int               `json:"exit_code"` // timeout 124, cancel 130, signal n 128+n
+	Signal    string            `json:"signal,omitempty"`
+	Duration  time.Duration     `json:"-"`
+	Truncated bool              `json:"truncated,omitempty"`
+	Binary    bool              `json:"binary,omitempty"` // the output is no text and left out
+	Placement sandbox.Placement `json:"sandbox"`
+	Usage     sandbox.Usage     `json:"-"`
+}
+
+// Execute finds the tool and runs it. An error means that it was not started, or
+// that it ended badly; Result then holds what it wrote. Errors are those of runner
+// spec, section 22: tool_not_found, permission_denied, security_violation,
+// args_too_long, sandbox_unavailable, sandbox_setup_failed, timeout, cancelled,
+// execution_failed.
+func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
+	if err := checkArgs(req.Args); err != nil {
+		return Result{}, err
+	}
+	if err := x.permitted(req); err != nil {
+		return Result{}, err
+	}
+	program, err := x.find(req)
+	if err != nil {
+		return Result{}, err
+	}
+	defer program.Close()
+	placement, err := x.cfg.Walls.Place(req.Confinement)
+	if err != nil {
+		return Result{}, unavailable(err)
+	}
+	env, err := req.Environment.build(placement, req.Confinement.Package, x.dirs(req))
+	if err != nil {
+		return Result{}, err
+	}
+	timeout := req.Timeout
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(timeout, MaxTimeout))
+	defer cancel()
+	ran, err := x.cfg.Walls.Run(ctx, sandbox.Spec{
+		Path: program.Name(), Program: program, Args: req.Args, Dir: req.Confinement.Work, Env: env, Stdin: req.Stdin, StdoutLimit: req.MaxStdout,
+	}, req.Confinement)
+	result := outcome(ran, req.Environment.secrets())
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		result.ExitCode = 124
+		return result, fault.TimedOut(min(timeout, MaxTimeout))
+	case errors.Is(err, context.Canceled):
+		result.ExitCode = 130
+		return result, fault.Cancelled()
+	case ended(err): // it ran, and what it wrote until then is kept
+		return result, unavailable(err)
+	case err != nil:
+		return Result{}, unavailable(err)
+	case !result.Success:
+		return result, fault.ExecutionFailed(result.ExitCode, lastLine(result.Stderr))
+	}
+	return result, nil
+}
+
+// ended reports whether an error is that of a program that was started and went
+// over a limit.
+func ended(err error) bool {
+	e, ok := errors.AsType[*capability.Error](err)
+	return ok && (e.Reason == "resource_limit" || e.Reason == "output_limit")
+}
+
+// unavailable keeps what the sandbox says with a code, and calls the rest a
+// failure to set it up.
+func unavailable(err error) error {
+	if e, ok := errors.AsType[*capability.Error](err); ok {
+		return e
+	}
+	return fault.SandboxSetupFailed("", err)
+}
+
+func checkArgs(args []string) error {
+	total := 0
+	for _, a := range args {
+		if strings.IndexByte(a, 0) >= 0 {
+			return fault.SecurityViolation("a word of the command holds a NUL byte")
+		}
+		if len(a) > argv.MaxWord {
+			return tooLong("one word has %d bytes; the limit is %d", len(a), argv.MaxWord)
+		}
+		if total += len(a) + 1; total > argv.MaxTotal {
+			return tooLong("the words have more than %d bytes together", argv.MaxTotal)
+		}
+	}
+	return nil
+}
+
+func tooLong(format string, args ...any) error {
+	return capability.Errorf(capability.CodeTooLarge, "runner", format, args...).With("args_too_long", "pass large input through a file or standard input")
+}
+
+// outcome turns what a program left into what may be shown.
+func outcome(ran sandbox.Result, secrets []string) Result {
+	r := Result{
+		ExitCode: ran.ExitCode, Signal: ran.Signal, Placement: ran.Placement, Usage: ran.Usage, Duration: ran.Ended.Sub(ran.Started),
+		Truncated: ran.Stdout.Truncated() || ran.Stderr.Truncated(),
+	}
+	if ran.Signal != "" && r.ExitCode < 0 {
+		r.ExitCode = 128 + signalNumber(ran.Signal)
+	}
+	r.Success = r.ExitCode == 0 && ran.Signal == ""
+	out := ran.Stdout.Bytes()
+	if isBinary(out) {
+		r.Binary = true
+		r.Stdout = fmt.Sprintf("(%d bytes that are no text)", len(out))
+	} else {
+		r.Stdout = Clean(string(out), secrets)
+	}
+	r.Stderr = Clean(string(ran.Stderr.Bytes()), secrets)
+	if r.Output = r.Stdout; r.Output == "" {
+		r.Output = r.Stderr
+	}
+	return r
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
+		text = text[i+1:]
+	}
+	if runes := []rune(text); len(runes) > errorLine {
+		text = string(runes[:errorLine]) + "…"
+	}
+	return text
+}
+
+// dirs are where the program may look for others of its kind.
+func (x *Executor) dirs(req Request) []string {
+	var own []string
+	for _, o := range req.Own {
+		dir := o.Path[:max(0, strings.LastIndexByte(o.Path, os.PathSeparator))]
+		if dir != "" {
+			own = append(own, dir)
+		}
+	}
+	return append(own, x.cfg.Dirs...)
+}

@@ -1,0 +1,377 @@
+// Package extension reads an extension package whole: manifest.json,
+// commands/commands.yaml, install/plan.yaml and the user's guide become one
+// [Package], or one error that says what the author must change (runner spec,
+// sections 3.2 to 3.4). It also says what the package is to the catalog. It keeps
+// nothing and runs nothing.
+package extension
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/extensions/commandfile"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
+	"github.com/junctor-run/junctor/internal/extensions/plan"
+	"github.com/junctor-run/junctor/internal/extensions/sources"
+)
+
+// Where the parts of a package are.
+const (
+	ManifestFile = "manifest.json"
+	CommandsFile = "commands/commands.yaml"
+	legacyFile   = "commands.yaml"
+	PlanFile     = "install/plan.yaml"
+	UsageFile    = "docs/USAGE.md"
+)
+
+const (
+	maxUsage = 256 << 10
+	maxIcon  = 256 << 10
+	maxTool  = 200 << 20
+)
+
+// Files is where a package is read from; archive.Tree is one.
+type Files interface {
+	Has(name string) bool
+	// ReadFile fails with not_found, or too_large beyond limit bytes.
+	ReadFile(name string, limit int64) ([]byte, error)
+	// Sum is the SHA-256 of a file of at most limit bytes, in lower-case hex.
+	Sum(name string, limit int64) (string, error)
+}
+
+// Rules are what the operator and the machine add to the format's own.
+type Rules struct {
+	// Strict makes errors of warnings.
+	Strict bool
+	// NoExternalBins turns the strict runtime policy on.
+	NoExternalBins bool
+	// OS is linux, darwin or win32; "" does not ask.
+	OS string
+	// Version is the server's, for min_agent_version; "" or none does not ask.
+	Version string
+	// Reserved reports command names that belong to the server; nil: none.
+	Reserved func(name string) bool
+	// Schema reports what is wrong with a JSON Schema; nil does not ask.
+	Schema func(doc []byte) error
+}
+
+// Package is an extension that was read and checked.
+type Package struct {
+	Manifest Manifest              `json:"manifest"`
+	Commands []commandfile.Command `json:"commands"`
+	Plan     *plan.Plan            `json:"plan"`
+	// Permissions are all that the package asks for anywhere, canonical: what the
+	// operator consents to and the runner checks against.
+	Permissions []string `json:"permissions"`
+	// Warnings are for the author.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Read reads and checks a package. Errors carry the reason of the part that is at
+// fault.
+func Read(files Files, rules Rules) (*Package, error) {
+	raw, err := files.ReadFile(ManifestFile, MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	m, warnings, err := ParseManifest(raw)
+	if err != nil {
+		return nil, err
+	}
+	p := &Package{Manifest: *m, Warnings: warnings}
+	if rules.NoExternalBins {
+		if code := RuntimePolicy(raw); code != PolicyCompliant {
+			return nil, capability.Errorf(capability.CodeDenied, "extension", "the runtime policy forbids it: %s", code).
+				With(ReasonPolicy, "declare runtime and an empty external_bins, or turn extensions.no_external_bins off").Detail("policy_code", string(code))
+		}
+	}
+	if err := p.fits(rules); err != nil {
+		return nil, err
+	}
+	if rules.Schema != nil && len(m.ConfigSchema) > 0 {
+		if err := rules.Schema(m.ConfigSchema); err != nil {
+			return nil, bad("config_schema is no JSON Schema: %s", err)
+		}
+	}
+	for _, name := range []string{PlanFile, UsageFile, m.Install.Plan, m.Docs.Usage} {
+		if !files.Has(name) {
+			return nil, bad("%.120s is missing", name)
+		}
+	}
+	if err := p.readCommands(files, rules); err != nil {
+		return nil, err
+	}
+	p.Permissions = p.asked()
+	for _, name := range p.Permissions {
+		if !slices.Contains(m.PermissionsRequired, name) {
+			p.warn("commands ask for %s, which permissions_required does not name", name)
+		}
+	}
+	p.warnOfNeeds()
+	p.warnOfClaims()
+	if programs := p.Programs(); rules.NoExternalBins && len(programs) > 0 {
+		return nil, capability.Errorf(capability.CodeDenied, "extension", "the runtime policy forbids programs of the machine, and its commands run %s", programs[0]).
+			With(ReasonPolicy, "bring the program in the package, or turn extensions.no_external_bins off").Detail("policy_code", string(PolicyBinaryForbidden))
+	}
+	if err := p.readPlan(files); err != nil {
+		return nil, err
+	}
+	if err := p.delivered(files); err != nil {
+		return nil, err
+	}
+	if rules.Strict && len(p.Warnings) > 0 {
+		return nil, bad("%s", p.Warnings[0])
+	}
+	return p, nil
+}
+
+func (p *Package) warn(format string, args ...any) {
+	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
+}
+
+// Fits reports whether this machine and this server can run the package.
+func (p *Package) fits(rules Rules) error {
+	m := &p.Manifest
+	if rules.OS != "" && !slices.Contains(m.Platforms, "all") && !slices.Contains(m.Platforms, rules.OS) {
+		return capability.Errorf(capability.CodeConflict, "extension", "%s runs on %s, not on %s", m.ID, strings.Join(m.Platforms, ", "), rules.OS).With(ReasonPlatform, "")
+	}
+	if v := strings.TrimPrefix(rules.Version, "v"); m.MinAgentVersion != "" && ValidVersion(v) && CompareVersions(v, m.MinAgentVersion) < 0 {
+		return capability.Errorf(capability.CodeConflict, "extension", "%s needs version %s or later of this server, which is %s", m.ID, m.MinAgentVersion, v).With(ReasonPlatform, "update the server")
+	}
+	return nil
+}
+
+func (p *Package) readCommands(files Files, rules Rules) error {
+	name := CommandsFile
+	if !files.Has(name) && files.Has(legacyFile) {
+		name = legacyFile
+		p.warn("%s is read in place of %s", legacyFile, CommandsFile)
+	}
+	data, err := files.ReadFile(name, plainyaml.MaxBytes)
+	if capability.CodeOf(err) == capability.CodeNotFound {
+		return bad("%s is missing", CommandsFile)
+	}
+	if err != nil {
+		return err
+	}
+	list, warnings, err := commandfile.Parse(data)
+	if err != nil {
+		return err
+	}
+	p.Commands, p.Warnings = list, append(p.Warnings, warnings...)
+	p.formB()
+	for i := range p.Commands {
+		c := &p.Commands[i]
+		for _, name := range append([]string{c.Name}, c.Aliases...) {
+			if bare := strings.TrimPrefix(name, "/"); rules.Reserved != nil && rules.Reserved(bare) {
+				return capability.Errorf(capability.CodeDenied, "extension", "%s belongs to the server", name).With(ReasonReserved, "give the command another name")
+			}
+		}
+		for j := range c.Actions {
+			if err := p.script(files, c, &c.Actions[j]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// formB joins what capabilities of form B say to the commands: the permissions
+// and the time limit of one that is declared, and a command of its own for one that
+// is not.
+func (p *Package) formB() {
+	for i := range p.Manifest.Capabilities {
+		c := &p.Manifest.Capabilities[i]
+		if c.Command == "" {
+			continue
+		}
+		at := slices.IndexFunc(p.Commands, func(x commandfile.Command) bool { return x.Name == c.Command })
+		if at < 0 {
+			if len(c.AllowedCommands) > 1 {
+				p.warn("%s has several allowed_commands and no actions in commands.yaml that name them", c.Command)
+			}
+			summary := c.Summary
+			if summary == "" {
+				summary, _, _ = strings.Cut(c.Description, "\n")
+			}
+			if summary == "" {
+				summary = p.Manifest.Name
+			}
+			a := commandfile.Action{ID: "default", Runner: c.Runner, Description: c.Description, TimeoutSec: c.TimeoutSec}
+			if len(c.AllowedCommands) == 1 {
+				a.Command = c.AllowedCommands[0]
+			}
+			p.Commands = append(p.Commands, commandfile.Command{
+				Name: c.Command, Summary: cut(summary, 256), Description: c.Description, Runner: c.Runner, Permissions: c.Permissions, Actions: []commandfile.Action{a},
+			})
+			continue
+		}
+		cmd := &p.Commands[at]
+		cmd.Permissions, _ = permission.Canonical(slices.Concat(cmd.Permissions, c.Permissions))
+		for j := range cmd.Actions {
+			if cmd.Actions[j].TimeoutSec == 0 {
+				cmd.Actions[j].TimeoutSec = c.TimeoutSec
+			}
+		}
+	}
+}
+
+func cut(s string, limit int) string {
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit])
+	}
+	return s
+}
+
+// asked is the union of what every part declares (section 6.5).
+func (p *Package) asked() []string {
+	list := slices.Clone(p.Manifest.PermissionsRequired)
+	for i := range p.Manifest.Capabilities {
+		list = append(list, p.Manifest.Capabilities[i].Permissions...)
+	}
+	for i := range p.Commands {
+		list = append(list, p.Commands[i].Permissions...)
+		for j := range p.Commands[i].Actions {
+			list = append(list, p.Commands[i].Actions[j].Permissions...)
+		}
+	}
+	list, _ = permission.Canonical(list)
+	return list
+}
+
+func (p *Package) readPlan(files Files) error {
+	data, err := files.ReadFile(p.Manifest.Install.Plan, plainyaml.MaxBytes)
+	if err != nil {
+		return err
+	}
+	var warnings []string
+	if p.Plan, warnings, err = plan.Parse(data, p.Manifest.ID, p.Manifest.PermissionsRequired); err != nil {
+		return err
+	}
+	p.Warnings = append(p.Warnings, warnings...)
+	return nil
+}
+
+// delivered holds that the files the manifest speaks of are there and what it
+// says they are.
+func (p *Package) delivered(files Files) error {
+	for _, t := range p.Manifest.Tools {
+		if t.Made() {
+			continue
+		}
+		sum, err := files.Sum(t.Path, maxTool)
+		if err != nil {
+			return bad("the tool %s: %.120s cannot be read", t.Name, t.Path)
+		}
+		if sum != t.SHA256 {
+			return capability.Errorf(capability.CodeFailed, "extension", "the tool %s is not the one the manifest describes: its sha256 is %s", t.Name, sum).With(plan.ReasonVerification, "")
+		}
+	}
+	if icon := p.Manifest.Icon; icon != "" {
+		if _, err := files.ReadFile(icon, maxIcon); err != nil {
+			return bad("the icon %.120s is missing or has more than %d bytes", icon, maxIcon)
+		}
+	}
+	return nil
+}
+
+// Usage reads the user's guide of a package: UTF-8, at most 256 KiB of it.
+func Usage(files Files, m *Manifest) (string, error) {
+	data, err := files.ReadFile(m.Docs.Usage, 16<<20) // of which the beginning is kept
+	if err != nil {
+		return "", err
+	}
+	for n := min(len(data), maxUsage); ; n-- {
+		if n == len(data) || n == 0 || utf8.RuneStart(data[n]) {
+			return strings.ToValidUTF8(string(data[:n]), "\uFFFD"), nil
+		}
+	}
+}
+
+// Local is the package as the catalog's mapping takes it. status is INSTALLED,
+// INSTALLING, FAILED or UNINSTALLED; agentVisible names the actions, as
+// <command>.<action> or all, that the operator showed to agents.
+func (p *Package) Local(status string, enabled bool, agentVisible []string) sources.LocalExtension {
+	l := sources.LocalExtension{
+		ID: p.Manifest.ID, Name: p.Manifest.Name, Version: p.Manifest.Version, Status: status, Enabled: enabled, Permissions: p.Permissions, AgentVisible: agentVisible,
+	}
+	for i := range p.Commands {
+		c := &p.Commands[i]
+		x := sources.LocalCommand{
+			Name: c.Name, Summary: c.Summary, Description: c.Description, Runner: c.Runner, DefaultAction: c.DefaultAction, Aliases: c.Aliases, Permissions: c.Permissions, Confirm: c.Confirm,
+		}
+		for j := range c.Actions {
+			a := &c.Actions[j]
+			x.Actions = append(x.Actions, sources.LocalAction{
+				ID: a.ID, Runner: a.Runner, Summary: a.Summary, Description: a.Description, Confirm: a.Confirm, AgentVisible: a.AgentVisible, Args: local(a.Args), Flags: local(a.Flags),
+				Permissions: p.needed(c, a),
+			})
+		}
+		l.Commands = append(l.Commands, x)
+	}
+	return l
+}
+
+// needed is what an action declares: its own, its command's, or all of the
+// package's, whichever is named first and closest.
+func (p *Package) needed(c *commandfile.Command, a *commandfile.Action) []string {
+	if list, _ := permission.Canonical(slices.Concat(a.Permissions, c.Permissions)); len(list) > 0 {
+		return list
+	}
+	return p.Permissions
+}
+
+// warnOfNeeds tells of actions that can never run, for want of what their runner needs.
+func (p *Package) warnOfNeeds() {
+	for i := range p.Commands {
+		c := &p.Commands[i]
+		for j := range c.Actions {
+			a := &c.Actions[j]
+			for _, name := range permission.Needed(a.Runner, a.DSNRef != "") {
+				if !slices.Contains(p.needed(c, a), name) {
+					p.warn("%s %s cannot run: its runner needs the permission %s, which is not declared for it", c.Name, a.ID, name)
+				}
+			}
+		}
+	}
+}
+
+func local(list []commandfile.Argument) []sources.LocalArg {
+	var out []sources.LocalArg
+	for i := range list {
+		a := &list[i]
+		out = append(out, sources.LocalArg{Name: a.Name, Description: a.Description, Type: a.Type, Required: a.Required, Choices: a.Choices, Pattern: a.Pattern, TakesValue: a.TakesValue})
+	}
+	return out
+}
+
+// Extension is the package as a manifest of the catalog.
+func (p *Package) Extension(status string, enabled bool, agentVisible []string) (manifest.Extension, []string, error) {
+	return sources.Local(p.Local(status, enabled, agentVisible))
+}
+
+// AgentActions names the actions that become tools of agents when the package is
+// enabled: those it marks itself and those the operator names.
+func (p *Package) AgentActions(chosen []string) []string {
+	var out []string
+	for i := range p.Commands {
+		for j := range p.Commands[i].Actions {
+			a := &p.Commands[i].Actions[j]
+			name := strings.TrimPrefix(p.Commands[i].Name, "/") + "." + a.ID
+			if a.AgentVisible || slices.Contains(chosen, "all") || slices.Contains(chosen, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// HasAction reports whether <command>.<action> is declared.
+func (p *Package) HasAction(name string) bool {
+	return slices.Contains(p.AgentActions([]string{"all"}), name)
+}

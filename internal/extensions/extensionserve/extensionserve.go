@@ -1,0 +1,347 @@
+// Package extensionserve is the part of /api/v1 that installs, shows and runs
+// extensions (runner spec, section 4.4). It reads requests and writes answers; what
+// an extension is and whether it may run is decided behind Extensions and by the
+// engine.
+package extensionserve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// Source is where a package comes from: an upload, or an address.
+type Source struct {
+	Zip    io.ReaderAt
+	Size   int64
+	URL    string
+	SHA256 string // what it must have; "": not compared
+	Force  bool   // a lower version too
+}
+
+// Consent is somebody's yes to the screen with that tree hash.
+type Consent struct {
+	TreeHash string `json:"tree_hash,omitempty"`
+	// AgentVisible are the actions to show to agents; nil keeps those chosen before.
+	AgentVisible []string `json:"agent_visible,omitempty"`
+}
+
+// Extensions manages what is installed. Values marshal to the forms of runner spec,
+// section 4.
+type Extensions interface {
+	List(ctx context.Context, enabledOnly bool, status string) (any, error)
+	Show(ctx context.Context, id string) (any, error)
+	Screen(ctx context.Context, id string, agentVisible []string) (any, error)
+	Install(ctx context.Context, by capability.Principal, src Source) (any, error)
+	Record(ctx context.Context, id string) (any, error)
+	Enable(ctx context.Context, by capability.Principal, id string, c Consent) (any, error)
+	Disable(ctx context.Context, by capability.Principal, id string, kill bool) (any, error)
+	Uninstall(ctx context.Context, by capability.Principal, id string, keepWork bool) (any, error)
+	Config(ctx context.Context, id string) (json.RawMessage, error)
+	SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error)
+	Icon(id string) (data []byte, name string, err error)
+	Doctor(ctx context.Context) (any, error)
+	// Sandbox is what holds programs here; fresh tries it now.
+	Sandbox(ctx context.Context, fresh bool) (any, error)
+	// Logs are at most limit records of an extension, newest first, after offset.
+	Logs(ctx context.Context, id string, limit, offset int) ([]json.RawMessage, error)
+}
+
+// Config is what the surface needs; all are required.
+type Config struct {
+	Door       *door.Door
+	Extensions Extensions
+	MaxPackage int64 // bytes of an upload
+}
+
+// Surface serves the paths.
+type Surface struct{ Config }
+
+// New returns the surface.
+func New(cfg Config) *Surface { return &Surface{cfg} }
+
+// Routes adds every path to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	const base = "/api/v1/extensions"
+	mux.Handle("GET "+base, s.Door.Guard(s.list))
+	mux.Handle("GET "+base+"/doctor", s.Door.Guard(s.doctor, capability.RoleAdmin, capability.RoleOperator))
+	mux.Handle("POST "+base+"/install", s.Door.Guard(s.install, capability.RoleAdmin))
+	mux.Handle("POST "+base+"/install-url", s.Door.Guard(s.installURL, capability.RoleAdmin))
+	mux.Handle("GET "+base+"/{id}", s.Door.Guard(s.show))
+	// Patterns of their own for install/{id} and {id}/icon would claim the same paths.
+	mux.Handle("GET "+base+"/{id}/{part}", s.Door.Guard(s.part))
+	mux.Handle("POST "+base+"/{id}/enable", s.Door.Guard(s.enable, capability.RoleAdmin))
+	mux.Handle("POST "+base+"/{id}/disable", s.Door.Guard(s.disable, capability.RoleAdmin))
+	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.uninstall, capability.RoleAdmin))
+	mux.Handle("PUT "+base+"/{id}/config", s.Door.Guard(s.setConfig, capability.RoleAdmin, capability.RoleOperator))
+	mux.Handle("GET /api/v1/sandbox", s.Door.Guard(s.sandbox(false)))
+	mux.Handle("POST /api/v1/sandbox/selftest", s.Door.Guard(s.sandbox(true), capability.RoleAdmin, capability.RoleOperator))
+}
+
+// part is GET install/{install}, {id}/icon, {id}/screen and {id}/config.
+func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	id, part := r.PathValue("id"), r.PathValue("part")
+	manages := who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
+	switch {
+	case id == "install":
+		rec, err := s.Extensions.Record(r.Context(), part)
+		return answer(w, rec, err)
+	case part == "icon":
+		return s.icon(w, id)
+	case part != "screen" && part != "config" && part != "logs":
+		return capability.Errorf(capability.CodeNotFound, "extensions", "there is no %q of an extension; there are icon, screen, config and logs", part)
+	case !manages:
+		return capability.Errorf(capability.CodeDenied, "extensions."+part, "this needs a token of role admin or operator; yours has role %s", who.Role).With("forbidden", "")
+	case part == "screen":
+		screen, err := s.Extensions.Screen(r.Context(), id, visible(r))
+		return answer(w, screen, err)
+	case part == "logs":
+		return s.logs(w, r, id)
+	}
+	doc, err := s.Extensions.Config(r.Context(), id)
+	return answer(w, jsonx.Raw(doc), err)
+}
+
+// maxLogs and maxOffset bound what is read of the audit for one page.
+const (
+	maxLogs   = 1000
+	maxOffset = 100_000
+)
+
+func (s *Surface) logs(w http.ResponseWriter, r *http.Request, id string) error {
+	limit, err := number(r, "limit", 100, maxLogs)
+	if err != nil {
+		return err
+	}
+	offset, err := number(r, "offset", 0, maxOffset)
+	if err != nil {
+		return err
+	}
+	list, err := s.Extensions.Logs(r.Context(), id, limit, offset)
+	raw := make([]jsonx.Raw, len(list))
+	for i := range list {
+		raw[i] = jsonx.Raw(list[i])
+	}
+	return answer(w, map[string]any{"records": raw}, err)
+}
+
+func (s *Surface) sandbox(fresh bool) door.Handler {
+	return func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+		report, err := s.Extensions.Sandbox(r.Context(), fresh)
+		return answer(w, report, err)
+	}
+}
+
+// number reads a parameter of 0 to most.
+func number(r *http.Request, name string, otherwise, most int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most {
+		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is no number from 0 to %d", name, text, most)
+	}
+	return n, nil
+}
+
+// answer writes a value, or hands the error on.
+func answer(w http.ResponseWriter, value any, err error) error {
+	if err != nil {
+		return err
+	}
+	door.WriteJSON(w, http.StatusOK, value)
+	return nil
+}
+
+func flag(r *http.Request, name string) (bool, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return false, nil
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is neither true nor false", name, text)
+	}
+	return on, nil
+}
+
+func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	enabled, err := flag(r, "enabled_only")
+	if err != nil {
+		return err
+	}
+	status := r.URL.Query().Get("status")
+	if states := []string{"INSTALLING", "INSTALLED", "FAILED", "UNINSTALLED"}; status != "" && !slices.Contains(states, status) {
+		return capability.Errorf(capability.CodeInvalidInput, "extensions.list", "status: %q is none; use %s", status, strings.Join(states, ", "))
+	}
+	list, err := s.Extensions.List(r.Context(), enabled, status)
+	return answer(w, map[string]any{"extensions": list}, err)
+}
+
+func (s *Surface) doctor(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	findings, err := s.Extensions.Doctor(r.Context())
+	return answer(w, map[string]any{"findings": findings}, err)
+}
+
+func (s *Surface) show(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	x, err := s.Extensions.Show(r.Context(), r.PathValue("id"))
+	return answer(w, x, err)
+}
+
+func visible(r *http.Request) []string {
+	text := r.URL.Query().Get("agent_visible")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// install takes the package as the body, or as the part "file" of a multipart form,
+// and, where it is known, its sha256 as a parameter or a part.
+func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability.Principal) (err error) {
+	force, err := flag(r, "force")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp("", "junctor-upload-*")
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "install", "the upload has no room", err)
+	}
+	defer func() { err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name())) }()
+	src := Source{Zip: tmp, SHA256: r.URL.Query().Get("sha256"), Force: force}
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "multipart/form-data" {
+		err = s.form(r, tmp, &src)
+	} else {
+		src.Size, err = s.save(tmp, r.Body)
+	}
+	if err != nil {
+		return err
+	}
+	if src.Size == 0 {
+		return capability.Errorf(capability.CodeInvalidInput, "install", "the request holds no package").With("", "send the zip file as the body, or as the part file of a form")
+	}
+	rec, err := s.Extensions.Install(r.Context(), who, src)
+	return answer(w, rec, err)
+}
+
+func (s *Surface) form(r *http.Request, to io.Writer, src *Source) error {
+	form, err := r.MultipartReader()
+	for err == nil {
+		var part *multipart.Part
+		if part, err = form.NextPart(); err != nil {
+			break
+		}
+		switch part.FormName() {
+		case "file":
+			if src.Size != 0 {
+				return capability.Errorf(capability.CodeInvalidInput, "install", "the form has two files")
+			}
+			if src.Size, err = s.save(to, part); err != nil {
+				return err
+			}
+		case "sha256":
+			var text []byte
+			text, err = io.ReadAll(io.LimitReader(part, 65)) // a longer one is none
+			src.SHA256 = string(text)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return capability.Wrap(capability.CodeInvalidInput, "install", "the form cannot be read", err)
+	}
+	return nil
+}
+
+// save writes an upload to a file and counts its bytes.
+func (s *Surface) save(to io.Writer, from io.Reader) (int64, error) {
+	n, err := io.Copy(to, io.LimitReader(from, s.MaxPackage+1))
+	if err != nil {
+		return 0, capability.Wrap(capability.CodeInvalidInput, "install", "the upload is cut short", err)
+	}
+	if n > s.MaxPackage {
+		return 0, capability.Errorf(capability.CodeTooLarge, "install", "the package has more than %d MiB", s.MaxPackage>>20).With("archive_too_large", "")
+	}
+	return n, nil
+}
+
+func (s *Surface) installURL(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var req struct {
+		URL    string `json:"url"`
+		SHA256 string `json:"sha256,omitempty"`
+		Force  bool   `json:"force,omitempty"`
+	}
+	if err := door.Decode(w, r, &req); err != nil {
+		return err
+	}
+	if req.URL == "" {
+		return capability.Errorf(capability.CodeInvalidInput, "decode", "url is needed")
+	}
+	rec, err := s.Extensions.Install(r.Context(), who, Source{URL: req.URL, SHA256: req.SHA256, Force: req.Force})
+	return answer(w, rec, err)
+}
+
+func (s *Surface) enable(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var c Consent
+	if err := door.Decode(w, r, &c); err != nil {
+		return err
+	}
+	x, err := s.Extensions.Enable(r.Context(), who, r.PathValue("id"), c)
+	return answer(w, x, err)
+}
+
+func (s *Surface) disable(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	kill, err := flag(r, "kill")
+	if err != nil {
+		return err
+	}
+	x, err := s.Extensions.Disable(r.Context(), who, r.PathValue("id"), kill)
+	return answer(w, x, err)
+}
+
+func (s *Surface) uninstall(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	keep, err := flag(r, "keep_work")
+	if err != nil {
+		return err
+	}
+	rec, err := s.Extensions.Uninstall(r.Context(), who, r.PathValue("id"), keep)
+	return answer(w, rec, err)
+}
+
+func (s *Surface) setConfig(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := door.ReadBody(w, r, door.BodyLimit)
+	if err != nil {
+		return err
+	}
+	doc, err := s.Extensions.SetConfig(r.Context(), who, r.PathValue("id"), body)
+	return answer(w, jsonx.Raw(doc), err)
+}
+
+// icon is an image and nothing else, whatever a browser thinks of it.
+func (s *Surface) icon(w http.ResponseWriter, id string) error {
+	data, name, err := s.Extensions.Icon(id)
+	if err != nil {
+		return err
+	}
+	kind, ok := map[string]string{".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml", ".webp": "image/webp", ".ico": "image/x-icon"}[strings.ToLower(path.Ext(name))]
+	if !ok {
+		return capability.Errorf(capability.CodeNotFound, "icon", "the icon is of no kind that can be shown")
+	}
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	_, err = w.Write(data)
+	return err
+}

@@ -1,0 +1,311 @@
+// Package lifecycle installs, enables, disables, upgrades and removes extensions
+// (runner spec, section 4). It joins the parts beside it: archive puts the files
+// down, extension reads them, plan takes the steps, consent asks, registry
+// remembers.
+//
+// One rule holds everywhere: an extension is its old self or its new self, never
+// something between. The new one is complete in .staging before the old one moves
+// to .trash, and one transaction of the registry is the moment of the change. What
+// a crash leaves is undone, or for a removal finished, by [Open], from the journal
+// that the install records are.
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/condition"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/extensions/plan"
+	"github.com/junctor-run/junctor/internal/extensions/registry"
+)
+
+const (
+	stagingDir = ".staging"
+	trashDir   = ".trash"
+	keptSuffix = ".work" // of a working folder that was kept
+)
+
+// Reasons of this package's own errors.
+const (
+	ReasonBusy     = "install_in_progress"
+	ReasonState    = "wrong_state"
+	ReasonVersion  = "older_version"
+	ReasonConsent  = "confirmation_required"
+	ReasonChanged  = "security_violation" // the files are not those that were installed
+	ReasonDigest   = plan.ReasonVerification
+	ReasonUnsealed = "digest_required"
+)
+
+// Steps carries out install plans; plan.Engine does.
+type Steps interface {
+	Run(ctx context.Context, j plan.Job) (plan.Result, error)
+}
+
+// Recorder is the audit log.
+type Recorder interface {
+	Append(ctx context.Context, r audit.Record, d audit.Durability) (audit.Receipt, error)
+}
+
+// Executions are the runs of extensions.
+type Executions interface {
+	// Stop ends every run of the extension and returns when none is left.
+	Stop(ctx context.Context, extension string) error
+}
+
+// Config of a Manager. Dir, Registry, Steps, Fetcher and Log are required.
+type Config struct {
+	Dir      string // <home>/extensions
+	Registry *registry.Registry
+	Steps    Steps
+	Fetcher  plan.Fetcher
+	Log      Recorder
+	// Rules for packages; OS is taken from Platform.
+	Rules    extension.Rules
+	Platform condition.Platform
+	// Tier reports whether the sandbox reaches a tier (T1 to T3); nil: always.
+	Tier func(tier string) error
+	// Permit reports whether the deployment mode lets steps of plans use a permission
+	// (section 10.3); nil: always.
+	Permit func(permission string) error
+	// Settings holds the settings of an extension to its schema; nil: nobody does.
+	Settings func(schema, doc []byte) error
+	// Executions that must end before a package goes; nil: there are none.
+	Executions Executions
+	// Changed is called after each change that the catalog and the commands must
+	// learn of, one call at a time, with View up to date; nil: nobody wants to know.
+	// It may ask the Manager, but change nothing through it.
+	Changed func(ctx context.Context)
+	// NeedDigest refuses installs from an address without a hash (remote mode).
+	NeedDigest bool
+	Now        func() time.Time // nil: time.Now
+	Logger     *slog.Logger     // nil: silent
+
+	// fault stands in for a crash or a failing disk at a named point; tests only.
+	fault func(point string) error
+}
+
+// Manager is the way to the installed extensions. It is safe for concurrent use;
+// two changes of one extension never overlap.
+type Manager struct {
+	cfg  Config
+	root *os.Root // of Dir
+	view atomic.Pointer[View]
+
+	mu   sync.Mutex
+	busy map[string]bool // folded ids that are being changed
+	// order keeps views and notices in the order of the changes: a view that is
+	// published late must not replace a newer one.
+	order sync.Mutex
+}
+
+// Open makes the folders, repairs what a crash left, checks every package against
+// its hash and loads it. A package that was changed on disk is disabled and the
+// fact is recorded. The Manager must be closed.
+func Open(ctx context.Context, cfg Config) (*Manager, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Tier == nil {
+		cfg.Tier = func(string) error { return nil }
+	}
+	if cfg.Permit == nil {
+		cfg.Permit = func(string) error { return nil }
+	}
+	cfg.Rules.OS = cfg.Platform.OS
+	for _, dir := range []string{"", stagingDir, trashDir} {
+		if err := os.MkdirAll(filepath.Join(cfg.Dir, dir), 0o700); err != nil {
+			return nil, fmt.Errorf("make the folder of the extensions: %w", err)
+		}
+	}
+	root, err := os.OpenRoot(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of the extensions: %w", err)
+	}
+	m := &Manager{cfg: cfg, root: root, busy: make(map[string]bool)}
+	if err := m.repair(ctx); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	if err := m.verify(ctx); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return m, nil
+}
+
+// Close releases the folder. Nothing may be running.
+func (m *Manager) Close() error { return m.root.Close() }
+
+// at is a point where tests let things break.
+func (m *Manager) at(point string) error {
+	if m.cfg.fault == nil {
+		return nil
+	}
+	return m.cfg.fault(point)
+}
+
+// take reserves an extension for one change.
+func (m *Manager) take(id string) (release func(), err error) {
+	key := strings.ToLower(id)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.busy[key] {
+		return nil, capability.Errorf(capability.CodeConflict, "extensions", "%s is being changed already", id).With(ReasonBusy, "wait until that is done")
+	}
+	m.busy[key] = true
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.busy, key)
+	}, nil
+}
+
+// open opens an installed package's folder, which must be one and no link.
+func (m *Manager) open(id string) (*os.Root, error) {
+	dir, err := openDir(m.root, id)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeUnavailable, "extensions", "the files of "+id+" are missing", err).With("extension_damaged", "install it again, or uninstall it")
+	}
+	return dir, nil
+}
+
+// openWork opens the working folder of a package that is in the given folder. A
+// link there could lead to another extension's: it is an error (section 11).
+func (m *Manager) openWork(pkg string) (*os.Root, error) {
+	dir, err := openDir(m.root, pkg)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return openDir(dir, archive.WorkDir)
+}
+
+// openDir opens a folder that is one itself. The handle is held against what was
+// there before, so that nobody can put a link there in between.
+func openDir(in *os.Root, name string) (*os.Root, error) {
+	before, err := in.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	after, err := dir.Stat(".")
+	if err != nil || !before.IsDir() || !os.SameFile(before, after) {
+		return nil, errors.Join(err, dir.Close(), &fs.PathError{Op: "open", Path: name, Err: errors.New("it is no folder")})
+	}
+	return dir, nil
+}
+
+// read reads an installed package by the rules that hold now.
+func (m *Manager) read(id string) (*extension.Package, error) {
+	dir, err := m.open(id)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	tree, err := archive.OpenPackage(dir)
+	if err != nil {
+		return nil, err
+	}
+	rules := m.cfg.Rules
+	rules.Strict = false // that is a question of installing
+	return extension.Read(tree, rules)
+}
+
+// intact holds that an installed package is what was installed.
+func (m *Manager) intact(ctx context.Context, row *registry.Extension) error {
+	dir, err := m.open(row.ID)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	hash, err := archive.TreeHash(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if hash != row.TreeHash {
+		return capability.Errorf(capability.CodeDenied, "extensions", "the files of %s were changed after it was installed", row.ID).
+			With(ReasonChanged, "install it again")
+	}
+	return nil
+}
+
+// verify checks and loads everything at the start.
+func (m *Manager) verify(ctx context.Context) error {
+	rows, err := m.cfg.Registry.All(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		row := &rows[i]
+		if row.Status != registry.Installed || !row.Enabled {
+			continue
+		}
+		err := m.intact(ctx, row)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		if capability.AsError(err).Reason == ReasonChanged {
+			m.record(ctx, audit.Record{Event: audit.SecurityViolation, Extension: row.ID, Success: audit.OutcomeFailure, Error: err.Error(), Metadata: audit.Metadata{Reason: ReasonChanged}}, audit.Synced)
+		}
+		row.Enabled = false
+		if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: row, Raise: true}); err != nil {
+			return err
+		}
+		m.record(ctx, audit.Record{Event: audit.ExtensionDisabled, Extension: row.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "why", Value: capability.AsError(err).Message}}}}, audit.Synced)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.order.Lock()
+	defer m.order.Unlock()
+	return m.reload(ctx)
+}
+
+// record writes to the audit; a log that is broken is the log's to report.
+func (m *Manager) record(ctx context.Context, r audit.Record, d audit.Durability) {
+	r.Logger = "lifecycle"
+	if _, err := m.cfg.Log.Append(context.WithoutCancel(ctx), r, d); err != nil {
+		m.cfg.Logger.Error("audit record not written", "event", string(r.Event), "err", err)
+	}
+}
+
+// permitted holds the steps against the deployment mode before the first runs.
+func (m *Manager) permitted(steps []plan.Step) error {
+	for i := range steps {
+		for _, p := range steps[i].Needs() {
+			if err := m.cfg.Permit(p); err != nil {
+				e := *capability.AsError(err)
+				e.Details = map[string]any{"failed_step": steps[i].ID, "denied_permission": p}
+				return &e
+			}
+		}
+	}
+	return nil
+}
+
+// jsonOf is for values that are always JSON.
+func jsonOf(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return data
+}

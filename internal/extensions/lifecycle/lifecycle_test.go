@@ -1,0 +1,660 @@
+package lifecycle_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
+	"github.com/junctor-run/junctor/internal/extensions/consent"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/operator"
+	"github.com/junctor-run/junctor/internal/extensions/registry"
+	"github.com/junctor-run/junctor/internal/extensions/scaffold"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestAFreshInstallWaitsForAYes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	if d := cmp.Diff([]string{"one", "set", "two"}, rec.Steps); d != "" || rec.Status != registry.Completed || rec.Progress != 100 || rec.Extension != "tools.sample" {
+		t.Errorf("%+v", rec)
+	}
+	if again, err := r.Record(t.Context(), rec.ID); err != nil || again.Status != registry.Completed {
+		t.Error(again, err)
+	}
+	if r.row("tools.sample").Enabled {
+		t.Error("it runs, and nobody was asked")
+	}
+	_, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{})
+	screen, ok := capability.AsError(err).Details["screen"].(consent.Screen)
+	if capability.CodeOf(err) != capability.CodeConsentRequired || !ok || !strings.Contains(screen.Text(), "runs its tool") {
+		t.Fatal(err)
+	}
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{TreeHash: strings.Repeat("0", 64)}); capability.CodeOf(err) != capability.CodeConflict {
+		t.Error(err)
+	}
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{TreeHash: screen.TreeHash, AgentVisible: []string{"sample.none"}}); capability.CodeOf(err) != capability.CodeInvalidInput {
+		t.Error(err)
+	}
+	if _, err := r.Enable(t.Context(), admin(), "Tools.Sample", lifecycle.Answer{TreeHash: screen.TreeHash, AgentVisible: []string{"sample.look"}}); err != nil {
+		t.Fatal(err)
+	}
+	batch, diagnostics := r.View().Batch()
+	var ids []string
+	for _, c := range batch.Modules[0].Contributions {
+		ids = append(ids, c.ID)
+	}
+	if d := cmp.Diff([]string{"command.sample", "tool.sample.look", "tool.sample.run"}, ids); d != "" || len(diagnostics) > 0 || batch.Modules[0].Stage != capability.StageActivated {
+		t.Error(d, diagnostics)
+	}
+	// Once said is said; more is asked for again.
+	if _, err := r.Disable(t.Context(), admin(), "tools.sample", true); err != nil || len(r.runs.stopped) != 1 {
+		t.Error(err)
+	}
+	if x, ok := r.View().Find("tools.sample"); !ok || x.Enabled {
+		t.Error("it is enabled still")
+	}
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{AgentVisible: []string{"all"}}); err != nil { // all was shown already
+		t.Error(err)
+	}
+	want := []string{
+		"extension_step_executed tools.sample", "extension_step_executed tools.sample", "extension_step_executed tools.sample", "extension_installed tools.sample",
+		"extension_enabled tools.sample", "extension_disabled tools.sample", "extension_enabled tools.sample", "extension_enabled tools.sample",
+	}
+	if d := cmp.Diff(want, r.log.take()); d != "" {
+		t.Error(d)
+	}
+	detail, err := r.Show(t.Context(), "tools.sample")
+	if err != nil || detail.Usage != "usage of 1.0.0" || detail.Package == nil || detail.Busy {
+		t.Error(err, detail)
+	}
+	if _, err := json.Marshal(detail); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := r.Icon("tools.sample"); capability.CodeOf(err) != capability.CodeNotFound {
+		t.Error(err)
+	}
+}
+
+func TestFolderZipAndAddressInstallTheSame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	data := sample("1.0.0").zip(t)
+	sum := sha256.Sum256(data)
+	r.cfg.Fetcher = fetcher{"https://a.test/x.zip": data}
+	r.cfg.NeedDigest = true
+	r.open()
+	var hashes []string
+	for _, src := range []lifecycle.Source{
+		{Zip: bytes.NewReader(data), Size: int64(len(data)), SHA256: strings.ToUpper(hex.EncodeToString(sum[:]))},
+		{Dir: sample("1.0.0").dir(t)},
+		{URL: "https://a.test/x.zip", SHA256: hex.EncodeToString(sum[:])},
+	} {
+		r.must(r.Install(t.Context(), admin(), src, lifecycle.Options{}))
+		hashes = append(hashes, r.row("tools.sample").TreeHash)
+		if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hashes[0] != hashes[1] || hashes[1] != hashes[2] {
+		t.Error(hashes)
+	}
+	for _, tt := range []struct {
+		src  lifecycle.Source
+		want capability.Code
+	}{
+		{lifecycle.Source{URL: "https://a.test/x.zip"}, capability.CodeInvalidInput},
+		{lifecycle.Source{URL: "https://a.test/x.zip", SHA256: strings.Repeat("ab", 32)}, capability.CodeFailed},
+		{lifecycle.Source{URL: "https://a.test/none", SHA256: strings.Repeat("ab", 32)}, capability.CodeInternal},
+		{lifecycle.Source{Zip: bytes.NewReader(data), Size: int64(len(data)), SHA256: "x"}, capability.CodeInvalidInput},
+		{lifecycle.Source{Zip: bytes.NewReader(data), Size: 51 << 20}, capability.CodeTooLarge},
+		{lifecycle.Source{Dir: filepath.Join(r.home, "none")}, capability.CodeInvalidInput},
+		{lifecycle.Source{}, capability.CodeInvalidInput},
+	} {
+		rec, err := r.Install(t.Context(), admin(), tt.src, lifecycle.Options{})
+		if capability.CodeOf(err) != tt.want || rec.Status != registry.Failed || rec.Code == "" || rec.FailedStep == "" {
+			t.Errorf("%+v: %v %+v", tt.src, err, rec)
+		}
+	}
+	if d := cmp.Diff("file .staging drwx------ \nfile .trash drwx------ ", strings.Join(strings.Split(r.state(), "\n")[1:3], "\n")); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestUpgrades(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	r.enable("tools.sample")
+	if rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{})); rec.Step != "nothing to do" || len(rec.Steps) != 0 {
+		t.Errorf("%+v", rec)
+	}
+	if err := os.WriteFile(filepath.Join(r.cfg.Dir, "tools.sample", "work", "mine"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rec := r.must(r.install(sample("1.1.0"), lifecycle.Options{})); rec.Operation != registry.OpUpgrade || !r.row("tools.sample").Enabled {
+		t.Errorf("%+v", rec)
+	}
+	if data, err := os.ReadFile(filepath.Join(r.cfg.Dir, "tools.sample", "work", "mine")); string(data) != "mine" {
+		t.Error(err)
+	}
+	if _, err := r.install(sample("1.0.0"), lifecycle.Options{}); reason(err) != lifecycle.ReasonVersion {
+		t.Error(err)
+	}
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{Force: true}))
+	more := sample("1.2.0").with("commands/commands.yaml", "id: look,", "id: look, agentVisible: true,")
+	r.must(r.install(more, lifecycle.Options{}))
+	if r.row("tools.sample").Enabled {
+		t.Error("it shows agents more than was agreed to, and runs")
+	}
+	if s, err := r.Screen(t.Context(), "tools.sample", nil); err != nil || cmp.Diff([]string{"tool for agents sample.look"}, s.More) != "" {
+		t.Error(s.More, err)
+	}
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); capability.CodeOf(err) != capability.CodeConsentRequired {
+		t.Error(err)
+	}
+	if config, err := r.Config(t.Context(), "tools.sample"); err != nil || string(config) != `{"mode":"1.0.0"}` {
+		t.Error(string(config), err)
+	}
+	if _, err := r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.Sample"), lifecycle.Options{}); reason(err) != "registration_conflict" {
+		t.Error(err)
+	}
+	if !has(r.log.take(), "extension_upgraded tools.sample") {
+		t.Error("no record")
+	}
+}
+
+func TestWhatCannotBeInstalled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	before := r.state()
+	for why, tt := range map[string]struct {
+		files files
+		want  string
+	}{
+		"platform":       {sample("1.0.0").with("manifest.json", `["linux"]`, `["win32"]`), "platform_not_supported"},
+		"permission":     {sample("1.0.0").with("manifest.json", `["exec"]`, `["llm"]`), "permission_denied"},
+		"step fails":     {sample("1.0.0").with("install/plan.yaml", "write two", "fail"), "command_failed"},
+		"tampers":        {sample("1.0.0").with("install/plan.yaml", "write two", "tamper"), lifecycle.ReasonChanged},
+		"reserved":       {sample("1.0.0").with("commands/commands.yaml", "/sample", "/help"), "reserved_command"},
+		"kind of step":   {sample("1.0.0").with("install/plan.yaml", "exec.shell", "exec.python"), "invalid_step_type"},
+		"condition":      {sample("1.0.0").with("install/plan.yaml", "command: write two", "command: write two, when: '().x'"), "condition_error"},
+		"no such thing":  {sample("1.0.0").with("install/plan.yaml", "type: exec.shell, command: write two", "type: verify.command_exists, command: nothere"), "verification_failed"},
+		"commands":       {sample("1.0.0").with("commands/commands.yaml", "slash_commands", "slash"), "invalid_commands"},
+		"manifest":       {sample("1.0.0").with("manifest.json", "tools.sample", "core.sample"), "invalid_manifest"},
+		"shape":          {files{"a": "b"}, "invalid_archive"},
+		"way out":        {files{"manifest.json": "{}", "../../x": ""}, "security_violation"},
+		"program on top": {files{"manifest.json": "{}", "x.sh": ""}, "security_violation"},
+	} {
+		rec, err := r.install(tt.files, lifecycle.Options{})
+		if reason(err) != tt.want || rec.Status != registry.Failed || rec.Code != tt.want || rec.Error == "" {
+			t.Errorf("%s: %v %+v", why, err, rec)
+		}
+		if d := cmp.Diff(before, r.state()); d != "" {
+			t.Errorf("%s: %s", why, d)
+		}
+		events := r.log.take()
+		if !has(events, "extension_install_failed") || has(events, "security_violation") != (tt.want == "security_violation") {
+			t.Errorf("%s: %v", why, events)
+		}
+	}
+	if rec, _ := r.install(sample("1.0.0").with("install/plan.yaml", "write two", "fail"), lifecycle.Options{}); rec.FailedStep != "two" || rec.Steps[1] != "set" {
+		t.Errorf("%+v", rec)
+	}
+	if _, err := r.install(sample("1.0.0"), lifecycle.Options{Record: "inst_none"}); capability.CodeOf(err) != capability.CodeNotFound {
+		t.Error(err)
+	}
+	rec, err := r.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := r.Record(t.Context(), rec.ID); err != nil || found.Status != registry.Running {
+		t.Error(found, err)
+	}
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{Record: rec.ID}))
+	if _, err := r.install(sample("1.0.0"), lifecycle.Options{Record: rec.ID}); capability.CodeOf(err) != capability.CodeConflict {
+		t.Error(err)
+	}
+}
+
+func TestAPackageThatWasChangedDoesNotRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	r.enable("tools.sample")
+	guide := filepath.Join(r.cfg.Dir, "tools.sample", "docs", "USAGE.md")
+	if err := os.WriteFile(guide, []byte("other"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.log.take()
+	r.open()
+	if r.row("tools.sample").Enabled || !has(r.log.take(), "security_violation tools.sample") {
+		t.Error("it runs")
+	}
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); reason(err) != lifecycle.ReasonChanged {
+		t.Error(err)
+	}
+	// Installing the same again mends it.
+	if rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{})); rec.Step == "nothing to do" {
+		t.Error("nothing was mended")
+	}
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheSandboxMustReachTheTier(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	data := sample("1.0.0").zip(t)
+	r.cfg.Fetcher = fetcher{"https://a.test/x.zip": data}
+	r.cfg.Tier = func(tier string) error {
+		if tier == "T3" {
+			return capability.Errorf(capability.CodeUnavailable, "sandbox", "there is no T3 here").With("sandbox_unavailable", "")
+		}
+		return nil
+	}
+	r.open()
+	r.cfg.Fetcher.(fetcher)["https://a.test/x.zip?signed=by-me"] = data
+	r.must(r.Install(t.Context(), admin(), lifecycle.Source{URL: "https://a.test/x.zip?signed=by-me"}, lifecycle.Options{}))
+	if at := r.row("tools.sample").SourceURL; at != "https://a.test/x.zip" {
+		t.Error(at)
+	}
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{TreeHash: r.row("tools.sample").TreeHash}); reason(err) != "sandbox_unavailable" {
+		t.Error(err)
+	}
+	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
+		t.Fatal(err)
+	}
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	r.enable("tools.sample")
+}
+
+func TestTheDeploymentModeHoldsForSteps(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	before := r.state()
+	locked := true
+	r.cfg.Permit = func(p string) error {
+		if locked && p == "exec" {
+			return capability.Errorf(capability.CodeDenied, "mode", "%s is not allowed here", p).With("permission_denied", "")
+		}
+		return nil
+	}
+	r.open()
+	rec, err := r.install(sample("1.0.0"), lifecycle.Options{})
+	if reason(err) != "permission_denied" || rec.FailedStep != "one" || cmp.Diff(before, r.state()) != "" {
+		t.Error(err, rec)
+	}
+	locked = false
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	locked = true
+	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil || rec.FailedStep != "bye" {
+		t.Error(err, rec)
+	}
+}
+
+func TestRemovals(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	failing := sample("1.0.0").with("install/plan.yaml", "remove one", "fail")
+	r.must(r.install(failing, lifecycle.Options{}))
+	r.enable("tools.sample")
+	before := r.state()
+	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{Strict: true}); reason(err) != "command_failed" {
+		t.Error(err)
+	}
+	if d := cmp.Diff(before, r.state()); d != "" {
+		t.Error(d)
+	}
+	outside := filepath.Join(r.home, "precious")
+	if err := errors.Join(os.Mkdir(outside, 0o755), os.WriteFile(filepath.Join(outside, "x"), nil, 0o600), os.Symlink(outside, filepath.Join(r.cfg.Dir, "tools.sample", "work", "link"))); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{})
+	if err != nil || rec.FailedStep != "bye" || rec.Status != registry.Completed {
+		t.Error(err, rec)
+	}
+	if _, err := os.Stat(filepath.Join(outside, "x")); err != nil {
+		t.Error("a link was followed")
+	}
+	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); capability.CodeOf(err) != capability.CodeNotFound {
+		t.Error(err)
+	}
+	// What is damaged can be removed too.
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	if err := os.RemoveAll(filepath.Join(r.cfg.Dir, "tools.sample")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{KeepWork: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingToAskForRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	quiet := sample("1.0.0").with("manifest.json", `["exec"]`, `[]`).with("manifest.json", `{"exec":{"reason":"runs its tool"}}`, "{}").with("commands/commands.yaml", "agentVisible: true", "agentVisible: false")
+	quiet["install/plan.yaml"] = "steps: []"
+	r.must(r.install(quiet, lifecycle.Options{}))
+	if !r.row("tools.sample").Enabled {
+		t.Error("it asks for nothing and does not run")
+	}
+}
+
+func TestTwoChangesOfOneExtensionNeverOverlap(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	inside := make(chan struct{})
+	leave := make(chan struct{})
+	r.cfg = r.cfg.WithFault(func(point string) error {
+		if point == "swap begun" {
+			close(inside)
+			<-leave
+		}
+		return nil
+	})
+	r.open()
+	done := make(chan error)
+	go func() {
+		_, err := r.install(sample("2.0.0"), lifecycle.Options{})
+		done <- err
+	}()
+	<-inside
+	if !r.Busy("tools.sample") {
+		t.Error("not busy")
+	}
+	for _, err := range []error{
+		second(r.install(sample("3.0.0"), lifecycle.Options{})),
+		second(r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{})),
+		second(r.Enable(t.Context(), admin(), "TOOLS.sample", lifecycle.Answer{})),
+		second(r.SetConfig(t.Context(), admin(), "tools.sample", json.RawMessage("{}"))),
+	} {
+		if reason(err) != lifecycle.ReasonBusy {
+			t.Error(err)
+		}
+	}
+	close(leave)
+	if err := <-done; err != nil || r.row("tools.sample").Version != "2.0.0" {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestDoctorSeesWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.twin").with("manifest.json", `"platforms"`, `"external_bins":["nothere"],"platforms"`), lifecycle.Options{}))
+	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.gone"), lifecycle.Options{}))
+	_ = os.RemoveAll(filepath.Join(r.cfg.Dir, "tools.gone"))
+	_ = os.Mkdir(filepath.Join(r.cfg.Dir, "tools.stray"), 0o755)
+	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.kept"), lifecycle.Options{}))
+	if _, err := r.Uninstall(t.Context(), admin(), "tools.kept", lifecycle.Removal{KeepWork: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	found, err := r.Doctor(t.Context(), programs{}.Exists)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range found {
+		got = append(got, strings.TrimSpace(f.Extension+" "+f.Code))
+	}
+	want := []string{
+		"work_kept", "tools.gone row_without_files", "tools.sample command_conflict", "tools.sample program_missing", "tools.stray files_without_row",
+		"tools.twin command_conflict", "tools.twin package_warning", "tools.twin program_missing",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	// What cannot be read offers nothing and holds nothing else up.
+	if batch, diagnostics := r.View().Batch(); len(batch.Modules) != 2 || len(diagnostics) != 1 {
+		t.Error(len(batch.Modules), diagnostics)
+	}
+}
+
+func TestDoctorLeavesOutWhatIsBeingChanged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.whole").with("manifest.json", `"platforms"`, `"external_bins":["nothere"],"platforms"`), lifecycle.Options{}))
+	inside, leave := make(chan struct{}), make(chan struct{})
+	r.cfg = r.cfg.WithFault(func(point string) error {
+		if point == "files moved" {
+			close(inside)
+			<-leave
+		}
+		return nil
+	})
+	r.open()
+	doctor := func() (got []string) {
+		found, err := r.Doctor(t.Context(), func(ctx context.Context, extension, program string) (bool, error) {
+			if inside != nil { // somebody takes the other one away while this one is looked at
+				go func() { _, _ = r.Uninstall(context.WithoutCancel(ctx), admin(), "tools.sample", lifecycle.Removal{}) }()
+				<-inside
+				inside = nil
+			}
+			return false, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			got = append(got, f.Extension+" "+f.Code)
+		}
+		return got
+	}
+	for range 2 { // it goes while it is looked at; then its files are gone and its row is there
+		if got := doctor(); slices.Contains(got, "tools.sample row_without_files") || !slices.Contains(got, "tools.whole program_missing") {
+			t.Error(got)
+		}
+	}
+	close(leave)
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	copied := filepath.Join(r.cfg.Dir, "tools.sample", "work", "config.json")
+	if data, err := os.ReadFile(copied); string(data) != `{"mode":"1.0.0"}` {
+		t.Error(string(data), err)
+	}
+	_ = os.Remove(copied)
+	_ = os.Symlink(filepath.Join(r.home, "outside"), copied)
+	shown, err := r.SetConfig(t.Context(), admin(), "tools.sample", json.RawMessage(`{"token":"t","n":1}`))
+	if err != nil || string(shown) != `{"n":1,"token":"***"}` {
+		t.Error(string(shown), err)
+	}
+	if _, err := os.Stat(filepath.Join(r.home, "outside")); err == nil {
+		t.Error("a link was followed")
+	}
+	if data, err := os.ReadFile(copied); string(data) != `{"n":1}` {
+		t.Error(string(data), err)
+	}
+	if _, err := r.SetConfig(t.Context(), admin(), "tools.sample", shown); err != nil {
+		t.Error(err)
+	}
+	if raw, err := r.RawConfig(t.Context(), "tools.sample"); string(raw) != `{"n":1,"token":"t"}` {
+		t.Error(string(raw), err)
+	}
+	if _, err := r.Config(t.Context(), "tools.none"); capability.CodeOf(err) != capability.CodeNotFound {
+		t.Error(err)
+	}
+}
+
+func TestTheTemplateAndTheExampleInstall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	dir, err := scaffold.New(t.TempDir(), "tools.httpcheck", operator.ReservedCommand)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := r.must(r.Install(t.Context(), admin(), lifecycle.Source{Dir: dir}, lifecycle.Options{Strict: true}))
+	if d := cmp.Diff([]string{"os", "curl"}, rec.Steps); d != "" || r.row("tools.httpcheck").Enabled {
+		t.Error(d)
+	}
+	s, err := r.Screen(t.Context(), "tools.httpcheck", nil)
+	if err != nil || len(s.Permissions) != 3 || len(s.Hosts) != 2 {
+		t.Error(s, err)
+	}
+	r.enable("tools.httpcheck")
+	rows, err := r.List(t.Context(), lifecycle.Filter{EnabledOnly: true, Status: registry.Installed})
+	if err != nil || len(rows) != 1 {
+		t.Error(rows, err)
+	}
+	// The example's shell step is not one the fake knows: its install fails whole.
+	if _, err := r.Install(t.Context(), admin(), lifecycle.Source{Dir: "../extension/testdata/postman"}, lifecycle.Options{}); reason(err) != "command_failed" {
+		t.Error(err)
+	}
+}
+
+func TestTheCatalogTakesTheBatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	c := catalogtest.New(t)
+	publish := func() (offered []string) {
+		batch, _ := r.View().Batch()
+		if _, _, err := c.Replace(batch); err != nil {
+			t.Fatal(err)
+		}
+		for e := range c.Snapshot().Entries() {
+			if c.Snapshot().Withheld(e) == "" {
+				offered = append(offered, string(e.ID)+" "+string(e.Effect))
+				if e.ContentHash() != "sha256:"+r.row("tools.sample").TreeHash {
+					t.Error("grants do not die with the tree hash")
+				}
+			}
+		}
+		return offered
+	}
+	if got := publish(); len(got) != 0 {
+		t.Errorf("%v of what is disabled", got)
+	}
+	r.enable("tools.sample")
+	if d := cmp.Diff([]string{"tools.sample/tool.sample.run#ext.tools.sample.tool.sample.run@default external"}, publish()); d != "" {
+		t.Error(d)
+	}
+	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
+		t.Fatal(err)
+	}
+	publish()
+	if n := c.Snapshot().ModuleCount(); n != 0 {
+		t.Errorf("%d modules", n)
+	}
+}
+
+func TestARegistryThatFailsChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
+	r.enable("tools.sample")
+	before := r.state()
+	sql := func(q string) {
+		t.Helper()
+		if _, err := r.db.SQL().ExecContext(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sql(`CREATE TRIGGER broken BEFORE UPDATE ON extensions WHEN NEW.version = '2.0.0' BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	sql(`CREATE TRIGGER kept BEFORE DELETE ON extensions BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	rec, err := r.install(sample("2.0.0"), lifecycle.Options{})
+	if err == nil || rec.Status != registry.Failed || strings.Contains(err.Error(), "disk is full") {
+		t.Error(err, rec)
+	}
+	if d := cmp.Diff(before, r.state()); d != "" {
+		t.Error(d)
+	}
+	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{KeepWork: true}); err == nil || rec.Status != registry.Failed {
+		t.Error(err, rec)
+	}
+	if d := cmp.Diff(without(before), without(r.state())); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestManyChangesAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var last atomic.Int64
+	r.cfg.Changed = func(context.Context) {
+		now := r.View().Generation
+		if was := last.Swap(now); was > now {
+			t.Errorf("generation %d after %d", now, was)
+		}
+	}
+	r.open()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			id := fmt.Sprintf("tools.s%d", i)
+			if _, err := r.install(sample("1.0.0").with("manifest.json", "tools.sample", id), lifecycle.Options{}); err != nil {
+				t.Error(err)
+				return
+			}
+			x, err := r.reg.Get(t.Context(), id)
+			if err == nil {
+				_, err = r.Enable(t.Context(), admin(), id, lifecycle.Answer{TreeHash: x.TreeHash})
+			}
+			if err == nil && i%2 == 0 {
+				_, err = r.Uninstall(t.Context(), admin(), id, lifecycle.Removal{})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			r.View().Batch()
+		})
+	}
+	wg.Wait()
+	if batch, _ := r.View().Batch(); len(batch.Modules) != 4 || last.Load() != r.View().Generation {
+		t.Error(len(batch.Modules), last.Load())
+	}
+}
+
+func TestACallerThatGivesUpLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	before := r.state()
+	ctx, cancel := context.WithCancel(t.Context())
+	r.cfg = r.cfg.WithFault(func(point string) error {
+		if point == "step one" {
+			cancel()
+		}
+		return nil
+	})
+	r.open()
+	data := sample("1.0.0").zip(t)
+	rec, err := r.Install(ctx, admin(), lifecycle.Source{Zip: bytes.NewReader(data), Size: int64(len(data))}, lifecycle.Options{})
+	if err == nil || rec.Status != registry.Failed {
+		t.Error(err, rec)
+	}
+	if d := cmp.Diff(before, r.state()); d != "" {
+		t.Error(d)
+	}
+}

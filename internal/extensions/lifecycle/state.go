@@ -1,0 +1,290 @@
+package lifecycle
+
+import (
+	"context"
+	"slices"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/consent"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/extensions/registry"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// tier is the sandbox an extension needs at least (section 15.1): the strongest
+// for programs that came from an address.
+func (m *Manager) tier(x *registry.Extension) string {
+	if x.SourceURL != "" && slices.Contains(x.Permissions, "exec") {
+		return "T3"
+	}
+	return "T2"
+}
+
+func givenOf(x *registry.Extension) (g consent.Given, ok bool) {
+	if x == nil || len(x.Consent) == 0 {
+		return g, false
+	}
+	return g, jsonx.Unmarshal(x.Consent, &g) == nil
+}
+
+// Screen is what is to be agreed to before the extension may run: with the actions
+// that the caller would show to agents, "all" or <command>.<action>; nil keeps
+// those chosen before.
+func (m *Manager) Screen(ctx context.Context, id string, agentVisible []string) (consent.Screen, error) {
+	row, err := m.cfg.Registry.Get(ctx, id)
+	if err != nil {
+		return consent.Screen{}, err
+	}
+	pkg, err := m.installed(ctx, &row)
+	if err != nil {
+		return consent.Screen{}, err
+	}
+	return m.screen(&row, pkg, agentVisible)
+}
+
+func (m *Manager) screen(row *registry.Extension, pkg *extension.Package, agentVisible []string) (consent.Screen, error) {
+	if agentVisible == nil {
+		agentVisible = row.AgentVisible
+	}
+	for _, name := range agentVisible {
+		if name != "all" && !pkg.HasAction(name) {
+			return consent.Screen{}, capability.Errorf(capability.CodeInvalidInput, "extensions.enable", "%s has no action %.100q", row.ID, name).
+				With("unknown_action", "write command.action, such as "+first(pkg.AgentActions([]string{"all"}))+", or all")
+		}
+	}
+	s := consent.New(pkg, row.TreeHash, source(row), m.tier(row), agentVisible)
+	if given, had := givenOf(row); had {
+		s.More = given.Beyond(&s)
+	}
+	return s, nil
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// installed reads a package that is installed and what was installed.
+func (m *Manager) installed(ctx context.Context, row *registry.Extension) (*extension.Package, error) {
+	if row.Status != registry.Installed {
+		return nil, capability.Errorf(capability.CodeConflict, "extensions", "%s is not installed: its state is %s", row.ID, row.Status).With(ReasonState, "install it again")
+	}
+	if err := m.intact(ctx, row); err != nil {
+		if capability.AsError(err).Reason == ReasonChanged {
+			m.record(ctx, audit.Record{Event: audit.SecurityViolation, Extension: row.ID, Success: audit.OutcomeFailure, Error: err.Error(), Metadata: audit.Metadata{Reason: ReasonChanged}}, audit.Synced)
+		}
+		return nil, err
+	}
+	return m.read(row.ID)
+}
+
+// Answer is a yes to a screen.
+type Answer struct {
+	// TreeHash is that of the screen that was shown. Without it nothing is agreed to.
+	TreeHash string
+	// AgentVisible are the actions to show to agents, as for Screen; nil keeps those
+	// chosen before.
+	AgentVisible []string
+}
+
+// Enable lets an extension run. What it asks for must have been agreed to, now or
+// before: else consent_required, with the screen as detail "screen". The package
+// must be what was installed, fit the machine, and the sandbox must reach the tier
+// it needs (unavailable, sandbox_unavailable, is the Tier function's to say).
+func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string, a Answer) (registry.Extension, error) {
+	row, release, err := m.hold(ctx, id)
+	if err != nil {
+		return row, err
+	}
+	defer release()
+	pkg, err := m.installed(ctx, &row)
+	if err != nil {
+		return row, err
+	}
+	if err := m.cfg.Tier(m.tier(&row)); err != nil {
+		return row, err
+	}
+	screen, err := m.screen(&row, pkg, a.AgentVisible)
+	if err != nil {
+		return row, err
+	}
+	given, had := givenOf(&row)
+	covered := had && given.TreeHash == row.TreeHash && len(screen.More) == 0
+	switch {
+	case a.TreeHash != "" && a.TreeHash != row.TreeHash:
+		return row, capability.Errorf(capability.CodeConflict, "extensions.enable", "%s is not the package that was shown any more", row.ID).With(ReasonState, "look at it again")
+	case !screen.Asks() || covered:
+	case a.TreeHash == "":
+		return row, capability.Errorf(capability.CodeConsentRequired, "extensions.enable", "%s asks for permissions that nobody has agreed to yet", row.ID).
+			With(ReasonConsent, "read what it asks for, then enable it with --yes").Detail("screen", screen)
+	}
+	if a.TreeHash != "" {
+		given := screen.Given(by.ID, m.cfg.Now())
+		row.Consent = jsonOf(given)
+	}
+	if a.AgentVisible != nil {
+		row.AgentVisible = a.AgentVisible
+	}
+	row.Enabled = true
+	if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &row, Raise: true}); err != nil {
+		return row, err
+	}
+	tools := screen.Given("", m.cfg.Now()).AgentTools
+	m.record(ctx, audit.Record{
+		Event: audit.ExtensionEnabled, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess,
+		Metadata: audit.Metadata{Permissions: pkg.Permissions, Attrs: []audit.Attr{{Key: "version", Value: row.Version}, {Key: "tree_hash", Value: row.TreeHash}, {Key: "agent_tools", Value: list(tools)}}},
+	}, audit.Synced)
+	m.changed(ctx)
+	return row, nil
+}
+
+func list(l []string) string {
+	data, err := jsonx.Marshal(l)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// hold reserves an extension for a change and reads its row.
+func (m *Manager) hold(ctx context.Context, id string) (registry.Extension, func(), error) {
+	release, err := m.take(id)
+	if err != nil {
+		return registry.Extension{}, nil, err
+	}
+	row, err := m.cfg.Registry.Get(ctx, id)
+	if err != nil {
+		release()
+		return row, nil, err
+	}
+	return row, release, nil
+}
+
+// Disable stops later calls of an extension; with kill it stops those that run too.
+func (m *Manager) Disable(ctx context.Context, by capability.Principal, id string, kill bool) (registry.Extension, error) {
+	row, release, err := m.hold(ctx, id)
+	if err != nil {
+		return row, err
+	}
+	defer release()
+	if row.Enabled {
+		row.Enabled = false
+		if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &row, Raise: true}); err != nil {
+			return row, err
+		}
+		m.record(ctx, audit.Record{Event: audit.ExtensionDisabled, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess}, audit.Synced)
+		m.changed(ctx)
+	}
+	if kill && m.cfg.Executions != nil {
+		return row, m.cfg.Executions.Stop(ctx, row.ID)
+	}
+	return row, nil
+}
+
+// Filter narrows a list; what is zero does not.
+type Filter struct {
+	EnabledOnly bool
+	Status      registry.Status
+}
+
+// List returns the extensions, those being installed among them.
+func (m *Manager) List(ctx context.Context, f Filter) ([]registry.Extension, error) {
+	rows, err := m.cfg.Registry.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(rows, func(x registry.Extension) bool {
+		return f.EnabledOnly && !x.Enabled || f.Status != "" && x.Status != f.Status
+	}), nil
+}
+
+// Detail is one extension with its parsed parts.
+type Detail struct {
+	registry.Extension
+	Package *extension.Package `json:"package,omitempty"`
+	Usage   string             `json:"usage,omitempty"`
+	Problem string             `json:"problem,omitempty"` // why there is no package
+	Busy    bool               `json:"busy,omitempty"`
+}
+
+// Show returns one extension.
+func (m *Manager) Show(ctx context.Context, id string) (Detail, error) {
+	row, err := m.cfg.Registry.Get(ctx, id)
+	if err != nil {
+		return Detail{}, err
+	}
+	d := Detail{Extension: row, Busy: m.Busy(id)}
+	if row.Status != registry.Installed {
+		return d, nil
+	}
+	if d.Package, err = m.read(row.ID); err == nil {
+		d.Usage, err = m.Usage(row.ID)
+	}
+	if err != nil {
+		d.Problem = capability.AsError(err).Message
+	}
+	return d, nil
+}
+
+// Busy reports whether an extension is being changed; its calls should wait.
+func (m *Manager) Busy(id string) bool {
+	release, err := m.take(id)
+	if err != nil {
+		return true
+	}
+	release()
+	return false
+}
+
+// Record returns one install record, for whoever waits for it.
+func (m *Manager) Record(ctx context.Context, id string) (registry.Record, error) {
+	return m.cfg.Registry.Record(ctx, id)
+}
+
+// Records returns the newest records of an extension ("" = all).
+func (m *Manager) Records(ctx context.Context, id string, limit int) ([]registry.Record, error) {
+	return m.cfg.Registry.Records(ctx, id, min(max(limit, 1), 1000))
+}
+
+// Usage reads the user's guide of an installed extension: at most 256 KiB.
+func (m *Manager) Usage(id string) (text string, err error) {
+	err = m.file(id, func(t *archive.Tree, man *extension.Manifest) error {
+		text, err = extension.Usage(t, man)
+		return err
+	})
+	return text, err
+}
+
+// Icon reads an extension's icon; name tells its type by its ending. An SVG must
+// be served as an image only, with a policy that denies everything.
+func (m *Manager) Icon(id string) (data []byte, name string, err error) {
+	err = m.file(id, func(t *archive.Tree, man *extension.Manifest) error {
+		if name = man.Icon; name == "" {
+			return capability.Errorf(capability.CodeNotFound, "extensions", "%s has no icon", id).With("file_not_found", "")
+		}
+		data, err = t.ReadFile(name, 256<<10)
+		return err
+	})
+	return data, name, err
+}
+
+func (m *Manager) file(id string, use func(*archive.Tree, *extension.Manifest) error) error {
+	x, ok := m.View().Find(id)
+	if !ok || x.Package == nil {
+		return capability.Errorf(capability.CodeNotFound, "extensions", "there is no installed extension %.130q", id).With("extension_not_found", "")
+	}
+	dir, err := m.open(x.ID)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	tree, err := archive.OpenPackage(dir)
+	if err != nil {
+		return err
+	}
+	return use(tree, &x.Package.Manifest)
+}

@@ -1,0 +1,312 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/registry"
+)
+
+// Bounds of a working folder that is copied for an upgrade: what the sandbox lets
+// an extension write, and room for what an operator allowed beyond.
+const (
+	maxWork        = 2 << 30
+	maxWorkEntries = 200_000
+	maxWorkDepth   = 128
+)
+
+func (m *Manager) exists(name string) bool {
+	_, err := m.root.Lstat(name)
+	return err == nil
+}
+
+// clear removes a folder and what is in it without following links. The folder was
+// an extension's: it may be locked, and nested deeper than we have descriptors, so
+// that what lies deep is first moved up beside it.
+func (m *Manager) clear(name string) error {
+	moved := []string{name}
+	for n := 0; n < len(moved); n++ {
+		r := remover{m: m, lift: func(at string) error {
+			to := name + "-deep-" + strconv.Itoa(len(moved))
+			moved = append(moved, to)
+			return m.root.Rename(at, to)
+		}}
+		if err := r.remove(m.root, path.Base(moved[n]), moved[n], 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxLevels is how many folders are open at once while a tree is removed.
+const maxLevels = 64
+
+// remover empties a tree, a level at a time.
+type remover struct {
+	m    *Manager
+	lift func(at string) error // moves a folder, named from the top, out of the tree
+}
+
+// remove takes away name in dir, whose whole path is at. At the top dir is the
+// manager's own root, and name the path.
+func (r *remover) remove(dir *os.Root, name, at string, level int) error {
+	if level == 0 {
+		name = at
+	}
+	err := dir.Remove(name) // a file, a link, an empty folder
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	info, e := dir.Lstat(name)
+	if e != nil || !info.IsDir() {
+		return err
+	}
+	if info.Mode().Perm()&0o700 != 0o700 { // an extension may lock its own folders
+		_ = dir.Chmod(name, 0o700)
+	}
+	if level == maxLevels {
+		return r.lift(at)
+	}
+	inside, err := dir.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	err = r.empty(inside, at, level)
+	if err := errors.Join(err, inside.Close()); err != nil {
+		return err
+	}
+	return dir.Remove(name)
+}
+
+func (r *remover) empty(dir *os.Root, at string, level int) error {
+	list, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer list.Close()
+	for {
+		names, err := list.Readdirnames(1000)
+		for _, name := range names {
+			if err := r.remove(dir, name, path.Join(at, name), level+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		if err != nil || len(names) == 0 {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+	}
+}
+
+// undo makes an extension what it was before the install of the record. It may be
+// interrupted and begun again at any point: what is to be done next follows from
+// the journal and from which folders there are.
+func (m *Manager) undo(ctx context.Context, rec *registry.Record, cause *capability.Error) error {
+	if rec.FailedStep == "" {
+		rec.FailedStep = rec.Step
+		if s, ok := cause.Details["failed_step"].(string); ok {
+			rec.FailedStep = s
+		}
+	}
+	rec.Error, rec.Code, rec.Hint = cause.Message, cause.Reason, cause.Hint
+	if rec.Code == "" {
+		rec.Code = string(cause.Code)
+	}
+	registered := rec.Step == stepRegister || rec.Step == stepPlan || rec.Step == stepSwap || rec.Step == stepUndone
+	staging, trash := path.Join(stagingDir, rec.ID), path.Join(trashDir, rec.ID)
+	if rec.Step == stepSwap {
+		if !m.exists(staging) && m.exists(rec.Extension) { // the new one is in its place
+			if err := m.root.Rename(rec.Extension, staging); err != nil {
+				return err
+			}
+		}
+		if m.exists(trash) {
+			if err := m.root.Rename(trash, rec.Extension); err != nil {
+				return err
+			}
+		}
+		if err := m.at("undo: folders back"); err != nil {
+			return err
+		}
+		// Without this line, a crash after staging is gone would make the old version
+		// look like the new one.
+		rec.Step = stepUndone
+		if err := m.cfg.Registry.SaveRecord(ctx, *rec); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(m.clear(staging), m.clear(staging+".zip")); err != nil {
+		return err
+	}
+	if err := m.at("undo: staging empty"); err != nil {
+		return err
+	}
+	change := registry.Change{}
+	if registered && rec.Extension != "" {
+		if row, err := m.cfg.Registry.Get(ctx, rec.Extension); err == nil && row.Status == registry.Installing {
+			change.Delete = rec.Extension
+		}
+	}
+	failed := *rec
+	failed.Status, failed.Ended = registry.Failed, m.cfg.Now().UTC()
+	change.Record = &failed
+	if err := m.cfg.Registry.Apply(ctx, change); err != nil {
+		return err
+	}
+	*rec = failed
+	return nil
+}
+
+// repair mends what a crash left (section 4.3). One extension that cannot be
+// repaired keeps its journal, and stops neither the others nor the server.
+func (m *Manager) repair(ctx context.Context) error {
+	open, err := m.cfg.Registry.Open(ctx)
+	if err != nil {
+		return err
+	}
+	stuck := make(map[string]bool)
+	for i := range open {
+		rec := &open[i]
+		interrupted := capability.Errorf(capability.CodeFailed, "extensions", "the server stopped in the middle of it").With("interrupted", "do it again")
+		var err error
+		switch {
+		case rec.Operation != registry.OpUninstall:
+			err = m.undo(ctx, rec, interrupted)
+		case rec.Step == stepDisable:
+			err = m.undoRemoval(ctx, rec, interrupted)
+		default:
+			err = m.remove(ctx, rec)
+		}
+		if err != nil {
+			stuck[rec.ID] = true
+			m.cfg.Logger.Error("what the last run left behind could not be repaired", "install", rec.ID, "extension", rec.Extension, "err", err)
+			continue
+		}
+		event := audit.Record{
+			Event: audit.ExtensionInstallFailed, Extension: rec.Extension, Success: audit.OutcomeFailure, Error: rec.Error,
+			Metadata: audit.Metadata{Reason: "interrupted", Attrs: []audit.Attr{{Key: "install", Value: rec.ID}, {Key: "operation", Value: string(rec.Operation)}, {Key: "status", Value: string(rec.Status)}}},
+		}
+		if rec.Operation == registry.OpUninstall && rec.Status == registry.Completed {
+			event.Event, event.Success, event.Error = audit.ExtensionUninstalled, audit.OutcomeSuccess, ""
+		}
+		m.record(ctx, event, audit.Synced)
+	}
+	return errors.Join(m.settle(ctx, stuck), m.sweep(stagingDir, stuck), m.sweep(trashDir, stuck))
+}
+
+// settle fails rows that say an install is under way where none is.
+func (m *Manager) settle(ctx context.Context, stuck map[string]bool) error {
+	rows, err := m.cfg.Registry.All(ctx)
+	if err != nil || len(stuck) > 0 {
+		return err
+	}
+	for i := range rows {
+		if rows[i].Status == registry.Installing {
+			rows[i].Status, rows[i].Enabled = registry.FailedState, false
+			if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &rows[i]}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sweep empties a folder but for working folders that were kept and what a stuck
+// record still needs. What cannot be removed is doctor's to report.
+func (m *Manager) sweep(dir string, stuck map[string]bool) error {
+	entries, err := fs.ReadDir(m.root.FS(), dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if name := e.Name(); !stuck[strings.TrimSuffix(name, ".zip")] && !strings.HasSuffix(name, keptSuffix) {
+			if err := m.clear(path.Join(dir, name)); err != nil {
+				m.cfg.Logger.Warn("a leftover could not be removed", "in", dir, "name", name, "err", err)
+			}
+		}
+	}
+	return nil
+}
+
+// copyWork copies what an extension keeps, from one package to another. It wrote it itself and may be writing
+// still: nothing is followed, only files, folders and links as such are taken.
+func (m *Manager) copyWork(ctx context.Context, from, to string) error {
+	if !m.exists(path.Join(from, archive.WorkDir)) {
+		return nil
+	}
+	src, err := m.openWork(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := m.openWork(to)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	left, entries := int64(maxWork), 0
+	return fs.WalkDir(src.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		if entries++; err != nil || p == "." {
+			return err
+		}
+		if entries > maxWorkEntries || strings.Count(p, "/") >= maxWorkDepth {
+			return tooMuch()
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			err = dst.Mkdir(p, info.Mode().Perm()|0o700)
+		case info.Mode().Type() == fs.ModeSymlink:
+			var target string
+			if target, err = src.Readlink(p); err == nil {
+				err = dst.Symlink(target, p)
+			}
+		case info.Mode().IsRegular():
+			err = copyFile(src, dst, p, info.Mode().Perm(), &left)
+		default:
+			return nil // a socket or a pipe of a program that is gone
+		}
+		if err == nil {
+			err = keepOwner(dst, p, info)
+		}
+		return err
+	})
+}
+
+func tooMuch() error {
+	return capability.Errorf(capability.CodeTooLarge, "extensions", "the working folder is too large, or nested too deeply, to be kept through an upgrade").With(archive.ReasonTooLarge, "empty it, or uninstall first")
+}
+
+func copyFile(src, dst *os.Root, p string, mode fs.FileMode, left *int64) error {
+	in, err := archive.OpenRegular(src, p)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := dst.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(out, io.LimitReader(in, *left+1))
+	if *left -= n; err == nil && *left < 0 {
+		err = tooMuch()
+	}
+	return errors.Join(err, out.Chmod(mode), out.Close())
+}

@@ -1,0 +1,169 @@
+package manifest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+)
+
+// Resolved is a set of extensions as the host admits them.
+type Resolved struct {
+	Extensions []*Extension       // that are kept, ordered by id; failed ones without contributions
+	Failed     map[string]string  // extension id → failure class
+	Shadowed   []*Extension       // packages of a weaker origin with an id that is taken
+	Refused    []*Extension       // packages whose activation was refused while another ran, and stays refused
+	Conflicts  []catalog.Conflict // of runtime ids and HTTP surfaces
+	routes     map[string]bool    // "<runtime>#<n>" of routes that are withheld
+}
+
+// Resolve finds what cannot stand together (conflict class 1 and the HTTP part of
+// class 5; catalog spec, sections 9.1 and 9.2). The outcome does not depend on
+// the order of the extensions.
+func Resolve(extensions []Extension, owners map[string]string) *Resolved {
+	r := &Resolved{Failed: make(map[string]string)}
+	byID := make(map[string][]*Extension)
+	for i := range extensions {
+		id := strings.ToLower(extensions[i].ID)
+		byID[id] = append(byID[id], &extensions[i])
+	}
+	for _, list := range byID {
+		list = r.standing(list)
+		strongest := 0
+		for _, x := range list {
+			strongest = max(strongest, originStrength(x.origin()))
+		}
+		var kept []*Extension
+		for _, x := range list {
+			if originStrength(x.origin()) == strongest {
+				kept = append(kept, x)
+			} else {
+				r.Shadowed = append(r.Shadowed, x)
+			}
+		}
+		if len(kept) == 1 {
+			r.Extensions = append(r.Extensions, r.duplicates(kept[0]))
+			continue
+		}
+		slices.SortFunc(kept, func(a, b *Extension) int { return strings.Compare(a.ID, b.ID) })
+		c := catalog.Conflict{
+			Class: catalog.ClassRuntimeID, Key: kept[0].ID, Resolution: "fatal",
+			Remediation: "remove one of the packages called " + kept[0].ID,
+		}
+		for _, x := range kept {
+			c.Members = append(c.Members, x.ID)
+			r.Failed[x.ID] = ReasonConflict
+		}
+		c.Members = slices.Compact(c.Members)
+		r.Conflicts = append(r.Conflicts, c)
+		r.Extensions = append(r.Extensions, failed(kept[0]))
+	}
+	slices.SortFunc(r.Extensions, func(a, b *Extension) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(r.Refused, func(a, b *Extension) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(r.Shadowed, func(a, b *Extension) int { return strings.Compare(a.String(), b.String()) })
+	r.surfaces(owners)
+	catalog.SortConflicts(r.Conflicts)
+	return r
+}
+
+// standing leaves out the packages that the host refused before, unless they are
+// all there is: a restart must not turn a refusal into a draw that takes the
+// running package down too.
+func (r *Resolved) standing(list []*Extension) []*Extension {
+	refused := func(x *Extension) bool { return x.DisabledReason != "" }
+	rest := slices.DeleteFunc(slices.Clone(list), refused)
+	if len(rest) == 0 {
+		return list
+	}
+	for _, x := range list {
+		if refused(x) {
+			r.Refused = append(r.Refused, x)
+		}
+	}
+	return rest
+}
+
+// Standing is how a package relates to those that run.
+type Standing string
+
+// The standings.
+const (
+	StandingNew      Standing = "new"      // nobody has its id
+	StandingReplaces Standing = "replaces" // its origin is stronger than that of the one that runs
+	StandingShadowed Standing = "shadowed" // it is recorded, and the stronger one goes on
+)
+
+// ReasonConflict is the failure class of packages that claim one id, and the
+// DisabledReason to keep for one that Admit refused for it.
+const ReasonConflict = "registration-conflict"
+
+// Admit decides whether a package may be activated beside those that run. Where
+// one of equal origin has its id, or it declares a contribution twice, it is
+// refused (conflict, reason registration_conflict) and what runs is untouched;
+// the caller keeps [ReasonConflict] as its DisabledReason so that [Resolve] says
+// the same after a restart (catalog spec, sections 9.1 and 25.2, R13).
+func Admit(running []Extension, x *Extension) (Standing, error) {
+	refuse := func(format string, args ...any) error {
+		return capability.Errorf(capability.CodeConflict, "manifest.admit", format, args...).
+			With("registration_conflict", "remove one of the two, or give it another id")
+	}
+	if (&Resolved{Failed: make(map[string]string)}).duplicates(x).Stage == capability.StageFailed && x.Stage != capability.StageFailed {
+		return "", refuse("extension %s declares a contribution twice", x.ID)
+	}
+	standing := StandingNew
+	for i := range running {
+		other := &running[i]
+		if !strings.EqualFold(other.ID, x.ID) || other.DisabledReason != "" {
+			continue
+		}
+		switch mine, theirs := originStrength(x.origin()), originStrength(other.origin()); {
+		case mine == theirs:
+			return "", refuse("extension %s is already there, from an equal origin (%s)", x.ID, other.origin())
+		case mine < theirs:
+			standing = StandingShadowed
+		case standing == StandingNew:
+			standing = StandingReplaces
+		}
+	}
+	return standing, nil
+}
+
+func failed(x *Extension) *Extension {
+	y := *x
+	y.Stage, y.Enabled, y.Contributions = capability.StageFailed, nil, nil
+	return &y
+}
+
+// duplicates fails an extension that declares a contribution twice.
+func (r *Resolved) duplicates(x *Extension) *Extension {
+	seen := make(map[string]bool, len(x.Contributions))
+	fatal := false
+	for i := range x.Contributions {
+		id := x.Contributions[i].ID
+		if seen[id] {
+			fatal = true
+			runtime := x.ID + "/" + id
+			if !slices.ContainsFunc(r.Conflicts, func(c catalog.Conflict) bool { return c.Key == runtime }) {
+				r.Conflicts = append(r.Conflicts, catalog.Conflict{
+					Class: catalog.ClassRuntimeID, Key: runtime, Members: []string{runtime}, Resolution: "fatal",
+					Remediation: "extension " + x.ID + " must give its contributions different ids",
+				})
+			}
+		}
+		seen[id] = true
+	}
+	if !fatal {
+		return x
+	}
+	r.Failed[x.ID] = ReasonConflict
+	return failed(x)
+}
+
+func (x *Extension) active() bool {
+	m := capability.Module{Stage: x.stage()}
+	return m.Active()
+}
+
+// Active reports whether the extension's contributions take part in the catalogs.
+func (x *Extension) Active() bool { return x.active() }

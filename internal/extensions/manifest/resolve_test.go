@@ -1,0 +1,190 @@
+package manifest_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
+)
+
+func route(ext, path, match, auth string) manifest.Extension {
+	return manifest.Extension{ID: ext, Contributions: []manifest.Contribution{{
+		ID: "r", Kind: "surface.http-route", Routes: []manifest.Route{{Method: "GET", Path: path, Match: match, Auth: auth}},
+	}}}
+}
+
+func conflicts(r *manifest.Resolved) []catalog.Conflict {
+	list := slices.Clone(r.Conflicts)
+	for i := range list {
+		list[i].Remediation = ""
+	}
+	return list
+}
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	record := func(key, resolution, winner string, members ...string) catalog.Conflict {
+		return catalog.Conflict{Class: "route_surface", Key: "http:" + key, Members: members, Resolution: resolution, Winner: winner}
+	}
+	over := route("b", "/a", "", "")
+	over.Contributions[0].Supersedes = []string{"a/r"}
+	for name, c := range map[string]struct {
+		in     []manifest.Extension
+		owners map[string]string
+		want   []catalog.Conflict
+		served []string
+	}{
+		"apart":                  {in: []manifest.Extension{route("a", "/a", "", ""), route("b", "/b", "", ""), route("c", "/ab", "prefix", "")}, served: []string{"a", "b", "c"}},
+		"equal":                  {in: []manifest.Extension{route("a", "/a", "", ""), route("b", "/a", "prefix", "")}, want: []catalog.Conflict{record("/a", "unresolved", "", "a/r", "b/r")}},
+		"pinned":                 {in: []manifest.Extension{route("a", "/a", "", ""), route("b", "/a", "", "")}, owners: map[string]string{"http:/a": "a/r"}, want: []catalog.Conflict{record("/a", "operator_pin", "a/r", "a/r", "b/r")}, served: []string{"a"}},
+		"replaced":               {in: []manifest.Extension{route("a", "/a", "", ""), over}, want: []catalog.Conflict{record("/a", "supersedes", "b/r", "a/r", "b/r")}, served: []string{"b"}},
+		"mismatch":               {in: []manifest.Extension{route("a", "/a", "", "plugin"), route("b", "/a", "", "")}, owners: map[string]string{"http:/a": "a/r"}, want: []catalog.Conflict{record("/a", "fatal_auth_mismatch", "", "a/r", "b/r")}},
+		"exact does not contain": {in: []manifest.Extension{route("a", "/a", "exact", ""), route("b", "/a/b", "prefix", "")}, served: []string{"a", "b"}},
+		"nested twice": {
+			in:   []manifest.Extension{route("a", "/a", "prefix", ""), route("b", "/a/b", "prefix", ""), route("c", "/a/b/c", "", ""), route("d", "/a-b", "", "")},
+			want: []catalog.Conflict{record("/a", "longest_prefix", "", "a/r", "b/r", "c/r"), record("/a/b", "longest_prefix", "", "b/r", "c/r")}, served: []string{"a", "b", "c", "d"},
+		},
+		"a nested one stays when its prefix is contested": {
+			in:   []manifest.Extension{route("a", "/a", "prefix", ""), route("b", "/a", "prefix", ""), route("c", "/a/c", "", ""), route("d", "/a/d", "", "public")},
+			want: []catalog.Conflict{record("/a", "fatal_auth_mismatch", "", "a/r", "b/r", "d/r"), record("/a", "longest_prefix", "", "a/r", "b/r", "c/r"), record("/a", "unresolved", "", "a/r", "b/r")}, served: []string{"c"},
+		},
+		"root": {in: []manifest.Extension{route("a", "/", "prefix", ""), route("b", "/b", "", "")}, want: []catalog.Conflict{record("/", "longest_prefix", "", "a/r", "b/r")}, served: []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 5 {
+				rand.Shuffle(len(c.in), func(i, j int) { c.in[i], c.in[j] = c.in[j], c.in[i] })
+				r := manifest.Resolve(c.in, c.owners)
+				byAll := cmpopts.SortSlices(func(a, b catalog.Conflict) bool { return a.Key+a.Resolution < b.Key+b.Resolution })
+				if diff := cmp.Diff(c.want, conflicts(r), cmpopts.EquateEmpty(), byAll); diff != "" {
+					t.Error(diff)
+				}
+				var served []string
+				for _, x := range r.Extensions {
+					if r.Served(x.ID+"/r", 0) {
+						served = append(served, x.ID)
+					}
+				}
+				if diff := cmp.Diff(c.served, served); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
+}
+
+func TestIDsThatAreTaken(t *testing.T) {
+	t.Parallel()
+	ext := func(id, origin string) manifest.Extension {
+		return manifest.Extension{ID: id, Origin: origin, Contributions: []manifest.Contribution{{ID: "t", Kind: "capability.agent-tool", Tool: &manifest.Tool{Name: "t"}}}}
+	}
+	names := func(list []*manifest.Extension) (out []string) {
+		for _, x := range list {
+			out = append(out, x.String())
+		}
+		return out
+	}
+	in := []manifest.Extension{ext("a", "bundled"), ext("A", "workspace"), ext("a", "remote"), ext("b", "global"), ext("B", "global"), ext("c", ""), ext("d", "config")}
+	in[5].Contributions = append(in[5].Contributions, in[5].Contributions[0])
+	for range 5 {
+		rand.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+		r := manifest.Resolve(in, nil)
+		if diff := cmp.Diff([]string{"a (bundled)", "a (remote)"}, names(r.Shadowed)); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(map[string]string{"B": manifest.ReasonConflict, "b": manifest.ReasonConflict, "c": manifest.ReasonConflict}, r.Failed); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"A (workspace)", "B (global)", "c (bundled)", "d (config)"}, names(r.Extensions)); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]catalog.Conflict{
+			{Class: "runtime_id", Key: "B", Members: []string{"B", "b"}, Resolution: "fatal"}, {Class: "runtime_id", Key: "c/t", Members: []string{"c/t"}, Resolution: "fatal"},
+		}, conflicts(r)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestASecondPackageDoesNotTakeTheRunningOneDown is scenario R13.
+func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
+	t.Parallel()
+	first, second := manifest.Extension{ID: "tools-x", Origin: "global", Version: "1"}, manifest.Extension{ID: "Tools-X", Origin: "global", Version: "2"}
+	running := []manifest.Extension{first}
+	_, err := manifest.Admit(running, &second)
+	if e := capability.AsError(err); e == nil || e.Code != capability.CodeConflict || e.Reason != "registration_conflict" {
+		t.Fatal(err)
+	}
+	second.DisabledReason = manifest.ReasonConflict
+	for _, order := range [][]manifest.Extension{{first, second}, {second, first}} { // after a restart
+		r := manifest.Resolve(order, nil)
+		if len(r.Failed) > 0 || len(r.Conflicts) > 0 || len(r.Extensions) != 1 || r.Extensions[0].Version != "1" || !r.Extensions[0].Active() || len(r.Refused) != 1 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := manifest.Resolve([]manifest.Extension{second}, nil); r.Extensions[0].Active() {
+		t.Error("it became active because the first one went")
+	}
+	for origin, want := range map[string]manifest.Standing{"config": manifest.StandingReplaces, "remote": manifest.StandingShadowed} {
+		if got, err := manifest.Admit(running, &manifest.Extension{ID: "tools-x", Origin: origin}); err != nil || got != want {
+			t.Error(origin, got, err)
+		}
+	}
+	if got, err := manifest.Admit(running, &manifest.Extension{ID: "other"}); err != nil || got != manifest.StandingNew {
+		t.Error(got, err)
+	}
+	twice := manifest.Extension{ID: "y", Contributions: []manifest.Contribution{{ID: "t"}, {ID: "t"}}}
+	if _, err := manifest.Admit(running, &twice); err == nil {
+		t.Error("a contribution twice")
+	}
+}
+
+// TestAMissingRequirementWithholdsWhatNeedsIt is scenario R02: what was withheld
+// appears in the one generation in which the gap is closed.
+func TestAMissingRequirementWithholdsWhatNeedsIt(t *testing.T) {
+	t.Parallel()
+	need := func(id, on string) capability.Module {
+		x := manifest.Extension{ID: id, Contributions: []manifest.Contribution{{ID: "t", Kind: "capability.agent-tool", Tool: &manifest.Tool{Name: id}}}}
+		if on != "" {
+			x.Contributions[0].DependsOn = &capability.Depends{Requires: []string{on}}
+		}
+		if err := x.Check(); err != nil {
+			t.Fatal(err)
+		}
+		return x.Module()
+	}
+	c, err := catalog.New(catalog.Settings{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := func(m capability.Module) {
+		if _, _, err := c.Replace(capability.Batch{Source: m.Extension, Modules: []capability.Module{m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	withheld := func() (out []string) {
+		s := c.Snapshot()
+		for e := range s.Entries() {
+			if reason := s.Withheld(e); reason != "" {
+				out = append(out, e.Runtime+" "+reason)
+			}
+		}
+		return out
+	}
+	replace(need("a", "b/t"))
+	replace(need("c", "a/t"))
+	if diff := cmp.Diff([]string{"a/t dependency_missing", "c/t dependency_missing"}, withheld()); diff != "" {
+		t.Error(diff)
+	}
+	before := c.Snapshot().Generation
+	replace(need("b", ""))
+	if now := c.Snapshot().Generation; now != before+1 || len(withheld()) > 0 {
+		t.Error(before, now, withheld())
+	}
+}

@@ -1,0 +1,118 @@
+package operator
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
+)
+
+type integration struct {
+	*manifest.Auth
+	ext, contribution string
+}
+
+// AuthChoice is the way of signing in that is taken; its integration supplies
+// discovery order, onboarding, refresh and hooks.
+type AuthChoice struct {
+	Runtime     string              `json:"runtimeId"`
+	Method      manifest.AuthMethod `json:"method"`
+	Integration *manifest.Auth      `json:"integration"`
+}
+
+// SelectAuth finds the provider by id, else by alias, then the method: the one
+// asked for, or the one of highest rank (catalog spec, section 16). An unknown
+// method is an error, never the first one instead. preferred is the operator's
+// order of runtime ids.
+func (c *Catalog) SelectAuth(provider, method string, preferred []string) (AuthChoice, error) {
+	want := lower(provider)
+	match := func(by func(a *integration) bool) (out []*integration) {
+		for _, a := range c.auth {
+			if by(a) {
+				out = append(out, a)
+			}
+		}
+		return out
+	}
+	found := match(func(a *integration) bool { return lower(a.ProviderID) == want })
+	if len(found) == 0 {
+		found = match(func(a *integration) bool {
+			return slices.ContainsFunc(a.Aliases, func(alias string) bool { return lower(alias) == want })
+		})
+	}
+	if len(found) == 0 {
+		return AuthChoice{}, capability.Errorf(capability.CodeNotFound, "operator.auth", "no integration signs in to %q", provider).
+			With("auth_provider_unknown", "see them with: junctor catalog operator")
+	}
+	var choices []AuthChoice
+	var known []string
+	for _, a := range found {
+		for _, m := range a.Methods {
+			known = append(known, m.ID)
+			if method == "" || lower(m.ID) == lower(method) {
+				choices = append(choices, AuthChoice{a.ext + "/" + a.contribution, m, a.Auth})
+			}
+		}
+	}
+	if len(choices) == 0 {
+		return AuthChoice{}, capability.Errorf(capability.CodeNotFound, "operator.auth", "%s has no way %q to sign in", provider, method).
+			With("auth_method_unknown", "use one of: "+strings.Join(known, ", "))
+	}
+	place := func(runtime string) int {
+		if i := slices.Index(preferred, runtime); i >= 0 {
+			return i
+		}
+		return len(preferred)
+	}
+	return slices.MinFunc(choices, func(a, b AuthChoice) int {
+		return cmp.Or(cmp.Compare(b.Method.Rank, a.Method.Rank), cmp.Compare(place(a.Runtime), place(b.Runtime)),
+			cmp.Compare(a.Runtime, b.Runtime), cmp.Compare(a.Method.ID, b.Method.ID))
+	}), nil
+}
+
+// AuthProvider is one provider that can be signed in to, with everything the
+// integrations that share its id bring.
+type AuthProvider struct {
+	ProviderID     string                `json:"providerId"` // as the first integration spells it
+	Runtimes       []string              `json:"runtimeIds"`
+	Aliases        []string              `json:"aliases"`
+	Methods        []manifest.AuthMethod `json:"methods"` // highest rank first
+	DiscoveryOrder int                   `json:"discoveryOrder"`
+}
+
+// Providers lists the providers in the order in which they are to be looked for:
+// by discovery order (the smallest that an integration gives), then by id.
+func (c *Catalog) Providers() []AuthProvider {
+	at := make(map[string]int)
+	var out []AuthProvider
+	for _, a := range c.auth { // in the order of runtime ids
+		id := lower(a.ProviderID)
+		i, had := at[id]
+		if !had {
+			i = len(out)
+			at[id] = i
+			out = append(out, AuthProvider{ProviderID: strings.TrimSpace(a.ProviderID), Aliases: []string{}, Methods: []manifest.AuthMethod{}, DiscoveryOrder: a.DiscoveryOrder})
+		}
+		p := &out[i]
+		p.Runtimes = append(p.Runtimes, a.ext+"/"+a.contribution)
+		p.Methods = append(p.Methods, a.Methods...)
+		p.DiscoveryOrder = min(p.DiscoveryOrder, a.DiscoveryOrder)
+		for _, alias := range a.Aliases {
+			if !slices.Contains(p.Aliases, alias) {
+				p.Aliases = append(p.Aliases, alias)
+			}
+		}
+	}
+	for i := range out {
+		slices.Sort(out[i].Aliases)
+		slices.SortStableFunc(out[i].Methods, func(a, b manifest.AuthMethod) int {
+			return cmp.Or(cmp.Compare(b.Rank, a.Rank), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	slices.SortFunc(out, func(a, b AuthProvider) int {
+		return cmp.Or(cmp.Compare(a.DiscoveryOrder, b.DiscoveryOrder), cmp.Compare(lower(a.ProviderID), lower(b.ProviderID)))
+	})
+	return out
+}

@@ -1,0 +1,89 @@
+package permission_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+)
+
+func TestOtherSpellingsMeanTheSame(t *testing.T) {
+	t.Parallel()
+	got, unknown := permission.Canonical([]string{"fs_write", "network_http", "exec_shell", "exec", "network.call", "exec_builtin", "fs_read"})
+	if d := cmp.Diff([]string{"exec", "network", "filesystem.read", "filesystem.write", "builtin.exec"}, got); d != "" || unknown != "" {
+		t.Error(d, unknown)
+	}
+	if _, unknown := permission.Canonical([]string{"exec", "Exec"}); unknown != "Exec" {
+		t.Error(unknown)
+	}
+}
+
+func TestTheHighestEffectCounts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		want  capability.Effect
+		names []string
+	}{
+		{capability.EffectRead, nil},
+		{capability.EffectRead, []string{"filesystem.read", "read_status", "session.read", "db.read", "llm", "fs_read"}},
+		{capability.EffectWrite, []string{"db.read", "db.write"}},
+		{capability.EffectWrite, []string{"filesystem.write"}},
+		{capability.EffectExternal, []string{"filesystem.write", "network"}},
+		{capability.EffectExternal, []string{"read", "nobody knows it"}},
+	} {
+		if got := permission.Effect(tt.names); got != tt.want {
+			t.Errorf("%v: %s", tt.names, got)
+		}
+	}
+	for _, name := range []string{"exec", "exec.interpreter", "builtin.exec", "network", "network.raw", "browser"} {
+		if permission.Effect([]string{name}) != capability.EffectExternal {
+			t.Error(name)
+		}
+	}
+}
+
+func TestLockedModesWithholdWhatTheSpecNames(t *testing.T) {
+	t.Parallel()
+	var locked []string
+	for _, r := range permission.Table() {
+		if r.Locked {
+			locked = append(locked, r.Name)
+		}
+	}
+	if d := cmp.Diff([]string{"exec", "filesystem.write", "browser", "exec.interpreter", "db.write", "network.raw"}, locked); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestWhatARunnerNeeds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		runner string
+		remote bool
+		want   []string
+	}{
+		{"exec.curl", false, []string{"exec"}},
+		{"exec.shell", false, []string{"exec"}},
+		{"script.js", false, []string{"exec"}},
+		{"builtin", false, []string{"builtin.exec"}},
+		{"exec.python_handler", false, []string{"builtin.exec"}},
+		{"api.get", false, []string{"network"}},
+		{"browser.run", false, []string{"browser", "network"}},
+		{"db.query", false, []string{"db.read"}},
+		{"db.exec", true, []string{"db.write", "network"}},
+		{"analyze.response", false, nil},
+		{"teleport.now", false, nil},
+	} {
+		got := permission.Needed(tt.runner, tt.remote)
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Error(tt.runner, d)
+		}
+		for _, name := range got {
+			if _, ok := permission.Lookup(name); !ok {
+				t.Errorf("%s needs %s, which is no permission", tt.runner, name)
+			}
+		}
+	}
+}

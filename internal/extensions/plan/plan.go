@@ -1,0 +1,391 @@
+// Package plan reads and carries out install plans (runner spec, section 5): the
+// few kinds of steps an extension may take while it is installed and removed.
+// Everything is checked before the first step runs: kinds, conditions, where a
+// download may go, and that each step's permissions were declared. The core does
+// the downloads; programs are run by whoever implements [Programs], in the same
+// sandbox as the extension later. The package changes nothing outside the folder
+// it is given.
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/extensions/condition"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// The reasons of this package's errors: the codes of runner spec, section 5, in
+// lower case. [ReasonTarget] is the one of README section 4 for a step that would
+// reach outside its folder.
+const (
+	ReasonPlatform     = "platform_not_supported"
+	ReasonPermission   = "permission_denied"
+	ReasonCommand      = "command_failed"
+	ReasonDownload     = "download_failed"
+	ReasonVerification = "verification_failed"
+	ReasonTimeout      = "timeout"
+	ReasonPlan         = "invalid_plan"
+	ReasonStepType     = "invalid_step_type"
+	ReasonStepMissing  = "step_not_found"
+	ReasonCondition    = condition.Reason
+	ReasonTarget       = "security_violation"
+	ReasonUnknown      = "unknown"
+)
+
+// The kinds of steps.
+const (
+	DetectPlatform = "detect.platform"
+	Download       = "download.http"
+	ExtractZip     = "extract.zip"
+	ExtractTar     = "extract.tar" // packed with gzip
+	Shell          = "exec.shell"
+	PowerShell     = "exec.powershell"
+	VerifyCommand  = "verify.command_exists"
+	VerifyHTTP     = "verify.http"
+	WriteConfig    = "write.config"
+)
+
+const (
+	maxSteps       = 100
+	maxCommand     = 32 << 10
+	defaultTimeout = 300 * time.Second
+	verifyTimeout  = 30 * time.Second
+	maxTimeout     = time.Hour
+)
+
+// needs is the permission that a kind of step always needs; "" is none.
+func needs(kind string) (needed string, known bool) {
+	switch kind {
+	case Download, VerifyHTTP:
+		return "network", true
+	case ExtractZip, ExtractTar:
+		return "filesystem.write", true
+	case Shell, PowerShell:
+		return "exec", true
+	case DetectPlatform, VerifyCommand, WriteConfig:
+		return "", true
+	}
+	return "", false
+}
+
+// Step is one step that was checked.
+type Step struct {
+	ID       string          `json:"id"`
+	Type     string          `json:"type"`
+	When     string          `json:"when,omitempty"`
+	Requires []string        `json:"requires_permissions,omitempty"`
+	Timeout  time.Duration   `json:"-"`
+	URL      string          `json:"url,omitempty"`
+	Target   string          `json:"target,omitempty"` // beneath the working folder
+	SHA256   string          `json:"sha256,omitempty"`
+	Source   string          `json:"source,omitempty"`
+	Command  string          `json:"command,omitempty"`
+	Key      string          `json:"config_key,omitempty"`
+	Value    json.RawMessage `json:"config_value,omitempty"`
+
+	when condition.When
+}
+
+// Needs are the permissions a step uses: those its kind always needs, and those it
+// names.
+func (s *Step) Needs() []string {
+	needed, _ := needs(s.Type)
+	if needed == "" || slices.Contains(s.Requires, needed) {
+		return s.Requires
+	}
+	return append(slices.Clip(s.Requires), needed)
+}
+
+// Plan is a plan that was checked.
+type Plan struct {
+	ID        string `json:"id,omitempty"`
+	Steps     []Step `json:"steps"`
+	Uninstall []Step `json:"uninstall,omitempty"`
+}
+
+// Step finds a step of the install part by its id.
+func (p *Plan) Step(id string) (*Step, error) {
+	for i := range p.Steps {
+		if p.Steps[i].ID == id {
+			return &p.Steps[i], nil
+		}
+	}
+	return nil, capability.Errorf(capability.CodeNotFound, "plan", "there is no step %.80q", id).With(ReasonStepMissing, "")
+}
+
+// document is the wire form; the members after the first block belong to the
+// older spelling with action.
+type document struct {
+	ID        string `json:"id"`
+	Steps     []wire `json:"steps"`
+	Uninstall struct {
+		Steps []wire `json:"steps"`
+	} `json:"uninstall"`
+}
+
+type wire struct {
+	ID       string          `json:"id"`
+	Type     string          `json:"type"`
+	When     any             `json:"when"`
+	Requires []string        `json:"requires_permissions"`
+	Timeout  float64         `json:"timeout"`
+	URL      string          `json:"url"`
+	Target   string          `json:"target"`
+	SHA256   string          `json:"sha256"`
+	Source   string          `json:"source"`
+	Command  string          `json:"command"`
+	Key      string          `json:"config_key"`
+	Value    json.RawMessage `json:"config_value"`
+
+	Action      string          `json:"action"`
+	OldKey      string          `json:"key"`
+	OldValue    json.RawMessage `json:"value"`
+	Name        string          `json:"name"`
+	Dependency  string          `json:"dependency"`
+	Destination string          `json:"destination"`
+	Link        string          `json:"link"`
+	Data        json.RawMessage `json:"data"`
+}
+
+// Parse reads install/plan.yaml for an extension with the given id and declared
+// permissions, canonical. Warnings say what was read differently from how it is
+// written. Errors name the step, in the message and as detail failed_step.
+func Parse(data []byte, extension string, declared []string) (*Plan, []string, error) {
+	doc, err := plainyaml.ToJSON(data, ReasonPlan)
+	if err != nil {
+		return nil, nil, err
+	}
+	var d document
+	if err := jsonx.Unmarshal(doc, &d); err != nil {
+		return nil, nil, bad(ReasonPlan, "the plan does not fit: %s", manifest.Clean(err.Error(), 300))
+	}
+	if d.ID != "" && extension != "" && d.ID != extension {
+		return nil, nil, bad(ReasonPlan, "the plan is for %.80q, not for %s", d.ID, extension)
+	}
+	c := checker{declared: declared, seen: make(map[string]bool)}
+	p := &Plan{ID: d.ID}
+	if p.Steps, err = c.all(d.Steps); err != nil {
+		return nil, nil, err
+	}
+	c.seen = make(map[string]bool)
+	if p.Uninstall, err = c.all(d.Uninstall.Steps); err != nil {
+		return nil, nil, err
+	}
+	return p, c.warnings, nil
+}
+
+type checker struct {
+	declared []string
+	seen     map[string]bool
+	warnings []string
+}
+
+func bad(reason, format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeInvalidInput, "plan", format, args...).With(reason, "")
+}
+
+func (c *checker) all(list []wire) ([]Step, error) {
+	if len(list) > maxSteps {
+		return nil, bad(ReasonPlan, "the plan has more than %d steps", maxSteps)
+	}
+	var out []Step
+	for i := range list {
+		w := &list[i]
+		if w.ID == "" {
+			w.ID = fmt.Sprintf("step_%d", i+1)
+		}
+		steps, err := c.step(w)
+		if err != nil {
+			e := capability.AsError(err)
+			if len(w.ID) <= 64 {
+				e.Message = "step " + w.ID + ": " + e.Message
+				_ = e.Detail("failed_step", w.ID)
+			}
+			return nil, e
+		}
+		out = append(out, steps)
+	}
+	return out, nil
+}
+
+func (c *checker) step(w *wire) (s Step, err error) {
+	if !validID(w.ID) {
+		return s, bad(ReasonPlan, "%.80q is not a step's id: letters, digits, '.', '_' and '-', at most 64", w.ID)
+	}
+	if c.seen[w.ID] {
+		return s, bad(ReasonPlan, "the id is given twice")
+	}
+	c.seen[w.ID] = true
+	if w.Type, err = c.modern(w); err != nil {
+		return s, err
+	}
+	if _, known := needs(w.Type); !known {
+		return s, bad(ReasonStepType, "%.40q is not a kind of step", w.Type)
+	}
+	s = Step{ID: w.ID, Type: w.Type, URL: w.URL, Target: w.Target, SHA256: strings.ToLower(w.SHA256), Source: w.Source, Command: w.Command, Key: w.Key, Value: w.Value}
+	switch v := w.When.(type) {
+	case nil:
+	case bool:
+		s.When = fmt.Sprint(v)
+	case string:
+		s.When = v
+	default:
+		return s, bad(ReasonCondition, "the condition is not text")
+	}
+	if s.when, err = condition.Parse(s.When); err != nil {
+		return s, err
+	}
+	var unknown string
+	if s.Requires, unknown = permission.Canonical(w.Requires); unknown != "" {
+		return s, bad(ReasonPlan, "%.40q is not a permission; there are %s", unknown, permission.Names())
+	}
+	for _, p := range s.Needs() {
+		if !slices.Contains(c.declared, p) {
+			return s, capability.Errorf(capability.CodeDenied, "plan", "it needs the permission %s, which the manifest does not declare", p).
+				With(ReasonPermission, "add it to permissions_required, with a reason").Detail("denied_permission", p)
+		}
+	}
+	switch {
+	case w.Timeout < 0 || w.Timeout > maxTimeout.Seconds():
+		return s, bad(ReasonPlan, "a timeout is between 0 and %d seconds", int(maxTimeout.Seconds()))
+	case w.Timeout > 0:
+		s.Timeout = time.Duration(w.Timeout * float64(time.Second))
+	case s.Type == VerifyHTTP:
+		s.Timeout = verifyTimeout
+	default:
+		s.Timeout = defaultTimeout
+	}
+	return s, c.fields(&s)
+}
+
+// fields holds what each kind of step must say.
+func (c *checker) fields(s *Step) error {
+	switch s.Type {
+	case Download:
+		if s.Target == "" {
+			return bad(ReasonPlan, "a download needs a target")
+		}
+		if err := digest(s.SHA256); err != nil {
+			return err
+		}
+		if s.SHA256 == "" {
+			c.warnings = append(c.warnings, "step "+s.ID+": the download has no sha256, so nobody can tell what will come")
+		}
+		if err := checkURL(s.URL); err != nil {
+			return err
+		}
+		return confined(&s.Target)
+	case VerifyHTTP:
+		return checkURL(s.URL)
+	case ExtractZip, ExtractTar:
+		if s.Source == "" {
+			return bad(ReasonPlan, "what to extract is missing (source)")
+		}
+		if s.Target == "" {
+			s.Target = "."
+		}
+		if err := confined(&s.Source); err != nil {
+			return err
+		}
+		return confined(&s.Target)
+	case Shell, PowerShell:
+		if strings.TrimSpace(s.Command) == "" || len(s.Command) > maxCommand || strings.ContainsRune(s.Command, 0) {
+			return bad(ReasonPlan, "the command is missing, longer than %d bytes, or holds a NUL", maxCommand)
+		}
+	case VerifyCommand:
+		if fields := strings.Fields(s.Command); len(fields) == 0 || !validTool(fields[0]) {
+			return bad(ReasonPlan, "%.80q does not begin with the name of a program", s.Command)
+		}
+	case WriteConfig:
+		if !validID(s.Key) {
+			return bad(ReasonPlan, "%.80q is not the name of a setting", s.Key)
+		}
+		if len(s.Value) == 0 {
+			s.Value = json.RawMessage("null")
+		}
+	}
+	return nil
+}
+
+// digest holds that a hash is one. What stands where a hash should be is an error
+// too: the original skipped the check then (D19).
+func digest(sum string) error {
+	if sum == "" {
+		return nil
+	}
+	plain := len(sum) == 64 && strings.Trim(sum, "0123456789abcdef") == ""
+	if !plain || strings.Trim(sum, sum[:1]) == "" {
+		return capability.Errorf(capability.CodeInvalidInput, "plan", "the sha256 %.80q is a placeholder, not a hash", sum).With(ReasonVerification, "put the real SHA-256 of the file there")
+	}
+	return nil
+}
+
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(text) > 2048 {
+		return bad(ReasonPlan, "%.120q is not a plain http or https address", text)
+	}
+	return nil
+}
+
+// confined makes a path relative to the working folder and refuses one that is
+// not beneath it.
+func confined(p *string) error {
+	name := strings.TrimPrefix(strings.TrimPrefix(*p, "./"), "work/")
+	out := func() error {
+		return capability.Errorf(capability.CodeDenied, "plan", "%.120q is not beneath the extension's working folder", *p).With(ReasonTarget, "name a path relative to work/")
+	}
+	if name == "" || name == "work" {
+		name = "."
+	}
+	if path.IsAbs(name) || len(name) > 240 || strings.ContainsFunc(name, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) || len(name) > 1 && name[1] == ':' {
+		return out()
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return out()
+		}
+	}
+	*p = path.Clean(name)
+	return nil
+}
+
+func validID(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && (i == 0 || strings.IndexByte("._-", c) < 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// validTool is the grammar of a program's name (runner spec, section 13.1).
+func validTool(name string) bool {
+	if name == "" || len(name) > 64 || name == "." || name == ".." {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && (i == 0 || strings.IndexByte("._+-", c) < 0) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,82 @@
+package extensions
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
+)
+
+// published counts the changes that the catalog has, so that whoever made one can
+// wait for it.
+type published struct {
+	mu                   sync.Mutex
+	made, read, finished uint64
+	more                 chan struct{} // closed when finished rises; nil: nobody waits
+}
+
+// publishTime bounds the wait for the catalog: the change itself is done.
+const publishTime = 5 * time.Second
+
+// change counts one, and returns how to wait until the catalog has it.
+func (p *published) change() (wait func(context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.made++
+	mine := p.made
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, publishTime)
+		defer cancel()
+		for {
+			p.mu.Lock()
+			if p.finished >= mine {
+				p.mu.Unlock()
+				return
+			}
+			if p.more == nil {
+				p.more = make(chan struct{})
+			}
+			more := p.more
+			p.mu.Unlock()
+			select {
+			case <-more:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// reading says that what was changed until now is being read.
+func (p *published) reading() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.read = p.made
+}
+
+// done says that the catalog has what was read.
+func (p *published) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.finished = p.read
+	if p.more != nil {
+		close(p.more)
+		p.more = nil
+	}
+}
+
+// extensionSource feeds the catalog.
+type extensionSource struct {
+	*runner.Source
+	published *published
+}
+
+// Run implements capability.Source.
+func (s extensionSource) Run(ctx context.Context, publish func(capability.Batch) error) error {
+	return s.Source.Run(ctx, func(b capability.Batch) error {
+		defer s.published.done() // a batch that is refused is no less over
+		return publish(b)
+	})
+}

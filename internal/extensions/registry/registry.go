@@ -1,0 +1,322 @@
+// Package registry keeps in SQL which extensions are installed and what was done
+// to them (runner spec, section 4.1): one row for each extension, one for each
+// install or removal, which is also the journal that crash recovery reads. What
+// changes the catalog is one transaction with the generation's increase, so nobody
+// sees one without the other.
+package registry
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Owner names the package's tables for [store.DB.Migrate].
+const Owner = "extensions"
+
+// Migrations are the package's tables, to be brought up to date before a Registry
+// is used.
+func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+
+// Status is where an extension's life has got to.
+type Status string
+
+// The states of an extension.
+const (
+	Installed   Status = "INSTALLED"
+	Installing  Status = "INSTALLING"
+	FailedState Status = "FAILED"
+	Uninstalled Status = "UNINSTALLED"
+)
+
+// Extension is one row of the registry.
+type Extension struct {
+	ID           string          `json:"id"`
+	Name         string          `json:"name"`
+	Version      string          `json:"version"`
+	Description  string          `json:"description,omitempty"`
+	Icon         string          `json:"icon_path,omitempty"`
+	InstalledAt  time.Time       `json:"installed_at"`
+	Enabled      bool            `json:"enabled"`
+	Status       Status          `json:"status"`
+	SHA256       string          `json:"sha256"` // of the archive; of a folder, its tree hash
+	Source       string          `json:"source"` // upload, url or folder
+	SourceURL    string          `json:"source_url,omitempty"`
+	Permissions  []string        `json:"permissions_required"`
+	Capabilities json.RawMessage `json:"capabilities,omitempty"`
+	Metadata     Metadata        `json:"metadata"`
+	TreeHash     string          `json:"tree_hash"`
+	Consent      json.RawMessage `json:"consent,omitempty"` // package consent's Given
+	AgentVisible []string        `json:"agent_visible,omitempty"`
+	Generation   int64           `json:"generation"` // of the registry when the row last changed
+}
+
+// Metadata is what is shown but decides nothing.
+type Metadata struct {
+	Author    string   `json:"author,omitempty"`
+	License   string   `json:"license,omitempty"`
+	Platforms []string `json:"platforms,omitempty"`
+}
+
+// Operation is what an install record is about.
+type Operation string
+
+// The operations.
+const (
+	OpInstall   Operation = "install"
+	OpUpgrade   Operation = "upgrade"
+	OpUninstall Operation = "uninstall"
+)
+
+// Progress is the state of an install record.
+type Progress string
+
+// The states of a record.
+const (
+	Running      Progress = "INSTALLING"
+	Completed    Progress = "COMPLETED"
+	Failed       Progress = "FAILED"
+	Uninstalling Progress = "UNINSTALLING"
+)
+
+// Record is one install, upgrade or removal.
+type Record struct {
+	ID         string    `json:"install_id"`
+	Extension  string    `json:"extension_id,omitempty"` // known once the package is validated
+	Operation  Operation `json:"operation"`
+	Status     Progress  `json:"status"`
+	Progress   int       `json:"progress"` // 0 to 100
+	Step       string    `json:"current_step,omitempty"`
+	Started    time.Time `json:"started_at"`
+	Ended      time.Time `json:"ended_at,omitzero"`
+	Error      string    `json:"error,omitempty"`
+	Code       string    `json:"error_code,omitempty"` // the reason, lower_snake
+	Hint       string    `json:"hint,omitempty"`
+	FailedStep string    `json:"failed_step,omitempty"`
+	Steps      []string  `json:"completed_steps"`
+	WasEnabled bool      `json:"-"` // of what is removed, for the way back
+	KeepWork   bool      `json:"-"` // of what is removed
+}
+
+// Registry is safe for concurrent use.
+type Registry struct{ db *sql.DB }
+
+// New uses db, whose tables [Migrations] have made; it stays the caller's.
+func New(db *sql.DB) *Registry { return &Registry{db} }
+
+const columns = `id, name, version, description, icon_path, installed_at, enabled, status, sha256, source, source_url,
+	permissions_required, capabilities, metadata, tree_hash, consent, agent_visible, generation`
+
+type scanner interface{ Scan(dest ...any) error }
+
+func scan(s scanner) (x Extension, err error) {
+	var at int64
+	var permissions, capabilities, metadata, consent, visible string
+	err = s.Scan(&x.ID, &x.Name, &x.Version, &x.Description, &x.Icon, &at, &x.Enabled, &x.Status, &x.SHA256, &x.Source, &x.SourceURL,
+		&permissions, &capabilities, &metadata, &x.TreeHash, &consent, &visible, &x.Generation)
+	if err != nil {
+		return x, err
+	}
+	x.InstalledAt = instant(at)
+	if consent != "" {
+		x.Consent = json.RawMessage(consent)
+	}
+	x.Capabilities = json.RawMessage(capabilities)
+	return x, errors.Join(jsonx.Unmarshal([]byte(permissions), &x.Permissions), jsonx.Unmarshal([]byte(metadata), &x.Metadata), jsonx.Unmarshal([]byte(visible), &x.AgentVisible))
+}
+
+func instant(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func text(v any) string {
+	data, err := jsonx.Marshal(v)
+	if err != nil { // only for what is not UTF-8, which validation refuses
+		return "null"
+	}
+	return string(data)
+}
+
+// All returns every row, ordered by id.
+func (r *Registry) All(ctx context.Context) (list []Extension, err error) {
+	rows, err := r.db.QueryContext(ctx, `SELECT `+columns+` FROM extensions ORDER BY id`)
+	if err != nil {
+		return nil, fmt.Errorf("read extensions: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		x, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("read extensions: %w", err)
+		}
+		list = append(list, x)
+	}
+	return list, rows.Err()
+}
+
+// Get finds an extension; case does not count. not_found, reason
+// extension_not_found.
+func (r *Registry) Get(ctx context.Context, id string) (Extension, error) {
+	x, err := scan(r.db.QueryRowContext(ctx, `SELECT `+columns+` FROM extensions WHERE folded = ?`, fold(id)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return x, capability.Errorf(capability.CodeNotFound, "extensions", "there is no extension %.130q", id).With("extension_not_found", "list them with: junctor extensions list")
+	}
+	if err != nil {
+		return x, fmt.Errorf("read extension: %w", err)
+	}
+	return x, nil
+}
+
+// fold is enough for ids, which are ASCII.
+func fold(id string) string { return strings.ToLower(id) }
+
+// Generation is raised by each change that the catalog must learn of.
+func (r *Registry) Generation(ctx context.Context) (n int64, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT value FROM extension_meta WHERE key = 'generation'`).Scan(&n)
+	return n, err
+}
+
+// Change is what one transaction does; what is nil is left as it is.
+type Change struct {
+	Put    *Extension                 // added or replaced
+	Delete string                     // id of a row that goes, with its settings
+	Config map[string]json.RawMessage // settings of Put that are added or replaced
+	Record *Record                    // added or replaced
+	// Raise raises the generation and writes it into Put.
+	Raise bool
+}
+
+// Apply makes a change, whole or not at all.
+func (r *Registry) Apply(ctx context.Context, c Change) error {
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+	if c.Raise {
+		var n int64
+		if err := tx.QueryRowContext(ctx, `UPDATE extension_meta SET value = value + 1 WHERE key = 'generation' RETURNING value`).Scan(&n); err != nil {
+			return err
+		}
+		if c.Put != nil {
+			c.Put.Generation = n
+		}
+	}
+	if c.Put != nil {
+		if err := put(ctx, tx, c.Put); err != nil {
+			return err
+		}
+		if len(c.Config) > 0 {
+			if err := merge(ctx, tx, c.Put.ID, c.Config); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Delete != "" {
+		for _, q := range []string{`DELETE FROM extensions WHERE folded = ?`, `DELETE FROM extension_configs WHERE extension_id = ?`} {
+			if _, err := tx.ExecContext(ctx, q, fold(c.Delete)); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Record != nil {
+		if err := putRecord(ctx, tx, c.Record); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func put(ctx context.Context, tx *sql.Tx, x *Extension) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO extensions (folded, `+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = excluded.version, description = excluded.description, icon_path = excluded.icon_path,
+		installed_at = excluded.installed_at, enabled = excluded.enabled, status = excluded.status, sha256 = excluded.sha256, source = excluded.source,
+		source_url = excluded.source_url, permissions_required = excluded.permissions_required, capabilities = excluded.capabilities, metadata = excluded.metadata,
+		tree_hash = excluded.tree_hash, consent = excluded.consent, agent_visible = excluded.agent_visible, generation = excluded.generation`,
+		fold(x.ID), x.ID, x.Name, x.Version, x.Description, x.Icon, nanos(x.InstalledAt), x.Enabled, string(x.Status), x.SHA256, x.Source, x.SourceURL,
+		text(x.Permissions), text(x.Capabilities), text(x.Metadata), x.TreeHash, string(x.Consent), text(x.AgentVisible), x.Generation)
+	if err != nil {
+		return fmt.Errorf("save extension %s: %w", x.ID, err)
+	}
+	return nil
+}
+
+// merge adds settings that a plan wrote, and leaves those alone that are there:
+// an upgrade does not undo what the operator set.
+func merge(ctx context.Context, tx *sql.Tx, id string, add map[string]json.RawMessage) error {
+	var doc string
+	err := tx.QueryRowContext(ctx, `SELECT config_json FROM extension_configs WHERE extension_id = ?`, fold(id)).Scan(&doc)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	all := make(map[string]json.RawMessage)
+	if doc != "" {
+		if err := jsonx.Unmarshal([]byte(doc), &all); err != nil {
+			return err
+		}
+	}
+	for k, v := range add {
+		if _, there := all[k]; !there {
+			all[k] = v
+		}
+	}
+	return putConfig(ctx, tx, id, []byte(text(all)), time.Now())
+}
+
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+func putConfig(ctx context.Context, db execer, id string, doc []byte, at time.Time) error {
+	_, err := db.ExecContext(ctx, `INSERT INTO extension_configs (extension_id, config_json, secrets_ref, updated_at) VALUES (?, ?, '', ?)
+		ON CONFLICT (extension_id) DO UPDATE SET config_json = excluded.config_json, updated_at = excluded.updated_at`, fold(id), string(doc), nanos(at))
+	return err
+}
+
+// Config returns an extension's settings, an object; {} when none are stored.
+func (r *Registry) Config(ctx context.Context, id string) (json.RawMessage, error) {
+	var doc string
+	err := r.db.QueryRowContext(ctx, `SELECT config_json FROM extension_configs WHERE extension_id = ?`, fold(id)).Scan(&doc)
+	if errors.Is(err, sql.ErrNoRows) {
+		return json.RawMessage("{}"), nil
+	}
+	return json.RawMessage(doc), err
+}
+
+// SetConfig replaces an extension's settings.
+func (r *Registry) SetConfig(ctx context.Context, id string, doc json.RawMessage, at time.Time) error {
+	return putConfig(ctx, r.db, id, doc, at)
+}
+
+// Users is how many extensions have a user of their own; those beyond share them.
+const Users = 2048
+
+// User is the number, below Users, of the user that programs of an extension run as
+// where the server is root. It never changes.
+func (r *Registry) User(ctx context.Context, id string) (number int, err error) {
+	err = r.db.QueryRowContext(ctx, `INSERT INTO extension_users (folded, number) SELECT ?1, COUNT(*) % ?2 FROM extension_users WHERE true
+		ON CONFLICT (folded) DO UPDATE SET number = number RETURNING number`, fold(id), Users).Scan(&number)
+	return number, err
+}

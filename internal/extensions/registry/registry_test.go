@@ -1,0 +1,41 @@
+package registry_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/extensions/registry"
+	"github.com/junctor-run/junctor/internal/store"
+)
+
+func TestEachExtensionHasAUserOfItsOwnForEver(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "junctor.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	tables, err := registry.Migrations()
+	if err == nil {
+		err = db.Migrate(t.Context(), registry.Owner, tables)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := registry.New(db.SQL())
+	seen := make(map[int]string)
+	for i := range 40 {
+		id := fmt.Sprintf("tools.x%d", i)
+		n, err := r.User(t.Context(), id)
+		if err != nil || n < 0 || n >= registry.Users || seen[n] != "" {
+			t.Fatalf("%s: %d (%s) %v", id, n, seen[n], err)
+		}
+		seen[n] = id
+	}
+	for n, id := range seen {
+		if again, err := r.User(t.Context(), "TOOLS."+id[len("tools."):]); err != nil || again != n {
+			t.Errorf("%s: %d, then %d (%v)", id, n, again, err)
+		}
+	}
+}

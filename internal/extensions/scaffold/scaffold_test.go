@@ -1,0 +1,48 @@
+package scaffold_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/extensions/operator"
+	"github.com/junctor-run/junctor/internal/extensions/scaffold"
+)
+
+func TestWhatANewAuthorGetsIsAPackage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at, err := scaffold.New(dir, "httpcheck", operator.ReservedCommand)
+	if err != nil || filepath.Base(at) != "tools.httpcheck" {
+		t.Fatal(at, err)
+	}
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	tree, err := archive.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := extension.Read(tree, extension.Rules{Strict: true, OS: "linux", Reserved: operator.ReservedCommand})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"exec", "network", "llm"}, p.Permissions); d != "" || p.Commands[0].Name != "/httpcheck" || len(p.Plan.Steps) != 2 || len(p.Manifest.Network.Allow) != 2 {
+		t.Error(d)
+	}
+	if _, err := scaffold.New(dir, "tools.httpcheck", nil); capability.CodeOf(err) != capability.CodeConflict {
+		t.Error(err)
+	}
+	for _, bad := range []string{"", "..", "../x", "a/b", "core.x", "a.1", "a b", "help"} {
+		if _, err := scaffold.New(dir, bad, operator.ReservedCommand); capability.CodeOf(err) != capability.CodeInvalidInput {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

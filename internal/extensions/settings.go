@@ -1,0 +1,102 @@
+package extensions
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/extensions/commandfile"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// settings are an extension's, by name.
+type settings struct {
+	values map[string]json.RawMessage
+	stored func(name string) (secret.Value, error)
+	// declared are those that the manifest uses as secrets.
+	declared []string
+}
+
+func (x *Runtime) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
+	s := settings{stored: func(name string) (secret.Value, error) {
+		if !declared(l.Package, name) { // nobody agreed that the extension has it
+			return secret.Value{}, fault.PermissionDenied("env.secrets", "the manifest does not say that it uses the stored secret "+name)
+		}
+		return x.secrets.Get(name)
+	}}
+	s.declared = slices.Collect(maps.Values(l.Package.Manifest.Env.Secrets))
+	raw, err := x.manager.RawConfig(ctx, l.ID)
+	if err != nil {
+		return s, err
+	}
+	if err := jsonx.Unmarshal(raw, &s.values); err != nil {
+		return s, capability.Wrap(capability.CodeInternal, "runner", "the settings of "+l.ID+" cannot be read", err)
+	}
+	return s, nil
+}
+
+// declared reports whether a package says that it uses a stored secret: for a
+// variable, or for the database of an action. The consent screen shows both.
+func declared(p *extension.Package, name string) bool {
+	for _, from := range p.Manifest.Env.Secrets {
+		if from == name {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.Commands, func(c commandfile.Command) bool {
+		return slices.ContainsFunc(c.Actions, func(a commandfile.Action) bool { return a.DSNRef == name })
+	})
+}
+
+// plain is a setting for a word of a command: no secret, because others on the
+// machine see a program's words.
+func (s settings) plain(name string) (string, bool) {
+	if s.secret(name) {
+		return "", false
+	}
+	return s.text(name)
+}
+
+func (s settings) text(name string) (string, bool) {
+	raw, ok := s.values[name]
+	if !ok {
+		return "", false
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text, true
+	}
+	return string(raw), true
+}
+
+// secrets are the variables that the manifest asks values for: settings of the
+// extension, or else stored secrets of that name. What nobody has set is left out.
+func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
+	out := make(map[string]secret.Value, len(wanted))
+	for variable, name := range wanted {
+		if text, ok := s.text(name); ok {
+			out[variable] = secret.New(text)
+		} else if value, err := s.stored(name); err == nil {
+			out[variable] = value
+		}
+	}
+	return out
+}
+
+// secret reports whether a setting is not to be seen: its name says so (runner spec,
+// section 4.4), or the manifest uses it as a secret.
+func (s settings) secret(name string) bool {
+	return secretName(name) || slices.Contains(s.declared, name)
+}
+
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"key", "secret", "token", "password"}, func(word string) bool { return strings.Contains(name, word) })
+}

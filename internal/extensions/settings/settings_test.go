@@ -1,0 +1,41 @@
+package settings_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/extensions/settings"
+)
+
+func TestSecretsAreNeverShownAndNeverOverwrittenByWhatIsShown(t *testing.T) {
+	t.Parallel()
+	stored := json.RawMessage(`{"a":1,"api_key":"k","list":[{"token":"t"}],"nested":{"Password":{"x":1},"b":2}}`)
+	masked, err := settings.Mask(stored)
+	if want := `{"a":1,"api_key":"***","list":[{"token":"***"}],"nested":{"Password":"***","b":2}}`; err != nil || string(masked) != want {
+		t.Errorf("%s %v", masked, err)
+	}
+	public, err := settings.Public(stored)
+	if want := `{"a":1,"list":[{}],"nested":{"b":2}}`; err != nil || string(public) != want {
+		t.Errorf("%s %v", public, err)
+	}
+	for next, want := range map[string]string{
+		string(masked):                  string(stored),
+		`{"a":2,"api_key":"***"}`:       `{"a":2,"api_key":"k"}`,
+		`{"api_key":"new"}`:             `{"api_key":"new"}`,
+		`{"nested":{"Password":"***"}}`: `{"nested":{"Password":{"x":1}}}`,
+		`{"note":"***"}`:                `{"note":"***"}`,
+		`{"token":"***"}`:               "",
+		`{"list":[{"token":"***"},1]}`:  "",
+		`[]`:                            "",
+		`{"a":1,"a":2}`:                 "",
+		`nonsense`:                      "",
+	} {
+		got, err := settings.Merge(stored, json.RawMessage(next))
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %s %v", next, got, err)
+		}
+	}
+	if settings.HasSecrets(masked) || !settings.HasSecrets(stored) || settings.HasSecrets(json.RawMessage(`{"a":1}`)) {
+		t.Error("secrets")
+	}
+}

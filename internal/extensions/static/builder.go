@@ -1,0 +1,243 @@
+package static
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
+)
+
+const (
+	// FileName is the manifest inside a package's own directory.
+	FileName     = "extension.json"
+	maxManifests = 10_000
+	maxEntries   = 50_000 // that are looked at, in all directories
+	maxDropped   = 1000   // diagnostics of files
+)
+
+// Dir is a directory of manifests: every *.json file in it, and the [FileName] of
+// every directory in it. What a manifest says of its origin does not count: where
+// it lies does.
+type Dir struct {
+	Path   string
+	Origin string // as catalog spec, section 9.1 lists them
+}
+
+// Config is what a Builder needs.
+type Config struct {
+	Dirs []Dir
+	// Open opens a directory for reading; nil opens it with [os.OpenRoot], which
+	// follows no link out of it. A directory that does not exist is empty.
+	Open func(path string) (fs.FS, func() error, error)
+	// Now is the clock; nil is [time.Now].
+	Now func() time.Time
+}
+
+// Builder reads manifests and compiles the catalogs of them, and remembers what
+// it read. It is safe for concurrent use; builds at the same time may read a file
+// twice.
+type Builder struct {
+	cfg Config
+
+	known atomic.Pointer[map[string]known] // by path; never changed, only replaced
+}
+
+// known is a manifest that was read; path, size, modification time and content
+// are its key.
+type known struct {
+	size     int64
+	modified time.Time
+	sum      [sha256.Size]byte
+	racy     bool // it may have changed within the tick in which it was read
+	ext      manifest.Extension
+	dropped  []string
+	failed   error
+}
+
+// New returns a builder with an empty cache.
+func New(cfg Config) *Builder {
+	if cfg.Open == nil {
+		cfg.Open = func(path string) (fs.FS, func() error, error) {
+			root, err := os.OpenRoot(path)
+			if err != nil {
+				return nil, nil, err
+			}
+			return root.FS(), root.Close, nil
+		}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	b := &Builder{cfg: cfg}
+	b.known.Store(&map[string]known{})
+	return b
+}
+
+// tick is how coarse a file system's clock may be: a file changed less than that
+// before it was read is read again next time.
+const tick = 2 * time.Second
+
+// Build compiles the catalogs of what lies in the directories now. A manifest that
+// cannot be read or is malformed is a diagnostic, and the rest is listed. A file
+// whose size and time are as they were is not read again.
+func (b *Builder) Build(ctx context.Context) (*Catalogs, error) {
+	was := *b.known.Load()
+	r := run{cfg: b.cfg, was: was, fresh: make(map[string]known, len(was)), now: b.cfg.Now()}
+	for _, dir := range b.cfg.Dirs {
+		if err := r.dir(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
+	b.known.Store(&r.fresh)
+	c, err := Compile(r.found)
+	if err != nil {
+		return nil, err
+	}
+	c.Diagnostics = append(c.Diagnostics, r.dropped...)
+	slices.Sort(c.Diagnostics)
+	return c, nil
+}
+
+// run is one Build.
+type run struct {
+	cfg     Config
+	was     map[string]known
+	fresh   map[string]known
+	now     time.Time
+	found   []manifest.Extension
+	dropped []string
+	looked  int
+	files   int
+}
+
+func (r *run) drop(format string, args ...any) {
+	if len(r.dropped) < maxDropped {
+		r.dropped = append(r.dropped, fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *run) dir(ctx context.Context, dir Dir) error {
+	files, closeDir, err := r.cfg.Open(dir.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		r.drop("directory %s cannot be opened: %v", dir.Path, err)
+		return nil
+	}
+	defer closeDir() //nolint:errcheck // nothing was written
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		r.drop("directory %s cannot be read: %v", dir.Path, err)
+	}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if r.looked++; r.looked > maxEntries || r.files >= maxManifests {
+			r.drop("there are more manifests than %d: what follows %s in %s is not listed", maxManifests, e.Name(), dir.Path)
+			return nil
+		}
+		name, info, err := look(files, e)
+		switch {
+		case err != nil:
+			r.drop("%s cannot be read: %v", path.Join(dir.Path, name), err)
+		case info == nil:
+		case !info.Mode().IsRegular():
+			r.drop("%s is not a file", path.Join(dir.Path, name))
+		default:
+			r.files++
+			r.file(dir, files, name, info)
+		}
+	}
+	return nil
+}
+
+// look finds the manifest an entry stands for, nil when it stands for none. Links
+// are followed only by the directory's own rule, which is not out of it.
+func look(files fs.FS, e fs.DirEntry) (string, fs.FileInfo, error) {
+	name := e.Name()
+	if name == "" || name[0] == '.' {
+		return name, nil, nil
+	}
+	info, err := e.Info()
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		info, err = fs.Stat(files, name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return name, nil, nil // gone since it was listed, or a link to nothing
+	}
+	if err != nil {
+		return name, nil, err
+	}
+	if info.IsDir() {
+		name = path.Join(name, FileName)
+		info, err = fs.Stat(files, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return name, nil, nil
+		}
+		return name, info, err
+	}
+	if path.Ext(name) != ".json" {
+		return name, nil, nil
+	}
+	return name, info, nil
+}
+
+func (r *run) file(dir Dir, files fs.FS, name string, info fs.FileInfo) {
+	at := path.Join(dir.Path, name)
+	k, had := r.was[at]
+	if !had || k.racy || k.size != info.Size() || !k.modified.Equal(info.ModTime()) {
+		k = r.read(files, name, info, k)
+	}
+	r.fresh[at] = k
+	if k.failed != nil {
+		r.drop("%s: %v", at, k.failed)
+		return
+	}
+	for _, d := range k.dropped {
+		r.drop("%s: %s", at, d)
+	}
+	x := k.ext
+	if x.Origin != "" && x.Origin != dir.Origin {
+		r.drop("%s: its origin is %s, where it lies, not %s", at, dir.Origin, x.Origin)
+	}
+	x.Origin = dir.Origin
+	r.found = append(r.found, x)
+}
+
+// read reads a manifest, or takes what is known of one with the same content.
+func (r *run) read(files fs.FS, name string, info fs.FileInfo, was known) known {
+	k := known{size: info.Size(), modified: info.ModTime(), racy: r.now.Sub(info.ModTime()) < tick}
+	if k.size > manifest.MaxBytes {
+		k.failed = fmt.Errorf("it has %d bytes; the limit is %d", k.size, manifest.MaxBytes)
+		return k
+	}
+	f, err := files.Open(name)
+	if err != nil {
+		k.failed, k.racy = err, true // it may be readable next time
+		return k
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, manifest.MaxBytes+1))
+	if err != nil {
+		k.failed, k.racy = err, true
+		return k
+	}
+	k.sum = sha256.Sum256(data)
+	if k.sum == was.sum && was.failed == nil {
+		k.ext, k.dropped = was.ext, was.dropped
+		return k
+	}
+	k.ext, k.dropped, k.failed = manifest.Parse(data)
+	return k
+}

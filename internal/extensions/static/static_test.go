@@ -1,0 +1,348 @@
+package static_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/static"
+)
+
+// spy is a file system that counts what is opened for reading.
+type spy struct {
+	fstest.MapFS
+	mu   sync.Mutex
+	read []string
+}
+
+func (s *spy) Open(name string) (fs.File, error) {
+	f, err := s.MapFS.Open(name)
+	if err == nil && name != "." {
+		s.mu.Lock()
+		s.read = append(s.read, name)
+		s.mu.Unlock()
+	}
+	return f, err
+}
+
+func (s *spy) Stat(name string) (fs.FileInfo, error) { return s.MapFS.Stat(name) }
+
+func (s *spy) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.read
+	s.read = nil
+	return list
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func file(doc string, at time.Time) *fstest.MapFile {
+	return &fstest.MapFile{Data: []byte(doc), ModTime: at}
+}
+
+func builder(dirs ...*spy) *static.Builder {
+	cfg := static.Config{
+		Open: func(path string) (fs.FS, func() error, error) {
+			return dirs[path[0]-'0'], func() error { return nil }, nil
+		},
+		Now: func() time.Time { return noon },
+	}
+	for i := range dirs {
+		cfg.Dirs = append(cfg.Dirs, static.Dir{Path: fmt.Sprint(i), Origin: []string{"bundled", "workspace"}[i]})
+	}
+	return static.New(cfg)
+}
+
+func build(t testing.TB, b *static.Builder) *static.Catalogs {
+	t.Helper()
+	c, err := b.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func thousand() *spy {
+	s := &spy{MapFS: fstest.MapFS{}}
+	for i := range 1000 {
+		s.MapFS[fmt.Sprintf("ext%04d/extension.json", i)] = file(fmt.Sprintf(`{"id":"ext%04d","version":"1","entries":["main.js"],"install":{"packageSpec":"p"},
+			"channels":[{"id":"ch%04d","label":"Channel"}],"contributions":[{"id":"s","kind":"surface.setup"},{"id":"c","kind":"surface.cli"}]}`, i, i), noon.Add(-time.Hour))
+	}
+	return s
+}
+
+// TestAWarmRebuildReadsWhatChanged is scenario R23.
+func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
+	t.Parallel()
+	s := thousand()
+	b := builder(s)
+	cold := build(t, b)
+	if n := len(s.take()); n != 1000 || len(cold.Install.Rows) != 1000 || len(cold.Onboarding.Rows) != 1000 || len(cold.CLI.Rows) != 1000 || len(cold.Channels.Rows) != 1000 {
+		t.Fatal(n, len(cold.Install.Rows), cold.Diagnostics)
+	}
+	if again := build(t, b); len(s.take()) != 0 || again.Install.Etag != cold.Install.Etag || again.Channels.Etag != cold.Channels.Etag {
+		t.Error("it read again, or says something else")
+	}
+	s.MapFS["ext0500/extension.json"] = file(strings.Replace(string(s.MapFS["ext0500/extension.json"].Data), `"1"`, `"2"`, 1), noon.Add(-time.Minute))
+	changed := build(t, b)
+	if diff := cmp.Diff([]string{"ext0500/extension.json"}, s.take()); diff != "" {
+		t.Error(diff)
+	}
+	if changed.Install.Rows[500].Version != "2" || changed.Install.Etag == cold.Install.Etag || changed.Channels.Etag != cold.Channels.Etag {
+		t.Error("the etags of what changed and of what did not")
+	}
+	delete(s.MapFS, "ext0500/extension.json")
+	if gone := build(t, b); len(gone.Install.Rows) != 999 || len(s.take()) != 0 {
+		t.Error(len(gone.Install.Rows))
+	}
+}
+
+func TestAFileThatIsBeingWrittenIsReadAgain(t *testing.T) {
+	t.Parallel()
+	s := &spy{MapFS: fstest.MapFS{"a.json": file(`{"id":"a","version":"1"}`, noon)}}
+	b := builder(s)
+	build(t, b)
+	s.MapFS["a.json"] = file(`{"id":"a","version":"2"}`, noon) // same size, same tick
+	if c := build(t, b); c.Install.Rows[0].Version != "2" {
+		t.Error("the change was missed")
+	}
+}
+
+// TestNothingIsActivated is scenario R21: only manifests are ever opened.
+func TestNothingIsActivated(t *testing.T) {
+	t.Parallel()
+	s := &spy{MapFS: fstest.MapFS{
+		"boom/extension.json": file(`{"id":"boom","name":"Boom","entries":["main.js"],"install":{"localPath":"boom"},"channels":[{"id":"boom","label":"Boom"}],
+			"contributions":[{"id":"setup","kind":"surface.setup","setup":{"flowId":"f","phases":["ask"]}},{"id":"cli","kind":"surface.cli","cli":{"path":"boom","interactive":true}}]}`, noon),
+		"boom/main.js": file(`panic()`, noon), "boom/other.json": file(`}`, noon), "main.js": file(`panic()`, noon),
+	}}
+	c := build(t, builder(s))
+	if diff := cmp.Diff([]string{"boom/extension.json"}, s.take()); diff != "" {
+		t.Error("opened more than the manifest", diff)
+	}
+	if diff := cmp.Diff(static.Install{ExtensionID: "boom", Name: "Boom", Origin: "bundled", Entries: []string{"main.js"}, LocalPath: "boom", DefaultChoice: "local"}, c.Install.Rows[0]); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(static.Onboarding{FlowID: "f", RuntimeID: "boom/setup", Target: "setup-ui", Modes: []string{}, Phases: []string{"ask"}, Outputs: []string{}}, c.Onboarding.Rows[0]); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(static.CLI{Path: "boom", RuntimeID: "boom/cli", Mode: "subcommand", Interactive: true}, c.CLI.Rows[0]); diff != "" {
+		t.Error(diff)
+	}
+	if len(c.Channels.Rows) != 1 || len(c.Diagnostics) > 0 {
+		t.Error(c.Diagnostics)
+	}
+}
+
+// fill gives every field of a value something to say.
+func fill(v reflect.Value, n *int) {
+	*n++
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), n)
+	case reflect.String:
+		v.SetString(fmt.Sprint("value", *n))
+	case reflect.Int:
+		v.SetInt(int64(*n))
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		panic(v.Kind())
+	}
+}
+
+func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
+	t.Parallel()
+	var in manifest.Channel
+	n := 0
+	fill(reflect.ValueOf(&in).Elem(), &n)
+	in.Dock.ChatTypes, in.Install.DefaultChoice = []string{"dm"}, "package"
+	doc, err := json.Marshal(manifest.Extension{ID: "x", Channels: []manifest.Channel{in}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := build(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(string(doc), noon)}}))
+	if len(c.Channels.Rows) != 1 {
+		t.Fatal(c.Diagnostics)
+	}
+	members := func(v any) (out map[string]any) {
+		doc, err := json.Marshal(v)
+		if err == nil {
+			err = json.Unmarshal(doc, &out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	got := members(c.Channels.Rows[0])
+	if diff := cmp.Diff(members(in), got); diff != "" {
+		t.Error(diff)
+	}
+	// An empty channel shows every field too, with the fallbacks of section 18.
+	empty := build(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(`{"id":"x","channels":[{"id":"c","label":"C"}]}`, noon)}})).Channels.Rows[0]
+	for name := range got {
+		if _, there := members(empty)[name]; !there {
+			t.Errorf("%s is left out", name)
+		}
+	}
+	if empty.SelectionLabel != "C" || empty.DocsPath != "/channels/c" || empty.Install != nil || empty.Order != nil {
+		t.Errorf("%+v", empty)
+	}
+}
+
+func TestTheStrongestOriginWins(t *testing.T) {
+	t.Parallel()
+	bundled := &spy{MapFS: fstest.MapFS{
+		"slack.json": file(`{"id":"slack","origin":"config","channels":[{"id":"slack","label":"Slack","order":2},{"id":"irc","label":"IRC"},{"id":"nameless"}]}`, noon),
+		"zalo.json":  file(`{"id":"zalo","channels":[{"id":"zalo","label":"Zalo"},{"id":"tg","label":"Telegram","order":1}]}`, noon),
+	}}
+	workspace := &spy{MapFS: fstest.MapFS{
+		"s/extension.json": file(`{"id":"SLACK","version":"2","channels":[{"id":"slack","label":"Slack (patched)","order":2}]}`, noon),
+		"bad.json":         file(`{"id":`, noon), "d1.json": file(`{"id":"dup"}`, noon), "d2.json": file(`{"id":"dup"}`, noon), "odd.json": file(`{"id":"odd","colour":1}`, noon),
+	}}
+	c := build(t, builder(bundled, workspace))
+	var channels, installs []string
+	for _, row := range c.Channels.Rows {
+		channels = append(channels, row.Label)
+	}
+	for _, row := range c.Install.Rows {
+		installs = append(installs, row.ExtensionID+" "+row.Origin)
+	}
+	if diff := cmp.Diff([]string{"Telegram", "Slack (patched)", "IRC", "Zalo"}, channels); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"SLACK workspace", "odd workspace", "zalo bundled"}, installs); diff != "" {
+		t.Error(diff)
+	}
+	want := []string{
+		"0/slack.json: its origin is bundled, where it lies, not config", "1/bad.json: ", "1/odd.json: /colour is not a known field", "channel nameless of slack has no label",
+		"extension dup is not listed: registration-conflict", "package slack (bundled) stands behind one of a stronger origin",
+	}
+	if len(c.Diagnostics) != len(want) {
+		t.Fatalf("%q", c.Diagnostics)
+	}
+	for i := range want {
+		if !strings.HasPrefix(c.Diagnostics[i], want[i]) {
+			t.Errorf("%q, not %q", c.Diagnostics[i], want[i])
+		}
+	}
+	list := c.Extensions
+	for range 5 {
+		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		again, err := static.Compile(list)
+		if err != nil || again.Channels.Etag != c.Channels.Etag || again.Install.Etag != c.Install.Etag {
+			t.Error("the order of the files can be seen", err)
+		}
+	}
+}
+
+func TestOnDisk(t *testing.T) {
+	t.Parallel()
+	home, outside := t.TempDir(), t.TempDir()
+	write := func(path, doc string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(outside, "secret.json"), `{"id":"secret"}`)
+	write(filepath.Join(outside, "extension.json"), `{"id":"secret2"}`)
+	write(filepath.Join(home, "good", "extension.json"), `{"id":"good"}`)
+	write(filepath.Join(home, "big.json"), strings.Repeat(" ", manifest.MaxBytes+1))
+	write(filepath.Join(home, "empty", "readme"), "")
+	write(filepath.Join(home, ".hidden.json"), `}`)
+	for name, target := range map[string]string{"link.json": filepath.Join(outside, "secret.json"), "dir": outside, "inside.json": "good/extension.json", "nowhere.json": "gone"} {
+		if err := os.Symlink(target, filepath.Join(home, name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	b := static.New(static.Config{Dirs: []static.Dir{{Path: home, Origin: "global"}, {Path: filepath.Join(home, "missing"), Origin: "config"}}})
+	c := build(t, b)
+	for _, x := range c.Extensions {
+		if x.ID != "good" {
+			t.Errorf("%s was followed", x.ID)
+		}
+	}
+	for _, word := range []string{"big.json: it has 4194305 bytes", "link.json cannot be read", "dir cannot be read"} {
+		if !strings.Contains(strings.Join(c.Diagnostics, "\n"), word) {
+			t.Errorf("%q is missing in %q", word, c.Diagnostics)
+		}
+	}
+}
+
+// TestDockHints is scenario R22: nothing of the adapter runs.
+func TestDockHints(t *testing.T) {
+	t.Parallel()
+	s := &spy{MapFS: fstest.MapFS{
+		"slack.json": file(`{"id":"slack","stage":"declared","contributions":[{"id":"adapter","kind":"adapter.runtime","adapter":{"dock":{"adapterId":"slack","textChunkLimit":4000,
+			"allowFrom":{"stripPrefixes":["slack:","user:"],"lowerCase":true},"mentions":{"stripPatterns":["<@[A-Z0-9]+>","("]},"agentPrompt":{"messageToolHints":["Use mrkdwn."]}}}}]}`, noon),
+		"tg.json": file(`{"id":"tg","channels":[{"id":"tg","label":"T","dock":{"adapterId":"Telegram"}}]}`, noon),
+	}}
+	c := build(t, builder(s))
+	d, ok := c.Dock(" Slack")
+	if !ok || d.TextChunkLimit != 4000 {
+		t.Fatal(ok, d)
+	}
+	if diff := cmp.Diff([]string{"Use mrkdwn."}, d.PromptHints()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"u123", "*", "c9"}, d.AllowFrom([]string{" slack:USER:U123", "*", "", "user:", "u123", "SLACK: c9 "})); diff != "" {
+		t.Error(diff)
+	}
+	if got := d.StripMentions("<@U1> hello <@U2>"); got != "hello" {
+		t.Error(got)
+	}
+	if d, ok := c.Dock("telegram"); !ok || len(d.AllowFrom([]string{"Ä"})) != 1 {
+		t.Error(ok, d)
+	}
+	if _, ok := c.Dock("nobody"); ok {
+		t.Error("a dock of nobody")
+	}
+}
+
+func BenchmarkWarmRebuild(b *testing.B) {
+	home := b.TempDir()
+	past := time.Now().Add(-time.Hour)
+	for name, f := range thousand().MapFS {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.Chtimes(path, past, past); err != nil {
+			b.Fatal(err)
+		}
+	}
+	build(b, static.New(static.Config{Dirs: []static.Dir{{Path: home, Origin: "global"}}}))
+	warm := static.New(static.Config{Dirs: []static.Dir{{Path: home, Origin: "global"}}})
+	build(b, warm)
+	for b.Loop() {
+		build(b, warm)
+	}
+}

@@ -1,0 +1,131 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/catalog/search"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Engine is the governed path as the catalog's own tools use it.
+type Engine interface {
+	// Agent is the catalog of an invocation's context, and which entries its
+	// principal may call.
+	Agent(inv capability.Invocation) (agent *compile.Agent, permitted func(*catalog.Entry) bool, err error)
+}
+
+// Catalog returns the functions that find, describe and call others (catalog
+// spec, section 20; decisions R13 and R17), and session.status.
+func Catalog(e Engine, version string) []Function {
+	m := &meta{engine: e, tools: search.Tools{Index: new(search.Index)}}
+	own := func(action capability.Action, effect capability.Effect, do func(context.Context, capability.Call) (json.RawMessage, error)) Function {
+		domain := "catalog"
+		if action == "session.status" {
+			domain = "session"
+		}
+		return Function{Do: do, Contribution: capability.Contribution{
+			ID: string(action), Kind: "capability.agent-tool", Action: action, Effect: effect, Provider: capability.NewProviderKey(domain, Extension, "default"),
+		}}
+	}
+	status := func(_ context.Context, c capability.Call) (json.RawMessage, error) {
+		return jsonx.Marshal(map[string]any{
+			"principal": c.Principal.ID, "role": c.Principal.Role, "session": c.Session, "workspace": c.Context.Workspace, "agent": c.Context.Agent, "version": version,
+		})
+	}
+	return []Function{
+		own(compile.ActionSearch, capability.EffectRead, m.search),
+		own(compile.ActionDescribe, capability.EffectRead, m.describe),
+		own(compile.ActionCallRead, capability.EffectRead, judgedAsInner),
+		own(compile.ActionCall, capability.EffectExternal, judgedAsInner),
+		own("session.status", capability.EffectRead, status),
+		engine(),
+	}
+}
+
+// engine is the context engine "builtin": the messages of the session, unchanged
+// (decision R50).
+func engine() Function {
+	return Function{
+		Contribution: capability.Contribution{
+			ID: "context-engine", Kind: "capability.context-engine", Effect: capability.EffectRead, Provider: capability.NewProviderKey("context-engine", "builtin", "default"),
+			Title: "Built-in context engine", Description: "The messages of the session, unchanged.",
+			Arbitration: &capability.Arbitration{Slot: catalog.SlotContextEngine, SelectorID: "builtin"},
+		},
+		Do: func(_ context.Context, c capability.Call) (json.RawMessage, error) {
+			var in struct {
+				Messages []jsonx.Raw `json:"messages"`
+			}
+			if err := jsonx.Unmarshal(c.Input, &in); err != nil {
+				return nil, capability.Errorf(capability.CodeInvalidInput, "context.engine", "messages must be a list: %s", err)
+			}
+			if in.Messages == nil {
+				in.Messages = []jsonx.Raw{}
+			}
+			return jsonx.Marshal(in)
+		},
+	}
+}
+
+type meta struct {
+	engine Engine
+	tools  search.Tools
+}
+
+// outer is the invocation as whom and where the caller asks.
+func outer(c capability.Call) capability.Invocation {
+	return capability.Invocation{
+		Parent: c.Invocation, Surface: "catalog", Principal: c.Principal, Session: c.Session, Context: c.Context, Audience: capability.AudienceAgent, Within: c.Within,
+	}
+}
+
+func (m *meta) search(_ context.Context, c capability.Call) (json.RawMessage, error) {
+	var in struct {
+		Query string `json:"query"`
+		Limit int    `json:"limit"`
+	}
+	if err := jsonx.Unmarshal(c.Input, &in); err != nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.search", "the query cannot be read: %s", err)
+	}
+	agent, permitted, err := m.engine.Agent(outer(c))
+	if err != nil {
+		return nil, err
+	}
+	// What the caller may not call is not there for it, and takes no place of what is
+	// (spec mcp-and-a2a, section 2.10).
+	found := m.tools.SearchAmong(agent, in.Query, in.Limit, func(a *compile.Action) bool { return slices.ContainsFunc(a.Entries, permitted) })
+	return jsonx.Marshal(found)
+}
+
+func (m *meta) describe(_ context.Context, c capability.Call) (json.RawMessage, error) {
+	var in struct {
+		Name string `json:"name"`
+	}
+	if err := jsonx.Unmarshal(c.Input, &in); err != nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.describe", "the name cannot be read: %s", err)
+	}
+	agent, permitted, err := m.engine.Agent(outer(c))
+	if err != nil {
+		return nil, err
+	}
+	a, ok := m.tools.Spelling.Read(agent, in.Name)
+	if !ok || !slices.ContainsFunc(a.Entries, permitted) {
+		return nil, capability.UnknownCapability(capability.Target{Action: capability.Action(in.Name)})
+	}
+	described, err := m.tools.DescribeAction(agent, a)
+	if err != nil {
+		return nil, err
+	}
+	return jsonx.Marshal(described)
+}
+
+// judgedAsInner is what catalog.call and catalog.callRead do by themselves:
+// nothing. The engine takes the action they name in their place, so that no door
+// is wider than what goes through it (decision R17).
+func judgedAsInner(_ context.Context, c capability.Call) (json.RawMessage, error) {
+	return nil, capability.Errorf(capability.CodeInternal, "core", "%s was not taken for the call it makes", c.Action)
+}

@@ -1,0 +1,179 @@
+// Package diff carries diff.render: what changed between two texts, as a unified
+// diff or as a page of its own that runs no script and fetches nothing.
+package diff
+
+import (
+	"context"
+	"encoding/base64"
+	"time"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Limits of one rendering.
+const (
+	MaxText       = 1 << 20 // bytes of before, and of after
+	maxRows       = 20_000  // of a page; the rest is counted, not shown
+	maxLine       = 4096    // bytes of a line of a page that are shown
+	around        = 3       // unchanged lines shown on either side of a change
+	maxWork       = 5 * time.Second
+	handleTimeout = 30 * time.Second
+)
+
+const opRender = "diff.render"
+
+// Config says where results go.
+type Config struct {
+	// Keep stores a rendering and answers with its artifactRef. nil answers with a
+	// data: URL, which needs no store.
+	Keep func(ctx context.Context, name, mediaType string, data []byte) (string, error)
+}
+
+// Functions returns the function, to be registered on a host.
+func Functions(cfg Config) []host.Function {
+	r := &renderer{cfg}
+	return []host.Function{{
+		ID: opRender, Action: opRender, Effect: capability.EffectRead, Timeout: handleTimeout, Handle: r.render,
+	}}
+}
+
+type renderer struct{ cfg Config }
+
+// result is the family's, with the counts and, for a unified diff, the text for
+// readers that cannot open a URL.
+type result struct {
+	URL         string  `json:"url,omitempty"`
+	ArtifactRef string  `json:"artifactRef,omitempty"`
+	Added       int     `json:"added"`
+	Removed     int     `json:"removed"`
+	Text        *string `json:"text,omitzero"`
+}
+
+func (r *renderer) render(ctx context.Context, c capability.Call) (capability.Result, error) {
+	var p struct {
+		Before string `json:"before"`
+		After  string `json:"after"`
+		Format string `json:"format"`
+	}
+	if err := jsonx.Unmarshal(c.Input, &p); err != nil {
+		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, opRender, "the input does not fit: %v", err)
+	}
+	for _, side := range []struct{ name, text string }{{"before", p.Before}, {"after", p.After}} {
+		if len(side.text) > MaxText {
+			return capability.Result{}, capability.Errorf(capability.CodeTooLarge, opRender, "%s has %d bytes; the limit is %d", side.name, len(side.text), MaxText)
+		}
+	}
+	a, b := split(p.Before), split(p.After)
+	working, cancel := context.WithTimeout(ctx, maxWork)
+	defer cancel()
+	ops, err := compare(working, a, b)
+	if ctx.Err() != nil {
+		return capability.Result{}, capability.AsError(ctx.Err())
+	}
+	if err != nil { // out of time: everything but the common ends counts as replaced
+		ops = whole(a, b)
+	}
+	var out result
+	for _, o := range ops {
+		out.Removed += o.a1 - o.a0
+		out.Added += o.b1 - o.b0
+	}
+	var name, mediaType string
+	var data []byte
+	switch p.Format {
+	case "", "unified":
+		name, mediaType, data = "changes.diff", "text/x-diff; charset=utf-8", unified(a, b, ops)
+		text := string(data)
+		out.Text = &text
+	case "html":
+		name, mediaType, data = "changes.html", "text/html; charset=utf-8", page(a, b, ops, out)
+	default:
+		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, opRender, "%.40q is not a format of this renderer", p.Format).
+			With("unsupported_format", "use html or unified")
+	}
+	if r.cfg.Keep != nil {
+		if out.ArtifactRef, err = r.cfg.Keep(ctx, name, mediaType, data); err != nil {
+			return capability.Result{}, capability.Wrap(capability.CodeFailed, opRender, "the rendering could not be stored", err)
+		}
+	} else {
+		out.URL = "data:" + mediaType[:len(mediaType)-len("; charset=utf-8")] + ";charset=utf-8;base64," + base64.StdEncoding.EncodeToString(data)
+	}
+	doc, err := jsonx.Marshal(out)
+	if err != nil {
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, opRender, "the result cannot be written as JSON", err)
+	}
+	return capability.Result{Value: doc}, nil
+}
+
+// whole is the comparison of two texts that had too much to compare.
+func whole(a, b []string) []op {
+	o := op{a1: len(a), b1: len(b)}
+	for o.a0 < o.a1 && o.b0 < o.b1 && a[o.a0] == b[o.b0] {
+		o.a0++
+		o.b0++
+	}
+	for o.a0 < o.a1 && o.b0 < o.b1 && a[o.a1-1] == b[o.b1-1] {
+		o.a1--
+		o.b1--
+	}
+	if o.a0 == o.a1 && o.b0 == o.b1 {
+		return nil
+	}
+	return []op{o}
+}
+
+// hunk is a group of changes with the lines around them.
+type hunk struct {
+	op
+	ops []op
+}
+
+// hunks groups changes whose surroundings meet.
+func hunks(a, b []string, ops []op) []hunk {
+	var out []hunk
+	for _, o := range ops {
+		from, to := min(around, o.a0), min(around, len(a)-o.a1)
+		if n := len(out); n > 0 && o.a0-out[n-1].ops[len(out[n-1].ops)-1].a1 <= 2*around {
+			h := &out[n-1]
+			h.ops, h.a1, h.b1 = append(h.ops, o), o.a1+to, o.b1+to
+			continue
+		}
+		out = append(out, hunk{op{o.a0 - from, o.a1 + to, o.b0 - from, o.b1 + to}, []op{o}})
+	}
+	return out
+}
+
+// each calls line for every line of a hunk in order: sign ' ', '-' or '+', and the
+// numbers of the line on both sides, 0 where it has none.
+func (h hunk) each(a, b []string, line func(sign byte, before, after int, text string)) {
+	i, j := h.a0, h.b0
+	same := func(to int) {
+		for ; i < to; i, j = i+1, j+1 {
+			line(' ', i+1, j+1, a[i])
+		}
+	}
+	for _, o := range h.ops {
+		same(o.a0)
+		for ; i < o.a1; i++ {
+			line('-', i+1, 0, a[i])
+		}
+		for ; j < o.b1; j++ {
+			line('+', 0, j+1, b[j])
+		}
+	}
+	same(h.a1)
+}
+
+// cut shortens a line at the edge of a character.
+func cut(s string, most int) (string, bool) {
+	if len(s) <= most {
+		return s, false
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most], true
+}

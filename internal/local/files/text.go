@@ -1,0 +1,259 @@
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/roots"
+)
+
+const (
+	opRead  = "fs.readText"
+	opWrite = "fs.writeText"
+)
+
+type readParams struct {
+	Path     string   `json:"path"`
+	RootID   string   `json:"rootId"`
+	MaxBytes *float64 `json:"maxBytes"`
+}
+
+type readResult struct {
+	Path      string  `json:"path"`
+	Text      string  `json:"text"`
+	Size      float64 `json:"size"`
+	Truncated bool    `json:"truncated"`
+}
+
+// readText reads a whole file, or, when maxBytes is given, at most so many bytes
+// of it, cut where a character ends.
+func (f *files) readText(ctx context.Context, c capability.Call) (capability.Result, error) {
+	var p readParams
+	if err := decode(opRead, c.Input, &p); err != nil {
+		return capability.Result{}, err
+	}
+	limit, mayCut := int64(maxText), p.MaxBytes != nil
+	if mayCut {
+		if !(*p.MaxBytes >= 1) {
+			return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, opRead, "maxBytes must be at least 1")
+		}
+		limit = int64(min(maxCut, *p.MaxBytes))
+	}
+	place, err := f.named(opRead, p.RootID, p.Path)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	file, info, err := openRegular(opRead, place)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	defer file.Close()
+	tooLarge := func() error {
+		return capability.Errorf(capability.CodeTooLarge, opRead, "%s is larger than %d bytes", place.Rel, maxText).
+			With("file_too_large", "give maxBytes to read its beginning")
+	}
+	if info.Size() > limit && !mayCut {
+		return capability.Result{}, tooLarge()
+	}
+	if err := done(ctx); err != nil {
+		return capability.Result{}, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return capability.Result{}, roots.Explain(opRead, place.Rel, err)
+	}
+	truncated := int64(len(data)) > limit
+	if truncated {
+		if !mayCut { // it grew while it was read
+			return capability.Result{}, tooLarge()
+		}
+		data = cutAtRune(data[:limit])
+	}
+	if !utf8.Valid(data) {
+		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, opRead, "%s is not UTF-8 text", place.Rel).
+			With("not_text", "only text files can be read")
+	}
+	return encode(readResult{Path: place.Rel, Text: string(data), Size: float64(max(info.Size(), int64(len(data)))), Truncated: truncated})
+}
+
+// cutAtRune drops an incomplete character from the end; bytes that begin none
+// stay, to be refused as not being text.
+func cutAtRune(data []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(data); i++ {
+		if tail := data[len(data)-i:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				return data[:len(data)-i]
+			}
+			break
+		}
+	}
+	return data
+}
+
+type writeParams struct {
+	Path              string `json:"path"`
+	RootID            string `json:"rootId"`
+	Text              string `json:"text"`
+	CreateDirectories bool   `json:"createDirectories"`
+	Overwrite         *bool  `json:"overwrite"`
+}
+
+type writeResult struct {
+	Path         string `json:"path"`
+	BytesWritten int    `json:"bytesWritten"`
+}
+
+// writeText replaces a file as a whole: readers see the old text or the new one.
+func (f *files) writeText(ctx context.Context, c capability.Call) (capability.Result, error) {
+	var p writeParams
+	if err := decode(opWrite, c.Input, &p); err != nil {
+		return capability.Result{}, err
+	}
+	if len(p.Text) > maxText {
+		return capability.Result{}, capability.Errorf(capability.CodeTooLarge, opWrite, "the text is larger than %d bytes", maxText).With("text_too_large", "")
+	}
+	place, err := f.named(opWrite, p.RootID, p.Path)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	if place.ReadOnly {
+		return capability.Result{}, capability.Errorf(capability.CodeDenied, opWrite, "the root %s is read-only", place.ID).With("read_only", "")
+	}
+	if err := checkWritePath(place); err != nil {
+		return capability.Result{}, err
+	}
+	if err := done(ctx); err != nil {
+		return capability.Result{}, err
+	}
+	if p.CreateDirectories {
+		if err := place.FS.MkdirAll(filepath.FromSlash(path.Dir(place.Rel)), 0o700); err != nil {
+			return capability.Result{}, roots.Explain(opWrite, path.Dir(place.Rel), err)
+		}
+	}
+	if err := replace(place, p.Text, p.Overwrite == nil || *p.Overwrite); err != nil {
+		return capability.Result{}, err
+	}
+	return encode(writeResult{Path: place.Rel, BytesWritten: len(p.Text)})
+}
+
+// named resolves the path of a file, which cannot be blank.
+func (f *files) named(op, rootID, p string) (roots.Place, error) {
+	if strings.TrimSpace(p) == "" {
+		return roots.Place{}, capability.Errorf(capability.CodeInvalidInput, op, "a path is required")
+	}
+	return f.roots.Resolve(rootID, p)
+}
+
+// checkWritePath refuses a symbolic link at any step, although os.Root would
+// keep it inside, and any git directory: what is written there is executed by
+// the next git that somebody runs.
+func checkWritePath(place roots.Place) error {
+	steps := strings.Split(place.Rel, "/")
+	for i, name := range steps {
+		if strings.EqualFold(strings.TrimRight(name, ". "), ".git") {
+			return capability.Errorf(capability.CodeDenied, opWrite, "files of a git directory cannot be written").
+				With("security_violation", "change the repository with git.command.run")
+		}
+		so := strings.Join(steps[:i+1], "/")
+		info, err := place.FS.Lstat(filepath.FromSlash(so))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // names that follow are checked all the same
+		}
+		if err != nil {
+			return roots.Explain(opWrite, so, err)
+		}
+		last := i == len(steps)-1
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			return capability.Errorf(capability.CodeDenied, opWrite, "%s is a symbolic link", so).
+				With("security_violation", "write to the file itself")
+		case last && info.IsDir():
+			return capability.Errorf(capability.CodeInvalidInput, opWrite, "%s is a directory", so).With("is_a_directory", "")
+		case last && !info.Mode().IsRegular():
+			return capability.Errorf(capability.CodeInvalidInput, opWrite, "%s is not a regular file", so).With("not_a_file", "")
+		case last && info.Mode().Perm()&0o200 == 0: // a rename would ignore it
+			return capability.Errorf(capability.CodeFailed, opWrite, "%s is write-protected", so).With("permission_denied", "")
+		}
+	}
+	return nil
+}
+
+// replace writes a temporary file beside the target and renames it. Without
+// overwrite it is linked instead, which fails if the target exists by then.
+func replace(place roots.Place, text string, overwrite bool) (err error) {
+	target := native(place)
+	mode := fs.FileMode(0o600)
+	if info, err := place.FS.Lstat(target); err == nil {
+		if !overwrite {
+			return exists(place)
+		}
+		mode = info.Mode().Perm()
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
+	temp := filepath.Join(filepath.Dir(target), ".jct-"+hex.EncodeToString(random[:])+".tmp")
+	file, err := place.FS.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return capability.Wrap(capability.CodeNotFound, opWrite, "the directory of "+place.Rel+" does not exist", err).
+				With("not_found", "give createDirectories: true to create it")
+		}
+		return roots.Explain(opWrite, place.Rel, err)
+	}
+	defer func() {
+		if err != nil || !overwrite {
+			_ = place.FS.Remove(temp)
+		}
+	}()
+	if err := fill(file, text, mode); err != nil {
+		return roots.Explain(opWrite, place.Rel, err)
+	}
+	if overwrite {
+		err = place.FS.Rename(temp, target)
+	} else {
+		err = place.FS.Link(temp, target)
+	}
+	if errors.Is(err, fs.ErrExist) && !overwrite {
+		return exists(place)
+	}
+	if err != nil {
+		return roots.Explain(opWrite, place.Rel, err)
+	}
+	syncDirectory(place)
+	return nil
+}
+
+func exists(place roots.Place) error {
+	return capability.Errorf(capability.CodeConflict, opWrite, "%s exists already", place.Rel).
+		With("exists", "leave overwrite out to replace it")
+}
+
+func fill(file *os.File, text string, mode fs.FileMode) error {
+	_, err := io.WriteString(file, text)
+	if err == nil && mode != 0o600 {
+		err = file.Chmod(mode)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+// syncDirectory makes the new name durable. Not every file system can; the text
+// is safe either way, so an error changes nothing.
+func syncDirectory(place roots.Place) {
+	if dir, err := place.FS.Open(filepath.Dir(native(place))); err == nil {
+		_ = dir.Sync()
+		_ = dir.Close()
+	}
+}

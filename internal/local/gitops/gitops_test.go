@@ -1,0 +1,302 @@
+//go:build unix
+
+package gitops
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/roots"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+type fixture struct {
+	t    *testing.T
+	base string // of the root
+	host *host.Host
+}
+
+func setup(t *testing.T) *fixture {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, base: filepath.Join(base, "root")}
+	f.write("repo/a.txt", "one\n")
+	f.write("repo/dir/b.txt", "two\n")
+	f.write("plain/x.txt", "x\n")
+	f.write("../outside/secret.txt", "secret\n")
+	f.plain("repo", "init", "-q", "-b", "main")
+	f.plain("repo", "add", ".")
+	f.plain("repo", "commit", "-q", "-m", "first")
+	if err := os.Symlink(filepath.Join(base, "outside"), filepath.Join(f.base, "repo/out")); err != nil {
+		t.Fatal(err)
+	}
+	set, err := roots.Open([]roots.Root{{ID: "main", Path: f.base}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = set.Close() })
+	git, err := gitcmd.New(gitcmd.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.host = host.New(host.Config{})
+	if err := f.host.Register(Functions(Config{Roots: set, Git: git})...); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) write(name, text string) {
+	f.t.Helper()
+	path := filepath.Join(f.base, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) plain(dir string, args ...string) {
+	f.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = filepath.Join(f.base, dir)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + f.base, "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b",
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		f.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+}
+
+func (f *fixture) call(action, input string, into any) *capability.Error {
+	f.t.Helper()
+	r, err := f.host.Invoke(f.t.Context(), capability.Call{Action: capability.Action(action), Input: json.RawMessage(input)})
+	if err != nil {
+		e := capability.AsError(err)
+		if strings.Contains(e.Message+e.Hint, filepath.Dir(f.base)) {
+			f.t.Errorf("%s %s: the error names a host path: %v", action, input, e)
+		}
+		return e
+	}
+	if into != nil {
+		if err := json.Unmarshal(r.Value, into); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return nil
+}
+
+func TestStatusOfARealTree(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.write("repo/a.txt", "changed\n")
+	f.write("repo/new ä \"name\".txt", "n\n")
+	f.plain("repo", "mv", "dir/b.txt", "dir/c -> d.txt")
+	for _, key := range []string{"cwd", "root"} {
+		var s statusResult
+		if err := f.call("git.status", fmt.Sprintf(`{%q:"repo"}`, key), &s); err != nil {
+			t.Fatal(err)
+		}
+		want := []fileItem{
+			{" M", "a.txt", ""},
+			{"R ", "dir/c -> d.txt", "dir/b.txt"},
+			{"??", "new ä \"name\".txt", ""},
+			{"??", "out", ""},
+		}
+		if diff := cmp.Diff(want, s.Files); diff != "" || s.Branch != "main" || s.Ahead != nil || s.Repo.Path != "repo" {
+			t.Errorf("%s: %+v\n%s", key, s, diff)
+		}
+		if !strings.HasPrefix(s.Raw, "## main\n") {
+			t.Errorf("raw is %q", s.Raw)
+		}
+	}
+	f.plain("repo", "checkout", "-q", "--detach")
+	var s map[string]any
+	if err := f.call("git.status", `{"cwd":"repo"}`, &s); err != nil {
+		t.Fatal(err)
+	}
+	if _, present := s["branch"]; present {
+		t.Error("a detached head has a branch")
+	}
+}
+
+func TestParseStatusHeader(t *testing.T) {
+	t.Parallel()
+	n := func(i int) *int { return &i }
+	tests := []struct {
+		header, branch string
+		ahead, behind  *int
+	}{
+		{"main", "main", nil, nil},
+		{"No commits yet on main", "main", nil, nil},
+		{"HEAD (no branch)", "", nil, nil},
+		{"main...origin/main", "main", n(0), n(0)},
+		{"main...origin/main [ahead 1]", "main", n(1), n(0)},
+		{"main...origin/main [behind 2]", "main", n(0), n(2)},
+		{"fix/x.y...o/fix/x.y [ahead 1, behind 2]", "fix/x.y", n(1), n(2)},
+		{"main...origin/main [gone]", "main", nil, nil},
+	}
+	for _, tt := range tests {
+		s := parseStatus(sandbox.Output{Head: []byte("## " + tt.header + "\n")})
+		if diff := cmp.Diff([]any{tt.branch, tt.ahead, tt.behind}, []any{s.Branch, s.Ahead, s.Behind}); diff != "" {
+			t.Errorf("%s:\n%s", tt.header, diff)
+		}
+	}
+}
+
+func TestParseStatusSkipsLinesCutInTwo(t *testing.T) {
+	t.Parallel()
+	s := parseStatus(sandbox.Output{Head: []byte("## main\n M a\n M b/ha"), Tail: []byte(" M lf\n M z\n"), Omitted: 10})
+	want := []fileItem{{" M", "a", ""}, {" M", "z", ""}}
+	if diff := cmp.Diff(want, s.Files); diff != "" || !s.Truncated {
+		t.Error(diff)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.write("repo/a.txt", "changed\n")
+	f.write("repo/dir/b.txt", "changed\n")
+	f.plain("repo", "add", "dir/b.txt")
+	tests := []struct{ name, input, has, hasNot string }{
+		{"working tree", `{"cwd":"repo"}`, "a.txt", "b.txt"},
+		{"staged", `{"cwd":"repo","staged":true}`, "b.txt", "a.txt"},
+		{"one path", `{"cwd":"repo","path":"dir"}`, "", "a.txt"},
+		{"below the top", `{"cwd":"repo/dir","staged":true,"path":"b.txt"}`, "b.txt", "a.txt"},
+		{"an option is a path", `{"cwd":"repo","path":"--output=x"}`, "", "a.txt"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out map[string]string
+			if err := f.call("git.diff", tt.input, &out); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out["raw"], tt.has) || strings.Contains(out["raw"], tt.hasNot) {
+				t.Errorf("got %s", out["raw"])
+			}
+		})
+	}
+}
+
+func TestCommandRun(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	var out struct{ Operation operation }
+	if err := f.call("git.command.run", `{"cwd":"repo","args":["commit","--allow-empty","-m","see /etc/x and ../y"]}`, &out); err != nil {
+		t.Fatal(err)
+	}
+	op := out.Operation
+	if op.Status != "completed" || op.ExitCode == nil || *op.ExitCode != 0 || op.Cwd != "repo" || op.Stderr != "" || op.Command[0] != "git" {
+		t.Errorf("got %+v", op)
+	}
+	if err := f.call("git.command.run", `{"cwd":"repo","args":["show","nothing"]}`, &out); err != nil {
+		t.Fatal(err)
+	}
+	if op := out.Operation; op.Status != "failed" || *op.ExitCode != 128 || !strings.Contains(op.Stdout, "nothing") || op.Error == "" {
+		t.Errorf("got %+v", op)
+	}
+}
+
+func TestUsefulCommandsWork(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	for _, args := range []string{
+		`["log","--oneline","-p","-1"]`, `["show","HEAD:a.txt"]`, `["add","-A","--","dir"]`, `["diff","HEAD","--","a.txt"]`,
+		`["branch","topic"]`, `["checkout","-b","x"]`, `["rev-parse","--git-dir"]`, `["grep","-n","-e","/x","--or","-e","one"]`,
+		`["stash","list"]`, `["reflog"]`, `["blame","a.txt"]`, `["config","--get","core.bare"]`, `["format-patch","-1"]`,
+		`["tag","v1"]`, `["ls-files","--exclude=x","-o"]`, `["worktree","list"]`, `["range-diff","HEAD","HEAD","HEAD"]`,
+		`["cat-file","-p","HEAD"]`, `["describe","--tags"]`, `["reset","--hard"]`, `["diff","HEAD..HEAD"]`, `["version"]`,
+	} {
+		var out struct{ Operation operation }
+		if err := f.call("git.command.run", `{"cwd":"repo","args":`+args+`}`, &out); err != nil {
+			t.Errorf("%s: %v", args, err)
+		} else if out.Operation.Status != "completed" {
+			t.Errorf("%s: %s", args, out.Operation.Stdout)
+		}
+	}
+	var out struct{ Operation operation }
+	if err := f.call("git.command.run", `{"cwd":"plain","args":["init"]}`, &out); err != nil || out.Operation.Status != "completed" {
+		t.Errorf("init: %v, %+v", err, out)
+	}
+}
+
+func TestRefusedArguments(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	denied := []string{
+		`["-C","/","status"]`, `["-c","alias.x=!sh","x"]`, `["--git-dir=/x","status"]`, `["--work-tree","/","status"]`,
+		`["--exec-path=/x","status"]`, `["-p","log"]`, `["--paginate","log"]`, `["--config-env=a=b","log"]`, `["x"]`, `["../evil"]`,
+		`["clone","x"]`, `["submodule","foreach","sh"]`, `["bisect","run","sh"]`, `["difftool"]`, `["hash-object","out/secret.txt"]`,
+		`["config","core.fsmonitor","sh"]`, `["config","set","core.fsmonitor","sh"]`, `["config","--file","x","--list"]`,
+		`["fetch","--upload-pack=sh","."]`, `["fetch","--upload-p","sh","."]`, `["push","--exec","sh","."]`, `["push","--receive-pack=sh"]`,
+		`["ls-remote","--upload-pack","sh","."]`, `["rebase","--exec","sh","HEAD"]`, `["rebase","-x","sh","HEAD"]`, `["rebase","-ix","sh"]`,
+		`["grep","-Osh","one"]`, `["grep","--open-files-in-pager=sh","one"]`, `["grep","--open","one"]`, `["grep","--no-index","x"]`,
+		`["grep","-f","out/secret.txt"]`, `["diff","--no-index","a.txt","dir"]`, `["diff","--ext-diff"]`, `["log","--textconv"]`,
+		`["diff","--output=x"]`, `["log","--outp=x"]`, `["format-patch","-o","x","-1"]`, `["commit","-F","out/secret.txt"]`,
+		`["commit","-aF","out/secret.txt"]`, `["commit","--template=x"]`, `["tag","-F","x","v"]`, `["blame","--contents","x","a.txt"]`,
+		`["add","--pathspec-from-file=x"]`, `["merge","-s","evil","x"]`, `["merge","--strategy=evil","x"]`, `["init","other"]`,
+		`["init","--template=x"]`, `["init","--separate-git-dir=x"]`, `["worktree","add","x"]`, `["checkout","--recurse-submodules","x"]`,
+		`["diff","/etc/passwd","a.txt"]`, `["diff","--pretty","/etc/passwd","a.txt"]`, `["add","../../outside"]`, `["mv","a.txt","out/a.txt"]`,
+		`["apply","out/secret.txt"]`, `["diff","--","out/secret.txt"]`, `["log","--since=x","--","/etc"]`, `["ls-files","-Xout/secret.txt"]`,
+		`["add","dir/../../x"]`, `["show","--","/etc/passwd"]`,
+	}
+	for _, args := range denied {
+		err := f.call("git.command.run", `{"cwd":"repo","args":`+args+`}`, nil)
+		if err == nil || err.Code != capability.CodeDenied || err.Reason != "security_violation" {
+			t.Errorf("%s: got %v", args, err)
+		}
+	}
+}
+
+func TestRefusedPlaces(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	tests := []struct {
+		name, action, input string
+		code                capability.Code
+	}{
+		{"cwd leads out", "git.status", `{"cwd":"../outside"}`, capability.CodeDenied},
+		{"cwd is a link that leads out", "git.status", `{"cwd":"repo/out"}`, capability.CodeDenied},
+		{"no repository", "git.status", `{"cwd":"plain"}`, capability.CodeNotFound},
+		{"no repository for a diff", "git.diff", `{"cwd":"plain"}`, capability.CodeNotFound},
+		{"no repository for any command", "git.command.run", `{"cwd":"plain","args":["diff","x.txt","x.txt"]}`, capability.CodeNotFound},
+		{"path leads out", "git.diff", `{"cwd":"repo","path":"../../outside"}`, capability.CodeDenied},
+		{"cwd does not exist", "git.status", `{"cwd":"gone"}`, capability.CodeNotFound},
+		{"no arguments", "git.command.run", `{"cwd":"repo","args":[]}`, capability.CodeInvalidInput},
+		{"NUL", "git.command.run", `{"cwd":"repo","args":["log","a\u0000b"]}`, capability.CodeInvalidInput},
+		{"too many", "git.command.run", `{"cwd":"repo","args":["log"` + strings.Repeat(`,"x"`, maxArgs) + `]}`, capability.CodeInvalidInput},
+		{"wrong type", "git.command.run", `{"cwd":"repo","args":"status"}`, capability.CodeInvalidInput},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := f.call(tt.action, tt.input, nil); err == nil || err.Code != tt.code {
+				t.Errorf("got %v, want %q", err, tt.code)
+			}
+		})
+	}
+}
+
+func TestUnavailableFunctionsSayWhy(t *testing.T) {
+	t.Parallel()
+	for _, f := range Functions(Config{}) {
+		if f.Unavailable != roots.NoneReason {
+			t.Errorf("%s: %q", f.ID, f.Unavailable)
+		}
+	}
+}

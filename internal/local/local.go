@@ -1,0 +1,125 @@
+// Package local makes the host inside the server a provider like any other: what
+// is registered there is published as the module "local", one contribution per
+// function, and calls go to it without a hop.
+package local
+
+import (
+	"context"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+)
+
+const (
+	// Extension is the catalog-wide id of the module, and its id on the wire.
+	Extension = "local"
+	// rank puts local functions below a configured primary endpoint (100) and
+	// above other endpoints and nodes (0): decision R11.
+	rank = 50
+)
+
+// Source publishes the functions of one host.
+type Source struct{ host *host.Host }
+
+// New returns the source of h. The host stays the caller's to fill; whatever
+// changes there while Run runs is published.
+func New(h *host.Host) *Source { return &Source{host: h} }
+
+// Run publishes the module at once and after every change until ctx ends. It
+// returns ctx's error, or that of publish.
+func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) error {
+	for {
+		changed := s.host.Changed() // before reading, so that no change is missed
+		if err := publish(s.batch()); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *Source) batch() capability.Batch {
+	batch := capability.Batch{Source: Extension}
+	module := capability.Module{
+		Extension: Extension, ID: Extension, Name: Extension, Label: Extension, Origin: "local",
+		Contributions: []capability.Contribution{},
+	}
+	provided := make(map[capability.ProviderKey]bool)
+	for _, f := range s.host.Functions() {
+		c := contribution(f)
+		module.Contributions = append(module.Contributions, c)
+		if !provided[c.Provider] {
+			provided[c.Provider] = true
+			batch.Providers = append(batch.Providers, &provider{key: c.Provider, host: s.host})
+		}
+	}
+	if len(module.Contributions) > 0 {
+		batch.Modules = []capability.Module{module}
+	}
+	return batch
+}
+
+// contribution describes a function. For a canonical action the registry row
+// fills what the function leaves out; its schemas are the row's, because all
+// providers of an action share one planner form.
+func contribution(f host.Function) capability.Contribution {
+	c := capability.Contribution{
+		ID: f.ID, Kind: "capability.agent-tool", Action: f.Action, Tool: f.Tool,
+		Title: f.Title, Description: f.Description,
+		Member:   capability.Member{Module: Extension, Kind: "function", Name: f.ID},
+		Provider: capability.NewProviderKey(domain(f.Action), "node", Extension),
+		Rank:     rank, Effect: f.Effect, Permissions: f.Permissions,
+		InputSchema: f.InputSchema, OutputSchema: f.OutputSchema, Timeout: f.Timeout,
+		Availability: capability.Availability{State: capability.StateReady},
+	}
+	if f.Unavailable != "" {
+		c.Availability = capability.Availability{State: capability.StateUnconfigured, Reason: f.Unavailable}
+	}
+	row, known := actions.Lookup(f.Action)
+	if !known {
+		return c
+	}
+	if c.Title == "" {
+		c.Title = row.Title
+	}
+	if c.Description == "" {
+		c.Description = row.Description
+	}
+	if c.Effect == "" || !c.Effect.AtLeast(row.Effect) { // a function cannot call itself milder
+		c.Effect = row.Effect
+	}
+	if len(row.InputSchema) > 0 {
+		c.InputSchema, c.OutputSchema = row.InputSchema, row.OutputSchema
+	}
+	return c
+}
+
+// domain is the first segment of the provider key: the row's, else the root of
+// an unreviewed action, else "ext" as for every single tool (catalog spec,
+// section 3).
+func domain(a capability.Action) string {
+	if row, known := actions.Lookup(a); known {
+		return row.Domain
+	}
+	if root, _, _ := strings.Cut(string(a), "."); root != "" {
+		return root
+	}
+	return "ext"
+}
+
+// provider is one domain of the host.
+type provider struct {
+	key  capability.ProviderKey
+	host *host.Host
+}
+
+func (p *provider) Key() capability.ProviderKey { return p.key }
+
+func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
+	return p.host.Invoke(ctx, c)
+}

@@ -1,0 +1,189 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+const (
+	maxTerms      = 32
+	minCandidates = 50
+)
+
+// search finds the items that hold at least one word of the query. The index
+// chooses candidates; the score is made of the candidates' own text, so that it
+// says nothing of other workspaces and is the same on every machine.
+func (m *memory) search(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
+	const op = "memory.search"
+	var p struct {
+		Query  string                     `json:"query"`
+		Limit  *float64                   `json:"limit"`
+		Filter map[string]json.RawMessage `json:"filter"`
+	}
+	if err := decode(op, input, &p); err != nil {
+		return nil, err
+	}
+	limit := defaultLimit
+	if p.Limit != nil {
+		if *p.Limit < 1 || *p.Limit != math.Trunc(*p.Limit) {
+			return nil, invalid(op, "the limit is a whole number of at least 1")
+		}
+		limit = int(min(*p.Limit, MaxLimit))
+	}
+	if len(p.Query) > maxQuery {
+		return nil, invalid(op, "the query has %d bytes; the limit is %d", len(p.Query), maxQuery)
+	}
+	var tags []string
+	for name, value := range p.Filter {
+		if name != "tags" {
+			return nil, invalid(op, "the filter knows tags, not %q", short(name))
+		}
+		if err := decode(op, value, &tags); err != nil {
+			return nil, err
+		}
+	}
+	tags, err := checkTags(op, tags)
+	if err != nil {
+		return nil, err
+	}
+	terms := queryTerms(p.Query)
+	items := []item{}
+	if len(terms) > 0 {
+		if items, err = m.candidates(ctx, workspace, tags, terms, max(minCandidates, 2*limit)); err != nil {
+			return nil, err
+		}
+	}
+	rank(items, terms)
+	if len(items) > limit {
+		items = items[:limit]
+	}
+	return map[string][]item{"items": items}, nil
+}
+
+// queryTerms are the distinct words of a query, the first of them.
+func queryTerms(query string) []string {
+	var out []string
+	for _, w := range words(query) {
+		if !slices.Contains(out, w) {
+			if out = append(out, w); len(out) == maxTerms {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// match is the index's query: all its words are ours (tokens.go).
+func match(workspace string, tags, terms []string) string {
+	var b strings.Builder
+	b.WriteString(`workspace : "` + mark("w", workspace) + `"`)
+	for _, tag := range tags {
+		b.WriteString(` AND tags : "` + mark("t", tag) + `"`)
+	}
+	b.WriteString(` AND words : ("` + strings.Join(terms, `" OR "`) + `")`)
+	return b.String()
+}
+
+// lexemes is the same for Postgres.
+func lexemes(workspace string, tags, terms []string) string {
+	var b strings.Builder
+	b.WriteString(`'` + mark("w:", workspace) + `'`)
+	for _, tag := range tags {
+		b.WriteString(` & '` + mark("t:", tag) + `'`)
+	}
+	b.WriteString(` & ('` + strings.Join(terms, `' | '`) + `')`)
+	return b.String()
+}
+
+// index makes an item of the workspace findable.
+func (m *memory) index(ctx context.Context, tx *sql.Tx, row int64, workspace string, tags, words []string) error {
+	if m.cfg.DB.Shared() {
+		all := []string{mark("w:", workspace)}
+		for _, tag := range tags {
+			all = append(all, mark("t:", tag))
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO memory_index (rowid, words) VALUES (?, array_to_tsvector(string_to_array(?, ' ')))`,
+			row, strings.Join(append(all, words...), " "))
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO memory_index (rowid, workspace, tags, words) VALUES (?, ?, ?, ?)`,
+		row, mark("w", workspace), strings.Join(marks(tags), " "), strings.Join(words, " "))
+	return err
+}
+
+// candidates are those that hold the rarest words, or on Postgres, which does not
+// count how rare a word is, the most of them.
+func (m *memory) candidates(ctx context.Context, workspace string, tags, terms []string, most int) ([]item, error) {
+	statement, query := `SELECT i.id, i.text, i.tags FROM
+		(SELECT rowid AS r FROM memory_index WHERE memory_index MATCH ? ORDER BY bm25(memory_index, 0.0, 0.0, 1.0), rowid LIMIT ?) AS c
+		JOIN memory_items i ON i.rowid = r`, ""
+	if m.cfg.DB.Shared() {
+		statement = `SELECT i.id, i.text, i.tags FROM
+			(SELECT rowid AS r FROM memory_index, CAST(CAST(?1 AS text) AS tsquery) q WHERE words @@ q ORDER BY ts_rank(words, q) DESC, rowid LIMIT ?2) AS c
+			JOIN memory_items i ON i.rowid = r`
+		query = lexemes(workspace, tags, terms)
+	} else {
+		query = match(workspace, tags, terms)
+	}
+	rows, err := m.cfg.DB.SQL().QueryContext(ctx, statement, query, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := []item{}
+	for rows.Next() {
+		var it item
+		var tags string
+		if err := rows.Scan(&it.ID, &it.Text, &tags); err != nil {
+			return nil, err
+		}
+		if err := jsonx.Unmarshal([]byte(tags), &it.Tags); err != nil {
+			return nil, err
+		}
+		out = append(out, it)
+	}
+	return out, rows.Err()
+}
+
+// rank scores items by BM25 over themselves and orders them: the best first, of
+// equal ones the smaller id.
+func rank(items []item, terms []string) {
+	const k1, b = 1.2, 0.75
+	counts := make([]map[string]int, len(items))
+	lengths := make([]float64, len(items))
+	holders := make(map[string]float64)
+	total := 0.0
+	for i := range items {
+		list := words(items[i].Text)
+		counts[i] = make(map[string]int)
+		for _, w := range list {
+			if slices.Contains(terms, w) {
+				if counts[i][w] == 0 {
+					holders[w]++
+				}
+				counts[i][w]++
+			}
+		}
+		lengths[i] = float64(len(list))
+		total += lengths[i]
+	}
+	n := float64(len(items))
+	for i := range items {
+		score := 0.0
+		for _, term := range terms { // in the query's order: sums of floats depend on it
+			tf := float64(counts[i][term])
+			idf := math.Log(1 + (n-holders[term]+0.5)/(holders[term]+0.5))
+			score += idf * tf * (k1 + 1) / (tf + k1*(1-b+b*lengths[i]*n/max(total, 1)))
+		}
+		score = math.Round(score*1e6) / 1e6
+		items[i].Score = &score
+	}
+	slices.SortFunc(items, func(x, y item) int { return cmp.Or(cmp.Compare(*y.Score, *x.Score), cmp.Compare(x.ID, y.ID)) })
+}

@@ -1,0 +1,237 @@
+// Package terminal carries pty.command.run: one command, run to its end. It is
+// off unless the operator turned it on, because a command is bounded by nothing
+// but the account the server runs as: the working directory lies in a root, what
+// the command then touches does not.
+//
+// The wire calls the family pty; no pseudo-terminal is involved in it (router
+// spec, section 2.1).
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/roots"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+const opRun = "pty.command.run"
+
+// Timeouts of one command (decision R49) and bounds of its input.
+const (
+	defaultTimeout = 300 * time.Second
+	maxTimeout     = 30 * time.Minute
+	maxCommand     = 64 << 10
+	maxArgs        = 1024
+	maxEnv         = 256
+	maxEnvBytes    = 64 << 10
+)
+
+// Config says whether and where commands may run.
+type Config struct {
+	// Enabled turns the function on.
+	Enabled bool
+	// Roots is shared and stays the caller's to close. Working directories lie
+	// in them; without any the function is unavailable.
+	Roots *roots.Set
+	// Shell runs command lines that come without args; "" means /bin/sh.
+	Shell string
+	// Grace between TERM and KILL when time is up; 0 means 2 s.
+	Grace time.Duration
+}
+
+// Functions returns the functions of the family, to be registered on a host.
+func Functions(cfg Config) []host.Function {
+	if cfg.Shell == "" {
+		cfg.Shell = "/bin/sh"
+	}
+	t := &terminal{cfg}
+	unavailable := ""
+	switch {
+	case !cfg.Enabled:
+		unavailable = "running commands is turned off"
+	case cfg.Roots.Empty():
+		unavailable = roots.NoneReason
+	}
+	return []host.Function{{
+		ID: opRun, Action: opRun, Effect: capability.EffectWrite, Permissions: []string{"exec"},
+		// The command's own bound ends it first, so that its output is returned.
+		Timeout: maxTimeout + time.Minute, Unavailable: unavailable, Handle: t.run,
+	}}
+}
+
+type terminal struct{ cfg Config }
+
+type params struct {
+	Command   string            `json:"command"`
+	Args      []string          `json:"args"`
+	Cwd       string            `json:"cwd"`
+	Env       map[string]string `json:"env"`
+	TimeoutMs *float64          `json:"timeoutMs"`
+}
+
+type result struct {
+	Output   string `json:"output"`
+	ExitCode *int   `json:"exitCode"` // null when time was up or a signal ended it
+	TimedOut bool   `json:"timedOut"`
+	Signal   string `json:"signal,omitempty"`
+}
+
+func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Result, error) {
+	var p params
+	if err := jsonx.Unmarshal(c.Input, &p); err != nil {
+		return capability.Result{}, invalid("the input does not fit: %v", err)
+	}
+	timeout, err := p.check()
+	if err != nil {
+		return capability.Result{}, err
+	}
+	env, err := environment(p.Env)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	place, err := t.cfg.Roots.Resolve("", p.Cwd)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	dir, _, err := place.Directory()
+	if err != nil {
+		return capability.Result{}, err
+	}
+	path, args, err := t.program(p, dir)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r, err := sandbox.Run(bounded, sandbox.Spec{Path: path, Args: args, Dir: dir, Env: env, Grace: t.cfg.Grace})
+	out := result{Output: r.Stdout.Text(), Signal: r.Signal}
+	if said := r.Stderr.Text(); said != "" {
+		out.Output += "\n" + said
+	}
+	switch {
+	case err == nil && r.Signal == "":
+		out.ExitCode = &r.ExitCode
+	case err == nil:
+	case ctx.Err() != nil: // the caller's end, not the command's: nobody waits for the output
+		return capability.Result{}, capability.AsError(ctx.Err())
+	case bounded.Err() != nil:
+		out.TimedOut, out.Signal = true, ""
+	default:
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, opRun, "the command could not be started", err).With("not_started", "")
+	}
+	data, err := jsonx.Marshal(out)
+	if err != nil {
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, opRun, "the result cannot be written as JSON", err)
+	}
+	return capability.Result{Value: data}, nil
+}
+
+// program is the shell for a line without args, else the program itself: with
+// args no shell sees any of it.
+func (t *terminal) program(p params, dir string) (path string, args []string, err error) {
+	if len(p.Args) == 0 { // the wire's clients send an empty list for none
+		return t.cfg.Shell, []string{"-c", p.Command}, nil
+	}
+	path = p.Command
+	if strings.ContainsRune(path, '/') && !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path) // LookPath would look from our own directory
+	}
+	path, err = exec.LookPath(path)
+	switch {
+	case err == nil:
+		return path, p.Args, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", nil, capability.Wrap(capability.CodeFailed, opRun, "the program is not executable", err).With("not_started", "")
+	}
+	return "", nil, capability.Wrap(capability.CodeNotFound, opRun, "the program was not found", err).
+		With("program_not_found", "leave args out to have a shell read the command line")
+}
+
+func (p *params) check() (time.Duration, error) {
+	size := len(p.Command)
+	for _, a := range p.Args {
+		size += len(a)
+	}
+	switch {
+	case strings.TrimSpace(p.Command) == "":
+		return 0, invalid("a command is required")
+	case size > maxCommand:
+		return 0, invalid("command and args are larger than %d bytes", maxCommand)
+	case len(p.Args) > maxArgs:
+		return 0, invalid("more than %d args", maxArgs)
+	case strings.ContainsRune(p.Command, 0) || slices.ContainsFunc(p.Args, func(a string) bool { return strings.ContainsRune(a, 0) }):
+		return 0, invalid("command or args hold a NUL byte")
+	}
+	if p.TimeoutMs == nil {
+		return defaultTimeout, nil
+	}
+	if !(*p.TimeoutMs >= 1) || *p.TimeoutMs > float64(maxTimeout.Milliseconds()) {
+		return 0, invalid("timeoutMs must be between 1 and %d", maxTimeout.Milliseconds())
+	}
+	return time.Duration(*p.TimeoutMs * float64(time.Millisecond)), nil
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+
+// environment adds the caller's variables to the clean ones. PATH and HOME may
+// be replaced: whoever may run any command gains nothing by it. Variables by
+// which the loader or the shell runs further code unseen are refused, so that
+// the command in the audit is the command that ran.
+func environment(extra map[string]string) ([]string, error) {
+	if len(extra) > maxEnv {
+		return nil, invalid("more than %d environment variables", maxEnv)
+	}
+	env := append(sandbox.Environment(), "TERM=dumb")
+	size := 0
+	names := make([]string, 0, len(extra))
+	for name, value := range extra {
+		size += len(name) + len(value)
+		switch {
+		case !envName.MatchString(name):
+			return nil, invalid("the name of an environment variable must be letters, digits and underscores, at most 128")
+		case strings.ContainsRune(value, 0):
+			return nil, invalid("the environment variable %s holds a NUL byte", name)
+		case deniedVariable(name):
+			return nil, capability.Errorf(capability.CodeDenied, opRun, "the environment variable %s cannot be set", name).
+				With("security_violation", "set it inside the command, where it can be seen")
+		}
+		names = append(names, name)
+	}
+	if size > maxEnvBytes {
+		return nil, invalid("the environment is larger than %d bytes", maxEnvBytes)
+	}
+	slices.Sort(names)
+	for _, name := range names { // later ones win
+		env = append(env, name+"="+extra[name])
+	}
+	return env, nil
+}
+
+func deniedVariable(name string) bool {
+	upper := strings.ToUpper(name)
+	for _, prefix := range []string{"LD_", "DYLD_", "BASH_FUNC_", "JUNCTOR_"} {
+		if strings.HasPrefix(upper, prefix) {
+			return true
+		}
+	}
+	return slices.Contains([]string{
+		"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "IFS", "GLIBC_TUNABLES", "GCONV_PATH",
+		"NODE_OPTIONS", "PYTHONSTARTUP", "PYTHONPATH", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
+	}, upper)
+}
+
+func invalid(format string, args ...any) error {
+	return capability.Wrap(capability.CodeInvalidInput, opRun, fmt.Sprintf(format, args...), nil)
+}

@@ -1,0 +1,304 @@
+// Package admission decides which devices may join (decision R35; nodes spec,
+// section 27.2). A node token lets a device in under an id of its choice, and from
+// then on the id is that credential's: the device enrols its key once and signs with
+// it from then on, or, where it has none, shows its token each time. Revoking the
+// token, or removing the row, ends both.
+package admission
+
+import (
+	"context"
+	"crypto/ed25519"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
+)
+
+// Node is one device that was let in.
+type Node struct {
+	ID      string    `json:"node_id"`
+	Key     string    `json:"public_key,omitempty"` // NKey form; "": it shows its token
+	Token   string    `json:"token"`                // id of the node token
+	Created time.Time `json:"created"`
+}
+
+// Store keeps the rows.
+type Store interface {
+	// ClaimNode adds n and returns it; where its id or key is taken, the row that has
+	// it. One statement: of two that claim an id, one gets it.
+	ClaimNode(ctx context.Context, n Node) (Node, error)
+	// MoveNode gives a row another token, if it has the one named still.
+	MoveNode(ctx context.Context, id, from, to string) (moved bool, err error)
+	// Node returns a row by its id, NodeByKey by its key; ok is false where there is none.
+	Node(ctx context.Context, id string) (n Node, ok bool, err error)
+	NodeByKey(ctx context.Context, key string) (n Node, ok bool, err error)
+	// Nodes returns all, by id.
+	Nodes(ctx context.Context) ([]Node, error)
+	// RemoveNode removes a row and reports whether it was there.
+	RemoveNode(ctx context.Context, id string) (bool, error)
+}
+
+// Tokens are the tokens; policy.Policy has them.
+type Tokens interface {
+	// Token finds a live one by its value.
+	Token(value string) (policy.Token, error)
+	// StandingToken finds one by its id that was not revoked; it may have expired.
+	StandingToken(id string) (policy.Token, bool)
+	// Refresh takes in what other gateways have made or revoked.
+	Refresh(ctx context.Context) error
+}
+
+// Admission answers for one gateway. It is safe for concurrent use.
+type Admission struct {
+	store  Store
+	tokens Tokens
+	now    func() time.Time
+	writer chan struct{} // held by the one claim that is written
+	sought atomic.Int64  // when a token was last looked for, in Unix nanoseconds
+}
+
+// New returns an Admission.
+func New(store Store, tokens Tokens, now func() time.Time) *Admission {
+	return &Admission{store: store, tokens: tokens, now: now, writer: make(chan struct{}, 1)}
+}
+
+// answerTime bounds what is asked of the store where the caller has no context.
+const answerTime = 2 * time.Second
+
+// nodeToken is the live node token of a value.
+func (a *Admission) nodeToken(value string) (policy.Token, error) {
+	t, err := a.tokens.Token(value)
+	if err == nil && t.Role != capability.RoleNode {
+		err = capability.Errorf(capability.CodeDenied, "nodes.join", "this token has the role %s, and devices join with one of role node", t.Role).
+			With("denied", "make one with: junctor tokens create --role node")
+	}
+	return t, err
+}
+
+// Enrol lets a device in under an id and its key. Doing it again changes nothing. It
+// returns the labels that the token grants. Errors: unauthenticated and denied for
+// tokens that are no node's, conflict for an id or key that belongs to another.
+func (a *Admission) Enrol(ctx context.Context, token string, e wire.Enrol) (wire.EnrolReply, error) {
+	t, err := a.nodeToken(token)
+	if err != nil {
+		return wire.EnrolReply{}, err
+	}
+	got, err := a.claim(ctx, Node{ID: e.NodeID, Key: e.PublicKey, Token: t.ID, Created: a.now().UTC()})
+	if err != nil {
+		return wire.EnrolReply{}, err
+	}
+	return wire.EnrolReply{NodeID: got.ID, Labels: append([]string{}, t.Labels...)}, nil
+}
+
+// claim gives a row its owner. A row whose token has ended may go on with another
+// one; its key is proven by whoever connects.
+func (a *Admission) claim(ctx context.Context, n Node) (Node, error) {
+	if err := cmp.CheckNode(n.ID); err != nil {
+		return Node{}, err
+	}
+	got, err := a.written(ctx, n)
+	if err != nil {
+		return Node{}, err
+	}
+	if got.ID == n.ID && got.Key == n.Key && got.Token != n.Token && n.Key != "" {
+		_, stands, err := a.standing(ctx, got)
+		if err != nil {
+			return Node{}, err
+		}
+		if !stands {
+			moved, err := a.store.MoveNode(ctx, n.ID, got.Token, n.Token)
+			if err != nil {
+				return Node{}, err
+			}
+			if moved {
+				got.Token = n.Token
+			}
+		}
+	}
+	switch {
+	case got.ID != n.ID:
+		return Node{}, capability.Errorf(capability.CodeConflict, "nodes.join", "this key is enrolled as another node").
+			With("key_taken", "join under the id it has, or remove the device's key file to make a new one")
+	case got.Key != n.Key, got.Token != n.Token:
+		return Node{}, capability.Errorf(capability.CodeConflict, "nodes.join", "the node id %s belongs to another credential", n.ID).
+			With("node_taken", "choose another with --id, or on the gateway: junctor nodes remove "+n.ID)
+	}
+	return got, nil
+}
+
+// written returns the row that has an id or a key. Most nodes come back to the row
+// they have, and need no write. Those that are new are written one after the other: of
+// many that wait for a database's lock at once, some would wait longer than they may.
+func (a *Admission) written(ctx context.Context, n Node) (Node, error) {
+	got, ok, err := a.store.Node(ctx, n.ID)
+	if err != nil || ok && got.Key == n.Key && got.Token == n.Token {
+		return got, err
+	}
+	select {
+	case a.writer <- struct{}{}:
+	case <-ctx.Done():
+		return Node{}, ctx.Err()
+	}
+	defer func() { <-a.writer }()
+	return a.store.ClaimNode(ctx, n)
+}
+
+// Authorize is a messaging.Authorizer: it says which node a session is, and what it
+// may do on the bus.
+func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (messaging.Identity, error) {
+	var n Node
+	if c.Key != "" {
+		var ok bool
+		var err error
+		if n, ok, err = a.store.NodeByKey(ctx, c.Key); err != nil {
+			return messaging.Identity{}, err
+		}
+		if !ok {
+			return messaging.Identity{}, capability.Errorf(capability.CodeUnauthenticated, "nodes.join", "this key is not enrolled").With("unknown_key", "")
+		}
+	} else {
+		t, err := a.nodeToken(c.Token.Reveal())
+		if err != nil {
+			return messaging.Identity{}, err
+		}
+		if n, err = a.claim(ctx, Node{ID: c.Name, Token: t.ID, Created: a.now().UTC()}); err != nil {
+			return messaging.Identity{}, err
+		}
+	}
+	if _, ok, err := a.standing(ctx, n); err != nil {
+		return messaging.Identity{}, err
+	} else if !ok {
+		return messaging.Identity{}, capability.Errorf(capability.CodeUnauthenticated, "nodes.join", "the token that let %s in has ended", n.ID).With("invalid_token", "")
+	}
+	subscribe, publish := wire.Permissions(n.ID)
+	return messaging.Identity{ID: n.ID, Subscribe: subscribe, Publish: publish}, nil
+}
+
+// Granted are the labels that a node's credential gives it. It fails with
+// unauthenticated for a node that is not admitted any more; any other error says
+// that nobody can tell.
+func (a *Admission) Granted(node string) (labels []string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	t, err := a.token(ctx, node)
+	return t.Labels, err
+}
+
+// Principal is a node as the one who calls.
+func (a *Admission) Principal(ctx context.Context, node string) (capability.Principal, error) {
+	t, err := a.token(ctx, node)
+	return t.Principal(), err
+}
+
+func (a *Admission) token(ctx context.Context, node string) (policy.Token, error) {
+	n, ok, err := a.store.Node(ctx, node)
+	if err != nil {
+		return policy.Token{}, err
+	}
+	t, stands, err := a.standing(ctx, n)
+	if err != nil || ok && stands {
+		return t, err
+	}
+	return policy.Token{}, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s is not admitted any more", node).With("invalid_token", "")
+}
+
+// Gone says whether a node is certainly not admitted any more: its row or its token
+// has ended. While the store cannot tell it is false.
+func (a *Admission) Gone(ctx context.Context, node string) bool {
+	n, ok, err := a.store.Node(ctx, node)
+	if err != nil {
+		return false
+	}
+	_, stands, err := a.standing(ctx, n)
+	return err == nil && (!ok || !stands)
+}
+
+// Ended is Gone for many: it asks the store once, and returns what says it of a node
+// as things were then. It takes a token that this gateway has not heard of yet for ended.
+func (a *Admission) Ended(ctx context.Context) (func(node string) bool, error) {
+	rows, err := a.store.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stands := make(map[string]bool, len(rows))
+	for _, n := range rows {
+		t, ok := a.tokens.StandingToken(n.Token)
+		stands[n.ID] = ok && a.good(n, t)
+	}
+	return func(node string) bool { return !stands[node] }, nil
+}
+
+// standing is the token that a node rests on; ok is false when that has ended. Another
+// gateway may have made it a moment ago, so one that is not known is looked for.
+func (a *Admission) standing(ctx context.Context, n Node) (t policy.Token, ok bool, err error) {
+	if t, ok = a.tokens.StandingToken(n.Token); !ok && n.Token != "" && a.seeks(n) {
+		if err := a.tokens.Refresh(ctx); err != nil {
+			return t, false, err
+		}
+		t, ok = a.tokens.StandingToken(n.Token)
+	}
+	return t, ok && a.good(n, t), nil
+}
+
+// Looking for a token reads all of them. For a row that is new that is done each time;
+// a device whose token has ended cannot have it done more often than this.
+const (
+	newRow    = time.Minute
+	seekEvery = time.Second
+)
+
+func (a *Admission) seeks(n Node) bool {
+	now, last := a.now(), a.sought.Load()
+	if now.Sub(n.Created) < newRow {
+		return true
+	}
+	since := time.Duration(now.UnixNano() - last)
+	return (since < 0 || since >= seekEvery) && a.sought.CompareAndSwap(last, now.UnixNano())
+}
+
+func (a *Admission) good(n Node, t policy.Token) bool { return n.Key != "" || t.Live(a.now()) }
+
+// Key is the key that a node proves its requests with.
+func (a *Admission) Key(ctx context.Context, node string) (ed25519.PublicKey, error) {
+	if _, err := a.token(ctx, node); err != nil {
+		return nil, err
+	}
+	n, ok, err := a.store.Node(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || n.Key == "" {
+		return nil, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s has no key", node).With("unknown_key", "it shows its token instead")
+	}
+	return wire.PublicKey(n.Key)
+}
+
+// TokenNode checks that a node token may speak for a node that has no key.
+func (a *Admission) TokenNode(ctx context.Context, token, node string) error {
+	t, err := a.nodeToken(token)
+	if err != nil {
+		return err
+	}
+	n, ok, err := a.store.Node(ctx, node)
+	if err == nil && (!ok || n.Token != t.ID || n.Key != "") {
+		err = capability.Errorf(capability.CodeDenied, "nodes", "this token does not speak for %s", node).With("denied", "")
+	}
+	return err
+}
+
+// List returns everybody that was let in.
+func (a *Admission) List(ctx context.Context) ([]Node, error) { return a.store.Nodes(ctx) }
+
+// Remove forgets a node's credential: it has to be let in again. One that is not
+// there is not_found.
+func (a *Admission) Remove(ctx context.Context, node string) error {
+	was, err := a.store.RemoveNode(ctx, node)
+	if err == nil && !was {
+		err = cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", node)
+	}
+	return err
+}

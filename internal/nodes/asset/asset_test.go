@@ -1,0 +1,196 @@
+package asset_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/nodes/asset"
+	"github.com/junctor-run/junctor/internal/store/blob"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/internal/testkit/inproc"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/protocol/cmp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// blobs are real, and may be made to tell what is not there.
+type blobs struct {
+	*blob.Store
+	mu    sync.Mutex
+	reads int
+	spoil bool
+}
+
+func (b *blobs) Read(ref blob.Ref) (io.ReadSeekCloser, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reads++
+	if b.spoil {
+		return spoiled{bytes.NewReader(make([]byte, ref.Size))}, nil
+	}
+	return b.Store.Read(ref)
+}
+
+type spoiled struct{ *bytes.Reader }
+
+func (spoiled) Close() error { return nil }
+
+func newBlobs(t *testing.T) *blobs {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "junctor.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	tables, err := blob.Migrations()
+	if err == nil {
+		err = db.Migrate(t.Context(), blob.Owner, tables)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := blob.Open(t.TempDir(), db.SQL(), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return &blobs{Store: s}
+}
+
+// gateways are n stores that run on one bus.
+func gateways(t *testing.T, n int) (all []*asset.Store, kept []*blobs) {
+	t.Helper()
+	bus := inproc.New(func(context.Context, messaging.Credential) (messaging.Identity, error) {
+		return messaging.Identity{}, nil
+	})
+	t.Cleanup(bus.Close)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+	for range n {
+		b := newBlobs(t)
+		s := asset.New(asset.Config{Blobs: b, Bus: bus.Conn()})
+		running.Go(func() {
+			if err := s.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		all, kept = append(all, s), append(kept, b)
+	}
+	return all, kept
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// get asks until the others are there to answer.
+func get(t *testing.T, s *asset.Store, name string) ([]byte, string, error) {
+	t.Helper()
+	for {
+		file, kind, err := s.Get(t.Context(), name)
+		if err == nil {
+			data, err := io.ReadAll(file)
+			file.Close()
+			return data, kind, err
+		}
+		if !messaging.Is(err, messaging.ReasonNoResponders) && capability.CodeOf(err) != capability.CodeNotFound {
+			return nil, kind, err
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAValueOfAnotherGatewayIsFetchedOnceAndKept(t *testing.T) {
+	t.Parallel()
+	all, kept := gateways(t, 3)
+	for size, what := range map[int]string{0: "empty", 10: "small", 256 << 10: "one piece", 10<<20 + 7: "many pieces"} {
+		value := bytes.Repeat([]byte(what), size/len(what)+1)[:size]
+		if _, err := all[0].Put(t.Context(), "laptop", digest(value), "application/json", bytes.NewReader(value)); err != nil {
+			t.Fatal(err)
+		}
+		got, kind, err := get(t, all[1], digest(value))
+		if err != nil || !bytes.Equal(got, value) || kind != "application/json" {
+			t.Errorf("%s: %d bytes of %d, %s, %v", what, len(got), size, kind, err)
+		}
+		kept[0].mu.Lock()
+		before := kept[0].reads
+		kept[0].mu.Unlock()
+		a := cmp.Asset{Digest: "sha256:" + digest(value), Size: int64(size)}
+		if again, err := all[1].Fetch(t.Context(), a); err != nil || !bytes.Equal(again, value) {
+			t.Errorf("%s again: %v", what, err)
+		}
+		kept[0].mu.Lock()
+		if kept[0].reads != before {
+			t.Errorf("%s was fetched twice", what)
+		}
+		kept[0].mu.Unlock()
+		a.Size++
+		if _, err := all[1].Fetch(t.Context(), a); capability.AsError(err).Reason != cmp.ReasonDigest {
+			t.Errorf("%s of another size: %v", what, err)
+		}
+	}
+}
+
+func TestAValueThatNobodyHasIsNotFound(t *testing.T) {
+	t.Parallel()
+	all, _ := gateways(t, 2)
+	alone := asset.New(asset.Config{Blobs: newBlobs(t)})
+	if err := alone.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, s := range []*asset.Store{all[0], alone} {
+		_, _, err := s.Get(t.Context(), digest([]byte("nothing")))
+		if e := capability.AsError(err); e.Code != capability.CodeNotFound || e.Reason != "asset_not_found" {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatAnotherGatewaySendsIsHeldToItsDigest(t *testing.T) {
+	t.Parallel()
+	all, kept := gateways(t, 2)
+	value := bytes.Repeat([]byte("x"), 300<<10)
+	if _, err := all[0].Put(t.Context(), "laptop", digest(value), "", bytes.NewReader(value)); err != nil {
+		t.Fatal(err)
+	}
+	kept[0].mu.Lock()
+	kept[0].spoil = true
+	kept[0].mu.Unlock()
+	if _, _, err := get(t, all[1], digest(value)); capability.AsError(err).Reason != "asset_broken" {
+		t.Error(err)
+	}
+	if refs, err := kept[1].List(t.Context(), "asset:"+digest(value)); err != nil || len(refs) != 0 {
+		t.Errorf("%v %v", refs, err)
+	}
+}
+
+func TestAPutIsHeldToItsDigest(t *testing.T) {
+	t.Parallel()
+	s := asset.New(asset.Config{Blobs: newBlobs(t)})
+	if _, err := s.Put(t.Context(), "laptop", digest([]byte("a")), "", strings.NewReader("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
+		t.Error(err)
+	}
+	a, err := s.Keep(t.Context(), "laptop", []byte(`{"args":[]}`))
+	if err != nil || a.Check() != nil || a.MediaType != "application/json" {
+		t.Errorf("%+v %v", a, err)
+	}
+	if got, err := s.Fetch(t.Context(), a); err != nil || string(got) != `{"args":[]}` {
+		t.Errorf("%s %v", got, err)
+	}
+}

@@ -1,0 +1,345 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/nodes/fleet"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
+)
+
+// DefaultTimeout is the time of a call whose caller names none.
+const DefaultTimeout = 300 * time.Second
+
+// maxCollected bounds the chunks of a stream that are collected (spec/README,
+// section 10: one result in the engine).
+const maxCollected = 16 << 20
+
+// Request is one call to one node.
+type Request struct {
+	Node           string // of Do: "" for any that offers the function
+	Function       string
+	Arguments      cmp.Arguments
+	Stream         bool
+	IdempotencyKey string // the node runs calls of one key once; Do may repeat it
+	Caller         wire.Caller
+	Trace          string // traceparent
+	// Chunk hears the chunks of a stream, in order; its error cancels the call. nil
+	// collects them into a list. A chunk that is {"$asset":…} is passed on as it is.
+	Chunk func(value json.RawMessage) error
+	// Progress hears what the node says of how far it is; may be nil.
+	Progress func(fraction float64, message string)
+}
+
+// Result is what came of it.
+type Result struct {
+	// Value is the result; of a stream without Chunk the list of its chunks. One
+	// that is {"$asset":…} is passed on as it is.
+	Value  json.RawMessage
+	Node   string // that took the call, or refused it; "" if none was asked
+	Chunks int
+	Bytes  int64
+	Exec   time.Duration // on the node
+	Tries  int           // of Do: how many nodes were asked
+}
+
+// Call carries a call to a node that has been chosen and waits for its end. Its
+// deadline is ctx's, or DefaultTimeout. Errors are those of nodes-and-cmp, section
+// 21: node_not_found, function_not_found, node_overloaded, node_lost, timeout,
+// cancelled, connection_failed, execution_failed and what the node says.
+func (g *Gateway) Call(ctx context.Context, r Request) (Result, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	n, ok := g.table.Get(r.Node)
+	if !ok {
+		return Result{}, notFound(r.Node)
+	}
+	result, _, err := g.attempt(ctx, &n, r)
+	result.Tries = 1
+	return result, err
+}
+
+func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, DefaultTimeout)
+}
+
+// attempt is one call to one node. reached is false when it provably did not start.
+func (g *Gateway) attempt(ctx context.Context, n *fleet.Node, r Request) (result Result, reached bool, err error) {
+	result.Node = n.ID
+	window := 0
+	if r.Stream {
+		var leave func()
+		if window, leave, err = g.openStream(n.ID); err != nil {
+			g.breaker.abandon(n.ID, r.Function)
+			return result, false, err
+		}
+		defer leave()
+	}
+	end := g.table.Begin(n.ID, n.Epoch, r.Function)
+	if end == nil {
+		g.breaker.abandon(n.ID, r.Function)
+		return result, false, cmp.Errorf(cmp.ReasonNodeNotFound, "the node %s has just gone", n.ID)
+	}
+	c := g.enlist(n, r.Stream, window)
+	defer g.delist(c)
+	result, reached, err = g.carry(ctx, c, n, r, window)
+	result.Node = n.ID
+	latency := 0.0
+	if err == nil {
+		latency = float64(time.Since(c.began)-result.Exec) / float64(time.Millisecond)
+	}
+	if end(latency) {
+		g.look()
+	}
+	g.breaker.count(n.ID, r.Function, err)
+	return result, reached, err
+}
+
+// enlist makes a call known, so that its frames find it. Its id is ours alone: nodes
+// know those of several gateways apart by it.
+func (g *Gateway) enlist(n *fleet.Node, stream bool, window int) *call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.made++
+	c := newCall(g.instance[:8]+"-"+strconv.FormatUint(g.made, 36), n.ID, n.Epoch, stream, window)
+	c.reply = wire.SubjectReply(c.node, g.instance, c.id)
+	g.calls[c.id] = c
+	return c
+}
+
+func (g *Gateway) delist(c *call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.calls, c.id)
+}
+
+func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, window int) (Result, bool, error) {
+	deadline, _ := ctx.Deadline()
+	out := wire.Call{
+		Epoch: c.epoch, CallID: c.id, Function: r.Function, Args: r.Arguments.Args, Kwargs: r.Arguments.Kwargs, Stream: r.Stream, Window: window,
+		DeadlineMS: min(max(time.Until(deadline).Milliseconds(), 1), time.Hour.Milliseconds()), IdempotencyKey: r.IdempotencyKey, Caller: r.Caller, Trace: wire.Trace{Parent: r.Trace},
+	}
+	data, err := g.encode(ctx, c.node, &out, r)
+	if err != nil {
+		return Result{}, false, err
+	}
+	m := messaging.Message{Subject: wire.SubjectCall(c.node), Reply: c.reply, Data: data}
+	// What has just joined may not have been heard of by every server of a cluster.
+	pauses := []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond}
+	for {
+		if err := g.conn.Publish(ctx, m); err != nil {
+			if ctx.Err() != nil {
+				return Result{}, false, interrupted(ctx, c)
+			}
+			return Result{}, false, cmp.Errorf(cmp.ReasonConnection, "the call could not be sent to %s", c.node)
+		}
+		result, nobody, reached, err := g.await(ctx, c, r, window)
+		if !nobody {
+			return result, reached, err
+		}
+		if !n.New() || len(pauses) == 0 || pause(ctx, pauses[0]) != nil {
+			g.change(ctx, func() []fleet.Event { return g.table.Absent(c.node, c.epoch, 0) })
+			return Result{}, false, cmp.Errorf(cmp.ReasonNodeNotFound, "the node %s has no session at the moment", c.node)
+		}
+		pauses = pauses[1:]
+		c.again()
+	}
+}
+
+// encode writes a call; arguments that are too large for it are put elsewhere.
+func (g *Gateway) encode(ctx context.Context, node string, out *wire.Call, r Request) ([]byte, error) {
+	data, err := wire.Encode(out)
+	if capability.CodeOf(err) != capability.CodeTooLarge || g.cfg.PutAsset == nil {
+		return data, err
+	}
+	arguments, err := json.Marshal(r.Arguments)
+	if err != nil {
+		return nil, cmp.Errorf(cmp.ReasonEncoding, "the arguments are no JSON")
+	}
+	if len(arguments) > cmp.MaxAsset {
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the arguments have %d bytes; the limit is %d", len(arguments), cmp.MaxAsset)
+	}
+	asset, err := g.cfg.PutAsset(ctx, node, arguments)
+	if err != nil {
+		return nil, err
+	}
+	out.Args, out.Kwargs, out.Arguments = nil, nil, cmp.AssetValue(asset)
+	return wire.Encode(out)
+}
+
+// interrupted is what the end of a caller's context means.
+func interrupted(ctx context.Context, c *call) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return cmp.Errorf(cmp.ReasonTimeout, "the node %s did not answer in time", c.node)
+	}
+	return cmp.Errorf(cmp.ReasonCancelled, "the call was cancelled")
+}
+
+// await takes the frames of a call until the last, or until it is over otherwise.
+// nobody is true when nobody heard it; reached is false when the node said, before
+// anything else, that it does not take it.
+func (g *Gateway) await(ctx context.Context, c *call, r Request, window int) (result Result, nobody, reached bool, err error) {
+	f := follower{g: g, c: c, r: r, credit: credit{window: window}}
+	for {
+		data, nobody, err := c.next(ctx)
+		switch {
+		case nobody:
+			return f.result, true, false, nil
+		case err != nil && ctx.Err() != nil:
+			g.cancel(ctx, c, "the caller is gone")
+			return f.result, false, true, interrupted(ctx, c)
+		case err != nil:
+			g.cancel(ctx, c, capability.AsError(err).Reason)
+			return f.result, false, true, err
+		}
+		done, err := f.take(ctx, data)
+		if err != nil {
+			return f.result, false, f.began || !f.refused, err
+		}
+		if done {
+			return f.result, false, true, nil
+		}
+	}
+}
+
+// follower puts the frames of one call together.
+type follower struct {
+	g        *Gateway
+	c        *call
+	r        Request
+	sequence wire.Sequence
+	credit   credit
+	result   Result
+	list     []json.RawMessage
+	began    bool // it runs, or has run
+	refused  bool // the node had no room for it
+}
+
+func (f *follower) take(ctx context.Context, data []byte) (done bool, err error) {
+	g, c := f.g, f.c
+	frame, err := wire.Decode[wire.Frame](data)
+	if err != nil {
+		g.cancel(ctx, c, "a frame cannot be read")
+		e := cmp.Errorf(cmp.ReasonConnection, "the node %s sent what is no frame: %s", c.node, capability.AsError(err).Message)
+		e.Code = capability.CodeFailed
+		return false, e
+	}
+	if frame.CallID != c.id || frame.Epoch != c.epoch {
+		return false, nil // of an earlier session (N9)
+	}
+	fresh, err := f.sequence.Take(frame)
+	if err != nil {
+		g.cancel(ctx, c, "frames were lost")
+		return false, err
+	}
+	if !fresh {
+		return false, nil
+	}
+	switch frame.Type {
+	case wire.FrameProgress:
+		f.began = true
+		if f.r.Progress != nil && frame.Fraction != nil {
+			f.r.Progress(*frame.Fraction, frame.Message)
+		}
+	case wire.FrameChunk:
+		f.began = true
+		return false, f.chunk(ctx, frame.Value)
+	case wire.FrameResult:
+		f.result.Value, f.result.Exec = frame.Value, time.Duration(frame.ExecMS)*time.Millisecond
+		return true, nil
+	case wire.FrameDone:
+		f.result.Exec = time.Duration(frame.ExecMS) * time.Millisecond
+		if f.r.Chunk == nil {
+			f.result.Value = list(f.list)
+		}
+		return true, nil
+	case wire.FrameError:
+		f.refused = frame.Error.Code == cmp.ReasonOverloaded
+		return false, frame.Error.Capability()
+	}
+	return false, nil
+}
+
+func (f *follower) chunk(ctx context.Context, value json.RawMessage) error {
+	g, c := f.g, f.c
+	f.result.Chunks++
+	f.result.Bytes += int64(len(value))
+	switch {
+	case ctx.Err() != nil:
+		g.cancel(ctx, c, "the caller is gone")
+		return interrupted(ctx, c)
+	case f.r.Chunk != nil:
+		if err := f.r.Chunk(value); err != nil {
+			g.cancel(ctx, c, "the reader is gone")
+			return err
+		}
+	case f.result.Bytes > maxCollected:
+		g.cancel(ctx, c, "too much")
+		return cmp.Errorf(cmp.ReasonTooLarge, "the chunks have more than %d bytes together", maxCollected)
+	default:
+		f.list = append(f.list, value)
+	}
+	// As the reader consumes, and not before: a slow one slows this stream alone.
+	if n := f.credit.take(int64(len(value)), g.late(c.node)); n > 0 {
+		g.control(ctx, c.node, wire.Control{Epoch: c.epoch, Type: wire.ControlCredit, CallID: c.id, Bytes: n})
+	}
+	return nil
+}
+
+// list is a JSON list of values, each as the node wrote it.
+func list(values []json.RawMessage) json.RawMessage {
+	size := 2 + len(values)
+	for _, v := range values {
+		size += len(v)
+	}
+	out := append(make([]byte, 0, size), '[')
+	for i, v := range values {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, v...)
+	}
+	return append(out, ']')
+}
+
+// cancel tells a node that nobody waits for a call any more.
+func (g *Gateway) cancel(ctx context.Context, c *call, why string) {
+	g.control(ctx, c.node, wire.Control{Epoch: c.epoch, Type: wire.ControlCancel, CallID: c.id, Reason: why})
+}
+
+// reply hands a frame to its call, which the subject names: who follows the call
+// decodes it. One from another node than was asked, or for a call that is over, is
+// nobody's.
+func (g *Gateway) reply(ctx context.Context, m messaging.Message) {
+	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	if g.passed(id) {
+		return
+	}
+	nobody := messaging.IsNobody(m)
+	if strings.HasPrefix(id, probePrefix) {
+		if nobody {
+			g.absent(ctx, nodeOf(m), id)
+		}
+		return
+	}
+	g.mu.Lock()
+	c := g.calls[id]
+	g.mu.Unlock()
+	switch {
+	case c == nil || m.Subject != c.reply:
+	case nobody:
+		c.unheard()
+	default:
+		c.push(m.Data)
+	}
+}

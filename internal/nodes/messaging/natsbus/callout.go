@@ -1,0 +1,160 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/secret"
+)
+
+const (
+	calloutSubject = "$SYS.REQ.USER.AUTH"
+	// callouts is how many sessions are authorised at once by one gateway.
+	callouts = 64
+	// authorizeTime is how long an Authorizer may take.
+	authorizeTime = 2 * time.Second
+)
+
+// answerCallouts serves the servers' questions who may come in. Any gateway of a
+// cluster answers for all.
+func (b *Broker) answerCallouts(ctx context.Context) error {
+	places := make(chan struct{}, callouts)
+	sub, err := b.own.NATS().QueueSubscribe(calloutSubject, "gateways", func(m *nats.Msg) {
+		select {
+		case places <- struct{}{}:
+		case <-b.ctx.Done():
+			return
+		}
+		if !b.enter() {
+			return
+		}
+		go func() {
+			defer b.wg.Done()
+			defer func() { <-places }()
+			b.answer(m)
+		}()
+	})
+	if err != nil {
+		return err
+	}
+	if err := sub.SetPendingLimits(10*messaging.DefaultPending, messaging.DefaultPendingBytes); err != nil {
+		return err
+	}
+	b.callout = sub
+	return b.own.NATS().FlushWithContext(ctx)
+}
+
+// leaveTime bounds leaveCallouts.
+const leaveTime = time.Second
+
+// leaveCallouts returns when the servers ask the other gateways alone, and what they
+// have asked this one is being answered.
+func (b *Broker) leaveCallouts() {
+	if b.callout == nil {
+		return
+	}
+	over := b.callout.StatusChanged(nats.SubscriptionClosed)
+	if b.callout.Drain() != nil {
+		return // there is no session, so nobody is asked by it
+	}
+	timer := time.NewTimer(leaveTime)
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
+	}
+}
+
+func (b *Broker) answer(m *nats.Msg) {
+	ask, err := jwt.DecodeAuthorizationRequestClaims(string(m.Data))
+	if err != nil {
+		b.cfg.Logger.Warn("a server's question who may come in cannot be read", "err", err)
+		return
+	}
+	says := jwt.NewAuthorizationResponseClaims(ask.UserNkey)
+	says.Audience = ask.Server.ID
+	if says.Jwt, err = b.authorize(ask); err != nil {
+		says.Error = "refused"
+		b.cfg.Logger.Info("a session was refused", "name", clip(ask.ConnectOptions.Name), "address", ask.ClientInformation.Host, "err", err)
+	}
+	text, err := says.Encode(b.keys.issuer)
+	if err != nil {
+		b.cfg.Logger.Error("an answer who may come in cannot be signed", "err", err)
+		return
+	}
+	if err := m.Respond([]byte(text)); err != nil {
+		b.cfg.Logger.Warn("an answer who may come in was not sent", "err", err)
+	}
+}
+
+func clip(s string) string { return s[:min(len(s), 128)] }
+
+// authorize returns what a session may do, in the form servers read.
+func (b *Broker) authorize(ask *jwt.AuthorizationRequestClaims) (string, error) {
+	if b.cfg.Authorize == nil {
+		return "", errors.New("nobody is let in")
+	}
+	cred, err := proven(ask)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, authorizeTime)
+	defer cancel()
+	id, err := b.cfg.Authorize(ctx, cred)
+	if err != nil {
+		return "", err
+	}
+	if id.ID == "" || len(id.ID) > 128 {
+		return "", fmt.Errorf("an identity has 1 to 128 bytes, this one %d", len(id.ID))
+	}
+	user := jwt.NewUserClaims(ask.UserNkey)
+	user.Name = id.ID
+	user.Audience = account
+	user.Pub, user.Sub = only(id.Publish), only(id.Subscribe)
+	// Servers do not apply the limits of an answer, only its permissions; the
+	// limits are in their configuration, for every session.
+	return user.Encode(b.keys.issuer)
+}
+
+// only permits the patterns and nothing else; an empty list would permit all.
+func only(patterns []string) jwt.Permission {
+	if len(patterns) == 0 {
+		return jwt.Permission{Deny: jwt.StringList{">"}}
+	}
+	return jwt.Permission{Allow: patterns}
+}
+
+// proven returns what a session showed, after checking that it holds the key it
+// claims.
+func proven(ask *jwt.AuthorizationRequestClaims) (messaging.Credential, error) {
+	o := ask.ConnectOptions
+	cred := messaging.Credential{Name: clip(o.Name), Address: ask.ClientInformation.Host}
+	switch {
+	case o.Nkey != "":
+		sig, err := base64.RawURLEncoding.DecodeString(o.SignedNonce)
+		if err != nil || ask.ClientInformation.Nonce == "" {
+			return cred, errors.New("the challenge was not answered")
+		}
+		public, err := nkeys.FromPublicKey(o.Nkey)
+		if err != nil || !nkeys.IsValidPublicUserKey(o.Nkey) {
+			return cred, errors.New("the key is not a node's")
+		}
+		if err := public.Verify([]byte(ask.ClientInformation.Nonce), sig); err != nil {
+			return cred, fmt.Errorf("the signature is not of the key %s", o.Nkey)
+		}
+		cred.Key = o.Nkey
+	case o.Token != "":
+		cred.Token = secret.New(o.Token)
+	default:
+		return cred, errors.New("neither a token nor a key was shown")
+	}
+	return cred, nil
+}

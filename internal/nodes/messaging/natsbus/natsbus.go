@@ -1,0 +1,221 @@
+// Package natsbus is the message bus over NATS. A gateway has one of two: a
+// server inside this process, which listens on no port (Embed), or a cluster of
+// servers that several gateways share (Open). Everything else is the same: who
+// comes in and may do what is asked of the gateways by the servers (auth
+// callout), and sessions that come and go are heard of from the servers' system
+// account.
+//
+// Nodes reach it by the NATS protocol inside WebSocket messages on the gateway's
+// own HTTP port (Broker.Handler), or by NATS itself where there is a listener.
+//
+// Nothing in the servers is the only copy of anything: an embedded server whose
+// directory is damaged begins with an empty one (decision R44).
+package natsbus
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"iter"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
+	"github.com/junctor-run/junctor/secret"
+)
+
+const (
+	// maxWire is the servers' limit of one message: the data, the header, and
+	// what the header's form adds.
+	maxWire = messaging.MaxPayload + messaging.MaxHeader + 1<<10
+	// maxSubs is the servers' limit for one session: a node's subscriptions and
+	// the inbox of its requests.
+	maxSubs = messaging.MaxSubscriptions + 1
+	// patience bounds what has no deadline of its own.
+	patience = 10 * time.Second
+)
+
+// Config is what both kinds of bus need.
+type Config struct {
+	// Authorize decides who comes in; nil lets nobody in.
+	Authorize messaging.Authorizer
+	Logger    *slog.Logger // nil: nothing is logged
+}
+
+// Broker is the gateway's side of the bus.
+type Broker struct {
+	cfg      Config
+	keys     gatewayKeys
+	own      *natsdial.Conn
+	system   *nats.Conn
+	js       jetstream.JetStream
+	sessions messaging.Feed[messaging.SessionEvent]
+	replicas int
+	embedded bool
+	dir      string // of the embedded server
+
+	link func(ctx context.Context) (net.Conn, error) // a new connection to a server
+	stop func()                                      // ends the embedded server
+	ctx  context.Context                             // ends with the broker
+	end  context.CancelFunc
+
+	buffers  sync.Pool     // of *[chunk]byte
+	opening  chan struct{} // held by the sessions that are being let in
+	remaking sync.Mutex
+
+	mu      sync.Mutex
+	closing bool
+	closed  bool
+	callout *nats.Subscription
+	made    chan struct{}  // see bucketsMade
+	wg      sync.WaitGroup // of authorisations and proxied connections
+}
+
+var _ messaging.Broker = (*Broker)(nil)
+
+// Cluster is where the servers are that several gateways share.
+type Cluster struct {
+	// URL is one or more addresses, nats:// or tls://, with commas between.
+	URL string
+	// TLS is for tls:// servers; nil: the system's roots.
+	TLS *tls.Config
+	// Secret is the same for all gateways; ServerConfig says what the servers
+	// must know of it.
+	Secret secret.Value
+	// Replicas is how many servers hold each bucket: 1, 3 or 5.
+	Replicas int
+}
+
+// Open uses a cluster. It fails with unavailable when no server can be reached,
+// and with unauthenticated when they do not know the secret.
+func Open(ctx context.Context, cluster Cluster, cfg Config) (*Broker, error) {
+	keys, err := sharedKeys(cluster.Secret)
+	if err != nil {
+		return nil, err
+	}
+	b := newBroker(cfg, keys)
+	b.replicas = max(cluster.Replicas, 1)
+	b.link = func(ctx context.Context) (net.Conn, error) {
+		return dialServer(ctx, b.own.NATS().ConnectedUrl(), cluster.TLS)
+	}
+	var more []nats.Option
+	if cluster.TLS != nil {
+		more = append(more, nats.Secure(cluster.TLS))
+	}
+	if err := b.connect(ctx, cluster.URL, more...); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func newBroker(cfg Config, keys gatewayKeys) *Broker {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &Broker{
+		cfg: cfg, keys: keys, replicas: 1, made: make(chan struct{}), opening: make(chan struct{}, opening),
+		sessions: messaging.Feed[messaging.SessionEvent]{Lost: messaging.SessionEvent{Kind: messaging.SessionsLost}},
+	}
+	b.ctx, b.end = context.WithCancel(context.Background())
+	return b
+}
+
+// connect opens the gateway's sessions and begins to serve the servers' questions.
+func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) error {
+	options := func(name string, sign func([]byte) ([]byte, error), public string) []nats.Option {
+		return append([]nats.Option{
+			nats.Name(name), nats.Nkey(public, sign), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+			// Nodes are passed on to where we are, and the addresses that servers tell of
+			// each other are not the names that their certificates have.
+			nats.IgnoreDiscoveredServers(),
+			nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(30*time.Millisecond, 30*time.Millisecond), nats.ReconnectBufSize(-1),
+			nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.SyncQueueLen(messaging.DefaultPending),
+			nats.PermissionErrOnSubscribe(true), nats.Timeout(5 * time.Second), // longer than servers take to refuse
+		}, more...)
+	}
+	var err error
+	b.own, err = natsdial.Open(url, "_INBOX.gw", messaging.MaxGatewaySubscriptions, options("junctor gateway", b.keys.gateway.Sign, b.keys.names.gateway)...)
+	if err != nil {
+		return refusedOrUnavailable(err)
+	}
+	system := options("junctor gateway, sessions", b.keys.system.Sign, b.keys.names.system)
+	system = append(system, nats.ReconnectHandler(func(*nats.Conn) {
+		b.sessions.Publish(b.sessions.Lost) // whoever came and went meanwhile
+	}))
+	if b.system, err = nats.Connect(url, system...); err != nil {
+		return refusedOrUnavailable(err)
+	}
+	if b.js, err = jetstream.New(b.own.NATS(), jetstream.WithDefaultTimeout(5*time.Second)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return errors.Join(b.listenToSessions(ctx), b.answerCallouts(ctx))
+}
+
+func refusedOrUnavailable(err error) error {
+	// Servers that do not know our keys ask a gateway who we are, and while they
+	// wait for one they ask whether we are alive, which the library takes amiss.
+	if natsdial.Refused(err) || strings.Contains(err.Error(), "expected 'PONG'") {
+		return capability.Wrap(capability.CodeUnauthenticated, "bus.open", "the NATS servers do not know this gateway's keys", err).
+			With(messaging.ReasonRefused, "compare nats.key_secret with what the servers' configuration says: junctor config nats")
+	}
+	return capability.Wrap(capability.CodeUnavailable, "bus.open", "the message bus cannot be reached", err).
+		With(messaging.ReasonDisconnected, "check nats.url, and that the servers run")
+}
+
+// Conn is the gateway's own session.
+func (b *Broker) Conn() messaging.Conn { return b.own }
+
+// Sessions yields sessions as they come and go.
+func (b *Broker) Sessions(ctx context.Context) iter.Seq2[messaging.SessionEvent, error] {
+	return b.sessions.Read(ctx)
+}
+
+// Close ends the gateway's sessions, the proxied ones, and the embedded server.
+func (b *Broker) Close() {
+	b.mu.Lock()
+	closing := b.closing
+	b.closing = true
+	b.mu.Unlock()
+	if closing {
+		return
+	}
+	// The sessions that end here come back elsewhere at once, and the servers must
+	// not ask this gateway then who they are.
+	b.leaveCallouts()
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.end()
+	b.sessions.Close(messaging.ErrClosed("sessions"))
+	b.wg.Wait()
+	if b.own != nil {
+		b.own.Close()
+	}
+	if b.system != nil {
+		b.system.Close()
+	}
+	if b.stop != nil {
+		b.stop()
+	}
+}
+
+// enter counts something that Close waits for; wg.Done ends it.
+func (b *Broker) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.wg.Add(1)
+	}
+	return !b.closed
+}

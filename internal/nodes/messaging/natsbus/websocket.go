@@ -1,0 +1,245 @@
+package natsbus
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+)
+
+const (
+	// maxFrame is the largest WebSocket message that is taken from a node; a
+	// NATS message may be spread over several.
+	maxFrame = 4 << 20
+	// chunk is how much is read from a server at once.
+	chunk = 16 << 10
+	// writeTime is how long a node may take to accept what is sent to it.
+	writeTime = 10 * time.Second
+)
+
+// Handler serves nodes that speak the NATS protocol inside binary WebSocket
+// messages (spec, section 27.1). Each request is first shown to admit, whose
+// error is answered with the status of its code and ends it; that keeps
+// strangers from the servers. Who the session is, the Authorizer decides from
+// the credential inside the protocol. A session that lets more than
+// messaging.MaxPendingBytes pile up is closed.
+func (b *Broker) Handler(admit func(*http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := admit(r); err != nil {
+			e := capability.AsError(err)
+			http.Error(w, e.Message, e.Code.Row().HTTP)
+			return
+		}
+		if !b.enter() {
+			http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
+			return
+		}
+		defer b.wg.Done()
+		in, err := b.turn(r.Context())
+		if err != nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many nodes come at once; try again", http.StatusServiceUnavailable)
+			return
+		}
+		defer in()
+		link, err := b.link(r.Context())
+		if err != nil {
+			b.cfg.Logger.Warn("a node's connection cannot be passed on", "err", err)
+			http.Error(w, "the message bus cannot be reached", http.StatusServiceUnavailable)
+			return
+		}
+		defer link.Close()
+		// Browsers are not nodes: a page of another origin is refused by Accept.
+		ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+		if err != nil {
+			return // it has been answered
+		}
+		defer func() { _ = ws.CloseNow() }()
+		ws.SetReadLimit(maxFrame)
+		b.carry(r.Context(), ws, link, in)
+	})
+}
+
+const (
+	// opening is how many sessions are let in at once. A server waits three seconds
+	// for the answer who a session is, and tells one whose answer is late what it
+	// tells one that is refused; so nobody comes so far whose answer could be late.
+	opening = 128
+	// openTime is how long a session waits for its turn: less than dialTime.
+	openTime = 8 * time.Second
+)
+
+// turn waits for a session's turn to be let in; done ends it, and may be called more
+// than once.
+func (b *Broker) turn(ctx context.Context) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	select {
+	case b.opening <- struct{}{}:
+		return sync.OnceFunc(func() { <-b.opening }), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-b.ctx.Done():
+		return nil, b.ctx.Err()
+	}
+}
+
+// carry copies both ways until one side ends, or the broker closes. in is called
+// when the server has said the second time something: first it says who it is, then
+// whether it takes the session.
+func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, in func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(b.ctx, cancel)
+	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = link.Close() })()
+	out := &backlog{wake: make(chan struct{}, 1)}
+	var both sync.WaitGroup
+	both.Go(func() { // server → backlog
+		defer out.close()
+		buf := make([]byte, chunk)
+		for said := 1; ; said++ {
+			n, err := link.Read(buf)
+			if said == 2 {
+				in()
+			}
+			if n > 0 && !out.add(buf[:n]) {
+				b.cfg.Logger.Warn("a node's session was closed because it does not take what is sent to it", "limit", messaging.MaxPendingBytes)
+				cancel()
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	both.Go(func() { // backlog → node
+		defer cancel()
+		for {
+			data, ok := out.take(ctx)
+			if !ok || send(ctx, ws, data) != nil {
+				return
+			}
+		}
+	})
+	if b.receive(ctx, ws, link) { // node → server
+		cancel()
+	} else {
+		// The server has gone: why, its last words say, and they must arrive.
+		_ = link.SetReadDeadline(time.Now().Add(time.Second))
+	}
+	both.Wait()
+	if b.ctx.Err() == nil {
+		defer context.AfterFunc(b.ctx, func() { _ = ws.CloseNow() })()
+		_ = ws.Close(websocket.StatusNormalClosure, "") // at most 5 s; a node that is gone does not answer
+	}
+}
+
+func send(ctx context.Context, ws *websocket.Conn, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	return ws.Write(ctx, websocket.MessageBinary, data)
+}
+
+// receive copies until one side ends, and reports whether that was the node's. It
+// borrows its buffer only while there is something to copy: most sessions are
+// idle most of the time.
+func (b *Broker) receive(ctx context.Context, ws *websocket.Conn, link net.Conn) (node bool) {
+	for {
+		kind, r, err := ws.Reader(ctx)
+		if err != nil || kind != websocket.MessageBinary {
+			return true
+		}
+		buf, _ := b.buffers.Get().(*[chunk]byte)
+		if buf == nil {
+			buf = new([chunk]byte)
+		}
+		to := &towards{link: link}
+		_, err = io.CopyBuffer(to, r, buf[:])
+		b.buffers.Put(buf)
+		if err != nil {
+			return !to.failed
+		}
+	}
+}
+
+// towards is the server's side of a session: it knows which side of a copy
+// failed, and keeps io.CopyBuffer to its buffer.
+type towards struct {
+	link   net.Conn
+	failed bool
+}
+
+func (t *towards) Write(p []byte) (int, error) {
+	n, err := t.link.Write(p)
+	t.failed = t.failed || err != nil
+	return n, err
+}
+
+// backlog is what waits to be sent to one node, at most MaxPendingBytes.
+type backlog struct {
+	wake chan struct{}
+
+	mu     sync.Mutex
+	data   []byte
+	spare  []byte
+	closed bool
+}
+
+func (q *backlog) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *backlog) add(p []byte) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.data)+len(p) > messaging.MaxPendingBytes {
+		return false
+	}
+	q.data = append(q.data, p...)
+	q.signal()
+	return true
+}
+
+func (q *backlog) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.signal()
+}
+
+// take returns all that waits; it is the caller's until the next call.
+func (q *backlog) take(ctx context.Context) ([]byte, bool) {
+	for {
+		q.mu.Lock()
+		data, closed := q.data, q.closed
+		if len(data) > 0 {
+			q.data, q.spare = q.spare[:0], nil
+			if cap(data) <= chunk {
+				q.spare = data // swapped in at the next call, when it has been sent
+			}
+		}
+		q.mu.Unlock()
+		switch {
+		case len(data) > 0:
+			return data, true
+		case closed:
+			return nil, false
+		}
+		select {
+		case <-q.wake:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}

@@ -1,0 +1,235 @@
+// Package natsdial is a session with the message bus over NATS: what nodes are, and
+// gateways too. It has no server, so that a program which only joins a gateway does
+// not carry one; package natsbus has the other side.
+package natsdial
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/nodes/messaging"
+)
+
+// ConnectPath is where gateways serve the bus to nodes.
+const ConnectPath = "/nodes/connect"
+
+// dialTime bounds one try to connect, TLS included.
+const dialTime = 10 * time.Second
+
+// errHTTPRefused says that the gateway's HTTP door refused the credential.
+var errHTTPRefused = errors.New("the gateway refused the credential")
+
+// maxAddresses is how many addresses a node may be given.
+const maxAddresses = 16
+
+// Dialer reaches a gateway, or servers, from a node. The scheme of the address
+// decides (spec, section 27.1): https:// and http:// are the NATS protocol inside
+// WebSocket at ConnectPath of a gateway, tls:// and nats:// are servers; http://
+// and nats:// are for this machine only. Several addresses, with commas between, are
+// gateways or servers of one whole, tried in turn; all are either the one or the
+// other. config is for TLS and may be nil. The token is sent in the HTTP request, too, so that
+// the gateway's door can refuse; a key proves itself inside the protocol.
+func Dialer(addresses string, config *tls.Config) (messaging.Dialer, error) {
+	all, err := Addresses(addresses)
+	if err != nil {
+		return nil, err
+	}
+	var urls []string
+	var web *webDialer
+	for _, u := range all {
+		if u.Scheme == "https" || u.Scheme == "http" {
+			if web == nil {
+				web = &webDialer{config: config, secured: make(map[string]bool)}
+			}
+			// To the library it is ws:// either way: the dialer sees to TLS.
+			host := withPort(u)
+			if was, known := web.secured[host]; known && was != (u.Scheme == "https") {
+				return nil, badAddress("it is there twice, with encryption and without")
+			}
+			web.secured[host] = u.Scheme == "https"
+			u = &url.URL{Scheme: "ws", Host: host, Path: ConnectPath}
+		}
+		urls = append(urls, u.String())
+	}
+	u := strings.Join(urls, ",")
+	return func(_ context.Context, o messaging.DialOptions) (messaging.Conn, error) {
+		if err := o.Check(); err != nil {
+			return nil, err
+		}
+		o = o.WithDefaults()
+		c := newConn(o.Inbox, messaging.MaxSubscriptions)
+		if err := c.open(u, nodeOptions(c, o, web, config)...); err != nil {
+			return nil, capability.Wrap(capability.CodeInvalidInput, "bus.connect", "the session cannot be opened", err)
+		}
+		return c, nil
+	}, nil
+}
+
+// Inside reaches a server whose connections are made in this process.
+func Inside(server nats.InProcessConnProvider) messaging.Dialer {
+	return func(_ context.Context, o messaging.DialOptions) (messaging.Conn, error) {
+		if err := o.Check(); err != nil {
+			return nil, err
+		}
+		c := newConn(o.Inbox, messaging.MaxSubscriptions)
+		err := c.open("", append(nodeOptions(c, o.WithDefaults(), nil, nil), nats.InProcessServer(server))...)
+		return c, err
+	}
+}
+
+// Addresses reads the addresses of Dialer, 1 to 16 of them.
+func Addresses(addresses string) ([]*url.URL, error) {
+	var out []*url.URL
+	for address := range strings.SplitSeq(addresses, ",") {
+		u, err := url.Parse(strings.TrimSpace(address))
+		if err != nil || u.Host == "" || u.User != nil {
+			return nil, badAddress("write https://host, without a user or password")
+		}
+		switch u.Scheme {
+		case "https", "tls":
+		case "http", "nats":
+			if !loopback(u.Hostname()) {
+				return nil, badAddress("without encryption only this machine is reached; use https or tls, or the near end of a tunnel")
+			}
+		default:
+			return nil, badAddress("its scheme is none of https, http, tls and nats")
+		}
+		if out = append(out, u); len(out) > maxAddresses {
+			return nil, badAddress(fmt.Sprintf("there are more than %d", maxAddresses))
+		}
+		if ofGateway(u) != ofGateway(out[0]) {
+			return nil, badAddress("of several all are gateways (https), or all are servers of NATS (tls)")
+		}
+	}
+	return out, nil
+}
+
+func ofGateway(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" }
+
+func badAddress(why string) error {
+	return capability.Errorf(capability.CodeInvalidInput, "bus.connect", "this is not the address of a gateway: %s", why)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func withPort(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	port := "443"
+	if u.Scheme == "http" {
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// nodeOptions are what long-lived devices need: the library's defaults give up,
+// come back all at once, or keep calls that nobody waits for any more.
+func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.Config) []nats.Option {
+	options := []nats.Option{
+		nats.Name(o.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.CustomReconnectDelay(func(n int) time.Duration { c.tried(); return o.Pause(n, rand.Float64()) }),
+		nats.ReconnectBufSize(-1), nats.PingInterval(o.PingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(dialTime),
+		nats.SyncQueueLen(messaging.DefaultPending), nats.PermissionErrOnSubscribe(true),
+		nats.DontRandomize(), // the operator's order
+	}
+	if o.Key.Sign != nil {
+		options = append(options, nats.Nkey(o.Key.Public, o.Key.Sign))
+	} else {
+		options = append(options, nats.TokenHandler(o.Token.Reveal))
+	}
+	if web != nil {
+		header := make(http.Header)
+		if !o.Token.Empty() {
+			header.Set("Authorization", "Bearer "+o.Token.Reveal())
+		}
+		// The servers behind a gateway are not the node's to know.
+		return append(options, nats.WebSocketConnectionHeaders(header), nats.SetCustomDialer(web), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers())
+	}
+	if config != nil {
+		options = append(options, nats.Secure(config))
+	}
+	return options
+}
+
+// firstPause is at most how long a node waits before it goes to the next of several
+// gateways, to which the library goes at once: the bus should have noticed what is
+// gone, or it asks the dead who the node is, and many nodes should not come at the
+// same instant.
+const firstPause = 200 * time.Millisecond
+
+// webDialer does TLS itself, in order to see the status line of the answer: the
+// library tells a refusal like any other failure.
+type webDialer struct {
+	secured map[string]bool // by host and port: is it https
+	config  *tls.Config
+	worked  atomic.Bool // the last connection did
+}
+
+// Dial connects.
+func (d *webDialer) Dial(network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
+	defer cancel()
+	if d.worked.Swap(false) && len(d.secured) > 1 {
+		<-time.After(firstPause/10 + time.Duration(float64(firstPause)*0.9*rand.Float64()))
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if !d.secured[address] {
+		return &statusConn{Conn: conn, worked: &d.worked}, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if d.config != nil {
+		config = d.config.Clone()
+	}
+	if config.ServerName == "" {
+		if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	config.NextProtos = []string{"http/1.1"}
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &statusConn{Conn: secured, worked: &d.worked}, nil
+}
+
+// statusConn makes a refusal an error of the first read.
+type statusConn struct {
+	net.Conn
+	seen   bool
+	worked *atomic.Bool
+}
+
+func (c *statusConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.seen && n > 0 {
+		c.seen = true
+		if bytes.HasPrefix(p[:n], []byte("HTTP/1.1 401")) || bytes.HasPrefix(p[:n], []byte("HTTP/1.1 403")) {
+			return 0, errHTTPRefused
+		}
+		c.worked.Store(true)
+	}
+	return n, err
+}

@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"mime"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
+)
+
+// The two kinds of assets that values are: JSON as it is, and the bytes of a value
+// {"$bytes": …}.
+const (
+	mediaJSON  = "application/json"
+	mediaBytes = "application/octet-stream"
+)
+
+// envelope is what a message has around a value.
+const envelope = 4 << 10
+
+// inline is how many bytes of a result travel in its message.
+func (n *Node) inline() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	limit := wire.MaxInline
+	if n.reply.MaxInline > 0 {
+		limit = min(limit, n.reply.MaxInline)
+	}
+	return max(limit-envelope, 0)
+}
+
+// outgoing is a value as it travels: itself, or where it is larger than limit an
+// asset.
+func (n *Node) outgoing(ctx context.Context, value json.RawMessage, limit int, what string) (json.RawMessage, error) {
+	if len(value) <= limit {
+		return value, nil
+	}
+	if n.cfg.Put == nil {
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the %s has %d bytes; the limit is %d, and this node has no way to send larger ones", what, len(value), limit)
+	}
+	if len(value) > cmp.MaxAsset {
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the %s has %d bytes; the limit is %d", what, len(value), cmp.MaxAsset)
+	}
+	data, media := []byte(value), mediaJSON
+	if raw, ok, err := cmp.ReadBytes(value); err != nil {
+		return nil, err
+	} else if ok {
+		data, media = raw, mediaBytes
+	}
+	a, err := n.cfg.Put(ctx, data, media)
+	if err != nil {
+		return nil, err
+	}
+	return cmp.AssetValue(a), nil
+}
+
+// arguments are those of a call, with what travelled as an asset in its place.
+func (n *Node) arguments(ctx context.Context, w *wire.Call) (cmp.Arguments, error) {
+	args := cmp.Arguments{Args: w.Args, Kwargs: w.Kwargs}
+	left := int64(execution.MaxResult)
+	if w.Arguments != nil {
+		value, err := n.incoming(ctx, w.Arguments, &left)
+		if err != nil {
+			return args, err
+		}
+		if args, err = cmp.ParseArguments(value); err != nil {
+			return args, err
+		}
+	}
+	for i, v := range args.Args {
+		value, err := n.incoming(ctx, v, &left)
+		if err != nil {
+			return args, err
+		}
+		args.Args[i] = value
+	}
+	for name, v := range args.Kwargs {
+		value, err := n.incoming(ctx, v, &left)
+		if err != nil {
+			return args, err
+		}
+		args.Kwargs[name] = value
+	}
+	return args, nil
+}
+
+// incoming is a value as a handler gets it: what refers to an asset is fetched.
+// left is how many bytes one call may still fetch.
+func (n *Node) incoming(ctx context.Context, value json.RawMessage, left *int64) (json.RawMessage, error) {
+	a, ok, err := cmp.ReadAsset(value)
+	if err != nil || !ok {
+		return value, err
+	}
+	if a.Size > *left {
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the assets of a call have more than %d bytes together", execution.MaxResult)
+	}
+	if n.cfg.Fetch == nil {
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "an argument is an asset of %d bytes, and this node has no way to fetch one: %d travel in a message", a.Size, wire.MaxInline)
+	}
+	*left -= a.Size
+	data, err := n.cfg.Fetch(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) != a.Size {
+		return nil, cmp.Errorf(cmp.ReasonDigest, "the asset %s has %d bytes, not %d", a.Digest, len(data), a.Size)
+	}
+	if media, _, err := mime.ParseMediaType(a.MediaType); err == nil && media == mediaJSON {
+		if !jsonx.Valid(data) {
+			return nil, cmp.Errorf(cmp.ReasonEncoding, "the asset %s is not the JSON it is said to be", a.Digest)
+		}
+		return data, cmp.CheckJSON(data)
+	}
+	return cmp.BytesValue(data), nil
+}

@@ -1,0 +1,163 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/nodes/gateway"
+	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
+	"github.com/junctor-run/junctor/internal/nodes/node"
+	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	"github.com/junctor-run/junctor/protocol/cmp"
+)
+
+// TestOverWebSocket is a node and a gateway as they are used: NATS inside WebSocket.
+func TestOverWebSocket(t *testing.T) {
+	t.Parallel()
+	r := &rig{t: t, revoked: make(map[string]bool)}
+	broker, err := natsbus.Embed(t.Context(), t.TempDir(), natsbus.Config{Authorize: r.admit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	mux := http.NewServeMux()
+	mux.Handle(natsdial.ConnectPath, broker.Handler(func(*http.Request) error { return nil }))
+	links := new(links)
+	web := httptest.NewUnstartedServer(mux)
+	web.Config.ConnState = links.seen
+	web.Start()
+	defer web.Close()
+	if r.dial, err = natsdial.Dialer(web.URL, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Gateway = gateway.New(r.config(broker, gateway.Config{Heartbeat: 100 * time.Millisecond, Window: 64 << 10}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = r.Run(ctx) })
+	defer serving.Wait()
+	defer cancel()
+
+	changed := make(chan node.Status, 1000)
+	d := r.device("laptop.1", func(c *node.Config) {
+		c.Changed = func(s node.Status) {
+			select {
+			case changed <- s:
+			default:
+			}
+		}
+		c.ReconnectWait = 50 * time.Millisecond
+	})
+	await := func(what func(node.Status) bool) node.Status {
+		t.Helper()
+		for {
+			select {
+			case s := <-changed:
+				if what(s) {
+					return s
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("it did not happen: %+v", d.Status())
+			}
+		}
+	}
+	var sent atomic.Int64
+	d.let("count", true, counts(100, 10<<10, &sent))
+	d.let("echo", false, echo)
+	handle, ended := blocked()
+	d.let("wait", false, handle)
+	d.let("break", false, func(context.Context, functions.Call) (json.RawMessage, error) { panic("x") })
+	d.start()
+	await(func(s node.Status) bool { return s.State == node.Connected && s.Beats >= 2 })
+
+	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil {
+		t.Error(o.err)
+	}
+	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "break"}); reason(o.err) != cmp.ReasonExecution {
+		t.Error(o.err)
+	}
+	// A slow reader holds up its own stream and nothing else.
+	release, first := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(first) })
+	stream := r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "count", Stream: true, Chunk: func(json.RawMessage) error {
+		once()
+		<-release
+		return nil
+	}})
+	<-first
+	seen := d.Status().Beats
+	await(func(s node.Status) bool { return s.Beats > seen+3 })
+	if n := sent.Load(); n > 8 {
+		t.Errorf("%d chunks of 10 KiB are on their way; the window is 64 KiB", n)
+	}
+	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil {
+		t.Error(o.err)
+	}
+	close(release)
+	if o := <-stream; o.err != nil || o.Chunks != 100 {
+		t.Errorf("%+v", o)
+	}
+	// Cancelled.
+	gone, end := context.WithCancel(t.Context())
+	call := r.call(gone, gateway.Request{Node: "laptop.1", Function: "wait"})
+	for d.Status().Active == 0 {
+		<-changed
+	}
+	end()
+	<-call
+	<-ended
+	// The door closes and opens again: all connections break.
+	before := d.Status()
+	links.cut()
+	await(func(s node.Status) bool { return s.State == node.Connected && s.Joins > before.Joins })
+	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil {
+		t.Error(o.err)
+	}
+	// Another process by the same name.
+	other := r.device("laptop.1", nil)
+	other.let("echo", false, func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`"other"`), nil })
+	other.start()
+	if err := d.ended(); reason(err) != node.ReasonSuperseded {
+		t.Error(err)
+	}
+	<-other.Joined()
+	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil || string(o.Value) != `"other"` {
+		t.Errorf("%+v", o)
+	}
+	if err := other.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := other.ended(); err != nil || r.Fleet().Len() != 0 {
+		t.Error(err, strings.Join(r.told(), ", "))
+	}
+}
+
+// links are the connections of a web server, also those that were taken over.
+type links struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func (l *links) seen(c net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open = append(l.open, c)
+	}
+}
+
+func (l *links) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.open {
+		_ = c.Close() // many are closed already
+	}
+}

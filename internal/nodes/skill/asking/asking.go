@@ -1,0 +1,154 @@
+// Package asking asks the owner of this device (nodes spec, section 11): once for all
+// capabilities of an install that demand it, before any code of it is loaded, and
+// again before each call of those that demand that.
+package asking
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	wire "github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/payload"
+)
+
+// AskTime is how long the owner is waited for; then the answer is no.
+const AskTime = 120 * time.Second
+
+// Requested is what is told before the answer.
+const Requested = "requested"
+
+// Answers of an owner (section 11).
+const (
+	Grant     = "grant"      // remembered for this payload
+	GrantOnce = "grant_once" // for this time
+	Deny      = "deny"
+)
+
+// Question is what the device's owner is asked: one for all of an install, or one
+// for one call.
+type Question struct {
+	RequestID    string               `json:"request_id"`
+	NodeID       string               `json:"node_id"`
+	SkillName    string               `json:"skill_name"`
+	SHA256       string               `json:"sha256"`             // of the payload
+	Publisher    string               `json:"publisher,omitzero"` // as the payload says
+	SignedBy     string               `json:"signed_by,omitzero"` // the known key whose signature was checked
+	Permissions  []string             `json:"permissions,omitempty"`
+	Capabilities []QuestionCapability `json:"capabilities"`
+	Code         []QuestionCode       `json:"code"`
+	ExpiresAt    time.Time            `json:"expires_at"`
+	// Call says that it is about one call of an installed capability.
+	Call bool `json:"call,omitzero"`
+}
+
+// QuestionCapability is a capability that needs consent.
+type QuestionCapability struct {
+	Alias        string          `json:"alias"`
+	FunctionName string          `json:"function_name"`
+	Effect       string          `json:"effect"`
+	Metadata     json.RawMessage `json:"metadata"`
+}
+
+// QuestionCode is code that would be loaded.
+type QuestionCode struct {
+	ModuleID string `json:"module_id"`
+	Language string `json:"language"`
+	SHA256   string `json:"sha256"`
+	Bytes    int    `json:"bytes"`
+}
+
+// Answer is what the owner said. By is who or what answered.
+type Answer struct {
+	Decision string
+	By       string
+}
+
+// ErrNobody is an owner's error when nobody can be asked now; the question may be
+// answered later, and the caller may come again.
+var ErrNobody = errors.New("nobody can be asked now")
+
+// Owner asks the device's owner. Where there is one, its answer decides, whatever
+// else is configured.
+type Owner interface {
+	// Ask waits for the answer until ctx ends.
+	Ask(ctx context.Context, q Question) (Answer, error)
+	// Interactive reports whether somebody is there to answer.
+	Interactive() bool
+}
+
+// Asker asks the owner of one device. Told and Now are required.
+type Asker struct {
+	Node  string // its id
+	Owner Owner  // nil: nobody can be asked
+	Auto  bool   // decides where Owner is nil
+	// Told hears of each question, and of what was answered.
+	Told func(ctx context.Context, q Question, outcome, caller string)
+	Now  func() time.Time
+}
+
+// Ask asks once for all. wait bounds how long, at most AskTime; 0 is AskTime, unless
+// nobody is there. Errors: consent_denied, consent_required.
+func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller string) (Answer, error) {
+	var id [12]byte
+	_, _ = rand.Read(id[:])
+	q.RequestID, q.NodeID = "cnf_"+hex.EncodeToString(id[:]), a.Node
+	required := func() error {
+		return wire.Errorf(wire.ReasonConsentRequired, "the device's owner must agree to the skill %s, and cannot be asked now", q.SkillName).
+			With(wire.ReasonConsentRequired, "ask again once the owner has answered, or with wait_for_consent_seconds").Detail("request_id", q.RequestID)
+	}
+	a.Told(ctx, q, Requested, caller)
+	if a.Owner == nil && a.Auto {
+		a.Told(ctx, q, Grant, caller)
+		return Answer{Grant, "auto"}, nil
+	}
+	if a.Owner == nil {
+		return Answer{}, required()
+	}
+	if wait = min(cmp.Or(wait, AskTime), AskTime); wait < 0 {
+		wait = AskTime
+	}
+	q.ExpiresAt = a.Now().Add(wait)
+	asking, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	answer, err := a.Owner.Ask(asking, q)
+	switch {
+	case ctx.Err() != nil:
+		return Answer{}, capability.AsError(ctx.Err())
+	case errors.Is(err, ErrNobody):
+		return Answer{}, required()
+	case err == nil && (answer.Decision == Grant || answer.Decision == GrantOnce):
+		a.Told(ctx, q, answer.Decision, caller)
+		return answer, nil
+	}
+	a.Told(ctx, q, Deny, caller)
+	if err != nil && asking.Err() == nil {
+		return Answer{}, wire.Errorf(wire.ReasonConsentDenied, "the device's owner could not be asked about the skill %s", q.SkillName)
+	}
+	if asking.Err() != nil {
+		return Answer{}, wire.Errorf(wire.ReasonConsentDenied, "the device's owner did not answer about the skill %s within %s", q.SkillName, wait)
+	}
+	return Answer{}, wire.Errorf(wire.ReasonConsentDenied, "the device's owner refused the skill %s", q.SkillName)
+}
+
+// About is a capability in a question.
+func About(c *payload.Capability) QuestionCapability {
+	return QuestionCapability{c.Alias, c.FunctionName, cmp.Or(c.Effect, wire.EffectExecute), c.Metadata}
+}
+
+// EachCall asks the owner before each call.
+func (a *Asker) EachCall(skill, digest string, c payload.Capability, handle functions.Handler) functions.Handler {
+	return func(ctx context.Context, call functions.Call) (json.RawMessage, error) {
+		q := Question{SkillName: skill, SHA256: digest, Capabilities: []QuestionCapability{About(&c)}, Code: []QuestionCode{}, Call: true}
+		if _, err := a.Ask(ctx, q, 0, call.Caller); err != nil {
+			return nil, err
+		}
+		return handle(ctx, call)
+	}
+}

@@ -1,0 +1,338 @@
+package execution_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
+	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	wire "github.com/junctor-run/junctor/protocol/cmp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func node(t *testing.T, cfg execution.Config, of ...functions.Function) *execution.Executor {
+	t.Helper()
+	cfg.Node, cfg.Functions = "n", functions.New(0)
+	for _, f := range of {
+		if err := cfg.Functions.Register(f, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return execution.New(cfg)
+}
+
+func reason(err error) string {
+	if e := capability.AsError(err); e != nil {
+		return e.Reason
+	}
+	return ""
+}
+
+// blocking runs until it may end.
+func blocking(name string, started chan<- string, finish <-chan struct{}) functions.Function {
+	return functions.Function{Name: name, Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
+		started <- c.ID
+		select {
+		case <-finish:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}}
+}
+
+func TestScenario41QueueFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		started, finish := make(chan string, 10), make(chan struct{})
+		e := node(t, execution.Config{MaxConcurrent: 1, Queue: 2}, blocking("f", started, finish))
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				if _, err := e.Do(t.Context(), execution.Request{ID: fmt.Sprint(i), Function: "f"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if active, queued := e.Load(); active != 1 || queued != 2 {
+			t.Error(active, queued)
+		}
+		_, err := e.Do(t.Context(), execution.Request{Function: "f"})
+		w := wire.FromError(err, "n", "f", false)
+		if w.Code != wire.ReasonOverloaded || !w.Retryable || w.RetryAfter <= 0 || w.Message != "Execution queue is full on node 'n'. Please retry later." {
+			t.Errorf("%+v", w)
+		}
+		close(finish)
+		wg.Wait()
+		if active, queued := e.Load(); active != 0 || queued != 0 {
+			t.Error(active, queued)
+		}
+	})
+}
+
+func TestScenario42Timeout(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		of    functions.Function
+		asked time.Duration
+		cfg   execution.Config
+		want  time.Duration
+	}{
+		"function's": {functions.Function{Timeout: time.Second}, 0, execution.Config{}, time.Second},
+		"caller's":   {functions.Function{Timeout: time.Minute}, 2 * time.Second, execution.Config{}, 2 * time.Second},
+		"node's":     {functions.Function{}, 0, execution.Config{Timeout: 3 * time.Second}, 3 * time.Second},
+		"default":    {functions.Function{}, 0, execution.Config{}, 300 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan error, 1)
+			c.of.Name, c.of.Handle = "f", func(ctx context.Context, _ functions.Call) (json.RawMessage, error) {
+				<-ctx.Done()
+				ended <- ctx.Err()
+				return nil, ctx.Err()
+			}
+			e := node(t, c.cfg, c.of)
+			began := time.Now()
+			_, err := e.Do(t.Context(), execution.Request{Function: "f", Timeout: c.asked})
+			if reason(err) != wire.ReasonTimeout || time.Since(began) != c.want || !errors.Is(<-ended, context.DeadlineExceeded) {
+				t.Errorf("%s: %v after %s", name, err, time.Since(began))
+			}
+		})
+	}
+}
+
+func TestACallerThatGoesEndsTheCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		started := make(chan string, 1)
+		e := node(t, execution.Config{MaxConcurrent: 1}, blocking("f", started, nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-started
+			cancel()
+		}()
+		if _, err := e.Do(ctx, execution.Request{Function: "f"}); reason(err) != wire.ReasonCancelled {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if active, _ := e.Load(); active != 0 {
+			t.Error("the place is free again")
+		}
+	})
+}
+
+// A handler that does not listen keeps its place, but not its caller.
+func TestAHandlerThatDoesNotListen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		e := node(t, execution.Config{MaxConcurrent: 1}, functions.Function{Name: "deaf", Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
+			<-finish
+			return nil, nil
+		}})
+		_, err := e.Do(t.Context(), execution.Request{Function: "deaf", Timeout: time.Second})
+		if active, _ := e.Load(); reason(err) != wire.ReasonTimeout || active != 1 {
+			t.Error(err, active)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := e.Close(short); capability.CodeOf(err) != capability.CodeTimeout {
+			t.Error(err)
+		}
+		close(finish)
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := e.Do(t.Context(), execution.Request{Function: "deaf"}); reason(err) != wire.ReasonOverloaded {
+			t.Error(err)
+		}
+	})
+}
+
+func counting(n int) functions.Function {
+	return functions.Function{Name: "count", Stream: true, Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
+		for i := range n {
+			if err := c.Emit(ctx, json.RawMessage(fmt.Sprint(i))); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}}
+}
+
+func TestScenario44Streams(t *testing.T) {
+	t.Parallel()
+	e := node(t, execution.Config{}, counting(5), functions.Function{Name: "plain", Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`7`), nil }})
+	var got []string
+	emit := func(_ context.Context, chunk json.RawMessage) error { got = append(got, string(chunk)); return nil }
+	out, err := e.Do(t.Context(), execution.Request{Function: "count", Stream: true, Emit: emit})
+	if err != nil || !out.Streamed || out.Chunks != 5 || out.Bytes != 5 || out.Value != nil || strings.Join(got, "") != "01234" {
+		t.Errorf("%+v %v %v", out, got, err)
+	}
+	out, err = e.Do(t.Context(), execution.Request{Function: "count"})
+	if err != nil || string(out.Value) != "[0,1,2,3,4]" || out.Streamed {
+		t.Errorf("%s %v", out.Value, err)
+	}
+	out, err = e.Do(t.Context(), execution.Request{Function: "plain", Stream: true, Emit: emit})
+	if err != nil || out.Streamed || string(out.Value) != "7" {
+		t.Errorf("%+v %v", out, err)
+	}
+	none := node(t, execution.Config{}, counting(0))
+	if out, err := none.Do(t.Context(), execution.Request{Function: "count"}); err != nil || string(out.Value) != "[]" {
+		t.Errorf("%s %v", out.Value, err)
+	}
+	_, err = e.Do(t.Context(), execution.Request{Function: "count", Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") }})
+	if reason(err) != wire.ReasonExecution {
+		t.Error("a reader that refuses a chunk ends the stream:", err)
+	}
+	many := node(t, execution.Config{}, counting(execution.MaxChunks+1))
+	if _, err := many.Do(t.Context(), execution.Request{Function: "count"}); reason(err) != wire.ReasonTooLarge {
+		t.Error(err)
+	}
+}
+
+func TestWhatHandlersDoWrong(t *testing.T) {
+	t.Parallel()
+	var panicked string
+	cfg := execution.Config{Panicked: func(f string, v any) { panicked = fmt.Sprint(f, v) }, Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "•••") }}
+	answer := func(v string, err error) functions.Handler {
+		return func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(v), err }
+	}
+	e := node(
+		t, cfg, functions.Function{Name: "panics", Handle: func(context.Context, functions.Call) (json.RawMessage, error) { panic("hunter2") }},
+		functions.Function{Name: "fails", Handle: answer("", errors.New("no camera; hunter2"))}, functions.Function{Name: "refuses", Handle: answer("", wire.Errorf(wire.ReasonParams, "hunter2"))},
+		functions.Function{Name: "babbles", Handle: answer("{", nil)}, functions.Function{Name: "large", Handle: answer(`"`+strings.Repeat("x", execution.MaxResult)+`"`, nil)},
+		functions.Function{Name: "nothing", Handle: answer("", nil)},
+	)
+	for name, want := range map[string]string{
+		"panics": wire.ReasonExecution, "fails": wire.ReasonExecution, "refuses": wire.ReasonParams, "babbles": wire.ReasonEncoding, "large": wire.ReasonTooLarge, "nobody": wire.ReasonFunctionNotFound, "nothing": "",
+	} {
+		out, err := e.Do(t.Context(), execution.Request{Function: name})
+		if reason(err) != want || err != nil && strings.Contains(err.Error(), "hunter2") || want == "" && string(out.Value) != "null" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "fails" && !strings.Contains(err.Error(), "no camera") {
+			t.Error("a handler's own text is kept:", err)
+		}
+	}
+	if panicked != "panicshunter2" {
+		t.Error(panicked)
+	}
+}
+
+func TestTheMoreImportantComeFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		started, finish := make(chan string, 10), make(chan struct{}, 10)
+		low, high, one := blocking("low", started, finish), blocking("high", started, finish), blocking("one", started, finish)
+		low.Priority, high.Priority, one.Priority, one.MaxConcurrent = 1, 9, 9, 1
+		e := node(t, execution.Config{MaxConcurrent: 2}, low, high, one)
+		var wg sync.WaitGroup
+		for _, name := range []string{"one", "one", "low", "low", "high"} { // the second one waits for the first, and lets others pass
+			wg.Go(func() { _, _ = e.Do(t.Context(), execution.Request{ID: name, Function: name}) })
+			synctest.Wait()
+		}
+		var order []string
+		for range 5 {
+			order = append(order, <-started)
+			if len(order) >= 2 {
+				finish <- struct{}{}
+				synctest.Wait()
+			}
+		}
+		finish <- struct{}{}
+		wg.Wait()
+		if !slices.Equal(order[:2], []string{"one", "low"}) || slices.Index(order, "high") > 3 || order[4] != "low" {
+			t.Error(order)
+		}
+	})
+}
+
+func TestIdempotency(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		e := node(t, execution.Config{MaxConcurrent: 1, Queue: 1}, functions.Function{Name: "f", Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
+			runs++
+			time.Sleep(time.Second)
+			if len(c.Args.Args) > 1 {
+				return nil, wire.Errorf(wire.ReasonExecution, "it failed")
+			}
+			return json.RawMessage(fmt.Sprint(runs)), nil
+		}}, counting(3))
+		call := func(function, caller, args string) (string, error) {
+			a, _ := wire.ParseArguments(json.RawMessage(args))
+			out, err := e.Do(t.Context(), execution.Request{Function: function, Caller: caller, Key: "k", Args: a})
+			return string(out.Value), err
+		}
+		var wg sync.WaitGroup
+		for range 5 { // at once
+			wg.Go(func() {
+				if v, err := call("f", "a", `[1]`); v != "1" || err != nil {
+					t.Error(v, err)
+				}
+			})
+		}
+		wg.Wait()
+		if v, err := call("f", "a", ` [ 1 ] `); v != "1" || err != nil || runs != 1 {
+			t.Error(v, err, runs)
+		}
+		if _, err := call("f", "a", `[2]`); reason(err) != "idempotency_conflict" {
+			t.Error(err)
+		}
+		if v, err := call("f", "b", `[1]`); v != "2" || err != nil {
+			t.Error("another caller has keys of its own:", v, err)
+		}
+		for range 2 {
+			if _, err := call("f", "c", `[1,2]`); reason(err) != wire.ReasonExecution || runs != 3 {
+				t.Error("failures are remembered too:", err, runs)
+			}
+		}
+		time.Sleep(execution.KeyLife)
+		if v, err := call("f", "a", `[2]`); v != "4" || err != nil {
+			t.Error("keys live a day:", v, err)
+		}
+		for range 2 {
+			var got []string
+			out, err := e.Do(t.Context(), execution.Request{Function: "count", Caller: "d", Key: "k", Stream: true, Emit: func(_ context.Context, c json.RawMessage) error {
+				got = append(got, string(c))
+				return nil
+			}})
+			if err != nil || !out.Streamed || strings.Join(got, "") != "012" {
+				t.Errorf("a stream is repeated: %v %v", got, err)
+			}
+		}
+		if _, err := call("nobody", "e", `[]`); reason(err) != wire.ReasonFunctionNotFound {
+			t.Error(err)
+		}
+		if _, err := call("count", "e", `[]`); err != nil {
+			t.Error("what never started is not remembered:", err)
+		}
+	})
+}
+
+func TestALargeOutcomeIsNotDoneAgain(t *testing.T) {
+	t.Parallel()
+	runs := 0
+	e := node(t, execution.Config{}, functions.Function{Name: "f", Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
+		runs++
+		return json.RawMessage(`"` + strings.Repeat("x", 2<<20) + `"`), nil
+	}})
+	for _, want := range []string{"", "outcome_not_kept", "outcome_not_kept"} {
+		if _, err := e.Do(t.Context(), execution.Request{Function: "f", Key: "k"}); reason(err) != want || runs != 1 {
+			t.Error(err, runs)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+// Package pushed runs code that came with a skill (nodes spec, section 9), each call
+// in a process of its own that can only compute: package worker's. Before a skill is
+// installed its modules are tried there: whether they can be read at all, and which
+// of the exports that are wanted they have.
+package pushed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
+	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	"github.com/junctor-run/junctor/internal/platform/worker"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/payload"
+)
+
+const (
+	// Grace is how long what runs may go on once its skill is gone.
+	Grace = 5 * time.Second
+	// tryTime bounds the trying of one module.
+	tryTime = 10 * time.Second
+)
+
+// Worker runs code; worker.Runner does.
+type Worker interface {
+	Languages() map[string]string
+	Run(ctx context.Context, job worker.Job) (worker.Result, error)
+}
+
+// Runtime is a binding.Runtime. Worker is required; Memory is each process's, in
+// bytes, 0 the worker's default. UID and GID are those of worker.Job.
+type Runtime struct {
+	Worker   Worker
+	Memory   int64
+	UID, GID int
+}
+
+var _ binding.Runtime = (*Runtime)(nil)
+
+// Languages are the worker's.
+func (r *Runtime) Languages() map[string]string { return r.Worker.Languages() }
+
+// Load tries every module, and remembers which of the exports there are. A module
+// that cannot be read is invalid_payload; other errors are the worker's.
+func (r *Runtime) Load(ctx context.Context, modules []payload.Source, exports []cmp.CodeBinding) (binding.Program, error) {
+	p := &program{of: r, modules: make(map[string]payload.Source), exports: make(map[cmp.CodeBinding]bool)}
+	p.ctx, p.end = context.WithCancel(context.Background())
+	for _, m := range modules {
+		var names []string
+		for _, b := range exports {
+			if b.ModuleID == m.ModuleID {
+				names = append(names, b.Export)
+			}
+		}
+		found, err := r.try(ctx, m.Language, m.Code, names)
+		if err != nil {
+			p.end()
+			if e := capability.AsError(err); e.Reason == cmp.ReasonExecution || e.Reason == cmp.ReasonPayload {
+				return nil, cmp.Errorf(cmp.ReasonPayload, "the module %.80q cannot be loaded: %s", m.ModuleID, e.Message)
+			}
+			return nil, err
+		}
+		p.modules[m.ModuleID] = m
+		for name, streams := range found {
+			p.exports[cmp.CodeBinding{ModuleID: m.ModuleID, Export: name}] = streams
+		}
+	}
+	return p, nil
+}
+
+// LoadFile is Load for one file of the folder of actions, whose export must be there
+// (deviceaction.Folder.Load).
+func (r *Runtime) LoadFile(ctx context.Context, language string, code []byte, export string) (functions.Handler, bool, error) {
+	b := cmp.CodeBinding{ModuleID: "file", Export: export}
+	loaded, err := r.Load(ctx, []payload.Source{{ModuleID: b.ModuleID, Language: language, Code: code}}, []cmp.CodeBinding{b})
+	if err != nil {
+		return nil, false, errors.New(capability.AsError(err).Message)
+	}
+	handle, streams, ok := loaded.Export(b)
+	if !ok {
+		loaded.Release()
+		return nil, false, fmt.Errorf("it has no export %.80q", export)
+	}
+	return handle, streams, nil
+}
+
+// identifier is what an export of a script can be named.
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+
+// try says which of the names a module exports, and whether each streams.
+func (r *Runtime) try(ctx context.Context, language string, code []byte, names []string) (map[string]bool, error) {
+	var plain []string
+	for _, name := range names {
+		if identifier.MatchString(name) {
+			plain = append(plain, name)
+		}
+	}
+	switch language = worker.Language(language); language {
+	case worker.WASM:
+		return wasmExports(code, plain)
+	case worker.JavaScript, worker.Python:
+	default:
+		return nil, cmp.Errorf(cmp.ReasonLanguage, "code in %.40q is not run here", language)
+	}
+	asking := javascriptProbe(plain)
+	if language == worker.Python {
+		asking = pythonProbe(plain)
+	}
+	got, err := r.Worker.Run(ctx, worker.Job{
+		Language: language, Code: append(append(make([]byte, 0, len(code)+len(asking)), code...), asking...), Entry: probeName,
+		Timeout: tryTime, Memory: r.Memory, UID: r.UID, GID: r.GID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var kinds map[string]string
+	if err := jsonx.Unmarshal(got.Value, &kinds); err != nil {
+		return nil, cmp.Errorf(cmp.ReasonPayload, "it does not say what it exports")
+	}
+	found := make(map[string]bool)
+	for _, name := range plain {
+		if kind := kinds[name]; kind != "" {
+			found[name] = strings.Contains(kind, "Generator")
+		}
+	}
+	return found, nil
+}
+
+// probeName is the function that is put behind a module to ask what it has.
+const probeName = "__junctor_exports"
+
+func javascriptProbe(names []string) string {
+	var b strings.Builder
+	b.WriteString("\n;function " + probeName + "() { return {")
+	for _, name := range names {
+		fmt.Fprintf(&b, "%[1]s: typeof %[1]s === 'function' ? String(Object.getPrototypeOf(%[1]s).constructor.name || 'Function') : '',", name)
+	}
+	b.WriteString("}; }\n")
+	return b.String()
+}
+
+func pythonProbe(names []string) string {
+	var b strings.Builder
+	b.WriteString("\n\ndef " + probeName + "():\n    import inspect\n    found = {}\n    for name in [")
+	for _, name := range names {
+		b.WriteString("'" + name + "', ")
+	}
+	b.WriteString("]:\n        value = globals().get(name)\n        if callable(value):\n            found[name] = 'Generator' if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value) else 'function'\n    return found\n")
+	return b.String()
+}
+
+// program is the modules of one skill.
+type program struct {
+	of      *Runtime
+	modules map[string]payload.Source
+	exports map[cmp.CodeBinding]bool // streams
+
+	ctx context.Context // ends when nothing of it may run any more
+	end context.CancelFunc
+
+	mu       sync.Mutex
+	active   int
+	released bool
+	timer    *time.Timer
+}
+
+// Export returns what calls one export.
+func (p *program) Export(b cmp.CodeBinding) (functions.Handler, bool, bool) {
+	streams, ok := p.exports[b]
+	if !ok {
+		return nil, false, false
+	}
+	m := p.modules[b.ModuleID]
+	return func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
+		return p.call(ctx, m, b.Export, c)
+	}, streams, true
+}
+
+// Release lets what runs go on for Grace.
+func (p *program) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.released {
+		return
+	}
+	if p.released = true; p.active == 0 {
+		p.end()
+		return
+	}
+	p.timer = time.AfterFunc(Grace, p.end)
+}
+
+func (p *program) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.active++
+}
+
+func (p *program) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.active--; p.active == 0 && p.released {
+		if p.timer != nil {
+			p.timer.Stop()
+		}
+		p.end()
+	}
+}
+
+// document is what the code is given (decision R27).
+type document struct {
+	Args    []json.RawMessage          `json:"args"`
+	Kwargs  map[string]json.RawMessage `json:"kwargs"`
+	Context map[string]string          `json:"context"`
+}
+
+var errGone = errors.New("the skill was removed")
+
+func (p *program) call(ctx context.Context, m payload.Source, export string, c functions.Call) (json.RawMessage, error) {
+	p.begin()
+	defer p.done()
+	input, err := jsonx.Marshal(document{c.Args.Args, c.Args.Kwargs, map[string]string{"call_id": c.ID, "caller": c.Caller}})
+	if err != nil {
+		return nil, cmp.Errorf(cmp.ReasonEncoding, "the arguments: %w", err)
+	}
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(p.ctx, func() { stop(errGone) })()
+	job := worker.Job{Language: m.Language, Code: m.Code, Entry: export, Input: input, Timeout: worker.MaxTimeout, Memory: p.of.Memory, UID: p.of.UID, GID: p.of.GID}
+	if deadline, ok := ctx.Deadline(); ok {
+		job.Timeout = max(time.Until(deadline), time.Millisecond)
+	}
+	var refused error
+	job.Chunk = func(chunk json.RawMessage) {
+		if refused == nil {
+			if refused = c.Emit(running, chunk); refused != nil {
+				stop(refused)
+			}
+		}
+	}
+	got, err := p.of.Worker.Run(running, job)
+	switch {
+	case refused != nil:
+		return nil, refused
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && errors.Is(context.Cause(running), errGone):
+		return nil, cmp.Errorf(cmp.ReasonExecution, "the skill was removed while its code ran")
+	case err != nil:
+		return nil, err
+	}
+	return got.Value, nil
+}

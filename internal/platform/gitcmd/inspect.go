@@ -1,0 +1,206 @@
+package gitcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+const (
+	maxConfigBytes     = 256 << 10
+	maxAlternatesBytes = 64 << 10
+	maxAlternatesDepth = 5 // git's own bound
+)
+
+// inspect lists what the repository's configuration could execute and checks
+// where the repository is. No query of it executes anything of the repository.
+func (g *Git) inspect(ctx context.Context, c Command) ([]Setting, error) {
+	keys, err := g.keys(ctx, c, "--includes", "--list")
+	if err != nil {
+		return nil, err
+	}
+	overrides, err := g.neutralise(keys)
+	if err != nil {
+		return nil, err
+	}
+	top, err := g.locate(ctx, c)
+	if err != nil || top == "" {
+		return overrides, err
+	}
+	ignored, err := g.submodules(ctx, c, top)
+	return append(overrides, ignored...), err
+}
+
+// keys lists names of configuration; a source that does not exist has none.
+func (g *Git) keys(ctx context.Context, c Command, source ...string) ([][]byte, error) {
+	listed, err := g.query(ctx, c, append([]string{"config", "--name-only", "-z"}, source...)...)
+	if err != nil {
+		return nil, err
+	}
+	if listed.Stdout.Truncated() {
+		return nil, tooMany()
+	}
+	if listed.ExitCode != 0 && len(listed.Stdout.Bytes()) > 0 {
+		return nil, unreadable() // part of a list must not pass for the whole
+	}
+	return bytes.Split(bytes.TrimSuffix(listed.Stdout.Bytes(), []byte{0}), []byte{0}), nil
+}
+
+// locate checks that every directory of the repository is inside the root and
+// returns its top level, "" outside a working tree.
+func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
+	// The answers come in this order until the first that there is none for:
+	// outside a repository nothing, in a bare one no top level.
+	found, err := g.query(ctx, c, "rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects", "--show-toplevel")
+	if err != nil {
+		return "", err
+	}
+	answers := strings.TrimSuffix(string(found.Stdout.Bytes()), "\n")
+	if answers == "" {
+		return "", noRepository(c)
+	}
+	for i, line := range strings.Split(answers, "\n") {
+		if line == "" {
+			continue
+		}
+		dir, err := inside(c.Root, c.Dir, line)
+		if err != nil {
+			return "", err
+		}
+		switch i {
+		case 2:
+			if err := checkAlternates(c.Root, dir, 0); err != nil {
+				return "", err
+			}
+		case 3:
+			top = dir
+		}
+	}
+	return top, nil
+}
+
+// noRepository judges a directory without one: init must not create one at the
+// far end of a link.
+func noRepository(c Command) error {
+	if c.NeedRepository {
+		return capability.Errorf(capability.CodeNotFound, "git.run", "there is no git repository here").
+			With("not_a_repository", "name a directory inside a repository")
+	}
+	if info, err := os.Lstat(filepath.Join(c.Dir, ".git")); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return outside()
+	}
+	return nil
+}
+
+// inside resolves a directory that git named and refuses one beyond the root.
+func inside(root, base, dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(base, dir)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", outside()
+	}
+	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
+		return "", outside()
+	}
+	return real, nil
+}
+
+// checkAlternates follows objects/info/alternates, by which a repository reads
+// the objects of others.
+func checkAlternates(root, objects string, depth int) error {
+	if depth > maxAlternatesDepth {
+		return outside()
+	}
+	f, err := os.Open(filepath.Join(objects, "info", "alternates"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return outside()
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxAlternatesBytes+1))
+	if err != nil || len(data) > maxAlternatesBytes {
+		return outside()
+	}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		dir, err := inside(root, objects, line)
+		if err != nil {
+			return err
+		}
+		if err := checkAlternates(root, dir, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submodules returns settings that keep git from running itself inside a
+// submodule, whose own configuration inspect has not seen. What .gitmodules says
+// would beat diff.ignoreSubmodules, hence one setting per name. Git reads the
+// file, or the index's copy, or that of HEAD; the first that exists counts.
+func (g *Git) submodules(ctx context.Context, c Command, top string) ([]Setting, error) {
+	sources := [][]string{{"--blob", ":.gitmodules", "--list"}, {"--blob", "HEAD:.gitmodules", "--list"}}
+	if _, err := os.Lstat(filepath.Join(top, ".gitmodules")); err == nil {
+		sources = [][]string{{"--file", filepath.Join(top, ".gitmodules"), "--list"}}
+	}
+	seen := make(map[string]bool)
+	var out []Setting
+	for _, source := range sources {
+		keys, err := g.keys(ctx, c, source...)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			name, isSubmodule := strings.CutPrefix(string(k), "submodule.")
+			dot := strings.LastIndexByte(name, '.')
+			if !isSubmodule || dot < 0 || seen[name[:dot]] {
+				continue
+			}
+			name = name[:dot]
+			seen[name] = true
+			out = append(out, Setting{"submodule." + name + ".ignore", "dirty"}, Setting{"submodule." + name + ".update", "none"})
+		}
+		if len(out) > maxOverrides {
+			return nil, tooMany()
+		}
+	}
+	return out, nil
+}
+
+// query runs a reading command with a bound on output of its own: a
+// configuration is small.
+func (g *Git) query(ctx context.Context, c Command, args ...string) (sandbox.Result, error) {
+	limited := *g
+	limited.cfg.StdoutLimit = maxConfigBytes
+	return limited.run(ctx, Command{Dir: c.Dir, Root: c.Root, Args: args, ReadOnly: true}, nil)
+}
+
+func outside() error {
+	return capability.Errorf(capability.CodeDenied, "git.run", "the repository reaches out of the root").
+		With("security_violation", "keep the working tree, its git directory and its alternates inside one root")
+}
+
+func unreadable() error {
+	return capability.Errorf(capability.CodeFailed, "git.run", "the repository's configuration cannot be read").
+		With("bad_repository", "correct the syntax of .git/config or .gitmodules")
+}
+
+func tooMany() error {
+	return capability.Errorf(capability.CodeDenied, "git.run", "the repository's configuration defines more than %d commands or is larger than %d bytes", maxOverrides, maxConfigBytes).
+		With("security_violation", "remove filters, drivers and helpers from the repository's configuration")
+}

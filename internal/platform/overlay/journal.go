@@ -1,0 +1,176 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// madeFolders is the kind of an entry that only made folders on the way to a file.
+const madeFolders Kind = "folders"
+
+// entry is one line of a journal: what is about to be done.
+type entry struct {
+	Kind    Kind     `json:"kind"`
+	Root    string   `json:"root"` // without symbolic links
+	Path    string   `json:"path"` // below Root
+	Made    []string `json:"made,omitempty"`
+	Existed bool     `json:"existed,omitempty"`
+	Before  []byte   `json:"before,omitempty"`
+	After   string   `json:"after,omitempty"` // digest
+	Edits   []Edit   `json:"edits,omitempty"`
+	Done    []done   `json:"done,omitempty"` // of each edit
+	Block   *block   `json:"block,omitempty"`
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+type journalFile struct{ *os.File }
+
+func createJournal(path string) (*journalFile, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "the journal %s is there already", path).With("overlay_exists", "undo the session that it is of")
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "overlay.apply", "the journal "+path+" cannot be made", err)
+	}
+	return &journalFile{f}, nil
+}
+
+// add returns when the entry is on disk.
+func (j *journalFile) add(e entry) error {
+	line, err := jsonx.Marshal(e)
+	if err == nil {
+		_, err = j.Write(append(line, '\n'))
+	}
+	if err == nil {
+		err = j.Sync()
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "overlay.apply", "the journal "+j.Name()+" cannot be written", err)
+	}
+	return nil
+}
+
+// Undo takes back what the journal says, the last first, and removes the journal. Without
+// a journal there is nothing to do. What cannot be undone does not keep the rest from it;
+// the journal stays then, and Undo may be called again. Things that are no longer ours, a
+// link where a file was, a value that somebody has changed since, stay as they are.
+func Undo(ctx context.Context, journal string) error {
+	data, err := os.ReadFile(journal)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be read", err)
+	}
+	var entries []entry
+	for line := range bytes.Lines(data) {
+		var e entry
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // we died while writing it, before the change
+		}
+		if err := jsonx.UnmarshalStrict(line, &e); err != nil {
+			return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" is damaged", err).
+				With("overlay_journal", "look into it: each line says what was changed and what was there before")
+		}
+		entries = append(entries, e)
+	}
+	var all []error
+	for _, e := range slices.Backward(entries) {
+		if err := e.undo(ctx); err != nil {
+			all = append(all, err)
+		}
+	}
+	if all != nil {
+		return errors.Join(all...)
+	}
+	if err := os.Remove(journal); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" cannot be removed", err)
+	}
+	return nil
+}
+
+func (e *entry) undo(ctx context.Context) error {
+	full := filepath.Join(e.Root, e.Path)
+	if _, err := os.Lstat(e.Root); errors.Is(err, fs.ErrNotExist) {
+		return nil // all of it is gone, a scratch folder for one
+	}
+	p, err := openPlace(e.Root, full, true) // there was no link in it
+	if capability.CodeOf(err) == capability.CodeDenied {
+		return nil // what is there now leads elsewhere: not ours
+	}
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	switch e.Kind {
+	case Folder:
+		err = p.removeTree()
+	case Private, Link:
+		if info, serr := p.root.Lstat(p.rel); serr == nil && info.Mode().IsRegular() == (e.Kind == Private) && !info.IsDir() {
+			err = p.root.Remove(p.rel)
+		}
+	case Merge, Block:
+		err = e.undoShared(ctx, p)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if capability.CodeOf(err) != capability.CodeInternal {
+			return err
+		}
+		return capability.Wrap(capability.CodeFailed, "overlay.undo", full+" cannot be made what it was", err)
+	}
+	for _, dir := range slices.Backward(e.Made) {
+		_ = p.root.Remove(dir) // only an empty one goes
+	}
+	return nil
+}
+
+func (e *entry) undoShared(ctx context.Context, p *place) error {
+	if info, err := p.root.Lstat(p.rel); err != nil || !info.Mode().IsRegular() {
+		return err // somebody removed it, or made something else of it
+	}
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	now, err := p.read()
+	if err != nil || !now.existed {
+		return err
+	}
+	var want []byte
+	switch {
+	case digest(now.data) == e.After:
+		want = e.Before
+	case e.Kind == Block:
+		want = e.Block.removeFrom(now.data)
+	default:
+		if want, err = takeBack(now.data, e.Edits, e.Done); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !e.Existed && e.Kind == Merge && isEmptyObject(want), !e.Existed && len(want) == 0:
+		return p.root.Remove(p.rel)
+	case bytes.Equal(want, now.data):
+		return nil
+	}
+	return p.replace(want, now)
+}

@@ -1,0 +1,43 @@
+package sandbox
+
+import (
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
+)
+
+// Every act of the canary, at every tier this machine has (A1-A5, A7-A13, A15,
+// A23, A24 and our own).
+func TestNothingBreaksOut(t *testing.T) {
+	t.Parallel()
+	box := New(Config{Spares: 1}) // as a server has it
+	defer box.Close()
+	report, err := box.SelfTest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tier := range report.Tiers {
+		if tier.Skipped != "" {
+			t.Logf("SKIPPED: tier %s: %s", tier.Tier, tier.Skipped)
+			continue
+		}
+		held := 0
+		for _, r := range tier.Results {
+			switch r.Outcome {
+			case canary.Held:
+				held++
+			case canary.Broken:
+				t.Errorf("%s: %s got past %s: %s", tier.Tier, r.Act, r.Layer, r.Detail)
+			default:
+				t.Logf("SKIPPED: %s: %s: %s", tier.Tier, r.Act, r.Detail)
+			}
+		}
+		for _, r := range tier.Residual {
+			t.Logf("RESIDUAL: %s: %s", tier.Tier, r.Act)
+		}
+		if held < 60 {
+			t.Errorf("%s: only %d acts were tried", tier.Tier, held)
+		}
+		t.Logf("%s: %d acts held", tier.Tier, held)
+	}
+}

@@ -1,0 +1,183 @@
+package sandbox
+
+import (
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+)
+
+// Config says how confined programs are run. The zero value works.
+type Config struct {
+	// Scratch is where temporary directories of tier T2 are made and removed; ""
+	// means the system's.
+	Scratch string
+	// ReadOnly paths are shown to every confined program (sandbox.extra_ro).
+	ReadOnly []string
+	// Private paths are never shown, whoever asks: the home's state, logs, audit.
+	Private []string
+	// Off switches layers (see [Switchable]) off by name, with the reason that
+	// status gives.
+	Off map[string]string
+	// CacheFile keeps the self-test's result until the next boot; "" keeps it in
+	// memory only.
+	CacheFile string
+	// Spares is how many helpers of each kind in use are started ahead, so that a
+	// run need not wait for it: about 10 MiB each. A Box that has any is closed.
+	Spares int
+	// Resolver and Dialer are the egress proxy's; nil means the system's.
+	Resolver egress.Resolver
+	Dialer   egress.Dialer
+}
+
+// Box runs programs confined. It is safe for concurrent use. The binary it lives
+// in must call [HelperMain] first of all when [IsHelper] says so.
+type Box struct {
+	cfg Config
+
+	mu    sync.Mutex
+	facts *Facts // what this machine can do; nil until it was tried
+
+	shared system // what every private root shows
+	spares spares
+}
+
+// New returns a Box; nothing is tried until it is needed.
+func New(cfg Config) *Box { return &Box{cfg: cfg} }
+
+// helperName is the first argument that makes this binary the helper of one
+// confined run, in place of a command; canaryName the one that makes it try to
+// break out.
+const (
+	helperName = "sandbox-helper"
+	canaryName = "sandbox-canary"
+)
+
+// IsHelper reports whether this process was started as a part of the sandbox.
+// argv is os.Args.
+func IsHelper(argv []string) bool {
+	return len(argv) > 1 && (argv[1] == helperName || argv[1] == canaryName)
+}
+
+// Facts are what the machine offers, found by trying.
+type Facts struct {
+	Tier     Tier              `json:"tier"` // the best that works
+	Layers   []string          `json:"layers"`
+	Missing  map[string]string `json:"missing,omitempty"` // layer → why it is not there
+	Landlock int               `json:"landlock_abi"`
+	Cgroup   string            `json:"cgroup"`                   // "v1", "v2" or ""
+	Control  []string          `json:"controllers,omitempty"`    // writable ones
+	Root     bool              `json:"root"`                     // the server is root
+	UserNS   bool              `json:"user_namespaces"`          // used for T3
+	NoT3     string            `json:"t3_unavailable,omitempty"` // why
+	NoT2     string            `json:"t2_unavailable,omitempty"`
+}
+
+// Place says where the program would run, without running it. Errors:
+// unavailable, reason sandbox_unavailable, when the tier that is demanded is out
+// of reach; denied, reason confirmation_required, when its network could not be
+// filtered and nobody accepted that.
+func (b *Box) Place(c Confinement) (Placement, error) {
+	facts := b.Facts()
+	want := c.MinTier
+	if want == 0 {
+		want = T3
+	}
+	tier := facts.Tier
+	if c.MaxTier != 0 && c.MaxTier < tier {
+		tier = c.MaxTier
+		if tier == T2 && facts.NoT2 != "" {
+			tier = T1
+		}
+	}
+	if tier < want {
+		return Placement{}, unavailable(facts, tier, want)
+	}
+	return b.placement(facts, tier, c)
+}
+
+func unavailable(facts Facts, tier, want Tier) *capability.Error {
+	why, remedy := facts.NoT3, "allow user namespaces on this machine, or run the server as root in a container that may make namespaces"
+	if want == T2 {
+		why, remedy = facts.NoT2, "use a kernel with Landlock (5.13 or newer) and seccomp, and switch Landlock on (lsm=landlock,…)"
+	}
+	if why == "" {
+		why, remedy = "a stronger one is excluded", "raise the tier this run is allowed to use"
+	}
+	return capability.Errorf(capability.CodeUnavailable, "sandbox.place", "the sandbox reaches tier %s and this needs %s: %s", tier, want, why).
+		With("sandbox_unavailable", remedy+"; or lower sandbox.min_tier for this extension").
+		Detail("tier", tier.String()).Detail("required", want.String()).Detail("missing", facts.Missing)
+}
+
+func (b *Box) placement(facts Facts, tier Tier, c Confinement) (Placement, error) {
+	p := Placement{Tier: tier, Network: c.Network, Work: c.Work, Package: c.Package, Missing: map[string]string{}}
+	if p.Network == "" {
+		p.Network = NetworkNone
+	}
+	for layer, why := range facts.Missing {
+		p.Missing[layer] = why
+	}
+	only := func(min Tier, layer string) {
+		if _, gone := p.Missing[layer]; gone {
+			return
+		}
+		if tier < min {
+			p.Missing[layer] = "not at tier " + tier.String()
+			return
+		}
+		p.Layers = append(p.Layers, layer)
+	}
+	only(T1, LayerHygiene)
+	only(T2, LayerPrivileges)
+	only(T2, LayerRlimits)
+	only(T2, LayerSeccomp)
+	only(T2, LayerLandlock)
+	only(T2, LayerCgroup)
+	if facts.Root {
+		only(T2, LayerUser)
+	} else {
+		only(T3, LayerUser)
+	}
+	for _, layer := range []string{LayerNamespaces, LayerRoot, LayerProc, LayerNetwork} {
+		only(T3, layer)
+	}
+	if p.Network == NetworkRaw {
+		p.Layers = without(p.Layers, LayerNetwork)
+		p.Missing[LayerNetwork] = "the run was given the machine's network"
+	}
+	if tier == T3 {
+		p.Work, p.Package = inside(c)
+		return p, nil
+	}
+	// Below T3 a filter of system calls is all there is: sockets or none.
+	if p.Network == NetworkProxy || p.Network == NetworkNone && tier == T1 {
+		p.Network = NetworkUnfiltered
+	}
+	if p.Network == NetworkUnfiltered && !c.AllowUnfiltered {
+		return Placement{}, capability.Errorf(capability.CodeConsentRequired, "sandbox.place", "at tier %s the network cannot be limited to the hosts that were declared", tier).
+			With("confirmation_required", "confirm that it may reach every host, or run where tier T3 works")
+	}
+	return p, nil
+}
+
+func without(list []string, name string) []string {
+	var kept []string
+	for _, s := range list {
+		if s != name {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// Facts returns what the machine offers. The first call tries it, which takes
+// some milliseconds; later ones remember.
+func (b *Box) Facts() Facts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.facts == nil {
+		f := b.probe()
+		b.facts = &f
+	}
+	return *b.facts
+}

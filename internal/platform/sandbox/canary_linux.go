@@ -1,0 +1,49 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
+)
+
+// canaryMain is this binary as the hostile program: "nothing" shows that it runs
+// at all, "wait" is a victim, "all" tries to break out of wherever it is, with
+// the victims as JSON on standard input and the results on standard output.
+func canaryMain(args []string) int {
+	inherited := canary.Inherited() // before anything opens more
+	task := ""
+	if len(args) > 0 {
+		task = args[0]
+	}
+	switch task {
+	case "nothing":
+		fmt.Println("alive")
+	case "wait":
+		heard := make(chan os.Signal, 1)
+		signal.Notify(heard, syscall.SIGCONT)
+		fmt.Println("alive")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		select {
+		case <-heard:
+			fmt.Println("touched")
+		default:
+		}
+	case "all":
+		var v canary.Victims
+		if err := json.NewDecoder(os.Stdin).Decode(&v); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+		if err := json.NewEncoder(os.Stdout).Encode(canary.Run(v, inherited)); err != nil {
+			return 2
+		}
+	default:
+		return 2
+	}
+	return 0
+}

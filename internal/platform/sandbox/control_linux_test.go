@@ -1,0 +1,68 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
+)
+
+// Without walls the same acts get through: what the other tests see as "held" is
+// the sandbox's doing. It runs as a user without rights; where we are not root,
+// that would be our own, whose other processes would hear the signals.
+func TestTheCanaryGetsOutWhereThereIsNoWall(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: only root can run the unconfined canary as somebody without rights")
+	}
+	base := t.TempDir()
+	v, _, release, err := makeVictims(t.Context(), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	for dir := base; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.Spare = filepath.Join(base, "work")
+	if err := os.Chown(v.Spare, DefaultUID, DefaultUID); err != nil {
+		t.Fatal(err)
+	}
+	input, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", canaryName, "all")
+	cmd.Env, cmd.Dir, cmd.Stdin = os.Environ(), v.Spare, bytes.NewReader(input)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: &syscall.Credential{Uid: DefaultUID, Gid: DefaultUID}}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []canary.Result
+	if err := json.Unmarshal(out, &results); err != nil {
+		t.Fatal(err)
+	}
+	broken := map[string]bool{}
+	for _, r := range results {
+		broken[r.Act] = r.Outcome == canary.Broken
+	}
+	for _, act := range []string{
+		"read an outside file", "read it by a relative path", "write an outside file", "make a file outside", "list an outside directory",
+		"read through a symbolic link", "read through a chain of links", "truncate through a link", "move a file out", "set an attribute of an outside file",
+		"connect to the machine's loopback", "send a datagram out", "connect to an outside unix socket", "connect to an abstract unix socket",
+		"open a netlink socket", "signal a foreign process", "set a foreign process's priority", "set a foreign process's affinity", "set a foreign process's limits",
+		"read another process's environment", "list /sys", "read the server's environment variables", "switch off address randomisation",
+	} {
+		if !broken[act] {
+			t.Errorf("%s did not succeed even without walls: the other tests say nothing about it", act)
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
+)
+
+// kind is what must be known when a helper is started; everything else comes
+// with the job.
+type kind struct {
+	isolate bool // in namespaces of its own
+	rawNet  bool // but the machine's network
+	grouped bool // in a control group of its own
+	noProc  bool // without a /proc
+	bare    bool // without the system's files
+}
+
+func (r *confined) kind() kind {
+	k := kind{isolate: r.p.Tier == T3, rawNet: r.p.Tier == T3 && r.p.Network == NetworkRaw, grouped: r.grouped(), bare: r.p.Tier == T3 && r.c.Bare}
+	_, k.noProc = r.p.Missing[LayerProc]
+	return k
+}
+
+// helperProcess is our own binary started again, waiting for a job or doing it.
+type helperProcess struct {
+	cmd     *exec.Cmd
+	control *net.UnixConn
+	exited  chan struct{}
+	group   *group // nil: none
+	built   string // stamp of the room that it was told to build ahead, "" for none
+}
+
+// startHelper starts one. It uses little and does nothing until it is given a
+// job, and ends when its control socket does.
+func startHelper(k kind) (*helperProcess, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "control")
+	defer theirs.Close()
+	conn, err := net.FileConn(ours)
+	_ = ours.Close()
+	if err != nil {
+		return nil, err
+	}
+	control, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, errors.New("the control socket is none")
+	}
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"junctor", helperName}, Dir: "/",
+		Env:         []string{"GORACE=atexit_sleep_ms=0", "GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=28MiB"},
+		ExtraFiles:  []*os.File{theirs},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if k.isolate {
+		isolate(cmd.SysProcAttr, k.rawNet)
+	}
+	sealDescriptors()
+	if err := cmd.Start(); err != nil {
+		control.Close()
+		return nil, err
+	}
+	h := &helperProcess{cmd: cmd, control: control, exited: make(chan struct{})}
+	go func() { // ends with the process
+		defer close(h.exited)
+		_ = cmd.Wait()
+	}()
+	if k.grouped { // while the helper gets ready: entering takes the kernel milliseconds
+		if err := h.enterGroup(); err != nil {
+			h.close()
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+func (h *helperProcess) enterGroup() error {
+	found, err := findCgroup()
+	if err != nil {
+		return err
+	}
+	if h.group, err = found.newGroup(); err != nil {
+		return err
+	}
+	return h.group.add(h.cmd.Process.Pid)
+}
+
+// isolate asks for the namespaces. As root none for users is needed, since the
+// program is given another user; otherwise the one that holds only our own user
+// is what permits the rest.
+func isolate(attr *syscall.SysProcAttr, rawNet bool) {
+	attr.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	if !rawNet {
+		attr.Cloneflags |= unix.CLONE_NEWNET
+	}
+	uid, gid := os.Geteuid(), os.Getegid()
+	if uid == 0 {
+		return
+	}
+	attr.Cloneflags |= unix.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	// Not being root in there either, the helper keeps what it needs over exec.
+	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN}
+}
+
+// give hands the job over, with the program's streams and the handles it names.
+// The job travels in an anonymous file: arguments and variables can be read by
+// others.
+func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.File, extra []*os.File) error {
+	job.HasWork, job.ToolHandle, job.Extra = work != nil, tool != nil, len(extra)
+	file, err := anonymous(job)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	stdin, ok := streams.Stdin.(*os.File)
+	if !ok {
+		if stdin, err = os.Open(os.DevNull); err != nil {
+			return err
+		}
+		defer stdin.Close()
+	}
+	stdout, _ := streams.Stdout.(*os.File)
+	stderr, _ := streams.Stderr.(*os.File)
+	var fds []int
+	for _, f := range []*os.File{stdin, stdout, stderr, file, work, tool} {
+		if f != nil {
+			fds = append(fds, int(f.Fd()))
+		}
+	}
+	for _, f := range extra {
+		fds = append(fds, int(f.Fd()))
+	}
+	_, _, err = h.control.WriteMsgUnix([]byte{jail.CommandJob}, unix.UnixRights(fds...), nil)
+	return err
+}
+
+// anonymous is a file without a name that holds a value as JSON.
+func anonymous(v any) (*os.File, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("job", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "job")
+	if _, err = file.Write(data); err == nil {
+		_, err = file.Seek(0, 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// build has the helper make the part of the room that every job shares, ahead of
+// its own.
+func (h *helperProcess) build(s system) error {
+	file, err := anonymous(s.room)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	h.built = s.stamp
+	_, _, err = h.control.WriteMsgUnix([]byte{jail.CommandRoom}, unix.UnixRights(int(file.Fd())), nil)
+	return err
+}
+
+// close ends a helper that may still be there, and takes its group away.
+func (h *helperProcess) close() {
+	h.end()
+	if h.group != nil {
+		h.group.remove()
+	}
+}
+
+func (h *helperProcess) end() {
+	_ = h.cmd.Process.Kill()
+	<-h.exited
+	h.control.Close()
+}
+
+// discard ends a used helper. Where spares are kept, that happens beside whatever
+// comes next; Close waits for it.
+func (b *Box) discard(h *helperProcess) {
+	b.spares.mu.Lock()
+	later := b.cfg.Spares > 0 && !b.spares.closed
+	if later {
+		b.spares.starting.Go(h.close)
+	}
+	b.spares.mu.Unlock()
+	if !later {
+		h.close()
+	}
+}
+
+// spares are helpers that were started ahead: most of what a confined run costs
+// is the start of this binary.
+type spares struct {
+	mu       sync.Mutex
+	closed   bool
+	waiting  map[kind][]*helperProcess
+	coming   map[kind]int
+	starting sync.WaitGroup
+}
+
+// takeHelper returns a spare helper, or starts one. A spare whose room is of files
+// that were replaced meanwhile is none.
+func (b *Box) takeHelper(k kind, spare bool, stamp string) (h *helperProcess, warm bool, err error) {
+	b.spares.mu.Lock()
+	list := b.spares.waiting[k]
+	for spare && len(list) > 0 && h == nil {
+		h, list = list[0], list[1:]
+		select {
+		case <-h.exited: // somebody killed it
+			h.close()
+			h = nil
+		default:
+			if h.built != stamp {
+				h.close()
+				h = nil
+			}
+		}
+		b.spares.waiting[k] = list
+	}
+	b.spares.mu.Unlock()
+	if h != nil {
+		return h, true, nil
+	}
+	h, err = startHelper(k)
+	return h, false, err
+}
+
+// refill has what was used up started again, beside whatever comes next.
+func (b *Box) refill(k kind) {
+	b.spares.mu.Lock()
+	defer b.spares.mu.Unlock()
+	if b.spares.closed || len(b.spares.waiting[k])+b.spares.coming[k] >= b.cfg.Spares {
+		return
+	}
+	if b.spares.waiting == nil {
+		b.spares.waiting, b.spares.coming = map[kind][]*helperProcess{}, map[kind]int{}
+	}
+	b.spares.coming[k]++
+	b.spares.starting.Go(func() { // ends once the helper is started; Close waits
+		h, err := startHelper(k)
+		if err == nil && k.isolate {
+			if err = h.build(b.system(k.noProc, k.bare)); err != nil {
+				h.close()
+			}
+		}
+		b.spares.mu.Lock()
+		b.spares.coming[k]--
+		keep := err == nil && !b.spares.closed
+		if keep {
+			b.spares.waiting[k] = append(b.spares.waiting[k], h)
+		}
+		b.spares.mu.Unlock()
+		if err == nil && !keep {
+			h.close()
+		}
+	})
+}
+
+// Close ends the spare helpers. Runs under way go on; later ones start their
+// helpers themselves.
+func (b *Box) Close() {
+	b.spares.mu.Lock()
+	waiting := b.spares.waiting
+	b.spares.waiting, b.spares.coming, b.spares.closed = nil, map[kind]int{}, true
+	b.spares.mu.Unlock()
+	b.spares.starting.Wait()
+	for _, list := range waiting {
+		for _, h := range list {
+			h.close()
+		}
+	}
+}

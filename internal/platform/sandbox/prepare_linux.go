@@ -1,0 +1,404 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
+)
+
+// inside returns the paths of the work directory and the package at T3.
+func inside(c Confinement) (work, pkg string) {
+	if c.Work != "" {
+		work = jail.WorkDir
+	}
+	if c.Package != "" {
+		pkg = jail.PackageDir
+	}
+	return work, pkg
+}
+
+// beneath reports whether a path is dir or lies in it, by components.
+func beneath(name, dir string) bool {
+	return dir != "" && (name == dir || dir == "/" || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/"))
+}
+
+func violation(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeDenied, "sandbox.run", format, args...).With("security_violation", "")
+}
+
+// prepare judges the paths and writes the job.
+func (r *confined) prepare() error {
+	if err := r.c.Egress.Check(); err != nil && r.p.Network == NetworkProxy {
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the network policy cannot be read: "+err.Error(), err)
+	}
+	for _, dir := range append(slices.Clone(r.c.ReadOnly), r.c.Package) {
+		if dir != "" {
+			if err := r.mayShow(dir); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.openWork(); err != nil {
+		return err
+	}
+	l := r.c.Limits
+	r.job = jail.Job{
+		Isolate: r.p.Tier == T3, Filter: true, Internet: r.p.Network != NetworkNone,
+		Landlock: r.landlock(), OpenTCP: r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered,
+		Proxy: r.p.Tier == T3 && r.p.Network == NetworkProxy,
+		Drop:  r.facts.Root, UID: r.c.UID, GID: r.c.GID,
+		Limits: jail.Limits{
+			Memory: l.Memory, AddrSpace: max(4<<30, 4*l.Memory), Processes: l.Processes, CPU: l.CPU,
+			FileSize: l.FileSize, OpenFiles: l.OpenFiles, Temp: l.Temp,
+		},
+	}
+	if r.c.Work != "" && !r.c.WorkReadOnly {
+		r.job.Limits.Disk = l.Disk
+	}
+	if l.AddressSpace != 0 {
+		r.job.Limits.AddrSpace = max(l.AddressSpace, 0)
+	} else if l.Memory <= 0 {
+		r.job.Limits.AddrSpace = 0
+	}
+	r.countTogether()
+	if r.p.Tier == T3 {
+		r.furnish()
+	} else if err := r.confine(); err != nil {
+		return err
+	}
+	r.job.Args = append([]string{r.spec.Path}, r.spec.Args...)
+	return r.fixTool()
+}
+
+func (r *confined) landlock() int {
+	if _, gone := r.p.Missing[LayerLandlock]; gone {
+		return 0
+	}
+	return r.facts.Landlock
+}
+
+// mayShow refuses what must stay unseen, whoever asks for it.
+func (r *confined) mayShow(dir string) error {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
+		return violation("a directory that is shown to a program is named by its clean absolute path")
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "a directory the program needs is not there", err)
+	}
+	for _, private := range r.box.cfg.Private {
+		if beneath(real, private) || beneath(private, real) {
+			return violation("the server's own files are not shown to programs")
+		}
+	}
+	for _, name := range credentialDirs() {
+		if strings.Contains(real+"/", "/"+name+"/") {
+			return violation("directories with credentials are not shown to programs")
+		}
+	}
+	return nil
+}
+
+// openWork takes the work directory by handle, component by component, and gives
+// it to the user the program runs as.
+func (r *confined) openWork() error {
+	if r.c.Work == "" {
+		if r.spec.Dir != "" {
+			return violation("a program without a work directory starts in none")
+		}
+		return nil
+	}
+	if !filepath.IsAbs(r.c.Work) || filepath.Clean(r.c.Work) != r.c.Work || r.c.Work == "/" {
+		return violation("the work directory is not a clean absolute path")
+	}
+	if r.spec.Dir != "" && !beneath(filepath.Clean(r.spec.Dir), r.c.Work) {
+		return violation("a program starts in its work directory, and nowhere else")
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, r.c.Work, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return capability.Wrap(capability.CodeDenied, "sandbox.run", "the work directory cannot be entered", err).With("security_violation", "")
+	}
+	r.work = os.NewFile(uintptr(fd), "work")
+	if r.facts.Root { // to be read, at least: nobody else may enter it
+		if err := r.work.Chown(r.c.UID, r.c.GID); err != nil {
+			return setupFailed("give the work directory away", err)
+		}
+	}
+	return nil
+}
+
+// countTogether says who counts: the control group, where the helper is in one;
+// else the helper watches memory, and the process limit is the kernel's per user.
+func (r *confined) countTogether() {
+	if r.grouped() {
+		r.job.Limits.Memory, r.job.Limits.AddrSpace, r.job.Limits.Processes = 0, 0, 0
+		return
+	}
+	switch {
+	case r.facts.Root:
+	case r.p.Tier == T3:
+		r.job.ExtraProcesses = helperThreads // counted in the same user namespace
+	default:
+		r.job.ExtraProcesses = tasksOf(os.Geteuid()) + helperThreads
+	}
+}
+
+func (r *confined) grouped() bool {
+	_, gone := r.p.Missing[LayerCgroup]
+	return !gone
+}
+
+// helperThreads is how many threads the helper may have beside the program's.
+const helperThreads = 16
+
+// tasksOf counts the threads of a user.
+func tasksOf(uid int) int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == uid {
+			tasks, _ := os.ReadDir("/proc/" + e.Name() + "/task")
+			n += max(len(tasks), 1)
+		}
+	}
+	return n
+}
+
+// shown lists what this run may read beside the system, by its own path.
+func (r *confined) shown() []string {
+	var list []string
+	if r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered {
+		list = append(list, networkFiles()...)
+	}
+	list = append(list, r.box.cfg.ReadOnly...)
+	return append(list, r.c.ReadOnly...)
+}
+
+// show adds one path to the private root; what does not exist is left out.
+func (r *confined) show(source, target string) {
+	if m, ok := mountOf(source, target); ok {
+		r.job.Mounts = append(r.job.Mounts, m)
+	}
+}
+
+func mountOf(source, target string) (jail.Mount, bool) {
+	real, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return jail.Mount{}, false
+	}
+	var st unix.Stat_t
+	if unix.Stat(real, &st) != nil {
+		return jail.Mount{}, false
+	}
+	kind := st.Mode & unix.S_IFMT
+	return jail.Mount{Source: real, Target: target, Dev: st.Dev, Ino: st.Ino, File: kind != unix.S_IFDIR, Device: kind == unix.S_IFCHR}, true
+}
+
+// furnish lists what the private root of T3 holds.
+func (r *confined) furnish() {
+	j := &r.job
+	j.Dir = "/"
+	if !r.c.Bare {
+		for _, path := range r.shown() {
+			r.show(path, path)
+		}
+	}
+	if r.c.Package != "" {
+		r.show(r.c.Package, jail.PackageDir)
+	}
+	if r.work != nil {
+		var st unix.Stat_t
+		if unix.Fstat(int(r.work.Fd()), &st) == nil {
+			j.Mounts = append(j.Mounts, jail.Mount{Source: r.c.Work, Target: jail.WorkDir, Dev: st.Dev, Ino: st.Ino, Write: !r.c.WorkReadOnly})
+		}
+		j.Dir = jail.WorkDir
+		if r.spec.Dir != "" {
+			j.Dir = filepath.Join(jail.WorkDir, strings.TrimPrefix(filepath.Clean(r.spec.Dir), r.c.Work))
+		}
+	}
+	uid, gid := r.c.UID, r.c.GID
+	if !r.facts.Root {
+		uid, gid = os.Geteuid(), os.Getegid()
+	}
+	id := strconv.Itoa(uid) + ":" + strconv.Itoa(gid)
+	j.Files = map[string]string{
+		"/etc/passwd": "agent:x:" + id + "::" + jail.WorkDir + ":/bin/sh\n", "/etc/group": "agent:x:" + strconv.Itoa(gid) + ":\n", "/etc/hostname": "sandbox\n",
+	}
+	if r.p.Network != NetworkRaw {
+		j.Files["/etc/hosts"] = "127.0.0.1 localhost sandbox\n::1 localhost\n"
+	}
+	j.Rules = []jail.Rule{{Path: "/"}, {Path: jail.TempDir, Write: true}, {Path: "/dev", Device: true}}
+	if r.c.Bare { // the room holds what it holds; nothing of it is needed
+		j.Rules = []jail.Rule{{Path: jail.PackageDir}, {Path: jail.WorkDir}}
+	}
+	if r.c.Work != "" && !r.c.WorkReadOnly {
+		j.Rules = append(j.Rules, jail.Rule{Path: jail.WorkDir, Write: true})
+	}
+	r.environment(jail.TempDir)
+}
+
+// tempPrefix begins the name of every temporary directory of tier T2; the
+// server's process id follows.
+const tempPrefix = "junctor-run-"
+
+// removeStaleTemp takes away what servers that were killed left behind. What is
+// another user's cannot be removed, and need not.
+func (b *Box) removeStaleTemp() {
+	dir := b.cfg.Scratch
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, tempPrefix+"*-*"))
+	for _, temp := range left {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(temp), tempPrefix), "-")
+		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = os.RemoveAll(temp)
+		}
+	}
+}
+
+// confine lists what Landlock permits at T2, and makes the temporary directory.
+func (r *confined) confine() error {
+	temp, err := os.MkdirTemp(r.box.cfg.Scratch, tempPrefix+strconv.Itoa(os.Getpid())+"-*")
+	if err != nil {
+		return setupFailed("make the temporary directory", err)
+	}
+	r.temp = temp
+	if r.work == nil {
+		if r.work, err = os.Open(temp); err != nil {
+			return setupFailed("open the temporary directory", err)
+		}
+	}
+	if r.facts.Root {
+		if err := os.Chown(temp, r.c.UID, r.c.GID); err != nil {
+			return setupFailed("give the temporary directory away", err)
+		}
+	}
+	j := &r.job
+	j.TempDir = temp
+	if !r.c.Bare {
+		for _, path := range slices.Concat(systemDirs(), systemFiles(), r.shown(), procFiles()) {
+			j.Rules = append(j.Rules, jail.Rule{Path: path})
+		}
+		for _, dev := range devices() {
+			j.Rules = append(j.Rules, jail.Rule{Path: dev, Device: true})
+		}
+		j.Rules = append(j.Rules, jail.Rule{Path: temp, Write: true})
+	}
+	if r.c.Package != "" {
+		j.Rules = append(j.Rules, jail.Rule{Path: r.c.Package})
+	}
+	if r.c.Work != "" {
+		j.Rules = append(j.Rules, jail.Rule{Path: r.c.Work, Write: !r.c.WorkReadOnly})
+		if d := filepath.Clean(r.spec.Dir); r.spec.Dir != "" && d != r.c.Work {
+			j.Dir = d
+		}
+	}
+	r.environment(temp)
+	return nil
+}
+
+// environment adds what only the room knows to the caller's variables.
+func (r *confined) environment(temp string) {
+	env := slices.DeleteFunc(slices.Clone(r.spec.Env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "TMPDIR" || r.job.Proxy && strings.HasSuffix(strings.ToLower(name), "_proxy")
+	})
+	env = append(env, "TMPDIR="+temp)
+	if r.job.Proxy {
+		proxy := "http://127.0.0.1:" + strconv.Itoa(jail.ProxyPort)
+		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+			env = append(env, name+"="+proxy)
+		}
+	}
+	r.job.Env = env
+}
+
+// fixTool finds the program's path inside and pins the file it is.
+func (r *confined) fixTool() error {
+	if r.spec.Self && (r.p.Tier == T2 || !r.kind().noProc) {
+		r.job.Self, r.job.Args[0] = true, "junctor"
+		return nil
+	}
+	if r.spec.Self { // without /proc in there, it goes by its name
+		self, err := os.Executable()
+		if err != nil {
+			return setupFailed("find our own binary", err)
+		}
+		r.spec.Path = self
+	}
+	path := filepath.Clean(r.spec.Path)
+	if !filepath.IsAbs(path) {
+		return capability.Errorf(capability.CodeInvalidInput, "sandbox.run", "a program is named by its absolute path")
+	}
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	if err == nil && r.spec.Program != nil {
+		err = unix.Fstat(int(r.spec.Program.Fd()), &st)
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeUnavailable, "sandbox.run", "the program is not there", err).With("tool_not_found", "install it, or say where it is")
+	}
+	r.job.ToolDev, r.job.ToolIno = st.Dev, st.Ino
+	r.job.Path = path
+	if r.p.Tier == T2 {
+		r.job.Rules = append(r.job.Rules, jail.Rule{Path: path})
+		return r.handTool(path)
+	}
+	switch {
+	case beneath(path, r.c.Work):
+		r.job.Path = jail.WorkDir + strings.TrimPrefix(path, r.c.Work)
+	case beneath(path, r.c.Package):
+		r.job.Path = jail.PackageDir + strings.TrimPrefix(path, r.c.Package)
+	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly), func(dir string) bool { return beneath(path, dir) }):
+	default:
+		r.job.Path = jail.ToolDir + "/" + filepath.Base(path)
+		r.show(path, r.job.Path)
+	}
+	r.job.Args[0] = r.job.Path
+	if r.c.Bare {
+		r.job.Rules = append(r.job.Rules, jail.Rule{Path: r.job.Path})
+	}
+	return nil
+}
+
+// handTool opens a program that is no script, to be executed by its handle.
+func (r *confined) handTool(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // executable and not readable: then by its path
+	}
+	var st unix.Stat_t
+	magic := make([]byte, 4)
+	if _, err := f.ReadAt(magic, 0); err != nil || string(magic) != "\x7fELF" || unix.Fstat(int(f.Fd()), &st) != nil {
+		_ = f.Close()
+		return nil
+	}
+	if st.Dev != r.job.ToolDev || st.Ino != r.job.ToolIno {
+		_ = f.Close()
+		return violation("the program was replaced while it was looked at")
+	}
+	r.tool = f
+	return nil
+}

@@ -1,0 +1,379 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/seccomp"
+)
+
+// HelperMain is this process's life as a part of the sandbox; it returns its
+// exit status. See [IsHelper].
+func HelperMain(argv []string) int {
+	if argv[1] == canaryName {
+		return canaryMain(argv[2:])
+	}
+	return jail.Main()
+}
+
+// ComputeOnly takes from this process, for good, everything but computing and the
+// descriptors it has: see [seccomp.ComputeOnly].
+func ComputeOnly() error { return seccomp.ComputeOnly() }
+
+// Run runs the program confined, and waits for it; paths of the specification
+// are the machine's. The error is nil whenever the program ended by itself;
+// ctx's error when it was stopped because ctx ended. Further errors: those of
+// [Box.Place]; denied, reason security_violation, for a directory outside Work;
+// failed, reason sandbox_setup_failed, with details step and errno, when the room
+// could not be built; failed, reason resource_limit, with detail kind (memory,
+// cpu, processes, file_size, disk); failed, reason output_limit. The result holds
+// what the program wrote until then. Nothing of it runs any more when Run returns.
+func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	p, err := b.Place(c)
+	if err != nil {
+		return Result{}, err
+	}
+	if p.Tier == T1 {
+		if spec.Dir == "" {
+			spec.Dir = c.Work
+		}
+		r, err := Run(ctx, spec)
+		r.Placement = p
+		return r, err
+	}
+	return b.launch(ctx, spec, c, p, b.Facts())
+}
+
+// launch is Run at T2 and T3.
+func (b *Box) launch(ctx context.Context, spec Spec, c Confinement, p Placement, f Facts) (Result, error) {
+	c.Limits = c.Limits.withDefaults()
+	if c.UID == 0 {
+		c.UID, c.GID = DefaultUID, DefaultUID
+	}
+	run := &confined{box: b, spec: spec, c: c, p: p, facts: f, events: make(chan struct{})}
+	defer run.cleanUp()
+	if err := run.prepare(); err != nil {
+		return Result{Placement: p}, err
+	}
+	return run.execute(ctx)
+}
+
+// confined is one run while it lasts.
+type confined struct {
+	box   *Box
+	spec  Spec
+	c     Confinement
+	p     Placement
+	facts Facts
+
+	job     jail.Job
+	work    *os.File      // handle of the work directory, at T2 else of the temporary one
+	tool    *os.File      // handle of the program, where it is executed by that
+	temp    string        // T2: to be removed
+	group   *group        // the helper's
+	control *net.UnixConn // the helper's
+	warm    bool          // the helper was a spare
+	proxy   sync.WaitGroup
+	unproxy context.CancelFunc
+
+	events chan struct{} // closed when the helper has said all there is to say
+
+	mu      sync.Mutex
+	ended   *jail.Event
+	failed  *jail.Event
+	limit   string
+	flooded bool
+}
+
+func (r *confined) cleanUp() {
+	if r.unproxy != nil {
+		r.unproxy()
+	}
+	r.proxy.Wait()
+	if r.work != nil {
+		_ = r.work.Close()
+	}
+	if r.tool != nil {
+		_ = r.tool.Close()
+	}
+	if r.temp != "" {
+		_ = os.RemoveAll(r.temp)
+	}
+}
+
+func setupFailed(step string, err error) *capability.Error {
+	e := capability.Wrap(capability.CodeFailed, "sandbox.run", "the sandbox could not be set up: "+step, err).
+		With("sandbox_setup_failed", "see: junctor sandbox status").Detail("step", step)
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		e = e.Detail("errno", unix.ErrnoName(errno))
+	}
+	return e
+}
+
+// execute carries the job to a helper. A room that a spare helper could not
+// build, because the machine's mounts changed since it was started, is built
+// once more by a fresh one: the program was not started.
+func (r *confined) execute(ctx context.Context) (Result, error) {
+	result, err := r.attempt(ctx, true)
+	if r.failed != nil && r.warm && r.failed.Step != "start the program" {
+		if r.unproxy != nil {
+			r.unproxy()
+			r.proxy.Wait()
+		}
+		r.failed, r.ended, r.limit, r.events = nil, nil, "", make(chan struct{})
+		return r.attempt(ctx, false)
+	}
+	return result, err
+}
+
+func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
+	result := Result{Placement: r.p}
+	flood := make(chan struct{}, 2)
+	overflow := func() { flood <- struct{}{} }
+	stdout := newCapture(limit(r.spec.StdoutLimit, DefaultStdoutLimit))
+	stderr := newCapture(limit(r.spec.StderrLimit, DefaultStderrLimit))
+	stdout.flood, stderr.flood = overflow, overflow
+	var streams exec.Cmd
+	pumps, err := connect(&streams, stdout, stderr, r.spec)
+	if err != nil {
+		if e, ok := errors.AsType[*capability.Error](err); ok {
+			return result, e
+		}
+		return result, setupFailed("open pipes", err)
+	}
+	if r.facts.Root {
+		pumps.giveTo(r.c.UID, r.c.GID)
+	}
+	result.Started = time.Now()
+	var shared system
+	k := r.kind()
+	if k.isolate {
+		shared = r.box.system(k.noProc, k.bare)
+	}
+	h, warm, err := r.box.takeHelper(k, spare, shared.stamp)
+	r.warm = warm
+	if err == nil {
+		defer r.box.discard(h)
+		if r.job.Room = nil; h.built == "" {
+			r.job.Room = shared.room
+		}
+		err = h.give(r.job, &streams, r.work, r.tool, r.spec.Files)
+	}
+	pumps.started()
+	if err != nil {
+		pumps.wait(0)
+		return result, setupFailed("start the helper", err)
+	}
+	r.control, r.group = h.control, h.group
+	go r.listen(ctx) // ends with the helper, which is always killed in the end
+	if err = r.release(); err != nil {
+		_ = h.cmd.Process.Kill()
+	}
+	stopped := r.supervise(ctx, h.cmd, flood)
+	if r.ended == nil { // it did not see the end of the program: its own must be everybody's
+		h.end()
+		if r.group != nil { // at T2 it is not
+			r.group.killAll()
+		}
+	}
+	pumps.wait(drainTime)
+	r.box.refill(k)
+
+	result.Ended = time.Now()
+	result.Stdout, result.Stderr = stdout.output(), stderr.output()
+	if err != nil {
+		return result, setupFailed("control group", err)
+	}
+	return r.verdict(ctx, result, stopped)
+}
+
+// giveTo gives the program's ends of its pipes to its user, who could else not
+// open /dev/stdout.
+func (p *pumps) giveTo(uid, gid int) {
+	for _, w := range p.writers {
+		_ = w.Chown(uid, gid)
+	}
+}
+
+// release sets the limits of the control group and lets the helper go on.
+func (r *confined) release() error {
+	if r.group != nil {
+		if err := r.group.limit(r.c.Limits, helperThreads); err != nil {
+			return err
+		}
+	}
+	r.say(jail.CommandGo)
+	return nil
+}
+
+// say sends a command; a helper that is gone needs none.
+func (r *confined) say(command byte) { _, _ = r.control.Write([]byte{command}) }
+
+// supervise waits until the helper has said what became of the program, of which
+// nothing is left then, stopping it once ctx ends or the program writes without
+// end. It reports whether ctx was the cause. The helper itself may still be there:
+// taking its namespaces away costs the kernel a millisecond that nobody need wait
+// for.
+func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, flood <-chan struct{}) bool {
+	stopped := false
+	select {
+	case <-r.events:
+		return false
+	case <-flood:
+		r.mu.Lock()
+		r.flooded = true
+		r.mu.Unlock()
+	case <-ctx.Done():
+		stopped = true
+		r.say(jail.CommandTerm)
+		timer := time.NewTimer(limitDuration(r.spec.Grace))
+		defer timer.Stop()
+		select {
+		case <-r.events:
+			return true
+		case <-timer.C:
+		}
+	}
+	r.say(jail.CommandKill)
+	if r.p.Tier != T3 { // at T3 the helper's end is everybody's; here it must be the last to go
+		timer := time.NewTimer(helperTime)
+		defer timer.Stop()
+		select {
+		case <-r.events:
+			return stopped
+		case <-timer.C:
+		}
+	}
+	if r.group != nil {
+		r.group.kill()
+	}
+	_ = cmd.Process.Kill()
+	<-r.events
+	return stopped
+}
+
+// helperTime is how long the helper may take to kill and reap a tree at T2.
+const helperTime = 6 * time.Second
+
+// listen takes the helper's events until the last, or until it is gone.
+func (r *confined) listen(ctx context.Context) {
+	defer close(r.events)
+	buf, oob := make([]byte, 8<<10), make([]byte, 256)
+	for {
+		n, oobn, _, _, err := r.control.ReadMsgUnix(buf, oob)
+		if err != nil || n == 0 {
+			return
+		}
+		var e jail.Event
+		if json.Unmarshal(buf[:n], &e) != nil {
+			continue
+		}
+		r.mu.Lock()
+		switch e.Kind {
+		case jail.EventFailed:
+			r.failed = &e
+		case jail.EventEnded:
+			r.ended = &e
+		case jail.EventLimit:
+			r.limit = e.Limit
+		}
+		r.mu.Unlock()
+		switch e.Kind {
+		case jail.EventListener:
+			r.serveProxy(ctx, oob[:oobn])
+		case jail.EventEnded, jail.EventFailed:
+			return
+		}
+	}
+}
+
+// serveProxy serves the listener that came with a message.
+func (r *confined) serveProxy(ctx context.Context, oob []byte) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(messages) != 1 {
+		return
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return
+	}
+	unix.CloseOnExec(fds[0])
+	file := os.NewFile(uintptr(fds[0]), "proxy")
+	l, err := net.FileListener(file)
+	_ = file.Close()
+	if err != nil {
+		return
+	}
+	proxyCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a program that is being stopped may still finish talking
+	r.unproxy = cancel
+	r.proxy.Go(func() { // ends in cleanUp
+		_ = egress.Serve(proxyCtx, l, egress.Config{
+			Policy: r.c.Egress, Resolver: r.box.cfg.Resolver, Dialer: r.box.cfg.Dialer, OnDecision: r.c.OnEgress,
+		})
+	})
+}
+
+// verdict says what came of the run, from what the kernel and the helper counted.
+func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result.ExitCode = -1
+	if e := r.ended; e != nil {
+		result.ExitCode = e.Code
+		if e.Signal != 0 {
+			result.Signal = unix.SignalName(syscall.Signal(e.Signal))
+		}
+		result.Usage = Usage{User: e.Usage.User, System: e.Usage.System, MaxRSS: e.Usage.MaxRSS}
+	}
+	refused := false
+	if r.group != nil {
+		result.Usage.MaxMemory, refused = r.group.peak()
+		if r.limit == "" && r.group.killedForMemory() {
+			r.limit = "memory"
+		}
+	}
+	switch {
+	case r.limit != "":
+	case result.Signal == "SIGXCPU":
+		r.limit = "cpu"
+	case result.Signal == "SIGXFSZ":
+		r.limit = "file_size"
+	case refused && result.ExitCode != 0 && !stopped:
+		r.limit = "processes"
+	}
+	switch {
+	case r.flooded:
+		return result, capability.Errorf(capability.CodeFailed, "sandbox.run", "the program wrote more than %d times the %d bytes that are kept of its output", floodFactor, limit(r.spec.StdoutLimit, DefaultStdoutLimit)).With("output_limit", "")
+	case r.limit != "":
+		return result, capability.Errorf(capability.CodeFailed, "sandbox.run", "the program went over its %s limit%s", strings.ReplaceAll(r.limit, "_", " "), r.c.Limits.text(r.limit)).
+			With("resource_limit", "raise the limit in the extension's manifest, up to the operator's ceiling").Detail("kind", r.limit)
+	case stopped:
+		return result, ctx.Err()
+	case r.failed != nil:
+		e := setupFailed(r.failed.Step, errors.New(r.failed.Detail)).Detail("detail", r.failed.Detail)
+		if r.failed.Errno != 0 {
+			e = e.Detail("errno", unix.ErrnoName(syscall.Errno(r.failed.Errno)))
+		}
+		return result, e
+	case r.ended == nil:
+		return result, setupFailed("watch the program", fmt.Errorf("the helper ended without a word"))
+	}
+	return result, nil
+}

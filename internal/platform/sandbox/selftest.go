@@ -1,0 +1,113 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
+)
+
+// Report is what the self-test found: the machine's facts, and what became of
+// the attempts to break out of every tier that works here.
+type Report struct {
+	Facts Facts      `json:"facts"`
+	Tiers []TierTest `json:"tiers"`
+	At    time.Time  `json:"at"`
+	// Boot and Binary say for what the report holds.
+	Boot   string `json:"boot"`
+	Binary string `json:"binary"`
+}
+
+// TierTest is one tier's part.
+type TierTest struct {
+	Tier    Tier            `json:"tier"`
+	Skipped string          `json:"skipped,omitempty"` // why it was not tried
+	Results []canary.Result `json:"results,omitempty"`
+	// Residual are acts that are known to succeed at this tier (section 15.6):
+	// reported, and no failure.
+	Residual []canary.Result `json:"residual,omitempty"`
+}
+
+// Broken lists the acts of a tier that got through and should not have.
+func (t TierTest) Broken() []canary.Result {
+	var list []canary.Result
+	for _, r := range t.Results {
+		if r.Outcome == canary.Broken {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Layers says of every wall of the tier "active", "broken: acts" or
+// "unavailable: why". A wall is active only if nothing got past it.
+func (r Report) Layers() map[string]string {
+	state := map[string]string{}
+	for _, layer := range r.Facts.Layers {
+		state[layer] = "active"
+	}
+	for layer, why := range r.Facts.Missing {
+		state[layer] = "unavailable: " + why
+	}
+	for _, t := range r.Tiers {
+		if t.Tier != r.Facts.Tier {
+			continue
+		}
+		for _, b := range t.Broken() {
+			state[b.Layer] = "broken: " + b.Act
+		}
+	}
+	return state
+}
+
+// Held reports whether no wall of any tier was found broken.
+func (r Report) Held() bool {
+	for _, t := range r.Tiers {
+		if len(t.Broken()) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// residual are the acts Landlock and seccomp cannot stop without namespaces.
+func residual(tier Tier, act string) bool {
+	return tier == T2 && act == "connect to an outside unix socket"
+}
+
+// readReport returns the cached report, if it is of this boot and this binary.
+func (b *Box) readReport(boot, binary string) (Report, bool) {
+	if b.cfg.CacheFile == "" {
+		return Report{}, false
+	}
+	data, err := os.ReadFile(b.cfg.CacheFile)
+	if err != nil {
+		return Report{}, false
+	}
+	var r Report
+	if json.Unmarshal(data, &r) != nil || r.Boot != boot || r.Binary != binary || boot == "" {
+		return Report{}, false
+	}
+	return r, true
+}
+
+// writeReport replaces the cache; where it cannot be written, the next one asks
+// again.
+func (b *Box) writeReport(r Report) {
+	if b.cfg.CacheFile == "" {
+		return
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return
+	}
+	if err := os.MkdirAll(filepath.Dir(b.cfg.CacheFile), 0o700); err != nil {
+		return
+	}
+	next := b.cfg.CacheFile + ".next"
+	if os.WriteFile(next, data, 0o600) == nil {
+		_ = os.Rename(next, b.cfg.CacheFile)
+	}
+}

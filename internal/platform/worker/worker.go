@@ -1,0 +1,241 @@
+// Package worker runs one piece of code that somebody else sent, in a process of
+// its own that can do nothing but compute (decision R27; runner spec, section 16;
+// nodes spec, section 9). The process is this binary started again behind the
+// walls of package sandbox; before it reads the code it gives up every system
+// call that opens, connects or starts something. What is left are memory, which
+// the engine and then the kernel bound, time, which the engine, the process itself
+// and then its parent bound, and two pipes.
+//
+// # The contract
+//
+// The code is given one JSON document, {"args": […], "kwargs": {…}, "context":
+// {…}} and for scripts of extensions "flags" and "config", and answers with
+// chunks and then one result or one error.
+//
+//   - javascript: the top-level function of the entry's name (main) is called with
+//     the document; where there is an object handlers with a function of the
+//     handler's name, that one is. It may be async or a generator: what it yields
+//     are chunks, what it returns is the result. host.chunk(v) is a chunk too.
+//   - wasm: WASI preview 1 with the document as standard input, and lines
+//     {"chunk": …}, {"result": …} or {"error": …} as standard output. The exported
+//     function of the entry's name without parameters is called (after
+//     _initialize); without one, _start with the name as argv[1]. What an exported
+//     function returns is the result where no line was.
+//   - python, where it is listed: an interpreter in the sandbox, in isolated mode.
+//     HANDLERS[handler](args, context) is called where there is one, else the
+//     function of the entry's name with args and kwargs. Generators and coroutines
+//     are as in javascript. It sees the system's files, as every program does.
+//
+// # Host calls
+//
+// The code reaches the world only through calls its caller allows, each a
+// JSON-RPC 2.0 request over a pipe: fetch, read, write, llm and log, with
+// parameters by place. In javascript they are host.fetch(…) and so on, and throw
+// what goes wrong; in python the global host has them. A wasm module imports, from
+// module "junctor":
+//
+//	call(ptr, len i32) i32   // JSON {"method": …, "params": […]}; the reply's length
+//	reply(ptr, len i32) i32  // copies the reply {"result": …} or {"error": {…}}
+package worker
+
+import (
+	"cmp"
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+// Limits of one run, in bytes where nothing else is said.
+const (
+	DefaultMemory  = 64 << 20 // of the engine
+	MaxMemory      = 512 << 20
+	DefaultTimeout = 30 * time.Second
+	MaxTimeout     = time.Hour
+	MaxCode        = 8 << 20
+	MaxInput       = 4 << 20
+	MaxResult      = 16 << 20
+	MaxChunk       = 1 << 20
+	MaxChunks      = 10_000 // number
+	MaxAllChunks   = 16 << 20
+	MaxCalls       = 1000 // number of host calls
+	MaxRequest     = 1 << 20
+	MaxReply       = 4 << 20
+
+	// overhead is what the process takes beside the engine's memory: this binary,
+	// what it compiles, and results on their way.
+	overhead = 256 << 20
+	// grace is how long after the engine's deadline the process is killed.
+	grace = time.Second
+)
+
+// The languages.
+const (
+	JavaScript = "javascript"
+	WASM       = "wasm"
+	Python     = "python"
+)
+
+// ReasonLanguage is the reason of code in a language that nothing here runs.
+const ReasonLanguage = "unsupported_language"
+
+// Walls runs programs confined; sandbox.Box does.
+type Walls interface {
+	// Place says how a program of that confinement would run.
+	Place(c sandbox.Confinement) (sandbox.Placement, error)
+	// Run runs it and returns when no process of it is left.
+	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
+}
+
+// Config of a Runner. Walls is required.
+type Config struct {
+	Walls Walls
+	// Languages are those that may run; nil is javascript and wasm. python is one
+	// only where it is named (decision R27).
+	Languages []string
+	// Python is the absolute path of an interpreter in a system directory; "" where
+	// there is none.
+	Python string
+}
+
+// Runner runs code. It is safe for concurrent use.
+type Runner struct {
+	cfg  Config
+	bare func() bool
+}
+
+// New returns a Runner. The binary it lives in must call [Main] first of all when
+// [IsWorker] says so, and the sandbox's helper as well.
+func New(cfg Config) *Runner {
+	if cfg.Languages == nil {
+		cfg.Languages = []string{JavaScript, WASM}
+	}
+	return &Runner{cfg: cfg, bare: sync.OnceValue(static)}
+}
+
+// Call serves one host call. Its error's sentence is shown to the code.
+type Call func(ctx context.Context, params json.RawMessage) (any, error)
+
+// Job is one run.
+type Job struct {
+	Language string // as sent: js and wasi are understood
+	Code     []byte
+	Entry    string // a function's name; "" is main
+	// Handler is the key in the code's table of handlers, preferred to Entry where
+	// the table has it; "" is none.
+	Handler string
+	Input   json.RawMessage // the one document; nil is {}
+	Timeout time.Duration   // 0: DefaultTimeout; at most MaxTimeout
+	Memory  int64           // of the engine, in bytes; 0: DefaultMemory
+	// Calls are the host calls the code may make, by method.
+	Calls map[string]Call
+	// Chunk hears every chunk in order, before Run returns; nil: they are dropped.
+	Chunk func(json.RawMessage)
+	// Floor is the weakest sandbox, never below T2; 0 means T2. UID and GID are
+	// those of sandbox.Confinement.
+	Floor    sandbox.Tier
+	UID, GID int
+	// Package is a directory that python sees, and Import the folder in it that it
+	// imports from; "" is none.
+	Package, Import string
+}
+
+// Result is what came of a run.
+type Result struct {
+	Value     json.RawMessage // what the code returned; null for nothing
+	Chunks    int
+	Calls     int
+	Duration  time.Duration
+	Placement sandbox.Placement
+	Usage     sandbox.Usage
+}
+
+// Language is the canonical name of a language as it is sent, "" for one that is
+// not known.
+func Language(name string) string {
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case "javascript", "js":
+		return JavaScript
+	case "wasm", "wasi":
+		return WASM
+	case "python", "py":
+		return Python
+	}
+	return ""
+}
+
+// Languages are the languages there are, each with the reason why code in it is
+// refused here, or "".
+func (r *Runner) Languages() map[string]string {
+	out := make(map[string]string)
+	for _, name := range []string{JavaScript, WASM, Python} {
+		switch {
+		case !slices.Contains(r.cfg.Languages, name):
+			out[name] = "it is not among the languages this machine allows"
+		case name == Python && r.cfg.Python == "":
+			out[name] = "there is no python3 in a system directory"
+		default:
+			out[name] = ""
+		}
+	}
+	return out
+}
+
+func (r *Runner) check(job *Job) error {
+	name := Language(job.Language)
+	if why, known := r.Languages()[name]; !known || why != "" {
+		var can []string
+		for name, why := range r.Languages() {
+			if why == "" {
+				can = append(can, name)
+			}
+		}
+		slices.Sort(can)
+		return capability.Errorf(capability.CodeInvalidInput, "worker", "code in %.40q is not run here: %s; what runs is %s", job.Language, cmp.Or(why, "the language is not known"), strings.Join(can, ", ")).
+			With(ReasonLanguage, "send it in one of those, or have the operator allow the language").Detail("languages", can)
+	}
+	job.Language, job.Entry = name, cmp.Or(job.Entry, "main")
+	if job.Input == nil {
+		job.Input = json.RawMessage("{}")
+	}
+	job.Timeout = min(cmp.Or(max(job.Timeout, 0), DefaultTimeout), MaxTimeout)
+	job.Memory = min(cmp.Or(max(job.Memory, 0), DefaultMemory), MaxMemory)
+	job.Floor = max(job.Floor, sandbox.T2)
+	switch {
+	case len(job.Code) > MaxCode:
+		return tooLarge("code_too_large", "the code has %d bytes; the limit is %d", len(job.Code), MaxCode)
+	case len(job.Input) > MaxInput:
+		return tooLarge("", "the input has %d bytes; the limit is %d", len(job.Input), MaxInput)
+	case !identifier.MatchString(job.Entry):
+		return capability.Errorf(capability.CodeInvalidInput, "worker", "%.80q is not the name of a function", job.Entry).With("bad_code_binding", "")
+	}
+	return nil
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]{0,127}$`)
+
+func tooLarge(reason, format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeTooLarge, "worker", format, args...).With(reason, "send less")
+}
+
+// static reports whether this binary needs no file of the machine to start.
+func static() bool {
+	path, err := os.Executable()
+	if err != nil {
+		return false
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}

@@ -1,0 +1,144 @@
+// Package a2aserve is the A2A door: other agents find this plane as an agent, whose
+// skills are the capabilities that they may call (spec mcp-and-a2a, section 4.1).
+//
+// One URL speaks two versions. /a2a takes JSON-RPC of A2A 1.0 and of 0.3, told apart by
+// the A2A-Version header alone; the paths below it are the HTTP+JSON form of 1.0. The
+// card under /.well-known/ names all three, is readable by clients of both versions,
+// and is signed. Inside there is one set of operations over 1.0's documents; what is
+// different in 0.3 is translated at the edge (legacy.go).
+//
+// A message becomes a task ([tasks]), which carries one call down the governed path.
+// A message names its capability by skill id; one that does not gets a task that asks
+// for it. Questions of providers, and approvals that the caller may give, are
+// input-required; approvals of an operator are auth-required, and nothing that the
+// caller says there changes anything. The result is one artifact.
+//
+// The surface decodes and encodes. Who may call what is the engine's to say, and who
+// may see a task the task store's. The SDK gives the types of cards and the names of
+// errors and states; its server is not used (docs/a2a.md says why).
+package a2aserve
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
+	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+)
+
+// Config is what the surface needs. All but Push, Logger and the numbers are required.
+type Config struct {
+	Door   *door.Door
+	Engine *invoke.Engine
+	Tasks  *tasks.Manager
+	Push   *push.Sender // nil: no push notifications
+	// Key signs cards: ECDSA on P-256.
+	Key *ecdsa.PrivateKey
+	// URL is where others reach this server, without a path.
+	URL     string
+	Version string // of junctor
+	// MaxBody is the largest request body in bytes; 0 means 4 MiB.
+	MaxBody  int64
+	Exposure compile.View // how much of the catalog the extended card lists; "" is auto
+	Logger   *slog.Logger
+	// Beat is how often a quiet stream gets a comment; 0 means 15 s.
+	Beat time.Duration
+}
+
+// Surface serves A2A. Create it with [New]; it is safe for concurrent use.
+type Surface struct {
+	cfg    Config
+	leases *compile.Leases
+	card   func() (signed, error) // once
+
+	open  context.Context // ends when streams and waits must
+	drain context.CancelFunc
+}
+
+// New returns the surface.
+func New(cfg Config) *Surface {
+	if cfg.MaxBody <= 0 {
+		cfg.MaxBody = 4 << 20
+	}
+	if cfg.Beat == 0 {
+		cfg.Beat = 15 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.URL = strings.TrimRight(cfg.URL, "/")
+	s := &Surface{cfg: cfg, leases: compile.NewLeases(time.Now)}
+	s.card = sync.OnceValues(s.publicCard)
+	s.open, s.drain = context.WithCancel(context.Background())
+	return s
+}
+
+// Drain ends the open streams and lets those who wait for a task go with what it is
+// now, so that an HTTP server can shut down. Tasks go on. It may be called again.
+func (s *Surface) Drain() { s.drain() }
+
+// Routes adds the card, its keys, /a2a and the paths below it to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /.well-known/agent-card.json", s.serveCard)
+	mux.HandleFunc("GET /.well-known/jwks.json", s.serveKeys)
+	mux.HandleFunc("/a2a", s.serveRPC)
+	for pattern, f := range s.paths() {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serveREST(w, r, f) })
+	}
+}
+
+// The versions spoken here.
+const (
+	version10 = "1.0"
+	version03 = "0.3"
+)
+
+// Versions are the versions of A2A spoken here, the newest first.
+func Versions() []string { return []string{version10, version03} }
+
+// versionOf is what the request says it speaks: the header, else the query parameter
+// of the same name; nothing at all is otherwise.
+func versionOf(h http.Header, q url.Values, otherwise string) (string, *fault) {
+	v := h.Get("A2A-Version")
+	if v == "" {
+		v = q.Get("A2A-Version")
+	}
+	switch strings.TrimSpace(v) {
+	case "":
+		return otherwise, nil
+	case version10:
+		return version10, nil
+	case version03:
+		return version03, nil
+	}
+	return "", unsupportedVersion(v)
+}
+
+// caller is who sent a request.
+type caller struct {
+	who    capability.Principal
+	legacy bool
+}
+
+func (c *caller) invocation() capability.Invocation {
+	return capability.Invocation{Surface: surfaceName, Principal: c.who, Audience: capability.AudienceAgent}
+}
+
+func (c *caller) lease() compile.LeaseKey {
+	return compile.LeaseKey{Token: strings.Join(append([]string{surfaceName, c.who.ID, string(c.who.Role)}, c.who.Labels...), "\x00"), View: c.who.View}
+}
+
+// spelling is how skill ids are written: as tools are over MCP (decision R12), so that
+// an agent that speaks both knows one name.
+func spelling() compile.Spelling { return compile.Spelling{Dialect: naming.Strict64, Limit: 48} }

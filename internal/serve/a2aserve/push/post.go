@@ -1,0 +1,109 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+)
+
+const maxAnswer = 64 << 10 // of a receiver, which is read and thrown away
+
+// poster sends to addresses of strangers.
+type poster struct {
+	addresses []netip.Prefix
+	http      *http.Client
+}
+
+// errRedirect and refusals of the dialler are not tried again.
+var errRedirect = errors.New("a receiver must not lead elsewhere")
+
+func newPoster(addresses []netip.Prefix) poster {
+	p := poster{addresses: addresses}
+	p.http = &http.Client{
+		Timeout: Timeout,
+		Transport: &http.Transport{
+			// The address that was judged is the one that is dialled, each time.
+			DialContext: func(ctx context.Context, _, target string) (net.Conn, error) {
+				_, port, err := net.SplitHostPort(target)
+				if err != nil {
+					return nil, err
+				}
+				return egress.Dial(ctx, target, egress.Config{Policy: egress.Policy{Allow: []string{"*:" + port}, Addresses: addresses}})
+			},
+			TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
+	}
+	return p
+}
+
+// refused says why a URL whose host is an address will never be dialled, and why
+// plain http will not; "" where that cannot be said yet.
+func (p *poster) refused(u *url.URL) string {
+	ip, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		if u.Scheme == "http" {
+			return "plain http goes to listed addresses only"
+		}
+		return ""
+	}
+	ip = ip.Unmap()
+	if slices.ContainsFunc(p.addresses, func(r netip.Prefix) bool { return r.Contains(ip) }) {
+		return ""
+	}
+	if u.Scheme == "http" || !ip.IsGlobalUnicast() || ip.IsPrivate() {
+		return "it leads into a private network"
+	}
+	return ""
+}
+
+// send tries once.
+func (p *poster) send(ctx context.Context, c *Config, event string, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	h := req.Header
+	h.Set("Content-Type", "application/a2a+json")
+	h.Set("A2A-Version", "1.0")
+	if c.Legacy {
+		h.Set("A2A-Version", "0.3")
+	}
+	h.Set("X-A2A-Event-Id", event)
+	if c.Token != "" {
+		h.Set("X-A2A-Notification-Token", c.Token)
+	}
+	if c.Scheme != "" && c.Credentials != "" {
+		h.Set("Authorization", c.Scheme+" "+c.Credentials)
+	}
+	res, err := p.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("the receiver answered %d", res.StatusCode)
+	}
+	return nil
+}
+
+// permanent reports whether trying again is pointless: the policy refuses it.
+func permanent(err error) bool {
+	if _, denied := egress.Denied(err); denied {
+		return true
+	}
+	return errors.Is(err, errRedirect)
+}

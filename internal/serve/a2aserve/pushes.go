@@ -1,0 +1,120 @@
+package a2aserve
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+)
+
+// Bodies are the documents that a push tells a change with: what a stream would say.
+func Bodies(before, now *tasks.Task, legacy bool) (bodies [][]byte) {
+	for _, e := range events(before, now, shown{artifacts: true}) {
+		var v any = e
+		if legacy {
+			e.last = settled(now)
+			v = e.to03()
+		}
+		if body, err := jsonx.Marshal(v); err == nil {
+			bodies = append(bodies, body)
+		}
+	}
+	return bodies
+}
+
+func (s *Surface) checkPush(p *pushConfig) error {
+	if s.cfg.Push == nil {
+		return refuse(a2a.ErrPushNotificationNotSupported, "this server sends no push notifications")
+	}
+	c := p.config(false)
+	return s.cfg.Push.Check(&c)
+}
+
+func (p *pushConfig) config(legacy bool) push.Config {
+	c := push.Config{ID: p.ID, Task: p.TaskID, URL: p.URL, Token: p.Token, Legacy: legacy}
+	if p.Auth != nil {
+		c.Scheme, c.Credentials = p.Auth.Scheme, p.Auth.Credentials
+	}
+	return c
+}
+
+// shownPush is a configuration as it is given out: credentials never are (R46).
+func shownPush(c *push.Config) *pushConfig {
+	out := &pushConfig{TaskID: c.Task, ID: c.ID, URL: c.URL, Token: c.Token}
+	if c.Scheme != "" {
+		out.Auth = &pushAuth{Scheme: c.Scheme}
+	}
+	return out
+}
+
+func (s *Surface) setPush(ctx context.Context, c *caller, p *pushConfig, t *tasks.Task) (*pushConfig, error) {
+	if p.ID == "" {
+		p.ID = "push-" + strings.ToLower(rand.Text())
+	}
+	cfg := p.config(c.legacy)
+	cfg.Task, cfg.Owner = t.ID, t.Owner
+	if err := s.cfg.Push.Set(ctx, cfg, t); err != nil {
+		return nil, err
+	}
+	return shownPush(&cfg), nil
+}
+
+func (s *Surface) createPush(ctx context.Context, c *caller, p *pushConfig) (*pushConfig, error) {
+	t, err := s.pushTask(ctx, c, p.Tenant, p.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkPush(p); err != nil {
+		return nil, err
+	}
+	return s.setPush(ctx, c, p, &t)
+}
+
+// pushTask is the task that a push method is about.
+func (s *Surface) pushTask(ctx context.Context, c *caller, tenant, id string) (tasks.Task, error) {
+	if s.cfg.Push == nil {
+		return tasks.Task{}, refuse(a2a.ErrPushNotificationNotSupported, "this server sends no push notifications")
+	}
+	return s.find(ctx, c, &taskParams{Tenant: tenant, ID: id})
+}
+
+func (s *Surface) getPush(ctx context.Context, c *caller, p *pushParams) (*pushConfig, error) {
+	if _, err := s.pushTask(ctx, c, p.Tenant, p.TaskID); err != nil {
+		return nil, err
+	}
+	cfg, ok, err := s.cfg.Push.Get(ctx, c.who.ID, p.TaskID, p.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, refuse(a2a.ErrTaskNotFound, "the task has no push configuration of that id")
+	}
+	return shownPush(&cfg), nil
+}
+
+func (s *Surface) listPush(ctx context.Context, c *caller, p *pushParams) (*pushList, error) {
+	if _, err := s.pushTask(ctx, c, p.Tenant, p.TaskID); err != nil {
+		return nil, err
+	}
+	list, err := s.cfg.Push.List(ctx, c.who.ID, p.TaskID) // 16 at most: one page
+	if err != nil {
+		return nil, err
+	}
+	out := &pushList{Configs: []pushConfig{}}
+	for i := range list {
+		out.Configs = append(out.Configs, *shownPush(&list[i]))
+	}
+	return out, nil
+}
+
+func (s *Surface) deletePush(ctx context.Context, c *caller, p *pushParams) error {
+	if _, err := s.pushTask(ctx, c, p.Tenant, p.TaskID); err != nil {
+		return err
+	}
+	return s.cfg.Push.Delete(ctx, c.who.ID, p.TaskID, p.ID)
+}

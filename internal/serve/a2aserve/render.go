@@ -1,0 +1,216 @@
+package a2aserve
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+)
+
+// surface is our name among the surfaces; the histories of tasks of others have
+// another form.
+const surfaceName = "a2a"
+
+// maxInline is the largest result that goes into an artifact.
+const maxInline = 1 << 20
+
+// shown says what of a task is wanted.
+type shown struct {
+	history   *int // nil: all
+	artifacts bool
+}
+
+// contextOf is never empty: a task of another surface is a context of its own.
+func contextOf(t *tasks.Task) string {
+	if t.Context == "" || t.Surface != surfaceName {
+		return t.ID
+	}
+	return t.Context
+}
+
+func render(t *tasks.Task, want shown) *task {
+	out := &task{ID: t.ID, ContextID: contextOf(t), Status: statusOf(t), History: historyOf(t, want.history), Metadata: metadataOf(t)}
+	if want.artifacts {
+		out.Artifacts = artifactsOf(t)
+	}
+	return out
+}
+
+func metadataOf(t *tasks.Task) jsonx.Raw {
+	about := map[string]string{}
+	if t.Invocation != "" {
+		about["junctor/invocation"] = t.Invocation
+	}
+	if target := targetOf(t); target != "" {
+		about["junctor/capability"] = target
+	}
+	if len(about) == 0 {
+		return nil
+	}
+	data, err := jsonx.Marshal(about)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func targetOf(t *tasks.Task) string {
+	if t.Call.Target.Action == "" && t.Call.Target.Capability == "" {
+		return ""
+	}
+	return t.Call.Target.String()
+}
+
+func historyOf(t *tasks.Task, limit *int) []message {
+	if t.Surface != surfaceName {
+		return nil
+	}
+	docs := t.History
+	if limit != nil && len(docs) > *limit {
+		docs = docs[len(docs)-*limit:]
+	}
+	var out []message
+	for _, doc := range docs {
+		var m message
+		if read(doc, &m) == nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func statusOf(t *tasks.Task) status {
+	return status{State: stateOf(t.State), Message: statusMessage(t), Timestamp: t.Updated.UTC().Format("2006-01-02T15:04:05.000Z")}
+}
+
+// statusMessage is what the plane says of a task: the question, the failure, the
+// progress; nil when there is nothing to say.
+func statusMessage(t *tasks.Task) *message {
+	text, about := t.Status, any(nil)
+	switch {
+	case t.Error != nil:
+		text = t.Error.Message
+		if t.Error.Hint != "" {
+			text += "; " + t.Error.Hint
+		}
+		about = map[string]any{"error": t.Error}
+	case len(t.Requests) == 1 && t.State == tasks.AuthRequired:
+		about = map[string]any{"approval": t.Requests[0].Approval}
+	case len(t.Requests) > 0:
+		about = map[string]any{"requests": t.Requests}
+	}
+	if text == "" && about == nil {
+		return nil
+	}
+	m := &message{
+		ID: t.ID + "-" + strconv.FormatInt(t.Version, 10), TaskID: t.ID, ContextID: contextOf(t), Role: string(a2a.MessageRoleAgent), Parts: []part{textPart(text)},
+	}
+	if about != nil {
+		m.Parts = append(m.Parts, dataPart(about))
+	}
+	return m
+}
+
+// artifactsOf is the result of a task, if it has one: exactly one artifact.
+func artifactsOf(t *tasks.Task) []artifact {
+	if len(t.Result) == 0 {
+		return nil
+	}
+	a := artifact{ID: "result", Name: targetOf(t)}
+	_, kind, _ := t.Provider.Parts()
+	switch {
+	case len(t.Result) > maxInline:
+		a.Parts = []part{textPart(fmt.Sprintf("the result has %d bytes, and an artifact holds %d at most; read it with GET /api/v1/tasks/%s", len(t.Result), maxInline, t.ID))}
+	case kind == "mcp" || kind == "a2a":
+		a.Parts = contentParts(t.Result)
+	}
+	if len(a.Parts) == 0 {
+		a.Parts = valueParts(t.Result)
+	}
+	return []artifact{a}
+}
+
+// valueParts is a value as data and, for those that read, as text.
+func valueParts(value json.RawMessage) []part {
+	if !jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)) {
+		return []part{textPart("the result is not JSON")}
+	}
+	text := string(value)
+	if jsontext.Value(value).Kind() == '"' {
+		_ = json.Unmarshal(value, &text) // stays as it is where it is no string
+	}
+	return []part{{Data: jsonx.Raw(value), MediaType: "application/json"}, textPart(text)}
+}
+
+// contentParts are the content blocks of a result of MCP.
+func contentParts(result json.RawMessage) []part {
+	var r struct {
+		Content []struct {
+			Type     string `json:"type"`
+			Text     string `json:"text"`
+			Data     string `json:"data"`
+			MimeType string `json:"mimeType"`
+			URI      string `json:"uri"`
+			Name     string `json:"name"`
+			Resource *struct {
+				URI      string  `json:"uri"`
+				MimeType string  `json:"mimeType"`
+				Text     *string `json:"text"`
+				Blob     *string `json:"blob"`
+			} `json:"resource"`
+		} `json:"content"`
+		Structured json.RawMessage `json:"structuredContent"`
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return nil
+	}
+	var out []part
+	if len(r.Structured) > 0 {
+		out = append(out, part{Data: jsonx.Raw(r.Structured), MediaType: "application/json"})
+	}
+	for i := range r.Content {
+		c := &r.Content[i]
+		switch {
+		case c.Type == "text":
+			out = append(out, textPart(c.Text))
+		case (c.Type == "image" || c.Type == "audio") && validBase64(c.Data):
+			out = append(out, part{Raw: &c.Data, MediaType: c.MimeType})
+		case c.Type == "resource_link":
+			out = append(out, part{URL: &c.URI, MediaType: c.MimeType, Filename: c.Name})
+		case c.Type == "resource" && c.Resource != nil && c.Resource.Text != nil:
+			out = append(out, part{Text: c.Resource.Text, MediaType: c.Resource.MimeType, Filename: c.Resource.URI})
+		case c.Type == "resource" && c.Resource != nil && c.Resource.Blob != nil && validBase64(*c.Resource.Blob):
+			out = append(out, part{Raw: c.Resource.Blob, MediaType: c.Resource.MimeType, Filename: c.Resource.URI})
+		default:
+			return nil // of a kind that we do not know: the whole as it is
+		}
+	}
+	return out
+}
+
+// events are what a change of a task is on a stream. before is nil at its beginning,
+// where the whole task goes out.
+func events(before, now *tasks.Task, want shown) []event {
+	if before == nil {
+		return []event{{Task: render(now, want)}}
+	}
+	var out []event
+	if now.State.Terminal() && !before.State.Terminal() {
+		for _, a := range artifactsOf(now) {
+			out = append(out, event{ArtifactUpdate: &artifactUpdate{TaskID: now.ID, ContextID: contextOf(now), Artifact: a, LastChunk: true}})
+		}
+	}
+	if now.State != before.State || now.Status != before.Status || len(now.Requests) != len(before.Requests) {
+		out = append(out, event{StatusUpdate: &statusUpdate{TaskID: now.ID, ContextID: contextOf(now), Status: statusOf(now)}})
+	}
+	return out
+}
+
+// codeOf is short for capability's.
+func codeOf(err error) capability.Code { return capability.CodeOf(err) }

@@ -1,0 +1,263 @@
+package consoleserve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+func (s *Surface) tokens(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	list, err := s.Policy.Tokens(r.Context())
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []policy.Token{}
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"tokens": list})
+	return nil
+}
+
+func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var req struct {
+		Role    capability.Role `json:"role"`
+		Name    string          `json:"name"`
+		Labels  []string        `json:"labels"`
+		View    string          `json:"view"`
+		Expires string          `json:"expires"`
+	}
+	if err := door.Decode(w, r, &req); err != nil {
+		return err
+	}
+	expires, err := optionalDuration("expires", req.Expires)
+	if err != nil {
+		return err
+	}
+	t, value, err := s.Policy.CreateToken(r.Context(), who, policy.TokenRequest{
+		Role: req.Role, Name: req.Name, Labels: req.Labels, View: req.View, Expires: expires,
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	door.WriteJSON(w, http.StatusCreated, struct {
+		policy.Token
+		Value string `json:"token"`
+	}{t, value.Reveal()})
+	return nil
+}
+
+func optionalDuration(field, s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is not a duration above 0; write 720h or 15m", field, s)
+	}
+	return d, nil
+}
+
+func (s *Surface) revokeToken(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	t, err := s.Policy.RevokeToken(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	door.WriteJSON(w, http.StatusOK, t)
+	return nil
+}
+
+func (s *Surface) confirmations(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	state := policy.ApprovalState(r.URL.Query().Get("state"))
+	switch state {
+	case "", policy.ApprovalPending, policy.ApprovalApproved, policy.ApprovalDenied, policy.ApprovalExpired, policy.ApprovalSuperseded:
+	default:
+		return capability.Errorf(capability.CodeInvalidInput, "confirmations.list", "%q is not a state; use pending, approved, denied, expired or superseded", state)
+	}
+	list, err := s.Policy.Approvals(r.Context(), state, 500)
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []policy.Approval{}
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"confirmations": list})
+	return nil
+}
+
+func (s *Surface) decide(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var req struct {
+		Decision policy.Decision `json:"decision"`
+	}
+	if err := door.Decode(w, r, &req); err != nil {
+		return err
+	}
+	a, g, err := s.Policy.Decide(r.Context(), who, r.PathValue("id"), req.Decision)
+	if err != nil {
+		return err
+	}
+	body := map[string]any{"confirmation": a}
+	if g != nil {
+		body["grant"] = g
+	}
+	door.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+func (s *Surface) grants(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	list, err := s.Policy.Grants(r.Context())
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []policy.Grant{}
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"grants": list})
+	return nil
+}
+
+func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var req struct {
+		Principal   string            `json:"principal"`
+		Role        string            `json:"role"`
+		Module      string            `json:"module"`
+		Action      string            `json:"action"`
+		Permissions []string          `json:"permissions"`
+		ContentHash string            `json:"content_hash"`
+		Scope       string            `json:"scope"`
+		ScopeID     string            `json:"scope_id"`
+		Expires     string            `json:"expires"`
+		MaxUses     int               `json:"max_uses"`
+		Effect      capability.Effect `json:"effect"`
+	}
+	if err := door.Decode(w, r, &req); err != nil {
+		return err
+	}
+	if req.Module == "" && req.Action == "" {
+		return capability.Errorf(capability.CodeInvalidInput, "grants.create", "a grant that names neither an action nor a module would be a yes to everything").
+			With("grant_unbounded", "name what it is for, with --action or --module; --action '*' is everything, if that is meant")
+	}
+	expires, err := optionalDuration("expires", req.Expires)
+	if err != nil {
+		return err
+	}
+	g := policy.Grant{
+		Principal: req.Principal, Role: req.Role, Module: req.Module, Action: req.Action, ContentHash: req.ContentHash,
+		Scope: req.Scope, ScopeID: req.ScopeID, MaxUses: req.MaxUses, Effect: req.Effect,
+	}
+	if g.Permissions, err = s.grantedPermissions(who, &g, req.Permissions); err != nil {
+		return err
+	}
+	if expires > 0 {
+		g.Expires = time.Now().UTC().Add(expires)
+	}
+	if g, err = policy.Bound(g, s.Catalog.Snapshot()); err != nil {
+		return err
+	}
+	g, err = s.Policy.CreateGrant(r.Context(), who, g)
+	if err != nil {
+		return err
+	}
+	warnings, err := s.strangers(r.Context(), g)
+	if err != nil {
+		return err
+	}
+	door.WriteJSON(w, http.StatusCreated, struct {
+		policy.Grant
+		Warnings []string `json:"warnings,omitempty"`
+	}{g, warnings})
+	return nil
+}
+
+// grantedPermissions are the names under their canonical spelling. What a
+// deployment mode withholds is an administrator's to give, and only by grants that
+// hold for every call: one that could not is refused, instead of being without use.
+func (s *Surface) grantedPermissions(who capability.Principal, g *policy.Grant, names []string) ([]string, error) {
+	const op = "grants.create"
+	switch {
+	case len(names) == 0:
+		return nil, nil
+	case who.Role != capability.RoleAdmin:
+		return nil, capability.Errorf(capability.CodeDenied, op, "only an administrator may grant permissions; yours is the role %s", who.Role).
+			With("forbidden", "use the admin token of the home")
+	case g.Module == "" || g.Module == "*":
+		return nil, capability.Errorf(capability.CodeInvalidInput, op, "permissions are granted to one extension: name it as the module")
+	case g.MaxUses > 0 || g.Scope == "session":
+		return nil, capability.Errorf(capability.CodeInvalidInput, op, "permissions are not granted for a number of uses or a session").
+			With("", "use expires")
+	case slices.Equal(names, []string{"*"}):
+		return names, nil
+	}
+	return s.Permissions(names)
+}
+
+// strangers are warnings about principals that nobody is yet: their tokens may be
+// made later.
+func (s *Surface) strangers(ctx context.Context, g policy.Grant) (warnings []string, err error) {
+	names := []string{g.Principal}
+	if g.Scope == "user" && g.ScopeID != g.Principal {
+		names = append(names, g.ScopeID)
+	}
+	tokens, err := s.Policy.Tokens(ctx)
+	for _, name := range names {
+		if name != "*" && !slices.ContainsFunc(tokens, func(t policy.Token) bool { return t.Principal().ID == name && t.Live(time.Now()) }) {
+			warnings = append(warnings, fmt.Sprintf("no token is %q, so the grant is of no use until one is made; principals are role:name, such as agent:local-agent", name))
+		}
+	}
+	return warnings, err
+}
+
+func (s *Surface) revokeGrant(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	g, err := s.Policy.RevokeGrant(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	door.WriteJSON(w, http.StatusOK, g)
+	return nil
+}
+
+func (s *Surface) secrets(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	list, err := s.Secrets.List()
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []SecretInfo{}
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"secrets": list})
+	return nil
+}
+
+// setSecret takes the value as the raw body, so that no JSON decoder, log or
+// error ever holds a piece of it.
+func (s *Surface) setSecret(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	if ct := r.Header.Get("Content-Type"); !strings.HasPrefix(ct, "application/octet-stream") {
+		return capability.Errorf(capability.CodeInvalidInput, "secrets.set", "send the value itself as application/octet-stream")
+	}
+	value, err := door.ReadBody(w, r, door.BodyLimit)
+	if err != nil {
+		return err
+	}
+	if err := s.Secrets.Set(r.PathValue("name"), value); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Surface) removeSecret(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	if err := s.Secrets.Remove(r.PathValue("name")); err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

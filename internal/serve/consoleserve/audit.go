@@ -1,0 +1,219 @@
+package consoleserve
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// MaxRecords bounds one page of a query; further ones are reached with before.
+const MaxRecords = 10_000
+
+func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	q, denied, err := parseQuery(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	var records []json.RawMessage
+	if denied {
+		records, err = s.Log.Denied(r.Context(), q)
+	} else {
+		records, err = s.Log.Query(r.Context(), q)
+	}
+	if err != nil {
+		return err
+	}
+	out := make([]jsonx.Raw, len(records))
+	for i, rec := range records {
+		out[i] = jsonx.Raw(rec)
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"records": out})
+	return nil
+}
+
+// parseQuery reads the flags of audit query as they stand in the URL; an unknown
+// one is named.
+func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
+	bad := func(key, want string) error {
+		return capability.Errorf(capability.CodeInvalidInput, "audit.query", "%s: %q is not %s", key, v.Get(key), want)
+	}
+	for key := range v {
+		val := v.Get(key)
+		switch key {
+		case "ext":
+			q.Extension = val
+		case "event":
+			q.Event = audit.Event(val)
+		case "session":
+			q.Session = val
+		case "user":
+			q.User = val
+		case "run":
+			q.Run = val
+		case "cap":
+			q.Capability = val
+		case "level":
+			q.Level = audit.Level(val)
+			if !slices.Contains([]audit.Level{audit.Debug, audit.Info, audit.Warning, audit.Error}, q.Level) {
+				return q, false, bad(key, "a level; use DEBUG, INFO, WARNING or ERROR")
+			}
+		case "denied":
+			if denied, err = strconv.ParseBool(val); err != nil {
+				return q, false, bad(key, "true or false")
+			}
+		case "since", "until":
+			t, ok := parseTime(val)
+			if !ok {
+				return q, false, bad(key, "a time; write 2026-01-02T15:04:05Z or 15m for fifteen minutes ago")
+			}
+			if key == "since" {
+				q.Since = t
+			} else {
+				q.Until = t
+			}
+		case "success":
+			b, err := strconv.ParseBool(val)
+			if err != nil {
+				return q, false, bad(key, "true or false")
+			}
+			q.Success = &b
+		case "before":
+			if q.Before, err = strconv.ParseUint(val, 10, 64); err != nil {
+				return q, false, bad(key, "a record number")
+			}
+		case "limit":
+			if q.Limit, err = strconv.Atoi(val); err != nil || q.Limit < 1 || q.Limit > MaxRecords {
+				return q, false, bad(key, "a number from 1 to 10000")
+			}
+		default:
+			return q, false, capability.Errorf(capability.CodeInvalidInput, "audit.query", "%q is not a filter; use ext, event, session, user, run, cap, level, since, until, success, denied, before or limit", key)
+		}
+	}
+	return q, denied, nil
+}
+
+func parseTime(s string) (time.Time, bool) {
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return t, true
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		return time.Now().Add(-d), true
+	}
+	return time.Time{}, false
+}
+
+// auditVerify checks the chain and leaves a record of it: who looked, and what
+// was found, is part of the log's own story.
+func (s *Surface) auditVerify(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	report, err := s.Log.Verify(r.Context())
+	if err != nil {
+		return err
+	}
+	rec := audit.Record{
+		Logger: "consoleserve", Event: audit.AuditVerified, User: who.ID, Success: audit.OutcomeSuccess,
+		Metadata: audit.Metadata{
+			Surface: "http", Principal: audit.Principal{ID: who.ID, Role: who.Role},
+			Attrs: []audit.Attr{{Key: "records", Value: strconv.FormatUint(report.Records, 10)}},
+		},
+	}
+	if report.FirstBad != nil {
+		rec.Level, rec.Success, rec.Error = audit.Error, audit.OutcomeFailure, "the chain is broken: "+report.FirstBad.Reason
+		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "first_bad", Value: strconv.FormatUint(report.FirstBad.Seq, 10)})
+	}
+	// A log that cannot be written must still be possible to check.
+	_, _ = s.Log.Append(context.WithoutCancel(r.Context()), rec, audit.Synced)
+	door.WriteJSON(w, http.StatusOK, report)
+	return nil
+}
+
+func (s *Surface) auditTail(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	var from uint64
+	if v := r.URL.Query().Get("from"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			return capability.Errorf(capability.CodeInvalidInput, "audit.tail", "from: %q is not a record number", v)
+		}
+		from = n
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-s.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	out := door.NewStream(w, r)
+	for rec, err := range s.Log.Tail(ctx, from) {
+		if err != nil || out.Send("", "record", rec) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// events is the live feed. Last-Event-ID, or after, resumes it; events that have
+// left the replay ring are announced by one of type "resync".
+func (s *Surface) events(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	after, err := lastEvent(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	out := door.NewStream(w, r)
+	feed := make(chan Event)
+	go func() {
+		defer close(feed)
+		for ev := range s.Events(ctx, after) {
+			select {
+			case feed <- ev:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	beat := time.NewTicker(15 * time.Second)
+	defer beat.Stop()
+	for {
+		select {
+		case ev, ok := <-feed:
+			if !ok {
+				return nil
+			}
+			data, err := jsonx.Answer(ev)
+			if err != nil || out.Send(strconv.FormatUint(ev.ID, 10), ev.Type, data) != nil {
+				return nil
+			}
+		case <-beat.C:
+			if out.Beat() != nil {
+				return nil
+			}
+		}
+	}
+}
+
+func lastEvent(r *http.Request) (uint64, error) {
+	v := r.Header.Get("Last-Event-ID")
+	if v == "" {
+		v = r.URL.Query().Get("after")
+	}
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		return 0, capability.Errorf(capability.CodeInvalidInput, "events", "Last-Event-ID: %q is not a number", v)
+	}
+	return n, nil
+}

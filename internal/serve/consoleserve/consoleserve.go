@@ -1,0 +1,200 @@
+// Package consoleserve is /api/v1: what the command line, and later the web
+// console, say to a running server. It decodes requests into invocations and
+// management operations and encodes their answers; policy decides who may.
+package consoleserve
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/core/catalog/publish"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// Secrets is the named-secret store; values go in and never come out.
+type Secrets interface {
+	Set(name string, value []byte) error
+	List() ([]SecretInfo, error)
+	Remove(name string) error
+}
+
+// SecretInfo is what may be known of a secret.
+type SecretInfo struct {
+	Name    string    `json:"name"`
+	Updated time.Time `json:"updated"`
+}
+
+// Event is one notice of the live feed.
+type Event struct {
+	ID   uint64          `json:"id"`
+	Type string          `json:"type"`
+	At   time.Time       `json:"at"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Check is one finding of the doctor.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Config is what the surface needs; all are required.
+type Config struct {
+	Door    *door.Door
+	Engine  *invoke.Engine
+	Catalog *catalog.Catalog
+	Policy  *policy.Policy
+	Log     *audit.Log
+	Secrets Secrets
+	// Permissions are the canonical spellings of permissions of extensions; a name
+	// that is none is invalid_input.
+	Permissions func(names []string) ([]string, error)
+	// Events yields the events after the id, then follows until ctx ends.
+	Events func(ctx context.Context, after uint64) iter.Seq[Event]
+	Doctor func(ctx context.Context) []Check
+	// Stopping is closed when the server begins to stop: who follows the log has
+	// then seen the end of it. Calls that run may go on for a while.
+	Stopping <-chan struct{}
+	// Status is the body of GET /api/v1/status.
+	Status func() map[string]any
+	// MaxInput bounds the body of an invocation, in bytes.
+	MaxInput int64
+	// AssetURL is where a browser finds a module's asset; "" when nowhere.
+	AssetURL func(endpoint, module, path string) string
+	// Trust is the decision that let a module of an endpoint in, as a value that
+	// marshals to the form of router spec section 9; nil when there is none.
+	Trust func(endpoint, module string) any
+	// Operator are the rows of the operator catalog on a snapshot; Static those of a
+	// static catalog, and false for a name that is none.
+	Operator func(context.Context, *catalog.Snapshot) (rows any, err error)
+	Static   func(ctx context.Context, name string) (rows any, ok bool, err error)
+	// Eval runs a scenario file (catalog spec, section 24) and writes one line for
+	// each answer; ok says that all were as expected.
+	Eval func(fixtures, scenarios []byte, out io.Writer) (ok bool, err error)
+	// Explanation is the record of a choice by its id.
+	Explanation func(id string) (*arbitration.Explanation, bool)
+	// Feed are the catalog's last changes, Telemetry its last events of a name (""
+	// for all), as values that marshal to the catalog spec's form.
+	Feed      *publish.Feed
+	Contexts  *publish.Contexts
+	Telemetry func(name string) any
+}
+
+// Surface serves /api/v1.
+type Surface struct{ Config }
+
+// New returns the surface.
+func New(cfg Config) *Surface { return &Surface{cfg} }
+
+// Routes adds every path of /api/v1 to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	any := s.Door.Guard
+	operator := func(h door.Handler) http.Handler {
+		return s.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator)
+	}
+	admin := func(h door.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
+
+	mux.Handle("POST /api/v1/invocations", any(s.invoke))
+	mux.Handle("DELETE /api/v1/invocations/{id}", operator(s.cancel))
+	mux.Handle("GET /api/v1/catalog/agent", any(s.agentCatalog))
+	mux.Handle("POST /api/v1/catalog/agent", any(s.agentCatalog))
+	mux.Handle("GET /api/v1/catalog/agent/changes", any(s.agentChanges))
+	mux.Handle("GET /api/v1/catalog/internal", operator(s.internalCatalog))
+	mux.Handle("GET /api/v1/catalog/explain", any(s.explain))
+	mux.Handle("POST /api/v1/catalog/select", any(s.selectOne))
+	mux.Handle("GET /api/v1/catalog/explanations/{id}", operator(s.explanation))
+	mux.Handle("GET /api/v1/catalog/changes", operator(s.changes))
+	mux.Handle("GET /api/v1/catalog/telemetry", operator(s.telemetry))
+	mux.Handle("GET /api/v1/catalog/conflicts", operator(s.conflicts))
+	mux.Handle("GET /api/v1/catalog/slots", operator(s.slots))
+	mux.Handle("GET /api/v1/catalog/backends", operator(s.backends))
+	mux.Handle("GET /api/v1/catalog/actions", operator(s.actions))
+	mux.Handle("GET /api/v1/catalog/lint", operator(s.lint))
+	mux.Handle("GET /api/v1/catalog/operator", operator(s.operatorCatalog))
+	mux.Handle("POST /api/v1/catalog/eval", operator(s.evaluate))
+	mux.Handle("GET /api/v1/catalog/static", operator(s.staticCatalogs))
+	mux.Handle("GET /api/v1/catalog/static/{name}", operator(s.staticCatalog))
+	mux.Handle("GET /api/v1/modules", operator(s.modules))
+	mux.Handle("GET /api/v1/modules/{id}", operator(s.module))
+	s.listingRoutes(mux)
+
+	mux.Handle("GET /api/v1/tokens", admin(s.tokens))
+	mux.Handle("POST /api/v1/tokens", admin(s.createToken))
+	mux.Handle("DELETE /api/v1/tokens/{id}", admin(s.revokeToken))
+	mux.Handle("GET /api/v1/confirmations", operator(s.confirmations))
+	mux.Handle("POST /api/v1/confirmations/{id}", operator(s.decide))
+	mux.Handle("GET /api/v1/grants", operator(s.grants))
+	mux.Handle("POST /api/v1/grants", operator(s.createGrant))
+	mux.Handle("DELETE /api/v1/grants/{id}", operator(s.revokeGrant))
+	mux.Handle("GET /api/v1/secrets", admin(s.secrets))
+	mux.Handle("PUT /api/v1/secrets/{name}", admin(s.setSecret))
+	mux.Handle("DELETE /api/v1/secrets/{name}", admin(s.removeSecret))
+
+	mux.Handle("GET /api/v1/audit", operator(s.auditQuery))
+	mux.Handle("GET /api/v1/audit/verify", operator(s.auditVerify))
+	mux.Handle("GET /api/v1/audit/tail", operator(s.auditTail))
+	mux.Handle("GET /api/v1/events", operator(s.events))
+	mux.Handle("POST /api/v1/events/publish", operator(s.publishEvent))
+	mux.Handle("GET /api/v1/status", any(s.status))
+	mux.Handle("GET /api/v1/doctor", operator(s.doctor))
+	mux.Handle("/api/v1/", any(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+		Unrouted(mux, w, r)
+		return nil
+	}))
+}
+
+// Unrouted answers a request that no route of mux takes: 405 with the methods
+// the path has, or 404. It is for a catch-all pattern that ends in a slash,
+// which hides http.ServeMux's own 405.
+func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	var allow []string
+	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost, http.MethodPut} {
+		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := mux.Handler(probe); strings.Contains(pattern, " ") { // "GET /path": a route, no catch-all
+			allow = append(allow, method)
+		}
+	}
+	if len(allow) == 0 {
+		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path").
+			With("", "agents connect to /mcp; people use the command junctor, and junctor --help says how"))
+		return
+	}
+	methods := strings.Join(allow, ", ")
+	w.Header().Set("Allow", methods)
+	e := capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).With("method_not_allowed", "use "+methods)
+	door.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
+}
+
+// audienceFor is which catalog a principal invokes from here: people see all of
+// it, agents theirs.
+func audienceFor(who capability.Principal) capability.Audience {
+	if who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator {
+		return capability.AudienceInternal
+	}
+	return capability.AudienceAgent
+}
+
+func (s *Surface) status(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
+	body := s.Status()
+	body["principal"] = who
+	door.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+func (s *Surface) doctor(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, map[string]any{"checks": s.Doctor(r.Context())})
+	return nil
+}

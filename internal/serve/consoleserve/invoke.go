@@ -1,0 +1,234 @@
+package consoleserve
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/protocol/cmp"
+)
+
+// invocation is the body of POST /api/v1/invocations. Target has the form of the
+// command line's TARGET.
+type invocation struct {
+	Target         string              `json:"target"`
+	Input          jsonx.Raw           `json:"input,omitempty"`
+	Select         map[string]string   `json:"select,omitempty"`
+	Session        string              `json:"session,omitempty"`
+	Context        *capability.Context `json:"context,omitempty"`
+	Timeout        string              `json:"timeout,omitempty"` // a duration: "30s"
+	IdempotencyKey string              `json:"idempotency_key,omitempty"`
+	DryRun         bool                `json:"dry_run,omitempty"`
+	Stream         bool                `json:"stream,omitempty"`
+	// LoadBalancing asks for a choice among nodes (nodes spec, section 18.1).
+	LoadBalancing jsonx.Raw `json:"load_balancing,omitempty"`
+}
+
+func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := door.ReadBody(w, r, s.MaxInput)
+	if err != nil {
+		return err
+	}
+	var req invocation
+	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
+		return door.BadJSON(err)
+	}
+	inv, err := req.invocation(who)
+	if err != nil {
+		return err
+	}
+	inv.Client = r.UserAgent()
+	if req.DryRun {
+		door.WriteJSON(w, http.StatusOK, explanation(inv, s.Engine.Plan(r.Context(), inv)))
+		return nil
+	}
+	if req.Stream {
+		return s.stream(w, r, inv)
+	}
+	reply, err := s.Engine.Invoke(r.Context(), inv)
+	w.Header().Set("X-Junctor-Invocation", reply.Invocation)
+	if err != nil {
+		e := capability.AsError(err)
+		if e.RetryAfter > 0 {
+			w.Header().Set("Retry-After", "1")
+		}
+		door.WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e, "invocation": reply})
+		return nil
+	}
+	door.WriteJSON(w, http.StatusOK, success(reply))
+	return nil
+}
+
+func success(reply invoke.Reply) map[string]any {
+	result := json.RawMessage("null")
+	if len(reply.Result) > 0 {
+		result = reply.Result
+	}
+	return map[string]any{"ok": true, "result": jsonx.Raw(result), "invocation": reply}
+}
+
+func (q invocation) invocation(who capability.Principal) (capability.Invocation, error) {
+	target, err := capability.ParseTarget(q.Target)
+	if err != nil {
+		return capability.Invocation{}, err
+	}
+	target.Select = q.Select
+	inv := capability.Invocation{
+		Surface: "http", Principal: who, Audience: audienceFor(who), Session: q.Session, Context: q.Context, Target: target,
+		Input: json.RawMessage(q.Input), IdempotencyKey: q.IdempotencyKey,
+	}
+	if q.Session != "" && !validSession(q.Session) {
+		return inv, capability.Errorf(capability.CodeInvalidInput, "decode", "session: %q must be 1 to 128 letters, digits, '.', '_', ':', '@' or '-'", q.Session)
+	}
+	b, err := cmp.ParseBalancing(json.RawMessage(q.LoadBalancing))
+	if err != nil {
+		return inv, err
+	}
+	inv.Timeout = b.Timeout
+	switch {
+	case b.All:
+		inv.Target.Select = capability.Selector{"node": "all"}
+	case b.On:
+		inv.Balance = &capability.Balance{
+			Strategy: b.Strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags, NeedsGPU: b.NeedsGPU, MinMemory: b.MinMemory,
+		}
+	}
+	if q.Timeout != "" {
+		if inv.Timeout, err = time.ParseDuration(q.Timeout); err != nil || inv.Timeout <= 0 {
+			return inv, capability.Errorf(capability.CodeInvalidInput, "decode", "timeout: %q is not a duration above 0; write 30s or 5m", q.Timeout)
+		}
+	}
+	return inv, nil
+}
+
+// validSession is the grammar of spec/README, section 8.
+func validSession(s string) bool {
+	if len(s) > 128 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._:@-", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// stream sends each progress chunk as it comes and the answer last.
+func (s *Surface) stream(w http.ResponseWriter, r *http.Request, inv capability.Invocation) error {
+	out := door.NewStream(w, r)
+	var mu sync.Mutex // progress comes from the provider's goroutine
+	inv.Progress = func(c capability.Chunk) {
+		data, err := json.Marshal(map[string]any{"progress": c})
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		_ = out.Send("", "progress", data)
+	}
+	reply, err := s.Engine.Invoke(r.Context(), inv)
+	last := success(reply)
+	if err != nil {
+		last = map[string]any{"error": capability.AsError(err), "invocation": reply}
+	}
+	data, err := jsonx.Answer(last)
+	if err != nil {
+		return err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	_ = out.Send("", "end", data)
+	return nil
+}
+
+func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	id := r.PathValue("id")
+	if !s.Engine.Cancel(id) {
+		return capability.Errorf(capability.CodeNotFound, "invocations.cancel", "no running invocation %q", id)
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+	return nil
+}
+
+func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	target, err := capability.ParseTarget(r.URL.Query().Get("action"))
+	if err != nil {
+		return err
+	}
+	for _, kv := range r.URL.Query()["select"] {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok {
+			return capability.Errorf(capability.CodeInvalidInput, "decode", "select: %q is not key=value", kv)
+		}
+		if target.Select == nil {
+			target.Select = make(capability.Selector)
+		}
+		target.Select[k] = v
+	}
+	context, err := contextOf(w, r)
+	if err != nil {
+		return err
+	}
+	inv := capability.Invocation{Principal: who, Audience: audienceFor(who), Context: context, Target: target}
+	plan := s.Engine.Plan(r.Context(), inv)
+	if capability.CodeOf(plan.Err) == capability.CodeUnknownCapability {
+		return plan.Err
+	}
+	door.WriteJSON(w, http.StatusOK, explanation(inv, plan))
+	return nil
+}
+
+// rejection is why a provider was not taken.
+type rejection struct {
+	Capability capability.ID          `json:"capabilityId"`
+	Provider   capability.ProviderKey `json:"providerKey"`
+	Step       int                    `json:"step"`
+	Reason     string                 `json:"reason"`
+}
+
+// explanation is the answer of explain and --dry-run: who was chosen and why,
+// and for each other one the step that dropped it.
+func explanation(inv capability.Invocation, p invoke.Plan) map[string]any {
+	out := map[string]any{"target": inv.Target.String(), "dry_run": true, "ok": p.Err == nil}
+	if p.Err != nil {
+		out["error"] = capability.AsError(p.Err)
+	}
+	if e := p.Entry; e != nil {
+		verdict := map[string]any{"permitted": p.Verdict.Permitted, "policies": p.Verdict.Policies}
+		if p.Verdict.Consent != "" {
+			verdict["consent"] = p.Verdict.Consent
+		}
+		out["selected"] = map[string]any{"capability_id": e.ID, "provider": e.Key(), "effect": e.Effect}
+		out["selection"] = map[string]any{"step": p.Selection.Step, "decided_by": p.Selection.DecidedBy}
+		out["decision"] = verdict
+	}
+	rejected := []rejection{}
+	if p.Selection != nil {
+		for _, r := range p.Selection.Rejected {
+			if r.Reason != arbitration.ReasonDenied { // of those the caller may know: below
+				rejected = append(rejected, rejection{r.Entry.ID, r.Entry.Key(), r.Step, r.Reason})
+			}
+		}
+	}
+	for _, e := range p.Denied {
+		rejected = append(rejected, rejection{Capability: e.ID, Provider: e.Key(), Reason: arbitration.ReasonDenied})
+	}
+	out["rejected"] = rejected
+	if p.Selection != nil {
+		record := arbitration.Explain(p.Selection, p.Agent.Etag())
+		if inv.Principal.Role != capability.RoleAdmin && inv.Principal.Role != capability.RoleOperator {
+			record = record.ForPlanner()
+		}
+		out["explanation"], out["text"] = record, record.Text()
+	}
+	return out
+}

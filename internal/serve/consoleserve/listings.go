@@ -1,0 +1,193 @@
+package consoleserve
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/protocol/router"
+)
+
+// listings are what a front end shows of all modules at once: views, widgets,
+// the tabs of its navigation, and apps.
+type listings struct {
+	*Surface
+
+	mu   sync.Mutex
+	snap *catalog.Snapshot
+	read map[*capability.Module]listed
+}
+
+// listed is the part of one manifest that is shown.
+type listed struct{ views, widgets, nav, apps []item }
+
+// item is one thing shown, with all its manifest says of it.
+type item struct {
+	id      string
+	order   *float64
+	members map[string]any
+}
+
+func (s *Surface) listingRoutes(mux *http.ServeMux) {
+	l := &listings{Surface: s}
+	for path, part := range map[string]func(listed) []item{
+		"views":   func(m listed) []item { return m.views },
+		"widgets": func(m listed) []item { return m.widgets },
+		"nav":     func(m listed) []item { return m.nav },
+		"apps":    func(m listed) []item { return m.apps },
+	} {
+		mux.Handle("GET /api/v1/"+path, s.Door.Guard(func(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
+			door.WriteJSON(w, http.StatusOK, map[string]any{path: l.list(who, part)})
+			return nil
+		}, capability.RoleAdmin, capability.RoleOperator, capability.RoleAgent))
+	}
+}
+
+// list collects one part from every module of which the caller may call
+// something. A module that offers nothing to call is shown to operators.
+func (l *listings) list(who capability.Principal, part func(listed) []item) []map[string]any {
+	state := make(map[*capability.Module]capability.Availability)
+	var modules []*capability.Module
+	for _, e := range l.Engine.List(who, capability.AudienceInternal) {
+		if _, seen := state[e.Module]; !seen {
+			state[e.Module] = e.Contribution.Availability
+			modules = append(modules, e.Module)
+		}
+	}
+	snap := l.Catalog.Snapshot()
+	if audienceFor(who) == capability.AudienceInternal {
+		for m := range snap.Modules() {
+			if len(m.Contributions) == 0 {
+				modules = append(modules, m)
+			}
+		}
+	}
+	type shown struct {
+		item
+		module *capability.Module
+	}
+	var all []shown
+	for _, m := range modules {
+		for _, it := range part(l.listed(snap, m)) {
+			all = append(all, shown{it, m})
+		}
+	}
+	slices.SortFunc(all, func(a, b shown) int {
+		return cmp.Or(compareOrder(a.order, b.order), strings.Compare(a.id, b.id),
+			strings.Compare(a.module.ID, b.module.ID), strings.Compare(a.module.Endpoint, b.module.Endpoint))
+	})
+	out := make([]map[string]any, len(all))
+	for i, it := range all {
+		out[i] = make(map[string]any, len(it.members)+1)
+		for name, value := range it.members {
+			out[i][name] = value
+		}
+		availability := state[it.module]
+		if availability.State == "" {
+			availability.State = capability.StateReady
+		}
+		out[i]["availability"] = availability
+	}
+	return out
+}
+
+// compareOrder puts what names no place behind what does.
+func compareOrder(a, b *float64) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	}
+	return cmp.Compare(*a, *b)
+}
+
+// listed reads a manifest once in the life of a snapshot.
+func (l *listings) listed(snap *catalog.Snapshot, m *capability.Module) listed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.snap != snap {
+		l.snap, l.read = snap, make(map[*capability.Module]listed)
+	}
+	done, ok := l.read[m]
+	if !ok {
+		done = l.readManifest(m)
+		l.read[m] = done
+	}
+	return done
+}
+
+// readManifest takes the parts out of a stored manifest, which was decoded when
+// it came; of one that cannot be read nothing is shown.
+func (l *listings) readManifest(m *capability.Module) (out listed) {
+	typed, err := router.ParseModule(m.Manifest)
+	if len(m.Manifest) == 0 || err != nil {
+		return out
+	}
+	var raw struct {
+		Views   []map[string]any `json:"views"`
+		Widgets []map[string]any `json:"widgets"`
+		App     map[string]any   `json:"app"`
+	}
+	if err := jsonx.Unmarshal(typed.Raw, &raw); err != nil {
+		return out
+	}
+	stamp := func(members map[string]any) map[string]any {
+		members["module"], members["endpoint"] = m.ID, m.Endpoint
+		return members
+	}
+	for i, v := range typed.Views {
+		out.views = append(out.views, item{id: v.ID, members: l.view(m, v, stamp(raw.Views[i]))})
+	}
+	for i, w := range typed.Widgets {
+		members := stamp(raw.Widgets[i])
+		if w.PluginID == "" {
+			members["pluginId"] = m.Name
+		}
+		out.widgets = append(out.widgets, item{w.ID, w.Order, members})
+	}
+	if typed.App == nil {
+		return out
+	}
+	tabs, _ := raw.App["navTabs"].([]any)
+	for i, tab := range typed.App.NavTabs {
+		members, _ := tabs[i].(map[string]any)
+		out.nav = append(out.nav, item{tab.ID, tab.Order, stamp(members)})
+	}
+	delete(raw.App, "navTabs") // they have a list of their own
+	raw.App["id"] = m.ID
+	if typed.App.DisplayName == "" {
+		raw.App["displayName"] = m.Name
+	}
+	out.apps = []item{{id: m.ID, members: stamp(raw.App)}}
+	return out
+}
+
+// view adds the URLs a browser can use (router spec, section 5.4): one the
+// manifest gives is kept when it is sound, a path becomes one of our own origin.
+// A view with an unsound URL says so and has none, and spoils no other view.
+func (l *listings) view(m *capability.Module, v router.View, members map[string]any) map[string]any {
+	if v.ViewType == "" {
+		members["viewType"] = "gui"
+	}
+	for _, u := range []struct{ name, url, path string }{{"bundleUrl", v.BundleURL, v.BundlePath}, {"frameUrl", v.FrameURL, v.FramePath}} {
+		switch {
+		case u.url != "" && router.CheckBrowserURL(u.url) != nil:
+			delete(members, u.name)
+			members["fault"] = u.name + " must be an absolute http or https URL without credentials"
+		case u.url == "" && u.path != "":
+			if local := l.AssetURL(m.Endpoint, m.ID, u.path); local != "" {
+				members[u.name] = local
+			}
+		}
+	}
+	return members
+}

@@ -1,0 +1,271 @@
+package consoleserve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// agentOf is the compiled catalog of the request's context.
+func (s *Surface) agentOf(w http.ResponseWriter, r *http.Request, who capability.Principal) (*compile.Agent, error) {
+	c, err := contextOf(w, r)
+	if err != nil {
+		return nil, err
+	}
+	agent, _, err := s.Engine.Agent(capability.Invocation{Principal: who, Context: c})
+	return agent, err
+}
+
+func (s *Surface) slots(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	agent, err := s.agentOf(w, r, who)
+	if err != nil {
+		return err
+	}
+	c := agent.Frame.Context
+	list := []catalog.SlotChoice{}
+	for _, slot := range []string{catalog.SlotContextEngine, catalog.SlotMemory} {
+		list = append(list, agent.Snapshot().Slot(slot, c.Workspace, c.Agent))
+	}
+	body := s.backendList()
+	body["slots"] = list
+	door.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+func (s *Surface) backends(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, s.backendList())
+	return nil
+}
+
+// backendList are the runtime backends, and the exclusive classes nobody holds.
+func (s *Surface) backendList() map[string]any {
+	snap := s.Catalog.Snapshot()
+	list := []map[string]any{}
+	for _, e := range snap.Backends() {
+		list = append(list, map[string]any{
+			"runtimeId": e.Runtime, "providerKey": e.Key(), "backend": e.Contribution.Backend, "rank": snap.RankOf(e),
+			"availability": e.Contribution.Availability, "withheld": snap.Withheld(e),
+		})
+	}
+	blocking := append([]catalog.BlockingIssue{}, snap.Blocking()...)
+	return map[string]any{"backends": list, "blocking": blocking}
+}
+
+// actions is the registry of canonical actions.
+func (s *Surface) actions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, map[string]any{"actions": actions.Rows()})
+	return nil
+}
+
+func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	agent, err := s.agentOf(w, r, who)
+	if err != nil {
+		return err
+	}
+	findings := append([]compile.Finding{}, agent.Lint()...)
+	for _, n := range s.Policy.Unknown(s.Catalog.Snapshot()) {
+		findings = append(findings, compile.Finding{
+			Code: "rule_unknown", Subject: n.Rule, Message: fmt.Sprintf("the rule %s speaks of %s::%q, which nobody here has: it is misspelt, or its provider is away", n.Rule, n.Type, n.ID),
+		})
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"findings": findings})
+	return nil
+}
+
+func (s *Surface) operatorCatalog(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	snap := s.Catalog.Snapshot()
+	rows, err := s.Operator(r.Context(), snap)
+	if err != nil {
+		return err
+	}
+	return s.published(w, r, snap.Generation, map[string]any{"audience": capability.AudienceOperator, "rows": rows})
+}
+
+func (s *Surface) staticCatalog(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	name := r.PathValue("name")
+	rows, ok, err := s.Static(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return capability.Errorf(capability.CodeNotFound, "catalog", "there is no static catalog %q; use install, onboarding, channels or cli", name)
+	}
+	return s.published(w, r, s.Catalog.Snapshot().Generation, map[string]any{"audience": "static/" + name, "rows": rows})
+}
+
+// explanation is the record of a choice that was made, for as long as it is kept.
+func (s *Surface) explanation(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	x, ok := s.Explanation(r.PathValue("id"))
+	if !ok {
+		return capability.Errorf(capability.CodeNotFound, "catalog.explanation", "no explanation %q is kept; the last 1,024 are", r.PathValue("id"))
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"explanation": x, "text": x.Text()})
+	return nil
+}
+
+// selectOne is a dry run of a choice, in the form of the catalog spec, section 23.
+func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := door.ReadBody(w, r, 1<<20)
+	if err != nil {
+		return err
+	}
+	var req struct {
+		Action   string              `json:"action"`
+		Selector capability.Selector `json:"selector,omitempty"`
+		Context  *capability.Context `json:"context,omitempty"`
+	}
+	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
+		return door.BadJSON(err)
+	}
+	target, err := capability.ParseTarget(req.Action)
+	if err != nil {
+		return err
+	}
+	target.Select = req.Selector
+	inv := capability.Invocation{Principal: who, Audience: audienceFor(who), Context: req.Context, Target: target}
+	plan := s.Engine.Plan(r.Context(), inv)
+	if plan.Selection == nil {
+		return plan.Err
+	}
+	door.WriteJSON(w, http.StatusOK, explanation(inv, plan))
+	return nil
+}
+
+// changes are the catalog's changes after a generation, at once, or, for a client
+// that takes a stream, as they come.
+func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	since := s.Catalog.Snapshot().Generation
+	if text := r.URL.Query().Get("since"); text != "" {
+		var err error
+		if since, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return capability.Errorf(capability.CodeInvalidInput, "decode", "since: %q is not a generation", text)
+		}
+	}
+	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		door.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Feed.Since(since)})
+		return nil
+	}
+	out := door.NewStream(w, r)
+	ctx, cancel := s.untilStop(r)
+	defer cancel()
+	for {
+		events, err := s.Feed.Wait(ctx, since)
+		if err != nil {
+			return nil // the client has gone, or we stop
+		}
+		for _, e := range events {
+			data, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			if out.Send(strconv.FormatUint(e.Generation, 10), "change", data) != nil {
+				return nil
+			}
+			since = e.Generation
+		}
+	}
+}
+
+// staticCatalogs are all of them.
+func (s *Surface) staticCatalogs(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	body := map[string]any{"audience": "static"}
+	for _, name := range []string{"install", "onboarding", "channels", "cli"} {
+		rows, _, err := s.Static(r.Context(), name)
+		if err != nil {
+			return err
+		}
+		body[name] = rows
+	}
+	return s.published(w, r, s.Catalog.Snapshot().Generation, body)
+}
+
+// maxScenarios bounds the body of an evaluation.
+const maxScenarios = 16 << 20
+
+// evaluate runs scenarios; it touches nothing of this server.
+func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	body, err := door.ReadBody(w, r, maxScenarios)
+	if err != nil {
+		return err
+	}
+	var req struct {
+		Fixtures  jsonx.Raw `json:"fixtures,omitempty"`
+		Scenarios jsonx.Raw `json:"scenarios"`
+	}
+	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
+		return door.BadJSON(err)
+	}
+	var lines bytes.Buffer
+	ok, err := s.Eval(req.Fixtures, req.Scenarios, &lines)
+	if err != nil {
+		return err
+	}
+	outcomes := []jsonx.Raw{}
+	for line := range bytes.Lines(lines.Bytes()) {
+		outcomes = append(outcomes, jsonx.Raw(bytes.TrimSpace(line)))
+	}
+	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": ok, "outcomes": outcomes})
+	return nil
+}
+
+// untilStop is the request's context, which ends when the server begins to stop
+// too: a listener must not hold that up.
+func (s *Surface) untilStop(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	go func() {
+		select {
+		case <-s.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// agentChanges tells a client when the agent catalog of its context is another, at
+// most four times a second (decision R15).
+func (s *Surface) agentChanges(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	c, err := contextOf(w, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.untilStop(r)
+	defer cancel()
+	now, notices, err := s.Contexts.Subscribe(ctx, invoke.ContextOf(&capability.Invocation{Principal: who, Context: c}))
+	if err != nil {
+		return err
+	}
+	out := door.NewStream(w, r)
+	for {
+		data, err := json.Marshal(now)
+		if err != nil {
+			return err
+		}
+		if out.Send(strconv.FormatUint(now.Generation, 10), "catalog", data) != nil {
+			return nil
+		}
+		next, open := <-notices
+		if !open {
+			return nil
+		}
+		now = next
+	}
+}
+
+// telemetry are the catalog's last events.
+func (s *Surface) telemetry(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Telemetry(r.URL.Query().Get("event"))})
+	return nil
+}

@@ -1,0 +1,372 @@
+package mcpserve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+)
+
+// maxResult is the largest result that is put into an answer: more would not fit
+// into what a model can read.
+const maxResult = 1 << 20
+
+// answer carries out a request that may take its time, and answers it.
+func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
+	if !x.Era.Modern {
+		return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), ask: x.Ask})
+	}
+	if f := checkResponses(m.Params.Responses); f != nil {
+		return exchange.Outcome{Fault: f}
+	}
+	x.Relay = &capability.Relay{Capabilities: c.abilities.raw, Responses: m.Params.Responses}
+	if m.Params.State != nil {
+		st, ok := s.sealer.Open(m.Params.State, c.digest(), callDigest(m))
+		if !ok {
+			return exchange.Outcome{Fault: staleState()}
+		}
+		switch st.Kind {
+		case sealed.Parked:
+			return s.resume(r, c, m, x, st)
+		case sealed.Consent:
+			x.Relay.Responses = nil
+			if out, over := s.consented(ctx, c, m, x.Era, st); over {
+				return out
+			}
+		case sealed.Relayed:
+			c.pinned = capability.ID(st.Of)
+			x.Relay.State = json.RawMessage(st.Inner)
+		}
+	}
+	if m.Method == "tools/call" && s.listOf(c).onlyTask[m.Params.Name] && (s.cfg.Tasks == nil || !declaresTasks(c.abilities.raw)) {
+		return exchange.Outcome{Fault: needsTasks()}
+	}
+	if c.abilities.any() || s.mayTask(c, m) {
+		return s.answerAsking(r, c, m, x)
+	}
+	return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), relay: x.Relay})
+}
+
+// carry carries out one request. What v's members hear is serial, and nothing comes
+// after carry has returned.
+func (s *Surface) carry(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
+	switch m.Method {
+	case "tools/call":
+		return s.call(ctx, c, m, e, v)
+	case "prompts/get":
+		return s.getPrompt(ctx, c, m, e, v)
+	case "resources/read":
+		return s.readResource(ctx, c, m, e, v)
+	case "completion/complete":
+		return s.complete(ctx, c, m, e)
+	}
+	return exchange.Outcome{Fault: unknownMethod(m.Method)}
+}
+
+// carryApart is carry on a goroutine of our own, where a panic would be the end of the
+// server: it is the end of the call, as it is in a request.
+func (s *Surface) carryApart(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, p *parked) (out exchange.Outcome) {
+	defer func() {
+		broken := recover()
+		if broken == nil {
+			return
+		}
+		s.cfg.Logger.Error("a call broke", "method", m.Method, "panic", broken, "stack", string(debug.Stack()))
+		p.ended(invoke.Reply{}, capability.Errorf(capability.CodeInternal, "mcp", "the server made a mistake in this call"))
+		out = exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusInternalServerError, Code: mcpwire.CodeInternal, Message: "the server made a mistake in this call"}}
+	}()
+	return s.carry(ctx, c, m, e, v)
+}
+
+func unknownMethod(method string) *mcpwire.Fault {
+	return &mcpwire.Fault{Status: http.StatusNotFound, Code: mcpwire.CodeMethodNotFound, Message: "there is no method " + method}
+}
+
+// call carries out tools/call.
+func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
+	p := &m.Params
+	if !p.Named {
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.name must be a string")}
+	}
+	if p.Arguments != nil && p.Arguments[0] != '{' {
+		if string(p.Arguments) != "null" {
+			return exchange.Outcome{Fault: mcpwire.InvalidParams("params.arguments must be an object")}
+		}
+		p.Arguments = nil
+	}
+	inv := c.invocation()
+	inv.Input = p.Arguments
+	if c.pinned != "" {
+		if _, arguments, err := s.target(c, p); err == nil {
+			inv.Input = arguments // a selector is no argument of the provider in this round either
+		}
+		inv.Target = capability.Target{Capability: c.pinned}
+	} else {
+		target, arguments, err := s.target(c, p)
+		if err != nil {
+			return s.failed(ctx, p, e, invoke.Reply{}, err)
+		}
+		inv.Target, inv.Input = target, arguments
+	}
+	reply, out, err := s.invoke(ctx, c, m, v, inv)
+	switch {
+	case out != nil:
+		return *out
+	case err != nil:
+		return s.failed(ctx, p, e, reply, err)
+	}
+	return s.succeeded(ctx, c, p, e, reply)
+}
+
+// target is what a tool's name means to the caller, and the arguments without the
+// selector.
+func (s *Surface) target(c caller, p *mcpwire.Params) (capability.Target, json.RawMessage, error) {
+	if action := s.ownName(c, p.Name); action != nil {
+		return capability.Target{Action: action.Canonical}, p.Arguments, nil
+	}
+	agent, _, err := s.cfg.Engine.Agent(c.invocation())
+	if err != nil {
+		return capability.Target{}, nil, err
+	}
+	named, err := s.leases.Resolve(c.lease(), agent, c.view.spelling(), p.Name)
+	if err != nil {
+		return capability.Target{}, nil, err
+	}
+	arguments, selector := p.Arguments, capability.Selector(nil)
+	if named.Action != nil {
+		if arguments, selector, err = named.Action.CutSelector(arguments); err != nil {
+			return capability.Target{}, nil, err
+		}
+	}
+	return capability.Target{Action: named.Canonical, Select: selector}, arguments, nil
+}
+
+// invoke takes the call down the path. Where it needs a yes that the caller itself
+// may give, the caller is asked; what a modern client has to be asked ends this
+// round of the call: then out is set.
+func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v voice, inv capability.Invocation) (reply invoke.Reply, out *exchange.Outcome, err error) {
+	inv.Progress, inv.Ask, inv.Relay = v.heard, v.ask, v.relay
+	m.Params.Meta.PassOn(&inv, m.Traceparent)
+	if v.began != nil {
+		inv.ID, inv.Keep = s.cfg.Engine.NewID(), new(tasks.Keeper)
+		v.began(inv)
+		defer func() { v.ended(reply, err) }()
+	}
+	reply, err = s.cfg.Engine.Invoke(ctx, inv)
+	failure := capability.AsError(err)
+	if failure == nil || failure.Code != capability.CodeConsentRequired {
+		return reply, nil, err
+	}
+	if failure.Reason == capability.ReasonInputRequired {
+		if v.relay != nil && len(reply.Result) > 0 {
+			if asked, ok := s.relayed(c, m, reply.Capability, reply.Result); ok {
+				return reply, &asked, nil
+			}
+		}
+		return reply, nil, err
+	}
+	approval, _ := failure.Details["approval"].(string)
+	if failure.Details["channel"] != string(policy.ChannelClient) || approval == "" || !c.abilities.form {
+		return reply, nil, err
+	}
+	if v.relay != nil {
+		asked := s.question(confirmation(failure), sealed.State{Kind: sealed.Consent, Who: c.digest(), Call: callDigest(m), Of: approval})
+		return reply, &asked, nil
+	}
+	if v.ask == nil {
+		return reply, nil, err
+	}
+	answer, askErr := v.ask(ctx, confirmation(failure))
+	if askErr != nil {
+		return reply, nil, err // it may still be approved elsewhere: the text says how
+	}
+	if err := s.decide(ctx, c, approval, answer); err != nil {
+		return reply, nil, err
+	}
+	inv.ID = "" // it is another call
+	reply, err = s.cfg.Engine.Invoke(ctx, inv)
+	return reply, nil, err
+}
+
+// decide answers an approval with what the person at the client said.
+func (s *Surface) decide(ctx context.Context, c caller, approval string, answer json.RawMessage) error {
+	decision := decisionOf(answer)
+	if _, _, err := s.cfg.Policy.Answer(ctx, c.who, approval, decision); err != nil {
+		return err
+	}
+	if decision == policy.DecideDeny {
+		return capability.Errorf(capability.CodeDenied, "mcp", "the person at this client said no (%s)", approval).
+			With("confirmation_rejected", "do something else").Detail("approval", approval)
+	}
+	return nil
+}
+
+// consented takes the answer that a modern client brings; over says that the call
+// ends with it. Without an answer the call goes on, and is asked about again.
+func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st sealed.State) (out exchange.Outcome, over bool) {
+	answer := responseTo(m.Params.Responses)
+	if answer == nil {
+		return exchange.Outcome{}, false
+	}
+	if err := s.decide(ctx, c, st.Of, answer); err != nil {
+		return s.failed(ctx, &m.Params, e, invoke.Reply{}, err), true
+	}
+	return exchange.Outcome{}, false
+}
+
+// invocation is a call of this caller, without its target.
+func (c caller) invocation() capability.Invocation {
+	return capability.Invocation{
+		Surface: "mcp", Client: c.client, Principal: c.who, Session: c.session, Audience: capability.AudienceAgent, Within: c.view.within(),
+	}
+}
+
+// unknownTool is the one answer for a tool that is absent or invisible.
+func unknownTool(name string) *mcpwire.Fault { return mcpwire.InvalidParams("unknown tool %q", name) }
+
+func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply) exchange.Outcome {
+	value := bytes.TrimSpace(reply.Result)
+	if len(value) == 0 {
+		value = []byte("null")
+	}
+	switch {
+	case len(value) > maxResult:
+		if out, ok := s.tooLarge(ctx, c, e, reply, value, s.listOf(c).output[p.Name]); ok {
+			return out
+		}
+		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeTooLarge, "mcp",
+			"the call was carried out, but its result has %d bytes and an answer holds %d at most", len(value), maxResult).
+			With("output_limit", "ask for a smaller part of it"))
+	case definition.Passes(reply.Provider):
+		if dst, ok := definition.AppendPassed(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
+			return exchange.Outcome{Result: dst}
+		}
+		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the upstream's answer is not a result").With("output_schema_violation", ""))
+	case !jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)):
+		s.cfg.Logger.Error("a provider answered with something that is not JSON", "inv", reply.Invocation, "cap", string(reply.Capability))
+		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the provider's answer is not JSON").With("output_schema_violation", ""))
+	case value[0] != '{' && s.listOf(c).output[p.Name]:
+		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp",
+			"the call was carried out, but its result is not the object that the tool promises: %.200s", value).With("output_schema_violation", ""))
+	}
+	dst := make([]byte, 0, 2*len(value)+len(value)/8+320)
+	dst = append(dst, `{"content":[{"type":"text","text":`...)
+	dst = appendText(dst, value)
+	dst = append(dst, `}]`...)
+	if value[0] == '{' {
+		dst = append(dst, `,"structuredContent":`...)
+		dst = append(dst, value...)
+	}
+	return exchange.Outcome{Result: e.AppendClosing(dst, invocationMeta(reply))}
+}
+
+// failed turns an error into what the protocol has for it (spec/README section
+// 4): a protocol error, silence, or a result that a model can act on.
+func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
+	failure := capability.AsError(err)
+	if out, ok := s.ownWords(p, e, reply, failure); ok {
+		return out
+	}
+	switch failure.Code {
+	case capability.CodeUnknownCapability:
+		if failure.Reason != "capability_retracted" { // a model can act on that one
+			return exchange.Outcome{Fault: unknownTool(p.Name)}
+		}
+	case capability.CodeDenied:
+		if failure.Reason == invoke.ReasonScope {
+			effect, _ := failure.Details["effect"].(string)
+			return exchange.Outcome{Narrow: capability.Effect(effect), Fault: &mcpwire.Fault{Status: http.StatusForbidden, Code: codeRefused, Message: failure.Message}}
+		}
+	case capability.CodeInternal:
+		f := &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}
+		if reply.Invocation != "" && !strings.Contains(f.Message, reply.Invocation) {
+			f.Message += "; the incident is " + reply.Invocation
+		}
+		return exchange.Outcome{Fault: f}
+	case capability.CodeCancelled:
+		// Withdrawn by the client itself, or by the end of its modern request. An
+		// operator may cancel too; the client must then hear of it.
+		if cause := context.Cause(ctx); errors.Is(cause, errWithdrawn) || (e.Modern && cause != nil) {
+			return exchange.Outcome{Silent: true}
+		}
+	}
+	text := failure.Message
+	if failure.Hint != "" {
+		text += "\n" + failure.Hint
+	}
+	about := map[string]any{"code": failure.Code}
+	if failure.Reason != "" {
+		about["reason"] = failure.Reason
+	}
+	if len(failure.Details) > 0 {
+		about["details"] = failure.Details
+	}
+	if failure.RetryAfter > 0 {
+		about["retry_after_ms"] = failure.RetryAfter.Milliseconds()
+	}
+	note, encodeErr := jsonx.Marshal(about)
+	if encodeErr != nil {
+		note = jsonx.AppendString([]byte(`{"code":`), string(failure.Code))
+		note = append(note, '}')
+	}
+	dst := append([]byte(nil), `{"content":[{"type":"text","text":`...)
+	dst = jsonx.AppendString(dst, text)
+	dst = append(dst, `}],"isError":true`...)
+	own := append([]byte(`"junctor/error":`), note...)
+	if inv := invocationMeta(reply); inv != nil {
+		own = append(append(own, ','), inv...)
+	}
+	return exchange.Outcome{Result: e.AppendClosing(dst, own)}
+}
+
+// ownWords is what an upstream itself says of its failure: a result with isError, as
+// it came, or the protocol error that clients act on.
+func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, failure *capability.Error) (exchange.Outcome, bool) {
+	if out, ok := upstreamFault(e, failure); ok && out.Fault.Code == codeNeedsAbility {
+		return out, true
+	}
+	if !definition.Passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
+		return exchange.Outcome{}, false
+	}
+	var dst []byte
+	var ok bool
+	switch failure.Reason {
+	case "tool_error":
+		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply))
+	case "output_schema_violation": // the text stays, what breaks its promise goes
+		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
+		dst = append(dst[:len(dst)-1], `,"isError":true}`...)
+	}
+	return exchange.Outcome{Result: dst}, ok
+}
+
+// invocationMeta lets an answer be found in the audit.
+func invocationMeta(reply invoke.Reply) []byte {
+	if reply.Invocation == "" {
+		return nil
+	}
+	return jsonx.AppendString([]byte(`"junctor/invocation":`), reply.Invocation)
+}
+
+// appendText appends the JSON value as the text of a content block.
+func appendText(dst []byte, value json.RawMessage) []byte {
+	if out, err := jsontext.AppendQuote(dst, []byte(value)); err == nil {
+		return out
+	}
+	return jsonx.AppendString(dst, strings.ToValidUTF8(string(value), "\uFFFD"))
+}

@@ -1,0 +1,300 @@
+// Package exchange is the answer to one MCP request while it is being made: JSON, or a
+// stream of events where there is something to say before the end. It holds what a client
+// that reads slowly may leave unread, how often it is told of progress, and the comments
+// that keep a quiet stream open.
+package exchange
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+)
+
+const (
+	beatEvery     = 15 * time.Second // a comment on a quiet stream
+	ProgressMost  = 10               // notices in
+	progressEvery = time.Second      // this time; then only the newest counts
+	writeWithin   = 30 * time.Second // a client that takes nothing in is gone
+)
+
+// What a client that reads slowly may leave unread of one stream: messages, and their
+// bytes, of which one message may have more.
+const (
+	maxUnread      = 256
+	MaxUnreadBytes = 2 << 20
+)
+
+// Outcome is the end of a call; exactly one of its members is set.
+type Outcome struct {
+	Result []byte
+	Fault  *mcpwire.Fault
+	Silent bool // the client withdrew it: nothing more is sent
+	// Narrow is the effect that the access token is too narrow for; a fault says so.
+	Narrow capability.Effect
+}
+
+// Exchange is the answer to one request while it is being made. It is JSON, unless
+// there is something to say before the end, or the end is long in coming: then it
+// is a stream of events whose last one is the response. Events are written by a
+// goroutine of their own, which begins with the first and ends before the response:
+// what a provider says may come from any goroutine, and must never wait for a
+// client.
+type Exchange struct {
+	id       json.RawMessage
+	Era      mcpwire.Era
+	Streams  bool            // the client takes events
+	token    json.RawMessage // of progress, nil: none is wanted
+	Logs     bool            // the provider's log is wanted,
+	Severity int             // from this severity on
+	Ask      capability.Asker
+	Relay    *capability.Relay
+
+	st   stream        // the writer's while there is one, then end's
+	wake chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	unread  [][]byte
+	bytes   int           // of unread, and of what is being written
+	writer  chan struct{} // closed when the writer has ended; nil before the first event
+	over    bool
+	beat    *time.Timer
+	pause   *time.Timer // runs until progress may be sent again
+	since   time.Time   // the first notice of the latest ones that count together,
+	sent    int         // and how many they are
+	latest  capability.Chunk
+	waiting bool // latest has not been sent
+}
+
+// New begins the answer to m; [Exchange.End] must end it.
+func New(w http.ResponseWriter, r *http.Request, m *mcpwire.Message, e mcpwire.Era) *Exchange {
+	x := &Exchange{
+		id: m.ID, Era: e, token: m.Params.Meta.Progress, Streams: acceptsStream(r),
+		st: stream{w: w, rc: http.NewResponseController(w)}, wake: make(chan struct{}, 1),
+	}
+	if x.Streams {
+		x.beat = time.AfterFunc(beatEvery, x.beats)
+	} else {
+		x.token = nil
+	}
+	return x
+}
+
+func acceptsStream(r *http.Request) bool {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	return strings.Contains(accept, "text/event-stream") || strings.Contains(accept, "*/*") || strings.Contains(accept, "text/*")
+}
+
+// Hears is what the engine is to call with the provider's progress and log; nil
+// where nobody would hear it.
+func (x *Exchange) Hears() func(capability.Chunk) {
+	if x.token == nil && !x.Logs {
+		return nil
+	}
+	return x.Heard
+}
+
+// Heard takes in what the provider says before its result.
+func (x *Exchange) Heard(c capability.Chunk) {
+	switch {
+	case c.Stage == capability.StageLog:
+		if x.Logs && severityOf(c.Data) >= x.Severity {
+			x.Event(AppendNotice(nil, "notifications/message", c.Data))
+		}
+	case c.Stage == "" && x.token != nil:
+		x.progress(c)
+	}
+}
+
+// progress sends the notice, or keeps the newest until the next may be sent.
+func (x *Exchange) progress(c capability.Chunk) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.latest = c
+	if !x.waiting {
+		x.waiting = true
+		x.sendProgress()
+	}
+}
+
+// sendProgress wants the lock to be held.
+func (x *Exchange) sendProgress() {
+	now := time.Now()
+	if now.Sub(x.since) >= progressEvery {
+		x.since, x.sent = now, 0
+	}
+	if x.sent < ProgressMost && len(x.unread) < ProgressMost {
+		x.sent++
+		x.waiting = false
+		x.push(appendProgress(nil, x.token, x.latest))
+		return
+	}
+	if x.pause == nil {
+		x.pause = time.AfterFunc(x.since.Add(progressEvery).Sub(now), x.paused)
+	} else {
+		x.pause.Reset(max(x.since.Add(progressEvery).Sub(now), progressEvery/ProgressMost))
+	}
+}
+
+func (x *Exchange) paused() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.waiting && !x.over {
+		x.sendProgress()
+	}
+}
+
+// Event sends one message before the response; false when it cannot be sent.
+func (x *Exchange) Event(data []byte) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.push(data)
+}
+
+// push wants the lock to be held. A nil message is a comment.
+func (x *Exchange) push(data []byte) bool {
+	if x.over || !x.Streams || len(x.unread) >= maxUnread || x.bytes > 0 && x.bytes+len(data) > MaxUnreadBytes {
+		return false
+	}
+	x.bytes += len(data)
+	x.unread = append(x.unread, data)
+	if x.writer == nil {
+		x.writer = make(chan struct{})
+		go x.write()
+	}
+	x.rouse()
+	return true
+}
+
+func (x *Exchange) rouse() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (x *Exchange) write() {
+	defer close(x.writer)
+	written := 0
+	for {
+		x.mu.Lock()
+		next, over := x.unread, x.over
+		x.unread = nil
+		x.bytes -= written
+		x.mu.Unlock()
+		written = 0
+		for _, data := range next {
+			if data == nil {
+				x.st.comment()
+			} else {
+				written += len(data)
+				x.st.event(data)
+			}
+		}
+		switch {
+		case len(next) > 0:
+		case over:
+			return
+		default:
+			<-x.wake
+		}
+	}
+}
+
+func (x *Exchange) beats() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.over {
+		x.push(nil)
+		x.beat.Reset(beatEvery)
+	}
+}
+
+// End sends the response; nothing is written afterwards.
+func (x *Exchange) End(out Outcome) {
+	x.mu.Lock()
+	if x.waiting {
+		x.push(appendProgress(nil, x.token, x.latest)) // the last one tells how far it came
+	}
+	x.over = true
+	if x.beat != nil {
+		x.beat.Stop()
+	}
+	if x.pause != nil {
+		x.pause.Stop()
+	}
+	writer := x.writer
+	x.mu.Unlock()
+	if writer != nil {
+		x.rouse()
+		<-writer
+	}
+	x.st.end(x.id, out, x.Era)
+}
+
+// Severities are the levels of RFC 5424 that logging has, the least first.
+func Severities() []string {
+	return []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+}
+
+// severityOf is the severity of the params of notifications/message; one that is
+// not known counts as the highest, so that it is not lost.
+func severityOf(params json.RawMessage) int {
+	level, _ := jsonx.Text(mcpwire.At(params, []string{"level"}))
+	if i := slices.Index(Severities(), level); i >= 0 {
+		return i
+	}
+	return len(Severities())
+}
+
+// AppendNotice appends a notification; params may be empty.
+func AppendNotice(dst []byte, method string, params json.RawMessage) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","method":`...)
+	dst = jsonx.AppendString(dst, method)
+	if len(params) > 0 {
+		dst = append(append(dst, `,"params":`...), params...)
+	}
+	return append(dst, '}')
+}
+
+func appendProgress(dst []byte, token json.RawMessage, c capability.Chunk) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`...)
+	dst = append(dst, token...)
+	dst = append(dst, `,"progress":`...)
+	dst = strconv.AppendFloat(dst, c.Progress, 'g', -1, 64)
+	if c.Total > 0 {
+		dst = append(dst, `,"total":`...)
+		dst = strconv.AppendFloat(dst, c.Total, 'g', -1, 64)
+	}
+	if c.Message != "" {
+		dst = append(dst, `,"message":`...)
+		dst = jsonx.AppendString(dst, c.Message)
+	}
+	return append(dst, "}}"...)
+}
+
+// WriteOutcome answers without a stream.
+func WriteOutcome(w http.ResponseWriter, id json.RawMessage, out Outcome, e mcpwire.Era) {
+	switch {
+	case out.Silent:
+		// A stream that ends without an event is the one answer in which nothing is
+		// sent; a status alone would make some clients give up the session.
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+	case out.Fault != nil:
+		f := *out.Fault
+		if !e.Modern && out.Narrow == "" {
+			f.Status = http.StatusOK
+		}
+		mcpwire.WriteFault(w, id, &f)
+	default:
+		mcpwire.WriteJSON(w, http.StatusOK, mcpwire.AppendResponse(make([]byte, 0, len(out.Result)+len(id)+64), id, out.Result))
+	}
+}

@@ -1,0 +1,171 @@
+package mcpserve
+
+import (
+	"context"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+)
+
+const (
+	maxFollowing = 256 // resources that one session may subscribe to,
+	// maxFollowed is the same for all sessions of a viewer: an upstream has 1,000 for
+	// everybody, and nobody is to take them all.
+	maxFollowed = 512
+)
+
+// following is one subscription of a session.
+type following struct {
+	session *mcp.ServerSession
+	uri     string
+}
+
+// hold is what a subscription holds at its upstream.
+type hold struct {
+	stop func() // nil while it is being made
+}
+
+// taken is it as it is now: one that is still being made ends when it is there. The
+// caller holds the lock.
+func (h *hold) taken() *hold {
+	if h == nil {
+		return nil
+	}
+	return &hold{h.stop}
+}
+
+// end ends it; the lock must not be held.
+func (h *hold) end() {
+	if h != nil && h.stop != nil {
+		h.stop()
+	}
+}
+
+// freshness is a change that a viewer's sessions have to be told of.
+type freshness struct {
+	viewer *viewer
+	uri    string
+}
+
+// follow subscribes at the upstream for a session. The SDK remembers who wants to
+// hear of which address; here is only what ends.
+func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest) error {
+	return func(ctx context.Context, req *mcp.SubscribeRequest) error {
+		uri := req.Params.URI
+		entry := s.listOf(v.caller).resource(uri)
+		if entry == nil {
+			return wireError(unknownResource(uri, mcpwire.Era{Modern: req.Session.ID() == ""}))
+		}
+		key := following{req.Session, uri}
+		own := new(hold)
+		s.mu.Lock()
+		_, again := v.following[key]
+		n, all := 0, len(v.following)
+		for k := range v.following {
+			if k.session == req.Session {
+				n++
+			}
+		}
+		full := n >= maxFollowing || all >= maxFollowed
+		if !again && !full {
+			v.following[key] = own // it counts from now on, for those who come at the same time
+		}
+		s.mu.Unlock()
+		if again {
+			return nil
+		}
+		if full {
+			return wireError(mcpwire.InvalidParams("a session subscribes to %d resources at most, all of a principal to %d", maxFollowing, maxFollowed))
+		}
+		stop, err := s.cfg.Updates.Subscribe(ctx, entry.Module.Extension, uri, func() { s.resourceUpdated(freshness{v, uri}) })
+		s.mu.Lock()
+		wanted := v.following[key] == own
+		if own.stop = stop; err != nil && wanted {
+			delete(v.following, key)
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return wireError(&mcpwire.Fault{Code: codeRefused, Message: "the upstream does not tell of changes of " + uri})
+		}
+		if !wanted {
+			stop() // its session ended in the meantime
+		}
+		return nil
+	}
+}
+
+func (s *Surface) unfollow(v *viewer) func(context.Context, *mcp.UnsubscribeRequest) error {
+	return func(_ context.Context, req *mcp.UnsubscribeRequest) error {
+		key := following{req.Session, req.Params.URI}
+		s.mu.Lock()
+		held := v.following[key].taken()
+		delete(v.following, key)
+		s.mu.Unlock()
+		held.end()
+		return nil
+	}
+}
+
+// unfollowAll ends the subscriptions of a session that ends.
+func (s *Surface) unfollowAll(v *viewer, live *mcp.ServerSession) {
+	var stops []*hold
+	s.mu.Lock()
+	for key, held := range v.following {
+		if key.session == live {
+			stops = append(stops, held.taken())
+			delete(v.following, key)
+		}
+	}
+	s.mu.Unlock()
+	for _, held := range stops {
+		held.end()
+	}
+}
+
+func (s *Surface) resourceUpdated(f freshness) {
+	s.mu.Lock()
+	s.fresh[f] = true
+	s.mu.Unlock()
+	select {
+	case s.updated <- struct{}{}:
+	default:
+	}
+}
+
+// tellUpdates tells the sessions that subscribed, each viewer's on a goroutine of its
+// own: the SDK waits for those that take nothing in, and others must not.
+func (s *Surface) tellUpdates(ctx context.Context, group *sync.WaitGroup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uris := make(map[*viewer][]string)
+	for f := range s.fresh {
+		if !f.viewer.telling { // else it is told again when it has been told
+			uris[f.viewer] = append(uris[f.viewer], f.uri)
+			delete(s.fresh, f)
+		}
+	}
+	for v, list := range uris {
+		v.telling = true
+		group.Go(func() { s.tell(ctx, v, list) })
+	}
+}
+
+func (s *Surface) tell(ctx context.Context, v *viewer, uris []string) {
+	for _, uri := range uris {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := v.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri}); err != nil {
+			s.cfg.Logger.Warn("mcp resource update", "err", err)
+		}
+	}
+	s.mu.Lock()
+	v.telling = false
+	s.mu.Unlock()
+	select {
+	case s.updated <- struct{}{}: // for what has changed in the meantime
+	default:
+	}
+}

@@ -1,0 +1,322 @@
+package mcpserve
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
+)
+
+// listTTL is how long a client may keep a list, in milliseconds.
+const listTTL = "5000"
+
+// rendered are the lists of one viewer at one state of the catalog.
+type rendered struct {
+	generation, epoch uint64
+
+	used atomic.Bool // since the last [Surface.expire]
+
+	agent *compile.Agent
+	shown []*compile.Action
+
+	listing
+	output map[string]bool                  // tools that promise an object
+	own    map[string]*compile.Action       // by the names that upstreams gave, where the view shows those
+	params map[string][]mcpwire.HeaderParam // arguments that headers repeat, by tool
+	// onlyTask are the tools that run as tasks or not at all.
+	onlyTask map[string]bool
+
+	prompts, resources, templates listing
+	byPrompt                      map[string]*catalog.Entry
+	byURI                         map[string]*catalog.Entry
+	byTemplate                    []template
+	withheld                      map[string]bool // resources that exist and may not be read, by module and address
+}
+
+// listing is what one list method answers with: the items as they go out, joined,
+// so that a page is a slice of them.
+type listing struct {
+	joined []byte // item,item,…
+	ends   []int  // end of each item in joined
+	names  []string
+	hash   [sha256.Size]byte
+}
+
+// add appends one item; they come in the order of their names.
+func (l *listing) add(name string, item []byte) {
+	if len(l.joined) > 0 {
+		l.joined = append(l.joined, ',')
+	}
+	l.joined = append(l.joined, item...)
+	l.ends = append(l.ends, len(l.joined))
+	l.names = append(l.names, name)
+}
+
+// insert adds one item in its place.
+func (l *listing) insert(name string, item []byte) {
+	at, _ := slices.BinarySearch(l.names, name)
+	old := *l
+	*l = listing{}
+	for i := range old.names {
+		if i == at {
+			l.add(name, item)
+		}
+		start := 0
+		if i > 0 {
+			start = old.ends[i-1] + 1
+		}
+		l.add(old.names[i], old.joined[start:old.ends[i]])
+	}
+	if at == len(old.names) {
+		l.add(name, item)
+	}
+}
+
+func (l *listing) seal() { l.hash = sha256.Sum256(l.joined) }
+
+// listOf returns what c may see now, from the cache when nothing has changed.
+func (s *Surface) listOf(c caller) *rendered {
+	epoch, generation := s.epoch.Load(), s.cfg.Catalog.Snapshot().Generation
+	if v, ok := s.lists.Load(c.key); ok {
+		if l := v.(*rendered); l.generation == generation && l.epoch == epoch {
+			if !l.used.Load() {
+				l.used.Store(true)
+			}
+			return l
+		}
+	}
+	agent, permitted, err := s.cfg.Engine.Agent(c.invocation())
+	if err != nil {
+		return &rendered{} // a context of ours is always one
+	}
+	l := render(s.tools(c, agent, permitted))
+	l.agent = agent
+	s.renderMembers(l, c, permitted)
+	l.generation, l.epoch = generation, epoch
+	l.used.Store(true)
+	s.lists.Store(c.key, l)
+	return l
+}
+
+// tool is one action as this principal may use it.
+type tool struct {
+	*compile.Action
+	wire string
+	own  bool // wire is what its upstream calls it
+}
+
+// tools are the actions of the caller's context without the providers that its
+// rules deny.
+func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.Entry) bool) []tool {
+	shown, err := agent.Expose(compile.Limits{View: c.view.Exposure, Exposure: agent.Snapshot().Settings().Exposure, ByName: true})
+	if err != nil {
+		s.cfg.Logger.Error("the catalog's exposure cannot be used", "err", err)
+		return nil
+	}
+	var out []tool
+	for _, a := range shown.Direct {
+		if a = narrow(agent, a, permitted); a != nil {
+			out = append(out, tool{Action: a, wire: c.view.spelling().Write(agent, a)})
+		}
+	}
+	if c.view.OwnNames {
+		ownNames(out)
+	}
+	slices.SortFunc(out, func(a, b tool) int { return strings.Compare(a.wire, b.wire) })
+	return out
+}
+
+// render writes the tools out, in order of their names.
+func render(tools []tool) *rendered {
+	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]mcpwire.HeaderParam), onlyTask: make(map[string]bool)}
+	for _, t := range tools {
+		text, output, ok := definition.Tool(t.Action, t.wire)
+		if !ok {
+			continue
+		}
+		l.add(t.wire, text)
+		if t.own {
+			l.own[t.wire] = t.Action
+		} else {
+			l.shown = append(l.shown, t.Action)
+		}
+		if output {
+			l.output[t.wire] = true
+		}
+		if params := mcpwire.HeaderParams(t.Entries[0].Contribution.Definition); len(params) > 0 {
+			l.params[t.wire] = params
+		}
+		if taskOnly(t.Entries[0].Contribution.Definition) {
+			l.onlyTask[t.wire] = true
+		}
+	}
+	l.seal()
+	return l
+}
+
+// ownNames gives tools of upstreams back the names that they have there, each where
+// it is nobody else's.
+func ownNames(tools []tool) {
+	claims := make(map[string]int)
+	for _, t := range tools {
+		claims[t.wire]++
+		if name := declaredName(t.Action); name != "" && name != t.wire {
+			claims[name]++
+		}
+	}
+	for i := range tools {
+		if name := declaredName(tools[i].Action); name != "" && claims[name] == 1 || name == tools[i].wire && name != "" {
+			tools[i].wire, tools[i].own = name, true
+		}
+	}
+}
+
+// declaredName is what the one provider of a minted tool calls it, where that is a
+// name in MCP; "" otherwise.
+func declaredName(a *compile.Action) string {
+	if len(a.Entries) != 1 || a.Entries[0].Contribution.Definition == nil {
+		return ""
+	}
+	return plainName(a.Entries[0].Contribution.Member.Name)
+}
+
+// plainName is the name if it is one that clients take.
+func plainName(name string) string {
+	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_-./", r)
+	}) {
+		return ""
+	}
+	return name
+}
+
+// ownName is the action behind a name that an upstream gave, in a view that shows
+// those; nil otherwise.
+func (s *Surface) ownName(c caller, name string) *compile.Action {
+	if !c.view.OwnNames {
+		return nil
+	}
+	return s.listOf(c).own[name]
+}
+
+// lease is under whose name it is kept what names meant (decision R14).
+func (c caller) lease() compile.LeaseKey {
+	if c.session != "" {
+		return compile.LeaseKey{Session: c.session}
+	}
+	return compile.LeaseKey{Token: c.key, View: c.view.name}
+}
+
+// narrow is the action without the entries the principal may not use; nil when
+// none is left.
+func narrow(agent *compile.Agent, a *compile.Action, permitted func(*catalog.Entry) bool) *compile.Action {
+	usable := func(e *catalog.Entry) bool { return e.Provider != nil && permitted(e) }
+	if !slices.ContainsFunc(a.Entries, func(e *catalog.Entry) bool { return !usable(e) }) {
+		return a
+	}
+	n := *a
+	n.Entries = slices.DeleteFunc(slices.Clone(a.Entries), func(e *catalog.Entry) bool { return !usable(e) })
+	if len(n.Entries) == 0 {
+		return nil
+	}
+	_, err := agent.Select(arbitration.Request{Action: a.Canonical, Denied: func(e *catalog.Entry) bool { return !usable(e) }})
+	n.RequiresSelection = err != nil
+	return &n
+}
+
+// page is the result of a list method in three parts: the middle one is a piece of the
+// list as it was written out once, and must not be changed.
+type page [3][]byte
+
+// joined is the page in one piece.
+func (p page) joined() []byte { return slices.Concat(p[:]...) }
+
+// writePage answers a list method. The items go from where they are to the socket.
+func writePage(w http.ResponseWriter, id json.RawMessage, p page) {
+	head := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"result":`...)
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(head)+len(p[0])+len(p[1])+len(p[2])+1))
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	for _, part := range [][]byte{append(head, p[0]...), p[1], append(p[2], '}')} {
+		if _, err := w.Write(part); err != nil {
+			return // nobody is there any more
+		}
+	}
+}
+
+// pageOf is the result of a list method: one page, under its name in the protocol.
+func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpwire.Era) (p page, f *mcpwire.Fault) {
+	l := s.listOf(c)
+	list, member := &l.listing, "tools"
+	switch method {
+	case "prompts/list":
+		list, member = &l.prompts, "prompts"
+	case "resources/list":
+		list, member = &l.resources, "resources"
+	case "resources/templates/list":
+		list, member = &l.templates, "resourceTemplates"
+	default:
+		if l.agent != nil {
+			s.leases.Record(c.lease(), l.agent, c.view.spelling(), l.shown)
+		}
+	}
+	from := 0
+	if cursor != nil && string(cursor) != "null" {
+		last, ok := sealed.OpenCursor(s.cfg.CursorKey, c.key, method, cursor)
+		if !ok {
+			return p, mcpwire.InvalidParams("the cursor is not one of this list; begin again without a cursor")
+		}
+		i, found := slices.BinarySearchFunc(list.names, last, strings.Compare)
+		if from = i; found {
+			from = i + 1
+		}
+	}
+	to := min(from+s.cfg.PageSize, len(list.names))
+	p[0] = append(append([]byte(`{"`), member...), `":[`...)
+	if from < to {
+		start := 0
+		if from > 0 {
+			start = list.ends[from-1] + 1
+		}
+		p[1] = list.joined[start:list.ends[to-1]]
+	}
+	dst := []byte{']'}
+	if to < len(list.names) {
+		dst = append(dst, `,"nextCursor":`...)
+		dst = jsonx.AppendString(dst, sealed.Cursor(s.cfg.CursorKey, c.key, method, l.generation, list.names[to-1]))
+	}
+	if e.Modern {
+		dst = append(dst, `,"ttlMs":`+listTTL+`,"cacheScope":"private"`...)
+	}
+	p[2] = e.AppendClosing(dst, nil)
+	return p, nil
+}
+
+// isList reports whether the method is answered with a page.
+func isList(method string) bool {
+	switch method {
+	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
+		return true
+	}
+	return false
+}
+
+// hashes tell whether a list is another one: tools, prompts, resources with their
+// templates.
+func (l *rendered) hashes() [3][sha256.Size]byte {
+	both := append(l.resources.hash[:], l.templates.hash[:]...)
+	return [3][sha256.Size]byte{l.hash, l.prompts.hash, sha256.Sum256(both)}
+}

@@ -1,0 +1,272 @@
+// Package mcpserve is the MCP door: /mcp, where agents find the catalog as tools.
+//
+// One path serves two protocols that exclude each other (spec mcp-and-a2a,
+// section 2.2). A legacy client opens a session with initialize and names it in
+// every later request; a modern one (2026-07-28) sends requests that stand alone
+// and say in headers and _meta what they are. The dispatcher here looks at one
+// request and decides which of the two it is.
+//
+// What matters for fidelity and speed, tools/list and tools/call, is answered
+// here from raw bytes: arguments and results are never decoded, only cut out and
+// put in. Handshake, streams, discovery and everything rare are the SDK's, which
+// keeps one mcp.Server per principal behind a stateful and a stateless handler
+// (decision R62). Sessions are therefore known twice: the SDK holds their
+// streams, the table here binds them to a principal, counts and expires them.
+//
+// The surface decodes and encodes. Who may see or call what, with which provider
+// and whose approval, is the engine's to say.
+package mcpserve
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"mime"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
+)
+
+// Config is what the surface needs. Door, Engine, Catalog and Policy are required.
+type Config struct {
+	Door    *door.Door
+	Engine  *invoke.Engine
+	Catalog *catalog.Catalog
+	Policy  Policy
+	Version string // of junctor, for serverInfo
+	// MaxBody is the largest request body in bytes; 0 means 4 MiB.
+	MaxBody int64
+	// PageSize is how many tools one page of tools/list holds; 0 means 100.
+	PageSize int
+	// Exposure says how much of the default view is listed at once; "" is auto.
+	Exposure compile.View
+	// Views are the named ones, beside the default.
+	Views map[string]View
+	// Updates tells of changed resources; nil: nobody can subscribe.
+	Updates Updates
+	// Own is behind our own resources; nil: there are none, and results above 1 MiB
+	// are errors.
+	Own Own
+	// Texts are resources of ours besides.
+	Texts []Text
+	// Tasks keeps calls that take longer than TaskAfter, 0: 2 s, for clients that take
+	// tasks; nil: there are none.
+	Tasks     Tasks
+	TaskAfter time.Duration
+	// SessionIdle is how long a legacy session lasts that nobody uses; 0 means an hour.
+	SessionIdle time.Duration
+	// CursorKey authenticates cursors and seals states. Without one a random key is
+	// used, and neither survives a restart.
+	CursorKey []byte
+	Logger    *slog.Logger // nil: silent
+}
+
+// Policy takes the answers of people who are asked by their own program.
+type Policy interface {
+	Answer(ctx context.Context, who capability.Principal, id string, d policy.Decision) (policy.Approval, *policy.Grant, error)
+}
+
+// Updates subscribes to a resource of a module. updated must not block; stop ends
+// the subscription and is called once.
+type Updates interface {
+	Subscribe(ctx context.Context, module, uri string, updated func()) (stop func(), err error)
+}
+
+// Surface serves MCP. Create it with [New]; it is safe for concurrent use.
+type Surface struct {
+	cfg  Config
+	info []byte // serverInfo as JSON
+
+	legacy, modern http.Handler // the SDK's two
+
+	// base is the parent of every call in a session: such a call outlives its
+	// request, but not Run.
+	base   context.Context
+	cancel context.CancelFunc
+	// open ends when streams must.
+	open         context.Context
+	closeStreams context.CancelFunc
+
+	epoch   atomic.Uint64 // counts CatalogChanged
+	changed chan struct{} // capacity 1: a change is waiting for delivery
+	updated chan struct{} // capacity 1: a resource has changed
+
+	lists  sync.Map // viewer key → *rendered
+	leases *compile.Leases
+
+	views  map[string]*view
+	sealer *sealed.Sealer
+
+	mu       sync.Mutex
+	viewers  map[string]*viewer
+	sessions map[string]*session
+	waiting  map[string]*waiting
+	fresh    map[freshness]bool // changed resources that nobody has been told of
+	now      func() time.Time
+}
+
+// New returns the surface. [Surface.Run] must run for list_changed notices and
+// for idle sessions to end; requests are answered without it.
+func New(cfg Config) *Surface {
+	if cfg.MaxBody <= 0 {
+		cfg.MaxBody = 4 << 20
+	}
+	if cfg.PageSize <= 0 {
+		cfg.PageSize = 100
+	}
+	if cfg.TaskAfter <= 0 {
+		cfg.TaskAfter = 2 * time.Second
+	}
+	if cfg.SessionIdle <= 0 {
+		cfg.SessionIdle = sessionIdle
+	}
+	if len(cfg.CursorKey) == 0 {
+		cfg.CursorKey = make([]byte, 32)
+		_, _ = rand.Read(cfg.CursorKey) // crypto/rand.Read never fails: it crashes the program instead
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Surface{
+		cfg: cfg, changed: make(chan struct{}, 1), updated: make(chan struct{}, 1), now: time.Now, fresh: make(map[freshness]bool),
+		viewers: make(map[string]*viewer), sessions: make(map[string]*session), waiting: make(map[string]*waiting),
+		views: map[string]*view{defaultView: newView(defaultView, View{Exposure: cfg.Exposure})},
+	}
+	for name, v := range cfg.Views {
+		s.views[name] = newView(name, v)
+	}
+	s.sealer = sealed.New(cfg.CursorKey, func() time.Time { return s.now() })
+	s.leases = compile.NewLeases(func() time.Time { return s.now() })
+	s.info, _ = jsonx.Marshal(map[string]string{"name": serverName, "title": serverName, "version": cfg.Version})
+	s.base, s.cancel = context.WithCancel(context.Background())
+	s.open, s.closeStreams = context.WithCancel(s.base)
+	s.legacy = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
+		JSONResponse: true, MaxRequestBodyBytes: cfg.MaxBody,
+	})
+	s.modern = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: cfg.MaxBody, PropagateRequestCancellation: true,
+	})
+	return s
+}
+
+// Routes adds /mcp and /mcp/{view} to mux, for every HTTP method.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("/mcp", s.serve)
+	mux.HandleFunc("/mcp/{view}", s.serve)
+}
+
+// serve is the dispatcher of spec section 2.2.
+func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
+	who, err := s.cfg.Door.Principal(r)
+	if err != nil {
+		if challenge := s.cfg.Door.Challenge(r, ""); challenge != "" {
+			w.Header().Set("WWW-Authenticate", challenge)
+		}
+		door.WriteError(w, err)
+		return
+	}
+	name := r.PathValue("view")
+	if name == "" {
+		name = cmp.Or(who.View, defaultView)
+	}
+	v := s.views[name]
+	if v == nil {
+		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "mcp", "there is no view %q", name).
+			With("unknown_view", "views are named under mcp.views in config.yaml; the path /mcp and a token without a view lead to the default one"))
+		return
+	}
+	if who.View = ""; name != defaultView {
+		who.View = name // the records say through which one
+	}
+	c := caller{who: who, key: viewerKey(who, v), view: v}
+	if id := r.Header.Get(mcpwire.HeaderSession); id != "" {
+		s.inSession(w, r, c, id)
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusMethodNotAllowed, Code: mcpwire.CodeInvalidRequest, Message: "GET and DELETE need the Mcp-Session-Id of a session; open one with a POST of initialize"})
+		return
+	}
+	body, m, f := s.read(w, r)
+	switch {
+	case f != nil:
+		mcpwire.WriteFault(w, m.ID, f)
+	case m.Batch:
+		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("a batch needs a session of protocol version %s", mcpwire.Version20250326))
+	case mcpwire.IsModern(r.Header, &m):
+		s.serveModern(w, r, c, body, &m)
+	default:
+		s.serveSessionless(w, r, c, body, &m)
+	}
+}
+
+// callDigest names the call of a request: what every round of it repeats.
+func callDigest(m *mcpwire.Message) string {
+	arguments := []byte(m.Params.Arguments)
+	if c, err := jsonx.Sorted(arguments); err == nil {
+		arguments = c
+	}
+	return sealed.Digest([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
+}
+
+// digest names the caller in states.
+func (c caller) digest() string { return sealed.Digest([]byte(c.key)) }
+
+// read takes the body of a POST in and parses it. A message that cannot be
+// parsed may still have an id to answer to.
+func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.Message, *mcpwire.Fault) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: http.StatusUnsupportedMediaType, Code: mcpwire.CodeInvalidRequest, Message: "the Content-Type must be application/json"}
+	}
+	body, err := door.ReadBody(w, r, s.cfg.MaxBody)
+	if err != nil {
+		status := http.StatusBadRequest
+		if capability.CodeOf(err) == capability.CodeTooLarge {
+			status = http.StatusRequestEntityTooLarge
+		}
+		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: status, Code: mcpwire.CodeInvalidRequest, Message: capability.AsError(err).Message}
+	}
+	m, f := mcpwire.Parse(body)
+	m.Traceparent = r.Header.Get("Traceparent")
+	return body, m, f
+}
+
+// caller is who sent a request, as far as it matters here.
+type caller struct {
+	who     capability.Principal
+	key     string // of the viewer
+	view    *view
+	client  string // what the program calls itself; shown, never believed
+	session string // digest of the session id, "" in the modern protocol
+
+	abilities abilities
+	// pinned is the capability that this round of a call goes on with.
+	pinned capability.ID
+}
+
+// challenge tells a client whose token is too narrow which one to get, where the
+// answer has not begun.
+func (s *Surface) challenge(w http.ResponseWriter, r *http.Request, out exchange.Outcome) {
+	if out.Narrow == "" {
+		return
+	}
+	if challenge := s.cfg.Door.Challenge(r, out.Narrow); challenge != "" {
+		w.Header().Set("WWW-Authenticate", challenge)
+	}
+}

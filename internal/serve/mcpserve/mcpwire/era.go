@@ -1,0 +1,46 @@
+package mcpwire
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// The MCP revisions spoken here.
+const (
+	Version20260728 = "2026-07-28"
+	Version20251125 = "2025-11-25"
+	Version20250618 = "2025-06-18"
+	Version20250326 = "2025-03-26"
+)
+
+// Versions lists the MCP revisions served, newest first. 2024-11-05 is never
+// among them (decision R62).
+func Versions() []string {
+	return []string{Version20260728, Version20251125, Version20250618, Version20250326}
+}
+
+// IsModern is rule 3 of spec section 2.2. It holds for initialize too: a modern
+// client that tries a removed method must be told so, not given a handshake. Only a
+// request that names an older version and says nothing of itself is not one, even
+// where it has the new headers.
+func IsModern(h http.Header, m *Message) bool {
+	if !m.Params.Meta.modern && slices.Contains(Versions()[1:], h.Get(HeaderVersion)) {
+		return false
+	}
+	return h.Get(HeaderVersion) >= Version20260728 || h.Get(HeaderMethod) != "" || m.Params.Meta.modern
+}
+
+// Unsupported names the versions that are spoken instead.
+func Unsupported(requested string, supported []string) *Fault {
+	f := BadRequest("protocol version %q is not served here", requested)
+	f.Code = codeUnsupportedVersion
+	data, err := jsonx.Marshal(map[string]any{"supported": slices.Clone(supported), "requested": strings.ToValidUTF8(requested, "\uFFFD")})
+	if err == nil {
+		f.Data = json.RawMessage(data)
+	}
+	return f
+}

@@ -1,0 +1,75 @@
+package mcpwire
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// The headers of the transport.
+const (
+	HeaderSession = "Mcp-Session-Id"
+	HeaderVersion = "Mcp-Protocol-Version"
+	HeaderMethod  = "Mcp-Method"
+	HeaderName    = "Mcp-Name"
+)
+
+// CheckModern is spec section 2.3: what every modern request says about itself,
+// twice, and the same both times.
+func CheckModern(h http.Header, m *Message) *Fault {
+	header, meta := h.Get(HeaderVersion), &m.Params.Meta
+	if header != "" && meta.versioned && header != meta.version {
+		return mismatch("the header MCP-Protocol-Version says %q and _meta says %q", header, meta.version)
+	}
+	requested := header
+	if requested == "" {
+		requested = meta.version
+	}
+	switch {
+	case requested != "" && requested != Version20260728:
+		return Unsupported(requested, Versions())
+	case !meta.versioned:
+		return InvalidParams("params._meta needs %sprotocolVersion", MetaPrefix)
+	case header == "":
+		return mismatch("the header MCP-Protocol-Version is missing")
+	case len(meta.Capabilities) == 0 || meta.Capabilities[0] != '{':
+		return InvalidParams("params._meta needs %sclientCapabilities, an object", MetaPrefix)
+	}
+	if got := h.Get(HeaderMethod); got != m.Method {
+		return mismatch("the header Mcp-Method says %q and the body %q", got, m.Method)
+	}
+	var named string
+	switch m.Method {
+	case "tools/call", "prompts/get":
+		named = m.Params.Name
+	case "resources/read":
+		named = m.Params.URI
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		named, _ = jsonx.Text(At(m.Params.Raw, []string{"taskId"}))
+	default:
+		return nil
+	}
+	if got, ok := decodeHeader(h.Get(HeaderName)); !ok || got != named || len(h.Values(HeaderName)) == 0 {
+		return mismatch("the header Mcp-Name says %q and the body %q", got, named)
+	}
+	return nil
+}
+
+func mismatch(format string, args ...any) *Fault {
+	f := BadRequest(format, args...)
+	f.Code = codeHeaderMismatch
+	return f
+}
+
+// decodeHeader undoes the wrapping =?base64?…?= of values that a header cannot
+// hold as they are.
+func decodeHeader(v string) (string, bool) {
+	const opening, closing = "=?base64?", "?="
+	if len(v) < len(opening)+len(closing) || !strings.EqualFold(v[:len(opening)], opening) || !strings.HasSuffix(v, closing) {
+		return v, true
+	}
+	data, err := base64.StdEncoding.DecodeString(v[len(opening) : len(v)-len(closing)])
+	return string(data), err == nil
+}

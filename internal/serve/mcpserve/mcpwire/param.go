@@ -1,0 +1,114 @@
+package mcpwire
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// HeaderParam is an argument that a modern client repeats in a header, because the
+// tool's schema marks it with x-mcp-header.
+type HeaderParam struct {
+	header string // the whole name: Mcp-Param-…
+	path   []string
+}
+
+const (
+	paramHeader  = "Mcp-Param-"
+	maxParams    = 64
+	maxParamPath = 16
+)
+
+// HeaderParams reads the marks of a definition's input schema.
+func HeaderParams(definition json.RawMessage) (out []HeaderParam) {
+	if len(definition) == 0 || !strings.Contains(string(definition), "x-mcp-header") {
+		return nil
+	}
+	_ = jsonx.Members(definition, func(name string, value []byte) {
+		if name == "inputSchema" {
+			out = appendMarked(out, value, nil)
+		}
+	})
+	return out
+}
+
+func appendMarked(out []HeaderParam, schema []byte, path []string) []HeaderParam {
+	if len(schema) == 0 || schema[0] != '{' || len(path) > maxParamPath {
+		return out
+	}
+	_ = jsonx.Members(schema, func(name string, value []byte) {
+		switch {
+		case name == "x-mcp-header" && len(path) > 0 && len(out) < maxParams:
+			if header, ok := jsonx.Text(value); ok && header != "" {
+				out = append(out, HeaderParam{paramHeader + header, slices.Clone(path)})
+			}
+		case name == "properties" && value[0] == '{':
+			_ = jsonx.Members(value, func(property string, schema []byte) {
+				out = appendMarked(out, schema, append(slices.Clone(path), property))
+			})
+		}
+	})
+	return out
+}
+
+// CheckParams compares the marked arguments of a call with their headers.
+func CheckParams(h http.Header, marked []HeaderParam, arguments json.RawMessage) *Fault {
+	for _, p := range marked {
+		value := At(arguments, p.path)
+		got := h.Get(p.header)
+		where := strings.Join(p.path, ".")
+		if value == nil || string(value) == "null" {
+			if got != "" {
+				return mismatch("the header %s is there, and the argument %s is not", p.header, where)
+			}
+			continue
+		}
+		if got == "" {
+			return mismatch("the header %s for the argument %s is missing", p.header, where)
+		}
+		text, ok := decodeHeader(got)
+		if !ok || !sameValue(text, value) {
+			return mismatch("the header %s says %q, which is not the argument %s", p.header, got, where)
+		}
+	}
+	return nil
+}
+
+// At is the value under the path in an object, nil when there is none.
+func At(object json.RawMessage, path []string) json.RawMessage {
+	for _, part := range path {
+		if len(object) == 0 || object[0] != '{' {
+			return nil
+		}
+		var next json.RawMessage
+		_ = jsonx.Members(object, func(name string, value []byte) {
+			if name == part {
+				next = value
+			}
+		})
+		object = next
+	}
+	return object
+}
+
+// sameValue compares a header's text with a string, a boolean or an integer.
+func sameValue(text string, value json.RawMessage) bool {
+	if s, ok := jsonx.Text(value); ok {
+		return s == text
+	}
+	if text == string(value) {
+		return true
+	}
+	if text == "true" || text == "false" {
+		return false
+	}
+	// As numbers: 1e2 and 100 are the same. Beyond 2^53 only equal digits are.
+	const exact = 1 << 53
+	a, errA := strconv.ParseFloat(text, 64)
+	b, errB := strconv.ParseFloat(string(value), 64)
+	return errA == nil && errB == nil && a == b && a < exact && a > -exact
+}

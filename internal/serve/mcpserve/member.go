@@ -1,0 +1,357 @@
+package mcpserve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+)
+
+// The kinds of members of modules that this surface shows besides tools.
+const (
+	kindPrompt     = "prompt"
+	kindResource   = "resource"
+	kindTemplate   = "resource-template"
+	kindCompletion = "completion"
+)
+
+// template is a resource template that addresses are matched with.
+type template struct {
+	entry   *catalog.Entry
+	matches func(uri string) bool
+}
+
+// renderMembers writes the lists of prompts, resources and templates.
+func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.Entry) bool) {
+	l.byPrompt, l.byURI, l.withheld = make(map[string]*catalog.Entry), make(map[string]*catalog.Entry), make(map[string]bool)
+	if l.agent == nil {
+		return
+	}
+	var prompts []*catalog.Entry
+	templates := make(map[string]*catalog.Entry)
+	for m := range l.agent.Snapshot().Modules() {
+		if m.Origin != "mcp" && m.Origin != "a2a" {
+			continue
+		}
+		for _, e := range l.agent.Snapshot().ModuleEntries(m.Extension) {
+			name := e.Contribution.Member.Name
+			if !permitted(e) && e.Contribution.Member.Kind == kindResource {
+				l.withheld[m.Extension+"\x00"+name] = true
+			}
+			if e.Provider == nil || e.Contribution.Definition == nil || !e.Contribution.Availability.Eligible() || !permitted(e) {
+				continue
+			}
+			switch e.Contribution.Member.Kind {
+			case kindPrompt:
+				prompts = append(prompts, e)
+			case kindResource:
+				if !strings.HasPrefix(name, ownScheme) { // nobody speaks for us
+					first(l.byURI, name, e)
+				}
+			case kindTemplate:
+				if !strings.HasPrefix(name, ownScheme) {
+					first(templates, name, e)
+				}
+			}
+		}
+	}
+	l.promptNames(c, prompts)
+	for _, name := range slices.Sorted(maps.Keys(l.byPrompt)) {
+		l.prompts.add(name, definition.Member(l.byPrompt[name], name))
+	}
+	for _, uri := range slices.Sorted(maps.Keys(l.byURI)) {
+		l.resources.add(uri, definition.Member(l.byURI[uri], ""))
+	}
+	for _, uri := range slices.Sorted(maps.Keys(templates)) {
+		l.templates.add(uri, definition.Member(templates[uri], ""))
+		l.byTemplate = append(l.byTemplate, template{templates[uri], matcher(uri)})
+	}
+	s.ownResources(l, permitted)
+	l.prompts.seal()
+	l.resources.seal()
+	l.templates.seal()
+}
+
+// first keeps who comes first of several that claim one address: modules come in
+// the order of their ids, so it never depends on who joined when.
+func first(m map[string]*catalog.Entry, name string, e *catalog.Entry) {
+	if m[name] == nil {
+		m[name] = e
+	}
+}
+
+// promptNames gives each prompt its name: its own, and with its upstream's label
+// where several have the same.
+func (l *rendered) promptNames(c caller, prompts []*catalog.Entry) {
+	wire := func(name string) string {
+		if c.view.OwnNames && plainName(name) != "" {
+			return name
+		}
+		return naming.Wire(name, c.view.spell.Dialect, c.view.spell.Limit)
+	}
+	count := make(map[string]int)
+	for _, e := range prompts {
+		count[wire(e.Contribution.Member.Name)]++
+	}
+	for _, e := range prompts {
+		name := wire(e.Contribution.Member.Name)
+		if count[name] > 1 {
+			name = wire(e.Module.Label + "__" + e.Contribution.Member.Name)
+		}
+		first(l.byPrompt, name, e)
+	}
+}
+
+const (
+	maxURI = 8 << 10
+	// maxExpanded is how many variables a template may have: matching costs their
+	// number times the length of an address, for whoever reads any.
+	maxExpanded = 32
+)
+
+// matcher tells the addresses that a template makes; none for a template that
+// cannot be read. An upstream wrote it: the lengths that it sets for its variables
+// are left out, since the library spells them out, and an address that is too long
+// is the upstream's own to refuse.
+func matcher(text string) func(string) bool {
+	never := func(string) bool { return false }
+	start, _, _ := strings.Cut(text, "{")
+	if len(text) > maxURI || strings.Count(text, "{")+strings.Count(text, ",") > maxExpanded {
+		return never
+	}
+	t, err := uritemplate.New(withoutLengths(text))
+	if err != nil {
+		return never
+	}
+	return func(uri string) bool {
+		return len(uri) <= maxURI && strings.HasPrefix(uri, start) && t.Regexp().MatchString(uri)
+	}
+}
+
+// withoutLengths takes the length out of each {name:length}.
+func withoutLengths(template string) string {
+	out := make([]byte, 0, len(template))
+	inside, length := false, false
+	for i := range len(template) {
+		c := template[i]
+		switch {
+		case c == '{' || c == '}':
+			inside, length = c == '{', false
+		case inside && c == ':':
+			length = true
+		case length && (c < '0' || c > '9'):
+			length = false
+		}
+		if !length {
+			out = append(out, c)
+		}
+	}
+	return string(out)
+}
+
+// resource is what an address leads to: one of the list, else the first template
+// that makes such an address. A listed resource that the caller may not read is not
+// to be had by a template of the same upstream either.
+func (l *rendered) resource(uri string) *catalog.Entry {
+	if e := l.byURI[uri]; e != nil {
+		return e
+	}
+	for _, t := range l.byTemplate {
+		if t.matches(uri) && !l.withheld[t.entry.Module.Extension+"\x00"+uri] {
+			return t.entry
+		}
+	}
+	return nil
+}
+
+// member is the invocation of one member of a module, which is visible because the
+// caller's list has it.
+func (c caller) member(of capability.Member, input []byte) capability.Invocation {
+	inv := c.invocation()
+	inv.Audience = capability.AudienceInternal
+	inv.Target, inv.Input = capability.Target{Member: of}, input
+	return inv
+}
+
+func (s *Surface) getPrompt(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
+	entry := s.listOf(c).byPrompt[m.Params.Name]
+	if !m.Params.Named || entry == nil {
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("unknown prompt %q", m.Params.Name)}
+	}
+	input := []byte("{}")
+	if m.Params.Arguments != nil && string(m.Params.Arguments) != "null" {
+		input = append(append([]byte(`{"arguments":`), m.Params.Arguments...), '}')
+	}
+	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
+}
+
+func (s *Surface) readResource(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
+	if out, ok := s.readOwn(ctx, c, m.Params.URI, e); ok {
+		return out
+	}
+	entry := s.listOf(c).resource(m.Params.URI)
+	if entry == nil {
+		return exchange.Outcome{Fault: unknownResource(m.Params.URI, e)}
+	}
+	input := append(jsonx.AppendString([]byte(`{"uri":`), m.Params.URI), '}')
+	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
+}
+
+// codeNoResource is what protocols before 2026-07-28 say of an unknown resource.
+const codeNoResource = -32002
+
+func unknownResource(uri string, e mcpwire.Era) *mcpwire.Fault {
+	f := mcpwire.InvalidParams("unknown resource %q", uri)
+	f.Data = append(jsonx.AppendString([]byte(`{"uri":`), uri), '}')
+	if !e.Modern {
+		f.Code = codeNoResource
+	}
+	return f
+}
+
+// complete carries a completion to the upstream whose prompt or template it is
+// about.
+func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) exchange.Outcome {
+	var ref json.RawMessage
+	input := []byte{'{'}
+	if m.Params.Raw != nil {
+		_ = jsonx.Members(m.Params.Raw, func(name string, value []byte) {
+			switch name {
+			case "ref":
+				ref = value
+			case "_meta", "inputResponses", "requestState":
+			default:
+				input = definition.AppendMember(input, name, value)
+			}
+		})
+	}
+	kind, _ := jsonx.Text(mcpwire.At(ref, []string{"type"}))
+	name, _ := jsonx.Text(mcpwire.At(ref, []string{"name"}))
+	uri, _ := jsonx.Text(mcpwire.At(ref, []string{"uri"}))
+	l := s.listOf(c)
+	var entry *catalog.Entry
+	switch kind {
+	case "ref/prompt":
+		entry = l.byPrompt[name]
+	case "ref/resource":
+		if i := slices.IndexFunc(l.byTemplate, func(t template) bool { return t.entry.Contribution.Member.Name == uri }); i >= 0 {
+			entry = l.byTemplate[i].entry
+		} else {
+			entry = l.byURI[uri]
+		}
+	}
+	if entry == nil {
+		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.ref names no prompt and no resource that is known here")}
+	}
+	if !slices.ContainsFunc(l.agent.Snapshot().ModuleEntries(entry.Module.Extension), func(e *catalog.Entry) bool { return e.Contribution.Member.Kind == kindCompletion }) {
+		dst, _ := definition.AppendPassed(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
+		return exchange.Outcome{Result: dst}
+	}
+	if kind == "ref/prompt" {
+		renamed := jsonx.AppendString([]byte(`{"type":"ref/prompt","name":`), entry.Contribution.Member.Name)
+		ref = append(renamed, '}')
+	}
+	input = append(definition.AppendMember(input, "ref", ref), '}')
+	member := capability.Member{Module: entry.Contribution.Member.Module, Kind: kindCompletion, Name: "complete"}
+	return s.passed(ctx, c, m, e, voice{}, c.member(member, input))
+}
+
+// passed carries out a call whose result is one of MCP already. Its failure is a
+// protocol error: these methods have no results that say that they failed.
+func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, inv capability.Invocation) exchange.Outcome {
+	reply, out, err := s.invoke(ctx, c, m, v, inv)
+	if out != nil {
+		return *out
+	}
+	if err != nil {
+		return s.refused(ctx, m, e, reply, err)
+	}
+	result := reply.Result
+	skip := []string{"cacheScope"}
+	dst, ok := definition.AppendPassed(nil, result, e, invocationMeta(reply), skip...)
+	if !ok {
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: mcpwire.CodeInternal, Message: "the upstream's answer is not a result"}}
+	}
+	if e.Modern && m.Method == "resources/read" {
+		dst = dst[:len(dst)-1]
+		if mcpwire.At(result, []string{"ttlMs"}) == nil {
+			dst = append(dst, `,"ttlMs":0`...)
+		}
+		dst = append(dst, `,"cacheScope":"private"}`...)
+	}
+	return exchange.Outcome{Result: dst}
+}
+
+// refused is the protocol error for a failure outside tools/call.
+func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
+	if out, ok := upstreamFault(e, err); ok {
+		return out
+	}
+	out := s.failed(ctx, &m.Params, e, reply, err)
+	if out.Result == nil {
+		if out.Fault != nil && m.Method == "resources/read" && capability.CodeOf(err) == capability.CodeUnknownCapability {
+			out.Fault = unknownResource(m.Params.URI, e)
+		}
+		return out
+	}
+	failure := capability.AsError(err)
+	f := &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}
+	switch failure.Code {
+	case capability.CodeInvalidInput, capability.CodeTooLarge:
+		f.Code, f.Status = mcpwire.CodeInvalidParams, http.StatusBadRequest
+	case capability.CodeNotFound:
+		f = unknownResource(m.Params.URI, e)
+	default:
+		f.Code = codeRefused
+	}
+	if failure.Hint != "" {
+		f.Message += "\n" + failure.Hint
+	}
+	if note := mcpwire.At(out.Result, []string{"_meta", "junctor/error"}); note != nil && f.Data == nil {
+		f.Data = bytes.Clone(note)
+	}
+	return exchange.Outcome{Fault: f}
+}
+
+const (
+	// codeRefused is ours: what was asked for was not done, and data says why. It
+	// lies outside the range that JSON-RPC and MCP keep (spec section 2.3).
+	codeRefused = -31000
+	// codeNeedsAbility says that the client would have to declare more.
+	codeNeedsAbility = -32021
+)
+
+// upstreamFault passes on the protocol errors of upstreams that clients act on.
+func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
+	failure := capability.AsError(err)
+	code, ok := failure.Details["code"].(int64)
+	if !ok || !strings.HasPrefix(failure.Reason, "upstream_") {
+		return exchange.Outcome{}, false
+	}
+	data, _ := failure.Details["data"].(json.RawMessage)
+	switch {
+	case code == codeNeedsAbility && e.Modern:
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadRequest, Code: codeNeedsAbility, Message: failure.Message, Data: data}}, true
+	case code == mcpwire.CodeInvalidParams, code == codeNoResource:
+		f := &mcpwire.Fault{Status: http.StatusBadRequest, Code: mcpwire.CodeInvalidParams, Message: failure.Message, Data: data}
+		if code == codeNoResource && !e.Modern {
+			f.Code = codeNoResource
+		}
+		return exchange.Outcome{Fault: f}, true
+	}
+	return exchange.Outcome{}, false
+}

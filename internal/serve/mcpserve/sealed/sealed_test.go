@@ -1,0 +1,64 @@
+package sealed
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+func TestOneCallerUsesUpOnlyItsOwnStates(t *testing.T) {
+	now := time.Unix(1, 0)
+	s := New([]byte("a key"), func() time.Time { return now })
+	use := func(who string) bool {
+		_, ok := s.Open(s.Seal(State{Kind: Consent, Who: who, Call: "c", Of: "o"}), who, "c")
+		return ok
+	}
+	n := 0
+	for use("greedy") {
+		n++
+	}
+	if n != maxStates || use("greedy") {
+		t.Errorf("%d states were used", n)
+	}
+	if !use("another") {
+		t.Error("another caller is refused")
+	}
+	if now = now.Add(stateGood + 2*time.Second); !use("greedy") {
+		t.Error("it stays refused")
+	}
+}
+
+// FuzzStates holds that nothing but what was sealed here opens.
+func FuzzStates(f *testing.F) {
+	s := New([]byte("a key"), time.Now)
+	good := s.Seal(State{Kind: Relayed, Who: "w", Call: "c", Of: "o", Inner: []byte(`"theirs"`)})
+	f.Add(good)
+	f.Add([]byte(`""`))
+	f.Add([]byte(`"AAAA"`))
+	f.Add(good[:len(good)/2])
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if st, ok := New([]byte("a key"), time.Now).Open(raw, "w", "c"); ok && (st.Of != "o" || string(st.Inner) != `"theirs"`) {
+			t.Errorf("%q opens", raw)
+		}
+	})
+}
+
+// FuzzCursors holds that a cursor is one of ours, for this caller and this list.
+func FuzzCursors(f *testing.F) {
+	key := []byte("a key")
+	good := jsonx.AppendString(nil, Cursor(key, "one", "tools/list", 7, "last"))
+	f.Add(good)
+	f.Add([]byte(`7`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, ok := OpenCursor(key, "one", "tools/list", raw); ok && !bytes.Equal(raw, good) {
+			t.Errorf("%q opens", raw)
+		}
+		for _, other := range []string{"prompts/list", "tools/lis"} {
+			if _, ok := OpenCursor(key, "one", other, raw); ok {
+				t.Errorf("%q opens for %s", raw, other)
+			}
+		}
+	})
+}

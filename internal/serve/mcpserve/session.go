@@ -1,0 +1,394 @@
+package mcpserve
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+)
+
+const (
+	maxSessions          = 10_000
+	maxSessionsPerViewer = 1_024
+	sessionIdle          = time.Hour
+)
+
+// errWithdrawn is the cause of a call that its own client cancelled: nothing
+// more is sent for it.
+var errWithdrawn = errors.New("the client withdrew the request")
+
+// errUnanswered is the cause of a call whose provider asked something that nobody
+// answered in time.
+var errUnanswered = errors.New("nobody answered the provider's question")
+
+// session is a legacy session: the binding of an id to a viewer, and the calls
+// that run in it. Its streams are the SDK's.
+type session struct {
+	id, digest string
+	viewer     *viewer
+	release    func() // gives the viewer back
+	client     string
+	version    string // as negotiated
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+
+	// Guarded by Surface.mu.
+	used   time.Time
+	active int // requests and streams open now
+
+	abilities abilities
+
+	mu    sync.Mutex
+	calls map[string]context.CancelCauseFunc // by id
+	asked map[string]chan mcpwire.Message    // our requests to the client, by id
+	level int                                // least severity of log lines that are sent
+}
+
+// bind enters a session that the SDK has just opened. When the table is full the
+// viewer's longest idle session makes room; false when there is none.
+func (s *Surface) bind(c caller, id, version string) bool {
+	v, release := s.viewer(c)
+	sum := sha256.Sum256([]byte(id))
+	sess := &session{
+		id: id, digest: "mcp_" + hex.EncodeToString(sum[:8]), viewer: v, release: release,
+		client: c.client, version: version, calls: make(map[string]context.CancelCauseFunc),
+		abilities: c.abilities, asked: make(map[string]chan mcpwire.Message),
+	}
+	sess.ctx, sess.cancel = context.WithCancelCause(s.base)
+	s.mu.Lock()
+	own := 0
+	var oldest *session
+	for _, other := range s.sessions {
+		if other.viewer != v {
+			continue
+		}
+		own++
+		if other.active == 0 && (oldest == nil || other.used.Before(oldest.used)) {
+			oldest = other
+		}
+	}
+	full := own >= maxSessionsPerViewer || len(s.sessions) >= maxSessions
+	if full && oldest == nil {
+		s.mu.Unlock()
+		sess.cancel(nil)
+		release()
+		return false
+	}
+	if full {
+		delete(s.sessions, oldest.id)
+	}
+	sess.used = s.now()
+	s.sessions[id] = sess
+	s.mu.Unlock()
+	if full {
+		s.end(oldest)
+	}
+	return true
+}
+
+func (s *Surface) sessionOf(id string) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+// enter finds the session for its own viewer and marks it as in use. To anybody
+// else it does not exist.
+func (s *Surface) enter(c caller, id string) (*session, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess := s.sessions[id]
+	if sess == nil || sess.viewer.caller.key != c.key {
+		return nil, nil
+	}
+	sess.active++
+	sess.used = s.now()
+	return sess, func() {
+		s.mu.Lock()
+		sess.active--
+		sess.used = s.now()
+		s.mu.Unlock()
+	}
+}
+
+// forget takes the session out of the table; false when somebody else has.
+func (s *Surface) forget(sess *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[sess.id] != sess {
+		return false
+	}
+	delete(s.sessions, sess.id)
+	return true
+}
+
+// end cancels the calls of a session that is out of the table, and closes the
+// SDK's side of it.
+func (s *Surface) end(sess *session) {
+	s.leases.Forget(compile.LeaseKey{Session: sess.digest})
+	sess.cancel(errWithdrawn)
+	if live := sess.viewer.liveSession(sess.id); live != nil {
+		s.unfollowAll(sess.viewer, live)
+		if err := closeAll([]*mcp.ServerSession{live}); err != nil {
+			s.cfg.Logger.Warn("mcp session", "err", err)
+		}
+	}
+	sess.release()
+}
+
+// expire ends the sessions that nobody has used for Config.SessionIdle, and drops
+// viewers and lists without any use.
+func (s *Surface) expire() {
+	limit := s.now().Add(-s.cfg.SessionIdle)
+	s.mu.Lock()
+	var gone []*session
+	for id, sess := range s.sessions {
+		if sess.active == 0 && sess.used.Before(limit) {
+			gone = append(gone, sess)
+			delete(s.sessions, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, sess := range gone {
+		s.end(sess)
+	}
+	var stops []*hold
+	s.mu.Lock()
+	for key, v := range s.viewers {
+		if v.busy == 0 {
+			delete(s.viewers, key)
+			s.lists.Delete(key)
+			for _, held := range v.following { // of sessions that the SDK ended by itself
+				stops = append(stops, held.taken())
+			}
+			clear(v.following)
+		}
+	}
+	s.mu.Unlock()
+	for _, held := range stops {
+		held.end()
+	}
+	// Of a caller without a session there is nothing but its lists: whoever sent nothing
+	// since the last time gets new ones.
+	s.lists.Range(func(key, l any) bool {
+		if !l.(*rendered).used.Swap(false) {
+			s.lists.CompareAndDelete(key, l)
+		}
+		return true
+	})
+}
+
+// inSession serves a request that names a session.
+func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id string) {
+	sess, leave := s.enter(c, id)
+	if sess == nil {
+		// The status tells the client to begin again with initialize.
+		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusNotFound, Code: mcpwire.CodeInvalidRequest, Message: "session not found"})
+		return
+	}
+	defer leave()
+	c.client, c.session, c.abilities = sess.client, sess.digest, sess.abilities
+	switch r.Method {
+	case http.MethodGet:
+		out := exchange.NewBeating(w)
+		defer out.Stop()
+		s.legacy.ServeHTTP(out, forSDK(r, sess.viewer, nil))
+	case http.MethodDelete:
+		if s.forget(sess) {
+			s.end(sess)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	case http.MethodPost:
+		s.postInSession(w, r, c, sess)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session) {
+	body, m, f := s.read(w, r)
+	if f != nil {
+		mcpwire.WriteFault(w, m.ID, f)
+		return
+	}
+	if v := r.Header.Get(mcpwire.HeaderVersion); v != "" && !slices.Contains(mcpwire.Versions()[1:], v) {
+		mcpwire.WriteFault(w, m.ID, mcpwire.Unsupported(v, mcpwire.Versions()[1:]))
+		return
+	}
+	switch {
+	case m.Batch && sess.version != mcpwire.Version20250326:
+		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("batches exist only in protocol version %s; this session has %s", mcpwire.Version20250326, sess.version))
+		return
+	case m.Batch && longBatch(body):
+		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("a batch has %d messages at most", maxBatch))
+		return
+	case m.Batch && !sameScope(c, sess.viewer.caller):
+		// What is inside a batch is carried out as the viewer: another token of the same
+		// principal may be wider than this one.
+		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusForbidden, Code: mcpwire.CodeInvalidRequest, Message: "a batch cannot be sent with this access token: send its requests one by one"})
+		return
+	case m.Batch:
+	case m.Method == "" && m.ID != nil && sess.answered(&m):
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case m.ID == nil:
+	case isList(m.Method):
+		result, f := s.pageOf(c, m.Method, m.Params.Cursor, mcpwire.Era{})
+		if f != nil {
+			f.Status = http.StatusOK
+			mcpwire.WriteFault(w, m.ID, f)
+			return
+		}
+		writePage(w, m.ID, result)
+		return
+	case m.Method == "tools/call", m.Method == "prompts/get", m.Method == "resources/read", m.Method == "completion/complete":
+		s.callInSession(w, r, c, sess, &m)
+		return
+	case m.Method == "logging/setLevel":
+		sess.setLevel(&m)
+	}
+	switch {
+	case m.Method == "notifications/cancelled" && sess.withdraw(mcpwire.IDKey(m.Params.RequestID)):
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	s.legacy.ServeHTTP(w, forSDK(r, sess.viewer, body))
+}
+
+// callInSession runs a call that outlives its request: a legacy client that
+// goes away has not cancelled (spec section 2.5).
+func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session, m *mcpwire.Message) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	defer cancel(nil)
+	key := mcpwire.IDKey(m.ID)
+	sess.mu.Lock()
+	_, taken := sess.calls[key]
+	if !taken {
+		sess.calls[key] = cancel
+	}
+	sess.mu.Unlock()
+	if taken {
+		mcpwire.WriteFault(w, m.ID, mcpwire.BadRequest("a request with this id is running already"))
+		return
+	}
+	if !s.begin(sess.viewer) {
+		sess.mu.Lock()
+		delete(sess.calls, key)
+		sess.mu.Unlock()
+		mcpwire.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: fmt.Sprintf("%d calls of this principal are running, which is the most: wait for some of them, or cancel them", maxCalls)})
+		return
+	}
+	defer s.done(sess.viewer)
+	defer context.AfterFunc(sess.ctx, func() { cancel(context.Cause(sess.ctx)) })()
+	x := exchange.New(w, r, m, mcpwire.Era{})
+	x.Ask, x.Logs = s.asker(sess, x), x.Streams
+	x.Severity = sess.severity()
+	out := s.answer(ctx, r, c, m, x)
+	sess.mu.Lock()
+	delete(sess.calls, key) // before the client has its answer, and may use the id again
+	sess.mu.Unlock()
+	s.challenge(w, r, out)
+	x.End(out)
+}
+
+// withdraw cancels the session's call of that id; false when there is none.
+func (sess *session) withdraw(key string) bool {
+	sess.mu.Lock()
+	defer sess.mu.Unlock()
+	cancel, ok := sess.calls[key]
+	if ok {
+		cancel(errWithdrawn)
+	}
+	return ok
+}
+
+// serveSessionless serves what a legacy client may send before it has a session:
+// initialize.
+func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
+	if m.Method != "initialize" || m.ID == nil {
+		mcpwire.WriteFault(w, m.ID, mcpwire.BadRequest("there is no session: send initialize first, and its %s header in every later request", mcpwire.HeaderSession))
+		return
+	}
+	if len(body) > maxInitialize {
+		mcpwire.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusRequestEntityTooLarge, Code: mcpwire.CodeInvalidRequest, Message: "initialize may have 64 KiB at most"})
+		return
+	}
+	c.client, c.abilities = m.Params.Client, readAbilities(m.Params.Abilities)
+	version := mcpwire.Version20251125
+	if slices.Contains(mcpwire.Versions()[1:], m.Params.Version) {
+		version = m.Params.Version
+	}
+	v, done := s.viewer(c)
+	defer done()
+	r = forSDK(r, v, body)
+	if h := r.Header.Get(mcpwire.HeaderVersion); h != "" && !slices.Contains(mcpwire.Versions()[1:], h) {
+		// The answer negotiates; the header of a first request cannot know it yet.
+		r.Header = r.Header.Clone()
+		r.Header.Del(mcpwire.HeaderVersion)
+	}
+	out := &opening{ResponseWriter: w, bind: func(id string) bool { return s.bind(c, id, version) }}
+	s.legacy.ServeHTTP(out, r)
+	if live := v.liveSession(out.id); out.refused && live != nil {
+		if err := closeAll([]*mcp.ServerSession{live}); err != nil { // nobody else would ever end it
+			s.cfg.Logger.Warn("mcp session", "err", err)
+		}
+	}
+	if sess := s.sessionOf(out.id); sess != nil && v.liveSession(out.id) == nil && s.forget(sess) {
+		s.end(sess) // the handshake failed, and the SDK has dropped it
+	}
+}
+
+// opening watches the answer to initialize for the session's id, which must be
+// known here before the client can use it.
+type opening struct {
+	http.ResponseWriter
+	bind    func(id string) bool
+	id      string
+	started bool
+	refused bool
+}
+
+// WriteHeader binds the session before anything is sent.
+func (o *opening) WriteHeader(status int) {
+	if o.started {
+		return
+	}
+	o.started = true
+	if id := o.Header().Get(mcpwire.HeaderSession); id != "" && status == http.StatusOK {
+		o.id = id
+		if !o.bind(id) {
+			o.refused = true
+			o.Header().Del(mcpwire.HeaderSession)
+			mcpwire.WriteFault(o.ResponseWriter, nil, &mcpwire.Fault{Status: http.StatusServiceUnavailable, Code: mcpwire.CodeInternal, Message: "too many sessions are open; end some with DELETE"})
+			return
+		}
+	}
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *opening) Write(data []byte) (int, error) {
+	o.WriteHeader(http.StatusOK)
+	if o.refused {
+		return len(data), nil
+	}
+	return o.ResponseWriter.Write(data)
+}
+
+// Unwrap lets the SDK flush.
+func (o *opening) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+func newBody(data []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(data)) }

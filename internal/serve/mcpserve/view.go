@@ -1,0 +1,68 @@
+package mcpserve
+
+import (
+	"path"
+
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+)
+
+// defaultView is the view of whoever names none.
+const defaultView = "default"
+
+// View is a named cut of the agent catalog (decisions R12 and R13). What it leaves
+// out does not exist for those who use it; what rules deny, no view gives back.
+type View struct {
+	// Exposure says how much of it is listed at once; "" is auto.
+	Exposure compile.View
+	// Modules are globs of module ids (path.Match): only these are in it. None: all.
+	Modules []string
+	// OwnNames publishes the tools and prompts of upstreams under the names that
+	// they have there, where nothing else in the view has the same.
+	OwnNames bool
+	// NameLimit is the longest name in bytes, 32 to 64; 0 means 48: clients prepend
+	// mcp__<server>__ and model APIs stop at 64.
+	NameLimit int
+	// Dotted writes names in the dialect mcp, which has dots.
+	Dotted bool
+}
+
+// wireLimit is the longest tool name where a view says nothing else.
+const wireLimit = 48
+
+type view struct {
+	name string
+	View
+	spell compile.Spelling
+}
+
+func newView(name string, v View) *view {
+	out := &view{name: name, View: v, spell: compile.Spelling{Dialect: naming.Strict64, Limit: wireLimit}}
+	if v.NameLimit > 0 {
+		out.spell.Limit = v.NameLimit
+	}
+	if v.Dotted {
+		out.spell.Dialect = naming.MCP
+	}
+	return out
+}
+
+// spelling is how names are written in the view.
+func (v *view) spelling() compile.Spelling { return v.spell }
+
+// within is the view's filter of modules; nil where all are in it.
+func (v *view) within() func(extension string) bool {
+	if len(v.Modules) == 0 {
+		return nil
+	}
+	return v.has
+}
+
+func (v *view) has(extension string) bool {
+	for _, glob := range v.Modules {
+		if ok, err := path.Match(glob, extension); ok && err == nil {
+			return true
+		}
+	}
+	return len(v.Modules) == 0
+}

@@ -1,0 +1,108 @@
+// Package taskserve is the part of /api/v1 for tasks (spec/README, R38): their owners
+// list, read, answer and cancel them here, whichever surface they were started on.
+// Tasks of others are not found.
+package taskserve
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+)
+
+// Tasks is what the surface needs of the task store; *tasks.Manager is one.
+type Tasks interface {
+	Get(ctx context.Context, owner, id string) (tasks.Task, error)
+	List(ctx context.Context, q tasks.Query) (tasks.Page, error)
+	Cancel(ctx context.Context, owner, id string) (tasks.Task, error)
+	Answer(ctx context.Context, who capability.Principal, id, key string, answer json.RawMessage, docs ...json.RawMessage) (tasks.Task, error)
+}
+
+// Surface serves the paths.
+type Surface struct {
+	door  *door.Door
+	tasks Tasks
+}
+
+// New returns the surface.
+func New(d *door.Door, t Tasks) *Surface { return &Surface{door: d, tasks: t} }
+
+// Routes adds every path to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	mux.Handle("GET /api/v1/tasks", s.door.Guard(s.list))
+	mux.Handle("GET /api/v1/tasks/{id}", s.door.Guard(s.get))
+	mux.Handle("POST /api/v1/tasks/{id}/cancel", s.door.Guard(s.cancel))
+	mux.Handle("POST /api/v1/tasks/{id}/answer", s.door.Guard(s.answer))
+}
+
+// list takes state, surface, context, limit and cursor.
+func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	v := r.URL.Query()
+	q := tasks.Query{
+		Owner: who.ID, State: tasks.State(v.Get("state")), Surface: v.Get("surface"), Context: v.Get("context"), Cursor: v.Get("cursor"),
+	}
+	if text := v.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return capability.Errorf(capability.CodeInvalidInput, "tasks.list", "limit is a number from 1 to 100")
+		}
+		q.Limit = n
+	}
+	if q.State != "" && !q.State.Known() {
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.list", "%.40q is not a state of a task; use submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted", q.State)
+	}
+	page, err := s.tasks.List(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	list := []tasks.Task{}
+	list = append(list, page.Tasks...)
+	return write(w, map[string]any{"tasks": list, "total": page.Total, "next": page.Next})
+}
+
+func (s *Surface) get(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	t, err := s.tasks.Get(r.Context(), who.ID, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return write(w, map[string]any{"task": t})
+}
+
+func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	t, err := s.tasks.Cancel(r.Context(), who.ID, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return write(w, map[string]any{"task": t})
+}
+
+// answer takes the key of the question, which may be left out where there is one, and
+// the result of its method.
+func (s *Surface) answer(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var in struct {
+		Key    string    `json:"key"`
+		Answer jsonx.Raw `json:"answer"`
+	}
+	if err := door.Decode(w, r, &in); err != nil {
+		return err
+	}
+	if in.Answer.Kind() != '{' {
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.answer", "answer must be an object").
+			With("", `for a form: {"action": "accept", "content": {…}}, or {"action": "decline"}`)
+	}
+	t, err := s.tasks.Answer(r.Context(), who, r.PathValue("id"), in.Key, json.RawMessage(in.Answer))
+	if err != nil {
+		return err
+	}
+	return write(w, map[string]any{"task": t})
+}
+
+func write(w http.ResponseWriter, v any) error {
+	door.WriteJSON(w, http.StatusOK, v)
+	return nil
+}

@@ -1,0 +1,204 @@
+// Package backup makes one file of a home and a home of that file again.
+//
+// # What a backup is
+//
+// It is what a kill of the server at one moment would have left, and every start mends
+// what a kill leaves. So it needs no server, and a server that runs goes on: while
+// nobody can commit to the database, the ends of the audit segments are noted; then the
+// database is copied as it was at that moment, the segments up to there, and all other
+// files as they are. What was acknowledged before is in it, and the chain is never
+// behind the database. Files that belong to the database (packages of extensions) are
+// copied anew if they changed meanwhile.
+//
+// # The file
+//
+// A gzipped tar archive, 0600, since it holds secrets. All names begin with
+// junctor-backup-1/, the number being the format. Below home/ are the files, and last
+// comes manifest.json, which lists each entry in order with size, mode and SHA-256.
+// That finds damage, not forgery: whoever can write the file can write a manifest.
+//
+// A reader believes nothing: only plain files and folders of a home, nothing twice,
+// bounded in number, size and depth, all of it listed. [Restore] reads the archive once
+// for that before it writes, then fills a folder beside the home, asks SQLite and the
+// audit chain whether they are whole, and renames it: a home is restored or is not.
+//
+// # What is not ours
+//
+// Folders to work in have names that somebody else could have used, in places where
+// somebody else may write: only one that we have marked and that is ours is emptied. And
+// programs of others write into the home, below the work folder of an extension and the
+// folder of an upstream: what of that cannot be read is told, and does not end a backup.
+//
+// What stays out of a backup, and why, is [LeavesOut].
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+)
+
+// Reasons of the package's errors.
+const (
+	ReasonDamaged  = "backup_damaged"    // the file is not what was written, or is no backup
+	ReasonNewer    = "backup_newer"      // a later program made it
+	ReasonExists   = "backup_exists"     // a file of that name is there
+	ReasonOccupied = "home_not_empty"    // there is something where a home is to be made
+	ReasonMounted  = "home_mounted"      // an empty folder is there that cannot be replaced: a mount point
+	ReasonChanging = "home_changing"     // extensions were installed or removed all the while
+	ReasonInTheWay = "folder_in_the_way" // the folder to work in is there, and is not ours
+	ReasonBusy     = "backup_running"    // another process does the same in the same folder
+	ReasonNoHome   = "home_not_found"    // nothing that a server made is there
+	ReasonNoRoom   = "not_enough_room"   // the disk is too small for what is in the file
+)
+
+const (
+	format   = 1
+	prefix   = "junctor-backup-"
+	manifest = "manifest.json"
+	database = "state/junctor.db"
+)
+
+func root() string { return fmt.Sprintf("%s%d/", prefix, format) }
+
+// Bounds of an archive, for the maker too: what is made can be restored.
+const (
+	maxFiles    = 200_000
+	maxBytes    = 64 << 30
+	maxManifest = 64 << 20
+	maxName     = 1024
+	maxDepth    = 64
+)
+
+// bounds are the two that tests make smaller.
+type bounds struct {
+	files int
+	bytes int64
+}
+
+func limits() bounds { return bounds{maxFiles, maxBytes} }
+
+// Manifest is the last entry of an archive.
+type Manifest struct {
+	Format  int              `json:"format"`
+	Version string           `json:"version"` // of the program that made it
+	Created time.Time        `json:"created"`
+	Schemas map[string]int64 `json:"schemas"` // of the database, by owner
+	Audit   Chain            `json:"audit"`
+	// Shared names the database outside of the home that holds what gateways share,
+	// without a password; "" where the home holds everything.
+	Shared  string    `json:"shared,omitempty"`
+	LeftOut []LeftOut `json:"left_out"`
+	Files   []File    `json:"files"`
+}
+
+// Chain says how the audit chain was when it was copied.
+type Chain struct {
+	Records  uint64           `json:"records"`
+	LastSeq  uint64           `json:"last_seq"`
+	FirstBad *audit.BadRecord `json:"first_bad,omitempty"` // it was broken already
+}
+
+// LeftOut is a file or folder of a home that is not in a backup.
+type LeftOut struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// File is one entry. A folder's path ends in a slash; it has neither size nor digest.
+type File struct {
+	Path   string      `json:"path"` // in the home
+	Mode   fs.FileMode `json:"mode"` // permission bits
+	Size   int64       `json:"size,omitempty"`
+	SHA256 string      `json:"sha256,omitempty"`
+	UID    int         `json:"uid,omitempty"` // of what belongs to an extension's own user
+}
+
+// LeavesOut lists what a home can hold and a backup does not. Paths are those of files
+// and of folders with all below them; what is in keeps stays in.
+func LeavesOut() []LeftOut {
+	return []LeftOut{
+		{"run", "says what runs now; the two tokens in it are kept"},
+		{"logs", "copies of lines of audit/"},
+		{"cache", "made anew"},
+		{"state/nats", "made anew from the database"},
+		{"state/junctor.db.before-upgrade", "the database before the last upgrade"},
+		{"state/junctor.db.before-upgrade.unfinished", "the database before an upgrade that has not ended"},
+		{"workspaces", "folders that agents work in: push what matters there"},
+		{"agents", "sessions of agents and their recordings; what was done is kept"},
+	}
+}
+
+func keeps() []string {
+	return []string{"run/admin.token", "run/agent.token", "agents/swarm-history.jsonl"}
+}
+
+// passing are files that mean something to a running process only.
+var passing = regexp.MustCompile(`^state/junctor\.db((\.before-upgrade(\.tmp|\.unfinished)?)?(-wal|-shm|-journal)|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
+
+// belongs reports whether a path of a home is in a backup; why is what a person is told
+// who could miss something of it. Folders that hold something that is in are in.
+func belongs(p string) (in bool, why string) {
+	if passing.MatchString(p) {
+		return false, ""
+	}
+	in = true
+	for _, l := range LeavesOut() {
+		if p == l.Path || strings.HasPrefix(p, l.Path+"/") {
+			in = slices.ContainsFunc(keeps(), func(k string) bool { return p == k || strings.HasPrefix(k, p+"/") })
+		}
+		if p == l.Path {
+			why = l.Why
+		}
+	}
+	return in, why
+}
+
+// others reports whether programs of others do what they like at a path: below the work
+// folder of an extension, also of one that is being changed or is gone, and below the
+// folder of an upstream.
+func others(p string) bool {
+	parts := strings.Split(p, "/")
+	return len(parts) > 1 && parts[0] == "upstreams" || len(parts) > 2 && parts[0] == "extensions" && (parts[2] == "work" || parts[1][0] == '.')
+}
+
+// mode is what a file's permission bits become: others on the machine see packages of
+// extensions and programs, whose users they are, and nothing else.
+func mode(p string, m fs.FileMode) fs.FileMode {
+	top, _, _ := strings.Cut(p, "/")
+	if slices.Contains([]string{"extensions", "tools", "bin"}, top) {
+		return m & 0o755
+	}
+	return m & 0o700
+}
+
+// inHome checks the path of an entry, which may come from a stranger; a folder's may end
+// in a slash, which makes no difference.
+func inHome(p string) error {
+	name := strings.TrimSuffix(p, "/")
+	switch {
+	case len(name) > maxName, strings.Count(name, "/") > maxDepth:
+		return fmt.Errorf("a name in it has more than %d bytes or %d levels", maxName, maxDepth)
+	case !fs.ValidPath(name), name == ".", path.Clean(name) != name, strings.ContainsAny(name, "\\\x00\n\r"):
+		return fmt.Errorf("the name %q leads out of a home", p)
+	}
+	if in, _ := belongs(name); !in {
+		return fmt.Errorf("%q is nothing that a backup holds", p)
+	}
+	return nil
+}
+
+func damaged(err error) error {
+	return capability.Errorf(capability.CodeInvalidInput, "backup", "this is no whole backup: %w", err).
+		With(ReasonDamaged, "nothing was changed; use another backup")
+}
+
+var errChanged = errors.New("a file changed while it was copied")

@@ -1,0 +1,15 @@
+//go:build !unix
+
+package backup
+
+import (
+	"io/fs"
+	"os"
+
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
+)
+
+func owner(string, fs.FileInfo) int { return 0 }
+
+// openBeneath opens nothing: where no server runs there is no home.
+func openBeneath(*os.File, string) (*os.File, error) { return nil, hostfs.Supported() }

@@ -1,0 +1,356 @@
+// Package segment keeps the lines of the audit log in files. It knows lines and
+// bytes, not records: numbers, hashes and meaning are internal/core/audit, whose
+// Segments and Mirror it implements.
+//
+// A directory holds audit-00000001.jsonl and its successors, of which only the
+// last grows, the file head, and the file lock, which keeps a second writer out.
+// Whole lines are appended with one positioned write. Three things can go wrong
+// and each has one answer:
+//
+//   - a write ends half done: the file is cut back to the last good offset, at
+//     once or before the next write;
+//   - the process dies in a write: [Open] cuts an unfinished last line off;
+//   - a flush fails: the kernel may have dropped the pages and forgotten that
+//     they were dirty, so flushing again would lie. The bytes since the last good
+//     flush are kept in memory and written again before the next one.
+//
+// The copies under logs/ are [Mirror].
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/junctor-run/junctor/internal/core/audit"
+)
+
+const (
+	prefix   = "audit-"
+	suffix   = ".jsonl"
+	dirMode  = 0o700
+	fileMode = 0o600
+	// maxUnsynced bounds the bytes kept for writing again; beyond it Append
+	// flushes by itself.
+	maxUnsynced = 8 << 20
+)
+
+// ErrLocked says that another process writes the directory.
+var ErrLocked = errors.New("another process writes this audit log")
+
+// Config of a directory of segments; the zero value opens it for writing.
+type Config struct {
+	// ReadOnly takes no lock, changes nothing and refuses to append, so that a
+	// log can be verified beside its writer.
+	ReadOnly bool
+	create   func(path string) (file, error) // for tests that break the disk
+}
+
+// file is the part of *os.File that appending needs.
+type file interface {
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Datasync() error
+}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Datasync() error { return datasync(f.File) }
+
+func openFile(path string) (file, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+// Segments is one directory. It implements [audit.Segments].
+type Segments struct {
+	dir  string
+	cfg  Config
+	lock *os.File
+	torn int64
+
+	// flush is held during a flush or a rotation, and so across I/O: it makes
+	// them wait for one another. It is taken before mu.
+	flush    sync.Mutex
+	inflight []byte // bytes from synced on that the flush at work covers
+	rewrite  bool   // the last flush failed
+
+	// mu guards the rest, never across I/O.
+	mu     sync.Mutex
+	list   []audit.SegmentInfo // the last one's size is up to date
+	out    file                // nil without a segment
+	synced int64               // offset in the last segment
+	fresh  []byte              // appended since the last flush began
+	ragged bool                // the file may be longer than it should
+}
+
+var _ audit.Segments = (*Segments)(nil)
+
+// Open opens a directory of segments, and creates it unless it is read only.
+func Open(dir string, cfg Config) (*Segments, error) {
+	if cfg.create == nil {
+		cfg.create = openFile
+	}
+	s := &Segments{dir: dir, cfg: cfg}
+	if cfg.ReadOnly {
+		_, err := s.List()
+		return s, err
+	}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open audit segments: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Segments) open() error {
+	if err := os.MkdirAll(s.dir, dirMode); err != nil {
+		return err
+	}
+	var err error
+	if s.lock, err = lockFile(filepath.Join(s.dir, "lock")); err != nil {
+		return err
+	}
+	if s.list, err = s.scan(); err != nil {
+		return err
+	}
+	for len(s.list) > 0 {
+		last := &s.list[len(s.list)-1]
+		path := s.path(last.ID)
+		whole, err := wholeLines(path, last.Size)
+		if err != nil {
+			return err
+		}
+		s.torn += last.Size - whole
+		if whole == 0 { // died while beginning the segment: not even its header is there
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+			s.list = s.list[:len(s.list)-1]
+			continue
+		}
+		if s.out, err = s.cfg.create(path); err != nil {
+			return err
+		}
+		if whole < last.Size {
+			if err := s.out.Truncate(whole); err != nil {
+				return err
+			}
+		}
+		// What the dead process had not flushed is about to be built upon.
+		if err := s.out.Datasync(); err != nil {
+			return err
+		}
+		last.Size, s.synced = whole, whole
+		break
+	}
+	return nil
+}
+
+// Torn is how many bytes of unfinished lines Open cut off.
+func (s *Segments) Torn() int64 { return s.torn }
+
+// List returns the segments, oldest first. Beside another process's writer the
+// last size may be in the middle of a line.
+func (s *Segments) List() ([]audit.SegmentInfo, error) {
+	if s.cfg.ReadOnly {
+		return s.scan()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list), nil
+}
+
+// Open reads a segment from an offset; the caller closes it.
+func (s *Segments) Open(id uint64, offset int64) (io.ReadCloser, error) {
+	f, err := os.Open(s.path(id))
+	if err != nil {
+		return nil, err
+	}
+	if offset > 0 {
+		if _, err := f.Seek(offset, io.SeekStart); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
+
+var errNoSegment = errors.New("no segment has been begun")
+
+// Append adds whole lines to the last segment, all or none. One caller at a time.
+func (s *Segments) Append(lines []byte) error {
+	s.mu.Lock()
+	out, ragged, full := s.out, s.ragged, len(s.fresh) > maxUnsynced
+	var at int64
+	if n := len(s.list); n > 0 {
+		at = s.list[n-1].Size
+	}
+	s.mu.Unlock()
+	if out == nil || s.cfg.ReadOnly {
+		return errNoSegment
+	}
+	if ragged {
+		if err := out.Truncate(at); err != nil {
+			return fmt.Errorf("cut off a half-written line: %w", err)
+		}
+		s.setRagged(false)
+	}
+	if full {
+		if err := s.Sync(); err != nil {
+			return err
+		}
+	}
+	n, err := out.WriteAt(lines, at)
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		if terr := out.Truncate(at); terr != nil {
+			s.setRagged(true)
+		}
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	s.mu.Lock()
+	s.list[len(s.list)-1].Size += int64(n)
+	s.fresh = append(s.fresh, lines...)
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Segments) setRagged(v bool) {
+	s.mu.Lock()
+	s.ragged = v
+	s.mu.Unlock()
+}
+
+// Sync returns when everything appended before the call is on the disk.
+func (s *Segments) Sync() error {
+	s.flush.Lock()
+	defer s.flush.Unlock()
+	return s.sync()
+}
+
+// sync does the work of Sync; the caller holds flush.
+func (s *Segments) sync() error {
+	s.mu.Lock()
+	out, at := s.out, s.synced
+	if s.rewrite {
+		s.inflight = append(s.inflight, s.fresh...)
+		s.fresh = s.fresh[:0]
+	} else {
+		s.inflight, s.fresh = s.fresh, s.inflight[:0]
+	}
+	s.mu.Unlock()
+	if out == nil || len(s.inflight) == 0 {
+		return nil
+	}
+	if s.rewrite {
+		if n, err := out.WriteAt(s.inflight, at); err != nil || n < len(s.inflight) {
+			return fmt.Errorf("write the audit log again: %w", errors.Join(err, io.ErrShortWrite))
+		}
+	}
+	if err := out.Datasync(); err != nil {
+		s.rewrite = true
+		return fmt.Errorf("flush the audit log: %w", err)
+	}
+	s.mu.Lock()
+	s.synced = at + int64(len(s.inflight))
+	s.mu.Unlock()
+	s.rewrite = false
+	// Under a steady load the buffer keeps its size, or it would be grown anew
+	// ten times a second; after a burst it is given back.
+	used := len(s.inflight)
+	if s.inflight = s.inflight[:0]; cap(s.inflight) > 1<<20 && used < cap(s.inflight)/4 {
+		s.inflight = nil
+	}
+	return nil
+}
+
+// Rotate flushes the last segment and begins the next with header, which must
+// end in a newline. When it returns, header and the name are on the disk.
+func (s *Segments) Rotate(header []byte) (uint64, error) {
+	if s.cfg.ReadOnly {
+		return 0, errNoSegment
+	}
+	s.flush.Lock()
+	defer s.flush.Unlock()
+	if err := s.sync(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	old, ragged, id := s.out, s.ragged, uint64(1)
+	var size int64
+	if n := len(s.list); n > 0 {
+		id, size = s.list[n-1].ID+1, s.list[n-1].Size
+	}
+	s.mu.Unlock()
+	if old != nil && ragged {
+		if err := old.Truncate(size); err != nil {
+			return 0, fmt.Errorf("cut off a half-written line: %w", err)
+		}
+		s.setRagged(false)
+	}
+	out, err := s.begin(s.path(id), header)
+	if err != nil {
+		return 0, fmt.Errorf("begin segment %d: %w", id, err)
+	}
+	s.mu.Lock()
+	s.out = out
+	s.list = append(s.list, audit.SegmentInfo{ID: id, Size: int64(len(header))})
+	s.synced = int64(len(header))
+	s.mu.Unlock()
+	if old != nil {
+		_ = old.Close() // all of it is flushed
+	}
+	return id, nil
+}
+
+func (s *Segments) begin(path string, header []byte) (file, error) {
+	out, err := s.cfg.create(path)
+	if err != nil {
+		return nil, err
+	}
+	var n int
+	if err = out.Truncate(0); err == nil { // a leftover of an attempt that failed
+		n, err = out.WriteAt(header, 0)
+	}
+	if err == nil && n < len(header) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		err = out.Datasync()
+	}
+	if err == nil {
+		err = syncDir(s.dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, out.Close(), os.Remove(path))
+	}
+	return out, nil
+}
+
+// Close flushes nothing: what was not asked to be durable need not be. It gives
+// up the lock.
+func (s *Segments) Close() error {
+	s.flush.Lock()
+	defer s.flush.Unlock()
+	s.mu.Lock()
+	out, lock := s.out, s.lock
+	s.out, s.lock = nil, nil
+	s.mu.Unlock()
+	var errs []error
+	if out != nil {
+		errs = append(errs, out.Close())
+	}
+	if lock != nil {
+		errs = append(errs, lock.Close())
+	}
+	return errors.Join(errs...)
+}

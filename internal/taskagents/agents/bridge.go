@@ -1,0 +1,103 @@
+package agents
+
+import (
+	"encoding/json"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/adapter"
+)
+
+// ParentContext is what a session's program may know of why it runs and who runs beside
+// it (task-agents, section 11). Room and Character are for others to say: null where no
+// conversation belongs to it, and where nobody speaks for it.
+type ParentContext struct {
+	SessionID    string         `json:"session_id"`
+	Label        string         `json:"agent_label"`
+	Workdir      string         `json:"workdir"`
+	Repo         string         `json:"repo,omitempty"`
+	AgentType    framework.Name `json:"agent_type"`
+	Character    any            `json:"character"`
+	Room         any            `json:"room"`
+	OriginalTask string         `json:"original_task"`
+	Swarm        struct {
+		Siblings  []Peer         `json:"siblings"`
+		Decisions []PeerDecision `json:"decisions"`
+	} `json:"swarm"`
+	Constraints struct {
+		Preset       adapter.Preset `json:"preset"`
+		AllowedRoots []string       `json:"allowed_roots"`
+	} `json:"constraints"`
+
+	// Creator is the id of who started it; ThreadID and RoomID are what its metadata names.
+	Creator  string `json:"-"`
+	ThreadID string `json:"-"`
+	RoomID   string `json:"-"`
+}
+
+// Peer is another session that is at work.
+type Peer struct {
+	SessionID string         `json:"session_id"`
+	Label     string         `json:"label"`
+	AgentType framework.Name `json:"agent_type"`
+	Workdir   string         `json:"workdir"`
+	Repo      string         `json:"repo,omitempty"`
+}
+
+// PeerDecision is what another session of the same thread has told.
+type PeerDecision struct {
+	SessionID string `json:"session_id"`
+	Text      string `json:"text"`
+}
+
+// Parent is what the program of a session may know; ok is false where the session is
+// over, or was never ours.
+func (a *Agents) Parent(id string) (c ParentContext, ok bool) {
+	s, g := a.find(id)
+	if g == nil || !s.Info().Live() {
+		return c, false
+	}
+	i := s.Info()
+	m := metaOf(i.Metadata)
+	c = ParentContext{
+		SessionID: id, Label: i.Name, Workdir: g.workdir, Repo: m.Repo, AgentType: g.framework, OriginalTask: g.task, Creator: g.owner, ThreadID: i.ThreadID, RoomID: m.RoomID,
+	}
+	c.Constraints.Preset, c.Constraints.AllowedRoots = g.preset, []string{g.workdir}
+	c.Swarm.Siblings, c.Swarm.Decisions = []Peer{}, []PeerDecision{}
+	for _, other := range a.cfg.Sessions.List() {
+		o := other.Info()
+		if o.ID == id || i.ThreadID == "" || o.ThreadID != i.ThreadID {
+			continue
+		}
+		c.Swarm.Siblings = append(c.Swarm.Siblings, peer(o.ID, o.Name, o.AdapterType, o.Workdir, o.Metadata))
+		for _, text := range a.info(o).Decisions {
+			c.Swarm.Decisions = append(c.Swarm.Decisions, PeerDecision{o.ID, text})
+		}
+	}
+	c.Swarm.Decisions = c.Swarm.Decisions[max(0, len(c.Swarm.Decisions)-shownDecisions):]
+	return c, true
+}
+
+// Peers are the other sessions that are at work; ok is as of Parent.
+func (a *Agents) Peers(id string) (list []Peer, ok bool) {
+	s, g := a.find(id)
+	if g == nil || !s.Info().Live() {
+		return nil, false
+	}
+	list = []Peer{}
+	for _, other := range a.cfg.Sessions.List() {
+		if o := other.Info(); o.ID != id && (o.Status == detect.Busy || o.Status == detect.Blocked || o.Status == detect.Starting) {
+			list = append(list, peer(o.ID, o.Name, o.AdapterType, o.Workdir, o.Metadata))
+		}
+	}
+	return list, true
+}
+
+func peer(id, label string, name framework.Name, workdir string, metadata json.RawMessage) Peer {
+	return Peer{SessionID: id, Label: label, AgentType: name, Workdir: workdir, Repo: metaOf(metadata).Repo}
+}
+
+func metaOf(metadata json.RawMessage) (m meta) {
+	_ = json.Unmarshal(metadata, &m) // it was read when the session was made
+	return m
+}

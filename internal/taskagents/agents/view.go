@@ -1,0 +1,140 @@
+package agents
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/adapter"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+)
+
+// Info is a session as it is shown.
+type Info struct {
+	sessions.Info
+	Owner     string         `json:"owner,omitempty"` // who asked for it
+	Preset    adapter.Preset `json:"approvalPreset,omitempty"`
+	Decisions []string       `json:"decisions,omitempty"` // the last ten that it told
+	Notes     []string       `json:"notes,omitempty"`     // what could not be as it was asked for
+}
+
+const shownDecisions = 10
+
+func (a *Agents) info(i sessions.Info) Info {
+	out := Info{Info: i}
+	a.mu.Lock()
+	g := a.running[i.ID]
+	a.mu.Unlock()
+	if g == nil {
+		return out
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out.Owner, out.Preset, out.Notes = g.owner, g.preset, g.notes
+	for _, d := range g.decisions {
+		out.Decisions = append(out.Decisions, d.Shared)
+	}
+	return out
+}
+
+// List is every session, those that have ended a while ago too, the oldest first.
+func (a *Agents) List() []Info {
+	list := []Info{}
+	for _, s := range a.cfg.Sessions.List() {
+		list = append(list, a.info(s.Info()))
+	}
+	return list
+}
+
+const takenAway = time.Minute // what takes longer to be taken away after an end has failed
+
+// Left are the sessions that have ended and of which something could not be taken away.
+func (a *Agents) Left() (ids []string) {
+	entries, err := os.ReadDir(a.folder())
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		id := e.Name()
+		if !sessions.ValidID(id) {
+			continue
+		}
+		made, err := e.Info()
+		if err != nil || time.Since(made.ModTime()) < takenAway {
+			continue
+		}
+		if s, err := a.cfg.Sessions.Get(id); err != nil || !s.Info().Live() && time.Since(s.Info().EndedAt) > takenAway {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Get is one session as it is shown, and itself. not_found, reason session_not_found.
+func (a *Agents) Get(id string) (Info, sessions.Live, error) {
+	s, err := a.cfg.Sessions.Get(id)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	return a.info(s.Info()), s, nil
+}
+
+// Keep has a session live on when its turn is over, until somebody stops it. not_found,
+// reason session_not_found.
+func (a *Agents) Keep(id string) (Info, error) {
+	i, s, err := a.Get(id)
+	if err != nil {
+		return i, err
+	}
+	a.mu.Lock()
+	g := a.running[s.ID()]
+	a.mu.Unlock()
+	if g != nil {
+		g.goOn()
+		g.mu.Lock()
+		g.keep = true
+		g.mu.Unlock()
+	}
+	return i, nil
+}
+
+// answers are what is chosen in a program's dialogs without asking anybody: those of its
+// start, where the folder is one that we were told to work in. Whether a tool may be used
+// is never among them.
+func answers(name framework.Name, p adapter.Preset) []sessions.Answer {
+	switch name {
+	case framework.Claude:
+		list := []sessions.Answer{
+			{ID: "trust", Type: "trust", Prompt: "trust", Label: "Yes, I trust"},
+			{ID: "api-key", Type: "api_key", Label: "Yes", Once: true},
+			{ID: "theme", Type: "onboarding", Label: "Dark mode", Once: true},
+			{ID: "notes", Type: "onboarding", Keys: []string{"enter"}},
+		}
+		if p == adapter.Autonomous {
+			list = append(list, sessions.Answer{ID: "bypass", Type: "trust", Label: "Yes, I accept", Once: true})
+		}
+		return list
+	case framework.Codex:
+		return []sessions.Answer{
+			{ID: "trust", Type: "trust", Label: "Trust and continue"},
+			{ID: "model", Type: "config", Label: "Use existing model"},
+			{ID: "update", Type: "update", Label: "Skip"},
+		}
+	case framework.Gemini:
+		return []sessions.Answer{
+			{ID: "trust", Type: "trust", Label: "Trust folder"},
+			{ID: "data", Type: "config", Label: "No"},
+		}
+	}
+	return nil
+}
+
+// newUUID is a random UUID (RFC 9562, version 4).
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,124 @@
+package agentserve
+
+import (
+	"cmp"
+	"encoding/json"
+	"net"
+	"net/http"
+	"regexp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// childRoutes are what the program of a session reaches: from this machine, with the
+// token of that session.
+func (s *Surface) childRoutes(mux *http.ServeMux, base string) {
+	mux.HandleFunc("POST "+base+"/hooks", func(w http.ResponseWriter, r *http.Request) {
+		reply, err := s.hook(w, r)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		door.WriteJSON(w, http.StatusOK, reply)
+	})
+	bridge := func(name string, h func(id string, r *http.Request) (any, bool, error)) {
+		mux.HandleFunc(base+"/{id}/"+name, func(w http.ResponseWriter, r *http.Request) {
+			status, doc := s.bridge(r, h)
+			door.WriteJSON(w, status, doc)
+		})
+	}
+	bridge("parent-context", func(id string, r *http.Request) (any, bool, error) {
+		doc, ok := s.Agents.Parent(r.Context(), id)
+		return doc, ok, nil
+	})
+	bridge("active-workspaces", func(id string, _ *http.Request) (any, bool, error) {
+		list, n, ok := s.Agents.Peers(id)
+		return map[string]any{"workspaces": list, "count": n}, ok, nil
+	})
+	bridge("memory", func(id string, r *http.Request) (any, bool, error) {
+		q := r.URL.Query()
+		limit, err := number(q, "limit", remembered, 1<<31)
+		if err != nil {
+			return nil, true, err
+		}
+		return s.Agents.Memory(r.Context(), id, q.Get("q"), int(limit))
+	})
+}
+
+const remembered = 10 // messages of one answer, where nobody says how many
+
+// hook takes a hook of a session's program.
+func (s *Surface) hook(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {
+	session, err := s.session(r)
+	if err != nil {
+		return nil, err
+	}
+	if named := r.Header.Get("X-Parallax-Session-Id"); named != "" && named != session {
+		return nil, capability.Errorf(capability.CodeUnauthenticated, "hooks", "the token is that of another session").With("other_session", "")
+	}
+	body, err := door.ReadBody(w, r, door.BodyLimit)
+	if err != nil {
+		return nil, err
+	}
+	return s.Agents.Hook(r.Context(), session, body)
+}
+
+// session is whose program asks: by its token, in a header of its own or in that of all
+// tokens.
+func (s *Surface) session(r *http.Request) (string, error) {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return "", capability.Errorf(capability.CodeDenied, "hooks", "only programs on this machine may ask this").With("loopback_only", "")
+	}
+	if token := r.Header.Get("X-Parallax-Hook-Token"); token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return s.Door.Task(r)
+}
+
+var sessionID = regexp.MustCompile(`^pty-\d{1,20}-[0-9a-f]{1,32}$`)
+
+// bridge answers a question of a session's program about its own session (section 11).
+// The token may be in the query here: the helpers of old agents have no other place.
+func (s *Surface) bridge(r *http.Request, h func(id string, r *http.Request) (doc any, ok bool, err error)) (status int, doc any) {
+	refuse := func(status int, code, text string) (int, any) {
+		return status, map[string]string{"error": text, "code": code}
+	}
+	id := r.PathValue("id")
+	if r.Method != http.MethodGet {
+		return refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this can only be read")
+	}
+	if !sessionID.MatchString(id) {
+		return refuse(http.StatusBadRequest, "invalid_agent_id", "that is not the id of a session")
+	}
+	if token := r.URL.Query().Get("token"); token != "" && r.Header.Get("X-Parallax-Hook-Token") == "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("X-Parallax-Hook-Token", token)
+	}
+	session, err := s.session(r)
+	_, unknown := s.Agents.Get(id)
+	if capability.CodeOf(err) == capability.CodeUnauthenticated && unknown == nil && !s.Agents.Alive(id) {
+		return refuse(http.StatusGone, "task_no_longer_active", "the session is over") // and its token with it
+	}
+	if err != nil {
+		e := capability.AsError(err)
+		return refuse(e.Code.Row().HTTP, cmp.Or(e.Reason, string(e.Code)), e.Message)
+	}
+	switch {
+	case unknown != nil:
+		return refuse(http.StatusNotFound, "not_found", "there is no such session")
+	case session != id:
+		return refuse(http.StatusForbidden, "other_session", "the token is that of another session")
+	}
+	doc, ok, err := h(id, r)
+	switch {
+	case !ok:
+		return refuse(http.StatusGone, "task_no_longer_active", "the session is over")
+	case err != nil:
+		e := capability.AsError(err)
+		return refuse(e.Code.Row().HTTP, cmp.Or(e.Reason, string(e.Code)), e.Message)
+	}
+	return http.StatusOK, doc
+}

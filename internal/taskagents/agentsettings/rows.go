@@ -1,0 +1,66 @@
+package agentsettings
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Owner names the package's tables for [store.DB.Migrate].
+const Owner = "task_state"
+
+// Migrations are the package's tables.
+func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
+
+// Database is what the rows need of the server's own database, a SQLite file.
+type Database interface {
+	SQL() *sql.DB
+	Migrate(ctx context.Context, owner string, files fs.FS) error
+}
+
+// Rows are small documents by their names, of this machine: programs and their accounts
+// are none of another gateway's.
+type Rows struct{ db *sql.DB }
+
+// OpenRows brings the table up to date.
+func OpenRows(ctx context.Context, db Database) (Rows, error) {
+	files, err := Migrations()
+	if err == nil {
+		err = db.Migrate(ctx, Owner, files)
+	}
+	if err != nil {
+		return Rows{}, fmt.Errorf("open the settings of task agents: %w", err)
+	}
+	return Rows{db.SQL()}, nil
+}
+
+// Row is one document.
+func (r Rows) Row(name string) choice.Store { return row{r.db, name} }
+
+type row struct {
+	db   *sql.DB
+	name string
+}
+
+// Load implements choice.Store.
+func (r row) Load(ctx context.Context) (data []byte, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT doc FROM task_state WHERE name = ?`, r.name).Scan(&data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// Save implements choice.Store.
+func (r row) Save(ctx context.Context, data []byte) error {
+	_, err := r.db.ExecContext(ctx, `INSERT INTO task_state (name, doc) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET doc = excluded.doc`, r.name, data)
+	return err
+}

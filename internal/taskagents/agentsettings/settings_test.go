@@ -1,0 +1,204 @@
+package agentsettings_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/secret"
+)
+
+func rows(t *testing.T, file string) agentsettings.Rows {
+	t.Helper()
+	db, err := store.Open(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r, err := agentsettings.OpenRows(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func open(t *testing.T, r agentsettings.Rows, base func() (agentsettings.Values, error)) *agentsettings.Settings {
+	t.Helper()
+	s, err := agentsettings.Open(t.Context(), r.Row("settings"), base, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func text(s string) *string { return &s }
+
+func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	base := agentsettings.Values{
+		DefaultType: framework.Codex, Preset: "standard", Credentials: "api_keys", Cols: 100,
+		Models: map[framework.Name]agentsettings.Models{framework.Codex: {Powerful: "big", Fast: "small"}},
+	}
+	file := filepath.Join(t.TempDir(), "state.db")
+	get := func() (agentsettings.Values, error) { return base, nil }
+	s := open(t, rows(t, file), get)
+	if d := cmp.Diff("codex", string(s.Now().DefaultType)); d != "" || s.Now().Strategy() != "fixed" {
+		t.Error(d)
+	}
+	set := agentsettings.Change{
+		DefaultType: text("Claude Code"), Strategy: text("heuristic"), Preset: text("READONLY"), Credentials: text("subscription"),
+		Models: map[string]agentsettings.ModelChange{"openai": {Fast: text("tiny")}, "claude": {Powerful: text("huge")}},
+	}
+	if err := s.Change(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	check := func(s *agentsettings.Settings) {
+		t.Helper()
+		v := s.Now()
+		if v.DefaultType != framework.Claude || v.Strategy() != "ranked" || v.Preset != "readonly" || v.Credentials != "subscription" || v.Cols != 100 {
+			t.Errorf("%+v", v)
+		}
+		if d := cmp.Diff(map[framework.Name]agentsettings.Models{framework.Codex: {Powerful: "big", Fast: "tiny"}, framework.Claude: {Powerful: "huge"}}, v.Models); d != "" {
+			t.Error(d)
+		}
+	}
+	check(s)
+	again := open(t, rows(t, file), get)
+	check(again)
+	if base.Models[framework.Codex].Fast != "small" {
+		t.Error("the configuration was changed")
+	}
+	// A part alone changes; the empty text goes back; none is nobody.
+	if err := again.Change(t.Context(), agentsettings.Change{DefaultType: text("none"), Preset: text(""), Models: map[string]agentsettings.ModelChange{"codex": {Fast: text("")}}}); err != nil {
+		t.Fatal(err)
+	}
+	if v := again.Now(); v.DefaultType != "" || v.Preset != "standard" || v.Models[framework.Codex].Fast != "small" || v.Models[framework.Claude].Powerful != "huge" || v.Strategy() != "ranked" {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestBadSettingsChangeNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, rows(t, filepath.Join(t.TempDir(), "state.db")), func() (agentsettings.Values, error) { return agentsettings.Values{}, nil })
+	for name, c := range map[string]agentsettings.Change{
+		"type": {DefaultType: text("emacs")}, "hermes": {DefaultType: text("hermes")}, "strategy": {Strategy: text("random")}, "preset": {Preset: text("yolo")},
+		"credentials": {Credentials: text("x")}, "models of none": {Models: map[string]agentsettings.ModelChange{"none": {Fast: text("m")}}},
+		"models of a shell": {Models: map[string]agentsettings.ModelChange{"shell": {Fast: text("m")}}}, "a flag": {Models: map[string]agentsettings.ModelChange{"claude": {Fast: text("--x")}}},
+		"half of it": {Preset: text("standard"), Strategy: text("random")},
+	} {
+		err := s.Change(t.Context(), c)
+		if capability.CodeOf(err) != capability.CodeInvalidInput || capability.AsError(err).Reason != "bad_setting" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if v := s.Now(); v.Preset != "" || v.Ranked || v.DefaultType != "" {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+// TestAnUnreadableConfigurationLeavesTheLast: a file that is being written must not change
+// what holds.
+func TestAnUnreadableConfigurationLeavesTheLast(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	base, fault := agentsettings.Values{Preset: "standard"}, error(nil)
+	say := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		base.Preset, fault = "", err
+		if err == nil {
+			base.Preset = "permissive"
+		}
+	}
+	s := open(t, rows(t, filepath.Join(t.TempDir(), "state.db")), func() (agentsettings.Values, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return base, fault
+	})
+	say(errors.New("line 1"))
+	if p := s.Now().Preset; p != "standard" {
+		t.Errorf("%q", p)
+	}
+	say(nil)
+	if p := s.Now().Preset; p != "permissive" {
+		t.Errorf("%q", p)
+	}
+}
+
+func TestDamagedSettingsAreAnError(t *testing.T) {
+	t.Parallel()
+	r := rows(t, filepath.Join(t.TempDir(), "state.db"))
+	if err := r.Row("settings").Save(t.Context(), []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := agentsettings.Open(t.Context(), r.Row("settings"), func() (agentsettings.Values, error) { return agentsettings.Values{}, nil }, nil)
+	if capability.AsError(err).Reason != "settings_damaged" {
+		t.Error(err)
+	}
+	if data, err := r.Row("other").Load(context.Background()); err != nil || data != nil {
+		t.Errorf("%q %v", data, err)
+	}
+}
+
+func TestModels(t *testing.T) {
+	t.Parallel()
+	v := agentsettings.Values{Models: map[framework.Name]agentsettings.Models{framework.Codex: {Powerful: "big"}, framework.Gemini: {Fast: "flash"}}}
+	for _, tt := range []struct {
+		name        framework.Name
+		asked, want string
+	}{
+		{framework.Codex, "", "big"},
+		{framework.Codex, "powerful", "big"},
+		{framework.Codex, "fast", "gpt-5.5-mini"},
+		{framework.Codex, "mine", "mine"},
+		{framework.Claude, "", ""},
+		{framework.Claude, "powerful", "claude-opus-4-7"},
+		{framework.Claude, "fast", ""},
+		{framework.Gemini, "fast", "flash"},
+		{framework.Gemini, "", ""},
+		{framework.Shell, "", ""},
+	} {
+		if got := v.Model(tt.name, tt.asked); got != tt.want {
+			t.Errorf("%s, asked for %q: %q, want %q", tt.name, tt.asked, got, tt.want)
+		}
+	}
+}
+
+func TestWhichCredentialsProgramsGet(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"ANTHROPIC_API_KEY": "sk-ant-api", "OPENAI_API_KEY": "sk-1", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat-1", "GEMINI_API_KEY": "g", "PATH": "/bin", "ANTHROPIC_AUTH_TOKEN": "t"}
+	with := func(names ...string) map[string]string {
+		out := map[string]string{"PATH": "/bin", "PARALLAX_OPENCODE_API_KEY": "own"}
+		for _, n := range names {
+			out[n] = env[n]
+		}
+		return out
+	}
+	for credentials, want := range map[string]map[string]string{
+		"":             with("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "GEMINI_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+		"subscription": with("CLAUDE_CODE_OAUTH_TOKEN"), "api_keys": with("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "cloud": with(),
+	} {
+		v := agentsettings.Values{Credentials: credentials, OpenCodeKey: secret.New("own"), Accounts: map[string]string{"ANTHROPIC_API_KEY": "of a file"}}
+		if d := cmp.Diff(want, v.Login(env)); d != "" {
+			t.Errorf("%q: %s", credentials, d)
+		}
+	}
+	// A subscription's token in the place of a key is one all the same.
+	v := agentsettings.Values{Credentials: "subscription", Accounts: map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat-2"}}
+	if d := cmp.Diff(map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat-2"}, v.Login(nil)); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,181 @@
+package choice
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Metrics is how a program did (task-agents, section 6.3).
+type Metrics struct {
+	Spawned            int64   `json:"spawned"`
+	Completed          int64   `json:"completed"`
+	ViaFastPath        int64   `json:"completedViaFastPath"`
+	ViaClassifier      int64   `json:"completedViaClassifier"`
+	ViaOutputReconcile int64   `json:"completedViaOutputReconcile"`
+	StallCount         int64   `json:"stallCount"`
+	AvgCompletionMs    float64 `json:"avgCompletionMs"`
+	Failed             int64   `json:"failed"`
+	ProviderErrors     int64   `json:"providerErrors"`
+	Retries            int64   `json:"retries"`
+	TokensIn           int64   `json:"tokensIn"`
+	TokensOut          int64   `json:"tokensOut"`
+	CostUSD            float64 `json:"costUsd"`
+}
+
+// score is what the past adds to a choice; fast is how much the task wants speed.
+func (m Metrics) score(fast float64) float64 {
+	if m.Spawned <= 0 {
+		return 0
+	}
+	speed := 0.0
+	if m.Completed > 0 {
+		speed = min(max((120_000-m.AvgCompletionMs)/120_000*(4+4*fast), -8), 8)
+	}
+	return float64(m.Completed)/float64(m.Spawned)*14 - float64(m.StallCount)/float64(m.Spawned)*12 + speed
+}
+
+// Event is something that happened to a session; several fields may be set.
+type Event struct {
+	Spawned       bool
+	Completed     bool
+	Took          time.Duration // of what was completed
+	Via           Via
+	Stalled       bool
+	Failed        bool
+	ProviderError bool
+	Retries       int64
+	TokensIn      int64
+	TokensOut     int64
+	CostUSD       float64
+}
+
+// Via is how a completion was noticed.
+type Via string
+
+// The ways.
+const (
+	FastPath        Via = "fast_path"
+	Classifier      Via = "classifier"
+	OutputReconcile Via = "output_reconcile"
+)
+
+func (m *Metrics) add(e Event) {
+	count := func(n *int64, when bool) {
+		if when {
+			*n++
+		}
+	}
+	count(&m.Spawned, e.Spawned)
+	count(&m.StallCount, e.Stalled)
+	count(&m.Failed, e.Failed)
+	count(&m.ProviderErrors, e.ProviderError)
+	if e.Completed {
+		m.Completed++
+		m.AvgCompletionMs += (float64(max(e.Took, 0).Milliseconds()) - m.AvgCompletionMs) / float64(m.Completed)
+		count(&m.ViaFastPath, e.Via == FastPath)
+		count(&m.ViaClassifier, e.Via == Classifier)
+		count(&m.ViaOutputReconcile, e.Via == OutputReconcile)
+	}
+	m.Retries += max(e.Retries, 0)
+	m.TokensIn += max(e.TokensIn, 0)
+	m.TokensOut += max(e.TokensOut, 0)
+	m.CostUSD += max(e.CostUSD, 0)
+}
+
+// CoolDown is how long a program is not to be used, and why.
+type CoolDown struct {
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason"`
+}
+
+// Snapshot is a book at one moment. Its maps belong to who asked for it.
+type Snapshot struct {
+	Metrics   map[framework.Name]Metrics  `json:"metrics"`
+	CoolDowns map[framework.Name]CoolDown `json:"coolDowns"`
+}
+
+// Store keeps a book's bytes; none yet is nil.
+type Store interface {
+	Load(ctx context.Context) ([]byte, error)
+	Save(ctx context.Context, data []byte) error
+}
+
+// Book keeps what programs did, and writes it down at every change. It is safe for use by
+// several goroutines at once.
+type Book struct {
+	store Store
+	mu    sync.Mutex
+	now   Snapshot
+}
+
+// OpenBook reads what the store has. What it cannot read is an error, and nothing is lost.
+func OpenBook(ctx context.Context, store Store) (*Book, error) {
+	data, err := store.Load(ctx)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "task.metrics", "the record of task agents cannot be read", err)
+	}
+	b := &Book{store: store, now: Snapshot{Metrics: make(map[framework.Name]Metrics), CoolDowns: make(map[framework.Name]CoolDown)}}
+	if len(data) == 0 {
+		return b, nil
+	}
+	if err := jsonx.Unmarshal(data, &b.now); err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "task.metrics", "the record of task agents is damaged", err).
+			With("choice_damaged", "remove it; choices are then made as if no task had been done yet")
+	}
+	if b.now.Metrics == nil {
+		b.now.Metrics = make(map[framework.Name]Metrics)
+	}
+	if b.now.CoolDowns == nil {
+		b.now.CoolDowns = make(map[framework.Name]CoolDown)
+	}
+	return b, nil
+}
+
+// Snapshot is the book now.
+func (b *Book) Snapshot() Snapshot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Snapshot{maps.Clone(b.now.Metrics), maps.Clone(b.now.CoolDowns)}
+}
+
+// Record counts an event. What was completed ends the program's cool-down.
+func (b *Book) Record(ctx context.Context, name framework.Name, e Event) error {
+	return b.change(ctx, func() {
+		m := b.now.Metrics[name]
+		m.add(e)
+		b.now.Metrics[name] = m
+		if e.Completed {
+			delete(b.now.CoolDowns, name)
+		}
+	})
+}
+
+// Rest takes a program out of use; a shorter rest does not end a longer one.
+func (b *Book) Rest(ctx context.Context, name framework.Name, c CoolDown) error {
+	return b.change(ctx, func() {
+		if c.Until.After(b.now.CoolDowns[name].Until) {
+			b.now.CoolDowns[name] = c
+		}
+	})
+}
+
+// change is kept in memory also where it could not be written.
+func (b *Book) change(ctx context.Context, do func()) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	do()
+	data, err := jsonx.Marshal(b.now)
+	if err == nil {
+		err = b.store.Save(ctx, data)
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "task.metrics", "the record of task agents cannot be written", err)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// Package choice says which agent's program does a task (task-agents, section 6): each is
+// given a score by what is installed and logged in, by what the task needs and it is good
+// at, and by how it did before. [Choose] is a pure function; what programs did before, and
+// which of them has used up its account, is in a [Book].
+package choice
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+)
+
+// Candidate is a program as it was found on this machine.
+type Candidate struct {
+	Name              framework.Name
+	Installed         bool
+	AuthReady         bool // somebody is logged in, or there is a key
+	SubscriptionReady bool // the login is a subscription's
+}
+
+// Input is all that a choice is made of.
+type Input struct {
+	Task       Task
+	Candidates []Candidate // those that are missing count as not installed
+	Book       Snapshot
+	Now        time.Time
+	Default    framework.Name // what somebody chose expressly; "": nobody
+	Fixed      bool           // the strategy fixed: Default, while it is usable
+	// Subscription is agents.defaults.subscriptionProvider: anthropic-subscription,
+	// openai-codex or openai-subscription; "" or another: no hint.
+	Subscription string
+}
+
+// Framework is the state of one program (task-agents, section 6.1).
+type Framework struct {
+	ID                framework.Name `json:"id"`
+	Label             string         `json:"label"`
+	Adapter           framework.Name `json:"adapter"`
+	Installed         bool           `json:"installed"`
+	AuthReady         bool           `json:"authReady"`
+	SubscriptionReady bool           `json:"subscriptionReady"`
+	Disabled          bool           `json:"temporarilyDisabled"`
+	DisabledUntil     time.Time      `json:"temporarilyDisabledUntil,omitzero"`
+	DisabledReason    string         `json:"temporarilyDisabledReason,omitempty"`
+	Recommended       bool           `json:"recommended"`
+	Reason            string         `json:"reason"`
+	Score             int            `json:"selectionScore"`
+	Signals           Signals        `json:"selectionSignals"`
+}
+
+// Usable says that a task can be given to it now.
+func (f *Framework) Usable() bool { return f.Installed && f.AuthReady && !f.Disabled }
+
+// State is the choice, with everything that it was made from.
+type State struct {
+	Frameworks   []Framework `json:"frameworks"` // in the order of their names
+	Preferred    Preferred   `json:"preferred"`
+	Subscription string      `json:"configuredSubscriptionProvider,omitempty"`
+}
+
+// Preferred is the program that was chosen. Where nothing is installed it is the one with
+// the best score, and a task cannot be begun.
+type Preferred struct {
+	ID     framework.Name `json:"id"`
+	Reason string         `json:"reason"`
+}
+
+// profile is what a program is good at (task-agents, section 6.2).
+type profile struct {
+	name  framework.Name
+	label string
+	good  Signals
+}
+
+func profiles() []profile {
+	return []profile{
+		{framework.Aider, "Aider", Signals{.9, .45, .45, .75, .85, .35, .95, 1}},
+		{framework.Claude, "Claude Code", Signals{.95, .95, 1, .8, .85, 1, .9, .75}},
+		{framework.Codex, "Codex", Signals{1, .8, .75, .85, 1, .9, 1, .95}},
+		{framework.Gemini, "Gemini CLI", Signals{.7, 1, .95, .7, .6, .7, .65, .7}},
+		{framework.OpenCode, "OpenCode", Signals{.85, .75, .75, .7, .8, .7, .85, .85}},
+		{framework.Pi, "Pi", Signals{.55, .5, .55, .5, .5, .35, .5, .5}},
+	}
+}
+
+// Choose gives every program its score and prefers one. A program that is disabled or
+// missing is not preferred while another is usable, whatever anybody chose.
+func Choose(in Input) State {
+	signals := in.Task.Signals()
+	out := State{Subscription: in.Subscription}
+	for _, p := range profiles() {
+		f := Framework{ID: p.name, Label: p.label, Adapter: p.name, Signals: signals}
+		if i := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Name == p.name }); i >= 0 {
+			c := in.Candidates[i]
+			f.Installed, f.AuthReady, f.SubscriptionReady = c.Installed, c.AuthReady, c.SubscriptionReady
+		}
+		if rest, cooling := in.Book.CoolDowns[p.name]; cooling && in.Now.Before(rest.Until) {
+			f.Disabled, f.DisabledUntil, f.DisabledReason = true, rest.Until, rest.Reason
+		}
+		f.Score = in.score(&f, signals, p.good)
+		f.Reason = f.reason()
+		out.Frameworks = append(out.Frameworks, f)
+	}
+	best := in.best(out.Frameworks)
+	best.Recommended = true
+	out.Preferred = Preferred{best.ID, in.why(best)}
+	return out
+}
+
+func (in *Input) score(f *Framework, signals, good Signals) int {
+	score := -100
+	if f.Installed {
+		score = 40
+	}
+	if f.AuthReady {
+		score += 18
+	} else {
+		score -= 25
+	}
+	if f.SubscriptionReady {
+		score += 8
+	}
+	if f.Disabled {
+		score -= 80
+	}
+	if f.ID == in.Default && f.Installed && !f.Disabled {
+		score += 40
+	}
+	return score + round(signals.fit(good)) + in.hint(f) + round(in.Book.Metrics[f.ID].score(signals.FastIteration))
+}
+
+// hint is what the configured subscription adds.
+func (in *Input) hint(f *Framework) int {
+	switch {
+	case f.ID == framework.Claude && in.Subscription == "anthropic-subscription":
+	case f.ID == framework.Codex && (in.Subscription == "openai-codex" || in.Subscription == "openai-subscription"):
+	default:
+		return 0
+	}
+	if f.SubscriptionReady {
+		return 18
+	}
+	return 6
+}
+
+// best is the highest score of the usable ones, else of the installed ones, else of all;
+// of equals the smaller name.
+func (in *Input) best(list []Framework) (best *Framework) {
+	for _, fits := range []func(*Framework) bool{
+		func(f *Framework) bool { return in.Fixed && f.ID == in.Default && f.Usable() },
+		(*Framework).Usable,
+		func(f *Framework) bool { return f.Installed },
+		func(*Framework) bool { return true },
+	} {
+		for i := range list { // in the order of their names
+			if f := &list[i]; fits(f) && (best == nil || f.Score > best.Score) {
+				best = f
+			}
+		}
+		if best != nil {
+			break
+		}
+	}
+	return best
+}
+
+func (f *Framework) reason() string {
+	not := func(yes bool, what string) string {
+		if yes {
+			return what
+		}
+		return "not " + what
+	}
+	reason := not(f.Installed, "installed") + ", " + not(f.AuthReady, "logged in")
+	if f.SubscriptionReady {
+		reason += " by a subscription"
+	}
+	if f.Disabled {
+		reason += ", out of use until " + f.DisabledUntil.UTC().Format(time.RFC3339) + " (" + f.DisabledReason + ")"
+	}
+	return reason
+}
+
+func (in *Input) why(f *Framework) string {
+	switch {
+	case f.ID == in.Default && f.Usable():
+		return f.Label + " was chosen as the default"
+	case !f.Installed:
+		return "no agent's program is installed; " + f.Label + " would fit best"
+	case !f.Usable():
+		return fmt.Sprintf("nothing else is usable, and %s is %s", f.Label, f.Reason)
+	}
+	return fmt.Sprintf("%s fits best, with a score of %d: %s", f.Label, f.Score, f.Reason)
+}
+
+// round is to the next integer, halves up.
+func round(x float64) int { return int(math.Floor(x + .5)) }

@@ -1,0 +1,241 @@
+package coordinator
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// execute does what was decided (task-agents, section 13.5), or keeps it until somebody
+// has confirmed it. b is the dialog that it is about; nil: none is.
+func (t *task) execute(event, text string, b *detect.Blocker, a directive.Answer) {
+	count := &t.replies
+	if b != nil {
+		count = &t.answers
+	}
+	switch {
+	case a.Action == "respond" && decide.AsksUser(a.Response):
+		a.Action, a.Reasoning = "escalate", "It is a question to the user. "+a.Reasoning
+	case a.Action == "respond" && b == nil && t.shell():
+		a = directive.Answer{Action: "escalate", Response: question(text), Reasoning: "A shell is told nothing but by the user: it would carry out every line. " + a.Reasoning}
+	case a.Action == "respond" && *count >= MaxResponses:
+		a = directive.Answer{Action: "escalate", Response: question(text), Reasoning: strconv.Itoa(MaxResponses) + " automatic answers in a row are enough."}
+	}
+	if a.Action == "respond" {
+		a = t.guarded(text, b, a)
+	}
+	if t.c.Level(t.thread) == Confirm && (a.Action == "respond" || a.Action == "complete") {
+		t.pend(event, text, b, a)
+		return
+	}
+	t.act(event, text, b, a)
+}
+
+// act does it now.
+func (t *task) act(event, text string, b *detect.Blocker, a directive.Answer) {
+	said := a.Response
+	if len(a.Keys) > 0 && (a.UseKeys || said == "") {
+		said = "keys: " + strings.Join(a.Keys, " ")
+	}
+	t.record(row.Decision{EventType: event, PromptText: text, Decision: row.Verdict(a.Action), Response: said, Reasoning: a.Reasoning})
+	t.c.tell(t.event("coordination_decision", map[string]any{"event": event, "decision": a}))
+	if a.KeyDecision != "" {
+		t.share(directive.Decision{Text: a.KeyDecision, Shared: a.KeyDecision}, "coordinator")
+	}
+	switch a.Action {
+	case "respond":
+		if err := t.respond(b, a); err != nil {
+			t.unanswered(text, err)
+			return
+		}
+		if b != nil {
+			t.answers++
+		} else {
+			t.replies++
+		}
+	case "complete":
+		t.complete()
+	case "escalate":
+		t.escalate(row.SessionBlocked, text, a)
+	}
+}
+
+// unanswered is told of an answer that did not arrive.
+func (t *task) unanswered(text string, err error) {
+	said := capability.AsError(err)
+	switch {
+	case said.Reason == "no_dialog" || said.Reason == "session_ended" || t.c.ctx.Err() != nil:
+		t.handled = "" // what follows is heard
+	default:
+		t.escalate(row.SessionBlocked, text, directive.Answer{Response: question(text), Reasoning: "The answer did not arrive: " + said.Error()})
+	}
+}
+
+// guarded keeps an answer from letting the agent out of its folders.
+func (t *task) guarded(text string, b *detect.Blocker, a directive.Answer) directive.Answer {
+	var choices []string
+	dialog := ""
+	if b != nil {
+		choices, dialog = b.Options, text
+	}
+	said := a.Response
+	if a.UseKeys || said == "" {
+		said = strings.Join(a.Keys, " ")
+	} else if i := option(choices, said); i >= 0 {
+		said = choices[i]
+	}
+	if instead, ok := decide.Guarded(dialog, said, choices, append([]string{t.row.Workdir}, t.c.cfg.Roots...)); ok {
+		a.Response, a.UseKeys, a.Keys, a.Reasoning = instead, false, nil, "It would have led outside of the working directory. "+a.Reasoning
+	}
+	return a
+}
+
+// option is the one choice that an answer means: its number, or how its label begins; -1
+// where that is none or several.
+func option(choices []string, answer string) int {
+	answer = strings.ToLower(strings.Join(strings.Fields(answer), " "))
+	if n, err := strconv.Atoi(strings.TrimRight(answer, ".)")); err == nil && n >= 1 && n <= len(choices) {
+		return n - 1
+	}
+	found := -1
+	for i, c := range choices {
+		switch c = strings.ToLower(strings.Join(strings.Fields(c), " ")); {
+		case answer == "":
+			return -1
+		case c == answer:
+			return i
+		case strings.HasPrefix(c, answer) && found >= 0:
+			return -1
+		case strings.HasPrefix(c, answer):
+			found = i
+		}
+	}
+	return found
+}
+
+// respond answers a dialog, or types a text.
+func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
+	term, err := t.c.cfg.Sessions.Terminal(t.id)
+	if err != nil {
+		return gone(t.id)
+	}
+	ctx, cancel := context.WithTimeout(t.c.ctx, sendTime)
+	defer cancel()
+	text, next := a.Response, t.row.LastSeenDecisionIndex
+	switch {
+	case b != nil && !t.open(term, b):
+		return capability.Errorf(capability.CodeConflict, "task.coordinate", "that dialog is not open any more").With("no_dialog", "look at the screen again")
+	case a.UseKeys || text == "":
+		err = term.Keys(ctx, a.Keys)
+	case b != nil && len(b.Options) > 0:
+		i := option(b.Options, text)
+		if i < 0 {
+			return capability.Errorf(capability.CodeInvalidInput, "task.coordinate", "the answer %.80q fits none of the dialog's choices", text).With("no_such_option", "")
+		}
+		err = term.Choose(ctx, b.Fingerprint, b.Options[i])
+	default:
+		if t.shell() { // a program in it asks, and reads one line: what follows would be commands
+			text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+		} else if utf8.RuneCountInString(text) >= 20 {
+			var list []string
+			if list, next = t.unseen(); len(list) > 0 {
+				text += "\n\nDecisions of other agents:\n- " + strings.Join(list, "\n- ")
+			}
+		}
+		var outcome sessions.Outcome
+		outcome, err = term.Send(ctx, text, false)
+		if err == nil && outcome == sessions.NotSent {
+			err = capability.Errorf(capability.CodeFailed, "task.coordinate", "the program did not take the text").With("submit_failed", "look at its screen")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	t.sent(next)
+	return nil
+}
+
+// sent is told that the session was given something; next is the first decision of others
+// that it has not seen.
+func (t *task) sent(next int) {
+	now := t.c.cfg.Now()
+	t.mu.Lock()
+	t.lastInput, t.active = now, now
+	t.mu.Unlock()
+	t.waiting, t.stopAt = time.Time{}, time.Time{}
+	t.update(func(s *row.Session) {
+		s.LastInputSentAt, s.LastSeenDecisionIndex = row.At(now), next
+		if s.Status.Live() {
+			s.Status = row.SessionActive
+		}
+	})
+}
+
+// open says whether the dialog is still the one that is open.
+func (t *task) open(term Terminal, b *detect.Blocker) bool {
+	i := term.Info()
+	return i.Status == detect.Blocked && (i.Blocker == nil || b.Fingerprint == "" || i.Blocker.Fingerprint == b.Fingerprint)
+}
+
+// escalate asks the user. The session stays as it is.
+func (t *task) escalate(status row.SessionStatus, text string, a directive.Answer) {
+	t.waiting = t.c.cfg.Now()
+	t.update(func(s *row.Session) {
+		if s.Status.Live() {
+			s.Status = status
+		}
+	})
+	ask := a.Response
+	if strings.TrimSpace(ask) == "" {
+		ask = question(text)
+	}
+	t.c.tell(t.event("escalation", map[string]string{"question": ask, "reasoning": a.Reasoning, "text": decide.Last(text, 3000)}))
+	t.c.tell(t.event("swarm_attention_required", map[string]string{"question": ask}))
+	t.say(ask)
+}
+
+// Permit decides in the user's place about a tool that a preset asks about (task-agents,
+// section 10.5), where the session's thread is supervised autonomously and there is somebody
+// to judge. ok is false where the user has to be asked: then the program does that.
+func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []byte) (allow bool, reason string, ok bool) {
+	c.mu.Lock()
+	t := c.tasks[session]
+	c.mu.Unlock()
+	if t == nil || c.cfg.Model == nil && c.cfg.Parent == nil || c.Level(t.thread) != Autonomous {
+		return false, "", false
+	}
+	text := "The agent wants to use " + tool + ": " + decide.Cut(secret.MaskTokens(string(input)), maxInput) + "\nMay it?"
+	err := t.do(ctx, func() error {
+		b := &detect.Blocker{Type: "permission", Prompt: text, Options: []string{"Allow", "Deny"}, Selected: -1}
+		if t.answers >= MaxResponses || ctx.Err() != nil || !t.row.Status.Live() {
+			return nil
+		}
+		a := t.ask(situation{event: "blocked", text: text, blocker: b})
+		if a.Action != "respond" {
+			return nil
+		}
+		a = t.guarded(text, b, a)
+		i := option(b.Options, a.Response)
+		if i < 0 {
+			return nil
+		}
+		t.answers++
+		t.record(row.Decision{EventType: "permission", PromptText: text, Decision: row.Verdict(a.Action), Response: b.Options[i], Reasoning: a.Reasoning})
+		t.c.tell(t.event("coordination_decision", map[string]any{"event": "permission", "decision": a}))
+		allow, reason, ok = i == 0, a.Reasoning, true
+		return nil
+	})
+	return allow && err == nil, reason, ok && err == nil
+}
+
+const maxInput = 4000 // characters of a tool's input that are judged

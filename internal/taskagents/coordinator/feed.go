@@ -1,0 +1,141 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+// Share enters a decision that an agent told otherwise than in its turn's text (10.6).
+func (c *Coordinator) Share(ctx context.Context, session, text string) error {
+	c.mu.Lock()
+	t := c.tasks[session]
+	c.mu.Unlock()
+	if t == nil {
+		return gone(session)
+	}
+	return t.do(ctx, func() error {
+		if d, ok := t.ledger.Post(text); ok {
+			t.share(d, "hook")
+		}
+		return nil
+	})
+}
+
+// SetContext gives a thread the plan that its sessions share (13.7); it is kept with the
+// thread.
+func (c *Coordinator) SetContext(ctx context.Context, threadID, brief string) error {
+	return c.setMeta(ctx, threadID, metaBrief, brief)
+}
+
+func (c *Coordinator) setMeta(ctx context.Context, threadID, key, value string) error {
+	m, err := c.cfg.Registry.UpdateThread(ctx, threadID, func(t *row.Thread) { t.Metadata = row.WithMeta(t.Metadata, key, value) })
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if th := c.threads[threadID]; th != nil {
+		th.row = m.Thread
+	}
+	return nil
+}
+
+// Keys of metadata that are the coordinator's.
+const (
+	metaBrief  = row.Brief                // of a thread
+	metaLevel  = row.Supervision          // of a thread
+	metaRounds = "verificationRetryCount" // of a session
+	metaPreset = "approvalPreset"         // of a session
+	metaReason = "reason"                 // of a session: why it ended as it did
+)
+
+// Event is what subscribers are told (task-agents, section 9.4).
+type Event struct {
+	Type      string    `json:"type"`
+	SessionID string    `json:"sessionId,omitzero"`
+	ThreadID  string    `json:"threadId,omitzero"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      any       `json:"data,omitempty"`
+}
+
+// Subscribe hears of everything from now on. One who leaves limit events unread is not
+// waited for: the channel is closed, as it is by end and when the coordinator closes.
+func (c *Coordinator) Subscribe(limit int) (events <-chan Event, end func()) {
+	ch := make(chan Event, max(1, limit))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		close(ch)
+		return ch, func() {}
+	}
+	c.hearers[ch] = true
+	return ch, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.hearers[ch] {
+			delete(c.hearers, ch)
+			close(ch)
+		}
+	}
+}
+
+func (c *Coordinator) tell(e Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tellLocked(e)
+}
+
+// tellLocked is tell for who holds mu.
+func (c *Coordinator) tellLocked(e Event) {
+	e.Timestamp = c.cfg.Now().UTC()
+	for ch := range c.hearers {
+		select {
+		case ch <- e:
+		default:
+			delete(c.hearers, ch)
+			close(ch)
+		}
+	}
+}
+
+// say tells the user something.
+func (c *Coordinator) say(t row.Thread, session, text string) {
+	if c.cfg.Chat == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, sayTime)
+	defer cancel()
+	if err := c.cfg.Chat.Say(ctx, t, session, text); err != nil {
+		c.cfg.Logger.Warn("the user could not be told", "thread", t.ID, "session", session, "err", err)
+	}
+}
+
+// say tells the user something of the task.
+func (t *task) say(text string) {
+	t.c.mu.Lock()
+	th := row.Thread{ID: t.thread}
+	if known := t.c.threads[t.thread]; known != nil {
+		th = known.row
+	}
+	t.c.mu.Unlock()
+	t.c.say(th, t.id, text)
+}
+
+func gone(session string) error {
+	return capability.Errorf(capability.CodeConflict, "task.coordinate", "the session %q is not running", session).With(threads.ReasonGone, "resume first")
+}
+
+// document is a value as JSON, for the registry.
+func document(v any) json.RawMessage {
+	raw, err := jsonx.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return raw
+}

@@ -1,0 +1,280 @@
+package coordinator
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/adapter"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+const (
+	validateTime = 30 * time.Minute
+	maxSummary   = 16 << 10 // characters
+)
+
+// complete has the work validated, and does what comes of it (task-agents, section 14).
+func (t *task) complete() {
+	summary := t.summary()
+	if t.c.cfg.Validator == nil {
+		t.accept(summary)
+		return
+	}
+	t.update(func(s *row.Session) { s.Status = row.SessionToolRunning })
+	d, err := t.c.cfg.Registry.Detail(t.c.ctx, t.thread, threads.Selection{
+		Fields: []threads.Field{threads.FieldNodes, threads.FieldTranscripts, threads.FieldArtifacts}, Transcripts: 8,
+	})
+	if err != nil {
+		t.c.cfg.Logger.Warn("a thread could not be read", "thread", t.thread, "err", err)
+	}
+	subject := t.subject(d)
+	job, err := t.c.cfg.Registry.StartJob(t.c.ctx, row.VerifierJob{ThreadID: t.thread, NodeID: t.node(d), VerifierType: "validation", Title: "Validate " + t.name()})
+	if err != nil {
+		t.c.cfg.Logger.Warn("a validation could not be kept", "session", t.id, "err", err)
+	}
+	t.c.tell(t.event("validation", map[string]string{"status": "running"}))
+	ctx, cancel := context.WithTimeout(t.c.ctx, validateTime)
+	r := t.c.cfg.Validator.Validate(ctx, subject)
+	cancel()
+	if t.c.ctx.Err() != nil {
+		return // closing: the restart says what becomes of it
+	}
+	t.keep(r, job)
+	t.c.tell(t.event("validation", r))
+	if r.Outcome == validation.Revise && t.shell() { // it does not read what falls short
+		r.Outcome = validation.Escalate
+	}
+	switch r.Outcome {
+	case validation.Pass:
+		if r.By == validation.Nobody {
+			summary += "\n\n(Not validated: there is no model and no check.)"
+		}
+		t.accept(summary)
+	case validation.Revise:
+		t.update(func(s *row.Session) {
+			s.Status, s.Metadata = row.SessionActive, row.WithMeta(s.Metadata, metaRounds, strconv.Itoa(subject.Rounds+1))
+		})
+		if err := t.respond(nil, directive.Answer{Action: "respond", Response: r.FollowUp}); err != nil {
+			t.unanswered(r.Summary, err)
+		}
+	default:
+		t.update(func(s *row.Session) { s.CompletionSummary = summary })
+		note := strings.TrimSpace(r.Summary + " " + strings.Join(r.Notes, " "))
+		t.escalate(row.SessionWaiting, summary, directive.Answer{Response: decide.Cut(summary, 4000) + "\n\nThe validation says: " + note, Reasoning: note})
+	}
+}
+
+// subject is what is validated. A task's own checks and validator are in its metadata,
+// or in that of its thread: checks, a list of commands, and validator.
+func (t *task) subject(d threads.Detail) validation.Subject {
+	s := validation.Subject{
+		ThreadID: t.thread, SessionID: t.id, Task: t.row.OriginalTask, Kind: d.Kind, Workdir: t.row.Workdir, Repo: t.row.Repo, Text: t.result,
+	}
+	s.Rounds, _ = strconv.Atoi(row.Meta(t.row.Metadata, metaRounds))
+	var given, parts []string
+	if len(d.AcceptanceCriteria) > 0 && jsonx.Unmarshal(d.AcceptanceCriteria, &given) != nil {
+		given = nil
+	}
+	for _, n := range d.Nodes {
+		if n.Kind != row.GoalNode {
+			parts = append(parts, n.Title)
+		}
+		if n.AssignedSessionID != t.id || len(n.AcceptanceCriteria) == 0 {
+			continue
+		}
+		var own []string
+		if jsonx.Unmarshal(n.AcceptanceCriteria, &own) == nil && len(own) > 0 {
+			given = own
+		}
+	}
+	s.Criteria = validation.SettleCriteria(t.c.ctx, t.c.cfg.Model, s.Task, s.Kind, given, parts)
+	for _, raw := range [][]byte{d.Metadata, t.row.Metadata} {
+		var said struct {
+			Checks    [][]string         `json:"checks"`
+			Validator *validation.Custom `json:"validator"`
+		}
+		if len(raw) == 0 || jsonx.Unmarshal(raw, &said) != nil {
+			continue
+		}
+		if said.Checks != nil {
+			s.Checks = said.Checks
+		}
+		if said.Validator != nil {
+			s.Custom = said.Validator
+		}
+	}
+	if s.Checks == nil && !t.mayRun() {
+		s.Checks = [][]string{} // none
+	}
+	for _, x := range d.Transcripts {
+		if x.SessionID == t.id {
+			s.Transcripts = append(s.Transcripts, string(x.Direction)+": "+x.Content)
+		}
+	}
+	for _, x := range d.Artifacts {
+		s.Artifacts = append(s.Artifacts, x.Title+" "+x.Path+x.URI)
+	}
+	return s
+}
+
+// mayRun says whether the customary checks of a folder may be run, which are commands that
+// the agent, or whoever wrote the repository, has chosen: where its preset lets the agent run
+// them unasked, or has us asked, and we answer by ourselves.
+func (t *task) mayRun() bool {
+	preset := adapter.Preset(row.Meta(t.row.Metadata, metaPreset))
+	switch preset.Judge(adapter.ShellUse) {
+	case adapter.Auto:
+		return true
+	case adapter.Ask:
+		return t.c.Level(t.thread) == Autonomous
+	}
+	return preset == ""
+}
+
+// node is the part of the plan that the session works at.
+func (t *task) node(d threads.Detail) string {
+	for _, n := range d.Nodes {
+		if n.AssignedSessionID == t.id {
+			return n.ID
+		}
+	}
+	return ""
+}
+
+// keep enters a report.
+func (t *task) keep(r validation.Report, job row.VerifierJob) {
+	status, said := row.JobFailed, string(r.Outcome)
+	switch {
+	case r.By == validation.Nobody:
+		status, said = row.JobCanceled, "none"
+	case r.Outcome == validation.Pass:
+		status = row.JobPassed
+	}
+	if job.Status != "" {
+		m, err := t.c.retry(func() (threads.Moved, error) {
+			return t.c.cfg.Registry.EndJob(t.c.ctx, t.thread, job.ID, status, r.Summary)
+		})
+		if err != nil {
+			t.c.cfg.Logger.Warn("the end of a validation could not be kept", "session", t.id, "err", err)
+		} else {
+			t.took(m)
+		}
+	}
+	brief := r
+	brief.Look = validation.Look{} // the file has it
+	_, err := t.c.cfg.Registry.AddEvidence(t.c.ctx, row.Evidence{
+		ThreadID: t.thread, NodeID: job.NodeID, SessionID: t.id, VerifierJobID: job.ID, EvidenceType: "validation_report", Title: "Validation: " + said, Summary: r.Summary, Path: r.Path, Content: document(brief),
+	})
+	if err == nil && r.Path != "" {
+		_, err = t.c.cfg.Registry.AddArtifact(t.c.ctx, row.Artifact{
+			ThreadID: t.thread, SessionID: t.id, ArtifactType: "validation_report", Title: "Validation: " + said, Path: r.Path, MimeType: "application/json",
+		})
+	}
+	if err != nil {
+		t.c.cfg.Logger.Warn("a validation's report could not be kept", "session", t.id, "err", err)
+	}
+}
+
+// accept ends the task well, and its program a little later, unless somebody goes on.
+func (t *task) accept(summary string) {
+	t.waiting = time.Time{}
+	t.end(row.SessionCompleted, summary, t.event("task_complete", map[string]string{"summary": summary}))
+	var meta struct {
+		Keep bool `json:"keepAlive"`
+	}
+	if len(t.row.Metadata) == 0 || jsonx.Unmarshal(t.row.Metadata, &meta) != nil || !meta.Keep {
+		t.stopAt = t.c.cfg.Now().Add(stopAfter)
+	}
+}
+
+// end gives the task its last status, with the result or the reason, and tells e: before
+// the end of the thread is told, if this was the last.
+func (t *task) end(status row.SessionStatus, text string, e Event) {
+	m, err := t.change(func(s *row.Session) {
+		s.Status = status
+		if status == row.SessionCompleted {
+			s.CompletionSummary = text
+			return
+		}
+		s.Metadata = row.WithMeta(s.Metadata, metaReason, text)
+		if s.CompletionSummary == "" {
+			s.CompletionSummary = text
+		}
+	})
+	t.c.tell(e)
+	if err == nil {
+		t.c.moved(m)
+	}
+}
+
+// closing tells the end of a thread, once for each time that it ends (13.11). Which end
+// was told is kept with the thread, so that nobody tells it again.
+func (c *Coordinator) closing(m threads.Moved) {
+	if !m.Thread.Status.Closed() || len(m.Sessions) == 0 || c.starting(m.Thread.ID) {
+		return
+	}
+	for _, s := range m.Sessions {
+		if s.Status.Live() {
+			return
+		}
+	}
+	c.over(m)
+}
+
+// over tells the end of a thread. Its message is kept with the end, so that a server that
+// dies tells it neither twice nor never (see [Coordinator.Settle]).
+func (c *Coordinator) over(m threads.Moved) {
+	if threads.Told(m.Thread, len(m.Sessions)) {
+		return
+	}
+	swarm := decide.Over(m.Thread, m.Sessions, m.Nodes)
+	text, mine := c.synthesis(swarm), false
+	now, err := c.retry(func() (m2 threads.Moved, err error) {
+		m2, mine, err = c.cfg.Registry.Tell(c.ctx, m.Thread.ID, text)
+		return m2, err
+	})
+	if err != nil {
+		c.cfg.Logger.Error("the end of a thread could not be kept", "thread", m.Thread.ID, "err", err)
+		return
+	}
+	if !mine {
+		return
+	}
+	c.tell(Event{Type: "swarm_complete", ThreadID: now.Thread.ID, Data: swarm})
+	c.say(now.Thread, "", text)
+}
+
+// synthesis is the message about a thread that is over.
+func (c *Coordinator) synthesis(s decide.Swarm) string {
+	if c.cfg.Chat != nil {
+		ctx, cancel := context.WithTimeout(c.ctx, modelTime)
+		defer cancel()
+		if text, err := c.cfg.Chat.Synthesise(ctx, s); err == nil && strings.TrimSpace(text) != "" {
+			return decide.Cut(text, maxSummary)
+		}
+	}
+	return decide.Cut(decide.Synthesis(s), maxSummary)
+}
+
+// Settle tells the end of a thread that a server before did not live to tell. It reports
+// whether something of the thread is left to be resumed, and nobody has stopped it: then
+// there is no end to tell.
+func (c *Coordinator) Settle(m threads.Moved) (resumable bool) {
+	if !m.Thread.Status.Closed() || len(c.ready(m)) > 0 {
+		return true
+	}
+	for _, s := range m.Sessions {
+		if !m.Thread.Held() && s.Status == row.SessionInterrupted && row.Meta(s.Metadata, row.ReplacedBy) == "" {
+			return true
+		}
+	}
+	c.over(m)
+	return false
+}

@@ -1,0 +1,198 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+const (
+	spawnTime   = 2 * time.Minute
+	handedOver  = 4000 // characters of what the program before printed
+	mostHanding = 10   // decisions
+)
+
+var noProvider = regexp.MustCompile(`(?i)\b(status|http|error|code)[ :=]*401\b|\b401 unauthorized|invalid (api|authentication) ?(key|token)|authentication[_ ](failed|error)|please (run /login|log ?in again)|oauth token has expired|model[^\n]{0,60}(is )?not (available|found|supported)|model_not_found|(cli|version)[^\n]{0,60}(is )?(too old|no longer supported|must be updated)`)
+
+// providerFailure says whether a failure is one that another program would not have.
+func providerFailure(kind, text string, now time.Time) (choice.CoolDown, bool) {
+	if c, ok := choice.Exhausted(kind, text, now); ok {
+		return c, true
+	}
+	reason := kind
+	switch kind {
+	case "auth", "authentication_failed", "model_not_found", "model_not_available", "cli_too_old", "provider_retry":
+	default:
+		if reason = strings.ToLower(noProvider.FindString(decide.Last(text, 16_000))); reason == "" {
+			return choice.CoolDown{}, false
+		}
+	}
+	return choice.CoolDown{Until: now.Add(choice.DefaultRest), Reason: reason}, true
+}
+
+// turnFailed handles a turn that failed while the program lives.
+func (t *task) turnFailed(e sessions.Event) {
+	t.c.tell(t.event("turn_failed", e))
+	if _, provider := providerFailure(e.Kind, e.Text, t.c.cfg.Now()); provider {
+		t.providerFailed(e.Kind, e.Text)
+		return
+	}
+	t.act("turn_failed", e.Text, nil, directive.Answer{
+		Action: "escalate", Response: fmt.Sprintf("The agent %s could not go on (%s): %s", t.name(), e.Kind, decide.Last(strings.TrimSpace(e.Text), 1500)), Reasoning: "its turn failed",
+	})
+}
+
+// ended handles a program that is gone.
+func (t *task) ended(e sessions.Event) {
+	t.over = true
+	t.stopAt, t.waiting = time.Time{}, time.Time{}
+	t.expire()
+	switch {
+	case !t.row.Status.Live():
+		t.c.tell(t.event("stopped", e))
+		return
+	case e.Type == sessions.Ended:
+		t.record(row.Decision{EventType: "stopped", Decision: row.Stopped, Reasoning: "The program has ended."})
+		t.end(row.SessionStopped, "The program ended before its work was accepted.", t.event("stopped", e))
+		return
+	}
+	if t.startOver(e) {
+		return
+	}
+	if _, provider := providerFailure(e.Kind, e.Text, t.c.cfg.Now()); provider {
+		t.providerFailed(e.Kind, e.Text)
+		return
+	}
+	t.fail("The program failed: " + decide.Last(strings.TrimSpace(e.Text+" "+e.Cause), 1500))
+}
+
+// fail ends the task badly.
+func (t *task) fail(reason string) {
+	t.over = true
+	t.expire()
+	t.end(row.SessionError, reason, t.event("error", map[string]string{"reason": reason}))
+	t.stop(false)
+}
+
+// providerFailed goes on with another program, where there is one (task-agents, 13.8).
+func (t *task) providerFailed(kind, text string) {
+	why := strings.TrimSpace(kind + " " + decide.Last(strings.TrimSpace(text), 500))
+	if t.c.Level(t.thread) == Notify && !t.over {
+		t.escalate(row.SessionBlocked, text, directive.Answer{Response: "The agent " + t.name() + " cannot go on: " + why})
+		return
+	}
+	name := framework.Name(t.row.Framework)
+	failed := append(append([]framework.Name(nil), t.failed...), name)
+	rest, _ := providerFailure(kind, text, t.c.cfg.Now())
+	fleet := t.c.cfg.Fleet
+	if fleet == nil || t.recovered >= MaxRecovered {
+		t.fail("Its provider failed, and nothing else is tried: " + why)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTime)
+	defer cancel()
+	if err := fleet.Rest(ctx, name, rest); err != nil {
+		t.c.cfg.Logger.Warn("a program could not be taken out of use", "program", name, "err", err)
+	}
+	next, ok := fleet.Next(ctx, t.row.OriginalTask, failed)
+	if !ok {
+		t.fail("Its provider failed, and there is no other program: " + why)
+		return
+	}
+	was := t.row
+	task := t.handing(why)
+	t.over = true // what is heard of the old session from here on is of no concern
+	t.expire()
+	t.stop(true)
+	id, err := fleet.Spawn(ctx, was, next, task)
+	for err != nil {
+		t.c.cfg.Logger.Warn("a program could not be started in place of another one", "session", t.id, "program", next, "err", err)
+		failed = append(failed, next)
+		other, ok := fleet.Next(ctx, t.row.OriginalTask, failed)
+		if !ok || ctx.Err() != nil {
+			t.fail("Its provider failed, and " + string(next) + " could not be started: " + capability.AsError(err).Error())
+			return
+		}
+		next = other
+		id, err = fleet.Spawn(ctx, was, next, task)
+	}
+	if err := t.successor(was, id, next, t.recovered+1, failed); err != nil {
+		t.fail("Its provider failed, and what goes on could not be entered: " + capability.AsError(err).Error())
+		return
+	}
+	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(next), "reason": why}})
+}
+
+// successor enters a session that goes on in place of this one; one that cannot be
+// entered is ended.
+func (t *task) successor(was row.Session, id string, name framework.Name, recovered int, failed []framework.Name) error {
+	s := row.Session{
+		SessionID: id, AgentID: was.AgentID, Framework: string(name), Label: was.Label, OriginalTask: was.OriginalTask, Workdir: was.Workdir, Repo: was.Repo,
+		Metadata: row.WithMeta(row.WithMeta(was.Metadata, row.ResumeToken, ""), row.StartOver, ""),
+	}
+	m, err := t.c.retry(func() (threads.Moved, error) {
+		return t.c.cfg.Registry.Register(t.c.ctx, threads.Registration{ThreadID: t.thread, Session: s, Replaces: []string{t.id}})
+	})
+	if err == nil {
+		s, _ = m.Session(id)
+		err = t.c.track(m.Thread, s, recovered, failed)
+	}
+	if err != nil {
+		if term, lost := t.c.cfg.Sessions.Terminal(id); lost == nil {
+			term.Stop(true)
+		}
+	}
+	return err
+}
+
+// startOver begins anew what a program could not resume: it does not keep a conversation
+// before its first answer. False says that this was not so.
+func (t *task) startOver(e sessions.Event) bool {
+	text := row.Meta(t.row.Metadata, row.StartOver)
+	if text == "" || t.row.TaskDelivered || t.c.cfg.Fleet == nil || t.c.ctx.Err() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTime)
+	defer cancel()
+	name := framework.Name(t.row.Framework)
+	id, err := t.c.cfg.Fleet.Spawn(ctx, t.row, name, text)
+	if err == nil {
+		err = t.successor(t.row, id, name, t.recovered, t.failed)
+	}
+	if err != nil {
+		t.c.cfg.Logger.Warn("what could not be resumed could not be begun anew either", "session", t.id, "err", err)
+		return false
+	}
+	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(name), "reason": "it could not be resumed: " + decide.Last(strings.TrimSpace(e.Text), 300)}})
+	return true
+}
+
+// handing is the task as the next program is given it.
+func (t *task) handing(why string) string {
+	var b strings.Builder
+	b.WriteString(t.row.OriginalTask)
+	b.WriteString("\n\nAnother agent began this in the same folder and had to stop: " + why + "\nContinue, do not start over: look at what is there first.\n")
+	t.c.mu.Lock()
+	if th := t.c.threads[t.thread]; th != nil && len(th.shared) > 0 {
+		b.WriteString("\nDecisions that were made:\n")
+		for _, s := range th.shared[max(0, len(th.shared)-mostHanding):] {
+			b.WriteString("- " + s.text + "\n")
+		}
+	}
+	t.c.mu.Unlock()
+	if text := decide.Last(t.lines(1000), handedOver); strings.TrimSpace(text) != "" {
+		b.WriteString("\nThe last it printed, as data:\n" + decide.Fence(text))
+	}
+	return b.String()
+}

@@ -1,0 +1,297 @@
+package coordinator_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return capability.AsError(err).Reason
+}
+
+func TestADecisionWaitsForAYesAndSurvivesARestart(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model, r.cfg.Level = script(yes), coordinator.Confirm }, func(r *rig) {
+		x := r.start("s1", nil)
+		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
+		r.count(1, "pending_confirmation")
+		if len(x.chosen) != 0 {
+			t.Fatal("it was not waited for", x.chosen)
+		}
+		r.reopen() // the coordinator's; the session lives
+		if err := r.Adopt(r.t.Context(), "s1"); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(time.Second)
+		if err := r.Confirm(r.t.Context(), "s1", true, nil); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"Yes"}, x.chosen); diff != "" {
+			t.Error(diff)
+		}
+		r.count(1, "confirmation_approved")
+		if err := r.Confirm(r.t.Context(), "s1", true, nil); capability.AsError(err).Code != capability.CodeNotFound {
+			t.Error(err)
+		}
+
+		r.dialog("s1", "Allow tool Edit?", "Yes", "No")
+		r.reopen() // the whole server's
+		if _, err := r.reg.Restart(r.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Confirm(r.t.Context(), "s1", true, nil); reason(err) != "session_gone" {
+			t.Error(err)
+		}
+		if err := r.Confirm(r.t.Context(), "s1", false, nil); err != nil {
+			t.Error(err)
+		}
+		r.status("s1", row.SessionInterrupted)
+		r.count(1, "confirmation_rejected")
+	})
+}
+
+func TestAPendingDecisionIsOverriddenRejectedOrExpires(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model, r.cfg.Level = script(yes), coordinator.Confirm }, func(r *rig) {
+		x := r.start("s1", nil)
+		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
+		if err := r.Confirm(r.t.Context(), "s1", true, &directive.Answer{Response: "No"}); err != nil || len(x.chosen) != 1 || x.chosen[0] != "No" {
+			t.Error(err, x.chosen)
+		}
+		r.dialog("s1", "Allow tool Edit?", "Yes", "No")
+		r.send("s1", sessions.Event{Type: sessions.BusyNow}) // somebody answered at the terminal
+		r.count(1, "confirmation_expired")
+		if err := r.Confirm(r.t.Context(), "s1", true, nil); capability.AsError(err).Code != capability.CodeNotFound {
+			t.Error(err)
+		}
+		r.dialog("s1", "Allow tool Write?", "Yes", "No")
+		r.mu.Lock()
+		x.info.Status, x.info.Blocker = "busy", nil // it is gone, and nobody has heard yet
+		r.mu.Unlock()
+		if err := r.Confirm(r.t.Context(), "s1", true, nil); reason(err) != "dialog_gone" {
+			t.Error(err)
+		}
+		if len(x.chosen) != 1 {
+			t.Error(x.chosen)
+		}
+	})
+}
+
+func TestLevelsAreOfAllAndOfAThread(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model = script(yes) }, func(r *rig) {
+		x := r.start("s1", nil)
+		if err := r.SetLevel(r.t.Context(), r.thread, coordinator.Notify); err != nil {
+			t.Fatal(err)
+		}
+		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
+		r.turn("s1", "what now")
+		if len(x.chosen)+len(x.sent) != 0 || len(r.kinds("blocked", "turn_complete")) != 2 {
+			t.Error(x.chosen, x.sent, r.kinds())
+		}
+		r.count(1, "supervision_changed")
+		if err := r.SetLevel(r.t.Context(), r.thread, ""); err != nil || r.Level(r.thread) != coordinator.Autonomous {
+			t.Error(err)
+		}
+		if err := r.SetLevel(r.t.Context(), "", "sometimes"); reason(err) != "unknown_level" {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAPauseHoldsTurnsForHalfAMinute(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model = script(goOn) }, func(r *rig) {
+		x := r.start("s1", nil)
+		r.Pause()
+		r.turn("s1", "half of it")
+		r.wait(20 * time.Second)
+		if len(x.sent) != 0 {
+			t.Error(x.sent)
+		}
+		r.wait(10 * time.Second)
+		if len(x.sent) != 1 {
+			t.Error("the pause has no end")
+		}
+		if diff := cmp.Diff([]string{"coordinator_paused", "coordinator_resumed"}, r.kinds("coordinator_paused", "coordinator_resumed")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+type parent func(ctx context.Context, q coordinator.Question) (string, error)
+
+func (p parent) Decide(ctx context.Context, q coordinator.Question) (string, error) { return p(ctx, q) }
+
+func TestTheParentDecidesWhatNeedsJudgementAndHasHalfAMinute(t *testing.T) {
+	var asked []string
+	slow := false
+	play(t, func(r *rig) {
+		r.cfg.Model = script(goOn)
+		r.cfg.Parent = parent(func(ctx context.Context, q coordinator.Question) (string, error) {
+			asked = append(asked, q.Event+" in "+q.RoomID)
+			if slow {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			return `{"action":"respond","response":"Take the second way, it is shorter.","reasoning":"x","keyDecision":"second way"}`, nil
+		})
+	}, func(r *rig) {
+		x := r.start("s1", nil)
+		r.turn("s1", "There are two ways.")
+		slow = true
+		r.turn("s1", "There are two more.")
+		if len(x.sent) != 1 {
+			t.Error(x.sent)
+		}
+		r.wait(30 * time.Second)
+		if diff := cmp.Diff([]string{"Take the second way, it is shorter.", "Go on with the tests, please."}, x.sent); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"turn_complete in room", "turn_complete in room"}, asked); diff != "" {
+			t.Error(diff)
+		}
+		r.count(1, "decision_shared")
+	})
+}
+
+func TestWhatHappensWhileADecisionRunsIsHandledAfterIt(t *testing.T) {
+	var release chan struct{}
+	asked := 0
+	play(t, func(r *rig) {
+		release = make(chan struct{})
+		r.cfg.Model = model(func(bool, string) string {
+			if asked++; asked == 1 {
+				<-release
+			}
+			return yes
+		})
+	}, func(r *rig) {
+		x := r.start("s1", nil)
+		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
+		for range 3 {
+			r.dialog("s1", "Allow tool Edit?", "Yes, all", "No")
+		}
+		r.count(3, "blocked_buffered")
+		close(release)
+		r.wait(time.Second)
+		if diff := cmp.Diff([]string{"Yes, all"}, x.chosen); diff != "" || asked != 2 {
+			t.Error(diff, asked) // the first dialog was gone, of the others the last counts
+		}
+	})
+}
+
+func TestTurnsAreCoalescedAndTheScreenIsNotBelievedAfterInput(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model = script(goOn) }, func(r *rig) {
+		x := r.start("s1", nil)
+		for _, text := range []string{"a half", "a half of it", "half of it is done"} {
+			r.send("s1", sessions.Event{Type: sessions.TaskComplete, Source: "signal", Text: text})
+		}
+		r.wait(time.Second)
+		if len(x.sent) != 1 {
+			t.Fatal(x.sent)
+		}
+		screen := sessions.Event{Type: sessions.TaskComplete, Source: "signal", Text: "half of it is done"}
+		r.send("s1", screen)
+		r.wait(10 * time.Second)
+		if len(x.sent) != 1 {
+			t.Error("the screen of the turn before was answered", x.sent)
+		}
+		r.turn("s1", "more of it") // a hook is believed
+		if len(x.sent) != 2 {
+			t.Error(x.sent)
+		}
+		r.wait(16 * time.Second)
+		r.send("s1", screen)
+		r.wait(time.Second)
+		if len(x.sent) != 3 {
+			t.Error(x.sent)
+		}
+		r.send("s1", sessions.Event{Type: sessions.TaskComplete, Source: "hook", Text: "✻ Thinking…"})
+		r.wait(time.Second)
+		if len(x.sent) != 3 {
+			t.Error("a status line was answered")
+		}
+	})
+}
+
+func TestDecisionsAreSharedWithLaterMessages(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model = script(goOn) }, func(r *rig) {
+		r.start("s1", nil)
+		y := r.start("s2", nil)
+		r.turn("s1", "Half of it.\n\nDECISION: ports begin at 8000\n")
+		r.turn("s2", "Half of mine.")
+		r.turn("s2", "More of mine.")
+		if len(y.sent) != 2 || !strings.Contains(y.sent[0], "ports begin at 8000") || strings.Contains(y.sent[1], "8000") {
+			t.Error(y.sent)
+		}
+		if err := r.Share(r.t.Context(), "s1", "names are short"); err != nil {
+			t.Fatal(err)
+		}
+		r.count(2, "decision_shared")
+		r.turn("s1", "DECISION: cannot continue without a licence")
+		r.status("s1", row.SessionBlocked)
+		r.count(1, "turn_failed")
+	})
+}
+
+func TestAnswersStayInsideTheFolder(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model = script(yes) }, func(r *rig) {
+		x := r.start("s1", nil)
+		r.dialog("s1", "Allow tool Edit on /etc/hosts?", "Yes", "No, and tell it why")
+		r.dialog("s1", "Allow tool Edit on /w/a.go?", "Yes", "No, and tell it why")
+		if diff := cmp.Diff([]string{"No, and tell it why", "Yes"}, x.chosen); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestAToolThatAPresetAsksAbout(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer    string
+		level     coordinator.Level
+		input     string
+		allow, ok bool
+	}{
+		"is allowed":               {answer: `{"action":"respond","response":"Allow","reasoning":"it is what the task says"}`, allow: true, ok: true},
+		"is denied":                {answer: `{"action":"respond","response":"Deny","reasoning":"it is not"}`, ok: true},
+		"is the user's":            {answer: `{"action":"escalate","response":"May it?","reasoning":"only they know"}`},
+		"is nobody's words":        {answer: `sure`},
+		"leads outside":            {answer: `{"action":"respond","response":"Allow","reasoning":"why not"}`, input: `{"file_path":"/etc/passwd"}`, ok: true},
+		"waits where a yes is due": {answer: `{"action":"respond","response":"Allow","reasoning":"x"}`, level: coordinator.Confirm},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(r *rig) {
+				r.cfg.Level = c.level
+				r.cfg.Model = model(func(_ bool, prompt string) string {
+					if strings.Contains(prompt, `{"tier":`) {
+						return `{"tier":"routine"}`
+					}
+					return c.answer
+				})
+			}, func(r *rig) {
+				r.start("s1", nil)
+				input := c.input
+				if input == "" {
+					input = `{"command":"make test"}`
+				}
+				allow, _, ok := r.Permit(r.t.Context(), "s1", "Bash", []byte(input))
+				if allow != c.allow || ok != c.ok {
+					t.Errorf("allow %v, ok %v", allow, ok)
+				}
+				if _, _, ok := r.Permit(r.t.Context(), "s9", "Bash", []byte(input)); ok {
+					t.Error("nobody knows that session")
+				}
+			})
+		})
+	}
+}

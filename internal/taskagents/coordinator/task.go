@@ -1,0 +1,329 @@
+package coordinator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+// task is a session that is looked after. What is above mu belongs to its goroutine.
+type task struct {
+	c          *Coordinator
+	id, thread string
+	row        row.Session // as the registry had it last
+	ledger     directive.Ledger
+	recovered  int
+	failed     []framework.Name // programs that failed at the task
+	over       bool             // the goroutine ends
+	handled    string           // fingerprint of the dialog that was handled last
+	answers    int              // answers to dialogs since a turn ended
+	replies    int              // answers to turns since the user spoke
+	told       bool             // that somebody must log in
+	result     string           // the text of the last turn
+	screen     uint64           // of the last look
+	scan       time.Time        // when the watchdog looks next
+	stopAt     time.Time        // zero: not at all
+	waiting    time.Time        // since when the user is asked; zero: not
+	pending    string           // fingerprint of the dialog that waits for a yes; "-": of a turn
+
+	calls chan func()
+	wake  chan struct{}
+	done  chan struct{}
+
+	mu        sync.Mutex
+	inbox     map[sessions.Type]letter
+	deciding  bool
+	lastInput time.Time
+	active    time.Time // when something happened last
+	retrying  time.Time // since when the program tries to reach its provider; zero: it does not
+}
+
+type letter struct {
+	sessions.Event
+	due time.Time
+}
+
+func newTask(c *Coordinator, thread string, s row.Session, recovered int, failed []framework.Name) *task {
+	now := c.cfg.Now()
+	return &task{
+		c: c, id: s.SessionID, thread: thread, row: s, recovered: recovered, failed: failed, scan: now.Add(scanEvery), active: now,
+		calls: make(chan func()), wake: make(chan struct{}, 1), done: make(chan struct{}), inbox: make(map[sessions.Type]letter),
+	}
+}
+
+// order is that in which what has happened is handled: what an agent said last counts
+// before its end does.
+func order() []sessions.Type {
+	return []sessions.Type{
+		sessions.BusyNow, sessions.ReadyAgain, sessions.ToolRunning, sessions.Wedged, sessions.LoginRequired,
+		sessions.TurnFailed, sessions.BlockedNow, sessions.TaskComplete, sessions.Failed, sessions.Ended,
+	}
+}
+
+// hear puts an event into the inbox: the latest of each kind.
+func (t *task) hear(e sessions.Event) {
+	now := t.c.cfg.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	due := now
+	buffered := ""
+	switch e.Type {
+	case sessions.State:
+		switch {
+		case e.To == nil || e.To.Phase != detect.PhaseRetry:
+			t.retrying = time.Time{}
+		case t.retrying.IsZero():
+			t.retrying = now
+			t.c.tell(t.event("provider_retry", nil))
+		}
+		t.poke()
+		return
+	case sessions.Message, sessions.Controlled:
+		t.active = now
+		return
+	case sessions.BusyNow:
+		// What had ended or asked goes on.
+		delete(t.inbox, sessions.BlockedNow)
+		delete(t.inbox, sessions.TaskComplete)
+		delete(t.inbox, sessions.ReadyAgain)
+	case sessions.ReadyAgain:
+		delete(t.inbox, sessions.BlockedNow)
+		delete(t.inbox, sessions.BusyNow)
+	case sessions.ToolRunning, sessions.LoginRequired, sessions.Wedged, sessions.Failed, sessions.Ended:
+	case sessions.TurnFailed:
+		delete(t.inbox, sessions.TaskComplete)
+	case sessions.BlockedNow:
+		buffered = "blocked_buffered"
+	case sessions.TaskComplete:
+		if e.Source == "signal" && !t.lastInput.IsZero() && now.Sub(t.lastInput) < coolDown {
+			return // the screen still shows the turn before our input
+		}
+		buffered = "turn_complete_buffered"
+		due = now.Add(coalesce)
+		if old, ok := t.inbox[e.Type]; ok {
+			due = old.due
+		}
+	default:
+		return
+	}
+	t.active = now
+	t.inbox[e.Type] = letter{e, due}
+	if buffered != "" && t.deciding {
+		t.c.tell(t.event(buffered, nil))
+	}
+	t.poke()
+}
+
+// poke wakes the goroutine. Whoever calls it need not hold mu.
+func (t *task) poke() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look makes events of what the session is now, where they may have been missed.
+func (t *task) look() {
+	term, err := t.c.cfg.Sessions.Terminal(t.id)
+	if err != nil {
+		t.hear(sessions.Event{Session: t.id, Type: sessions.Ended, At: t.c.cfg.Now(), Cause: "the session is not there"})
+		return
+	}
+	i := term.Info()
+	e := sessions.Event{Session: t.id, At: t.c.cfg.Now(), Text: i.Error, To: &detect.Status{State: i.Status, Phase: i.Phase, Blocker: i.Blocker}}
+	switch i.Status {
+	case detect.Stopped:
+		e.Type = sessions.Ended
+	case detect.Error:
+		e.Type = sessions.Failed
+	case detect.Blocked:
+		e.Type = sessions.BlockedNow
+	default:
+		return
+	}
+	t.mu.Lock()
+	_, known := t.inbox[e.Type]
+	t.mu.Unlock()
+	if !known {
+		t.hear(e)
+	}
+}
+
+// next takes what is to be handled now; else it says until when nothing is.
+func (t *task) next() (l letter, ok bool, wait time.Duration) {
+	now := t.c.cfg.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ended := t.inbox[sessions.Ended]
+	_, failed := t.inbox[sessions.Failed]
+	until := t.scan
+	for _, kind := range order() {
+		l, ok := t.inbox[kind]
+		if !ok {
+			continue
+		}
+		if kind == sessions.BlockedNow && (ended || failed) { // nobody is there to be answered
+			delete(t.inbox, kind)
+			continue
+		}
+		if l.due.After(now) && !ended && !failed {
+			until = earlier(until, l.due)
+			continue
+		}
+		delete(t.inbox, kind)
+		t.deciding = kind == sessions.BlockedNow || kind == sessions.TaskComplete
+		return l, true, 0
+	}
+	t.deciding = false
+	until = earlier(until, t.stopAt)
+	if !t.waiting.IsZero() {
+		until = earlier(until, t.waiting.Add(waitTime))
+	}
+	if !t.retrying.IsZero() {
+		until = earlier(until, t.retrying.Add(retryTime))
+	}
+	return l, false, max(0, until.Sub(now))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// run handles one thing after the other until the session is over.
+func (t *task) run() {
+	defer close(t.done)
+	defer t.c.forget(t)
+	for !t.over && t.c.ctx.Err() == nil {
+		l, ok, wait := t.next()
+		if ok {
+			t.handle(l.Event)
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-t.wake:
+		case f := <-t.calls:
+			f()
+		case <-timer.C:
+			t.tick()
+		case <-t.c.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// do runs f between two decisions.
+func (t *task) do(ctx context.Context, f func() error) error {
+	result := make(chan error, 1)
+	select {
+	case t.calls <- func() { result <- f() }:
+		return <-result
+	case <-t.done:
+		return gone(t.id)
+	case <-ctx.Done():
+		return capability.Wrap(capability.CodeTimeout, "task.coordinate", "the session is busy with another decision", ctx.Err())
+	}
+}
+
+func (t *task) handle(e sessions.Event) {
+	switch e.Type {
+	case sessions.BusyNow, sessions.ReadyAgain, sessions.ToolRunning:
+		t.goesOn(e)
+	case sessions.Wedged:
+		t.c.tell(t.event("wedged", e))
+	case sessions.LoginRequired:
+		t.login(e)
+	case sessions.BlockedNow:
+		t.blocked(e)
+	case sessions.TaskComplete:
+		t.turn(e)
+	case sessions.TurnFailed:
+		t.turnFailed(e)
+	case sessions.Failed, sessions.Ended:
+		t.ended(e)
+	}
+}
+
+// goesOn is told of a session that does something: who waited for the user does no more.
+func (t *task) goesOn(e sessions.Event) {
+	if e.Type != sessions.ToolRunning {
+		t.handled = ""
+		if t.pending != "" && t.pending != "-" || t.pending == "-" && e.Type == sessions.BusyNow {
+			t.expire()
+		}
+	}
+	if e.Type == sessions.BusyNow {
+		t.stopAt, t.waiting = time.Time{}, time.Time{}
+		if t.row.Status == row.SessionBlocked || t.row.Status == row.SessionWaiting {
+			t.replies = 0 // somebody answered
+		}
+	}
+	want := t.row.Status
+	switch { // a task that is over goes on only with a turn
+	case e.Type == sessions.BusyNow, e.Type == sessions.ReadyAgain && want == row.SessionToolRunning:
+		want = row.SessionActive
+	case e.Type == sessions.ToolRunning && want.Live():
+		want = row.SessionToolRunning
+	}
+	took := e.Type != sessions.ReadyAgain // it works at something
+	if t.row.Status != want || t.row.IdleCheckCount > 0 || took && !t.row.TaskDelivered {
+		t.update(func(s *row.Session) {
+			s.Status, s.IdleCheckCount, s.LastActivityAt = want, 0, row.At(t.c.cfg.Now())
+			s.TaskDelivered = s.TaskDelivered || took
+		})
+	}
+	if e.Type != sessions.BusyNow {
+		t.c.tell(t.event(string(e.Type), e))
+	}
+}
+
+// login tells the user once that somebody has to log in.
+func (t *task) login(e sessions.Event) {
+	if !t.row.Status.Live() {
+		return
+	}
+	t.waiting = t.c.cfg.Now()
+	t.update(func(s *row.Session) { s.Status = row.SessionBlocked })
+	t.c.tell(t.event("login_required", e))
+	if !t.told {
+		t.told = true
+		t.say("The agent " + t.name() + " needs somebody to log in. " + decide.Cut(e.Text, 500))
+	}
+}
+
+// tick does what is due by the clock.
+func (t *task) tick() {
+	now := t.c.cfg.Now()
+	t.mu.Lock()
+	retrying := t.retrying
+	t.mu.Unlock()
+	switch {
+	case !t.stopAt.IsZero() && !now.Before(t.stopAt):
+		t.stopAt = time.Time{}
+		t.stop(false)
+	case !t.waiting.IsZero() && !now.Before(t.waiting.Add(waitTime)):
+		t.waiting = time.Time{}
+		t.expire()
+		t.end(row.SessionInterrupted, "Nobody answered for 24 hours.", t.event("stopped", map[string]string{"reason": "nobody answered"}))
+		t.stop(false)
+	case !retrying.IsZero() && !now.Before(retrying.Add(retryTime)):
+		t.mu.Lock()
+		t.retrying = time.Time{}
+		t.mu.Unlock()
+		t.providerFailed("provider_retry", "The program could not reach its provider for 5 minutes.")
+	case !now.Before(t.scan):
+		t.scan = now.Add(scanEvery)
+		t.idle(now)
+	}
+}

@@ -1,0 +1,143 @@
+package coordinator
+
+import (
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+// idle is the watchdog (task-agents, section 13.9).
+func (t *task) idle(now time.Time) {
+	t.mu.Lock()
+	quiet := now.Sub(t.active)
+	t.mu.Unlock()
+	if quiet < idleAfter || t.row.Status != row.SessionActive && t.row.Status != row.SessionToolRunning || t.c.Level(t.thread) == Notify {
+		return
+	}
+	term, err := t.c.cfg.Sessions.Terminal(t.id)
+	if err != nil {
+		t.look()
+		return
+	}
+	if s := term.Info().Status; s != detect.Ready && s != detect.Busy {
+		return
+	}
+	text := strings.Join(term.Lines(50), "\n")
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(text))
+	if was := t.screen; was != sum.Sum64() {
+		t.screen = sum.Sum64()
+		if was != 0 { // something moved since the last look
+			t.touch(now)
+			return
+		}
+	}
+	most := idleChecks
+	if t.c.cfg.Model == nil {
+		most = blindChecks
+	}
+	n := t.row.IdleCheckCount + 1
+	t.update(func(s *row.Session) { s.IdleCheckCount = n })
+	t.c.tell(t.event("idle_check_decision", map[string]int{"check": n, "of": most}))
+	a := directive.Answer{Action: "ignore", Reasoning: "nothing to ask"}
+	if t.c.cfg.Model != nil {
+		a = t.ask(situation{event: "idle", text: text, check: n, checks: most})
+	}
+	if n >= most && a.Action == "ignore" {
+		a = directive.Answer{Action: "escalate", Response: "The agent " + t.name() + " has shown no sign of life for long.", Reasoning: strconv.Itoa(n) + " looks saw nothing"}
+	}
+	t.execute("idle", text, nil, a)
+}
+
+func (t *task) touch(now time.Time) {
+	t.mu.Lock()
+	t.active = now
+	t.mu.Unlock()
+}
+
+// update changes the session's row. Whoever sees the end of a thread tells it.
+func (t *task) update(f func(*row.Session)) {
+	if m, err := t.change(f); err == nil {
+		t.c.moved(m)
+	}
+}
+
+// change is update for those who tell something before the end of the thread is told.
+func (t *task) change(f func(*row.Session)) (threads.Moved, error) {
+	token := ""
+	if term, err := t.c.cfg.Sessions.Terminal(t.id); err == nil {
+		token = term.Info().ResumeToken // programs tell it late
+	}
+	m, err := t.c.retry(func() (threads.Moved, error) {
+		return t.c.cfg.Registry.UpdateSession(t.c.ctx, t.id, func(s *row.Session) {
+			f(s)
+			if token != "" && row.Meta(s.Metadata, row.ResumeToken) != token {
+				s.Metadata = row.WithMeta(s.Metadata, row.ResumeToken, token)
+			}
+		})
+	})
+	if err != nil {
+		t.c.cfg.Logger.Error("a session could not be kept", "session", t.id, "err", err)
+		return m, err
+	}
+	if s, ok := m.Session(t.id); ok {
+		t.row = s
+	}
+	return m, nil
+}
+
+func (t *task) took(m threads.Moved) {
+	if s, ok := m.Session(t.id); ok {
+		t.row = s
+	}
+	t.c.moved(m)
+}
+
+// retry does what must be kept; a database that is busy for a moment is no reason to
+// leave a task active for ever.
+func (c *Coordinator) retry(f func() (threads.Moved, error)) (m threads.Moved, err error) {
+	for pause := 100 * time.Millisecond; ; pause *= 2 {
+		m, err = f()
+		if err == nil || pause > 4*time.Second {
+			return m, err
+		}
+		switch capability.AsError(err).Code {
+		case capability.CodeConflict, capability.CodeNotFound, capability.CodeInvalidInput, capability.CodeTooLarge:
+			return m, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-c.ctx.Done():
+			return m, err
+		}
+	}
+}
+
+// stop ends the program.
+func (t *task) stop(force bool) {
+	if term, err := t.c.cfg.Sessions.Terminal(t.id); err == nil {
+		term.Stop(force)
+	}
+}
+
+func (t *task) event(kind string, data any) Event {
+	return Event{Type: kind, SessionID: t.id, ThreadID: t.thread, Data: data}
+}
+
+// shell says that the program is a shell, which carries out what others would read.
+func (t *task) shell() bool { return t.row.Framework == string(framework.Shell) }
+
+func (t *task) name() string {
+	if t.row.Label != "" {
+		return t.row.Label
+	}
+	return t.id
+}

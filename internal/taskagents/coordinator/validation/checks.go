@@ -1,0 +1,105 @@
+package validation
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+)
+
+// Runner runs a command in a folder. It ends the command, and all that this started,
+// with ctx. err says that the command could not be run; what it exits with is no error.
+// Output may be cut.
+type Runner interface {
+	Run(ctx context.Context, dir string, argv []string) (exit int, output string, err error)
+}
+
+// Check is a command that was run.
+type Check struct {
+	Argv   []string `json:"argv"`
+	Exit   int      `json:"exitCode"`
+	Output string   `json:"output,omitzero"` // its end
+	Error  string   `json:"error,omitzero"`  // it could not be run, or took too long
+	TookMS int64    `json:"tookMs"`
+}
+
+// Passed says that it ran and was satisfied.
+func (c Check) Passed() bool { return c.Error == "" && c.Exit == 0 }
+
+// Bounds of checks.
+const (
+	MostChecks  = 8
+	checkTime   = 10 * time.Minute
+	maxOutput   = 4000 // characters
+	maxManifest = 1 << 20
+)
+
+// Conventions are the checks that a folder's files suggest. They are looked at without
+// following links out of the folder.
+func Conventions(dir string) [][]string {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	there := func(name string) bool {
+		i, err := root.Stat(name)
+		return err == nil && i.Mode().IsRegular()
+	}
+	var out [][]string
+	if there("go.mod") {
+		out = append(out, []string{"go", "test", "./..."})
+	}
+	if hasTest(root) {
+		out = append(out, []string{"npm", "test"})
+	}
+	if there("Cargo.toml") {
+		out = append(out, []string{"cargo", "test"})
+	}
+	if there("pytest.ini") || there("conftest.py") || there("tests/conftest.py") {
+		out = append(out, []string{"python3", "-m", "pytest", "-q"})
+	}
+	return out
+}
+
+// hasTest says that package.json has a test that is not npm's placeholder.
+func hasTest(root *os.Root) bool {
+	if i, err := root.Stat("package.json"); err != nil || !i.Mode().IsRegular() || i.Size() > maxManifest {
+		return false
+	}
+	raw, err := root.ReadFile("package.json")
+	var p struct {
+		Scripts map[string]json.RawMessage `json:"scripts"`
+	}
+	if err != nil || jsonx.Unmarshal(raw, &p) != nil {
+		return false
+	}
+	test, ok := jsonx.Text(p.Scripts["test"])
+	return ok && strings.TrimSpace(test) != "" && !strings.Contains(test, "no test specified")
+}
+
+// run runs checks one after the other.
+func run(ctx context.Context, r Runner, now func() time.Time, dir string, list [][]string) (out []Check) {
+	for _, argv := range list[:min(len(list), MostChecks)] {
+		if r == nil || len(argv) == 0 || ctx.Err() != nil {
+			continue
+		}
+		begun := now()
+		limited, cancel := context.WithTimeout(ctx, checkTime)
+		exit, output, err := r.Run(limited, dir, argv)
+		c := Check{Argv: argv, Exit: exit, Output: decide.Last(output, maxOutput), TookMS: now().Sub(begun).Milliseconds()}
+		switch {
+		case limited.Err() != nil:
+			c.Error = "it was ended after " + checkTime.String()
+		case err != nil:
+			c.Error = decide.Cut(err.Error(), maxSummary)
+		}
+		cancel()
+		out = append(out, c)
+	}
+	return out
+}

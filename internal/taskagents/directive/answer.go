@@ -1,0 +1,100 @@
+package directive
+
+import (
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Answer is what a coordinator's model wants done (task-agents, section 12.2).
+type Answer struct {
+	Action      string   `json:"action"` // respond, complete, escalate or ignore
+	Response    string   `json:"response"`
+	UseKeys     bool     `json:"useKeys"`
+	Keys        []string `json:"keys"`
+	Reasoning   string   `json:"reasoning"`
+	KeyDecision string   `json:"keyDecision"`
+}
+
+// Limits of an answer.
+const (
+	MaxResponse = 16_000 // characters
+	MaxKeys     = 32
+	maxWork     = 8 << 20 // bytes looked at, in all, for objects in a text
+)
+
+const noReasoning = "The model gave no reason."
+
+// ReadAnswer finds the last JSON object of the text that has a valid action; braces in
+// prose do no harm. ok is false where there is none, and where its action lacks what it
+// needs: to respond is to send a response or keys.
+func ReadAnswer(text string) (a Answer, ok bool) {
+	if len(text) > MaxText {
+		text = text[len(text)-MaxText:]
+	}
+	work := 0
+	for i := 0; i < len(text) && work < maxWork; {
+		end, looked := object(text, i)
+		work += looked
+		if end < 0 {
+			i++
+			continue
+		}
+		var one Answer
+		if jsonx.Unmarshal([]byte(text[i:end]), &one) == nil && validAction(one.Action) {
+			a, ok = one, true
+		} else if !jsonx.Valid([]byte(text[i:end])) {
+			work += end - i
+			i++ // something valid may be inside of it
+			continue
+		}
+		i = end
+	}
+	if !ok {
+		return Answer{}, false
+	}
+	a.Response, a.Reasoning, a.KeyDecision = cut(a.Response, MaxResponse), cut(normal(a.Reasoning), MaxStored), cut(normal(a.KeyDecision), MaxShared)
+	if a.Reasoning == "" {
+		a.Reasoning = noReasoning
+	}
+	if len(a.Keys) > MaxKeys {
+		return Answer{}, false
+	}
+	if a.Action == "respond" && (a.UseKeys && len(a.Keys) == 0 || !a.UseKeys && strings.TrimSpace(a.Response) == "" && len(a.Keys) == 0) {
+		return Answer{}, false
+	}
+	return a, true
+}
+
+func validAction(s string) bool {
+	return s == "respond" || s == "complete" || s == "escalate" || s == "ignore"
+}
+
+// object returns where the object that begins at i ends, or -1 where none does, and how
+// much it looked at. An object begins with a brace that a member's name or its end follows,
+// which braces in prose seldom do.
+func object(text string, i int) (end, looked int) {
+	if text[i] != '{' {
+		return -1, 0
+	}
+	if rest := strings.TrimLeft(text[i+1:], " \t\r\n"); rest == "" || rest[0] != '"' && rest[0] != '}' {
+		return -1, 1
+	}
+	depth, inString := 0, false
+	for at := i; at < len(text); at++ {
+		switch c := text[at]; {
+		case inString && c == '\\':
+			at++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth--; depth == 0 {
+				return at + 1, at - i
+			}
+		}
+	}
+	return -1, len(text) - i
+}

@@ -1,0 +1,96 @@
+package directive
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Proof is an agent's claim that an app or a plugin is done (task-agents, section 12.4). It
+// is a claim: what it says is checked against the disk before it counts.
+type Proof struct {
+	Kind   string // app or plugin
+	Name   string
+	Files  []string
+	Passed int // tests; of a valid proof none failed
+	Extra  map[string]json.RawMessage
+}
+
+// Limits of a proof.
+const (
+	MaxProofFiles = 2_000
+	maxProof      = 256 << 10 // bytes
+)
+
+// ReadProof returns the first valid proof of a turn. Where there are proofs and none is
+// valid, err says what is wrong with the last; its reason is proof_invalid.
+func ReadProof(t Text) (p Proof, ok bool, err error) {
+	all := t.lines()
+	for i, ln := range all {
+		word, rest, _ := strings.Cut(ln.body, " ")
+		kind, is := map[string]string{"APP_CREATE_DONE": "app", "PLUGIN_CREATE_DONE": "plugin"}[word]
+		if ln.hidden || !is {
+			continue
+		}
+		if p, err = proof(kind, t.directiveText(all, i, rest)); err == nil {
+			return p, true, nil
+		}
+	}
+	return Proof{}, false, err
+}
+
+func proof(kind, text string) (p Proof, err error) {
+	invalid := func(format string, args ...any) (Proof, error) {
+		return Proof{}, capability.Errorf(capability.CodeInvalidInput, "task.proof", "the proof does not count: "+format, args...).
+			With("proof_invalid", "end with one line of its own that has appName or pluginName, files, tests, lint and typecheck")
+	}
+	if len(text) > maxProof {
+		return invalid("it is longer than %d bytes", maxProof)
+	}
+	var members map[string]json.RawMessage
+	if err := jsonx.Unmarshal([]byte(text), &members); err != nil || members == nil {
+		return invalid("it is not one JSON object")
+	}
+	own, other := "appName", "pluginName"
+	if kind == "plugin" {
+		own, other = other, own
+	}
+	for _, name := range []string{"name", "testsPassed", "lintClean", other} {
+		if _, there := members[name]; there {
+			return invalid("it must not have the field %s", name)
+		}
+	}
+	p = Proof{Kind: kind}
+	var tests struct {
+		Passed *int `json:"passed"`
+		Failed *int `json:"failed"`
+	}
+	var lint, types string
+	for _, field := range []struct {
+		name string
+		into any
+	}{{own, &p.Name}, {"files", &p.Files}, {"tests", &tests}, {"lint", &lint}, {"typecheck", &types}} {
+		raw, there := members[field.name]
+		if !there || string(raw) == "null" || jsonx.Unmarshal(raw, field.into) != nil {
+			return invalid("%s is missing or has the wrong shape", field.name)
+		}
+		delete(members, field.name)
+	}
+	switch {
+	case strings.TrimSpace(p.Name) == "":
+		return invalid("%s is empty", own)
+	case len(p.Files) > MaxProofFiles:
+		return invalid("it names more than %d files", MaxProofFiles)
+	case tests.Passed == nil || *tests.Passed < 0 || tests.Failed == nil || *tests.Failed != 0:
+		return invalid("its tests must have passed, and none failed")
+	case lint != "ok" || types != "ok":
+		return invalid("lint and typecheck must be ok")
+	}
+	p.Passed = *tests.Passed
+	if len(members) > 0 {
+		p.Extra = members
+	}
+	return p, nil
+}

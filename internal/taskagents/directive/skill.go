@@ -1,0 +1,73 @@
+package directive
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Limits of the calls of skills (task-agents, section 12.3).
+const (
+	MaxSkillCalls  = 10     // of one task
+	MaxSkillResult = 1_500  // characters that are typed back
+	maxSkillInput  = 65_536 // bytes
+)
+
+// SkillCall is an agent's wish to have a skill used.
+type SkillCall struct {
+	Slug string
+	// Input is the JSON object or array behind the slug; otherwise Words is what stands there.
+	Input json.RawMessage
+	Words string
+}
+
+var skillLine = regexp.MustCompile(`^USE_SKILL[ \t]+([a-z0-9]+(?:-[a-z0-9]+)*)(?:[ \t]+(.*))?$`)
+
+// ReadSkill returns the first call of a turn. Whether the skill may be used is for others
+// to say.
+func ReadSkill(t Text) (c SkillCall, ok bool) {
+	all := t.lines()
+	for i, ln := range all {
+		m := skillLine.FindStringSubmatch(ln.body)
+		if ln.hidden || m == nil || len(m[1]) > 64 {
+			continue
+		}
+		rest := t.directiveText(all, i, m[2])
+		if len(rest) > maxSkillInput {
+			continue
+		}
+		c = SkillCall{Slug: m[1], Words: normal(rest)}
+		if strings.HasPrefix(rest, "{") || strings.HasPrefix(rest, "[") {
+			if jsonx.Valid([]byte(rest)) {
+				c.Input, c.Words = json.RawMessage(rest), ""
+			}
+		}
+		return c, true
+	}
+	return SkillCall{}, false
+}
+
+// directiveText is what stands behind a directive on a line of its own; only a screen makes
+// several lines of one.
+func (t Text) directiveText(all []line, at int, text string) string {
+	if t.Columns > 0 {
+		text = t.joined(all, at, text)
+	}
+	return strings.TrimSpace(text)
+}
+
+// SkillResult is what is typed back to the agent.
+func SkillResult(slug string, ok bool, text string) string {
+	word := "ok"
+	if !ok {
+		word = "error"
+	}
+	text = strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
+	if short := cut(text, MaxSkillResult); short != text {
+		text = short[:len(cut(short, MaxSkillResult-1))] + "…"
+	}
+	return fmt.Sprintf("[skill %s: %s]\n%s\n[end of skill %s]", slug, word, text, slug)
+}

@@ -1,0 +1,329 @@
+package launch
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+// Control does an operation to a thread, and returns when programs that it starts run.
+// Programs that it stops end after it.
+//
+// Its errors: invalid_input (invalid_operation, missing_instruction, unknown_agent_type),
+// not_found (thread_not_found), conflict (wrong_state; nothing_to_resume), and, where no
+// program could be started, that of the first.
+func (l *Launcher) Control(ctx context.Context, by capability.Principal, c Control) (Controlled, error) {
+	if l.cfg.Changed != nil {
+		defer l.cfg.Changed(c.ThreadID)
+	}
+	switch c.Operation {
+	case Pause, Stop:
+		return l.halt(ctx, c)
+	case Resume, Continue:
+		return l.goOn(ctx, by, c)
+	case Archive, Reopen:
+		m, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Control(c.Operation), c.Note)
+		return Controlled{ThreadID: c.ThreadID, Action: c.Operation, Status: m.Thread.Status}, err
+	}
+	return Controlled{}, capability.Errorf(capability.CodeInvalidInput, "tasks.control", "there is no operation %.40q", c.Operation).
+		With("invalid_operation", "operations are pause, stop, resume, continue, archive and reopen")
+}
+
+// halt ends what runs in a thread. What the sessions were doing is kept with them.
+func (l *Launcher) halt(ctx context.Context, c Control) (Controlled, error) {
+	m, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Control(c.Operation), c.Note)
+	if err != nil {
+		return Controlled{}, err
+	}
+	defer l.coordinator.Conclude(c.ThreadID) // where nothing runs, no session's end tells of it
+	out := Controlled{ThreadID: c.ThreadID, Action: c.Operation, Status: m.Thread.Status}
+	for _, s := range m.Sessions {
+		if s.Status.Live() {
+			l.cfg.Agents.Stop(s.SessionID, false)
+			out.Stopped = append(out.Stopped, s.SessionID)
+		}
+	}
+	return out, nil
+}
+
+// goOn starts again what is not done, or gives the agents something further to do.
+func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control) (Controlled, error) {
+	const op = "tasks.control"
+	out := Controlled{ThreadID: c.ThreadID, Action: c.Operation}
+	name := framework.Name("")
+	if c.AgentType != "" {
+		ok := false
+		if name, ok = framework.Normalise(c.AgentType); !ok {
+			return out, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", c.AgentType).With("unknown_agent_type", agentTypes)
+		}
+	}
+	if c.Operation == Continue && strings.TrimSpace(c.Instruction) == "" {
+		return out, capability.Errorf(capability.CodeInvalidInput, op, "continuing needs an instruction").With("missing_instruction", "say what is to be done, or resume")
+	}
+	d, err := l.cfg.Registry.Detail(ctx, c.ThreadID, startFields())
+	if err != nil {
+		return out, err
+	}
+	live, rest := sorted(d.Sessions)
+	if c.Operation == Continue && len(live) > 0 {
+		s := live[len(live)-1]
+		out.Status = d.Status
+		out.Agents = []Started{{SessionID: s.SessionID, AgentType: framework.Name(s.Framework), Workdir: s.Workdir, Label: s.Label, Status: string(s.Status)}}
+		return out, l.cfg.Agents.Send(ctx, s.SessionID, c.Instruction)
+	}
+	if c.Operation == Continue && len(rest) > 0 {
+		rest = rest[len(rest)-1:]
+	} else {
+		rest = slices.DeleteFunc(rest, func(s row.Session) bool { return s.Status == row.SessionCompleted })
+	}
+	waiting := slices.DeleteFunc(unassigned(d), func(n row.Node) bool { return n.Status != row.NodeReady && n.Status != row.NodeFailed })
+	if len(rest) == 0 && len(waiting) == 0 && d.Status != row.ThreadArchived { // which is refused below
+		return out, capability.Errorf(capability.CodeConflict, op, "nothing of the thread %q is left undone", c.ThreadID).With("nothing_to_resume", "continue it with an instruction")
+	}
+	defer l.coordinator.Conclude(c.ThreadID)
+	defer l.starts(c.ThreadID)()
+	if _, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Resume, c.Note); err != nil {
+		return out, err
+	}
+	// Whoever goes on with a thread, it stays its creator's, with its creator's rights.
+	if by.ID != d.AgentID {
+		if by, err = l.cfg.Standing(d.AgentID); err != nil {
+			return out, err
+		}
+	}
+	if out.Task, err = l.handle(ctx, by, d.Thread); err != nil {
+		return out, err
+	}
+	for _, n := range waiting {
+		if n.Status == row.NodeFailed {
+			if _, err := l.cfg.Registry.SetNode(ctx, d.ID, n.ID, row.NodePlanned); err != nil {
+				return out, err
+			}
+		}
+	}
+	out.Agents = make([]Started, len(rest))
+	var group sync.WaitGroup
+	for i, old := range rest {
+		group.Go(func() { out.Agents[i] = l.again(ctx, by, d, old, name, c) })
+	}
+	group.Wait()
+	if len(waiting) > 0 {
+		out.Agents = append(out.Agents, l.start(ctx, by, d.ID, c.Wait)...)
+	}
+	now, err := l.cfg.Registry.Detail(ctx, c.ThreadID, threads.Selection{Fields: []threads.Field{}})
+	out.Status = now.Status
+	if err == nil && !begun(out.Agents) {
+		if len(live) == 0 {
+			l.giveUp(ctx, c.ThreadID, "nothing of it could be started again")
+		}
+		err = out.Agents[0].Error
+	}
+	return out, err
+}
+
+// starts notes that something of a thread is being started, until done.
+func (l *Launcher) starts(thread string) (done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.starting[thread]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.starting[thread]--; l.starting[thread] == 0 {
+			delete(l.starting, thread)
+		}
+	}
+}
+
+// Starting implements coordinator.Config.Starting.
+func (l *Launcher) Starting(thread string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.starting[thread] > 0
+}
+
+// sorted parts sessions into those that run and those that do not, in their order, and
+// leaves out those that others replaced.
+func sorted(list []row.Session) (live, rest []row.Session) {
+	for _, s := range list {
+		switch {
+		case row.Meta(s.Metadata, row.ReplacedBy) != "":
+		case s.Status.Live():
+			live = append(live, s)
+		default:
+			rest = append(rest, s)
+		}
+	}
+	return live, rest
+}
+
+// again starts a session in place of one that has ended.
+func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads.Detail, old row.Session, name framework.Name, c Control) Started {
+	out := Started{Label: old.Label, AgentType: framework.Name(old.Framework), Workdir: old.Workdir, Status: "failed"}
+	if name == "" {
+		name = framework.Name(old.Framework)
+	}
+	req := agents.Request{}
+	// A program that never took the task up has no conversation to go on with.
+	took := old.TaskDelivered || row.Meta(old.Metadata, row.StartOver) != ""
+	if token := row.Meta(old.Metadata, row.ResumeToken); token != "" && string(name) == old.Framework && took {
+		req.ResumeToken = token
+	}
+	req.Task = goingOn(old, name, req.ResumeToken != "", c)
+	i, err := l.room(ctx, d, c.Wait, func() (agents.Info, error) { return l.replace(ctx, by, d.Thread, old, name, req) })
+	if err == nil {
+		s := l.session(d.Thread, nodeOf(d, old), i, Place{ID: row.Meta(old.Metadata, metaWorkspace)})
+		s.OriginalTask, s.Repo, s.Label = old.OriginalTask, old.Repo, old.Label
+		if req.ResumeToken != "" {
+			s.Metadata = row.WithMeta(s.Metadata, row.StartOver, goingOn(old, name, false, c))
+		}
+		err = l.register(ctx, threads.Registration{ThreadID: d.ID, Session: s, Replaces: []string{old.SessionID}})
+	}
+	if err != nil {
+		out.Error = asError(err)
+		return out
+	}
+	out.SessionID, out.AgentType, out.Status = i.ID, i.AdapterType, string(i.Status)
+	return out
+}
+
+// goingOn is what the agent is told that goes on. A shell is told commands alone: it
+// would carry out every other line as one.
+func goingOn(old row.Session, name framework.Name, remembers bool, c Control) string {
+	if name == framework.Shell {
+		return cmp.Or(strings.TrimSpace(c.Instruction), old.OriginalTask)
+	}
+	var b strings.Builder
+	switch {
+	case remembers && c.Operation == Resume:
+		b.WriteString("You were interrupted. Go on where you stopped.")
+	case !remembers:
+		b.WriteString(old.OriginalTask)
+		if old.TaskDelivered {
+			b.WriteString("\n\nThis was begun before, in the same folder, and interrupted: look at what is there first, and do not start over.")
+		}
+		if old.CompletionSummary != "" {
+			b.WriteString("\n\nIt had come to this:\n" + quoted(old.CompletionSummary))
+		}
+	}
+	for _, text := range []string{c.Instruction, c.Note} {
+		if strings.TrimSpace(text) != "" {
+			b.WriteString("\n\n" + strings.TrimSpace(text))
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func nodeOf(d threads.Detail, s row.Session) row.Node {
+	for _, n := range d.Nodes {
+		if n.AssignedSessionID == s.SessionID {
+			return n
+		}
+	}
+	return row.Node{ID: row.Meta(s.Metadata, "taskNodeId"), AssignedLabel: s.Label, Repo: s.Repo}
+}
+
+// replace starts a program where another one worked, with its rights.
+func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.Thread, old row.Session, name framework.Name, req agents.Request) (agents.Info, error) {
+	if preset := row.Meta(old.Metadata, metaPreset); preset != "" {
+		t.Metadata = row.WithMeta(t.Metadata, metaPreset, preset)
+	}
+	n := row.Node{ID: row.Meta(old.Metadata, "taskNodeId"), AssignedLabel: old.Label, Repo: old.Repo, Workdir: old.Workdir}
+	return l.spawn(ctx, by, t, n, Place{ID: row.Meta(old.Metadata, metaWorkspace), Path: old.Workdir}, name, req)
+}
+
+// Next implements coordinator.Fleet.
+func (l *Launcher) Next(ctx context.Context, task string, failed []framework.Name) (framework.Name, bool) {
+	state := l.cfg.Chooser.State(ctx, choice.Task{Text: task, Workdir: true})
+	var best *choice.Framework
+	for i := range state.Frameworks {
+		f := &state.Frameworks[i]
+		if !f.Usable() || slices.Contains(failed, f.ID) || best != nil && best.Score >= f.Score {
+			continue
+		}
+		best = f
+	}
+	if best == nil {
+		return "", false
+	}
+	return best.ID, true
+}
+
+// Rest implements coordinator.Fleet.
+func (l *Launcher) Rest(ctx context.Context, name framework.Name, c choice.CoolDown) error {
+	return l.cfg.Chooser.Rest(ctx, name, c)
+}
+
+// Spawn implements coordinator.Fleet.
+func (l *Launcher) Spawn(ctx context.Context, old row.Session, name framework.Name, task string) (string, error) {
+	d, err := l.cfg.Registry.Detail(ctx, old.ThreadID, threads.Selection{Fields: []threads.Field{}})
+	if err != nil {
+		return "", err
+	}
+	by, err := l.cfg.Standing(d.AgentID)
+	if err != nil {
+		return "", err
+	}
+	i, err := l.replace(ctx, by, d.Thread, old, name, agents.Request{Task: task})
+	return i.ID, err
+}
+
+// Begin implements coordinator.Config.Begin.
+func (l *Launcher) Begin(ctx context.Context, thread string) {
+	defer l.starts(thread)()
+	d, err := l.cfg.Registry.Detail(ctx, thread, startFields())
+	if err != nil {
+		return // the coordinator reads it again, and says so
+	}
+	by, err := l.cfg.Standing(d.AgentID)
+	if err == nil {
+		l.start(ctx, by, thread, true)
+		return
+	}
+	for _, n := range unassigned(d) {
+		if n.Status == row.NodeReady {
+			l.fail(ctx, thread, n, err)
+		}
+	}
+}
+
+const mostSettled = 500 // threads of an earlier server, the last active ones
+
+// Recover settles what a server before has left, and returns the threads that can be
+// resumed: a thread that was made and never begun, and those of which settle says so. It
+// comes after the registry's Restart.
+func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resumable bool)) (left []row.Thread, err error) {
+	list, err := l.cfg.Registry.List(ctx, threads.Filter{
+		Statuses: []row.ThreadStatus{row.ThreadOpen, row.ThreadDone, row.ThreadFailed, row.ThreadInterrupted}, Limit: mostSettled,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range list {
+		// An end that was told is settled, also where nobody answered in time.
+		if row.Meta(s.Metadata, metaGateway) != l.cfg.Gateway || threads.Told(s.Thread, s.SessionCount) {
+			continue
+		}
+		d, err := l.cfg.Registry.Detail(ctx, s.ID, startFields())
+		if err != nil {
+			return left, err
+		}
+		if d.Status == row.ThreadOpen && len(d.Sessions) == 0 {
+			left = append(left, d.Thread)
+			continue
+		}
+		if d.Status.Closed() && settle(threads.Moved{Thread: d.Thread, Sessions: d.Sessions, Nodes: d.Nodes}) {
+			left = append(left, d.Thread)
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,231 @@
+// Package permit says whether an agent's program may use a tool (task-agents, section
+// 10.5). The program asks through its hooks; what is said here holds for it whatever its
+// own settings are, because a program's settings are not a wall.
+//
+// The rules are few and in order: what the preset blocks is refused; a file outside of
+// the folders that the agent was given is refused; a command that would push, become
+// another user, write outside or read somebody's credentials is refused; what the preset
+// lets pass is allowed; about the rest somebody is asked. This is a fence for agents
+// that mean well. What a program must not be able to do, a sandbox keeps it from.
+package permit
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/adapter"
+)
+
+// Effect is what was decided.
+type Effect string
+
+// The effects.
+const (
+	Allow Effect = "allow"
+	Deny  Effect = "deny"
+	Ask   Effect = "ask"
+)
+
+// Request is one use of a tool.
+type Request struct {
+	Framework framework.Name
+	Preset    adapter.Preset
+	Tool      string
+	Input     json.RawMessage // of the tool, as its program sent it
+	Workdir   string          // absolute, without symbolic links
+	Roots     []string        // further folders that are allowed, the same
+	Home      string          // the user's, whose credentials nobody reads
+	Own       string          // the server's own folder, which is nobody's business
+
+	at string // where a command works by now, as far as its words say; "": Workdir
+}
+
+// Decision is what holds for a request, and why.
+type Decision struct {
+	Effect   Effect           `json:"effect"`
+	Category adapter.Category `json:"category"`
+	Rule     string           `json:"rule"`   // preset, path, command, unreadable; coordinator
+	Reason   string           `json:"reason"` // for the agent: what is wrong, and what it may do instead
+}
+
+// Judge decides. It looks at the file system, to see where a path really leads, and
+// changes nothing.
+func Judge(r Request) Decision {
+	d := Decision{Category: adapter.CategoryOf(r.Framework, r.Tool)}
+	verdict := r.Preset.Judge(d.Category)
+	if verdict == adapter.Blocked {
+		return d.with(Deny, "preset", fmt.Sprintf("The preset %s does not allow %s. Do what you can without it, and say what is left.", r.Preset, words(d.Category)))
+	}
+	switch d.Category {
+	case adapter.FileRead, adapter.FileWrite:
+		paths, ok := pathsOf(r.Input)
+		if !ok || len(paths) == 0 && d.Category == adapter.FileWrite {
+			return d.with(Ask, "unreadable", "It cannot be told which file is meant.")
+		}
+		for _, p := range paths {
+			if why := r.refused(p); why != "" {
+				return d.with(Deny, "path", why)
+			}
+		}
+	case adapter.ShellUse:
+		command, ok := commandOf(r.Input)
+		if !ok {
+			return d.with(Ask, "unreadable", "It cannot be told what would be run.")
+		}
+		if why := r.command(command); why != "" {
+			return d.with(Deny, "command", why)
+		}
+	}
+	if verdict == adapter.Auto {
+		return d.with(Allow, "preset", "")
+	}
+	return d.with(Ask, "preset", fmt.Sprintf("The preset %s asks before %s.", r.Preset, words(d.Category)))
+}
+
+func (d Decision) with(e Effect, rule, reason string) Decision {
+	d.Effect, d.Rule, d.Reason = e, rule, reason
+	return d
+}
+
+func words(c adapter.Category) string {
+	return map[adapter.Category]string{
+		adapter.FileRead: "reading files", adapter.FileWrite: "writing files", adapter.ShellUse: "running commands", adapter.Web: "the web",
+		adapter.Agent: "other agents and tools", adapter.Planning: "plans", adapter.UserInteraction: "questions",
+	}[c]
+}
+
+// inside says that a path, once symbolic links are followed, lies in a folder that the
+// agent was given.
+func (r *Request) inside(path string) bool {
+	at := real(path)
+	return slices.ContainsFunc(append([]string{r.Workdir}, r.Roots...), func(root string) bool { return root != "" && below(at, root) })
+}
+
+// refused is why a path may not be touched; "": it may.
+func (r *Request) refused(path string) string {
+	if path = r.absolute(path); !r.inside(path) {
+		return "That path is outside of your folder. Stay inside " + r.Workdir + "."
+	}
+	if r.credentials(path) {
+		return "That file holds credentials, which are not yours to read."
+	}
+	return ""
+}
+
+// absolute is a path as the agent's program would open it.
+func (r *Request) absolute(path string) string {
+	switch {
+	case path == "~" || strings.HasPrefix(path, "~/"):
+		path = r.Home + path[1:]
+	case !filepath.IsAbs(path):
+		path = cmp.Or(r.at, r.Workdir) + "/" + path
+	}
+	return path // not cleaned: .. behind a link is not what it looks like
+}
+
+// real follows the symbolic links of as much of a path as there is.
+func real(path string) string {
+	rest := ""
+	for range 256 {
+		if at, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Clean(at + "/" + rest)
+		}
+		// What is not there yet is made where its folder really is; a link to nowhere
+		// is followed by hand.
+		if target, err := os.Readlink(path); err == nil {
+			if !filepath.IsAbs(target) {
+				target = filepath.Dir(path) + "/" + target
+			}
+			path = target
+			continue
+		}
+		i := strings.LastIndexByte(strings.TrimRight(path, "/"), '/')
+		if i <= 0 {
+			break
+		}
+		last := strings.Trim(path[i+1:], "/")
+		path = path[:i]
+		switch {
+		case last == "..": // of something that is not there: no name can be trusted
+			return "/"
+		case last != "" && last != ".":
+			rest = last + "/" + rest
+		}
+	}
+	return filepath.Clean("/" + rest)
+}
+
+func below(path, root string) bool {
+	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
+}
+
+// credentials says whether a path is one of those that hold somebody's credentials.
+func (r *Request) credentials(path string) bool {
+	at := real(path)
+	if r.Own != "" && below(at, r.Own) && !below(at, r.Workdir) {
+		return true
+	}
+	home := real(r.Home)
+	for _, name := range []string{
+		".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker/config.json", ".config/gcloud", ".config/gh", ".netrc", ".git-credentials", ".npmrc", ".pypirc",
+		".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".pi/agent/auth.json", ".local/share/opencode/auth.json", ".password-store",
+	} {
+		if r.Home != "" && below(at, home+"/"+name) {
+			return true
+		}
+	}
+	return at == "/etc/shadow" || at == "/etc/gshadow" || strings.HasPrefix(at, "/proc/") && strings.HasSuffix(at, "/environ")
+}
+
+// pathsOf are the files that a tool's input names; ok is false where it is no object. A
+// tool that names none works in its folder.
+func pathsOf(input json.RawMessage) (paths []string, ok bool) {
+	var object map[string]json.RawMessage
+	if len(input) == 0 || jsonx.Unmarshal(input, &object) != nil {
+		return nil, false
+	}
+	for _, name := range []string{"file_path", "notebook_path", "absolute_path", "path", "dir_path", "filePath", "directory"} {
+		var text string
+		if raw, there := object[name]; there {
+			if jsonx.Unmarshal(raw, &text) != nil {
+				return nil, false
+			}
+			paths = append(paths, text)
+		}
+	}
+	for _, name := range []string{"paths", "file_paths"} {
+		var list []string
+		if raw, there := object[name]; there {
+			if jsonx.Unmarshal(raw, &list) != nil {
+				return nil, false
+			}
+			paths = append(paths, list...)
+		}
+	}
+	for _, name := range []string{"patch", "input", "command"} { // of apply_patch
+		var text string
+		if raw, there := object[name]; there && jsonx.Unmarshal(raw, &text) == nil {
+			paths = append(paths, patched(text)...)
+		}
+	}
+	return paths, true
+}
+
+// patched are the files that a patch in Codex's form names.
+func patched(text string) (paths []string) {
+	for line := range strings.Lines(text) {
+		for _, word := range []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "} {
+			if path, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), word); found {
+				paths = append(paths, strings.TrimSpace(path))
+			}
+		}
+	}
+	return paths
+}

@@ -1,0 +1,194 @@
+package permit_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/adapter"
+	"github.com/junctor-run/junctor/internal/taskagents/permit"
+)
+
+// place is a machine with a folder for the agent, one more that is allowed, a home and
+// links that lead out.
+func place(t testing.TB) (permit.Request, string) {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"task/src", "common", "home/.ssh", "home/.codex", "own/state", "task-too"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{"task/out": "../home", "task/in": "src", "task/nowhere": "../home/new", "task/loop": "loop"} {
+		if err := os.Symlink(target, filepath.Join(base, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return permit.Request{
+		Framework: framework.Claude, Preset: adapter.Autonomous, Workdir: base + "/task", Roots: []string{base + "/common"}, Home: base + "/home", Own: base + "/own",
+	}, base
+}
+
+func judge(r permit.Request, tool string, input map[string]any) permit.Decision {
+	r.Tool = tool
+	r.Input, _ = json.Marshal(input)
+	return permit.Judge(r)
+}
+
+func TestPresets(t *testing.T) {
+	r, _ := place(t)
+	write, run, read := map[string]any{"file_path": "a.txt"}, map[string]any{"command": "go test ./..."}, map[string]any{"file_path": "a.txt"}
+	for preset, want := range map[adapter.Preset][4]permit.Effect{
+		adapter.Readonly:   {permit.Allow, permit.Deny, permit.Deny, permit.Deny},
+		adapter.Standard:   {permit.Allow, permit.Ask, permit.Ask, permit.Allow},
+		adapter.Permissive: {permit.Allow, permit.Allow, permit.Ask, permit.Allow},
+		adapter.Autonomous: {permit.Allow, permit.Allow, permit.Allow, permit.Allow},
+		"made up":          {permit.Deny, permit.Deny, permit.Deny, permit.Deny},
+	} {
+		r.Preset = preset
+		got := [4]permit.Effect{judge(r, "Read", read).Effect, judge(r, "Write", write).Effect, judge(r, "Bash", run).Effect, judge(r, "WebFetch", nil).Effect}
+		if got != want {
+			t.Errorf("%s: %v, want %v", preset, got, want)
+		}
+	}
+	r.Preset = adapter.Readonly
+	if d := judge(r, "Write", write); d.Rule != "preset" || !strings.Contains(d.Reason, "writing files") || d.Category != adapter.FileWrite {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	r, base := place(t)
+	for path, want := range map[string]permit.Effect{
+		"a.txt": permit.Allow, "new/folder/a.txt": permit.Allow, "src/../a.txt": permit.Allow, "in/a.txt": permit.Allow, base + "/task/a.txt": permit.Allow, base + "/common/x": permit.Allow, ".": permit.Allow,
+		"../a.txt": permit.Deny, "out/a.txt": permit.Deny, "nowhere": permit.Deny, "nowhere/x": permit.Deny, "in/../../home/a": permit.Deny, base + "/task-too/a": permit.Deny, base + "/own/state/db": permit.Deny,
+		"/etc/passwd": permit.Deny, "~/.ssh/id": permit.Deny, "/proc/self/environ": permit.Deny, "/proc/self/root/etc/passwd": permit.Deny, "/proc/self/cwd/x": permit.Deny, "/dev/fd/0": permit.Deny,
+		"~/.bashrc": permit.Deny, "~/.claude/settings.json": permit.Deny, "../clone/.git/hooks/pre-commit": permit.Deny, "loop": permit.Deny, "missing/../../../etc/x": permit.Deny, base: permit.Deny, "/": permit.Deny,
+	} {
+		for _, tool := range []string{"Write", "Read"} {
+			if d := judge(r, tool, map[string]any{"file_path": path}); d.Effect != want {
+				t.Errorf("%s %s: %+v, want %s", tool, path, d, want)
+			}
+		}
+	}
+	r.Framework = framework.Codex
+	patch := "*** Begin Patch\n*** Update File: src/a.go\n@@\n-a\n+b\n*** Add File: ../b.go\n+c\n*** End Patch"
+	if d := judge(r, "apply_patch", map[string]any{"input": patch}); d.Effect != permit.Deny || d.Rule != "path" {
+		t.Errorf("%+v", d)
+	}
+	if d := judge(r, "apply_patch", map[string]any{"input": strings.ReplaceAll(patch, "../", "")}); d.Effect != permit.Allow {
+		t.Errorf("%+v", d)
+	}
+	r.Framework, r.Tool = framework.Claude, "Write"
+	for _, input := range []string{"", "[]", `{"file_path":3}`, `{"paths":"x"}`, `{"target":"x"}`} {
+		r.Input = json.RawMessage(input)
+		if d := permit.Judge(r); d.Effect != permit.Ask || d.Rule != "unreadable" {
+			t.Errorf("%s: %+v", input, d)
+		}
+	}
+}
+
+func TestCommands(t *testing.T) {
+	r, base := place(t)
+	for command, want := range map[string]permit.Effect{
+		"go build ./...":                             permit.Allow,
+		"git commit -am 'stop pushing'":              permit.Allow,
+		"echo push; git status":                      permit.Allow,
+		"rm -rf build && mkdir -p build/x":           permit.Allow,
+		"cat /etc/os-release > os.txt":               permit.Allow,
+		"ls ..":                                      permit.Allow,
+		"make 2>&1 | tee build.log 2>/dev/null":      permit.Allow,
+		"cp /usr/share/dict/words .":                 permit.Deny, // which of its words is written to is not looked into
+		"curl https://example.com/a/b":               permit.Allow,
+		"gh pr view 3":                               permit.Allow,
+		"cat <<EOF > a.txt\nsudo\nEOF":               permit.Allow,
+		"git stash push":                             permit.Allow,
+		"git commit -m push":                         permit.Allow,
+		"(cd .. && ls); rm -rf build":                permit.Allow,
+		"x=$(cd .. && pwd); touch a":                 permit.Allow,
+		"cd src && touch a && cd .. && touch b":      permit.Allow,
+		"cd .. && ls":                                permit.Allow,
+		"cd .. && touch x":                           permit.Deny,
+		"cd .. && echo x > y":                        permit.Deny,
+		"cd && rm -rf x":                             permit.Deny,
+		"cd ~ && cat .ssh/id_ed25519":                permit.Deny,
+		"cd /; cat etc/shadow":                       permit.Deny,
+		"(cd .. && touch x)":                         permit.Deny,
+		"cd src; bash -c 'cd ../..; touch x'":        permit.Deny,
+		"cat /proc/self/environ":                     permit.Deny,
+		"echo x > /proc/self/cwd/../x":               permit.Deny,
+		"git -c alias.x=push x":                      permit.Deny,
+		"git send-pack origin main":                  permit.Deny,
+		"git subtree push --prefix a origin b":       permit.Deny,
+		"git -C":                                     permit.Allow,
+		"git push":                                   permit.Deny,
+		"cd src && git -C . push origin main":        permit.Deny,
+		"bash -c 'git push'":                         permit.Deny,
+		"bash -lc \"sh -c 'git push'\"":              permit.Deny,
+		"eval git push":                              permit.Deny,
+		"env A=b git push":                           permit.Deny,
+		"timeout 5 git push":                         permit.Deny,
+		"x=$(git push)":                              permit.Deny,
+		"if true; then git push; fi":                 permit.Deny,
+		"find . -name x | xargs sudo rm":             permit.Deny,
+		"s\\udo ls":                                  permit.Deny,
+		"'su'do ls":                                  permit.Deny,
+		"/usr/bin/sudo ls":                           permit.Deny,
+		"echo x > ../a.txt":                          permit.Deny,
+		"echo x >> ~/.bashrc":                        permit.Deny,
+		"echo x > \"$HOME/a\"":                       permit.Deny,
+		"rm -rf ~":                                   permit.Deny,
+		"rm -rf ..":                                  permit.Deny,
+		"rm -rf /":                                   permit.Deny,
+		"cp a.txt " + base + "/home/a.txt":           permit.Deny,
+		"dd if=a of=" + base + "/home/x":             permit.Deny,
+		"cat ~/.ssh/id_ed25519":                      permit.Deny,
+		"cat $HOME/.codex/auth.json":                 permit.Deny,
+		"cat < " + base + "/own/state/junctor.db":    permit.Deny,
+		"cat out/.ssh/id":                            permit.Deny,
+		"cat /proc/1/environ":                        permit.Deny,
+		"gh pr create --fill":                        permit.Deny,
+		"echo 'unfinished":                           permit.Deny,
+		strings.Repeat("true; ", 20_000):             permit.Deny,
+		"sh -c 'sh -c \"sh -c \\\"sh -c true\\\"\"'": permit.Allow,
+	} {
+		if d := judge(r, "Bash", map[string]any{"command": command}); d.Effect != want {
+			t.Errorf("%.80s: %+v, want %s", command, d, want)
+		}
+	}
+	r.Framework = framework.Codex
+	if d := judge(r, "shell_command", map[string]any{"command": []string{"bash", "-lc", "git push"}}); d.Effect != permit.Deny || d.Rule != "command" {
+		t.Errorf("%+v", d)
+	}
+	if d := judge(r, "exec_command", map[string]any{"command": 3}); d.Effect != permit.Ask {
+		t.Errorf("%+v", d)
+	}
+}
+
+// FuzzJudge: whatever a program sends, it is judged, and nothing that writes to a path
+// outside is allowed because of how the path is spelt.
+func FuzzJudge(f *testing.F) {
+	r, base := place(f)
+	r.Home = base + "/home"
+	for _, s := range []string{"a.txt", "../x", "out/../x", "git push", "cat <<E\n$(sudo)\nE", "~/.ssh"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		judge(r, "Bash", map[string]any{"command": text})
+		if d := judge(r, "Write", map[string]any{"file_path": text}); d.Effect == permit.Allow {
+			full := text
+			if !filepath.IsAbs(full) {
+				full = r.Workdir + "/" + text
+			}
+			if at := filepath.Clean(full); !strings.HasPrefix(at+"/", base+"/") {
+				t.Errorf("%q is %s", text, at)
+			}
+		}
+	})
+}

@@ -1,0 +1,179 @@
+// Package cast reads and writes recordings of terminal sessions: a header, and one event on each
+// line after it, as our recorder and asciicast write them (task-agents, section 4.6).
+// Reading is strict, and bounded in every direction, because recordings are passed around.
+package cast
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Bounds of a recording.
+const (
+	LargestFile = 64 << 20 // bytes
+	LongestLine = 4 << 20  // bytes
+	MostEvents  = 1 << 20
+	Longest     = 7 * 24 * time.Hour
+	largestSide = 1000 // columns or rows
+)
+
+// Kind says what an event is.
+type Kind string
+
+// The kinds of events.
+const (
+	Output Kind = "o" // the program printed it
+	Input  Kind = "i" // somebody typed it
+	Mark   Kind = "m" // a note: the state from here on, or "end"
+	Resize Kind = "r" // "120x40"
+)
+
+// Event is one line of a recording.
+type Event struct {
+	At   time.Duration // since its start
+	Kind Kind
+	Data string
+}
+
+// Recording is one file, read whole.
+type Recording struct {
+	Cols, Rows int
+	CLI        string // program and version, "Claude Code 2.1.197"; may be empty
+	Note       string // may be empty
+	Events     []Event
+}
+
+// header is what is read of the first line; recorders write more into it.
+type header struct {
+	Version int    `json:"version"`
+	Cols    int    `json:"cols"`
+	Rows    int    `json:"rows"`
+	Width   int    `json:"width,omitzero"`
+	Height  int    `json:"height,omitzero"`
+	CLI     string `json:"cli"`
+	Note    string `json:"note,omitzero"`
+	Title   string `json:"title,omitzero"`
+}
+
+// Read reads a recording to its end. Errors name the line.
+func Read(r io.Reader) (*Recording, error) {
+	lines := bufio.NewScanner(io.LimitReader(r, LargestFile+1))
+	lines.Buffer(make([]byte, 64<<10), LongestLine)
+	var rec *Recording
+	size := 0
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Bytes()
+		if size += len(line) + 1; size > LargestFile {
+			return nil, capability.Errorf(capability.CodeTooLarge, "cast.read", "the recording has more than %d MiB", LargestFile>>20)
+		}
+		var err error
+		switch {
+		case n == 1:
+			rec, err = readHeader(line)
+		case len(strings.TrimSpace(string(line))) == 0:
+		case len(rec.Events) == MostEvents:
+			err = errors.New("there are more than " + strconv.Itoa(MostEvents) + " events")
+		default:
+			var e Event
+			if e, err = readEvent(line); err == nil && len(rec.Events) > 0 && e.At < rec.Events[len(rec.Events)-1].At {
+				err = errors.New("its time lies before that of the event above")
+			}
+			rec.Events = append(rec.Events, e)
+		}
+		if err != nil {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "cast.read", "line %d of the recording: %s", n, err.Error())
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, capability.Errorf(capability.CodeTooLarge, "cast.read", "a line of the recording has more than %d MiB", LongestLine>>20)
+	case err != nil:
+		return nil, capability.Wrap(capability.CodeFailed, "cast.read", "the recording cannot be read", err)
+	case rec == nil:
+		return nil, capability.Errorf(capability.CodeInvalidInput, "cast.read", "the recording is empty").With("", "its first line is a header: {\"version\":1,\"cols\":120,\"rows\":40}")
+	}
+	return rec, nil
+}
+
+func readHeader(line []byte) (*Recording, error) {
+	var h header
+	if err := jsonx.Unmarshal(line, &h); err != nil {
+		return nil, errors.New("it must be a header, a JSON object: " + err.Error())
+	}
+	rec := &Recording{Cols: h.Cols, Rows: h.Rows, CLI: h.CLI, Note: h.Note}
+	switch {
+	case h.Version == 2:
+		rec.Cols, rec.Rows = h.Width, h.Height
+	case h.Version != 1:
+		return nil, errors.New("version is " + strconv.Itoa(h.Version) + " and must be 1 or 2")
+	}
+	if rec.Note == "" {
+		rec.Note = h.Title
+	}
+	if rec.Cols < 1 || rec.Rows < 1 || rec.Cols > largestSide || rec.Rows > largestSide {
+		return nil, errors.New("the size of the terminal must be from 1 to 1000 columns and rows")
+	}
+	return rec, nil
+}
+
+func readEvent(line []byte) (e Event, err error) {
+	if !jsonx.Valid(line) {
+		return e, errors.New("it is no JSON")
+	}
+	bad := errors.New("it must be [seconds, kind, data]: a number and two strings")
+	n := 0
+	err = jsonx.Elements(line, func(value []byte) error {
+		n++
+		var ok bool
+		switch n {
+		case 1:
+			seconds, err := strconv.ParseFloat(string(value), 64)
+			if err != nil || !(seconds >= 0 && seconds <= Longest.Seconds()) {
+				return errors.New("its time must be a number of seconds, from 0 to a week")
+			}
+			e.At = time.Duration(seconds * float64(time.Second)).Round(time.Microsecond)
+			return nil
+		case 2:
+			var kind string
+			kind, ok = jsonx.Text(value)
+			e.Kind = Kind(kind)
+		case 3:
+			e.Data, ok = jsonx.Text(value)
+		}
+		if !ok {
+			return bad
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return e, err
+	case n != 3:
+		return e, bad
+	}
+	switch e.Kind {
+	case Output, Input, Mark:
+	case Resize:
+		if _, _, ok := e.Size(); !ok {
+			return e, errors.New("a size is written like 120x40, up to 1000x1000")
+		}
+	default:
+		return e, errors.New("its kind must be o, i, m or r")
+	}
+	return e, nil
+}
+
+// Size is what a resize event says.
+func (e Event) Size() (cols, rows int, ok bool) {
+	left, right, found := strings.Cut(e.Data, "x")
+	cols, err := strconv.Atoi(left)
+	rows, err2 := strconv.Atoi(right)
+	return cols, rows, found && err == nil && err2 == nil && min(cols, rows) >= 1 && max(cols, rows) <= largestSide
+}

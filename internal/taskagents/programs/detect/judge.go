@@ -1,0 +1,342 @@
+package detect
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+)
+
+// proposal is a state that the evidence speaks for and that is announced once it has
+// held for its settle time.
+type proposal struct {
+	status   Status
+	settle   time.Duration
+	since    time.Time
+	cause    string
+	evidence []Evidence
+}
+
+// signs is what one look found, sorted by what it is about.
+type signs struct {
+	seq                                          *framework.Verdict // class 3: the sequence that counts
+	seqAt                                        time.Time
+	fatal, ask, busy, phase, failed, intr, ended *framework.Verdict // class 4
+}
+
+// judge makes the evidence a candidate, or drops the one there was.
+func (d *Detector) judge() {
+	p, ok := d.propose()
+	if !ok || p.status.same(d.status) || !Allowed(d.status.State, p.status.State) {
+		d.cand = nil
+		return
+	}
+	if p.since = d.news; p.since.Before(d.since) {
+		p.since = d.since
+	}
+	if c := d.cand; c != nil && c.status.same(p.status) {
+		// Better evidence asks for less time, and must itself have held that long.
+		sooner := p.settle < c.settle && p.since.Add(p.settle).Before(c.since.Add(c.settle))
+		if !sooner {
+			p.since = c.since
+		}
+		if p.settle < c.settle && !sooner {
+			p.settle = c.settle
+		}
+	}
+	d.cand = &p
+}
+
+// propose fuses the classes (task-agents, section 4.7).
+func (d *Detector) propose() (proposal, bool) {
+	if d.view == nil {
+		return proposal{}, false
+	}
+	if d.fact != nil && d.fact.Class == 1 {
+		return d.ofFact("structured"), true
+	}
+	p, ok := d.ofTerminal()
+	if d.fact == nil {
+		d.lower = ""
+		return p, ok
+	}
+	word := ""
+	if ok {
+		word = p.status.Word()
+	}
+	// What was told before a dialog is over when the dialog is answered: no hook tells of a
+	// tool that a person refused.
+	answered := strings.HasPrefix(d.lower, string(Blocked)) && (d.fact.State == Blocked || d.fact.at.Before(d.lowerSince))
+	if word != d.lower {
+		d.lower, d.lowerSince = word, d.news
+	}
+	hook := d.ofFact("hook")
+	switch {
+	case ok && p.status.State == Blocked: // exception 1: a dialog that is there is there
+		return p, true
+	case ok && answered:
+		d.fact = nil
+		return p, true
+	case ok && word != hook.status.Word() && d.lowerSince.Sub(d.fact.at) >= hookYields: // exception 3
+		d.fact = nil
+		return p, true
+	case ok && p.status.State == Ready && d.fact.State == Busy && d.lowerSince.After(d.fact.at):
+		// The turn was over at once, and no hook told of it: the program has to have waited
+		// as long as a fact is believed.
+		p.settle = hookYields
+		return p, true
+	}
+	return hook, true
+}
+
+func (d *Detector) ofFact(cause string) proposal {
+	f := d.fact
+	s := Status{State: f.State, Phase: f.Phase}
+	switch f.State {
+	case Blocked:
+		s.Blocker = blocker(f.Kind, f.Text, nil, -1)
+	case Error:
+		s.Kind = f.Kind
+	}
+	return proposal{status: s, cause: cause, evidence: []Evidence{{Class: f.Class, Source: f.Source, Text: f.Text, at: f.at}}}
+}
+
+// sort puts the matching rules in their places. They come by priority, so the first of
+// a kind counts; of sequences with the same priority the latest does.
+func (d *Detector) sort() (s signs) {
+	order := -1
+	for i := range d.verdicts {
+		v := &d.verdicts[i]
+		if !v.Matched {
+			continue
+		}
+		r := v.Rule
+		if r.Region.Sequence() {
+			n, _ := r.Region.OSC()
+			if seq := d.sequences[n]; s.seq == nil || r.Priority == s.seq.Rule.Priority && seq.order > order {
+				s.seq, s.seqAt, order = v, seq.at, seq.order
+			}
+			continue
+		}
+		place := map[string]**framework.Verdict{
+			"error": &s.fatal, "blocked": &s.ask, "authenticating": &s.ask, "busy": &s.busy,
+			"failed": &s.failed, "interrupted": &s.intr, "done": &s.ended,
+		}[r.State]
+		if place == nil || place == &s.ask && !d.mayAsk(r) {
+			continue
+		}
+		if *place == nil {
+			*place = v
+		}
+		if r.State == "busy" && r.Detail != "" && s.phase == nil {
+			s.phase = v
+		}
+	}
+	return s
+}
+
+// mayAsk holds back what is looked for anywhere on a screen while an input box is
+// open: the program waits for us then, and the words are somebody's prose (exception 5).
+func (d *Detector) mayAsk(r *framework.Rule) bool { return !r.Region.Anywhere() || d.view.Box == nil }
+
+// ofTerminal is what classes 3 and 4 say together.
+func (d *Detector) ofTerminal() (proposal, bool) {
+	s := d.sort()
+	from := d.status.State
+	bracketed := d.screen.Mode(2004)
+	if s.fatal != nil && from == Starting && !bracketed {
+		return proposal{
+			status: Status{State: Error, Kind: s.fatal.Rule.Detail}, settle: fatalSettle, cause: "refused to start",
+			evidence: []Evidence{d.evidence(s.fatal)},
+		}, true
+	}
+	if p, ok := d.asked(s); ok {
+		return p, true
+	}
+	begun := d.turn
+	if d.entered.After(begun) {
+		begun = d.entered
+	}
+	// What a sequence said before the turn began says nothing about its end.
+	idle := s.seq != nil && s.seq.Rule.State != "busy" && !s.seqAt.Before(begun)
+	if (from == Ready || from == Starting) && !d.entered.IsZero() && (d.took || d.view.Submitted(d.typed)) {
+		e := Evidence{Source: "input", Text: "Enter, and the text stands in the transcript", at: d.entered}
+		if d.took {
+			e = Evidence{Class: 3, Source: "osc:" + strconv.Itoa(d.tookBy), Text: "after Enter the program told that it works", at: d.entered}
+		}
+		return proposal{status: Status{State: Busy}, cause: "submitted", evidence: []Evidence{e}}, true
+	}
+	var why []Evidence
+	switch {
+	case s.seq != nil && s.seq.Rule.State == "busy":
+		why = append(why, d.evidence(s.seq))
+		if s.busy != nil {
+			why = append(why, d.evidence(s.busy))
+		}
+	case s.busy != nil && !idle:
+		why = append(why, d.evidence(s.busy))
+	case d.file.OneShot && !bracketed && s.ended == nil && s.failed == nil && (from == Starting || from == Busy):
+		why = append(why, Evidence{Source: "start", Text: "the program works from its start to its end", at: d.since})
+	}
+	if why != nil {
+		d.worked = true
+		return d.working(s, why), true
+	}
+	return d.idle(s, idle)
+}
+
+// asked is a dialog or a sign-in screen, or a sequence that says there is one.
+func (d *Detector) asked(s signs) (proposal, bool) {
+	p := proposal{settle: blockerSettle, cause: "dialog"}
+	rule := s.ask
+	dialog := d.view.Dialog != nil
+	if rule == nil && !dialog {
+		if s.seq == nil || s.seq.Rule.State != "blocked" {
+			return p, false
+		}
+		rule, p.cause = s.seq, "sequence"
+	}
+	if rule == nil { // exception 1, and a dialog that no rule knows is never ready
+		kind := "unknown"
+		p.evidence = []Evidence{{Class: 4, Source: "dialog", Text: "a selection list that no rule knows", at: d.news}}
+		if s.seq != nil && s.seq.Rule.State == "blocked" {
+			kind = s.seq.Rule.Detail
+			p.evidence = append(p.evidence, d.evidence(s.seq))
+		}
+		question, options, selected, _ := d.view.Question(nil)
+		p.status = Status{State: Blocked, Blocker: blocker(kind, question, options, selected)}
+		return p, true
+	}
+	p.evidence = []Evidence{d.evidence(rule)}
+	question, options, selected, url := d.view.Question(rule.Rule)
+	if rule.Rule.State == "authenticating" {
+		p.status, p.cause = Status{State: Authenticating, URL: url}, "sign-in"
+		return p, true
+	}
+	if question == "" {
+		question = rule.Text
+	}
+	p.status = Status{State: Blocked, Blocker: blocker(rule.Rule.Detail, question, options, selected)}
+	return p, true
+}
+
+// working is a turn that runs. It is announced as such first; what it is busy with
+// follows.
+func (d *Detector) working(s signs, why []Evidence) proposal {
+	p := proposal{status: Status{State: Busy}, settle: workSettle, cause: "work", evidence: why}
+	switch d.status.State {
+	case Busy:
+		p.cause, p.settle = "phase", doneSettle
+		if s.phase != nil {
+			p.status.Phase, p.settle = s.phase.Rule.Detail, blockerSettle
+			p.evidence = []Evidence{d.evidence(s.phase)}
+		}
+	case Ready:
+		if !d.entered.IsZero() {
+			p.settle = 0
+		}
+	case Blocked:
+		// A permission lets a tool run. After other answers the next dialog or the end
+		// of the turn often follows at once.
+		if b := d.status.Blocker; b == nil || b.Type != "permission" {
+			p.settle = doneSettle
+		}
+	default:
+		// While a program starts, loading looks like work.
+		p.settle = d.readySettle()
+	}
+	return p
+}
+
+// idle is a program that waits for input, and how its turn ended.
+func (d *Detector) idle(s signs, sequence bool) (proposal, bool) {
+	box := d.view.Box != nil
+	if !box && !sequence && s.ended == nil && (s.failed == nil || !d.file.OneShot) {
+		return proposal{}, false
+	}
+	p := proposal{status: Status{State: Ready}, cause: "input box"}
+	if sequence {
+		p.evidence = append(p.evidence, d.evidence(s.seq))
+	}
+	if box {
+		p.evidence = append(p.evidence, Evidence{Class: 4, Source: "input_box", Text: "the input box is open", at: d.news})
+	}
+	if d.status.State == Ready {
+		return d.unsent(p), true
+	}
+	sure := d.endOfTurn(s, sequence, &p)
+	switch open := !d.turn.IsZero(); {
+	case box && sequence && sure:
+		p.settle = agreedSettle
+	case open && (box || sequence):
+		p.settle = doneSettle
+	case open || d.file.OneShot:
+		p.settle = signalSettle
+	default: // exception 2: an input box alone proves little, and so does a sequence
+		p.settle = d.readySettle()
+	}
+	return p, true
+}
+
+// endOfTurn sets the phase of ready, and says whether something speaks for it beyond
+// the silence.
+func (d *Detector) endOfTurn(s signs, sequence bool, p *proposal) (sure bool) {
+	open := !d.turn.IsZero()
+	ran := open || d.worked
+	says := func(state string) bool { return sequence && s.seq.Rule.State == state }
+	set := func(phase, cause string, v *framework.Verdict) bool {
+		p.status.Phase, p.cause = phase, cause
+		if v != nil && v != s.seq {
+			p.evidence = append([]Evidence{d.evidence(v)}, p.evidence...)
+		}
+		return true
+	}
+	switch {
+	case ran && s.failed != nil:
+		return set(phaseFailed+s.failed.Rule.Detail, "turn failed", s.failed)
+	case says("failed"):
+		return set(phaseFailed+s.seq.Rule.Detail, "turn failed", s.seq)
+	case ran && s.intr != nil:
+		return set(PhaseInterrupted, "interrupted", s.intr)
+	case says("done"):
+		return set(PhaseDone, "turn ended", s.seq)
+	case open && !d.escaped.Before(d.turn):
+		// Before the screen's word that a turn is done: that may be the last turn's, where
+		// this one left nothing behind.
+		p.evidence = append(p.evidence, Evidence{Source: "input", Text: "Esc or Ctrl-C", at: d.escaped})
+		return set(PhaseInterrupted, "interrupted", nil)
+	case ran && s.ended != nil:
+		return set(PhaseDone, "turn ended", s.ended)
+	case open, d.worked && !d.endings:
+		set(PhaseDone, "turn ended", nil)
+		return false
+	}
+	return true
+}
+
+// unsent looks, while the program is ready, for a text that Enter did not submit.
+func (d *Detector) unsent(p proposal) proposal {
+	p.status.Phase = d.status.Phase
+	switch holds := !d.entered.IsZero() && d.view.Holds(d.typed); {
+	case holds:
+		p.status.Phase, p.settle, p.cause = PhaseUnsubmitted, doneSettle, "not submitted"
+		p.evidence = append(p.evidence, Evidence{Source: "input", Text: "Enter, and the text still stands in the input box", at: d.entered})
+	case d.status.Phase == PhaseUnsubmitted:
+		p.status.Phase, p.settle = "", agreedSettle
+	}
+	return p
+}
+
+func (d *Detector) readySettle() time.Duration {
+	return time.Duration(d.file.ReadyMS) * time.Millisecond
+}
+
+func (d *Detector) evidence(v *framework.Verdict) Evidence {
+	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: clip(v.Text, longestText), at: d.news}
+	if v.Rule.Region.Sequence() {
+		n, _ := v.Rule.Region.OSC()
+		e.Class, e.at = 3, d.sequences[n].at
+	}
+	return e
+}

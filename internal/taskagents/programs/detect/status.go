@@ -1,0 +1,151 @@
+package detect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+)
+
+// State is where a session is (task-agents, section 4.1).
+type State string
+
+// The states of section 4.1.
+const (
+	Pending        State = "pending"
+	Starting       State = "starting"
+	Authenticating State = "authenticating"
+	Ready          State = "ready"
+	Busy           State = "busy"
+	Blocked        State = "blocked"
+	Stopping       State = "stopping"
+	Stopped        State = "stopped"
+	Error          State = "error"
+)
+
+// live says whether there may be further moves.
+func (s State) live() bool { return s != Stopped && s != Error }
+
+// Phases that refine ready and busy. A turn that failed while the program lives is
+// ready with the phase "failed:" and a kind (README R40).
+const (
+	PhaseDone        = "done"
+	PhaseInterrupted = "interrupted"
+	PhaseUnsubmitted = "unsubmitted"
+	PhaseThinking    = "thinking"
+	PhaseTool        = "tool"
+	PhaseRetry       = "provider_retry"
+	PhaseCompacting  = "compacting"
+	phaseFailed      = "failed:"
+)
+
+// States returns every state, in the order of section 4.1.
+func States() []State {
+	return []State{Pending, Starting, Authenticating, Ready, Busy, Blocked, Stopping, Stopped, Error}
+}
+
+// Allowed says whether a session may move from one state to another; within a state
+// its phase or its dialog may change. To the moves of task-agents, section 4.1, these
+// are added because recorded sessions make them: starting to busy (a task on the
+// command line), blocked to ready (a dialog before or at the end of a turn), and to
+// authenticating from where a login can run out or come after a dialog.
+func Allowed(from, to State) bool {
+	switch to {
+	case Error:
+		return from.live()
+	case Stopping:
+		return from.live() && from != Stopping
+	case Stopped:
+		return from == Stopping
+	}
+	if from == to {
+		return from.live() && from != Pending && from != Starting && from != Stopping
+	}
+	return slices.Contains(map[State][]State{
+		Pending:        {Starting},
+		Starting:       {Authenticating, Blocked, Ready, Busy},
+		Authenticating: {Ready, Blocked, Busy},
+		Ready:          {Busy, Blocked, Authenticating},
+		Busy:           {Ready, Blocked, Authenticating},
+		Blocked:        {Busy, Ready, Authenticating},
+	}[from], to)
+}
+
+// Status is a state with what refines it.
+type Status struct {
+	State   State    `json:"state"`
+	Phase   string   `json:"phase,omitempty"`
+	Kind    string   `json:"kind,omitempty"` // of an error
+	Blocker *Blocker `json:"blocker,omitempty"`
+	URL     string   `json:"url,omitempty"` // where to sign in
+}
+
+// Blocker is a question that the program waits for.
+type Blocker struct {
+	Type        string   `json:"type"`
+	Prompt      string   `json:"prompt,omitempty"`
+	Options     []string `json:"options,omitempty"`
+	Selected    int      `json:"selected"` // index in Options; -1: none is
+	Fingerprint string   `json:"fingerprint"`
+}
+
+// Word is how recordings spell a status (README R40).
+func (s Status) Word() string {
+	switch {
+	case s.State == Authenticating:
+		return "auth_required"
+	case s.State == Error:
+		return phaseFailed + s.Kind
+	case s.State == Blocked && s.Blocker != nil:
+		return "blocked:" + s.Blocker.Type
+	case s.State == Stopped && s.Phase == PhaseDone, s.State == Ready && s.Phase == PhaseDone:
+		return PhaseDone
+	case s.State == Ready && strings.HasPrefix(s.Phase, phaseFailed):
+		return s.Phase
+	case s.Phase == "" || s.Phase == PhaseThinking || s.State != Ready && s.State != Busy:
+		return string(s.State)
+	case s.State == Busy && strings.HasPrefix(s.Phase, PhaseTool+":"): // with its name, by a hook
+		return "busy:tool"
+	}
+	return string(s.State) + ":" + s.Phase
+}
+
+// same says whether two statuses are one announcement: the cursor of a dialog may move.
+func (s Status) same(o Status) bool {
+	if s.State != o.State || s.Phase != o.Phase || s.Kind != o.Kind || (s.Blocker == nil) != (o.Blocker == nil) {
+		return false
+	}
+	return s.Blocker == nil || s.Blocker.Fingerprint == o.Blocker.Fingerprint
+}
+
+// Change is one announced move.
+type Change struct {
+	At       time.Time
+	From, To Status
+	Cause    string // one word or two: what tipped it
+	Evidence []Evidence
+}
+
+// Evidence is what a decision rests on (task-agents, section 4.7).
+type Evidence struct {
+	Class  int    `json:"class,omitempty"` // 1 to 5 of section 4.7; 0: the process or the keyboard
+	Source string `json:"source"`          // title, osc:7501, a region of the screen, input, exit, hook:<name>
+	Rule   string `json:"rule,omitempty"`
+	Text   string `json:"text,omitempty"`
+	AgeMS  int64  `json:"age_ms"`
+
+	at time.Time
+}
+
+func exitText(code int) string {
+	if code < 0 {
+		return fmt.Sprintf("ended by signal %d", -code)
+	}
+	return fmt.Sprintf("exit status %d", code)
+}
+
+func blocker(kind, prompt string, options []string, selected int) *Blocker {
+	return &Blocker{Type: kind, Prompt: prompt, Options: options, Selected: selected, Fingerprint: framework.Fingerprint(kind, prompt, options)}
+}

@@ -1,0 +1,200 @@
+package sessions
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+)
+
+// Answer is what is chosen in a dialog without asking anybody (task-agents, section
+// 4.10). It fits a dialog of its type whose question holds the words, and names its
+// choice by label: never by being the default.
+type Answer struct {
+	ID     string
+	Type   string // of the blocker: trust, permission, onboarding, …
+	Prompt string // words of the question, whatever their case; "": any
+	Label  string // how the choice's label begins, whatever its case
+	// Keys are pressed where the program waits for keys and offers no choices; then Label
+	// says nothing.
+	Keys []string
+	Once bool // for one dialog of a session
+}
+
+// Fits says whether the answer is for a dialog, and which option it chooses.
+func (a Answer) Fits(b *detect.Blocker) (option int, ok bool) {
+	if b == nil || a.Type != b.Type || !strings.Contains(fold(b.Prompt), fold(a.Prompt)) {
+		return 0, false
+	}
+	if len(a.Keys) > 0 || len(b.Options) == 0 {
+		return -1, len(a.Keys) > 0 && len(b.Options) == 0
+	}
+	option = labelled(b.Options, a.Label)
+	return option, option >= 0
+}
+
+// labelled finds the one option whose label begins with a text; -1: none, or several.
+func labelled(options []string, label string) int {
+	label = fold(label)
+	found := -1
+	for i, o := range options {
+		switch o = strings.TrimRight(fold(o), " ✔✓"); { // a mark says what holds now
+		case label == "":
+			return -1
+		case o == label:
+			return i
+		case strings.HasPrefix(o, label) && found >= 0:
+			return -1
+		case strings.HasPrefix(o, label):
+			found = i
+		}
+	}
+	return found
+}
+
+func fold(s string) string { return strings.Join(strings.Fields(strings.ToLower(s)), " ") }
+
+// answering remembers what was answered.
+type answering struct {
+	used        []string // ids of answers that are for once
+	fingerprint string
+	inRow       int
+}
+
+// answerFor finds the answer to a dialog; nil: somebody has to be asked. The same dialog
+// is answered three times in a row at most. The caller holds mu.
+func (s *Session) answerFor(b *detect.Blocker) *Answer {
+	if !s.taken.IsZero() || b == nil {
+		return nil
+	}
+	for i := range s.spec.Answers {
+		a := &s.spec.Answers[i]
+		if _, ok := a.Fits(b); !ok || a.Once && slices.Contains(s.answers.used, a.ID) {
+			continue
+		}
+		if s.answers.fingerprint != b.Fingerprint {
+			s.answers.fingerprint, s.answers.inRow = b.Fingerprint, 0
+		}
+		if s.answers.inRow++; s.answers.inRow > sameAnswered {
+			return nil
+		}
+		if a.Once {
+			s.answers.used = append(s.answers.used, a.ID)
+		}
+		return a
+	}
+	return nil
+}
+
+// answer gives an answer to the dialog that was seen; where that does not work, the
+// dialog stays, and is told again as nobody's.
+func (s *Session) answer(a *Answer, b *detect.Blocker) {
+	err := s.give(a, b)
+	if err == nil || s.ctx.Err() != nil {
+		return
+	}
+	s.m.cfg.Logger.Warn("a dialog could not be answered", "session", s.spec.ID, "answer", a.ID, "err", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.detector.Status(); st.State == detect.Blocked && st.Blocker.Fingerprint == b.Fingerprint {
+		s.emit(Event{Type: BlockedNow, To: &st, Cause: "the answer did not work"})
+	}
+}
+
+func (s *Session) give(a *Answer, b *detect.Blocker) error {
+	if len(a.Keys) == 0 {
+		return s.Choose(s.ctx, b.Fingerprint, a.Label)
+	}
+	s.mu.Lock()
+	st := s.detector.Status()
+	still := st.State == detect.Blocked && st.Blocker.Fingerprint == b.Fingerprint && s.view().Dialog == nil
+	s.mu.Unlock()
+	if !still {
+		return nil
+	}
+	return s.Keys(s.ctx, a.Keys)
+}
+
+// Choose chooses an option of the open dialog by the beginning of its label: it moves
+// the cursor there, sees that it stands there, presses Enter, and returns when the
+// dialog is gone. fingerprint is that of the dialog that the caller saw; "": whichever
+// is open.
+//
+// Its errors: conflict (no_dialog: it is not open any more, or another one is),
+// invalid_input (no_such_option), failed (dialog_stays), unavailable, and those of ctx.
+func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
+	const op = "tasks.choose"
+	gone := capability.Errorf(capability.CodeConflict, op, "that dialog is not open any more").With("no_dialog", "look at the screen again")
+	s.mu.Lock()
+	st := s.detector.Status()
+	d := s.view().Dialog
+	s.mu.Unlock()
+	if st.State != detect.Blocked || d == nil || !s.spec.Mask.Means(fingerprint, st.Blocker) {
+		return gone
+	}
+	fingerprint = st.Blocker.Fingerprint
+	target := s.spec.Mask.Option(d.Options, label)
+	if target < 0 {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label, s.spec.Mask.Text(strings.Join(d.Options, " | "))).With("no_such_option", "")
+	}
+	// The same list with the cursor there, and no other.
+	stands := func(d *framework.Dialog, at int) bool {
+		return d != nil && d.Selected == at && len(d.Options) > target && d.Options[target] == st.Blocker.Options[target]
+	}
+	for at := d.Selected; at != target; {
+		step, key := 1, []byte("\x1b[B")
+		if target < at {
+			step, key = -1, []byte("\x1b[A")
+		}
+		if err := s.write(ctx, key); err != nil {
+			return err
+		}
+		at += step
+		there, err := s.await(ctx, cursorTime, func() bool { return stands(s.view().Dialog, at) })
+		if err != nil {
+			return err
+		}
+		if !there {
+			return capability.Errorf(capability.CodeFailed, op, "the cursor of the dialog does not move as it should").With("dialog_stays", "answer it by hand: junctor tasks attach "+s.spec.ID)
+		}
+	}
+	s.mu.Lock()
+	still := stands(s.view().Dialog, target)
+	if still {
+		s.emit(Event{Type: Message, Direction: "keys", Text: "choose " + d.Options[target]})
+	}
+	s.mu.Unlock()
+	if !still {
+		return gone
+	}
+	// Programs that are busy lose keys. Enter is pressed again only where nothing at all was
+	// printed since: else the same dialog might be a second one.
+	var left bool
+	for range enters {
+		_, before := s.Console(0)
+		err := s.write(ctx, []byte("\r"))
+		if err != nil {
+			return err
+		}
+		left, err = s.await(ctx, confirmTime, func() bool {
+			st := s.detector.Status()
+			return st.State != detect.Blocked || st.Blocker.Fingerprint != fingerprint || s.view().Dialog == nil
+		})
+		switch {
+		case err != nil && s.ctx.Err() != nil:
+			return nil // it ended the program, which is an answer too
+		case err != nil:
+			return err
+		}
+		if _, now := s.Console(0); left || now != before {
+			break
+		}
+	}
+	if !left {
+		return capability.Errorf(capability.CodeFailed, op, "the dialog is still open after the choice").With("dialog_stays", "answer it by hand: junctor tasks attach "+s.spec.ID)
+	}
+	return nil
+}

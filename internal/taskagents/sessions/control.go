@@ -1,0 +1,126 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
+	"github.com/junctor-run/junctor/internal/taskagents/keys"
+)
+
+// Keys presses keys, 50 ms apart. invalid_input (unknown_key) where one is none: then
+// nothing is pressed. It does not wait for what the program makes of them.
+func (s *Session) Keys(ctx context.Context, names []string) error {
+	list, err := keys.Bytes(names)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.send", "there are no keys to press").With("no_input", "")
+	}
+	s.mu.Lock()
+	s.emit(Event{Type: Message, Direction: "keys", Text: strings.Join(names, " ")})
+	s.mu.Unlock()
+	return s.press(ctx, list)
+}
+
+func (s *Session) press(ctx context.Context, list [][]byte) error {
+	for i, data := range list {
+		if i > 0 && !wait(ctx, keyGap) {
+			return capability.AsError(ctx.Err())
+		}
+		if err := s.write(ctx, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Raw types bytes as they are, for a person at a terminal, and counts as that person's
+// sign of life. conflict (control_taken) while another one is in control.
+func (s *Session) Raw(ctx context.Context, who string, data []byte) error {
+	if len(data) > MaxMessage {
+		return capability.Errorf(capability.CodeTooLarge, "tasks.send", "input may have %d MiB at most", MaxMessage>>20)
+	}
+	s.mu.Lock()
+	err := s.others(who)
+	if err == nil && !s.taken.IsZero() {
+		s.taken = time.Now()
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.writeAs(ctx, data, hidden(data))
+}
+
+// hidden is what a person typed, without what it was: it may be a password.
+func hidden(data []byte) []byte {
+	return []byte(strings.Map(func(r rune) rune {
+		if r > ' ' && r != 0x7f {
+			return '*'
+		}
+		return r
+	}, string(data)))
+}
+
+// others is the error for a person while another one is in control. The caller holds mu.
+func (s *Session) others(who string) error {
+	if s.taken.IsZero() || s.holder == who {
+		return nil
+	}
+	return capability.Errorf(capability.CodeConflict, "tasks.control", "somebody else is in control of session %s", s.spec.ID).With("control_taken", "it ends a minute after their last key")
+}
+
+// Control gives the keyboard to a person, or takes it back: meanwhile no message is
+// typed and no dialog is answered. It ends by itself after a minute without input.
+// conflict (control_taken) while another one has it.
+func (s *Session) Control(who string, take bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.others(who); err != nil {
+		return err
+	}
+	was := !s.taken.IsZero()
+	s.holder, s.taken = who, time.Time{}
+	if take {
+		s.taken = time.Now()
+	}
+	if take != was {
+		s.emit(Event{Type: Controlled, Cause: map[bool]string{true: "taken", false: "released"}[take]})
+		s.news()
+		poke(s.wake)
+	}
+	return nil
+}
+
+// Resize changes the terminal: 20 to 500 columns, 5 to 200 rows; else invalid_input.
+// conflict (control_taken) while another one is in control.
+func (s *Session) Resize(who string, cols, rows int) error {
+	if cols < minCols || cols > maxCols || rows < minRows || rows > maxRows {
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.resize", "a terminal has %d to %d columns and %d to %d rows", minCols, maxCols, minRows, maxRows).With("bad_size", "")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return s.endedError()
+	}
+	if err := s.others(who); err != nil {
+		return err
+	}
+	if s.info.Cols == cols && s.info.Rows == rows {
+		return nil
+	}
+	if err := s.terminal.Resize(cols, rows); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return capability.Wrap(capability.CodeFailed, "tasks.resize", "the terminal cannot be resized", err)
+	}
+	s.screen.Resize(cols, rows)
+	s.info.Cols, s.info.Rows = cols, rows
+	s.record(time.Now(), cast.Resize, fmt.Sprintf("%dx%d", cols, rows))
+	s.emit(Event{Type: Resized, Cols: cols, Rows: rows})
+	return nil
+}

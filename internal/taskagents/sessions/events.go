@@ -1,0 +1,188 @@
+package sessions
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+)
+
+// Type says what an event tells (task-agents, section 8).
+type Type string
+
+// The types of events.
+const (
+	Started       Type = "session_started"
+	State         Type = "state" // every change, with its evidence
+	ReadyAgain    Type = "ready"
+	BusyNow       Type = "busy"
+	BlockedNow    Type = "blocked"
+	ToolRunning   Type = "tool_running"
+	LoginRequired Type = "login_required"
+	TaskComplete  Type = "task_complete"
+	TurnFailed    Type = "turn_failed"
+	Message       Type = "message"
+	SubmitFailed  Type = "submit_failed"
+	Stall         Type = "stall"
+	Wedged        Type = "wedged"
+	Ended         Type = "stopped"
+	Failed        Type = "error"
+	Output        Type = "output"
+	Resized       Type = "resized"
+	Controlled    Type = "control"
+)
+
+// Event is what happened to a session. Only the members of its type are set.
+type Event struct {
+	Seq     uint64    `json:"seq"` // of the session; rises by one
+	Session string    `json:"sessionId"`
+	Type    Type      `json:"type"`
+	At      time.Time `json:"timestamp"`
+
+	From     *detect.Status    `json:"from,omitempty"`
+	To       *detect.Status    `json:"to,omitempty"`
+	Cause    string            `json:"cause,omitempty"`
+	Evidence []detect.Evidence `json:"evidence,omitempty"`
+
+	Answered  string `json:"autoResponded,omitempty"` // the answer that a rule gives to a dialog
+	Direction string `json:"direction,omitempty"`     // of a message: stdin, keys or system
+	Text      string `json:"text,omitempty"`          // of a message; what a turn ended with; the last lines
+	Source    string `json:"source,omitempty"`        // of a turn's end: hook, structured or signal
+	Tool      string `json:"toolName,omitempty"`
+	Kind      string `json:"kind,omitempty"` // of a failure
+	Report    int    `json:"report,omitempty"`
+	QuietMS   int64  `json:"quietMs,omitempty"`
+	ExitCode  *int   `json:"exitCode,omitempty"`
+	Signal    string `json:"exitSignal,omitempty"`
+
+	Data   []byte `json:"-"` // of output
+	Offset uint64 `json:"-"` // of output: how many bytes came before it
+	Cols   int    `json:"cols,omitempty"`
+	Rows   int    `json:"rows,omitempty"`
+}
+
+// Bounds of one subscriber that does not read: output beyond them is dropped, the
+// oldest first; too many others end the subscription.
+const (
+	mostWaiting      = 10_000
+	mostOutputQueued = 1 << 20
+)
+
+// Subscription is somebody who hears of all sessions. Nobody waits for it.
+type Subscription struct {
+	m *Manager
+
+	mu     sync.Mutex
+	queue  []Event
+	output int // bytes of output in queue
+	over   bool
+	err    error
+	news   chan struct{} // holds one when there is something to look at
+}
+
+// Subscribe hears of everything from now on, until Close.
+func (m *Manager) Subscribe() *Subscription {
+	w := &Subscription{m: m, news: make(chan struct{}, 1)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		w.over = true
+	} else {
+		m.watchers[w] = true
+	}
+	return w
+}
+
+// Close ends the subscription.
+func (w *Subscription) Close() {
+	w.m.mu.Lock()
+	delete(w.m.watchers, w)
+	w.m.mu.Unlock()
+	w.end(nil)
+}
+
+func (w *Subscription) end(err error) {
+	w.mu.Lock()
+	if !w.over {
+		w.over, w.err = true, err
+	}
+	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *Subscription) poke() {
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+// Next waits for the next event. ok is false when there are no more: the subscription
+// or the manager was closed, ctx ended, or, with an error of code overloaded, this
+// subscriber was too slow.
+func (w *Subscription) Next(ctx context.Context) (e Event, ok bool, err error) {
+	for {
+		w.mu.Lock()
+		if len(w.queue) > 0 {
+			e = w.queue[0]
+			w.queue[0] = Event{}
+			w.queue = w.queue[1:]
+			w.output -= len(e.Data)
+			w.mu.Unlock()
+			return e, true, nil
+		}
+		over, err := w.over, w.err
+		w.mu.Unlock()
+		if over {
+			return e, false, err
+		}
+		select {
+		case <-w.news:
+		case <-ctx.Done():
+			return e, false, nil
+		}
+	}
+}
+
+// put queues an event and never waits.
+func (w *Subscription) put(e Event) {
+	w.mu.Lock()
+	switch {
+	case w.over:
+	case e.Type == Output:
+		w.output += len(e.Data)
+		w.queue = append(w.queue, e)
+		if w.output > mostOutputQueued {
+			w.queue = slices.DeleteFunc(w.queue, func(e Event) bool { // to the half: the next ones need not look
+				old := e.Type == Output && w.output > mostOutputQueued/2
+				if old {
+					w.output -= len(e.Data)
+				}
+				return old
+			})
+		}
+	case len(w.queue) >= mostWaiting:
+		w.over = true
+		w.err = capability.Errorf(capability.CodeOverloaded, "tasks.events", "%d events were waiting to be read", mostWaiting).With("too_slow", "subscribe again and read the state of the sessions")
+	default:
+		w.queue = append(w.queue, e)
+	}
+	w.mu.Unlock()
+	w.poke()
+}
+
+// tell gives an event to all who hear.
+func (m *Manager) tell(e Event) {
+	m.mu.Lock()
+	list := make([]*Subscription, 0, len(m.watchers))
+	for w := range m.watchers {
+		list = append(list, w)
+	}
+	m.mu.Unlock()
+	for _, w := range list {
+		w.put(e)
+	}
+}

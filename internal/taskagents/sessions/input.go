@@ -1,0 +1,356 @@
+package sessions
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+)
+
+// piece is bytes on their way to the keyboard.
+type piece struct {
+	data []byte
+	done chan error // holds one
+}
+
+// keyboard types what it is given, a piece after the other. A program that takes
+// nothing holds up nobody but who types.
+func (s *Session) keyboard() {
+	for {
+		select {
+		case p := <-s.out:
+			_, err := s.terminal.Write(p.data)
+			p.done <- err
+		case <-s.replied:
+			s.mu.Lock()
+			replies := s.replies
+			s.replies = nil
+			s.mu.Unlock()
+			for _, r := range replies {
+				_, _ = s.terminal.Write(r) // who does not listen gets no answer
+			}
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// write types, and returns when the terminal has taken it.
+func (s *Session) write(ctx context.Context, data []byte) error { return s.writeAs(ctx, data, nil) }
+
+// writeAs types what is recorded as something else.
+func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
+	p := piece{data, make(chan error, 1)}
+	select {
+	case s.out <- p:
+	case <-ctx.Done():
+		return capability.AsError(ctx.Err())
+	case <-s.ctx.Done():
+		return s.endedError()
+	}
+	s.mu.Lock()
+	now := time.Now()
+	s.info.LastInput = now
+	s.typedIn(now, data, shown)
+	s.mu.Unlock()
+	poke(s.wake)
+	select {
+	case err := <-p.done:
+		if err != nil {
+			return capability.Wrap(capability.CodeUnavailable, "tasks.send", "the terminal of session "+s.spec.ID+" takes nothing any more", err).With("session_ended", "")
+		}
+		return nil
+	case <-ctx.Done():
+		return capability.AsError(ctx.Err())
+	case <-s.ctx.Done():
+		return s.endedError()
+	}
+}
+
+// Outcome is what became of a text that was sent (task-agents, section 4.5).
+type Outcome string
+
+// The outcomes.
+const (
+	Delivered  Outcome = "delivered"
+	ButBlocked Outcome = "delivered_but_blocked" // a dialog opened
+	NotSent    Outcome = "not_delivered"
+	// Queued is said by those who do not wait for one of the others.
+	Queued Outcome = "queued"
+)
+
+// message is a text that waits to be typed.
+type message struct {
+	ctx     context.Context
+	text    string
+	at      bool // at once: the program queues it
+	first   bool
+	outcome Outcome
+	err     error
+	done    chan struct{}
+}
+
+// Send types a text and presses Enter, once the program is ready for it: up to 20 texts
+// wait their turn. With atOnce a busy program gets it too, and queues it itself. It
+// returns when the program has shown that it took the text, or did not.
+//
+// Its errors, with which nothing was typed but where the outcome says otherwise:
+// invalid_input (no_input), too_large (1 MiB), conflict (agent_blocked: a dialog is
+// open, which wants Choose or Keys), overloaded (too_many_messages), unavailable
+// (session_ended), failed (submit_failed: the text stands in the box, and three times
+// Enter did not send it), and those of ctx.
+func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, error) {
+	const op = "tasks.send"
+	text = plain(text)
+	switch {
+	case text == "":
+		return NotSent, capability.Errorf(capability.CodeInvalidInput, op, "there is no text to send").With("no_input", "")
+	case len(text) > MaxMessage:
+		return NotSent, capability.Errorf(capability.CodeTooLarge, op, "a message may have %d MiB at most", MaxMessage>>20)
+	}
+	s.mu.Lock()
+	err := s.blocked()
+	s.mu.Unlock()
+	if err != nil {
+		return NotSent, err
+	}
+	m := &message{ctx: ctx, text: text, at: atOnce, outcome: NotSent, done: make(chan struct{})}
+	select {
+	case <-s.ctx.Done():
+		return NotSent, s.endedError()
+	case s.messages <- m:
+	default:
+		return NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already", MaxQueued).With("too_many_messages", "wait until it has worked some off")
+	}
+	select {
+	case <-m.done:
+		return m.outcome, m.err
+	case <-s.ctx.Done():
+		return NotSent, s.endedError()
+	}
+}
+
+// blocked is the error for a text while a dialog is open. The caller holds mu.
+func (s *Session) blocked() error {
+	st := s.detector.Status()
+	switch {
+	case s.gone:
+		return s.endedError()
+	case st.State == detect.Authenticating:
+		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "see its screen with: junctor tasks attach "+s.spec.ID)
+	case st.State == detect.Blocked:
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(st.Blocker.Prompt)).With("agent_blocked", "answer it with keys, or choose one of its options")
+		return e.Detail("blocker", s.spec.Mask.blocker(st.Blocker))
+	}
+	return nil
+}
+
+// plain is a text without what would be keys: escape sequences and control characters
+// but line feeds and tabs.
+func plain(text string) string {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(escapes(text), ""))
+	return strings.TrimSpace(text)
+}
+
+// escapes takes whole escape sequences out.
+func escapes(text string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "\x1b")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		switch {
+		case strings.HasPrefix(rest, "["): // CSI: up to its final byte
+			i := strings.IndexFunc(rest[1:], func(r rune) bool { return r >= 0x40 && r <= 0x7e })
+			if i < 0 {
+				return out.String()
+			}
+			text = rest[i+2:]
+		case strings.HasPrefix(rest, "]"): // OSC: up to BEL or ST
+			i := strings.IndexAny(rest, "\a\x1b")
+			if i < 0 {
+				return out.String()
+			}
+			text = strings.TrimPrefix(rest[i+1:], "\\")
+		case rest != "":
+			text = rest[1:]
+		default:
+			return out.String()
+		}
+	}
+}
+
+// deliver types the messages, one after the other: the first task, then what is sent.
+func (s *Session) deliver() {
+	if s.spec.Task != "" {
+		s.firstTask()
+	}
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case m := <-s.messages:
+			m.outcome, m.err = s.typed(m)
+			close(m.done)
+		}
+	}
+}
+
+// firstTask sees to it that the session begins to work (task-agents, section 5.4).
+func (s *Session) firstTask() {
+	if s.spec.TaskInArgv {
+		s.mu.Lock()
+		s.remember(s.spec.Task)
+		s.mu.Unlock()
+		begun, err := s.await(s.ctx, startTime, func() bool { return s.turns > 0 })
+		if err == nil && !begun {
+			s.failed("the program did not begin with the task on its command line", "not_started")
+		}
+		return
+	}
+	m := &message{ctx: s.ctx, text: plain(s.spec.Task), first: true}
+	if _, err := s.typed(m); err != nil && s.ctx.Err() == nil {
+		s.m.cfg.Logger.Warn("the first task of a session was not delivered", "session", s.spec.ID, "err", err)
+	}
+}
+
+// remember tells of a text that goes to the program. The caller holds mu.
+func (s *Session) remember(text string) {
+	s.sent = append(s.sent[max(0, len(s.sent)-mostSent+1):], fold(text))
+	s.emit(Event{Type: Message, Direction: "stdin", Text: text})
+}
+
+// failed tells that a text did not get through.
+func (s *Session) failed(why, kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emit(Event{Type: SubmitFailed, Kind: kind, Cause: why, Text: tail(s.lines(), 20)})
+}
+
+// typed waits for the program and types one message.
+func (s *Session) typed(m *message) (Outcome, error) {
+	ctx, cancel := context.WithCancel(m.ctx)
+	defer cancel()
+	for {
+		limit := readyTime
+		if !m.first {
+			limit = 24 * time.Hour // as long as whoever sent it waits
+		}
+		ready, err := s.await(ctx, limit, func() bool { return s.takes(m) })
+		if err != nil {
+			return NotSent, err
+		}
+		if !ready {
+			s.failed("the program was not ready within "+limit.String(), "not_ready")
+			return NotSent, capability.Errorf(capability.CodeTimeout, "tasks.send", "the program was not ready within %s", limit).With("not_ready", "see its screen with: junctor tasks attach "+s.spec.ID)
+		}
+		if m.first { // it must still be so a moment later
+			if !wait(ctx, max(readyHolds, s.spec.PostReady)) {
+				return NotSent, capability.AsError(ctx.Err())
+			}
+			s.mu.Lock()
+			still := s.takes(m)
+			s.mu.Unlock()
+			if !still {
+				continue
+			}
+		}
+		return s.submit(ctx, m.text)
+	}
+}
+
+// takes says whether a message may be typed now. The caller holds mu.
+func (s *Session) takes(m *message) bool {
+	if !s.taken.IsZero() || s.view().Dialog != nil {
+		return false
+	}
+	switch s.detector.Status().State {
+	case detect.Ready:
+		return true
+	case detect.Busy:
+		return m.at
+	}
+	return false
+}
+
+// submit types a text, presses Enter and sees whether the program takes it (task-agents,
+// section 4.5).
+func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
+	if err := s.clear(ctx); err != nil {
+		return NotSent, err
+	}
+	s.mu.Lock()
+	paste := s.screen.Mode(2004)
+	before, told := s.turns, s.submits
+	s.remember(text)
+	s.last = text
+	s.mu.Unlock()
+	data := []byte(text)
+	if paste {
+		data = []byte("\x1b[200~" + text + "\x1b[201~")
+	}
+	if err := s.write(ctx, data); err != nil {
+		return NotSent, err
+	}
+	for range enters {
+		if !wait(ctx, pasteGap) {
+			return NotSent, capability.AsError(ctx.Err())
+		}
+		s.mu.Lock()
+		dialog := s.view().Dialog != nil
+		s.mu.Unlock()
+		if dialog { // Enter would answer it
+			return ButBlocked, nil
+		}
+		if err := s.write(ctx, []byte("\r")); err != nil {
+			return NotSent, err
+		}
+		outcome := NotSent
+		if _, err := s.await(ctx, confirmTime, func() bool {
+			switch st := s.detector.Status(); {
+			// A program that tells of it is believed. That it works is no proof while the text
+			// stands in its box: the screen of the turn before may be late.
+			case s.submits > told, s.turns > before && !s.view().Holds(text):
+				outcome = Delivered
+			case st.State == detect.Blocked, st.State == detect.Authenticating, s.view().Dialog != nil:
+				outcome = ButBlocked
+			}
+			return outcome != NotSent
+		}); err != nil {
+			return NotSent, err
+		}
+		if outcome != NotSent {
+			return outcome, nil
+		}
+	}
+	s.failed("the text stands in the input box; Enter did not send it", "submit_failed")
+	return NotSent, capability.Errorf(capability.CodeFailed, "tasks.send", "the program did not take the text: %d times Enter did not send it", enters).
+		With("submit_failed", "see its screen with: junctor tasks attach "+s.spec.ID)
+}
+
+// clear empties the input box of our last text: Claude Code puts it back there when it is
+// interrupted before its first word (measured), and the next one would be added to it.
+func (s *Session) clear(ctx context.Context) error {
+	holds := func() bool { return s.last != "" && s.view().Holds(s.last) }
+	s.mu.Lock()
+	left := holds()
+	s.mu.Unlock()
+	if !left {
+		return nil
+	}
+	if err := s.write(ctx, []byte("\x03")); err != nil {
+		return err
+	}
+	_, err := s.await(ctx, confirmTime, func() bool { return !holds() })
+	return err
+}

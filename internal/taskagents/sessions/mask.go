@@ -1,0 +1,111 @@
+package sessions
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Mask takes what must not be seen out of a text (task-agents, section 19.6). It is
+// applied where texts leave a session, to all but what live terminals are shown. nil is
+// [secret.MaskTokens].
+type Mask func(string) string
+
+// Text is a text without what must not be seen.
+func (m Mask) Text(text string) string {
+	switch {
+	case text == "":
+		return ""
+	case m == nil:
+		return secret.MaskTokens(text)
+	}
+	return m(text)
+}
+
+// Lines masks lines as one text, for what spans some of them.
+func (m Mask) Lines(list []string) []string {
+	before := strings.Join(list, "\n")
+	if after := m.Text(before); after != before {
+		return strings.Split(after, "\n")
+	}
+	return list
+}
+
+// Event is an event as it is told.
+func (m Mask) Event(e Event) Event {
+	e.From, e.To = m.status(e.From), m.status(e.To)
+	e.Text, e.Cause, e.Answered = m.Text(e.Text), m.Text(e.Cause), m.Text(e.Answered)
+	e.Evidence = m.evidence(e.Evidence)
+	return e
+}
+
+// Info is a session as it is shown.
+func (m Mask) Info(i Info) Info {
+	i.Blocker, i.Error = m.blocker(i.Blocker), m.Text(i.Error)
+	return i
+}
+
+// Explanation is one as it is shown.
+func (m Mask) Explanation(x detect.Explanation) detect.Explanation {
+	x.Status.Blocker, x.Cause, x.Evidence = m.blocker(x.Status.Blocker), m.Text(x.Cause), m.evidence(x.Evidence)
+	if x.Candidate != nil {
+		c := *x.Candidate
+		c.Evidence = m.evidence(c.Evidence)
+		x.Candidate = &c
+	}
+	x.Rules = slices.Clone(x.Rules)
+	for i := range x.Rules {
+		x.Rules[i].Text = m.Text(x.Rules[i].Text)
+	}
+	return x
+}
+
+func (m Mask) status(s *detect.Status) *detect.Status {
+	if s == nil || s.Blocker == nil {
+		return s
+	}
+	out := *s
+	out.Blocker = m.blocker(s.Blocker)
+	return &out
+}
+
+func (m Mask) blocker(b *detect.Blocker) *detect.Blocker {
+	if b == nil {
+		return nil
+	}
+	out := *b
+	out.Prompt, out.Fingerprint, out.Options = m.Text(b.Prompt), m.Text(b.Fingerprint), slices.Clone(b.Options)
+	for i, o := range out.Options {
+		out.Options[i] = m.Text(o)
+	}
+	return &out
+}
+
+func (m Mask) evidence(list []detect.Evidence) []detect.Evidence {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Text = m.Text(list[i].Text)
+	}
+	return list
+}
+
+// Means says whether a fingerprint is that of the open dialog, as it is or as it was
+// shown; "" is that of any.
+func (m Mask) Means(fingerprint string, open *detect.Blocker) bool {
+	return fingerprint == "" || fingerprint == open.Fingerprint || fingerprint == m.Text(open.Fingerprint)
+}
+
+// Option finds the one option whose label begins with a text, as it is or as it was
+// shown; -1: none, or several.
+func (m Mask) Option(options []string, label string) int {
+	if i := labelled(options, label); i >= 0 {
+		return i
+	}
+	shown := slices.Clone(options)
+	for i, o := range shown {
+		shown[i] = m.Text(o)
+	}
+	return labelled(shown, label)
+}

@@ -1,0 +1,107 @@
+package sessions_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/replay"
+	"github.com/junctor-run/junctor/internal/testkit/fakecli"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+)
+
+type buffer struct {
+	bytes.Buffer
+	closed bool
+}
+
+func (b *buffer) Close() error {
+	b.closed = true
+	return nil
+}
+
+// TestARecordingIsReplayed: what is recorded of a session goes through the states that
+// the session went through, and holds nothing that must not be seen.
+func TestARecordingIsReplayed(t *testing.T) {
+	file := &buffer{}
+	var words []string
+	record := func(s *sessions.Spec, _ *pipes) {
+		s.Mask = func(text string) string { return strings.ReplaceAll(text, "hush", "•••") }
+		s.Recording = cast.NewWriter(file, time.Now(), sessions.Cols, sessions.Rows, "claude 2.1.197", "", cast.LargestFile)
+		s.Task = "hello"
+	}
+	play(t, record, func(ctx context.Context, s *fakecli.Screen) {
+		for {
+			text, ok := s.Prompt(ctx)
+			if !ok {
+				return
+			}
+			s.Work(ctx, 5*time.Second)
+			if strings.Contains(text, "ask") {
+				s.Ask(ctx, fakecli.Permission("hush.txt"))
+			}
+			s.Done("Done, hush.")
+		}
+	}, func(r *rig) {
+		r.until(sessions.TaskComplete)
+		if _, err := r.session.Send(r.Context(), "ask hush", false); err != nil {
+			r.Error(err)
+		}
+		e := r.until(sessions.BlockedNow)
+		<-time.After(time.Second) // a person reads it; a recording has no moment between two of one time
+		if err := r.session.Choose(r.Context(), "", e.To.Blocker.Options[0]); err != nil {
+			r.Error(err)
+		}
+		r.until(sessions.TaskComplete)
+		if err := r.session.Resize("me", 100, 30); err != nil {
+			r.Error(err)
+		}
+		if err := r.session.Raw(r.Context(), "me", []byte("pass-word 1\x1b[A")); err != nil {
+			r.Error(err)
+		}
+		r.until(sessions.Resized)
+		words = r.words()
+	})
+	if !file.closed {
+		t.Error("it is not closed")
+	}
+	text := file.String()
+	if strings.Contains(text, "hush") || strings.Contains(text, "pass-word") || !strings.Contains(text, "•••.txt") || !strings.Contains(text, "********* *") {
+		t.Errorf("the recording holds what must not be seen, or nothing: %s", text)
+	}
+	rec, err := cast.Read(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, err := replay.Guess(rec, "one.cast")
+	if err != nil || subject.Version != "2.1.197" {
+		t.Fatal(subject, err)
+	}
+	var replayed, marked []string
+	if err := replay.Run(rec, claude(t), subject.Version, func(s replay.Step) error {
+		replayed = append(replayed, s.To)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range rec.Events {
+		if e.Kind == cast.Mark && e.Data == "end" {
+			break
+		}
+		if e.Kind == cast.Mark {
+			marked = append(marked, e.Data)
+		}
+	}
+	if d := cmp.Diff(words, slices.Compact(replayed)); d != "" {
+		t.Errorf("replayed it differs: %s", d)
+	}
+	if d := cmp.Diff(words, slices.Compact(marked)); d != "" {
+		t.Errorf("its marks differ: %s", d)
+	}
+}

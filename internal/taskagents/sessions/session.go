@@ -1,0 +1,424 @@
+package sessions
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/platform/process"
+	"github.com/junctor-run/junctor/internal/taskagents/term"
+)
+
+// Session is one program in its terminal. Its methods may be called at any time by
+// anybody, also when it has ended.
+type Session struct {
+	m    *Manager
+	spec Spec
+	tell func(Event)
+
+	ctx      context.Context // ends with the program
+	cancel   context.CancelFunc
+	terminal Terminal
+	out      chan piece    // to the keyboard
+	messages chan *message // texts to be typed, in order
+	done     chan struct{} // everything is over, Cleanup too
+	wake     chan struct{} // the clock has to be set again
+	replied  chan struct{} // there are replies
+	group    sync.WaitGroup
+
+	mu       sync.Mutex
+	gone     bool // the program is
+	info     Info
+	screen   *term.Screen
+	detector *detect.Detector
+	console  Ring
+	replies  [][]byte      // to what the program asked its terminal
+	asked    bool          // somebody wants it to end
+	turns    uint64        // how often the program was seen to take something up
+	submits  uint64        // how often it told so itself
+	changed  chan struct{} // closed at the next change of the screen or the state; nil: nobody waits
+	sent     []string      // the last texts, folded
+	last     string        // the last one as it was typed
+	result   result        // what the turn ended with, where the program itself said it
+	answers  answering
+	watch    watching
+	holder   string    // who has the keyboard
+	taken    time.Time // when a person typed last while in control; zero: nobody is
+}
+
+// result is a turn's last message, by somebody better than the screen.
+type result struct{ text, source string }
+
+func newSession(m *Manager, spec Spec) *Session {
+	s := &Session{
+		m: m, spec: spec, out: make(chan piece), messages: make(chan *message, MaxQueued), done: make(chan struct{}), wake: make(chan struct{}, 1), replied: make(chan struct{}, 1),
+		screen: term.New(spec.Cols, spec.Rows),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.detector = detect.New(spec.Rules, spec.Version, s.screen)
+	s.screen.Reply = func(b []byte) {
+		if len(s.replies) < mostReplies { // a program that asks without end gets no more
+			s.replies = append(s.replies, slices.Clone(b))
+		}
+	}
+	s.screen.OSC = func(n int, data string) { s.detector.OSC(time.Now(), n, data) }
+	s.info = Info{
+		ID: spec.ID, Name: spec.Name, AgentType: spec.AgentType, AdapterType: spec.Framework, Workdir: spec.Dir, Status: detect.Pending,
+		CreatedAt: time.Now(), Cols: spec.Cols, Rows: spec.Rows, ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: spec.ResumeToken, Mode: InPTY,
+	}
+	return s
+}
+
+// start runs the program and everything that looks after it.
+func (s *Session) start() error {
+	mark := Mark(s.spec.ID)
+	terminal, err := s.m.cfg.Start(process.Spec{
+		Argv: s.spec.Argv, Env: append(slices.Clone(s.spec.Env), mark), Dir: s.spec.Dir, Cols: s.spec.Cols, Rows: s.spec.Rows, Mark: mark, HangUp: s.spec.HangUp,
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	s.terminal = terminal
+	s.mu.Lock()
+	s.info.StartedAt, s.info.LastActivity, s.info.Pid = now, now, terminal.Pid()
+	s.watch.begin(now)
+	s.emit(Event{Type: Started})
+	s.moved(s.detector.Start(now))
+	if s.spec.TaskInArgv { // as if it had been typed: a short turn may be over before it is seen
+		s.typedIn(now, []byte(plain(s.spec.Task)+"\r"), nil)
+	}
+	s.mu.Unlock()
+	s.group.Go(s.tick)
+	s.group.Go(s.keyboard)
+	s.group.Go(s.deliver)
+	go s.read()
+	return nil
+}
+
+// read is the life of the session: it takes in what the program prints, until nothing
+// can come any more.
+func (s *Session) read() {
+	buf := make([]byte, 32<<10)
+	var brake Brake
+	for {
+		n, err := s.terminal.Read(buf)
+		if n > 0 {
+			s.printed(buf[:n])
+			brake.Took(s.ctx, n)
+		}
+		if err != nil {
+			break
+		}
+	}
+	<-s.terminal.Done()
+	s.over()
+}
+
+// Brake holds up whoever reads what a program prints once that is more than 8 MiB within
+// a second: for one more (task-agents, section 19.7).
+type Brake struct {
+	since time.Time
+	bytes int
+}
+
+// Took counts bytes that were read, and waits where they are too many, or until ctx ends.
+func (b *Brake) Took(ctx context.Context, n int) {
+	if now := time.Now(); now.Sub(b.since) >= time.Second {
+		*b = Brake{since: now}
+	}
+	if b.bytes += n; b.bytes > mostPerSpan && wait(ctx, time.Second) {
+		*b = Brake{since: time.Now()}
+	}
+}
+
+// printed takes in output.
+func (s *Session) printed(data []byte) {
+	s.mu.Lock()
+	now := time.Now()
+	_, _ = s.screen.Write(data) // it never fails
+	s.detector.Output(now)
+	s.record(now, cast.Output, string(data))
+	offset := s.console.Add(data)
+	s.info.LastActivity = now
+	s.tell(Event{Session: s.spec.ID, Seq: s.info.Seq, Type: Output, At: now, Data: slices.Clone(data), Offset: offset})
+	replies := len(s.replies)
+	s.news()
+	s.mu.Unlock()
+	poke(s.wake)
+	if replies > 0 {
+		poke(s.replied)
+	}
+}
+
+// over ends the session when its program is gone.
+func (s *Session) over() {
+	exit := s.terminal.Exit()
+	s.mu.Lock()
+	s.gone = true
+	now := time.Now()
+	last := tail(s.lines(), 20)
+	s.record(now, cast.Mark, recordingEnd)
+	s.info.ExitCode, s.info.ExitSignal, s.info.EndedAt = &exit.Code, exit.Signal, now
+	s.moved(s.detector.Exit(now, exit.Code, s.asked))
+	e := Event{Type: Ended, ExitCode: &exit.Code, Signal: exit.Signal, Text: last}
+	if s.info.Status == detect.Error {
+		e.Type, e.Kind = Failed, s.detector.Status().Kind
+		s.info.Error = last
+	}
+	s.emit(e)
+	s.news()
+	s.mu.Unlock()
+	s.cancel()
+	_ = s.terminal.Close()
+	s.group.Wait()
+	s.cleanup()
+	close(s.done)
+}
+
+func (s *Session) cleanup() {
+	if s.spec.Recording != nil {
+		if err := s.spec.Recording.Close(); err != nil {
+			s.m.cfg.Logger.Warn("a recording is not whole", "session", s.spec.ID, "err", err)
+		}
+	}
+	if s.spec.Cleanup == nil {
+		return
+	}
+	if err := s.spec.Cleanup(); err != nil {
+		s.m.cfg.Logger.Error("what was prepared for a session could not be undone", "session", s.spec.ID, "err", err)
+	}
+}
+
+// tick has the detector and the watch look when it is time.
+func (s *Session) tick() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-timer.C:
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		now := time.Now()
+		s.moved(s.detector.Tick(now))
+		next := s.look(now)
+		if at, ok := s.detector.Next(); ok && at.Before(next) {
+			next = at
+		}
+		s.mu.Unlock()
+		timer.Reset(max(time.Until(next), 0))
+	}
+}
+
+// poke tells somebody who may be busy that there is something to look at.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// moved tells changes of state. The caller holds mu.
+func (s *Session) moved(changes []detect.Change) {
+	for _, c := range changes {
+		to := c.To
+		s.info.Status, s.info.Phase, s.info.Blocker, s.info.URL = to.State, to.Phase, to.Blocker, to.URL
+		s.emit(Event{Type: State, From: &c.From, To: &to, Cause: c.Cause, Evidence: c.Evidence})
+		s.record(time.Now(), cast.Mark, to.Word())
+		switch to.State {
+		case detect.Busy:
+			// A shell leaves the line that it has taken where it was typed, and says that a
+			// command has begun.
+			if slices.ContainsFunc(c.Evidence, func(e detect.Evidence) bool { return e.Source == "osc:133" }) {
+				s.submits++
+			}
+			// The first turn may follow a dialog of the program's start.
+			if c.From.State != detect.Busy && c.From.State != detect.Blocked || s.turns == 0 {
+				s.turns++
+			}
+			e := Event{Type: BusyNow, To: &to}
+			if tool, ok := strings.CutPrefix(to.Phase, detect.PhaseTool+":"); ok {
+				e.Type, e.Tool = ToolRunning, tool
+			}
+			s.emit(e)
+		case detect.Blocked:
+			e := Event{Type: BlockedNow, To: &to}
+			if a := s.answerFor(to.Blocker); a != nil {
+				e.Answered = cmp.Or(a.Label, strings.Join(a.Keys, " "))
+				s.group.Go(func() { s.answer(a, to.Blocker) })
+			}
+			s.emit(e)
+		case detect.Authenticating:
+			s.emit(Event{Type: LoginRequired, To: &to})
+		case detect.Ready:
+			s.ready(c.From, to)
+		}
+	}
+	if len(changes) > 0 {
+		s.news()
+	}
+}
+
+// ready tells how a turn ended, or that there was none.
+func (s *Session) ready(from, to detect.Status) {
+	if s.info.ReadyAt.IsZero() {
+		s.info.ReadyAt = time.Now()
+	}
+	e := Event{Type: ReadyAgain, To: &to}
+	kind, failed := strings.CutPrefix(to.Phase, "failed:")
+	switch {
+	case to.Phase == detect.PhaseUnsubmitted:
+		s.emit(e)
+		return
+	case failed:
+		e.Type, e.Kind = TurnFailed, kind
+	case to.Phase == detect.PhaseDone && from.Phase != detect.PhaseDone:
+		e.Type = TaskComplete
+		s.info.Completed++
+	}
+	if e.Type != ReadyAgain {
+		e.Text, e.Source = s.result.text, s.result.source
+		if e.Source == "" {
+			e.Text, e.Source = s.detector.Turn(), "signal"
+		}
+		if from.State != detect.Busy && from.State != detect.Blocked {
+			s.turns++ // it was over before it was seen to begin
+		}
+	}
+	s.result, s.answers.inRow = result{}, 0
+	s.emit(e)
+}
+
+func (s *Session) view() *framework.View { return s.detector.View() }
+
+// recordingEnd is the mark after which a program is only being stopped.
+const recordingEnd = "end"
+
+// record adds to the recording. The caller holds mu.
+func (s *Session) record(at time.Time, kind cast.Kind, data string) {
+	if s.spec.Recording == nil {
+		return
+	}
+	if kind == cast.Output || kind == cast.Input {
+		data = s.spec.Mask.Text(data)
+	}
+	s.spec.Recording.Add(at, kind, []byte(data))
+}
+
+// typedIn tells of input; shown is what may be seen of it, nil: all. The caller holds mu.
+func (s *Session) typedIn(at time.Time, data, shown []byte) {
+	s.detector.Input(at, data)
+	if shown == nil {
+		shown = data
+	}
+	s.record(at, cast.Input, string(shown))
+}
+
+// emit tells an event. The caller holds mu, so events are in order.
+func (s *Session) emit(e Event) {
+	s.info.Seq++
+	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
+	s.tell(s.spec.Mask.Event(e))
+}
+
+// news wakes who waits for a change. The caller holds mu.
+func (s *Session) news() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// await waits until holds, which is asked under mu, or the time is over: then it is
+// false. An error is the context's, or the session's end.
+func (s *Session) await(ctx context.Context, limit time.Duration, holds func() bool) (bool, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		if holds() {
+			s.mu.Unlock()
+			return true, nil
+		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+			return false, nil
+		case <-ctx.Done():
+			return false, capability.AsError(ctx.Err())
+		case <-s.ctx.Done():
+			return false, s.endedError()
+		}
+	}
+}
+
+// wait is false when ctx ended first.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *Session) endedError() error {
+	return capability.Errorf(capability.CodeUnavailable, "tasks.send", "session %s has ended", s.spec.ID).With("session_ended", "")
+}
+
+// Stop ends the session: the program is asked and, after 5 s or with force at once,
+// killed, with all that it started. It does not wait; Done does. Doing it again is
+// nothing, or force.
+func (s *Session) Stop(force bool) {
+	s.mu.Lock()
+	first := !s.asked
+	s.asked = true
+	if first && !s.gone {
+		s.record(time.Now(), cast.Mark, recordingEnd)
+		s.moved(s.detector.Stopping(time.Now()))
+		if !force {
+			s.group.Go(s.insist)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case force:
+		s.terminal.Kill()
+	case first:
+		s.terminal.Ask()
+	}
+}
+
+// insist kills the program once its time is over. A shell that was asked between two of
+// its lines hears it only when it is asked again.
+func (s *Session) insist() {
+	for range int(stopGrace / askAgain) {
+		if !wait(s.ctx, askAgain) {
+			return
+		}
+		if s.spec.HangUp {
+			s.terminal.Ask()
+		}
+	}
+	s.terminal.Kill()
+}
+
+// Done is closed when the program is gone and Cleanup has run.
+func (s *Session) Done() <-chan struct{} { return s.done }

@@ -1,0 +1,410 @@
+// Package sessions runs agents' programs: each in a terminal of its own, with the
+// screen that a person would see, the state it is in and why, a keyboard that many may
+// use one after the other, and an end that takes everything along (task-agents,
+// section 4).
+//
+// A [Manager] keeps sessions of either kind and tells what happens to them: those in
+// terminals, which it starts as a [Session] each, and those that others run over a
+// protocol. [Live] is what both can do. A text that is sent is typed, and counts as delivered when the program shows
+// that it took it. A dialog is answered by the label of a choice, and only after the
+// cursor was seen to stand there. What a program prints is kept within bounds and never
+// believed to be more than text.
+//
+// What is known of each program comes from outside: its command line, its rules, its
+// answers. What is decided about a session is decided elsewhere.
+package sessions
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/platform/process"
+)
+
+// The numbers of task-agents, section 2, and the bounds of section 19.7.
+const (
+	MaxLive    = 8 // sessions that have not ended, unless Config says otherwise
+	MaxEnded   = 100
+	MaxMessage = 1 << 20
+	MaxQueued  = 20 // messages that wait for a busy session
+
+	Cols, Rows       = 120, 40
+	minCols, maxCols = 20, 500
+	minRows, maxRows = 5, 200
+
+	consoleBytes = 100_000
+
+	pasteGap     = 150 * time.Millisecond // between a text and its Enter
+	keyGap       = 50 * time.Millisecond
+	confirmTime  = 2 * time.Second // for the program to show that it took a text
+	enters       = 3
+	readyHolds   = 250 * time.Millisecond // before a first task is typed
+	readyTime    = 2 * time.Minute
+	startTime    = 20 * time.Second // for a task on the command line to begin
+	stopGrace    = 5 * time.Second
+	askAgain     = time.Second
+	closeGrace   = 3 * time.Second
+	controlTime  = time.Minute // without input, until a person's control ends
+	mostPerSpan  = 8 << 20     // output within a second; then the program waits for one
+	mostReplies  = 64
+	cursorTime   = time.Second // for the cursor of a dialog to move
+	sameAnswered = 3           // times in a row
+	mostSent     = 8           // texts that are remembered
+)
+
+// Terminal is what a session's program runs in; [process.Process] is one.
+type Terminal interface {
+	io.Reader // until io.EOF
+	io.Writer
+	io.Closer
+	Resize(cols, rows int) error
+	Pid() int
+	// Ask asks the program to end, Kill ends it and all it started.
+	Ask()
+	Kill()
+	// Done is closed when the program is gone; Exit says how, then.
+	Done() <-chan struct{}
+	Exit() process.Exit
+}
+
+// Config is what a Manager needs.
+type Config struct {
+	// Start runs a program; nil: in a pseudo-terminal of this machine.
+	Start func(process.Spec) (Terminal, error)
+	// MaxLive bounds the sessions that have not ended; 0: 8.
+	MaxLive int
+	Logger  *slog.Logger
+}
+
+// Spec is a session to be.
+type Spec struct {
+	ID        string // "": a new one
+	Name      string
+	AgentType string // as it was asked for
+	Framework framework.Name
+	Version   string // of the program, "" where it is not known
+	Rules     *framework.File
+
+	Argv   []string
+	Env    []string // all of it; the session's mark is added
+	Dir    string
+	HangUp bool // it ends by SIGHUP, as shells do
+	Cols   int  // 0: 120
+	Rows   int  // 0: 40
+
+	// Task is the first message. With TaskInArgv the command line says it, and nothing is
+	// typed.
+	Task       string
+	TaskInArgv bool
+	PostReady  time.Duration // pause between readiness and the first task
+
+	ThreadID    string
+	Metadata    json.RawMessage
+	ResumeToken string // the program's own name of the conversation, where it is known before
+
+	// Mask is for every text that leaves the session, but what live terminals are shown.
+	Mask Mask
+	// Recording takes what the program prints and is sent, and its states, without what Mask
+	// masks; of what a person types at the terminal only that it was typed. The session closes
+	// it. nil: there is none.
+	Recording *cast.Writer
+	// Answers are tried in order on every dialog.
+	Answers []Answer
+	// Cleanup undoes what was prepared for the session. It runs once, when the program
+	// is gone; after a failed start too.
+	Cleanup func() error
+}
+
+// Info is what a session looks like from outside (task-agents, section 4.1).
+type Info struct {
+	ID           string          `json:"id"`
+	Name         string          `json:"name,omitempty"`
+	AgentType    string          `json:"agentType"`
+	AdapterType  framework.Name  `json:"adapterType"`
+	Workdir      string          `json:"workdir"`
+	Status       detect.State    `json:"status"`
+	Phase        string          `json:"phase,omitempty"`
+	Blocker      *detect.Blocker `json:"blocker,omitempty"`
+	URL          string          `json:"url,omitempty"` // where to sign in
+	CreatedAt    time.Time       `json:"createdAt"`
+	StartedAt    time.Time       `json:"startedAt,omitzero"`
+	ReadyAt      time.Time       `json:"readyAt,omitzero"`
+	LastActivity time.Time       `json:"lastActivityAt,omitzero"`
+	LastInput    time.Time       `json:"lastInputAt,omitzero"`
+	EndedAt      time.Time       `json:"endedAt,omitzero"`
+	ExitCode     *int            `json:"exitCode,omitempty"`
+	ExitSignal   string          `json:"exitSignal,omitempty"`
+	Error        string          `json:"error,omitempty"`
+	Pid          int             `json:"pid,omitempty"`
+	Cols         int             `json:"cols"`
+	Rows         int             `json:"rows"`
+	ThreadID     string          `json:"threadId,omitempty"`
+	Metadata     json.RawMessage `json:"metadata,omitempty"`
+	ResumeToken  string          `json:"resumeToken,omitempty"`
+	Mode         Mode            `json:"mode"`
+	Usage        *Usage          `json:"usage,omitempty"`   // nil where the program does not tell
+	Queued       int             `json:"queued,omitempty"`  // messages that wait
+	Control      bool            `json:"control,omitempty"` // a person types
+	Completed    int             `json:"completedTurns,omitempty"`
+	Seq          uint64          `json:"seq"` // of its last event
+}
+
+// Live says whether the session has not ended.
+func (i Info) Live() bool { return i.Status != detect.Stopped && i.Status != detect.Error }
+
+// Manager owns the sessions of this process.
+type Manager struct {
+	cfg Config
+
+	mu       sync.Mutex
+	sessions map[string]Live
+	reserved map[string]bool // ids of those that are being started
+	order    []string        // oldest first
+	closed   bool
+	watchers map[*Subscription]bool
+	group    sync.WaitGroup
+}
+
+// New makes a manager.
+func New(cfg Config) *Manager {
+	if cfg.Start == nil {
+		cfg.Start = func(spec process.Spec) (Terminal, error) { return process.Start(spec) }
+	}
+	if cfg.MaxLive <= 0 {
+		cfg.MaxLive = MaxLive
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Manager{cfg: cfg, sessions: make(map[string]Live), reserved: make(map[string]bool), watchers: make(map[*Subscription]bool)}
+}
+
+var idForm = regexp.MustCompile(`^pty-[0-9]{1,20}-[0-9a-f]{1,32}$`)
+
+// ValidID says whether a text has the form of a session's id.
+func ValidID(id string) bool { return len(id) <= 64 && idForm.MatchString(id) }
+
+// NewID makes an id: pty-<unix ms>-<8 hex digits>.
+func NewID() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return "pty-" + strconv.FormatInt(time.Now().UnixMilli(), 10) + "-" + hex.EncodeToString(b[:])
+}
+
+// Mark is the entry of a session's environment by which its processes are found.
+func Mark(id string) string { return "PARALLAX_SESSION_ID=" + id }
+
+// Start runs a session in a terminal. It returns when the program runs; the first task is
+// delivered after that. Whatever fails, Cleanup has run when the error is there.
+//
+// Its errors: those of Run, and of [process.Start].
+func (m *Manager) Start(spec Spec) (*Session, error) {
+	if spec.ID == "" {
+		spec.ID = NewID()
+	}
+	if spec.Cols == 0 || spec.Rows == 0 {
+		spec.Cols, spec.Rows = Cols, Rows
+	}
+	s := newSession(m, spec)
+	_, err := m.Run(spec.ID, func(tell func(Event)) (Live, error) {
+		s.tell = tell
+		return s, s.start()
+	})
+	if err != nil {
+		s.cancel()
+		s.cleanup()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Run has start begin a session of any kind, and keeps it: it counts, it is found and
+// listed, what it tells is heard by all who subscribed, and Close ends it. Start is not
+// called where there is no place for it. tell never waits; it may be called before start
+// returns.
+//
+// Its errors: overloaded (too_many_sessions), conflict (session_exists), unavailable
+// (shutting_down), and start's.
+func (m *Manager) Run(id string, start func(tell func(Event)) (Live, error)) (Live, error) {
+	if err := m.admit(id); err != nil {
+		return nil, err
+	}
+	defer m.group.Done()
+	g := gate{to: m.tell}
+	s, err := start(g.tell)
+	m.mu.Lock()
+	delete(m.reserved, id)
+	if err == nil {
+		m.enter(id, s)
+	}
+	closed := m.closed
+	m.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	g.open()    // who hears of it finds it
+	if closed { // and did not see this one
+		s.Stop(true)
+		<-s.Done()
+	}
+	return s, nil
+}
+
+// gate holds events back until their session can be found.
+type gate struct {
+	to func(Event)
+
+	mu     sync.Mutex
+	opened bool
+	held   []Event
+}
+
+func (g *gate) tell(e Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.opened {
+		g.held = append(g.held, e)
+		return
+	}
+	g.to(e)
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.held {
+		g.to(e)
+	}
+	g.opened, g.held = true, nil
+}
+
+// admit takes a place for a session.
+func (m *Manager) admit(id string) error {
+	const op = "tasks.spawn"
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return capability.Errorf(capability.CodeUnavailable, op, "the server is shutting down").With("shutting_down", "")
+	case m.sessions[id] != nil || m.reserved[id]:
+		return capability.Errorf(capability.CodeConflict, op, "there is a session %s already", id).With("session_exists", "")
+	}
+	if err := m.full(); err != nil {
+		return err
+	}
+	m.reserved[id] = true
+	m.group.Add(1)
+	return nil
+}
+
+func (m *Manager) full() error {
+	live := len(m.reserved)
+	for _, s := range m.sessions {
+		if !over(s) {
+			live++
+		}
+	}
+	if live < m.cfg.MaxLive {
+		return nil
+	}
+	return capability.Errorf(capability.CodeOverloaded, "tasks.spawn", "Concurrent session limit reached (%d)", m.cfg.MaxLive).
+		With("too_many_sessions", "stop a session that is not needed any more")
+}
+
+func over(s Live) bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Room says whether one more session may be started now: nil, or overloaded
+// (too_many_sessions). Start decides.
+func (m *Manager) Room() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.full()
+}
+
+// enter has a session that runs be found, and forgets those that ended long ago. The
+// caller holds mu.
+func (m *Manager) enter(id string, s Live) {
+	var ended []string
+	for _, id := range m.order {
+		if over(m.sessions[id]) {
+			ended = append(ended, id)
+		}
+	}
+	for _, id := range ended[:max(0, len(ended)-MaxEnded)] {
+		delete(m.sessions, id)
+		m.order = slices.Delete(m.order, slices.Index(m.order, id), slices.Index(m.order, id)+1)
+	}
+	m.sessions[id] = s
+	m.order = append(m.order, id)
+}
+
+// Get finds a session. not_found, reason session_not_found.
+func (m *Manager) Get(id string) (Live, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sessions[id]; s != nil {
+		return s, nil
+	}
+	return nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %.64q", id).With("session_not_found", "list them with: junctor tasks list")
+}
+
+// List returns all sessions, the oldest first; of those that have ended a hundred are
+// kept.
+func (m *Manager) List() []Live {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]Live, 0, len(m.order))
+	for _, id := range m.order {
+		list = append(list, m.sessions[id])
+	}
+	return list
+}
+
+// Close stops every session and waits for its end: 3 s each are given, all at once. It
+// ends early with ctx, which kills what is left.
+func (m *Manager) Close(ctx context.Context) {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, closeGrace)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, s := range m.List() {
+		all.Go(func() {
+			s.Stop(false)
+			select {
+			case <-s.Done():
+			case <-ctx.Done():
+				s.Stop(true)
+				<-s.Done()
+			}
+		})
+	}
+	all.Wait()
+	m.group.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for w := range m.watchers {
+		w.end(nil)
+	}
+}

@@ -1,0 +1,86 @@
+package sessions
+
+import (
+	"hash/maphash"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+)
+
+// The times of task-agents, section 4.8.
+const (
+	stallAfter = time.Minute
+	stallCap   = 4 * time.Minute
+	stallMost  = 5
+	wedgedAt   = 5 * time.Minute
+	stallText  = 500 // characters of the screen's end that count as its content
+	lookEvery  = 5 * time.Second
+)
+
+// watching is what is known of a session that says nothing new.
+type watching struct {
+	seed    maphash.Seed
+	content uint64    // what stood at the end of the screen, without what only counts
+	since   time.Time // since when
+	reports int
+	next    time.Duration // quiet time of the next report
+	changes uint64        // of the screen
+	still   time.Time     // since when not even a counter has changed
+	wedged  bool
+	at      time.Time // of the next look
+}
+
+func (w *watching) begin(now time.Time) {
+	*w = watching{seed: maphash.MakeSeed(), since: now, still: now, next: stallAfter, at: now.Add(lookEvery)}
+}
+
+// look tells of a session that stands still, and ends a person's control that was
+// forgotten. It returns when to look again. The caller holds mu.
+func (s *Session) look(now time.Time) time.Time {
+	w := &s.watch
+	if !s.taken.IsZero() && now.Sub(s.taken) >= controlTime {
+		s.taken = time.Time{}
+		s.emit(Event{Type: Controlled, Cause: "no input"})
+		s.news()
+	}
+	if now.Before(w.at) {
+		return w.at
+	}
+	w.at = now.Add(lookEvery)
+	if c := s.screen.Changes(); c != w.changes {
+		w.changes, w.still, w.wedged = c, now, false
+	}
+	if h := maphash.String(w.seed, counted(s.screen.Text())); h != w.content {
+		w.content, w.since, w.reports, w.next = h, now, 0, stallAfter
+	}
+	st := s.detector.Status()
+	if st.State != detect.Busy && st.State != detect.Starting {
+		w.since, w.still = now, now
+		return w.at
+	}
+	if quiet := now.Sub(w.still); quiet >= wedgedAt && !w.wedged && st.State == detect.Busy {
+		w.wedged = true
+		s.emit(Event{Type: Wedged, QuietMS: quiet.Milliseconds(), Text: tail(s.lines(), 20)})
+	}
+	if quiet := now.Sub(w.since); quiet >= w.next && w.reports < stallMost && !s.detector.Works() {
+		w.reports++
+		w.next += min(stallAfter<<w.reports, stallCap)
+		s.emit(Event{Type: Stall, Report: w.reports, QuietMS: quiet.Milliseconds(), Text: tail(s.lines(), 20)})
+	}
+	return w.at
+}
+
+// counted is the end of a text without digits, signs and glyphs: spinners, times and
+// counters go on while nothing happens.
+func counted(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || r == ' ' {
+			return r
+		}
+		return -1
+	}, text)
+	runes := []rune(text)
+	return string(runes[max(0, len(runes)-stallText):])
+}

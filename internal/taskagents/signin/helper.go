@@ -1,0 +1,217 @@
+package signin
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/process"
+	"github.com/junctor-run/junctor/internal/taskagents/term"
+	"github.com/junctor-run/junctor/secret"
+)
+
+const (
+	cols, rows  = 120, 40
+	pollEvery   = 2500 * time.Millisecond // of the account's status
+	lookEvery   = 100 * time.Millisecond
+	mostPrinted = 1 << 20
+	mostLines   = 200
+	mostLinks   = 32
+	mostReplies = 64 // to what a program asks its terminal: more could fill that
+)
+
+// Helper is a program's own login command.
+type Helper struct {
+	Argv []string
+	Env  []string // all of it, with Mark
+	Dir  string
+	Mark string // an entry of Env that nothing else has, by which its processes are found
+	// LoggedIn asks whether somebody is.
+	LoggedIn func(ctx context.Context) bool
+}
+
+// Run is the [Flow] of h. The command and all that it started have ended when it returns,
+// whatever happens: also once somebody is logged in. What it prints beyond 1 MiB is not
+// looked at.
+//
+// Its errors: those of [process.Start], and failed (login_failed) where the command ended
+// and nobody is logged in, with its last words.
+func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string) error {
+	before := h.LoggedIn(ctx) // then that says nothing about this login, until it ends
+	p, err := process.Start(process.Spec{Argv: h.Argv, Env: h.Env, Dir: h.Dir, Cols: cols, Rows: rows, Mark: h.Mark})
+	if err != nil {
+		return err
+	}
+	w := newWatch(p)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		w.read(p)
+	}()
+	gone := make(chan struct{})
+	go func() {
+		<-p.Done()
+		<-read
+		_ = p.Close() // everything that came was read
+		close(gone)
+	}()
+	defer func() {
+		p.Kill()
+		<-gone
+	}()
+	return h.wait(ctx, before, p, w, gone, show, typed)
+}
+
+// wait tells what is seen, once there is an address or enough time has passed, and asks
+// about the account until somebody is logged in.
+func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *watch, gone <-chan struct{}, show func(Prompt), typed <-chan string) error {
+	poll, glance := time.NewTicker(pollEvery), time.NewTicker(lookEvery)
+	defer poll.Stop()
+	defer glance.Stop()
+	var late <-chan time.Time
+	var f found
+	shown, entered := false, false
+	tell := func() {
+		shown = true
+		show(f.prompt(h.Argv))
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return capability.AsError(ctx.Err())
+		case <-glance.C:
+			var news bool
+			if f, news = w.look(f); !news {
+				continue
+			}
+			if f.url != "" || shown {
+				tell()
+			} else if late == nil {
+				late = time.After(firstWait)
+			}
+		case <-late:
+			if !shown {
+				tell()
+			}
+		case text := <-typed:
+			entered = true
+			go func() { _, _ = p.Write([]byte(text + "\r")) }() // one that does not read is ended all the same
+		case <-poll.C:
+			if !before && h.LoggedIn(ctx) {
+				return nil
+			}
+		case <-gone:
+			if h.LoggedIn(ctx) && (p.Exit().Code == 0 || !before) {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return capability.AsError(ctx.Err())
+			}
+			words := w.last()
+			if entered { // it may stand there
+				words = "the code was not taken"
+			}
+			return capability.Errorf(capability.CodeFailed, "tasks.login", "%s has ended, and nobody is logged in: %s", h.Argv[0], words).With("login_failed", "run it yourself, on the machine of the server")
+		}
+	}
+}
+
+// prompt is what a person is told.
+func (f found) prompt(argv []string) Prompt {
+	p := Prompt{URL: f.url, DeviceCode: f.code}
+	switch {
+	case f.url != "" && f.code != "":
+		p.Instructions = "Open the address and enter the code there."
+	case f.url != "":
+		p.Instructions = "Open the address and log in there. Where the page ends at an address of this machine, open it in a browser of this machine."
+	case f.code != "":
+		p.Instructions = "Enter the code where the program says."
+	default:
+		p.Instructions = "The program shows no address yet. If none comes, run it yourself, on the machine of the server: " + strings.Join(argv, " ")
+	}
+	if f.asks {
+		p.Instructions += " Where you are given a code there, send it as {\"code\": \"…\"} to where this login was started."
+	}
+	if f.url == "" && len(f.others) > 0 {
+		told := strings.Join(f.others, " ")
+		p.Instructions += " It names an address of a host that is not known to be the vendor's, so look at it before you open it: " + strings.ToValidUTF8(told[:min(len(told), maxTold)], "")
+	}
+	return p
+}
+
+// watch is the screen of a program, and the links on it.
+type watch struct {
+	mu      sync.Mutex
+	screen  *term.Screen
+	links   []string
+	changed bool // since it was looked at
+}
+
+func newWatch(p *process.Process) *watch {
+	w := &watch{screen: term.New(cols, rows)}
+	replies := 0
+	w.screen.Reply = func(answer []byte) {
+		if replies++; replies <= mostReplies {
+			_, _ = p.Write(answer) // one that has ended needs none
+		}
+	}
+	w.screen.OSC = func(n int, data string) {
+		if _, uri, ok := strings.Cut(data, ";"); n == 8 && ok && rest.MatchString(uri) && len(w.links) < mostLinks {
+			w.links = append(w.links, uri)
+		}
+	}
+	return w
+}
+
+// read draws what the program prints until its end.
+func (w *watch) read(p *process.Process) {
+	buf := make([]byte, 32<<10)
+	for printed := 0; ; {
+		n, err := p.Read(buf)
+		if printed += n; n > 0 && printed <= mostPrinted {
+			w.mu.Lock()
+			_, _ = w.screen.Write(buf[:n]) // it never fails
+			w.changed = true
+			w.mu.Unlock()
+		}
+		if err != nil { // the end
+			return
+		}
+	}
+}
+
+// look says what is seen now, where anything has changed since the last time; else was.
+func (w *watch) look(was found) (f found, changed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.changed {
+		return was, false
+	}
+	w.changed = false
+	return look(w.lines(), cols, w.links), true
+}
+
+func (w *watch) lines() []string {
+	lines := w.screen.Scrollback()
+	lines = lines[max(0, len(lines)-mostLines):]
+	for y := range rows {
+		lines = append(lines, strings.TrimRight(w.screen.Row(y), " "))
+	}
+	return lines
+}
+
+// last is the last line that is not blank, without what must not be told.
+func (w *watch) last() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lines := w.lines()
+	for i := len(lines) - 1; i >= 0; i-- {
+		if text := strings.TrimSpace(lines[i]); text != "" {
+			text = secret.MaskTokens(text)
+			return strings.ToValidUTF8(text[:min(len(text), 200)], "")
+		}
+	}
+	return "it said nothing"
+}

@@ -1,0 +1,157 @@
+// Package skills lets task agents use this server's skills (task-agents, sections 12.3 and
+// 17): which exist is written into a file that an agent's program reads, those that fit its
+// task first; an agent that wants one used says so in a line, and what comes of it is
+// typed back. Whose skills they are and what they do is the [Source]'s; an agent may use
+// only those that its session was given.
+package skills
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+)
+
+// ManifestEnv is the variable of an agent's program that says where its manifest is.
+const ManifestEnv = "ELIZA_SKILLS_MANIFEST"
+
+// Bounds of the manifest.
+const (
+	MaxListed      = 200 // skills
+	MaxDescription = 200 // characters
+	maxName        = 80
+	maxSlug        = 64 // what a directive can name
+)
+
+// Skill is one skill that is enabled.
+type Skill struct {
+	Slug        string `json:"slug"` // lower-case letters, digits, hyphens between them
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// Source has the skills. Errors are shown to the agent.
+type Source interface {
+	// List are the skills that are enabled, for whoever it is.
+	List(ctx context.Context, by capability.Principal) ([]Skill, error)
+	// Use does what a skill does, with the rights of by. input is a JSON object or list, or nil
+	// where the agent said words.
+	Use(ctx context.Context, by capability.Principal, slug string, input json.RawMessage, words string) (text string, err error)
+}
+
+// ValidSlug says whether a directive can name a skill so.
+func ValidSlug(s string) bool {
+	if s == "" || len(s) > maxSlug || strings.HasPrefix(s, "-") || strings.HasSuffix(s, "-") || strings.Contains(s, "--") {
+		return false
+	}
+	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// Manifest is the text of the manifest: how a skill is used, the recommended ones, then all
+// others in the order of their slugs. Skills that no directive can name are left out;
+// "" where none is left.
+func Manifest(recommended, all []Skill) string {
+	usable := func(list []Skill) []Skill {
+		return slices.DeleteFunc(slices.Clone(list), func(s Skill) bool { return !ValidSlug(s.Slug) })
+	}
+	recommended, rest := usable(recommended), usable(all)
+	rest = slices.DeleteFunc(rest, func(s Skill) bool {
+		return slices.ContainsFunc(recommended, func(r Skill) bool { return r.Slug == s.Slug })
+	})
+	slices.SortStableFunc(rest, func(a, b Skill) int { return strings.Compare(a.Slug, b.Slug) })
+	rest = slices.CompactFunc(rest, func(a, b Skill) bool { return a.Slug == b.Slug })
+	if len(recommended)+len(rest) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Skills
+
+What another program can do for you. To have a skill used, end an answer with one line of its own:
+
+    USE_SKILL <slug> {"some": "input"}
+
+The input is a JSON object or list, or plain words. The result is typed to you as your next message. The first such line of
+an answer counts; a task has %d of them.
+`, directive.MaxSkillCalls)
+	left := MaxListed
+	section := func(title string, list []Skill) {
+		if len(list) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n", title)
+		for i, s := range list {
+			if left == 0 {
+				fmt.Fprintf(&b, "- and %d more, which are not listed\n", len(list)-i)
+				return
+			}
+			left--
+			name := ""
+			if s.Name = short(s.Name, maxName); s.Name != "" && s.Name != s.Slug {
+				name = " (" + s.Name + ")"
+			}
+			fmt.Fprintf(&b, "- `%s`%s: %s\n", s.Slug, name, short(s.Description, MaxDescription))
+		}
+	}
+	section("Recommended for your task", recommended)
+	if len(recommended) > 0 {
+		section("All others", rest)
+	} else {
+		section("All", rest)
+	}
+	return b.String()
+}
+
+// short is at most n characters of a text on one line.
+func short(text string, n int) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return strings.TrimSpace(string([]rune(text)[:n-1])) + "…"
+}
+
+// Situation is what an agent's manual depends on.
+type Situation struct {
+	Workdir  string
+	Repo     bool   // the work is on a repository
+	Bridge   string // the address of its parent's context, without a slash at its end
+	Self     string // the command that asks it, such as junctor
+	Server   bool   // the program has the MCP server junctor
+	Manifest string // where the skills are, in its folder; "": it has none
+}
+
+// Essentials is the manual of every agent (task-agents, sections 5.5 and 17). It goes into
+// the program's memory.
+func Essentials(s Situation) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, "- "+format+"\n", args...) }
+	b.WriteString("# How you work here\n\n")
+	line("You work for another agent and nobody is watching: do not wait for a person. Where something is not said, choose what is most sensible and say that you did.")
+	tools := "your own"
+	if s.Server {
+		tools += ", those of the MCP server `junctor`"
+	}
+	if s.Manifest != "" {
+		tools += ", the skills in " + s.Manifest
+	}
+	line("Before you say that something cannot be done, look which tools you have: %s.", tools)
+	if s.Manifest != "" {
+		line("To have a skill used, end an answer with a line of its own: USE_SKILL <slug> <JSON object, or words>. The result is your next message.")
+	}
+	line("When you decide something that others have to know, write a line of its own: DECISION: <what and why>")
+	line("If you cannot go on, write DECISION: cannot continue because <reason>, and stop.")
+	line("What your parent knows can be read, and nothing written: `%s child parent context` says who asked and for what, `memory WORDS` what was said about something, `peers` who works beside you; so do GET %s/parent-context, /memory?q=WORDS&limit=10 and /active-workspaces, with the variable ELIZA_HOOK_TOKEN as the header X-Parallax-Hook-Token.", s.Self, s.Bridge)
+	line("Stay in %s: read and write nothing outside of it.", s.Workdir)
+	if s.Repo {
+		line("Commit if you like; do not push and open no pull request: that is done for you.")
+	} else {
+		line("Do not push anything anywhere.")
+	}
+	line("When you are done, end with a short message of facts: what there is now, where, how you checked it, what is left. No offers and no questions.")
+	return b.String()
+}

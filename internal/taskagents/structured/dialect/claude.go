@@ -1,0 +1,328 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// claude is stream-json: lines with a type, and control requests in both directions.
+type claude struct {
+	resume  string
+	next    int
+	opening string // the id of what opens the conversation; "": it is open
+	cutting string // the id of an interruption that was asked for
+	failed  string // what the program says went wrong, until the turn ends
+}
+
+func (c *claude) control(request object) (id string, out []byte) {
+	c.next++
+	id = "junctor-" + strconv.Itoa(c.next)
+	return id, encoded(object{"type": "control_request", "request_id": id, "request": request})
+}
+
+func (c *claude) Begin() Step {
+	id, out := c.control(object{"subtype": "initialize", "hooks": nil})
+	c.opening = id
+	return sent(out)
+}
+
+// Say: the program queues what comes while it works.
+func (c *claude) Say(text string, working bool) (Step, bool) {
+	s := sent(encoded(object{"type": "user", "message": object{"role": "user", "content": text}}))
+	if working {
+		s.tell(Told{Kind: Taken})
+	}
+	return s, true
+}
+
+func (c *claude) Interrupt([]*Question) Step {
+	id, out := c.control(object{"subtype": "interrupt"})
+	c.cutting = id
+	return sent(out)
+}
+
+func (c *claude) Answer(q *Question, option int, why string) Step {
+	if q.Options[option].Kind == "reject_once" {
+		if why == "" {
+			why = "The user does not want this. Go on without it, or say what you need it for."
+		}
+		return c.reply(q.id, object{"behavior": "deny", "message": why})
+	}
+	input := q.raw
+	if q.about != "" { // the tool's answers are a part of its input
+		members := make(map[string]jsonx.Raw)
+		_ = jsonx.Unmarshal(q.raw, &members) // it was read before
+		members["answers"] = encoded(map[string]string{q.about: q.Options[option].Label})
+		input = encoded(members)
+	}
+	return c.reply(q.id, object{"behavior": "allow", "updatedInput": input})
+}
+
+func (c *claude) reply(id jsonx.Raw, response object) Step {
+	return sent(encoded(object{"type": "control_response", "response": object{"subtype": "success", "request_id": id, "response": response}}))
+}
+
+// Filed has nothing to do: the program reads and writes files itself.
+func (c *claude) Filed(*File, string, error) Step { return Step{} }
+
+func (c *claude) Hear(line []byte) (Step, error) {
+	var m struct {
+		Type      string    `json:"type"`
+		Subtype   string    `json:"subtype"`
+		SessionID string    `json:"session_id"`
+		RequestID jsonx.Raw `json:"request_id"`
+		Request   jsonx.Raw `json:"request"`
+		Response  jsonx.Raw `json:"response"`
+		Message   jsonx.Raw `json:"message"`
+		Parent    jsonx.Raw `json:"parent_tool_use_id"`
+		Status    jsonx.Raw `json:"status"`
+		Error     jsonx.Raw `json:"error"`
+	}
+	if err := unmarshal(line, &m); err != nil {
+		return Step{}, err
+	}
+	ofHelper := m.Parent.Kind() == '"' // its turns are no turns of ours
+	switch m.Type {
+	case "control_response":
+		return c.answered(m.Response)
+	case "control_request":
+		return c.asked(m.RequestID, m.Request)
+	case "control_cancel_request":
+		return told(Told{Kind: Withdrawn, Text: clip(string(m.RequestID), maxID)}), nil
+	case "system":
+		return c.system(m.Subtype, m.SessionID, m.Status), nil
+	case "assistant":
+		if ofHelper {
+			return Step{}, nil
+		}
+		if word, ok := jsonx.Text(m.Error); ok {
+			c.failed = clip(word, maxLabel)
+		}
+		return assistant(m.Message)
+	case "user":
+		if ofHelper {
+			return Step{}, nil
+		}
+		return told(Told{Kind: Phase}), nil // a tool's result: the model goes on
+	case "result":
+		return c.result(line)
+	case "stream_event", "keep_alive", "rate_limit_event", "tool_progress", "tool_use_summary", "auth_status", "prompt_suggestion":
+		return Step{}, nil
+	case "":
+		return Step{}, errNoMessage
+	}
+	return told(Told{Kind: Unknown, Text: clip(m.Type, maxLabel)}), nil
+}
+
+func (c *claude) answered(response jsonx.Raw) (Step, error) {
+	var r struct {
+		Subtype   string `json:"subtype"`
+		RequestID string `json:"request_id"`
+		Error     string `json:"error"`
+	}
+	if jsonx.Unmarshal(response, &r) != nil {
+		return Step{}, errNoMessage
+	}
+	refused := ""
+	if r.Subtype != "success" {
+		refused = "it answered " + clip(r.Subtype+": "+r.Error, maxPrompt)
+	}
+	switch r.RequestID {
+	case "":
+		return Step{}, errNoMessage
+	case c.opening:
+		c.opening = ""
+		if refused != "" {
+			return told(Told{Kind: Refused, Text: refused}), nil
+		}
+		return told(Told{Kind: Opened, Token: c.resume}), nil
+	case c.cutting:
+		if refused != "" {
+			c.cutting = ""
+			return told(Told{Kind: Declined, Text: refused}), nil
+		}
+		return Step{}, nil
+	}
+	return told(Told{Kind: Unknown, Text: "an answer to nothing"}), nil
+}
+
+func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
+	var r struct {
+		Subtype     string    `json:"subtype"`
+		Tool        string    `json:"tool_name"`
+		Input       jsonx.Raw `json:"input"`
+		Description string    `json:"description"`
+		Reason      string    `json:"decision_reason"`
+	}
+	if jsonx.Unmarshal(request, &r) != nil || id.Kind() != '"' || len(id) > maxID {
+		return Step{}, errNoMessage
+	}
+	if r.Subtype != "can_use_tool" {
+		s := sent(encoded(object{"type": "control_response", "response": object{"subtype": "error", "request_id": id, "error": "this client does not offer that"}}))
+		s.tell(Told{Kind: Unknown, Text: "control_request " + clip(r.Subtype, maxLabel)})
+		return s, nil
+	}
+	if r.Input.Kind() != '{' || r.Tool == "" {
+		return Step{}, errNoMessage
+	}
+	q := &Question{
+		ID: string(id), Type: "permission", Tool: clip(r.Tool, maxLabel), Input: json.RawMessage(r.Input), id: id, raw: r.Input,
+		Prompt:  clip(strings.TrimSpace("Use "+r.Tool+": "+brief(r.Input, r.Description)), maxPrompt),
+		Options: []Option{{Label: "Allow", Kind: "allow_once"}, {Label: "Deny", Kind: "reject_once"}},
+	}
+	if r.Tool == "AskUserQuestion" {
+		if !q.choice(r.Input) {
+			q.Options = q.Options[1:]
+			return c.Answer(q, 0, "Ask one question at a time, with options of which one is chosen."), nil
+		}
+	}
+	return told(Told{Kind: Asked, Question: q}), nil
+}
+
+// choice makes the one question of a tool that asks questions the question.
+func (q *Question) choice(input jsonx.Raw) bool {
+	var in struct {
+		Questions []struct {
+			Question string `json:"question"`
+			Multi    bool   `json:"multiSelect"`
+			Options  []struct {
+				Label string `json:"label"`
+			} `json:"options"`
+		} `json:"questions"`
+	}
+	if jsonx.Unmarshal(input, &in) != nil || len(in.Questions) != 1 || in.Questions[0].Multi || len(in.Questions[0].Question) > maxPrompt {
+		return false
+	}
+	one := in.Questions[0]
+	q.Type, q.Prompt, q.about, q.Options = "question", one.Question, one.Question, nil
+	for _, o := range one.Options {
+		if len(o.Label) > maxLabel {
+			return false
+		}
+		q.Options = append(q.Options, Option{Label: o.Label})
+	}
+	if len(q.Options) == 0 || len(q.Options) > MaxOptions {
+		return false
+	}
+	q.Options = append(q.Options, Option{Label: "Do not answer", Kind: "reject_once"})
+	return true
+}
+
+// brief is what a tool is used on, for people.
+func brief(input jsonx.Raw, otherwise string) string {
+	found := ""
+	_ = jsonx.Members(input, func(name string, value []byte) {
+		switch name {
+		case "command", "file_path", "path", "notebook_path", "url", "query", "pattern":
+			if text, ok := jsonx.Text(value); ok && found == "" {
+				found = clip(text, maxPrompt)
+			}
+		}
+	})
+	if found == "" {
+		return clip(otherwise, maxPrompt)
+	}
+	return found
+}
+
+func (c *claude) system(subtype, session string, status jsonx.Raw) Step {
+	switch subtype {
+	case "init": // before every turn
+		if len(session) > maxToken {
+			session = ""
+		}
+		return Step{Told: []Told{{Kind: Named, Token: session}, {Kind: Began}}}
+	case "api_retry":
+		return told(Told{Kind: Phase, Phase: detect.PhaseRetry})
+	case "status":
+		if word, _ := jsonx.Text(status); word == "compacting" {
+			return told(Told{Kind: Phase, Phase: detect.PhaseCompacting})
+		}
+		return told(Told{Kind: Phase})
+	case "compact_boundary":
+		return told(Told{Kind: Phase})
+	}
+	return Step{} // there are many, about hooks and helpers
+}
+
+func assistant(message jsonx.Raw) (s Step, err error) {
+	var m struct {
+		Content []struct {
+			Type  string    `json:"type"`
+			Text  string    `json:"text"`
+			Name  string    `json:"name"`
+			Input jsonx.Raw `json:"input"`
+		} `json:"content"`
+	}
+	if jsonx.Unmarshal(message, &m) != nil {
+		return Step{}, errNoMessage
+	}
+	s.tell(Told{Kind: Began})
+	for _, part := range m.Content {
+		switch part.Type {
+		case "text":
+			s.tell(Told{Kind: Words, Text: last(part.Text)})
+		case "tool_use":
+			s.tell(Told{Kind: Tool, Tool: clip(part.Name, maxLabel), Text: brief(part.Input, "")})
+		}
+	}
+	return s, nil
+}
+
+func (c *claude) result(line []byte) (s Step, err error) {
+	type tokens struct {
+		In     int64 `json:"inputTokens"`
+		Out    int64 `json:"outputTokens"`
+		Read   int64 `json:"cacheReadInputTokens"`
+		Create int64 `json:"cacheCreationInputTokens"`
+	}
+	var r struct {
+		Subtype   string            `json:"subtype"`
+		IsError   bool              `json:"is_error"`
+		Status    *int              `json:"api_error_status"`
+		Result    string            `json:"result"`
+		Errors    []string          `json:"errors"`
+		SessionID string            `json:"session_id"`
+		USD       float64           `json:"total_cost_usd"`
+		Models    map[string]tokens `json:"modelUsage"`
+	}
+	if err := unmarshal(line, &r); err != nil {
+		return Step{}, err
+	}
+	if r.SessionID != "" && len(r.SessionID) <= maxToken {
+		s.tell(Told{Kind: Named, Token: r.SessionID})
+	}
+	u := Usage{USD: r.USD, Total: true}
+	for _, m := range r.Models {
+		u.In += m.In + m.Read + m.Create
+		u.Out += m.Out
+	}
+	if len(r.Models) > 0 {
+		s.tell(Told{Kind: Spent, Usage: u})
+	}
+	end := Told{Kind: Ended, Phase: detect.PhaseDone, Text: last(r.Result)}
+	switch {
+	case c.cutting != "" && (r.IsError || r.Subtype != "success"):
+		end.Phase = detect.PhaseInterrupted
+	case r.IsError || r.Subtype != "success":
+		if end.Text == "" {
+			end.Text = clip(strings.Join(r.Errors, "\n"), maxPrompt)
+		}
+		status := 0
+		if r.Status != nil {
+			status = *r.Status
+		}
+		kind := failure(status, c.failed, end.Text)
+		if limit, ok := strings.CutPrefix(r.Subtype, "error_max_"); ok && limit != "" {
+			kind = "limit"
+		}
+		end.Phase = failed(kind)
+	}
+	c.cutting, c.failed = "", ""
+	s.tell(end)
+	return s, nil
+}

@@ -1,0 +1,377 @@
+package dialect
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// codex is the app server: JSON-RPC without its version, a thread, and turns in it.
+// Threads of helpers, which have ids of their own, are not ours.
+type codex struct {
+	rpc
+	cfg    Config
+	thread string
+	turn   string // "": none is under way
+	reply  string // the last message of the agent in this turn
+	failed Told   // why the turn fails, where the program said so before its end
+	items  []item // file changes of this turn: a question names them by id
+}
+
+type item struct {
+	id    string
+	paths []string
+}
+
+func (c *codex) Begin() Step {
+	return sent(c.call("initialize", object{"clientInfo": object{"name": "junctor", "title": "junctor", "version": c.cfg.Version}}, func(_ jsonx.Raw, fail *rpcError) Step {
+		if fail != nil {
+			return refused(fail)
+		}
+		s := sent(c.notify("initialized", object{}))
+		if c.cfg.Resume != "" {
+			s.send(c.call("thread/resume", object{"threadId": c.cfg.Resume, "cwd": c.cfg.Workdir, "excludeTurns": true}, c.opened))
+		} else {
+			s.send(c.call("thread/start", object{"cwd": c.cfg.Workdir}, c.opened))
+		}
+		return s
+	}))
+}
+
+// refused is the end of a conversation that has not begun.
+func refused(fail *rpcError) Step {
+	kind := Refused
+	if text := fail.words(); fail.Code == codeAuthRequired || failure(0, "", text) == "auth" {
+		kind = SignIn
+	}
+	return told(Told{Kind: kind, Text: fail.words()})
+}
+
+func (c *codex) opened(result jsonx.Raw, fail *rpcError) Step {
+	if fail != nil {
+		return refused(fail)
+	}
+	var r struct {
+		Thread struct {
+			ID string `json:"id"`
+		} `json:"thread"`
+	}
+	if jsonx.Unmarshal(result, &r) != nil || r.Thread.ID == "" || len(r.Thread.ID) > maxToken {
+		return told(Told{Kind: Refused, Text: "its thread has no usable id"})
+	}
+	c.thread = r.Thread.ID
+	return told(Told{Kind: Opened, Token: c.thread})
+}
+
+func (c *codex) Say(text string, working bool) (Step, bool) {
+	input := []object{{"type": "text", "text": text}}
+	kind := Began
+	if working {
+		kind = Taken
+	}
+	then := func(_ jsonx.Raw, fail *rpcError) Step {
+		if fail != nil {
+			return told(Told{Kind: Declined, Text: fail.words()})
+		}
+		return told(Told{Kind: kind})
+	}
+	if !working {
+		return sent(c.call("turn/start", object{"threadId": c.thread, "input": input}, then)), true
+	}
+	if c.turn == "" {
+		return Step{}, false
+	}
+	return sent(c.call("turn/steer", object{"threadId": c.thread, "expectedTurnId": c.turn, "input": input}, then)), true
+}
+
+func (c *codex) Interrupt([]*Question) Step {
+	if c.turn == "" {
+		return told(Told{Kind: Declined, Text: "the turn has not begun yet"})
+	}
+	return sent(c.call("turn/interrupt", object{"threadId": c.thread, "turnId": c.turn}, func(_ jsonx.Raw, fail *rpcError) Step {
+		if fail != nil {
+			return told(Told{Kind: Declined, Text: fail.words()})
+		}
+		return Step{}
+	}))
+}
+
+func (c *codex) Answer(q *Question, option int, _ string) Step {
+	o := q.Options[option]
+	if q.about != "" {
+		answers := object{q.about: object{"answers": []string{o.Label}}}
+		if o.Kind != "" {
+			answers = object{}
+		}
+		return sent(c.result(q.id, object{"answers": answers}))
+	}
+	return sent(c.result(q.id, object{"decision": o.answer}))
+}
+
+// Filed has nothing to do: the program reads and writes files itself.
+func (c *codex) Filed(*File, string, error) Step { return Step{} }
+
+func (c *codex) Hear(line []byte) (Step, error) { return c.hear(line, c.asked, c.noted) }
+
+// codexParams are the members that we read of any message's parameters.
+type codexParams struct {
+	ThreadID  string           `json:"threadId"`
+	ItemID    string           `json:"itemId"`
+	RequestID jsonx.Raw        `json:"requestId"`
+	Command   string           `json:"command"`
+	Cwd       string           `json:"cwd"`
+	Reason    string           `json:"reason"`
+	GrantRoot string           `json:"grantRoot"`
+	Message   string           `json:"message"`
+	Summary   string           `json:"summary"` // of a warning about its settings
+	WillRetry bool             `json:"willRetry"`
+	Error     *codexError      `json:"error"`
+	Available []jsonx.Raw      `json:"availableDecisions"`
+	Questions []codexQuestion  `json:"questions"`
+	Turn      *codexTurn       `json:"turn"`
+	Item      *codexItem       `json:"item"`
+	Usage     *codexTokenUsage `json:"tokenUsage"`
+}
+
+type codexQuestion struct {
+	ID       string `json:"id"`
+	Question string `json:"question"`
+	Secret   bool   `json:"isSecret"`
+	Options  []struct {
+		Label string `json:"label"`
+	} `json:"options"`
+}
+
+type codexError struct {
+	Message string    `json:"message"`
+	Info    jsonx.Raw `json:"codexErrorInfo"`
+	More    string    `json:"additionalDetails"`
+}
+
+type codexTurn struct {
+	ID     string      `json:"id"`
+	Status string      `json:"status"`
+	Error  *codexError `json:"error"`
+}
+
+type codexItem struct {
+	Type    string `json:"type"`
+	ID      string `json:"id"`
+	Text    string `json:"text"`
+	Command string `json:"command"`
+	Server  string `json:"server"`
+	Tool    string `json:"tool"`
+	Query   string `json:"query"`
+	Changes []struct {
+		Path string `json:"path"`
+		Kind struct {
+			Moved string `json:"move_path"`
+		} `json:"kind"`
+	} `json:"changes"`
+}
+
+// paths are the files of a change; nil where there are too many to look at each.
+func (i *codexItem) paths() (list []string) {
+	if len(i.Changes) > mostPaths {
+		return nil
+	}
+	for _, change := range i.Changes {
+		list = append(list, change.Path)
+		if change.Kind.Moved != "" {
+			list = append(list, change.Kind.Moved)
+		}
+	}
+	return list
+}
+
+type codexTokenUsage struct {
+	Total struct {
+		In  int64 `json:"inputTokens"`
+		Out int64 `json:"outputTokens"`
+	} `json:"total"`
+}
+
+func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, error) {
+	var p codexParams
+	if jsonx.Unmarshal(params, &p) != nil {
+		return sent(c.failure(id, -32602, "the parameters are not as they should be")), nil
+	}
+	q := &Question{ID: string(id), id: id, Type: "permission"}
+	switch method {
+	case "item/commandExecution/requestApproval":
+		q.Tool, q.Input = "exec_command", encoded(object{"command": p.Command, "cwd": p.Cwd})
+		q.Prompt = strings.TrimSpace(p.Reason + "\n" + p.Command)
+	case "item/fileChange/requestApproval":
+		paths := c.changed(p.ItemID)
+		if p.GrantRoot != "" {
+			paths = append(paths, p.GrantRoot)
+		}
+		q.Tool, q.Input = "apply_patch", encoded(object{"paths": paths})
+		q.Prompt = strings.TrimSpace(p.Reason + "\nChange " + strings.Join(paths, ", "))
+	case "item/tool/requestUserInput":
+		if !q.codexChoice(p.Questions) {
+			return sent(c.result(id, object{"answers": object{}})), nil
+		}
+		return told(Told{Kind: Asked, Question: q}), nil
+	default:
+		return c.unsupported(id, method), nil
+	}
+	q.Prompt = clip(q.Prompt, maxPrompt)
+	q.Options = []Option{{Label: "Allow", Kind: "allow_once", answer: jsonx.Raw(`"accept"`)}}
+	if slices.ContainsFunc(p.Available, func(d jsonx.Raw) bool { return string(d) == `"acceptForSession"` }) {
+		q.Options = append(q.Options, Option{Label: "Always allow in this session", Kind: "allow_always", answer: jsonx.Raw(`"acceptForSession"`)})
+	}
+	q.Options = append(q.Options,
+		Option{Label: "Deny", Kind: "reject_once", answer: jsonx.Raw(`"decline"`)},
+		Option{Label: "Stop the turn", Kind: "reject_always", answer: jsonx.Raw(`"cancel"`)})
+	return told(Told{Kind: Asked, Question: q}), nil
+}
+
+func (q *Question) codexChoice(list []codexQuestion) bool {
+	if len(list) != 1 || list[0].Secret || len(list[0].Options) == 0 || len(list[0].Options) > MaxOptions || list[0].ID == "" || len(list[0].ID) > maxID {
+		return false
+	}
+	q.Type, q.Tool, q.Prompt, q.about = "question", "request_user_input", clip(list[0].Question, maxPrompt), list[0].ID
+	for _, o := range list[0].Options {
+		if len(o.Label) > maxLabel {
+			return false
+		}
+		q.Options = append(q.Options, Option{Label: o.Label})
+	}
+	q.Options = append(q.Options, Option{Label: "Do not answer", Kind: "reject_once"})
+	return true
+}
+
+// changed are the files of a change that was told before.
+func (c *codex) changed(id string) []string {
+	for _, i := range c.items {
+		if i.id == id {
+			return slices.Clone(i.paths)
+		}
+	}
+	return nil
+}
+
+func (c *codex) noted(method string, params jsonx.Raw) (Step, error) {
+	switch method { // those that come often and tell us nothing are not even read
+	case "item/agentMessage/delta", "item/commandExecution/outputDelta", "item/fileChange/outputDelta", "item/plan/delta",
+		"item/reasoning/summaryTextDelta", "item/reasoning/summaryPartAdded", "item/reasoning/textDelta", "item/mcpToolCall/progress",
+		"account/rateLimits/updated", "thread/started", "thread/status/changed", "turn/diff/updated", "turn/plan/updated", "remoteControl/status/changed",
+		"mcpServer/startupStatus/updated", "thread/settings/updated", "thread/name/updated", "hook/started", "hook/completed", "skills/changed":
+		return Step{}, nil
+	}
+	var p codexParams
+	if jsonx.Unmarshal(params, &p) != nil {
+		return Step{}, errNoMessage
+	}
+	if p.ThreadID != "" && p.ThreadID != c.thread {
+		return Step{}, nil
+	}
+	switch method {
+	case "turn/started":
+		if p.Turn == nil || p.Turn.ID == "" || len(p.Turn.ID) > maxToken {
+			return Step{}, errNoMessage
+		}
+		c.turn, c.reply, c.failed, c.items = p.Turn.ID, "", Told{}, nil
+		return told(Told{Kind: Began}), nil
+	case "turn/completed":
+		if p.Turn == nil {
+			return Step{}, errNoMessage
+		}
+		return c.ended(p.Turn), nil
+	case "item/started", "item/completed":
+		if p.Item == nil {
+			return Step{}, errNoMessage
+		}
+		return c.item(p.Item, method == "item/completed"), nil
+	case "serverRequest/resolved":
+		return told(Told{Kind: Withdrawn, Text: clip(string(p.RequestID), maxID)}), nil
+	case "thread/tokenUsage/updated":
+		if p.Usage == nil {
+			return Step{}, errNoMessage
+		}
+		return told(Told{Kind: Spent, Usage: Usage{In: p.Usage.Total.In, Out: p.Usage.Total.Out, Total: true}}), nil
+	case "error":
+		if p.WillRetry {
+			return told(Told{Kind: Phase, Phase: detect.PhaseRetry}), nil
+		}
+		c.failed = p.Error.told()
+		return Step{}, nil
+	case "warning", "configWarning", "deprecationNotice":
+		return told(Told{Kind: Warned, Text: clip(p.Message+p.Summary, maxPrompt)}), nil
+	}
+	return told(Told{Kind: Unknown, Text: clip(method, maxLabel)}), nil
+}
+
+func (c *codex) item(i *codexItem, completed bool) Step {
+	t := Told{Kind: Tool}
+	switch i.Type {
+	case "agentMessage":
+		if !completed {
+			return Step{}
+		}
+		c.reply = last(i.Text)
+		return told(Told{Kind: Words, Text: c.reply})
+	case "commandExecution":
+		t.Tool, t.Text = "exec_command", clip(i.Command, maxPrompt)
+	case "fileChange":
+		paths := i.paths()
+		t.Tool, t.Text = "apply_patch", clip(strings.Join(paths, ", "), maxPrompt)
+		if !completed && len(i.ID) <= maxID {
+			c.items = append(c.items[max(0, len(c.items)-mostItems+1):], item{i.ID, paths})
+		}
+	case "mcpToolCall", "dynamicToolCall", "collabAgentToolCall":
+		t.Tool, t.Text = clip(strings.TrimPrefix(i.Server+"."+i.Tool, "."), maxLabel), ""
+	case "webSearch":
+		t.Tool, t.Text = "web_search", clip(i.Query, maxPrompt)
+	case "contextCompaction":
+		t = Told{Kind: Phase, Phase: detect.PhaseCompacting}
+	default: // the user's own words, thoughts, plans
+		return Step{}
+	}
+	if completed {
+		t = Told{Kind: Phase}
+	}
+	return told(t)
+}
+
+func (c *codex) ended(t *codexTurn) Step {
+	end := Told{Kind: Ended, Phase: detect.PhaseDone, Text: c.reply}
+	switch t.Status {
+	case "interrupted":
+		end.Phase = detect.PhaseInterrupted
+	case "completed":
+	default:
+		end.Phase, end.Text = c.failed.Phase, c.failed.Text
+		if t.Error != nil || end.Phase == "" {
+			f := t.Error.told()
+			end.Phase, end.Text = f.Phase, f.Text
+		}
+	}
+	c.turn, c.reply, c.failed, c.items = "", "", Told{}, nil
+	return told(end)
+}
+
+// told is an error as the end of a turn; e may be nil.
+func (e *codexError) told() Told {
+	if e == nil {
+		return Told{Kind: Ended, Phase: failed("unknown")}
+	}
+	word, status := "", 0
+	if text, ok := jsonx.Text(e.Info); ok {
+		word = text
+	} else {
+		_ = jsonx.Members(e.Info, func(name string, value []byte) {
+			var detail struct {
+				Status int `json:"httpStatusCode"`
+			}
+			word = name
+			_ = jsonx.Unmarshal(value, &detail)
+			status = detail.Status
+		})
+	}
+	text := clip(strings.TrimSpace(e.Message+"\n"+e.More), maxPrompt)
+	return Told{Kind: Ended, Phase: failed(failure(status, word, text)), Text: text}
+}

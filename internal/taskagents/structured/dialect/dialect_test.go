@@ -1,0 +1,162 @@
+package dialect_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
+)
+
+// opened is a conversation that has begun.
+func opened(t *testing.T, name framework.Name) dialect.Dialect {
+	t.Helper()
+	d, err := dialect.New(dialect.Config{Framework: name, Workdir: "/w", Version: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Begin()
+	lines := map[framework.Name][]string{
+		framework.Claude: {`{"type":"control_response","response":{"subtype":"success","request_id":"junctor-1"}}`},
+		framework.Codex: {
+			`{"id":1,"result":{}}`, `{"id":2,"result":{"thread":{"id":"th"}}}`,
+			`{"method":"turn/started","params":{"threadId":"th","turn":{"id":"tu"}}}`,
+		},
+	}[name]
+	if lines == nil {
+		lines = []string{`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}`, `{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1"}}`}
+	}
+	for _, l := range lines {
+		hear(t, d, l)
+	}
+	return d
+}
+
+func hear(t *testing.T, d dialect.Dialect, line string) dialect.Step {
+	t.Helper()
+	s, err := d.Hear([]byte(line))
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return s
+}
+
+func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
+	for name, c := range map[framework.Name]struct{ ask, first, none string }{
+		framework.Claude: {
+			`{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_name":"AskUserQuestion","input":{"questions":[{"question":"Which?","header":"h","options":[{"label":"Red"},{"label":"Blue"}]}]}}}`,
+			`"answers":{"Which?":"Red"}`, `"behavior":"deny"`,
+		},
+		framework.Codex: {
+			`{"id":9,"method":"item/tool/requestUserInput","params":{"threadId":"th","questions":[{"id":"q1","question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]}}`,
+			`{"id":9,"result":{"answers":{"q1":{"answers":["Red"]}}}}`, `{"id":9,"result":{"answers":{}}}`,
+		},
+	} {
+		d := opened(t, name)
+		s := hear(t, d, c.ask)
+		if len(s.Told) != 1 || s.Told[0].Kind != dialect.Asked {
+			t.Fatalf("%s: %+v", name, s)
+		}
+		q := s.Told[0].Question
+		if q.Type != "question" || q.Prompt != "Which?" || strings.Join(q.Labels(), "|") != "Red|Blue|Do not answer" {
+			t.Errorf("%s: %+v", name, q)
+		}
+		for option, want := range map[int]string{0: c.first, 2: c.none} {
+			if out := d.Answer(q, option, "").Out; len(out) != 1 || !strings.Contains(string(out[0]), want) {
+				t.Errorf("%s: option %d is answered by %s", name, option, out)
+			}
+		}
+		// What cannot be put as one choice is refused at once.
+		two := strings.Replace(c.ask, `"questions":[`, `"questions":[{"id":"q0","question":"What?","options":[{"label":"x"}]},`, 1)
+		if s := hear(t, d, two); len(s.Told) != 0 || len(s.Out) != 1 {
+			t.Errorf("%s: two questions: %+v", name, s)
+		}
+	}
+}
+
+func TestWhatCodexWantsToChangeIsKnownWhenItAsks(t *testing.T) {
+	d := opened(t, framework.Codex)
+	hear(t, d, `{"method":"item/started","params":{"threadId":"th","item":{"type":"fileChange","id":"i1","changes":[{"path":"/w/a","kind":{"type":"update","move_path":"/etc/b"}},{"path":"/w/c","kind":{"type":"add"}}]}}}`)
+	q := hear(t, d, `{"id":0,"method":"item/fileChange/requestApproval","params":{"threadId":"th","turnId":"tu","itemId":"i1","grantRoot":"/r"}}`).Told[0].Question
+	if q.Tool != "apply_patch" || string(q.Input) != `{"paths":["/w/a","/etc/b","/w/c","/r"]}` {
+		t.Errorf("%s %s", q.Tool, q.Input)
+	}
+	q = hear(t, d, `{"id":1,"method":"item/fileChange/requestApproval","params":{"threadId":"th","itemId":"never told"}}`).Told[0].Question
+	if string(q.Input) != `{"paths":[]}` {
+		t.Errorf("of a change that is not known: %s", q.Input)
+	}
+}
+
+func TestThreadsAndHelpersThatAreNotOursAreNotHeard(t *testing.T) {
+	for name, lines := range map[framework.Name][]string{
+		framework.Codex: {
+			`{"method":"turn/started","params":{"threadId":"other","turn":{"id":"x"}}}`,
+			`{"method":"turn/completed","params":{"threadId":"other","turn":{"id":"x","status":"completed"}}}`,
+		},
+		framework.Claude: {`{"type":"assistant","parent_tool_use_id":"t","message":{"content":[{"type":"text","text":"of a helper"}]}}`},
+		framework.Gemini: {`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"other","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"}}}}`},
+	} {
+		d := opened(t, name)
+		for _, l := range lines {
+			if s := hear(t, d, l); len(s.Told)+len(s.Out) != 0 {
+				t.Errorf("%s: %+v", name, s)
+			}
+		}
+	}
+}
+
+func TestTurnsThatFailSayWhy(t *testing.T) {
+	result := `{"type":"result","subtype":%q,"is_error":true,"api_error_status":%s,"result":%q,"session_id":"s"}`
+	codex := `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"failed","error":{"message":"it went wrong","codexErrorInfo":%s}}}}`
+	prompt := `{"jsonrpc":"2.0","id":3,%s}`
+	for _, c := range []struct {
+		name       framework.Name
+		line, want string
+	}{
+		{framework.Claude, fmt.Sprintf(result, "success", "401", "x"), "failed:auth"},
+		{framework.Claude, fmt.Sprintf(result, "success", "null", "Credit balance is too low"), "failed:billing"},
+		{framework.Claude, fmt.Sprintf(result, "success", "null", "Not logged in · Please run /login"), "failed:auth"},
+		{framework.Claude, fmt.Sprintf(result, "success", "529", ""), "failed:server"},
+		{framework.Claude, fmt.Sprintf(result, "error_max_turns", "null", ""), "failed:limit"},
+		{framework.Claude, fmt.Sprintf(result, "error_during_execution", "null", "hm"), "failed:unknown"},
+		{framework.Codex, fmt.Sprintf(codex, `"usageLimitExceeded"`), "failed:rate_limit"},
+		{framework.Codex, fmt.Sprintf(codex, `{"responseStreamConnectionFailed":{"httpStatusCode":401}}`), "failed:auth"},
+		{framework.Codex, fmt.Sprintf(codex, `{"responseStreamDisconnected":{"httpStatusCode":null}}`), "failed:network"},
+		{framework.Codex, fmt.Sprintf(codex, `null`), "failed:unknown"},
+		{framework.Gemini, fmt.Sprintf(prompt, `"error":{"code":429,"message":"x"}`), "failed:rate_limit"},
+		{framework.Gemini, fmt.Sprintf(prompt, `"error":{"code":-32000,"message":"x"}`), "failed:auth"},
+		{framework.Gemini, fmt.Sprintf(prompt, `"result":{"stopReason":"max_tokens"}`), "failed:limit"},
+		{framework.OpenCode, fmt.Sprintf(prompt, `"result":{"stopReason":"refusal"}`), "failed:refused"},
+		{framework.OpenCode, fmt.Sprintf(prompt, `"result":[]`), "failed:protocol"},
+		{framework.OpenCode, fmt.Sprintf(prompt, `"result":{"stopReason":"cancelled"}`), "interrupted"},
+	} {
+		d := opened(t, c.name)
+		d.Say("text", false)
+		s := hear(t, d, c.line)
+		if end := s.Told[len(s.Told)-1]; end.Kind != dialect.Ended || end.Phase != c.want {
+			t.Errorf("%s: %s ends with %+v, and should with %s", c.name, c.line, end, c.want)
+		}
+	}
+}
+
+// What a turn ends with is the last message, not all that was said on the way.
+func TestTheLastMessageIsWhatATurnEndsWith(t *testing.T) {
+	d := opened(t, framework.OpenCode)
+	d.Say("text", false)
+	update := `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":%s}}}`
+	chunk := `"agent_message_chunk","messageId":%q,"content":{"type":"text","text":%q}`
+	for _, u := range []string{
+		fmt.Sprintf(chunk, "m1", "I will look."), `"tool_call","toolCallId":"c","title":"read","kind":"read"`,
+		fmt.Sprintf(chunk, "m2", "Not yet."), fmt.Sprintf(chunk, "m3", "All "), fmt.Sprintf(chunk, "m3", "done."),
+	} {
+		hear(t, d, fmt.Sprintf(update, u))
+	}
+	s := hear(t, d, `{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`)
+	if end := s.Told[len(s.Told)-1]; end.Text != "All done." {
+		t.Errorf("it ends with %+v", end)
+	}
+	if _, ok := d.Say("more", true); ok {
+		t.Error("a text was said in the middle of a turn, for which the protocol has no way")
+	}
+}

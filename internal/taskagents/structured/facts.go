@@ -1,0 +1,291 @@
+package structured
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/permit"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
+)
+
+// do sends what a step sends and takes in what it tells. The caller holds mu.
+func (s *Session) do(step dialect.Step) {
+	s.put(step.Out)
+	for _, t := range step.Told {
+		s.told(t)
+	}
+}
+
+func (s *Session) told(t dialect.Told) {
+	switch t.Kind {
+	case dialect.Opened:
+		s.opened = true
+		s.named(t.Token)
+		s.move(detect.Status{State: detect.Ready}, "opened", "")
+	case dialect.Named:
+		s.named(t.Token)
+	case dialect.Refused:
+		s.fail("refused", "the program does not begin the conversation: "+t.Text)
+	case dialect.SignIn:
+		s.print("! " + t.Text)
+		s.move(detect.Status{State: detect.Authenticating}, "sign in", t.Text)
+	case dialect.Began:
+		if s.opened && !s.begun {
+			s.begun = true
+			s.turns++
+			s.move(detect.Status{State: detect.Busy}, "turn", "")
+		}
+	case dialect.Taken:
+		s.taken++
+	case dialect.Words:
+		s.say(t.Text, t.More)
+	case dialect.Tool:
+		s.print("* " + strings.TrimSpace(t.Tool+" "+t.Text))
+		s.works(detect.PhaseTool + ":" + t.Tool)
+	case dialect.Phase:
+		s.works(t.Phase)
+	case dialect.Asked:
+		s.question(t.Question)
+	case dialect.Withdrawn:
+		s.withdraw(t.Text)
+	case dialect.Ended:
+		s.turnEnded(t)
+	case dialect.Declined:
+		s.declined = refusal{s.declined.times + 1, t.Text}
+	case dialect.Spent:
+		s.spent(t.Usage)
+	case dialect.Wanted:
+		s.file(t.File)
+	case dialect.Warned:
+		s.print("! " + t.Text)
+	case dialect.Unknown:
+		s.counts.Unknown++
+		s.cfg.Logger.Debug("a program said what we do not know", "session", s.spec.ID, "what", t.Text)
+	}
+}
+
+func (s *Session) named(token string) {
+	if token != "" {
+		s.info.ResumeToken = token
+	}
+}
+
+func (s *Session) spent(u dialect.Usage) {
+	in, out, usd := max(u.In, 0), max(u.Out, 0), max(u.USD, 0)
+	if !u.Total {
+		s.usage.In += in
+		s.usage.Out += out
+		s.usage.USD += usd
+		return
+	}
+	s.usage = dialect.Usage{In: max(s.usage.In, in), Out: max(s.usage.Out, out), USD: max(s.usage.USD, usd)}
+}
+
+// works refines a turn, unless somebody is waited for.
+func (s *Session) works(phase string) {
+	if s.status.State == detect.Busy {
+		s.move(detect.Status{State: detect.Busy, Phase: phase}, "turn", "")
+	}
+}
+
+// turnEnded tells how a turn ended. Whatever it asked is no question any more.
+func (s *Session) turnEnded(t dialect.Told) {
+	s.open = slices.DeleteFunc(s.open, func(*pending) bool { return true })
+	if !s.opened {
+		return
+	}
+	if !s.begun { // it was over before it was seen to begin
+		s.turns++
+		s.move(detect.Status{State: detect.Busy}, "turn", "")
+	}
+	s.begun = false
+	s.view.end()
+	if strings.HasPrefix(t.Phase, "failed:") {
+		s.print("! " + t.Text)
+	}
+	s.move(detect.Status{State: detect.Ready, Phase: t.Phase}, "turn ended", t.Text)
+}
+
+// move announces a state. text is what the turn ended with, or why.
+func (s *Session) move(to detect.Status, cause, text string) {
+	from := s.status
+	if !detect.Allowed(from.State, to.State) || from.State == to.State && from.Phase == to.Phase && from.Blocker == to.Blocker {
+		return
+	}
+	s.status = to
+	s.info.Status, s.info.Phase, s.info.Blocker = to.State, to.Phase, to.Blocker
+	s.moved = time.Now()
+	s.why = sessions.Event{Type: sessions.State, From: &from, To: &to, Cause: cause, Evidence: []detect.Evidence{{Class: 1, Source: "structured", Text: cut(text, 200)}}}
+	s.emit(s.why)
+	switch to.State {
+	case detect.Busy:
+		e := sessions.Event{Type: sessions.BusyNow, To: &to}
+		if tool, ok := strings.CutPrefix(to.Phase, detect.PhaseTool+":"); ok {
+			e.Type, e.Tool = sessions.ToolRunning, tool
+		}
+		s.emit(e)
+	case detect.Blocked:
+		s.emit(sessions.Event{Type: sessions.BlockedNow, To: &to})
+	case detect.Authenticating:
+		s.emit(sessions.Event{Type: sessions.LoginRequired, To: &to, Text: text})
+	case detect.Ready:
+		if s.info.ReadyAt.IsZero() {
+			s.info.ReadyAt = time.Now()
+		}
+		e := sessions.Event{Type: sessions.ReadyAgain, To: &to}
+		if kind, failed := strings.CutPrefix(to.Phase, "failed:"); failed {
+			e.Type, e.Kind, e.Text, e.Source = sessions.TurnFailed, kind, text, "structured"
+		} else if to.Phase == detect.PhaseDone {
+			e.Type, e.Text, e.Source = sessions.TaskComplete, text, "structured"
+			s.info.Completed++
+		}
+		s.emit(e)
+	}
+	s.news()
+}
+
+// emit tells an event. The caller holds mu, so events are in order.
+func (s *Session) emit(e sessions.Event) {
+	s.info.Seq++
+	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
+	if s.cfg.Tell != nil {
+		s.cfg.Tell(s.spec.Mask.Event(e))
+	}
+}
+
+// news wakes who waits for a change. The caller holds mu.
+func (s *Session) news() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// question takes a question: it is judged, or somebody is asked.
+func (s *Session) question(q *dialect.Question) {
+	if len(s.open) >= mostOpen || slices.ContainsFunc(s.open, func(p *pending) bool { return p.ID == q.ID }) {
+		s.refuse(q, "too much is asked at once")
+		return
+	}
+	p := &pending{Question: q}
+	s.open = append(s.open, p)
+	if q.Type != "permission" || s.spec.Judge == nil {
+		s.show(p)
+		return
+	}
+	s.group.Go(func() {
+		d := s.judge(Ask{q.Tool, q.Input, q.Prompt, false})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !slices.Contains(s.open, p) {
+			return // it was withdrawn
+		}
+		option := -1
+		switch d.Effect {
+		case permit.Allow:
+			option = q.Find("allow_once")
+		case permit.Deny:
+			option = q.Find("reject_once", "reject_always")
+		}
+		if option < 0 {
+			s.show(p)
+			return
+		}
+		s.answer(p, option, d.Reason)
+	})
+}
+
+// judge asks the caller, who has a minute.
+func (s *Session) judge(a Ask) permit.Decision {
+	ctx, cancel := context.WithTimeout(s.ctx, judgeTime)
+	defer cancel()
+	said := make(chan permit.Decision, 1)
+	go func() { said <- s.spec.Judge(ctx, a) }()
+	select {
+	case d := <-said:
+		return d
+	case <-ctx.Done():
+		return permit.Decision{Effect: permit.Ask}
+	}
+}
+
+// refuse answers a question that is not even asked.
+func (s *Session) refuse(q *dialect.Question, why string) {
+	if option := q.Find("reject_once", "reject_always"); option >= 0 {
+		s.do(s.talk.Answer(q, option, why))
+		return
+	}
+	s.fail("protocol", why)
+}
+
+// show makes a question a blocker.
+func (s *Session) show(p *pending) {
+	p.shown = true
+	s.print("? " + p.Prompt + " [" + strings.Join(p.Labels(), " | ") + "]")
+	s.blocker()
+}
+
+// blocker has the state follow from the questions that somebody has to answer: the
+// oldest is the dialog.
+func (s *Session) blocker() {
+	i := slices.IndexFunc(s.open, func(p *pending) bool { return p.shown })
+	if i < 0 {
+		if s.status.State == detect.Blocked {
+			s.move(detect.Status{State: detect.Busy}, "answered", "")
+		}
+		return
+	}
+	q := s.open[i]
+	mark := framework.Fingerprint(q.Type, q.Prompt, q.Labels())
+	if b := s.status.Blocker; b != nil && s.status.State == detect.Blocked && b.Fingerprint == mark {
+		return
+	}
+	s.move(detect.Status{State: detect.Blocked, Blocker: &detect.Blocker{
+		Type: q.Type, Prompt: q.Prompt, Options: q.Labels(), Selected: -1, Fingerprint: mark,
+	}}, "question", q.Prompt)
+}
+
+// answer gives an answer and goes on with what is open then.
+func (s *Session) answer(p *pending, option int, why string) {
+	s.open = slices.DeleteFunc(s.open, func(o *pending) bool { return o == p })
+	s.print("= " + p.Tool + ": " + p.Options[option].Label)
+	s.do(s.talk.Answer(p.Question, option, why))
+	s.reopen(p.shown)
+}
+
+func (s *Session) withdraw(id string) {
+	shown := slices.ContainsFunc(s.open, func(p *pending) bool { return p.ID == id && p.shown })
+	s.open = slices.DeleteFunc(s.open, func(p *pending) bool { return p.ID == id })
+	s.reopen(shown)
+}
+
+// reopen follows after a question is gone. A second one that looks the same is another
+// dialog all the same.
+func (s *Session) reopen(shown bool) {
+	if shown && s.status.State == detect.Blocked {
+		s.move(detect.Status{State: detect.Busy}, "answered", "")
+	}
+	s.blocker()
+}
+
+// file reads or writes what the program wants, within its folder, unless its preset says
+// that it may not.
+func (s *Session) file(f *dialect.File) {
+	if s.filing >= mostOpen {
+		s.do(s.talk.Filed(f, "", errTooMany))
+		return
+	}
+	s.filing++
+	s.group.Go(func() {
+		text, err := s.filed(f)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.filing--
+		s.do(s.talk.Filed(f, text, err))
+	})
+}

@@ -1,0 +1,162 @@
+package structured
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/permit"
+	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
+)
+
+// maxFile is how large a file may be that is read or written for a program.
+const maxFile = 4 << 20
+
+// What a program is told whose file cannot be had: never more than it knows already.
+var (
+	errTooMany  = errors.New("too many files are wanted at once")
+	errOutside  = errors.New("that path is outside of the working directory")
+	errNoFile   = errors.New("there is no such file")
+	errNotPlain = errors.New("that is no regular file")
+	errTooLarge = errors.New("the file is larger than 4 MiB")
+	errNoText   = errors.New("the file is no UTF-8 text")
+	errFile     = errors.New("the file cannot be read or written")
+)
+
+// files are those of one working directory: through os.Root, so neither ".." nor a
+// symbolic link leads out of it.
+type files struct {
+	dir  string
+	root *os.Root
+}
+
+func openFiles(dir string) (*files, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil || !filepath.IsAbs(dir) {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "tasks.start", "the folder the program is to work in cannot be used", err).With("program_missing", "")
+	}
+	return &files{dir, root}, nil
+}
+
+func (f *files) close() { _ = f.root.Close() }
+
+// filed does what a program wants with a file. The program has asked people by itself,
+// where it thought that it had to; what the preset refuses is refused all the same.
+func (s *Session) filed(f *dialect.File) (string, error) {
+	if s.spec.Judge != nil {
+		input, _ := jsonx.Marshal(map[string]string{"path": f.Path}) // a path that was decoded: it cannot fail
+		if d := s.judge(Ask{f.Tool, input, f.Tool + " " + cut(plain(f.Path), 1_000), true}); d.Effect == permit.Deny {
+			return "", errors.New(d.Reason)
+		}
+	}
+	rel, err := s.files.rel(f.Path)
+	if err != nil {
+		return "", err
+	}
+	if f.Write {
+		return "", s.files.write(rel, f.Text)
+	}
+	text, err := s.files.read(rel)
+	if err != nil {
+		return "", err
+	}
+	return part(text, f.Line, f.Limit), nil
+}
+
+// rel is a path beneath the folder.
+func (f *files) rel(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", errOutside // the protocol has absolute ones only
+	}
+	rel, err := filepath.Rel(f.dir, path)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return "", errOutside
+	}
+	return rel, nil
+}
+
+func (f *files) read(rel string) (string, error) {
+	// Without it a pipe in the file's place would hold us up for ever.
+	file, err := f.root.OpenFile(rel, os.O_RDONLY|nonBlocking, 0)
+	if err != nil {
+		return "", explained(err)
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errNotPlain
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	switch {
+	case err != nil:
+		return "", errFile
+	case len(data) > maxFile:
+		return "", errTooLarge
+	case !utf8.Valid(data):
+		return "", errNoText
+	}
+	return string(data), nil
+}
+
+func (f *files) write(rel, text string) error {
+	if len(text) > maxFile {
+		return errTooLarge
+	}
+	if dir := filepath.Dir(rel); dir != "." {
+		if err := f.root.MkdirAll(dir, 0o755); err != nil {
+			return explained(err)
+		}
+	}
+	file, err := f.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|nonBlocking, 0o644)
+	if err != nil {
+		return explained(err)
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errNotPlain
+	}
+	if err := file.Truncate(0); err != nil {
+		return errFile
+	}
+	if _, err := file.WriteString(text); err != nil {
+		return errFile
+	}
+	if err := file.Close(); err != nil {
+		return errFile
+	}
+	return nil
+}
+
+func explained(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errNoFile
+	case strings.Contains(err.Error(), "escapes"): // os.Root has no value for it
+		return errOutside
+	}
+	return errFile
+}
+
+// part is so many lines of a text, from one on, which are counted from 1.
+func part(text string, line, limit int) string {
+	for ; line > 1 && text != ""; line-- {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	if limit <= 0 {
+		return text
+	}
+	end := 0
+	for ; limit > 0 && end < len(text); limit-- {
+		i := strings.IndexByte(text[end:], '\n')
+		if i < 0 {
+			return text
+		}
+		end += i + 1
+	}
+	return text[:end]
+}

@@ -1,0 +1,318 @@
+package structured
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/keys"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+)
+
+// message is a text that waits to be said.
+type message struct {
+	ctx     context.Context
+	text    string
+	at      bool // at once, where the protocol can
+	outcome sessions.Outcome
+	err     error
+	done    chan struct{}
+}
+
+// Send begins a turn with a text, once the program is ready for it: up to 20 texts wait.
+// With atOnce a program that works gets it too, where its protocol has a way; elsewhere
+// it waits. It returns when the program has taken the text, or did not. ACP confirms
+// nothing: there a text counts as delivered when it is on its way.
+//
+// Its errors are those of [sessions.Session.Send]; submit_failed carries the program's
+// own words, or that it said nothing for 30 s.
+func (s *Session) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
+	const op = "tasks.send"
+	text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""))
+	switch {
+	case text == "":
+		return sessions.NotSent, capability.Errorf(capability.CodeInvalidInput, op, "there is no text to send").With("no_input", "")
+	case len(text) > sessions.MaxMessage:
+		return sessions.NotSent, capability.Errorf(capability.CodeTooLarge, op, "a message may have %d MiB at most", sessions.MaxMessage>>20)
+	}
+	s.mu.Lock()
+	err := s.blocked()
+	s.mu.Unlock()
+	if err != nil {
+		return sessions.NotSent, err
+	}
+	m := &message{ctx: ctx, text: text, at: atOnce, outcome: sessions.NotSent, done: make(chan struct{})}
+	select {
+	case <-s.ctx.Done():
+		return sessions.NotSent, s.endedError()
+	case s.messages <- m:
+	default:
+		return sessions.NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already", sessions.MaxQueued).With("too_many_messages", "wait until it has worked some off")
+	}
+	select {
+	case <-m.done:
+		return m.outcome, m.err
+	case <-s.ctx.Done():
+		return sessions.NotSent, s.endedError()
+	}
+}
+
+// blocked is the error for a text that nobody can take. The caller holds mu.
+func (s *Session) blocked() error {
+	switch {
+	case s.gone:
+		return s.endedError()
+	case s.status.State == detect.Authenticating:
+		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "sign in with the program itself, and start the session again")
+	case s.status.State == detect.Blocked:
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(s.status.Blocker.Prompt)).With("agent_blocked", "choose one of its options")
+		return e.Detail("blocker", s.spec.Mask.Info(s.info).Blocker)
+	}
+	return nil
+}
+
+// deliver says the messages, one after the other: the task first, then what is sent.
+func (s *Session) deliver() {
+	if task := strings.TrimSpace(s.spec.Task); task != "" {
+		if _, err := s.submit(&message{ctx: s.ctx, text: task}); err != nil && s.ctx.Err() == nil {
+			s.cfg.Logger.Warn("the first task of a session was not delivered", "session", s.spec.ID, "err", err)
+		}
+	}
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case m := <-s.messages:
+			m.outcome, m.err = s.submit(m)
+			close(m.done)
+		}
+	}
+}
+
+// submit waits for the program, gives it one message and sees whether it takes it.
+func (s *Session) submit(m *message) (sessions.Outcome, error) {
+	var turns, taken, refusals uint64
+	said := func() bool { // under mu
+		working := s.status.State == detect.Busy
+		if s.status.State != detect.Ready && (!working || !m.at) {
+			return false
+		}
+		// What has come to be before the text is sent does not confirm it.
+		turns, taken, refusals = s.turns, s.taken, s.declined.times
+		step, ok := s.talk.Say(m.text, working)
+		if !ok {
+			return false
+		}
+		s.print("> " + m.text)
+		s.emit(sessions.Event{Type: sessions.Message, Direction: "stdin", Text: m.text})
+		if !working {
+			s.info.LastInput, s.begun = time.Now(), false
+			s.move(detect.Status{State: detect.Busy}, "input", "")
+		}
+		s.do(step)
+		return true
+	}
+	if err := s.await(m.ctx, nil, said); err != nil {
+		return sessions.NotSent, err
+	}
+	outcome := sessions.NotSent
+	timer := time.NewTimer(takeTime)
+	defer timer.Stop()
+	err := s.await(m.ctx, timer.C, func() bool {
+		switch {
+		case s.turns > turns || s.taken > taken:
+			outcome = sessions.Delivered
+		case s.status.State == detect.Blocked:
+			outcome = sessions.ButBlocked
+		default:
+			return s.declined.times > refusals
+		}
+		return true
+	})
+	if outcome != sessions.NotSent || err != nil {
+		return outcome, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	why := "it said nothing for " + takeTime.String()
+	if s.declined.times > refusals {
+		why = s.declined.why
+	}
+	if s.status.State == detect.Busy && !s.begun {
+		s.move(detect.Status{State: detect.Ready, Phase: "failed:submit"}, "not taken", why)
+	}
+	s.emit(sessions.Event{Type: sessions.SubmitFailed, Kind: "submit_failed", Cause: why, Text: s.view.tail(shownLines)})
+	return sessions.NotSent, capability.Errorf(capability.CodeFailed, "tasks.send", "the program did not take the text: %s", why).With("submit_failed", "")
+}
+
+// await waits until holds, which is asked under mu; nil too when over comes first. An
+// error is the context's, or the session's end.
+func (s *Session) await(ctx context.Context, over <-chan time.Time, holds func() bool) error {
+	for {
+		s.mu.Lock()
+		if holds() {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			if s.ctx.Err() != nil {
+				return s.endedError()
+			}
+			return capability.AsError(ctx.Err())
+		case <-s.ctx.Done():
+			return s.endedError()
+		}
+	}
+}
+
+// Choose answers the open question with an option, by the beginning of its label,
+// whatever its case. fingerprint is that of the question that the caller saw; "":
+// whichever is open.
+//
+// Its errors: conflict (no_dialog: it is not open any more, or another one is) and
+// invalid_input (no_such_option).
+func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
+	const op = "tasks.choose"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.status.Blocker
+	if s.gone || s.status.State != detect.Blocked || !s.spec.Mask.Means(fingerprint, b) {
+		return capability.Errorf(capability.CodeConflict, op, "that question is not open any more").With("no_dialog", "look at the session again")
+	}
+	option := s.spec.Mask.Option(b.Options, label)
+	if option < 0 {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the question has no single option that begins with %.80q; it has: %s", label, s.spec.Mask.Text(strings.Join(b.Options, " | "))).With("no_such_option", "")
+	}
+	for _, p := range s.open {
+		if p.shown { // the oldest is the one that is told
+			s.info.LastInput = time.Now()
+			s.emit(sessions.Event{Type: sessions.Message, Direction: "keys", Text: "choose " + b.Options[option]})
+			s.answer(p, option, "")
+			break
+		}
+	}
+	return nil
+}
+
+// Keys has one meaning without a terminal: Escape is Interrupt. Others are a conflict,
+// reason no_terminal, and names that are no keys invalid_input (unknown_key).
+func (s *Session) Keys(ctx context.Context, names []string) error {
+	list, err := keys.Bytes(names)
+	if err != nil {
+		return err
+	}
+	if len(list) != 1 || string(list[0]) != "\x1b" {
+		return sessions.NoTerminal(s.spec.ID)
+	}
+	return s.Interrupt(ctx)
+}
+
+// Interrupt ends the turn that is under way, and waits for its end: 10 s at most. What
+// is asked in it is no question any more.
+//
+// Its errors: conflict (no_turn), failed (interrupt_ignored), unavailable, and those of
+// ctx.
+func (s *Session) Interrupt(ctx context.Context) error {
+	const op = "tasks.interrupt"
+	s.mu.Lock()
+	if s.status.State != detect.Busy && s.status.State != detect.Blocked {
+		err := capability.Errorf(capability.CodeConflict, op, "the program does not work on anything").With("no_turn", "")
+		if s.gone {
+			err = capability.AsError(s.endedError())
+		}
+		s.mu.Unlock()
+		return err
+	}
+	refusals := s.declined.times
+	s.emit(sessions.Event{Type: sessions.Message, Direction: "keys", Text: "interrupt"})
+	open := s.questions()
+	s.open = nil
+	s.do(s.talk.Interrupt(open))
+	s.blocker()
+	s.mu.Unlock()
+	timer := time.NewTimer(cutTime)
+	defer timer.Stop()
+	over := false
+	err := s.await(ctx, timer.C, func() bool {
+		over = s.status.State != detect.Busy && s.status.State != detect.Blocked
+		return over || s.declined.times > refusals
+	})
+	if over || err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	why := "it goes on"
+	if s.declined.times > refusals {
+		why = s.declined.why
+	}
+	return capability.Errorf(capability.CodeFailed, op, "the program did not end its turn: %s", why).With("interrupt_ignored", "stop the session")
+}
+
+// Stop ends the session: the program is asked and, after 5 s or with force at once,
+// killed, with all that it started. It does not wait; Done does. Doing it again is
+// nothing, or force.
+func (s *Session) Stop(force bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.asked
+	s.asked = true
+	if s.gone {
+		return
+	}
+	if first {
+		s.move(detect.Status{State: detect.Stopping, Phase: s.status.Phase}, "stop requested", "")
+	}
+	switch {
+	case force:
+		s.child.Kill()
+	case first:
+		s.child.Ask()
+		s.group.Go(func() {
+			timer := time.NewTimer(stopGrace)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				s.child.Kill()
+			case <-s.ctx.Done():
+			}
+		})
+	}
+}
+
+// Done is closed when the program is gone and Cleanup has run.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// escapes are the sequences by which programs colour their words, and worse.
+var escapes = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(\a|\x1b\\\\)?)")
+
+// plain is a text for people: no control characters but line feeds.
+func plain(text string) string {
+	if strings.Contains(text, "\x1b") {
+		text = escapes.ReplaceAllString(text, "")
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return r
+		case r == '\t':
+			return ' '
+		case unicode.IsControl(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(strings.ReplaceAll(text, "\r\n", "\n"), ""))
+}

@@ -1,0 +1,200 @@
+package structured
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
+)
+
+// The bounds of what is shown of a conversation (task-agents, section 4.6).
+const (
+	mostLines   = 1_000
+	mostShown   = 100_000 // bytes
+	longestLine = 4_096   // bytes; a longer one is told in several
+	shownLines  = 20      // of what goes with a failure
+)
+
+// ID is the session's id.
+func (s *Session) ID() string { return s.spec.ID }
+
+// Info is how the session is now. It has no size: there is no terminal.
+func (s *Session) Info() sessions.Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.info
+	i.Queued = len(s.messages)
+	if u := s.usage; u.In > 0 || u.Out > 0 || u.USD > 0 {
+		i.Usage = &sessions.Usage{In: u.In, Out: u.Out, USD: u.USD}
+	}
+	return s.spec.Mask.Info(i)
+}
+
+// Explain says why the session is in its state: by what its program said last.
+func (s *Session) Explain() detect.Explanation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	age, quiet := now.Sub(s.moved), now.Sub(s.info.LastActivity)
+	evidence := slices.Clone(s.why.Evidence)
+	for i := range evidence {
+		evidence[i].AgeMS = age.Milliseconds()
+	}
+	return s.spec.Mask.Explanation(detect.Explanation{
+		Status: s.status, Word: s.status.Word(), SinceMS: age.Milliseconds(), Cause: s.why.Cause, Evidence: evidence, Rules: []detect.Explained{},
+		RuleFile: "none: the program tells its state itself", QuietMS: quiet.Milliseconds(), Quiet: quiet >= quietAfter,
+	})
+}
+
+// Console is the conversation as text for a terminal, from an offset on; it is what the
+// events of type output tell.
+func (s *Session) Console(since uint64) (data []byte, next uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.ring.From(since)
+}
+
+// Snapshot makes a terminal show what is kept of the conversation.
+func (s *Session) Snapshot() sessions.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, next := s.view.ring.From(0)
+	return sessions.Snapshot{Cols: sessions.Cols, Rows: sessions.Rows, Data: append([]byte("\x1b[H\x1b[2J\x1b[3J"), data...), Offset: next}
+}
+
+// Counts say how well the program has kept to its protocol.
+func (s *Session) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// Lines are the last n lines of the conversation as people read it, of at most a
+// thousand. What begins with > was said to the agent, * is a tool, ? a question, = its
+// answer, ! a warning; the rest are the agent's words.
+func (s *Session) Lines(n int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.spec.Mask.Lines(slices.Clone(s.view.all()))
+	return list[max(0, len(list)-max(n, 0)):]
+}
+
+// view is the end of a conversation as plain text.
+type view struct {
+	lines []string
+	size  int // bytes of lines
+	open  string
+	more  bool          // open is a line that is being said
+	ring  sessions.Ring // what was told
+}
+
+func (v *view) add(line string) {
+	for {
+		part := line
+		if len(part) > longestLine {
+			part = strings.ToValidUTF8(line[:longestLine], "")
+		}
+		v.lines = append(v.lines, part)
+		v.size += len(part) + 1
+		if len(line) <= longestLine {
+			break
+		}
+		line = strings.ToValidUTF8(line[longestLine:], "")
+	}
+	drop := 0
+	for len(v.lines)-drop > mostLines || v.size > mostShown {
+		v.size -= len(v.lines[drop]) + 1
+		drop++
+	}
+	v.lines = v.lines[drop:]
+}
+
+// end ends the line that is being said.
+func (v *view) end() {
+	if v.more {
+		v.add(v.open)
+		v.open, v.more = "", false
+	}
+}
+
+// part takes a piece of what is being said.
+func (v *view) part(text string) {
+	v.open += text
+	v.more = true
+	for {
+		line, rest, found := strings.Cut(v.open, "\n")
+		if !found && len(v.open) <= longestLine {
+			return
+		}
+		if !found {
+			line, rest = v.open, ""
+		}
+		v.add(line)
+		v.open, v.more = rest, rest != ""
+		if rest == "" {
+			return
+		}
+	}
+}
+
+func (v *view) all() []string {
+	if v.more {
+		return append(v.lines[:len(v.lines):len(v.lines)], v.open)
+	}
+	return v.lines
+}
+
+func (v *view) tail(n int) string {
+	list := v.all()
+	return strings.Join(list[max(0, len(list)-n):], "\n")
+}
+
+// print shows a whole text. The caller holds mu.
+func (s *Session) print(text string) {
+	lead := ""
+	if s.view.more {
+		lead = "\n"
+		s.view.end()
+	}
+	text = strings.TrimRight(plain(text), "\n")
+	s.view.part(text + "\n")
+	s.shown(lead + text + "\n")
+}
+
+// say shows words of the agent. The caller holds mu.
+func (s *Session) say(text string, more bool) {
+	if !more {
+		s.print(text)
+		return
+	}
+	text = plain(text)
+	s.view.part(text)
+	s.shown(text)
+}
+
+// shown tells what was shown, as a terminal would print it.
+func (s *Session) shown(text string) {
+	data := []byte(strings.ReplaceAll(text, "\n", "\r\n"))
+	offset := s.view.ring.Add(data)
+	if s.cfg.Tell != nil {
+		s.cfg.Tell(sessions.Event{Session: s.spec.ID, Seq: s.info.Seq, Type: sessions.Output, At: time.Now(), Data: data, Offset: offset})
+	}
+}
+
+// questions are all that wait. The caller holds mu.
+func (s *Session) questions() (list []*dialect.Question) {
+	for _, p := range s.open {
+		list = append(list, p.Question)
+	}
+	return list
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}

@@ -1,0 +1,173 @@
+package threads
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
+)
+
+const (
+	maxSearch      = 1 << 10
+	maxSearchWords = 16
+	maxStatuses    = 32
+)
+
+// check makes a filter complete, or says what of it cannot be: invalid_input.
+func (f *Filter) check() error {
+	bad := func(format string, args ...any) error {
+		return capability.Errorf(capability.CodeInvalidInput, "threads", format, args...).With("invalid_filter", "")
+	}
+	if f.Limit == 0 {
+		f.Limit = DefaultLimit
+	}
+	f.Search = row.Text(f.Search)
+	for _, one := range []*string{&f.RoomID, &f.WorldID, &f.OwnerUserID, &f.AgentID, &f.ScenarioID, &f.BatchID} {
+		if *one = row.Text(*one); len(*one) > row.MaxName {
+			return bad("a filter has at most %d bytes", row.MaxName)
+		}
+	}
+	switch {
+	case f.Limit < 1 || f.Limit > MaxLimit:
+		return bad("a list has 1 to %d threads, not %d", MaxLimit, f.Limit)
+	case len(f.Search) > maxSearch || len(f.Words()) > maxSearchWords:
+		return bad("a search has at most %d bytes and %d words", maxSearch, maxSearchWords)
+	case len(f.Statuses) > maxStatuses || slices.ContainsFunc(f.Statuses, func(s row.ThreadStatus) bool { return !s.Valid() }):
+		return bad("%.200q is not a list of states; use open, active, waiting_on_user, blocked, validating, done, failed, archived or interrupted", f.Statuses)
+	case f.Kind != "" && !f.Kind.Valid():
+		return bad("%.40q is not a kind; use coding, research, planning, ops or mixed", f.Kind)
+	}
+	return nil
+}
+
+// Words are the words of the search, in lower case.
+func (f *Filter) Words() []string { return strings.Fields(strings.ToLower(f.Search)) }
+
+// List returns threads, the last active first. Requests and summaries have MaxListed
+// characters at most.
+func (r *Registry) List(ctx context.Context, f Filter) ([]Summary, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return r.store.Threads(ctx, f)
+}
+
+// Count is how many threads the filter selects, whatever its limit.
+func (r *Registry) Count(ctx context.Context, f Filter) (int, error) {
+	if err := f.check(); err != nil {
+		return 0, err
+	}
+	return r.store.Count(ctx, f)
+}
+
+// Find returns the thread that words mean best (7.6): they occur in its title, else in its
+// request, else in its summary, else elsewhere; of several, the last active one. agent is
+// the principal that made it; "": anybody.
+func (r *Registry) Find(ctx context.Context, search, agent string) (Summary, error) {
+	list, err := r.List(ctx, Filter{Search: search, AgentID: agent, Archived: true, Limit: MaxLimit})
+	if err != nil {
+		return Summary{}, err
+	}
+	f := Filter{Search: search}
+	for _, where := range []func(Summary) string{
+		func(s Summary) string { return s.Title },
+		func(s Summary) string { return s.OriginalRequest },
+		func(s Summary) string { return s.Summary },
+		func(Summary) string { return search },
+	} {
+		for _, s := range list {
+			in := strings.ToLower(where(s))
+			if !slices.ContainsFunc(f.Words(), func(w string) bool { return !strings.Contains(in, w) }) {
+				return s, nil
+			}
+		}
+	}
+	return Summary{}, capability.Errorf(capability.CodeNotFound, "threads", "no thread has all of these words: %.100q", search).With(ReasonNotFound, "use fewer words")
+}
+
+// Detail returns a thread as it stands, with the lists of s.
+func (r *Registry) Detail(ctx context.Context, thread string, s Selection) (Detail, error) {
+	if s.Fields == nil {
+		s.Fields = Fields()
+	}
+	for _, f := range s.Fields {
+		if !slices.Contains(Fields(), f) {
+			return Detail{}, capability.Errorf(capability.CodeInvalidInput, "threads", "a thread has no field %.40q", f).With("invalid_fields", "")
+		}
+	}
+	if s.Transcripts == 0 {
+		s.Transcripts = DefaultTranscript
+	}
+	if s.Transcripts < 0 || s.Transcripts > MaxTranscript {
+		return Detail{}, capability.Errorf(capability.CodeInvalidInput, "threads", "a detail has 1 to %d rows of transcripts", MaxTranscript).With("invalid_limit", "")
+	}
+	d, ok, err := r.store.Detail(ctx, thread, s)
+	if err == nil && !ok {
+		err = notFound(thread)
+	}
+	return d, err
+}
+
+// Session returns the row of a terminal's session.
+func (r *Registry) Session(ctx context.Context, id string) (row.Session, error) {
+	s := row.Session{SessionID: id}
+	ok, err := r.store.Get(ctx, &s)
+	if err == nil && !ok {
+		err = noSession(id)
+	}
+	return s, err
+}
+
+// Shared is what of a thread can be shown (15.5).
+type Shared struct {
+	ThreadID     string           `json:"threadId"`
+	Title        string           `json:"title"`
+	Status       row.ThreadStatus `json:"status"`
+	Summary      string           `json:"summary"`
+	Targets      []share.Target   `json:"targets"` // may be empty: NO_SHARE_TARGET
+	Capabilities map[string]bool  `json:"capabilities"`
+	Found        []row.Artifact   `json:"-"` // what was recorded now
+}
+
+// Share finds what can be shown, and records what is new among it: an artifact and the
+// event share_discovered for each.
+func (r *Registry) Share(ctx context.Context, thread string, roots share.Roots) (Shared, error) {
+	d, err := r.Detail(ctx, thread, Selection{Fields: []Field{FieldSessions, FieldArtifacts}})
+	if err != nil {
+		return Shared{}, err
+	}
+	out := Shared{ThreadID: d.ID, Title: d.Title, Status: d.Status, Summary: d.Summary.Summary, Targets: []share.Target{}}
+	targets, found := share.Find(d.Thread, d.Artifacts, d.Sessions, roots)
+	out.Targets = append(out.Targets, targets...)
+	can := func(kinds ...share.Kind) bool {
+		return slices.ContainsFunc(targets, func(t share.Target) bool { return slices.Contains(kinds, t.Kind) })
+	}
+	out.Capabilities = map[string]bool{"artifacts": can(share.ArtifactURI, share.ArtifactPath), "preview": can(share.PreviewURL), "workspace": can(share.Workspace)}
+	if len(found) == 0 {
+		return out, nil
+	}
+	_, err = r.change(ctx, thread, func(w *work) error {
+		out.Found = nil
+		for _, a := range found {
+			known := row.Artifact{ID: a.ID}
+			if ok, err := w.Get(w.ctx, &known); err != nil || ok {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if err := w.artifact(&a, row.ShareDiscovered); err != nil {
+				return err
+			}
+			out.Found = append(out.Found, a)
+		}
+		return nil
+	})
+	if err != nil && capability.AsError(err).Reason == ReasonFull {
+		err = nil // it can be shown all the same
+	}
+	return out, err
+}

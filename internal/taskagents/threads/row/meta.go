@@ -1,0 +1,68 @@
+package row
+
+import (
+	"encoding/json"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Keys of metadata that the registry reads or writes. Those it owns cannot be changed
+// by an update.
+const (
+	ControlState = "controlState"  // of a thread: Paused, Halted or nothing; owned
+	ReplacedBy   = "replacedBy"    // of a session: the session that goes on in its place; owned
+	ToldEnd      = "swarmComplete" // of a thread: the end that was told
+	Gateway      = "gateway"       // of a session: whose process it belongs to; owned
+	StartOver    = "startOver"     // of a session that resumes another one: its task where that cannot be
+	ResumeToken  = "resumeToken"   // of a session: the CLI's own session id
+
+	// Of a thread, and set by what is in charge of them alone.
+	Supervision = "supervisionLevel" // what the coordinator may do by itself
+	Brief       = "swarmContext"     // the plan that all parts share
+)
+
+// Keys of a thread's metadata about the conversation in which it was asked for: the session
+// of whoever asked, and a list of what they say was said before.
+const (
+	OriginSession  = "originSessionId"
+	OriginMessages = "originMessages"
+)
+
+// Values of [ControlState].
+const (
+	Paused = "paused"
+	Halted = "stopped"
+)
+
+// Held says that somebody has paused, stopped or archived a thread: nothing of it is begun.
+func (t Thread) Held() bool {
+	return Meta(t.Metadata, ControlState) != "" || t.Status == ThreadArchived
+}
+
+// Meta is the text at a key of an object; "" where there is none.
+func Meta(object json.RawMessage, key string) string {
+	var members map[string]json.RawMessage
+	if jsonx.Unmarshal(object, &members) != nil {
+		return ""
+	}
+	s, _ := jsonx.Text(members[key])
+	return s
+}
+
+// WithMeta is object with a text at a key, or without that member where value is "".
+// The object is not changed.
+func WithMeta(object json.RawMessage, key, value string) json.RawMessage {
+	var members map[string]json.RawMessage
+	if jsonx.Unmarshal(object, &members) != nil || members == nil {
+		members = make(map[string]json.RawMessage)
+	}
+	delete(members, key)
+	if value != "" {
+		members[key] = jsonx.AppendString(nil, value)
+	}
+	out, err := jsonx.Marshal(members)
+	if err != nil { // every member was read from JSON
+		return object
+	}
+	return out
+}

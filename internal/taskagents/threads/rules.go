@@ -1,0 +1,259 @@
+package threads
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+)
+
+// Status is where a thread stands by what its sessions say, in the order of task-agents
+// 15.3. A session that another one replaced does not count.
+func Status(t row.Thread, sessions []row.Session) row.ThreadStatus {
+	if t.Status == row.ThreadArchived {
+		return t.Status
+	}
+	var active, waiting, blocked, cut, failed, any bool
+	for _, s := range sessions {
+		if replaced(s) {
+			continue
+		}
+		any = true
+		switch s.Status {
+		case row.SessionActive, row.SessionToolRunning:
+			active = true
+		case row.SessionWaiting:
+			waiting = true
+		case row.SessionBlocked:
+			blocked = true
+		case row.SessionInterrupted, row.SessionStopped:
+			cut = true
+		case row.SessionError:
+			failed = true
+		}
+	}
+	control := row.Meta(t.Metadata, row.ControlState)
+	switch {
+	case control == row.Paused && !active && !blocked:
+		return row.ThreadWaiting
+	case control == row.Halted && !active && !blocked && !waiting:
+		return row.ThreadInterrupted
+	case !any:
+		return row.ThreadOpen
+	case active:
+		return row.ThreadActive
+	case waiting:
+		return row.ThreadWaiting
+	case blocked:
+		return row.ThreadBlocked
+	case cut:
+		return row.ThreadInterrupted
+	case failed:
+		return row.ThreadFailed
+	}
+	return row.ThreadDone
+}
+
+func replaced(s row.Session) bool { return row.Meta(s.Metadata, row.ReplacedBy) != "" }
+
+// TaskState is the state of the Task that a thread is (spec/README, R38 and section 6),
+// as far as the thread tells: whether somebody must log in, or only answer, its sessions
+// know. ok is false where the thread says nothing of it: archived is a flag, and the
+// Task stays as it was.
+func TaskState(t row.Thread) (state tasks.State, ok bool) {
+	switch t.Status {
+	case row.ThreadOpen:
+		return tasks.Submitted, true
+	case row.ThreadActive, row.ThreadValidating:
+		return tasks.Working, true
+	case row.ThreadWaiting, row.ThreadBlocked:
+		return tasks.InputRequired, true
+	case row.ThreadDone:
+		return tasks.Completed, true
+	case row.ThreadFailed:
+		return tasks.Failed, true
+	case row.ThreadInterrupted:
+		if row.Meta(t.Metadata, row.ControlState) == row.Halted {
+			return tasks.Cancelled, true
+		}
+		return tasks.Interrupted, true
+	}
+	return "", false
+}
+
+// nodeOf is the status that a session gives the node it works at.
+func nodeOf(s row.Session, verifying bool) row.NodeStatus {
+	switch s.Status {
+	case row.SessionActive, row.SessionToolRunning:
+		switch {
+		case verifying:
+			return row.NodeVerifying
+		case s.TaskDelivered || s.Status == row.SessionToolRunning:
+			return row.NodeRunning
+		}
+		return row.NodeClaimed
+	case row.SessionBlocked:
+		return row.NodeBlocked
+	case row.SessionWaiting:
+		return row.NodeWaiting
+	case row.SessionCompleted:
+		return row.NodeCompleted
+	case row.SessionError:
+		return row.NodeFailed
+	}
+	return row.NodeInterrupted
+}
+
+// claimOf is the status of the claim of the session that a node has.
+func claimOf(s row.Session) row.ClaimStatus {
+	if s.Status.Live() {
+		return row.ClaimActive
+	}
+	switch s.Status {
+	case row.SessionCompleted:
+		return row.ClaimCompleted
+	case row.SessionError:
+		return row.ClaimFailed
+	case row.SessionStopped:
+		return row.ClaimReleased
+	}
+	return row.ClaimInterrupted
+}
+
+// settleNodes gives every node the status that follows (task-agents 15.3): of a node
+// with a session from that session; of one that waits from its dependencies, ready when
+// all are satisfied, blocked when one has failed or was canceled. A goal ends with its
+// thread, once all it waits for is there. What somebody has set otherwise stays.
+func settleNodes(g *Graph) {
+	sessions := make(map[string]row.Session, len(g.Sessions))
+	for _, s := range g.Sessions {
+		sessions[s.SessionID] = s
+	}
+	verifying := make(map[string]bool)
+	for _, j := range g.Jobs {
+		verifying[j.NodeID] = verifying[j.NodeID] || j.Status == row.JobRunning
+	}
+	status := make(map[string]row.NodeStatus, len(g.Nodes))
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if s, ok := sessions[n.AssignedSessionID]; ok {
+			n.Status = nodeOf(s, verifying[n.ID])
+		}
+		status[n.ID] = n.Status
+	}
+	for range len(g.Nodes) + 1 { // a goal may be what another node waits for
+		changed := false
+		for i := range g.Nodes {
+			n := &g.Nodes[i]
+			if n.AssignedSessionID != "" || n.Kind != row.GoalNode && !waits(n.Status) {
+				continue
+			}
+			next := row.NodeReady
+			for _, d := range g.Dependencies {
+				switch from := status[d.FromNodeID]; {
+				case d.ToNodeID != n.ID || from == d.RequiredStatus:
+				case from == row.NodeFailed || from == row.NodeCanceled:
+					next = row.NodeBlocked
+				case next == row.NodeReady:
+					next = row.NodePlanned
+				}
+			}
+			if n.Kind == row.GoalNode {
+				next = goalOf(n.Status, next, g.Thread.Status)
+			}
+			changed = changed || next != n.Status
+			n.Status, status[n.ID] = next, next
+		}
+		if !changed {
+			return
+		}
+	}
+}
+
+// waits reports whether a node's status follows its dependencies.
+func waits(s row.NodeStatus) bool {
+	return s == row.NodePlanned || s == row.NodeReady || s == row.NodeBlocked
+}
+
+func goalOf(was, follows row.NodeStatus, thread row.ThreadStatus) row.NodeStatus {
+	switch {
+	case thread == row.ThreadArchived && was.Over(): // which its thread had said before
+		return was
+	case thread == row.ThreadFailed:
+		return row.NodeFailed
+	case thread == row.ThreadDone && follows == row.NodeReady:
+		return row.NodeCompleted
+	}
+	return follows
+}
+
+// kindWords are the word classes of task-agents 15.2.
+func kindWords() map[row.ThreadKind]string {
+	return map[row.ThreadKind]string{
+		row.Coding: " code coding implement implementation fix bug bugs refactor refactoring test tests compile build repo repository commit merge " +
+			"function class component endpoint script app application library typescript javascript python golang rust java feature pr lint ",
+		row.Research: " research investigate investigation compare comparison analyse analyze analysis survey study find summarise summarize explain " +
+			"learn read sources literature benchmark evaluate ",
+		row.Planning: " plan plans planning roadmap design architecture proposal strategy outline spec specification estimate milestones breakdown ",
+		row.Ops: " deploy deployment restart monitor monitoring server servers infrastructure docker kubernetes incident logs provision migrate " +
+			"migration backup rollback uptime dns certificate cron ",
+	}
+}
+
+// KindOf is what a request is about, by its words: several classes are mixed, none is
+// coding.
+func KindOf(request string) row.ThreadKind {
+	found := row.ThreadKind("")
+	words := make(map[string]bool)
+	for _, w := range strings.FieldsFunc(strings.ToLower(request), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		words[w] = true
+	}
+	for kind, class := range kindWords() {
+		for _, w := range strings.Fields(class) {
+			if !words[w] {
+				continue
+			}
+			if found != "" {
+				return row.Mixed
+			}
+			found = kind
+			break
+		}
+	}
+	if found == "" {
+		return row.Coding
+	}
+	return found
+}
+
+// searchText is what search looks at: title, request, summary, and the texts and
+// numbers in the metadata, in lower case.
+func searchText(t row.Thread) string {
+	var b strings.Builder
+	for _, s := range []string{t.Title, t.OriginalRequest, t.Summary} {
+		b.WriteString(s)
+		b.WriteByte('\n')
+	}
+	eachText(t.Metadata, func(s string) {
+		b.WriteString(s)
+		b.WriteByte('\n')
+	})
+	return strings.ToLower(b.String())
+}
+
+// eachText visits the texts and numbers in JSON, at any depth.
+func eachText(raw json.RawMessage, visit func(string)) {
+	if s, ok := jsonx.Text(raw); ok {
+		visit(s)
+		return
+	}
+	switch {
+	case jsonx.Members(raw, func(_ string, value []byte) { eachText(value, visit) }) == nil:
+	case jsonx.Elements(raw, func(value []byte) error { eachText(value, visit); return nil }) == nil:
+	case len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
+		visit(string(raw))
+	}
+}

@@ -1,0 +1,244 @@
+package threads
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+// Registration is a session that begins. Of Session, SessionID is required; id, counters
+// and times are the registry's, and a status that is empty is active.
+type Registration struct {
+	ThreadID string
+	Session  row.Session
+	Node     string // the node it works at; "": that of the first it replaces, or none
+	// Replaces are sessions that this one goes on for, after a failure or to resume. They
+	// do not count any more, and cannot become live again.
+	Replaces []string
+}
+
+// Register adds a session, which claims its node. wrong_state: the thread is archived,
+// paused or stopped; the node waits, is canceled, or is another live session's.
+func (r *Registry) Register(ctx context.Context, in Registration) (Moved, error) {
+	return r.change(ctx, in.ThreadID, func(w *work) error {
+		t := &w.g.Thread
+		switch control := row.Meta(t.Metadata, row.ControlState); {
+		case t.Status == row.ThreadArchived:
+			return wrongState("reopen it first", "the thread is archived")
+		case control != "":
+			return wrongState("resume it first", "the thread is %s", control)
+		case len(w.g.Sessions) >= MaxSessions:
+			return full("task_sessions", MaxSessions)
+		}
+		other := row.Session{SessionID: in.Session.SessionID}
+		if ok, err := w.Get(w.ctx, &other); err != nil || ok {
+			if err == nil {
+				err = wrongState("register it once", "a session %q is registered already", other.SessionID)
+			}
+			return err
+		}
+		s := in.Session
+		now := row.At(w.now)
+		s.ID, s.ThreadID, s.DecisionCount, s.AutoResolvedCount = row.NewID("ses"), t.ID, 0, 0
+		s.RegisteredAt, s.LastActivityAt, s.CreatedAt, s.UpdatedAt = now, now, w.now, w.now
+		s.Metadata = row.WithMeta(row.WithMeta(s.Metadata, row.ReplacedBy, ""), row.Gateway, r.gateway)
+		if s.Status == "" {
+			s.Status = row.SessionActive
+		}
+		node := in.Node
+		for _, old := range in.Replaces {
+			freed, err := w.replace(old, s.SessionID)
+			if err != nil {
+				return err
+			}
+			if node == "" {
+				node = freed
+			}
+		}
+		w.stop(&s)
+		w.g.Sessions = append(w.g.Sessions, s)
+		if node != "" {
+			if err := w.claim(node, s); err != nil {
+				return err
+			}
+		}
+		w.event(row.SessionRegistered, s.SessionID, s.Label, struct {
+			Framework string   `json:"framework"`
+			Node      string   `json:"nodeId,omitzero"`
+			Replaces  []string `json:"replaces,omitzero"`
+		}{s.Framework, node, in.Replaces})
+		return nil
+	})
+}
+
+// replace ends a session in favour of another one; freed is the node it had.
+func (w *work) replace(old, by string) (freed string, err error) {
+	s, err := w.session(old)
+	if err != nil {
+		return "", err
+	}
+	if replaced(*s) {
+		return "", wrongState("replace the one that goes on for it", "the session %q is replaced already", old)
+	}
+	s.Metadata = row.WithMeta(s.Metadata, row.ReplacedBy, by)
+	if was := s.Status; was.Live() {
+		s.Status = row.SessionStopped
+		w.stop(s)
+		w.event(row.SessionUpdated, old, fmt.Sprintf("%s → %s", was, s.Status), fromTo{string(was), string(s.Status)})
+	}
+	for i := range w.g.Nodes {
+		if n := &w.g.Nodes[i]; n.AssignedSessionID == old {
+			freed, n.AssignedSessionID, n.Status = n.ID, "", row.NodePlanned
+		}
+	}
+	return freed, nil
+}
+
+// stop keeps stopped_at in step with the status.
+func (w *work) stop(s *row.Session) {
+	switch {
+	case s.Status.Live():
+		s.StoppedAt = 0
+	case s.StoppedAt == 0:
+		s.StoppedAt = row.At(w.now)
+	}
+}
+
+func (w *work) claim(id string, s row.Session) error {
+	n, err := w.node(id)
+	if err != nil {
+		return err
+	}
+	if n.AssignedSessionID == "" {
+		settleNodes(&w.g) // what was just freed may be ready
+	}
+	holder, err := w.session(n.AssignedSessionID)
+	switch {
+	case n.AssignedSessionID != "" && err != nil:
+		return err
+	case n.AssignedSessionID != "" && holder.Status.Live():
+		return wrongState("stop that session, or replace it", "the node %q is worked at by the session %q", id, n.AssignedSessionID)
+	case n.Kind == row.GoalNode:
+		return wrongState("claim one of its parts", "the node %q is the goal of the thread", id)
+	case n.AssignedSessionID == "" && n.Status != row.NodeReady:
+		return wrongState("wait for what it depends on", "the node %q is %s", id, n.Status)
+	}
+	n.AssignedSessionID, n.AgentType = s.SessionID, s.Framework
+	if s.Label != "" {
+		n.AssignedLabel = s.Label
+	}
+	w.g.Claims = append(w.g.Claims, row.Claim{
+		ID: row.NewID("clm"), ThreadID: s.ThreadID, NodeID: id, SessionID: s.SessionID, ClaimType: row.ClaimExecution, Status: row.ClaimActive, ClaimedAt: w.now,
+	})
+	return nil
+}
+
+// owned are the keys of a session's metadata that an update cannot change.
+func owned() []string { return []string{row.ReplacedBy, row.Gateway} }
+
+// UpdateSession changes a session as f says: status, times, counters, what it was told
+// and said, metadata. f may be called more than once, replaces documents and does not
+// edit them. Ids, registration, counts of decisions and owned metadata stay. An event is
+// written where the status, the delivery or the summary has changed.
+func (r *Registry) UpdateSession(ctx context.Context, session string, f func(*row.Session)) (Moved, error) {
+	return r.changeOf(ctx, session, func(w *work, s *row.Session) error {
+		was := *s
+		f(s)
+		s.ID, s.ThreadID, s.AgentID, s.SessionID, s.RegisteredAt, s.CreatedAt = was.ID, was.ThreadID, was.AgentID, was.SessionID, was.RegisteredAt, was.CreatedAt
+		s.DecisionCount, s.AutoResolvedCount = was.DecisionCount, was.AutoResolvedCount
+		for _, key := range owned() {
+			if kept := row.Meta(was.Metadata, key); kept != row.Meta(s.Metadata, key) {
+				s.Metadata = row.WithMeta(s.Metadata, key, kept)
+			}
+		}
+		if replaced(*s) && s.Status.Live() {
+			return wrongState("use the session that goes on for it", "the session %q was replaced and has ended", session)
+		}
+		w.stop(s)
+		switch {
+		case s.Status == row.SessionInterrupted && was.Status != s.Status:
+			w.event(row.SessionInterrupt, session, "", fromTo{string(was.Status), string(s.Status)})
+		case s.Status != was.Status:
+			w.event(row.SessionUpdated, session, fmt.Sprintf("%s → %s", was.Status, s.Status), fromTo{string(was.Status), string(s.Status)})
+		case s.TaskDelivered != was.TaskDelivered:
+			w.event(row.SessionUpdated, session, "the task was delivered", nil)
+		case s.CompletionSummary != was.CompletionSummary:
+			w.event(row.SessionUpdated, session, "the summary has changed", nil)
+		}
+		return nil
+	})
+}
+
+// UpdateThread changes what people see of a thread: title, kind, summary, criteria,
+// plan, whose it is, the turns' times and metadata, as f says; the rest stays, as with
+// [Registry.UpdateSession].
+func (r *Registry) UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (Moved, error) {
+	return r.change(ctx, thread, func(w *work) error {
+		t, was := &w.g.Thread, w.g.Thread
+		f(t)
+		t.ID, t.AgentID, t.Status, t.OriginalRequest = was.ID, was.AgentID, was.Status, was.OriginalRequest
+		t.CreatedAt, t.ClosedAt, t.ArchivedAt, t.UpdatedAt = was.CreatedAt, was.ClosedAt, was.ArchivedAt, was.UpdatedAt
+		if kept := row.Meta(was.Metadata, row.ControlState); kept != row.Meta(t.Metadata, row.ControlState) {
+			t.Metadata = row.WithMeta(t.Metadata, row.ControlState, kept)
+		}
+		if t.Summary != was.Summary {
+			w.event(row.SummaryUpdated, "", "", nil)
+		}
+		return nil
+	})
+}
+
+// Tell keeps the message about a thread's end, with the event swarm_complete. first is
+// false where the thread is not over, or where that end was told before: of several who
+// tell an end, one is the first, whatever becomes of the others.
+func (r *Registry) Tell(ctx context.Context, thread, text string) (m Moved, first bool, err error) {
+	m, err = r.change(ctx, thread, func(w *work) error {
+		first = false
+		t := &w.g.Thread
+		if Told(*t, len(w.g.Sessions)) || !t.Status.Closed() {
+			return nil
+		}
+		first = true
+		t.Metadata, t.Summary = row.WithMeta(t.Metadata, row.ToldEnd, endOf(*t, len(w.g.Sessions))), text
+		w.event(row.SwarmComplete, "", text, nil)
+		return nil
+	})
+	return m, first && err == nil, err
+}
+
+// Told says whether the end of a thread, as it is, has been told.
+func Told(t row.Thread, sessions int) bool {
+	return row.Meta(t.Metadata, row.ToldEnd) == endOf(t, sessions)
+}
+
+// endOf is one end of a thread: it may go on and end again.
+func endOf(t row.Thread, sessions int) string {
+	return strconv.FormatInt(t.ClosedAt.UnixMilli(), 10) + "/" + strconv.Itoa(sessions)
+}
+
+// SetNode sets the status of a part that no session has: running and completed where
+// something else than a session does it, failed, canceled, or planned again. What
+// depends on it follows. The status of a goal and of a session's node cannot be set.
+func (r *Registry) SetNode(ctx context.Context, thread, node string, status row.NodeStatus) (Moved, error) {
+	return r.change(ctx, thread, func(w *work) error {
+		n, err := w.node(node)
+		if err != nil {
+			return err
+		}
+		allowed := []row.NodeStatus{row.NodePlanned, row.NodeRunning, row.NodeVerifying, row.NodeWaiting, row.NodeCompleted, row.NodeFailed, row.NodeCanceled}
+		if n.AssignedSessionID != "" || n.Kind == row.GoalNode || !slices.Contains(allowed, status) {
+			return wrongState("set the status of its session", "the node %q cannot be set to %s: it follows from what it is part of", node, status)
+		}
+		if was := n.Status; was != status {
+			n.Status = status
+			w.event(row.NodeChanged, "", fmt.Sprintf("%s: %s → %s", n.Title, was, status), struct {
+				Node string `json:"nodeId"`
+				fromTo
+			}{node, fromTo{string(was), string(status)}})
+		}
+		return nil
+	})
+}

@@ -1,0 +1,239 @@
+package verbs_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+)
+
+func TestTellingAnAgent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.fails(call(""), "SEND_TO_AGENT", `{"input":"hello"}`, verb.NoSession)
+	r.fails(call(""), "SEND_TO_AGENT", `{"sessionId":"pty-1-00000009","input":"hello"}`, verb.SessionNotFound)
+	r.ok(call(""), "SPAWN_AGENT", `{}`)
+	r.ok(verb.Call{By: agent, Session: "other"}, "SPAWN_AGENT", `{}`)
+	r.fails(call(""), "SEND_TO_AGENT", `{"input":"  "}`, verb.NoInput)
+
+	// The conversation's own, not the newest.
+	_, data := r.ok(call(""), "TELL_CODING_AGENT", `{"input":"hello"}`)
+	if data["sessionId"] != r.fleet.infos[0].ID || data["outcome"] != "delivered" || r.fleet.typed[0] != "hello" {
+		t.Errorf("%v %v", data, r.fleet.typed)
+	}
+	// Who was in no conversation means the newest.
+	_, data = r.ok(verb.Call{By: agent}, "SEND_TO_AGENT", `{"keys":["down","enter"]}`)
+	if data["sessionId"] != r.fleet.infos[1].ID || r.fleet.typed[1] != "[down enter]" {
+		t.Errorf("%v %v", data, r.fleet.typed)
+	}
+	r.fails(call(""), "SEND_TO_AGENT", `{"keys":"nokey"}`, "UNKNOWN_KEY")
+	// A task is one of its own.
+	_, data = r.ok(call(""), "SEND_TO_AGENT", `{"task":"now write tests","label":"tests"}`)
+	s, err := r.registry.Session(t.Context(), r.fleet.infos[0].ID)
+	if err != nil || s.ThreadID != data["threadId"] || s.Label != "tests" || s.OriginalTask != "now write tests" || len(r.fleet.typed) != 3 || r.fleet.typed[2] != "now write tests" {
+		t.Errorf("%+v %v", s, err)
+	}
+	r.fleet.set(0, func(i *agents.Info) { i.Status = detect.Stopped })
+	r.fails(call(""), "SEND_TO_AGENT", `{"sessionId":"`+r.fleet.infos[0].ID+`","input":"hello"}`, verb.SessionNotFound)
+}
+
+func TestAnAgentThatAsksIsAnswered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.ok(call(""), "SPAWN_AGENT", `{}`)
+	r.fleet.set(0, func(i *agents.Info) {
+		i.Status = detect.Blocked
+		i.Blocker = &detect.Blocker{Type: "permission", Prompt: "May I write x?", Options: []string{"Yes", "Yes, and do not ask again", "No, tell me what to do"}, Fingerprint: "f"}
+	})
+	for _, c := range []struct{ input, label string }{
+		{"yes", "Yes"},
+		{"Y", "Yes"},
+		{"2", "Yes, and do not ask again"},
+		{"no.", "No, tell me what to do"},
+		{"Yes, and", "Yes, and do not ask again"},
+		{"go on with the tests", ""},
+		{"4", ""},
+		{"0", ""},
+		{"ye", ""},
+		{".", ""},
+	} {
+		r.fleet.typed = nil
+		if c.label == "" {
+			got, data := r.fails(call(""), "SEND_TO_AGENT", `{"input":"`+c.input+`"}`, verb.AgentBlocked)
+			if data["dialog"].(map[string]any)["fingerprint"] != "f" || !strings.Contains(got.Text, "No, tell me") || len(r.fleet.typed) != 0 {
+				t.Errorf("%q: %+v %v", c.input, got, r.fleet.typed)
+			}
+			continue
+		}
+		r.ok(call(""), "SEND_TO_AGENT", `{"input":"`+c.input+`"}`)
+		if !slices.Equal(r.fleet.typed, []string{"choose f " + c.label}) {
+			t.Errorf("%q: %q", c.input, r.fleet.typed)
+		}
+	}
+	got, data := r.ok(call(""), "LIST_AGENTS", `{}`)
+	if s := data["sessions"].([]any)[0].(map[string]any); s["status"] != "blocked" || s["dialog"] == nil || !strings.Contains(got.Text, "it asks: May I write x?") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestNobodyFindsWhatOthersBegan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, made := r.ok(call(""), "CREATE_TASK", `{"agents":"codex: write x"}`)
+	thread := made["threadId"].(string)
+	id := r.fleet.infos[0].ID
+	other := verb.Call{By: capability.Principal{ID: "agent:b", Role: capability.RoleAgent}}
+	for _, c := range []struct {
+		name, params string
+		code         verb.Code
+	}{
+		{"SEND_TO_AGENT", `{"sessionId":"` + id + `","input":"hello"}`, verb.SessionNotFound},
+		{"SEND_TO_AGENT", `{"input":"hello"}`, verb.NoSession},
+		{"STOP_AGENT", `{"sessionId":"` + id + `"}`, verb.SessionNotFound},
+		{"STOP_AGENT", `{"all":true}`, verb.NoSession},
+		{"TASK_CONTROL", `{"operation":"stop","threadId":"` + thread + `"}`, verb.ThreadNotFound},
+		{"TASK_CONTROL", `{"operation":"stop","sessionId":"` + id + `"}`, verb.ThreadNotFound},
+		{"TASK_CONTROL", `{"operation":"stop","search":"write"}`, verb.ThreadNotFound},
+		{"TASK_SHARE", `{"threadId":"` + thread + `"}`, verb.ThreadNotFound},
+	} {
+		r.fails(other, c.name, c.params, c.code)
+	}
+	_, data := r.ok(other, "LIST_AGENTS", `{}`)
+	if len(data["sessions"].([]any)) != 0 || len(data["tasks"].([]any)) != 0 {
+		t.Errorf("%v", data)
+	}
+	if got, _ := r.ok(other, "TASK_HISTORY", `{"metric":"count"}`); strings.Contains(got.Text, "1") {
+		t.Errorf("%+v", got)
+	}
+	operator := verb.Call{By: capability.Principal{ID: "operator:o", Role: capability.RoleOperator}}
+	if _, data := r.ok(operator, "LIST_AGENTS", `{}`); len(data["sessions"].([]any)) != 1 {
+		t.Errorf("%v", data)
+	}
+}
+
+func TestWhoIsAtWork(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	got, data := r.ok(call(""), "LIST_AGENTS", ``)
+	if got.Text != "No agent is running." || len(data["sessions"].([]any)) != 0 || data["preferredTaskAgent"].(map[string]any)["id"] != "codex" {
+		t.Errorf("%+v", got)
+	}
+	r.fails(call(""), "STOP_AGENT", `{}`, verb.NoSession)
+	r.fails(call(""), "STOP_AGENT", `{"all":true}`, verb.NoSession)
+	r.ok(call(""), "CREATE_TASK", `{"agents":"codex: write x | codex: write y"}`)
+	r.ok(call(""), "SPAWN_AGENT", `{"agentType":"shell","label":"sh"}`)
+	for at, state := range []detect.State{detect.Ready, detect.Busy} {
+		r.fleet.set(at, func(i *agents.Info) { i.Status, i.ResumeToken, i.Metadata = state, "resume", []byte(`{"inner":1}`) })
+	}
+	if err := r.registry.PutPending(t.Context(), row.PendingDecision{SessionID: r.fleet.infos[0].ID, PromptText: "Overwrite?", LLMDecision: []byte(`{"action":"respond"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	got, data = r.ok(call(""), "show coding sessions", `{}`)
+	var states []string
+	for _, s := range data["sessions"].([]any) {
+		one := s.(map[string]any)
+		states = append(states, one["status"].(string))
+		if one["resumeToken"] != nil || one["metadata"] != nil {
+			t.Errorf("%v", one)
+		}
+	}
+	if !slices.Equal(states, []string{"idle", "working", "starting"}) || len(data["tasks"].([]any)) != 1 || len(data["pendingConfirmations"].([]any)) != 1 || !strings.Contains(got.Text, "- write y: codex, working, in ") {
+		t.Errorf("%+v", got)
+	}
+	_, data = r.ok(call(""), "CANCEL_AGENT", `{}`)
+	if data["sessionId"] != r.fleet.infos[2].ID || r.fleet.infos[2].Status != detect.Stopped {
+		t.Errorf("%v", data)
+	}
+	if _, data = r.ok(call(""), "STOP_AGENT", `{"sessionId":"`+r.fleet.infos[2].ID+`"}`); len(data["stopped"].([]any)) != 0 {
+		t.Errorf("%v", data)
+	}
+	if _, data = r.ok(call(""), "STOP_AGENT", `{"all":true}`); len(data["stopped"].([]any)) != 2 {
+		t.Errorf("%v", data)
+	}
+}
+
+func TestEveryNameIsOneVerbs(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, row := range verb.Table() {
+		for _, name := range append([]string{string(row.Name), string(row.Action)}, row.Aliases...) {
+			if seen[name] {
+				t.Errorf("%s is two", name)
+			}
+			seen[name] = true
+			for _, spelled := range []string{name, strings.ToLower(name), " " + name + " "} {
+				if spelled != name && name == string(row.Action) {
+					continue
+				}
+				if got, _, ok := verb.Lookup(spelled); !ok || got.Name != row.Name {
+					t.Errorf("%q: %s", spelled, got.Name)
+				}
+			}
+		}
+	}
+	if _, _, ok := verb.Lookup("MAKE_COFFEE"); ok {
+		t.Error("MAKE_COFFEE")
+	}
+	if len(seen) != 11*2+70 {
+		t.Errorf("%d names", len(seen))
+	}
+}
+
+func TestTheAccessPolicyComesFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(r *rig) { r.cfg.Policy = access.Parse(`{"default":{"create":"ADMIN","interact":"USER"}}`, "") })
+	guest, user := call(""), call("")
+	guest.UserRole, user.UserRole = "GUEST", "USER"
+	for _, row := range verb.Table() {
+		r.fails(guest, string(row.Name), `{}`, verb.Forbidden)
+		_, err := r.service.Run(t.Context(), user, string(row.Name), nil)
+		if forbidden := err != nil && capability.AsError(err).Reason == "forbidden"; forbidden != (row.Ability == access.Create) {
+			t.Errorf("%s: %v", row.Name, err)
+		}
+	}
+	if _, err := r.service.Run(t.Context(), guest, "MAKE_COFFEE", nil); capability.CodeOf(err) != capability.CodeUnknownCapability {
+		t.Error(err)
+	}
+}
+
+func TestWithoutItsPartsAVerbSaysSo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.service = verbs.New(verbs.Config{Choice: r.programs})
+	for _, row := range verb.Table() {
+		r.fails(call(""), string(row.Name), `{}`, verb.ServiceUnavailable)
+	}
+}
+
+func TestThePromptsOfWhoDelegates(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withPlaces)
+	r.ok(call(""), "PROVISION_WORKSPACE", `{"repo":"`+r.remote+`","label":"Widget"}`)
+	r.ok(call(""), "CREATE_TASK", `{"task":"write the parser"}`)
+	r.fleet.set(0, func(i *agents.Info) { i.Status, i.Blocker = detect.Blocked, &detect.Blocker{Prompt: "Overwrite?"} })
+	if err := r.registry.PutPending(t.Context(), row.PendingDecision{SessionID: r.fleet.infos[0].ID, PromptText: "Say yes?", LLMDecision: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := r.service.Context(t.Context(), agent, "please debug the repo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{": Say yes?\n", "blocked, asks: Overwrite?\n", "- write the parser (", "- Widget (", "- codex: installed", "Preferred program: codex", "big enough"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%s", part, text)
+		}
+	}
+	if text, err = r.service.Examples(t.Context(), agent); err != nil || !strings.Contains(text, `"agentType": "codex"`) {
+		t.Errorf("%s %v", text, err)
+	}
+	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), agent, ""); err != nil || !strings.Contains(text, "No agent is at work") {
+		t.Errorf("%s %v", text, err)
+	}
+}

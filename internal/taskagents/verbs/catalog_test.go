@@ -1,0 +1,207 @@
+package verbs_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/actions"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/core/catalog/search"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+)
+
+// published is what the functions are in a catalog.
+func published(t *testing.T, functions []verbs.Function) capability.Batch {
+	t.Helper()
+	m := capability.Module{Extension: "core", ID: "core", Name: "core", Label: "core", Origin: "core"}
+	for _, f := range functions {
+		f.Member = capability.Member{Module: "core", Kind: "function", Name: f.ID}
+		if f.Availability.State == "" {
+			f.Availability.State = capability.StateReady
+		}
+		m.Contributions = append(m.Contributions, f.Contribution)
+	}
+	return capability.Batch{Source: "core", Modules: []capability.Module{m}}
+}
+
+func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := catalogtest.New(t)
+	if _, _, err := c.Replace(published(t, verbs.Functions(r.service))); err != nil {
+		t.Fatal(err)
+	}
+	if rejected := c.Snapshot().Rejected(); len(rejected) != 0 {
+		t.Fatal(rejected)
+	}
+	agent, err := compile.New(c).Compile(&capability.Context{}), error(nil)
+	if err != nil || agent.Len() != 11 {
+		t.Fatalf("%d actions, %v", agent.Len(), err)
+	}
+	index := new(search.Index)
+	for _, row := range verb.Table() {
+		registered, ok := actions.Lookup(row.Action)
+		if !ok || registered.Effect != row.Effect || !slices.Contains(registered.Aliases, string(row.Name)) {
+			t.Errorf("%s: %+v", row.Action, registered)
+		}
+		for _, name := range append([]string{string(row.Name)}, row.Aliases...) {
+			if hits := index.Search(agent, name, 3); len(hits) == 0 || !slices.ContainsFunc(hits, func(h search.Hit) bool { return h.Action.Canonical == row.Action }) {
+				t.Errorf("%s does not find %s", name, row.Action)
+			}
+		}
+	}
+	for query, want := range map[string]capability.Action{
+		"delegate coding": "task-agent.task.create", "open a pull request": "workspace.finalize", "clone repository": "workspace.provision", "what was done yesterday history": "task-agent.task.history",
+	} {
+		if hits := index.Search(agent, query, 1); len(hits) == 0 || hits[0].Action.Canonical != want {
+			t.Errorf("%q finds %v", query, hits)
+		}
+	}
+}
+
+// Every parameter that a verb reads is in its schema, so that strict callers can give it.
+func TestSchemasAreTheVerbsOwn(t *testing.T) {
+	t.Parallel()
+	want := map[verb.Name]string{
+		verb.CreateTask: "acceptanceCriteria agentType agents approvalPreset baseBranch label maxRetries memoryContent metadata onVerificationFail repo reuseRepo task validator workdir",
+		verb.SpawnAgent: "agentType approvalPreset keepAliveAfterComplete label memoryContent task workdir", verb.SendToAgent: "input keys label sessionId task",
+		verb.ListAgents: "", verb.StopAgent: "all sessionId", verb.TaskControl: "agentType instruction note operation search sessionId threadId",
+		verb.TaskHistory: "includeArchived limit metric search sessionId statuses threadId window", verb.TaskShare: "search sessionId threadId",
+		verb.ProvisionWorkspace: "baseBranch branchName label parentWorkspaceId repo useWorktree",
+		verb.FinalizeWorkspace:  "baseBranch commitMessage draft prBody prTitle skipPR workspaceId", verb.ManageIssues: "body issueNumber labels limit operation repo state title",
+	}
+	for _, row := range verb.Table() {
+		registered, _ := actions.Lookup(row.Action)
+		var schema struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+			Additional *bool                      `json:"additionalProperties"`
+		}
+		if err := json.Unmarshal(registered.InputSchema, &schema); err != nil || schema.Additional == nil || *schema.Additional {
+			t.Errorf("%s: %v", row.Action, err)
+		}
+		var names []string
+		for name := range schema.Properties {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want[row.Name] {
+			t.Errorf("%s: %s", row.Name, got)
+		}
+	}
+}
+
+func TestSchemasTakeEveryFormOfAParameter(t *testing.T) {
+	t.Parallel()
+	for action, inputs := range map[capability.Action]map[string]bool{
+		"task-agent.task.create": {
+			`{"task":"x"}`: true, `{"agents":"a | b"}`: true, `{"agents":["a",{"task":"b","agentType":"codex","label":"l","dependsOn":[0]}]}`: true,
+			`{"task":""}`: false, `{"agents":[{"label":"l"}]}`: false, `{"agents":7}`: false, `{"task":"x","prompt":"y"}`: false, `{"validator":{"service":"s"}}`: false, `{"maxRetries":-1}`: false,
+		},
+		"task-agent.send":         {`{"keys":"enter"}`: true, `{"keys":["down","enter"]}`: true, `{"keys":7}`: false},
+		"task-agent.task.control": {`{"operation":"pause","search":"x"}`: true, `{"operation":"explode"}`: false},
+		"task-agent.task.history": {`{"statuses":"done","window":"today"}`: true, `{"window":"tomorrow"}`: false, `{"limit":0}`: false},
+		"workspace.issues.manage": {`{"labels":["a"],"state":"all"}`: true, `{"issueNumber":0}`: false},
+	} {
+		registered, _ := actions.Lookup(action)
+		schema, err := catalog.CompileSchema(registered.InputSchema)
+		if err != nil {
+			t.Fatal(action, err)
+		}
+		for input, want := range inputs {
+			if err := schema.Check([]byte(input)); (err == nil) != want {
+				t.Errorf("%s %s: %v", action, input, err)
+			}
+		}
+	}
+}
+
+func TestACallOfTheCatalog(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, f := range verbs.Functions(r.service) {
+		if f.Action != "task-agent.task.create" {
+			continue
+		}
+		out, err := f.Do(t.Context(), capability.Call{Principal: agent, Session: "s", Context: &capability.Context{}, Input: json.RawMessage(`{"task":"fix it"}`)})
+		if err != nil || !strings.HasPrefix(string(out), `{"success":true,"text":"","data":{"threadId":"`) || !strings.HasSuffix(string(out), `"task":"tsk_1"}`) {
+			t.Errorf("%s %v", out, err)
+		}
+		// A failure is the call's, and has the verb's own code and data beside.
+		_, err = f.Do(t.Context(), capability.Call{Principal: agent, Context: &capability.Context{}, Input: json.RawMessage(`{"task":"x","reuseRepo":true}`)})
+		if e := capability.AsError(err); e.Code != capability.CodeInvalidInput || e.Reason != "missing_repo" || e.Details["error"] != verb.MissingRepo {
+			t.Errorf("%#v", err)
+		}
+	}
+	none := verbs.Functions(nil)
+	if len(none) != 11 {
+		t.Errorf("%d", len(none))
+	}
+	for _, f := range none {
+		if f.Availability.Eligible() || f.Availability.Reason != verbs.Unavailable {
+			t.Errorf("%s: %+v", f.ID, f.Availability)
+		}
+		if _, err := f.Do(t.Context(), capability.Call{}); capability.CodeOf(err) != capability.CodeUnavailable {
+			t.Errorf("%s: %v", f.ID, err)
+		}
+	}
+}
+
+func TestWhatACallTellsOfItsUser(t *testing.T) {
+	t.Parallel()
+	meta := `{"user_role":"USER","userId":"u","room_id":"r","worldId":"w","connector":"slack","time_zone":"Asia/Tokyo","message":"do it","messages":["a",7,"b"],"progressToken":1}`
+	got := verbs.Told(capability.Call{Principal: agent, Session: "s", Meta: json.RawMessage(meta), Context: &capability.Context{}})
+	if got.UserRole != "USER" || got.UserID != "u" || got.RoomID != "r" || got.WorldID != "w" || got.Connector != "slack" || got.Zone.String() != "Asia/Tokyo" || got.Message != "do it" || !slices.Equal(got.Recent, []string{"a", "b"}) || got.Session != "s" {
+		t.Errorf("%+v", got)
+	}
+	// The channel that we know ourselves is not the agent's to say; a role that is none stays one.
+	got = verbs.Told(capability.Call{Meta: json.RawMessage(`{"connector":"slack","user_role":7,"time_zone":"../../etc/passwd"}`), Context: &capability.Context{Route: &capability.Route{Kind: "discord", Conversation: "c"}}})
+	if got.Connector != "discord" || got.RoomID != "c" || got.UserRole == "" || got.Zone != nil {
+		t.Errorf("%+v", got)
+	}
+	if got = verbs.Told(capability.Call{Meta: json.RawMessage(`[`), Context: &capability.Context{Adapter: &capability.Adapter{Kind: "telegram"}}}); got.Connector != "telegram" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func FuzzTold(f *testing.F) {
+	f.Add([]byte(`{"user_role":"USER","messages":["a"],"time_zone":"UTC"}`))
+	f.Fuzz(func(t *testing.T, meta []byte) {
+		got := verbs.Told(capability.Call{Meta: meta, Context: &capability.Context{}})
+		if len(got.Recent) > verb.MaxRecent || len(got.Message) > verb.MaxMessage || len([]rune(got.UserRole)) > 128 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A conversation that nobody goes on with is forgotten for others.
+func TestConversationsAreBounded(t *testing.T) {
+	t.Parallel()
+	var talks verb.Talks
+	of := func(i int) verb.Call { return verb.Call{By: agent, Session: strings.Repeat("x", i)} }
+	talks.Remember(of(1), func(t *verb.Talk) { t.Repo = "first" })
+	for i := range 1000 {
+		if i == 500 {
+			talks.Remember(of(1), func(t *verb.Talk) { t.ThreadID = "used" })
+		}
+		talks.Remember(of(i+2), func(t *verb.Talk) { t.Repo = "r" })
+	}
+	if got := talks.Last(of(1)); got.Repo != "first" || got.ThreadID != "used" {
+		t.Errorf("%+v", got)
+	}
+	if got := talks.Last(of(2)); got != (verb.Talk{}) {
+		t.Errorf("%+v", got)
+	}
+	if got := talks.Last(verb.Call{By: capability.Principal{ID: "agent:b"}, Session: "x"}); got != (verb.Talk{}) {
+		t.Error("another principal's conversation")
+	}
+	talks.Remember(verb.Call{By: agent}, func(t *verb.Talk) { t.Repo = "r" })
+	if got := talks.Last(verb.Call{By: agent}); got != (verb.Talk{}) {
+		t.Error("a call without a conversation leaves something")
+	}
+}

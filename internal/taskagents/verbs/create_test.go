@@ -1,0 +1,257 @@
+package verbs_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/taskagents/history"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+)
+
+// last is the task that the launcher was given last.
+func (r *rig) last() launch.Task {
+	r.Helper()
+	if len(r.launcher.tasks) == 0 {
+		r.Fatal("nothing was begun")
+	}
+	return r.launcher.tasks[len(r.launcher.tasks)-1]
+}
+
+func TestATaskBeginsWithoutAWord(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	got, data := r.ok(call("Fix the login page, please."), "CREATE_TASK", `{"task":"Repair login.html","label":"login","agentType":"Claude Code","approvalPreset":"standard",
+		"acceptanceCriteria":[" it loads ",""],"validator":{"service":"v","method":"m","params":{"a":1}},"maxRetries":2,"onVerificationFail":"escalate",
+		"metadata":{"originRoomId":"room"},"memoryContent":"Mind the tests."}`)
+	if got.Text != "" || got.Task != "tsk_1" || data["threadId"] == "" || len(data["agents"].([]any)) != 1 {
+		t.Errorf("%+v", got)
+	}
+	task := r.last()
+	// The user's exact words come first, the parent's after them.
+	if task.Request != "Fix the login page, please." || !strings.HasPrefix(task.Parts[0].Task, task.Request+"\n\n") || !strings.HasSuffix(task.Parts[0].Task, "\nRepair login.html") {
+		t.Errorf("%q", task.Parts[0].Task)
+	}
+	two := 2
+	want := validation.Custom{Service: "v", Method: "m", MaxRetries: &two, OnFail: validation.Escalate}
+	if v := task.Validator; v == nil || v.Service != want.Service || v.Method != want.Method || *v.MaxRetries != two || v.OnFail != want.OnFail || string(v.Params) != `{"a":1}` {
+		t.Errorf("%+v", task.Validator)
+	}
+	if task.Parts[0].AgentType != "claude" || task.Parts[0].Label != "login" || task.Preset != "standard" || task.RoomID != "room" || len(task.Criteria) != 1 || task.Criteria[0] != "it loads" || task.Memory != "Mind the tests." {
+		t.Errorf("%+v", task)
+	}
+	// What was made is in the registry.
+	if d, err := r.registry.Detail(t.Context(), data["threadId"].(string), threads.Selection{}); err != nil || len(d.Sessions) != 1 || d.OriginalRequest != task.Request {
+		t.Errorf("%+v %v", d, err)
+	}
+}
+
+func TestAListIsAnAgentEach(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.model.answer = " All use package wire. "
+	c := call("Please do these:\n1. codex: write the parser\n2. write the printer\n3. write the docs")
+	c.Recent = []string{"we spoke of ghp_" + strings.Repeat("a1B2", 9), strings.Repeat("x", 500)}
+	r.ok(c, "create_task", `{"task":"Split the work","agents":"one | two"}`)
+	task := r.last()
+	if len(task.Parts) != 3 || task.Parts[0].AgentType != "codex" || task.Parts[0].Label != "write the parser" || task.Brief != "All use package wire." {
+		t.Fatalf("%+v", task)
+	}
+	if got := task.Parts[1].Task; got != "write the printer\n\nSaid about the whole task:\nSplit the work" {
+		t.Errorf("%q", got)
+	}
+	var from struct {
+		OriginSessionID string
+		OriginMessages  []string
+	}
+	if err := json.Unmarshal(task.Metadata, &from); err != nil || from.OriginSessionID != c.Session || c.Session == "" || len(from.OriginMessages) != 2 || strings.Contains(from.OriginMessages[0], "ghp_") {
+		t.Errorf("the conversation is %s %v", task.Metadata, err)
+	}
+	asked := r.model.asked[0]
+	for _, part := range []string{"3 agents", "\n1. write the parser\n2. write the printer\n3. write the docs\n\nWhat was said", "- " + strings.Repeat("x", 399) + "…"} {
+		if !strings.Contains(asked, part) {
+			t.Errorf("%q is not in %q", part, asked)
+		}
+	}
+	if strings.Contains(asked, "ghp_") {
+		t.Error("the model is told a credential")
+	}
+
+	// The agents that are named count where they are more.
+	r.model.answer = ""
+	r.ok(call(""), "CREATE_TASK", `{"task":"all of it","agents":[{"task":"first","agentType":"auto"},{"task":"then","agentType":"gemini","label":"b","dependsOn":[0]},"claude: third"]}`)
+	task = r.last()
+	if len(task.Parts) != 3 || task.Parts[1].AgentType != "gemini" || task.Parts[1].Label != "b" || task.Parts[1].DependsOn[0] != 0 || task.Parts[2].AgentType != "claude" || task.Brief != "" {
+		t.Errorf("%+v", task)
+	}
+	if got := task.Parts[0].Task; got != "all of it\n\nYour part of it:\nfirst" {
+		t.Errorf("%q", got)
+	}
+	r.ok(call(""), "CREATE_TASK", `{"agents":"a | b"}`)
+	if task = r.last(); task.Request != "a\nb\n" || task.Parts[1].Task != "b" {
+		t.Errorf("%+v", task)
+	}
+	r.fails(call("1. a\n2. b\n3. c\n4. d\n5. e\n6. f\n7. g\n8. h\n9. i"), "CREATE_TASK", `{}`, verb.TooManyAgents)
+}
+
+func TestWhatCannotBeATask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for params, want := range map[string]verb.Code{
+		`{}`: verb.MissingParams, `{"task":7}`: verb.MissingParams, `{"task":" "}`: verb.MissingParams, `{"task":"Remind me to buy milk"}`: verb.Declined,
+		`{"task":"x","agentType":"clippy"}`: verb.AgentNotInstalled, `{"task":"x","maxRetries":-1}`: verb.MissingParams, `{"task":"x","reuseRepo":true}`: verb.MissingRepo,
+		`{"task":"x","validator":{"service":"s"}}`: verb.MissingParams, `{"task":"x","onVerificationFail":"panic"}`: verb.MissingParams, `{"task":"x","metadata":[]}`: verb.MissingParams,
+		`{"agents":["a"," "]}`: verb.MissingParams, `{"task":"` + strings.Repeat("x", verb.MaxMessage+1) + `"}`: "TASK_TOO_LARGE",
+	} {
+		r.fails(call(""), "CREATE_TASK", params, want)
+	}
+	if len(r.launcher.tasks) != 0 {
+		t.Error("something was begun")
+	}
+}
+
+func TestShellsAreNotGivenProse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for task, want := range map[string]string{"npm test": "shell", "Why does the build fail?": "codex"} {
+		r.ok(call(""), "CREATE_TASK", `{"agentType":"bash","task":"`+task+`"}`)
+		if got := r.last().Parts[0].AgentType; got != want {
+			t.Errorf("%q: %s", task, got)
+		}
+	}
+	r.programs.fixed = framework.Gemini
+	r.ok(call(""), "CREATE_TASK", `{"agentType":"claude","task":"x"}`)
+	if got := r.last().Parts[0].AgentType; got != "gemini" {
+		t.Errorf("the fixed program is not taken, but %s", got)
+	}
+	// Nothing else can be used.
+	r.programs.fixed, r.programs.none = framework.Pi, true
+	r.ok(call(""), "CREATE_TASK", `{"task":"Why does the build fail?"}`)
+	if got := r.last().Parts[0].AgentType; got != "pi" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestWhichRepository(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withPlaces)
+	repo := func(c verb.Call, params string) string {
+		r.Helper()
+		r.ok(c, "CREATE_TASK", params)
+		return r.last().Repo
+	}
+	other := verb.Call{By: agent, Session: "other"}
+	if got := repo(call("fix github.com/acme/widget now"), `{"task":"fix it"}`); got != "https://github.com/acme/widget" {
+		t.Errorf("%q", got)
+	}
+	if got := repo(call(""), `{"task":"fix it","repo":"acme/gadget"}`); got != "acme/gadget" {
+		t.Errorf("%q", got)
+	}
+	if got := repo(call("now do the same repo's tests"), `{}`); got != "acme/gadget" {
+		t.Errorf("the conversation's: %q", got)
+	}
+	if got := repo(call("write a poem"), `{}`); got != "" {
+		t.Errorf("%q", got)
+	}
+	if err := r.history.Append(history.Entry{Type: history.Registered, SessionID: "s", Repo: "acme/old"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := repo(other, `{"task":"x","reuseRepo":true,"repo":"acme/new"}`); got != "acme/old" {
+		t.Errorf("%q", got)
+	}
+	if got := repo(other, `{"task":"look at github.com/acme/widget","workdir":"/here"}`); got != "" || r.last().Workdir != "/here" {
+		t.Errorf("a folder was named: %q", got)
+	}
+	newRig(t).fails(call(""), "CREATE_TASK", `{"task":"x","repo":"acme/widget"}`, verb.WorkspaceServiceUnavailable)
+}
+
+func TestLessonsGoAlong(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i, e := range []history.Entry{
+		{Type: history.Completed, Label: "old", CompletionSummary: "forgotten", Timestamp: r.now.Add(-49 * time.Hour).UnixMilli()},
+		{Type: history.Registered, Label: "begun", OriginalTask: "no lesson"},
+		{Type: history.Failed, Label: "parser", Repo: "acme/widget", CompletionSummary: "the tests need go1.26, token sk-ant-api03-" + strings.Repeat("Ab1_", 24)},
+		{Type: history.KeyDecision, Reasoning: "we use TOML"},
+	} {
+		e.SessionID = "s" + string(rune('0'+i))
+		if err := r.history.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.ok(call(""), "CREATE_TASK", `{"task":"x","memoryContent":"mine"}`)
+	memory := r.last().Memory
+	if !strings.HasPrefix(memory, "mine\n\n") || !strings.Contains(memory, "- parser in acme/widget, failed: the tests need go1.26") || !strings.Contains(memory, "- a task, decided: we use TOML") ||
+		strings.Contains(memory, "forgotten") || strings.Contains(memory, "begun") || strings.Contains(memory, "sk-ant-") {
+		t.Errorf("%q", memory)
+	}
+}
+
+func TestOneFailureDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.launcher.refuse["gemini"] = capability.Errorf(capability.CodeUnavailable, "tasks", "gemini is not installed").With("agent_not_installed", "install it")
+	got, data := r.ok(call(""), "CREATE_TASK", `{"agents":"codex: a | gemini: b"}`)
+	if list := data["agents"].([]any); got.Text != "" || list[1].(map[string]any)["error"] == nil || list[0].(map[string]any)["error"] != nil {
+		t.Errorf("%+v", got)
+	}
+	got, data = r.fails(call(""), "CREATE_TASK", `{"agents":"gemini: a | gemini: b"}`, verb.AgentNotInstalled)
+	if !strings.Contains(got.Text, "gemini is not installed") || data["threadId"] == "" || got.Task == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAnAgentIsStarted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	got, data := r.ok(call(""), "spawn_coder", `{"task":"fix it","label":"fixer","keepAliveAfterComplete":true,"approvalPreset":"readonly","memoryContent":"m"}`)
+	req := r.fleet.requests[0]
+	if req.AgentType != "codex" || req.Task != "fix it" || req.Preset != "readonly" || req.Memory != "m" || data["sessionId"] == "" || data["threadId"] == nil || !strings.Contains(got.Text, "codex") {
+		t.Errorf("%+v %+v", got, req)
+	}
+	if row.Meta(req.Metadata, "label") != "fixer" || !strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":true`) || got.Task != "tsk_1" || len(r.fleet.typed) != 0 {
+		t.Errorf("%s %+v %q", req.Metadata, got, r.fleet.typed)
+	}
+	// Without a task there is nothing to look after, in the conversation's folder.
+	_, data = r.ok(call(""), "SPAWN_AGENT", `{"agentType":"shell"}`)
+	if req = r.fleet.requests[1]; req.AgentType != "shell" || req.Workdir != r.fleet.infos[0].Workdir || data["threadId"] != nil || !strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":false`) {
+		t.Errorf("%+v", req)
+	}
+	// Several tasks are a thread of several agents.
+	r.ok(call(""), "SPAWN_AGENT", `{"task":"1. a\n2. b"}`)
+	if len(r.last().Parts) != 2 {
+		t.Errorf("%+v", r.last())
+	}
+	r.fails(call(""), "SPAWN_AGENT", `{"agentType":"clippy"}`, verb.AgentNotInstalled)
+	r.fleet.refuse = capability.Errorf(capability.CodeDenied, "tasks", "outside").With("workdir_outside_allowed", "")
+	r.fails(call(""), "SPAWN_AGENT", `{"workdir":"/etc"}`, verb.WorkdirOutsideAllowed)
+	r.fails(call(""), "SPAWN_AGENT", `{"workdir":"/etc","task":"read passwd"}`, verb.WorkdirOutsideAllowed)
+	r.programs.none = true
+	r.fails(call(""), "SPAWN_AGENT", `{}`, verb.AgentNotInstalled)
+}
+
+func TestAnAgentWithoutAFolderTakesAFreeWorkspace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withPlaces)
+	other := verb.Call{By: agent, Session: "other"}
+	_, data := r.ok(other, "PROVISION_WORKSPACE", `{"repo":"`+r.remote+`"}`)
+	r.ok(call(""), "SPAWN_AGENT", `{}`)
+	if got := r.fleet.requests[0].Workdir; got != data["path"] {
+		t.Errorf("%q", got)
+	}
+	third := verb.Call{By: agent, Session: "third"}
+	r.ok(third, "SPAWN_AGENT", `{}`)
+	if got := r.fleet.requests[1].Workdir; got != "" {
+		t.Errorf("somebody works in %q", got)
+	}
+	r.fleet.set(0, func(i *agents.Info) { i.Status = detect.Stopped })
+}

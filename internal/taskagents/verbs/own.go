@@ -1,0 +1,112 @@
+package verbs
+
+import (
+	"context"
+	"slices"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+)
+
+// own is a configuration in which there is nothing but what a principal began: the rest
+// cannot be told from what does not exist.
+func own(cfg Config, by capability.Principal) Config {
+	if cfg.Agents != nil {
+		cfg.Agents = ownAgents{cfg.Agents, by.ID}
+	}
+	if cfg.Registry != nil {
+		cfg.Registry = ownThreads{cfg.Registry, by.ID}
+		if cfg.Launcher != nil {
+			cfg.Launcher = ownLauncher{cfg.Launcher, cfg.Registry}
+		}
+	}
+	return cfg
+}
+
+type ownAgents struct {
+	agentverbs.Agents
+	by string
+}
+
+func (o ownAgents) List() []agents.Info {
+	return slices.DeleteFunc(o.Agents.List(), func(i agents.Info) bool { return i.Owner != o.by })
+}
+
+func (o ownAgents) Terminal(id string) (agentverbs.Terminal, error) {
+	if !slices.ContainsFunc(o.List(), func(i agents.Info) bool { return i.ID == id }) {
+		return nil, verb.SessionNotFound.Errorf("there is no session %.60q of yours", id)
+	}
+	return o.Agents.Terminal(id)
+}
+
+type ownThreads struct {
+	Registry
+	by string
+}
+
+func none(thread string) error {
+	return verb.ThreadNotFound.Errorf("there is no thread %.60q of yours", thread)
+}
+
+func (o ownThreads) List(ctx context.Context, f threads.Filter) ([]threads.Summary, error) {
+	f.AgentID = o.by
+	return o.Registry.List(ctx, f)
+}
+
+func (o ownThreads) Count(ctx context.Context, f threads.Filter) (int, error) {
+	f.AgentID = o.by
+	return o.Registry.Count(ctx, f)
+}
+
+func (o ownThreads) Find(ctx context.Context, search, _ string) (threads.Summary, error) {
+	return o.Registry.Find(ctx, search, o.by)
+}
+
+func (o ownThreads) Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error) {
+	d, err := o.Registry.Detail(ctx, thread, s)
+	if err == nil && d.AgentID != o.by {
+		return threads.Detail{}, none(thread)
+	}
+	return d, err
+}
+
+func (o ownThreads) Session(ctx context.Context, id string) (row.Session, error) {
+	s, err := o.Registry.Session(ctx, id)
+	if err == nil && s.AgentID != o.by {
+		return row.Session{}, verb.SessionNotFound.Errorf("there is no session %.60q of yours", id)
+	}
+	return s, err
+}
+
+func (o ownThreads) Share(ctx context.Context, thread string, roots share.Roots) (threads.Shared, error) {
+	if _, err := o.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}}); err != nil {
+		return threads.Shared{}, err
+	}
+	return o.Registry.Share(ctx, thread, roots)
+}
+
+func (o ownThreads) Pending(ctx context.Context) ([]row.PendingDecision, error) {
+	list, err := o.Registry.Pending(ctx)
+	return slices.DeleteFunc(list, func(p row.PendingDecision) bool {
+		_, hidden := o.Session(ctx, p.SessionID)
+		return hidden != nil
+	}), err
+}
+
+type ownLauncher struct {
+	Launcher
+	threads Registry // those of the principal
+}
+
+func (o ownLauncher) Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error) {
+	if _, err := o.threads.Detail(ctx, c.ThreadID, threads.Selection{Fields: []threads.Field{}}); err != nil {
+		return launch.Controlled{}, err
+	}
+	return o.Launcher.Control(ctx, by, c)
+}

@@ -1,0 +1,111 @@
+// Package taskverbs has the four verbs about tasks (task-agents, sections 7.1 and 7.6 to
+// 7.8): begin one, control it, look back at what was done, and show what came of it. A verb
+// finds out what is meant, calls the part that does it, and says in words what came of it;
+// no verb keeps a thing or decides about one.
+package taskverbs
+
+import (
+	"context"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/history"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+)
+
+// Launcher begins and controls the work of threads; it is package launch's.
+type Launcher interface {
+	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
+	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
+}
+
+// Registry is what is used of threads.Registry.
+type Registry interface {
+	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
+	Count(ctx context.Context, f threads.Filter) (int, error)
+	Find(ctx context.Context, search, agent string) (threads.Summary, error)
+	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
+	Session(ctx context.Context, id string) (row.Session, error)
+	Share(ctx context.Context, thread string, roots share.Roots) (threads.Shared, error)
+}
+
+// Choice says which program does a task.
+type Choice interface {
+	State(ctx context.Context, t choice.Task) choice.State
+	// Fixed is the program that does every task, "" where the best is chosen for each.
+	Fixed() framework.Name
+}
+
+// History is what is used of history.File.
+type History interface {
+	Lessons() []history.Entry
+	LastRepo() string
+}
+
+// Model is what is used of a language model.
+type Model interface {
+	Ask(ctx context.Context, small bool, prompt string) (string, error)
+}
+
+// Config is what the verbs work with. Without Launcher or Registry the verbs that need them
+// answer SERVICE_UNAVAILABLE; without Model no brief is written, without History there are
+// no lessons and no last repository. The others are required.
+type Config struct {
+	Launcher Launcher
+	Registry Registry
+	Choice   Choice
+	History  History
+	Model    Model
+	Repos    bool        // tasks may have a repository
+	Roots    share.Roots // what may be shown
+	Talks    *verb.Talks
+	Now      func() time.Time
+}
+
+// Verbs are the verbs.
+type Verbs struct{ cfg Config }
+
+// New makes the verbs.
+func New(cfg Config) *Verbs { return &Verbs{cfg} }
+
+// Table is every verb by its name.
+func (v *Verbs) Table() map[verb.Name]verb.Do {
+	launcher, registry := v.cfg.Launcher != nil, v.cfg.Registry != nil
+	return map[verb.Name]verb.Do{
+		verb.CreateTask:  verb.Needs(launcher, v.Create),
+		verb.TaskControl: verb.Needs(launcher && registry, v.control),
+		verb.TaskHistory: verb.Needs(registry, v.history),
+		verb.TaskShare:   verb.Needs(registry, v.share),
+	}
+}
+
+// Pick is the program for a task: the fixed one, else the one that was asked for; in place of
+// a shell, or of Pi, the best that can reason where the task is written for a reader
+// (task-agents, section 7.1). "" leaves the choice to the launcher.
+func (v *Verbs) Pick(ctx context.Context, wanted framework.Name, t choice.Task) framework.Name {
+	if fixed := v.cfg.Choice.Fixed(); fixed != "" {
+		wanted = fixed
+	}
+	if wanted != framework.Shell && wanted != framework.Pi || !utterance.Prose(t.Text) {
+		return wanted
+	}
+	state := v.cfg.Choice.State(ctx, t)
+	reasons := func(f choice.Framework) bool { return f.ID != framework.Shell && f.ID != framework.Pi && f.Usable() }
+	best := choice.Framework{}
+	for _, f := range state.Frameworks {
+		if reasons(f) && (best.ID == "" || f.ID == state.Preferred.ID || f.Score > best.Score && best.ID != state.Preferred.ID) {
+			best = f
+		}
+	}
+	if best.ID == "" {
+		return wanted // nothing else can be used
+	}
+	return best.ID
+}

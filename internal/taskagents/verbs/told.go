@@ -1,0 +1,71 @@
+package verbs
+
+import (
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+)
+
+// Told is what a call of the catalog says about the conversation it comes from. The call's
+// context has the channel; what only the agent knows is in the call's metadata (the `_meta`
+// of MCP), under the names of spec/README, R43, in snake or camel case: user_role,
+// connector, room_id, world_id, user_id, time_zone, message, and messages before it. None
+// of it gives a right. What does not fit is as if it were not there, but for a role that
+// is none, which lets nothing happen.
+func Told(c capability.Call) verb.Call {
+	out := verb.Call{By: c.Principal, Session: c.Session}
+	if in := c.Context; in != nil {
+		switch {
+		case in.Route != nil:
+			out.Connector, out.RoomID = in.Route.Kind, in.Route.Conversation
+		case in.Adapter != nil:
+			out.Connector = in.Adapter.Kind
+		}
+	}
+	if len(c.Meta) == 0 {
+		return out
+	}
+	_ = jsonx.Members(c.Meta, func(name string, value []byte) {
+		name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
+		text, _ := jsonx.Text(value)
+		id := verb.Cut(text, 128)
+		switch name {
+		case "userrole":
+			if out.UserRole = id; id == "" {
+				out.UserRole = "unknown" // it was said, and is none
+			}
+		case "connector":
+			if out.Connector == "" { // the channel that we know goes before
+				out.Connector = id
+			}
+		case "roomid":
+			out.RoomID = verb.First(id, out.RoomID)
+		case "worldid":
+			out.WorldID = id
+		case "userid":
+			out.UserID = id
+		case "timezone":
+			// A name and never a path: LoadLocation refuses those that lead anywhere else.
+			if zone, err := time.LoadLocation(id); id != "" && err == nil {
+				out.Zone = zone
+			}
+		case "message":
+			if len(text) <= verb.MaxMessage {
+				out.Message = text
+			}
+		case "messages":
+			_ = jsonx.Elements(value, func(one []byte) error {
+				if text, ok := jsonx.Text(one); ok {
+					if out.Recent = append(out.Recent, verb.Cut(text, verb.MaxRecentText)); len(out.Recent) > verb.MaxRecent {
+						out.Recent = out.Recent[1:]
+					}
+				}
+				return nil
+			})
+		}
+	})
+	return out
+}

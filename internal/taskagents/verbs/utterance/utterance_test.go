@@ -1,0 +1,221 @@
+package utterance_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
+)
+
+func TestAListIsSeveralTasks(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"1. fix the parser\n2. write its tests":    {"fix the parser", "write its tests"},
+		"Please:\n- lint\n- test\n  all of them\n": {"lint", "test\n  all of them"},
+		"1) one thing":                                          nil,
+		"fix the parser and write its tests":                    nil,
+		"- only one bullet\n\nand a paragraph":                  nil,
+		"Do these:\n* a\n* b\n* c":                              {"a", "b", "c"},
+		"Use version 1. of it.\nThen version 2. of the others.": nil,
+	} {
+		if got := utterance.Tasks(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := utterance.Listed(" a | codex: b ||c | "); !slices.Equal(got, []string{"a", "codex: b", "c"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAPartMayNameItsProgram(t *testing.T) {
+	t.Parallel()
+	for part, want := range map[string]struct {
+		name framework.Name
+		task string
+	}{
+		"codex: fix it":                       {framework.Codex, "fix it"},
+		"Claude Code: fix: it":                {framework.Claude, "fix: it"},
+		"note: fix it":                        {"", "note: fix it"},
+		"claude:":                             {"", "claude:"},
+		"claude                       : fix ": {"", "claude                       : fix "},
+		"fix it":                              {"", "fix it"},
+	} {
+		if name, task := utterance.Agent(part); name != want.name || task != want.task {
+			t.Errorf("%q: %q %q", part, name, task)
+		}
+	}
+}
+
+func TestWhatIsMeantForAShell(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"npm test":                         false,
+		"git commit -m done":               false,
+		"ls | wc -l":                       false,
+		"for f in 1 2 3; do echo $f; done": false,
+		"FOO=1 make all":                   false,
+		"":                                 false,
+		"fix the login page":               true,
+		"Why does make fail?":              true,
+		"refactor everything":              false,
+		"Refactor everything.":             true,
+		"move config into one place":       false,
+		"move all config loading into one single place":               true,
+		"Run `npm test` and tell me why it fails, I need to know it.": true,
+	} {
+		if got := utterance.Prose(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestTheRepositoryIsFoundInTheText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"fix https://github.com/acme/widget please":            "https://github.com/acme/widget",
+		"fix github.com/acme/widget.":                          "https://github.com/acme/widget",
+		"see https://github.com/acme/widget/tree/main/src":     "https://github.com/acme/widget",
+		"https://github.com/acme/widget/issues/12 is annoying": "https://github.com/acme/widget",
+		"clone git@gitlab.com:group/sub/widget.git":            "git@gitlab.com:group/sub/widget.git",
+		"in bitbucket.org/acme/widget":                         "https://bitbucket.org/acme/widget",
+		"https://gitlab.com/group/widget/-/merge_requests/3":   "https://gitlab.com/group/widget",
+		"https://evil.example/github.com":                      "",
+		"notgithub.com/acme/widget":                            "",
+		"this and/or that":                                     "",
+		"https://github.com/acme":                              "",
+	} {
+		if got := utterance.Repo(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]bool{
+		"do it in the same repo": true, "continue": true, "Continue with the parser": true, "pick up where you left": true,
+		"use the last repository": true, "make a new project": false, "handle the continue button": false,
+	} {
+		if got := utterance.SameRepo(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestErrandsAreNoWork(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"remind me to call my mom":                        true,
+		"Book me a flight to Lisbon":                      true,
+		"put milk on the shopping list":                   true,
+		"what is on my calendar":                          true,
+		"build a calendar app that reminds me of my rent": false,
+		"fix the bug in the shopping list":                false,
+		"write a haiku":                                   false,
+	} {
+		if got := utterance.Errand(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestWhatIsToBeDone(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"please pause the parser task": "pause", "put that on hold": "pause", "stop it and archive it": "stop", "archive it, then stop": "archive",
+		"don't stop, continue": "continue", "Do not pause it": "", "resume": "resume", "reopen the thread": "reopen", "how is it going?": "",
+		"CANCEL": "stop", "the stopwatch task": "",
+	} {
+		if got, ok := utterance.Operation(text); got != want || ok != (want != "") {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	for text, want := range map[string]string{
+		"create an issue: the close button is broken": "create", "close #4": "close", "reopen issue 4": "reopen", "list open issues": "list",
+		"what are the open issues?": "list", "show issue 4": "get", "#12": "get", "comment on #4: done": "comment", "add the bug label to #4": "add_labels",
+		"rename #4": "update", "": "list", "open a new issue about the parser": "create", "show me the issues": "list",
+	} {
+		if got := utterance.IssueOperation(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]int{"close #41.": 41, "issue 7": 7, "ticket number 8": 8, "version 7": 0, "#0": 0, "#99999999999": 0} {
+		if got, ok := utterance.IssueNumber(text); got != want && ok || ok != (want > 0) {
+			t.Errorf("%q: %d %v", text, got, ok)
+		}
+	}
+}
+
+func TestDaysAreThoseOfTheUser(t *testing.T) {
+	t.Parallel()
+	zone, err := time.LoadLocation("Europe/Lisbon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The day before had 25 hours.
+	now := time.Date(2026, 10, 26, 0, 30, 0, 0, zone)
+	day := func(d, h int) time.Time { return time.Date(2026, 10, d, h, 0, 0, 0, zone) }
+	for w, want := range map[utterance.Window][2]time.Time{
+		utterance.Today:     {day(26, 0), {}},
+		utterance.Yesterday: {day(25, 0), day(26, 0).Add(-time.Millisecond)},
+		utterance.Last7:     {now.AddDate(0, 0, -7), {}},
+		utterance.Last30:    {now.AddDate(0, 0, -30), {}},
+		utterance.Active:    {},
+		"":                  {},
+	} {
+		if from, to, ok := w.Span(now); !ok || !from.Equal(want[0]) || !to.Equal(want[1]) {
+			t.Errorf("%s: %v to %v", w, from, to)
+		}
+	}
+	if from, to, _ := utterance.Yesterday.Span(now); to.Sub(from) != 25*time.Hour-time.Millisecond {
+		t.Errorf("%v", to.Sub(from))
+	}
+	if _, _, ok := utterance.Window("tomorrow").Span(now); ok {
+		t.Error("tomorrow")
+	}
+	for text, want := range map[string]utterance.Window{
+		"what did you do yesterday?": utterance.Yesterday, "anything today": utterance.Today, "in the past week": utterance.Last7,
+		"this month's tasks": utterance.Last30, "what is running": utterance.Active, "all of them": "", "": "",
+	} {
+		if got, _ := utterance.Asked(text); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	if _, count := utterance.Asked("how many tasks failed"); !count {
+		t.Error("how many")
+	}
+}
+
+// What is read from a text is never more than what is in it.
+func FuzzUtterance(f *testing.F) {
+	for _, s := range []string{"1. a\n2. b", "fix github.com/a/b", "stop #4 yesterday", "codex: x | y", "- a\n- b\n  c\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 1<<16 {
+			t.Skip()
+		}
+		for _, task := range append(utterance.Tasks(text), utterance.Listed(text)...) {
+			for line := range strings.Lines(task) {
+				if !strings.Contains(text, strings.TrimSpace(line)) {
+					t.Errorf("%q is not in %q", line, text)
+				}
+			}
+			if name, rest := utterance.Agent(task); name != "" && rest == "" {
+				t.Error("a program without a task")
+			}
+		}
+		if repo := utterance.Repo(text); repo != "" && !strings.Contains(text, strings.TrimPrefix(repo, "https://")) {
+			t.Errorf("%q is not in %q", repo, text)
+		}
+		utterance.Prose(text)
+		utterance.Errand(text)
+		utterance.SameRepo(text)
+		utterance.Operation(text)
+		utterance.IssueOperation(text)
+		utterance.Asked(text)
+		if n, ok := utterance.IssueNumber(text); ok && n <= 0 {
+			t.Errorf("issue %d", n)
+		}
+	})
+}

@@ -1,0 +1,180 @@
+// Package verbs offers the eleven verbs of task agents (task-agents, section 7) to whoever
+// delegates work: by their names and all their aliases ([Service.Run]), and as capabilities
+// of the catalog ([Functions]; spec/README, R16). Every use is held against the access
+// policy first.
+package verbs
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/outlook"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/repoverbs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/taskverbs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Launcher is package launch's.
+type Launcher interface {
+	taskverbs.Launcher
+	agentverbs.Launcher
+}
+
+// Registry is threads.Registry.
+type Registry interface {
+	taskverbs.Registry
+	agentverbs.Registry
+}
+
+// Config is what the verbs work with; Choice and Now are required. Verbs whose parts are
+// not there answer SERVICE_UNAVAILABLE. Without Workspaces no task has a repository,
+// without Model no brief is written, without History there are no lessons and no last
+// repository.
+type Config struct {
+	Launcher   Launcher
+	Agents     agentverbs.Agents
+	Registry   Registry
+	Choice     taskverbs.Choice
+	Workspaces repoverbs.Workspaces
+	History    taskverbs.History
+	Model      taskverbs.Model
+	Roots      share.Roots // what may be shown
+	Policy     access.Policy
+	Now        func() time.Time
+}
+
+// Service runs verbs. It is safe for concurrent use.
+type Service struct {
+	cfg   Config
+	talks *verb.Talks
+}
+
+// New makes the service.
+func New(cfg Config) *Service { return &Service{cfg: cfg, talks: new(verb.Talks)} }
+
+// of are the verbs as a principal may use them: who is no operator finds what it began
+// itself, and nothing of others.
+func (s *Service) of(by capability.Principal) (*agentverbs.Verbs, map[verb.Name]verb.Do) {
+	cfg := s.cfg
+	if by.Role != capability.RoleAdmin && by.Role != capability.RoleOperator {
+		cfg = own(cfg, by)
+	}
+	tasks := taskverbs.New(taskverbs.Config{
+		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil, Roots: cfg.Roots, Talks: s.talks, Now: cfg.Now,
+	})
+	agents := agentverbs.Config{Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: s.talks}
+	repos := repoverbs.Config{Workspaces: cfg.Workspaces, Talks: s.talks}
+	if cfg.Workspaces != nil {
+		agents.Workspaces = cfg.Workspaces.List
+	}
+	if cfg.History != nil {
+		repos.LastRepo = cfg.History.LastRepo
+	}
+	live, table := agentverbs.New(agents), tasks.Table()
+	maps.Copy(table, live.Table())
+	maps.Copy(table, repoverbs.New(repos).Table())
+	return live, table
+}
+
+// Context and Examples are the texts of task-agents, section 7.13, as they are now, for a
+// principal. message is what the user says, "" where that is not known.
+func (s *Service) Context(ctx context.Context, by capability.Principal, message string) (string, error) {
+	agents, _ := s.of(by)
+	now, err := agents.Snapshot(ctx, message)
+	if err != nil {
+		return "", err
+	}
+	return outlook.Context(now), nil
+}
+
+// Examples names the program that is preferred now.
+func (s *Service) Examples(ctx context.Context, by capability.Principal) (string, error) {
+	agents, _ := s.of(by)
+	now, err := agents.Snapshot(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	return outlook.Examples(now.Preferred.ID), nil
+}
+
+// Run uses a verb by any of its names. What was not done is told twice: by the result,
+// whose Success is false and whose Error is the verb's own code, and by the error, which
+// has the code of spec/README, section 4, and the verb's in its details ("error", "data").
+func (s *Service) Run(ctx context.Context, c verb.Call, name string, params json.RawMessage) (verb.Result, error) {
+	row, spelled, ok := verb.Lookup(name)
+	if !ok {
+		return verb.Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(verb.Cut(name, 100))}), nil)
+	}
+	c.Spelled = spelled
+	if err := s.cfg.Policy.Check(access.Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, row.Ability); err != nil {
+		return verb.Fail(err, nil)
+	}
+	_, table := s.of(c.By)
+	r, err := table[row.Name](ctx, c, params)
+	r.Text = secret.MaskTokens(r.Text)
+	return r, err
+}
+
+// Action is the action that a word means: a name of a verb, its action, or a part of
+// that after the domain, such as create or issues.
+func Action(word string) (capability.Action, bool) {
+	if row, _, ok := verb.Lookup(word); ok {
+		return row.Action, true
+	}
+	for _, row := range verb.Table() {
+		if slices.Contains(strings.Split(string(row.Action), ".")[1:], strings.ToLower(word)) && !strings.EqualFold(word, "task") {
+			return row.Action, true
+		}
+	}
+	return "", false
+}
+
+// Function is a capability of core's; it converts to core.Function.
+type Function struct {
+	capability.Contribution
+	Do func(ctx context.Context, c capability.Call) (json.RawMessage, error)
+}
+
+// Unavailable is why the verbs cannot be used where the server runs no task agents.
+const Unavailable = "task agents do not run on this server"
+
+// Functions are the verbs as capabilities. Titles, descriptions and schemas are those of
+// the registry of canonical actions. Without a service they are there and unavailable.
+func Functions(s *Service) []Function {
+	var out []Function
+	for _, row := range verb.Table() {
+		domain := "task-agent"
+		if row.Name == verb.ProvisionWorkspace || row.Name == verb.FinalizeWorkspace || row.Name == verb.ManageIssues {
+			domain = "workspace"
+		}
+		f := Function{Contribution: capability.Contribution{
+			ID: string(row.Action), Kind: "capability.agent-tool", Action: row.Action, Effect: row.Effect, Timeout: row.Timeout, Aliases: row.Aliases,
+			Provider: capability.NewProviderKey(domain, "core", "default"),
+		}}
+		if s == nil {
+			f.Availability = capability.Availability{State: capability.StateUnconfigured, Reason: Unavailable}
+		}
+		f.Do = func(ctx context.Context, c capability.Call) (json.RawMessage, error) {
+			if s == nil {
+				return nil, verb.ServiceUnavailable.Errorf(Unavailable)
+			}
+			r, err := s.Run(ctx, Told(c), string(row.Name), c.Input)
+			if err != nil {
+				return nil, err
+			}
+			return jsonx.Marshal(r)
+		}
+		out = append(out, f)
+	}
+	return out
+}

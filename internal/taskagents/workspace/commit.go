@@ -1,0 +1,194 @@
+package workspace
+
+import (
+	"context"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+)
+
+// Commit is what came of committing. Hash is "" where there was nothing to commit, and
+// Reason says so.
+type Commit struct {
+	Hash   string   `json:"hash,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+	Stat   DiffStat `json:"stat"`
+}
+
+const (
+	noChanges  = "no changes"
+	maxMessage = 64 << 10
+	maxCommits = 2000 // in one push
+)
+
+// Commit commits everything but our own files, after a search for credentials in what
+// it would add (task-agents, sections 7.10 and 19.6). Errors: denied, reason
+// secret_found, with the places in details.findings; conflict, reason unmerged or
+// wrong_branch; invalid_input, reason missing_message; too_large, reason
+// change_too_large.
+func (m *Manager) Commit(ctx context.Context, id, message string) (Commit, error) {
+	if strings.TrimSpace(message) == "" || len(message) > maxMessage || strings.ContainsRune(message, 0) {
+		return Commit{}, capability.Errorf(capability.CodeInvalidInput, "workspace.commit", "a commit needs a message of at most %d bytes", maxMessage).With("missing_message", "say what was changed and why")
+	}
+	w, release, err := m.hold(ctx, id)
+	if err != nil {
+		return Commit{}, err
+	}
+	defer release()
+	if err := m.onBranch(ctx, w); err != nil {
+		return Commit{}, err
+	}
+	if err := m.stage(ctx, w); err != nil {
+		return Commit{}, err
+	}
+	listed, err := m.run(ctx, w, diffArgs("diff", "--cached", "--name-only", "-z", "--no-renames", "--"))
+	if err != nil {
+		return Commit{}, err
+	}
+	if listed.Stdout.Truncated() {
+		return Commit{}, capability.Errorf(capability.CodeTooLarge, "workspace.commit", "too many files have changed for one commit").With("change_too_large", "keep what is generated out of the repository")
+	}
+	names := strings.Split(strings.TrimSuffix(string(listed.Stdout.Bytes()), "\x00"), "\x00")
+	if names[0] == "" {
+		return Commit{Reason: noChanges}, nil
+	}
+	err = m.scan(ctx, names, func(part []string) (sandbox.Result, error) {
+		args := []string{"--cached", "--"}
+		for _, name := range part {
+			args = append(args, ":(top,literal)"+name)
+		}
+		return m.run(ctx, w, plainDiff("diff", args...))
+	})
+	if err != nil {
+		// What was refused does not stay staged for the agent's own next commit.
+		if _, left := m.run(context.WithoutCancel(ctx), w, []string{"reset", "--quiet"}); left != nil {
+			return Commit{}, capability.AsError(err).Detail("still_staged", true)
+		}
+		return Commit{}, err
+	}
+	if _, err := m.run(ctx, w, []string{"commit", "--quiet", "--no-verify", "--no-gpg-sign", "--message=" + message}); err != nil {
+		return Commit{}, err
+	}
+	hash, err := m.line(ctx, w, "rev-parse", "HEAD")
+	if err != nil {
+		return Commit{}, err
+	}
+	before, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "HEAD^")
+	if before == "" {
+		before = emptyTree
+	}
+	c := Commit{Hash: hash}
+	if err == nil {
+		c.Stat, err = m.stat(ctx, w, before, hash)
+	}
+	if err == nil {
+		_, err = m.update(id, func(*Workspace) {})
+	}
+	return c, err
+}
+
+// hold takes the lock of a workspace's repository, and looks the workspace up again:
+// it may have gone while we waited.
+func (m *Manager) hold(ctx context.Context, id string) (Workspace, func(), error) {
+	w, err := m.Get(id)
+	if err != nil {
+		return w, nil, err
+	}
+	release, err := m.locks.take(ctx, w.root())
+	if err != nil {
+		return w, nil, err
+	}
+	if w, err = m.Get(id); err != nil {
+		release()
+	}
+	return w, release, err
+}
+
+// onBranch refuses to commit elsewhere than where a push would look, and conflicts
+// that nobody has resolved.
+func (m *Manager) onBranch(ctx context.Context, w Workspace) error {
+	s, err := m.status(ctx, w)
+	switch {
+	case err != nil:
+		return err
+	case len(s.Unmerged) > 0:
+		return capability.Errorf(capability.CodeConflict, "workspace.commit", "%d files have conflicts", len(s.Unmerged)).With("unmerged", "resolve them first").Detail("files", s.Unmerged)
+	case s.Branch != w.Branch:
+		return capability.Errorf(capability.CodeConflict, "workspace.commit", "the workspace is not on its branch %s", w.Branch).With("wrong_branch", "switch back to it")
+	}
+	return nil
+}
+
+// stage adds everything, and takes our own files out again, which the agent may have
+// added.
+func (m *Manager) stage(ctx context.Context, w Workspace) error {
+	own := []string{"--"}
+	for _, p := range w.OwnFiles {
+		own = append(own, ":(top,literal)"+p)
+	}
+	if _, err := m.run(ctx, w, []string{"add", "--all", "--", "."}); err != nil || len(w.OwnFiles) == 0 {
+		return err
+	}
+	head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "HEAD")
+	if err != nil {
+		return err
+	}
+	undo := append([]string{"reset", "--quiet"}, own...)
+	if head == "" {
+		undo = append([]string{"rm", "--quiet", "--cached", "--ignore-unmatch"}, own...)
+	}
+	_, err = m.run(ctx, w, undo)
+	return err
+}
+
+// Push pushes the branch and remembers where; force is --force-with-lease and nothing
+// stronger. Commits that are not at the remote yet are searched for credentials, the
+// agent's own too. Errors: those of the search as in [Manager.Commit]; conflict,
+// reason push_rejected; failed, reason invalid_credentials; denied, reason
+// security_violation, where the configuration names another remote.
+func (m *Manager) Push(ctx context.Context, id string, force bool) error {
+	w, release, err := m.hold(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := m.checkRemote(ctx, w); err != nil {
+		return err
+	}
+	if err := m.scanCommits(ctx, w); err != nil {
+		return err
+	}
+	ref := "refs/heads/" + w.Branch
+	args := []string{"push", "--quiet", "--no-verify", "--no-follow-tags", "--set-upstream"}
+	if force {
+		args = append(args, "--force-with-lease="+ref)
+	}
+	if _, err := m.remote(ctx, w, w, "", pushTime, append(args, "--", "origin", ref+":"+ref)...); err != nil {
+		return err
+	}
+	_, err = m.update(id, func(*Workspace) {})
+	return err
+}
+
+func (m *Manager) scanCommits(ctx context.Context, w Workspace) error {
+	if tip, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch); err != nil || tip == "" {
+		if err == nil {
+			err = capability.Errorf(capability.CodeConflict, "workspace.push", "the branch %s has no commits", w.Branch).With("nothing_to_push", "commit something first")
+		}
+		return err
+	}
+	listed, err := m.run(ctx, w, []string{"rev-list", "--max-count=2001", "refs/heads/" + w.Branch, "--not", "--remotes=origin", "--"})
+	if err != nil {
+		return err
+	}
+	commits := strings.Fields(listed.Stdout.Text())
+	if len(commits) > maxCommits {
+		return capability.Errorf(capability.CodeTooLarge, "workspace.push", "more than %d commits would be pushed", maxCommits).With("change_too_large", "push in parts, or start from a newer base")
+	}
+	return m.scan(ctx, commits, func(part []string) (sandbox.Result, error) {
+		args := plainDiff("show", "--format=")
+		return m.command(ctx, m.git, w, gitcmd.Command{Args: append(append(args, part...), "--"), NeedRepository: true})
+	})
+}

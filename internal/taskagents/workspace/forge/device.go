@@ -1,0 +1,204 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// DeviceFlow logs somebody in on another screen (RFC 8628; task-agents, section
+// 16.3): they open a page and type a code there.
+type DeviceFlow struct {
+	// Base is where /login/device/code and /login/oauth/access_token are; "" means
+	// https://github.com.
+	Base string
+	// ClientID is that of the operator's OAuth application.
+	ClientID string
+	// Scopes that are asked for; nil means repo.
+	Scopes []string
+	// Client makes the requests; nil means one with a timeout of 30 s.
+	Client *http.Client
+}
+
+// Prompt is what a person is shown.
+type Prompt struct {
+	URL, Code string
+	Expires   time.Time
+}
+
+const (
+	deviceWait   = 300 * time.Second
+	maxAnswer    = 64 << 10
+	defaultPause = 5 * time.Second
+)
+
+// Login asks for a code, shows it through show, and waits until somebody has typed
+// it, 300 s at most. Errors: unavailable, reason no_client_id or forge_unreachable;
+// denied, reason access_denied, when they refused; timeout, reason login_expired;
+// denied, reason missing_scope, when less was granted than asked for; failed, reason
+// forge_refused.
+func (d DeviceFlow) Login(ctx context.Context, show func(Prompt)) (secret.Value, error) {
+	if d.ClientID == "" {
+		return secret.Value{}, capability.Errorf(capability.CodeUnavailable, "forge.login", "logging in needs an OAuth application").
+			With("no_client_id", "set GITHUB_OAUTH_CLIENT_ID, or give a token")
+	}
+	if d.Base == "" {
+		d.Base = "https://github.com"
+	}
+	if d.Client == nil {
+		d.Client = &http.Client{Timeout: 30 * time.Second}
+	}
+	if d.Scopes == nil {
+		d.Scopes = []string{"repo"}
+	}
+	start, err := d.post(ctx, "/login/device/code", url.Values{"client_id": {d.ClientID}, "scope": {strings.Join(d.Scopes, " ")}})
+	if err != nil {
+		return secret.Value{}, err
+	}
+	if start.Error != "" {
+		return secret.Value{}, refused(start.Error)
+	}
+	if err := start.check(); err != nil {
+		return secret.Value{}, err
+	}
+	wait := deviceWait
+	if own := time.Duration(start.ExpiresIn) * time.Second; own > 0 && own < wait {
+		wait = own
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	show(Prompt{URL: start.VerificationURI, Code: start.UserCode, Expires: time.Now().Add(wait)})
+	token, err := d.poll(ctx, start)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return secret.Value{}, expired()
+	}
+	return token, err
+}
+
+func expired() error {
+	return capability.Errorf(capability.CodeTimeout, "forge.login", "nobody entered the code in time").With("login_expired", "start again for a new code")
+}
+
+func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value, error) {
+	pause := start.pause(defaultPause)
+	form := url.Values{
+		"client_id": {d.ClientID}, "device_code": {start.DeviceCode},
+		"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"},
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return secret.Value{}, capability.AsError(ctx.Err())
+		case <-time.After(pause):
+		}
+		a, err := d.post(ctx, "/login/oauth/access_token", form)
+		switch {
+		case err != nil && ctx.Err() == nil && capability.CodeOf(err) == capability.CodeUnavailable:
+			pause += defaultPause // RFC 8628, section 3.5: back off where the connection fails
+		case err != nil:
+			return secret.Value{}, err
+		case a.Error == "authorization_pending":
+		case a.Error == "slow_down":
+			pause = max(pause+defaultPause, a.pause(0))
+		case a.Error == "access_denied":
+			return secret.Value{}, capability.Errorf(capability.CodeDenied, "forge.login", "the login was refused").With("access_denied", "start again and allow it")
+		case a.Error == "expired_token":
+			return secret.Value{}, expired()
+		case a.Error != "":
+			return secret.Value{}, refused(a.Error)
+		case a.AccessToken == "" || len(a.AccessToken) > 4096 || strings.ContainsFunc(a.AccessToken, func(r rune) bool { return r <= ' ' || r > '~' }):
+			return secret.Value{}, refused("no token")
+		default:
+			return secret.New(a.AccessToken), d.granted(a.Scope)
+		}
+	}
+}
+
+// granted refuses a token that is worth less than was asked for. A forge that does
+// not say gave everything (RFC 6749, section 5.1).
+func (d DeviceFlow) granted(scope string) error {
+	if scope == "" {
+		return nil
+	}
+	have := strings.FieldsFunc(scope, func(r rune) bool { return r == ' ' || r == ',' })
+	for _, want := range d.Scopes {
+		found := false
+		for _, h := range have {
+			found = found || h == want
+		}
+		if !found {
+			return capability.Errorf(capability.CodeDenied, "forge.login", "the login does not include the scope %s", want).With("missing_scope", "log in again and allow it")
+		}
+	}
+	return nil
+}
+
+// deviceAnswer is either answer, or the error in place of one.
+type deviceAnswer struct {
+	DeviceCode      string `json:"device_code"`
+	UserCode        string `json:"user_code"`
+	VerificationURI string `json:"verification_uri"`
+	ExpiresIn       int64  `json:"expires_in"`
+	Interval        int64  `json:"interval"`
+	AccessToken     string `json:"access_token"`
+	Scope           string `json:"scope"`
+	Error           string `json:"error"`
+}
+
+func (a deviceAnswer) pause(otherwise time.Duration) time.Duration {
+	if a.Interval < 1 || a.Interval > int64(deviceWait/time.Second) {
+		return otherwise
+	}
+	return time.Duration(a.Interval) * time.Second
+}
+
+// check looks at what a person will be shown.
+func (a deviceAnswer) check() error {
+	u, err := url.Parse(a.VerificationURI)
+	plain := func(s string, most int) bool {
+		return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	}
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !plain(a.VerificationURI, maxURL) || !plain(a.UserCode, 64) || !plain(a.DeviceCode, 1024) {
+		return refused("an answer without a code, or with a strange one")
+	}
+	return nil
+}
+
+func refused(what string) error {
+	if len(what) > 100 {
+		what = what[:100]
+	}
+	return capability.Errorf(capability.CodeFailed, "forge.login", "the forge did not log anybody in: %s", strings.ToValidUTF8(what, "")).
+		With("forge_refused", "check the client id, and that its application allows the device flow")
+}
+
+func (d DeviceFlow) post(ctx context.Context, path string, form url.Values) (deviceAnswer, error) {
+	var a deviceAnswer
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(d.Base, "/")+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		return a, refused("its address is no URL")
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	res, err := d.Client.Do(req)
+	if err != nil {
+		return a, capability.Wrap(capability.CodeUnavailable, "forge.login", "the forge cannot be reached", err).With("forge_unreachable", "")
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil || res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests {
+		return a, capability.Wrap(capability.CodeUnavailable, "forge.login", "the forge does not answer properly", err).With("forge_unreachable", "")
+	}
+	if err := jsonx.Unmarshal(body, &a); err != nil || res.StatusCode >= 300 && a.Error == "" {
+		return a, refused("an answer that cannot be read, status " + res.Status)
+	}
+	return a, nil
+}

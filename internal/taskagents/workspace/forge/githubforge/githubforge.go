@@ -1,0 +1,229 @@
+// Package githubforge carries a forge's pull requests and issues to GitHub, or to a
+// server that speaks the same REST interface (task-agents, sections 16.3 and 16.5).
+// No type of the client library leaves it. Tokens go to the configured server
+// only: a redirect to another one is not followed.
+package githubforge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/go-github/v88/github"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Config says which server. The zero value is api.github.com.
+type Config struct {
+	// Base is the root of the REST interface, such as https://host/api/v3.
+	Base string
+	// Transport carries requests; nil means the standard library's.
+	Transport http.RoundTripper
+	// Timeout bounds one request; 0 means 30 s.
+	Timeout time.Duration
+}
+
+// Host is a forge.Host.
+type Host struct{ cfg Config }
+
+var _ forge.Host = (*Host)(nil)
+
+// New returns the host; it talks to nobody yet.
+func New(cfg Config) *Host {
+	if cfg.Base == "" {
+		cfg.Base = "https://api.github.com"
+	}
+	cfg.Base = strings.TrimSuffix(cfg.Base, "/") + "/"
+	if cfg.Transport == nil {
+		cfg.Transport = http.DefaultTransport
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 30 * time.Second
+	}
+	return &Host{cfg}
+}
+
+// maxAnswer bounds one answer: a hundred issues of the largest size are half of it.
+const maxAnswer = 16 << 20
+
+// Open is forge.Host's.
+func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, error) {
+	if repo.Owner == "" || strings.Contains(repo.Owner, "/") {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "forge.open", "a repository here has an owner and a name").With("invalid_repo", "give owner/name")
+	}
+	client := &http.Client{
+		Transport: bounded{h.cfg.Transport}, Timeout: h.cfg.Timeout,
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if len(via) > 3 || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
+				return errors.New("redirected too often, or to another server")
+			}
+			return nil
+		},
+	}
+	options := []github.ClientOptionsFunc{
+		github.WithHTTPClient(client), github.WithURLs(&h.cfg.Base, nil), github.WithUserAgent("junctor"),
+		github.WithDisableRateLimitCheck(), // one client per use: there is nothing to remember
+	}
+	if !token.Empty() {
+		options = append(options, github.WithAuthToken(token.Reveal()))
+	}
+	api, err := github.NewClient(options...)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "forge.open", "the address of the forge is no URL", err).With("invalid_forge", "correct the base URL in the configuration")
+	}
+	return &repository{api: api, owner: repo.Owner, name: repo.Name, token: token}, nil
+}
+
+// bounded ends answers that are too long.
+type bounded struct{ next http.RoundTripper }
+
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := b.next.RoundTrip(req)
+	if err == nil {
+		res.Body = &limited{res.Body, maxAnswer}
+	}
+	return res, err
+}
+
+type limited struct {
+	io.ReadCloser
+	left int
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	if l.left -= n; l.left < 0 {
+		return 0, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	}
+	return n, err
+}
+
+type repository struct {
+	api         *github.Client
+	owner, name string
+	token       secret.Value
+}
+
+// Facts asks what the credential is good for. A repository that it cannot see does
+// not exist for it: that is how GitHub answers.
+func (r *repository) Facts(ctx context.Context) (forge.Facts, error) {
+	got, res, err := r.api.Repositories.Get(ctx, r.owner, r.name)
+	if err != nil {
+		return forge.Facts{}, r.explain("forge.facts", err, "repo_not_found")
+	}
+	f := forge.Facts{
+		DefaultBranch: got.GetDefaultBranch(), Bytes: int64(got.GetSize()) << 10,
+		Push: got.GetPermissions().GetPush() && !got.GetArchived(), Issues: got.GetHasIssues(),
+	}
+	// A classic token says its scopes; one for single repositories says nothing.
+	if scopes := res.Header.Get("X-OAuth-Scopes"); scopes != "" && f.Push {
+		f.Push = false
+		for s := range strings.SplitSeq(scopes, ",") {
+			s = strings.TrimSpace(s)
+			f.Push = f.Push || s == "repo" || s == "public_repo" && !got.GetPrivate()
+		}
+	}
+	return f, nil
+}
+
+// OpenPull is forge.Repository's. What the request may go without, labels and
+// reviewers, fails as a note.
+func (r *repository) OpenPull(ctx context.Context, p forge.PullRequest) (forge.Pull, error) {
+	got, _, err := r.api.PullRequests.Create(ctx, r.owner, r.name, &github.NewPullRequest{
+		Title: &p.Title, Body: &p.Body, Base: &p.Base, Head: &p.Head, Draft: &p.Draft,
+	})
+	if refused, ok := errors.AsType[*github.ErrorResponse](err); ok && refused.Response.StatusCode == http.StatusUnprocessableEntity {
+		// Whatever the reason is said to be: if there is one, it is what was wanted.
+		open, _, listErr := r.api.PullRequests.List(ctx, r.owner, r.name, &github.PullRequestListOptions{State: "open", Head: r.owner + ":" + p.Head, Base: p.Base})
+		if listErr == nil && len(open) > 0 {
+			return pull(open[0]), nil
+		}
+	}
+	if err != nil {
+		return forge.Pull{}, r.explain("forge.pull", err, "repo_not_found")
+	}
+	out := pull(got)
+	if len(p.Labels) > 0 {
+		if _, _, err := r.api.Issues.AddLabelsToIssue(ctx, r.owner, r.name, out.Number, p.Labels); err != nil {
+			out.Notes = append(out.Notes, "labels were not set: "+capability.AsError(r.explain("forge.pull", err, "")).Message)
+		}
+	}
+	if len(p.Reviewers) > 0 {
+		if _, _, err := r.api.PullRequests.RequestReviewers(ctx, r.owner, r.name, out.Number, github.ReviewersRequest{Reviewers: p.Reviewers}); err != nil {
+			out.Notes = append(out.Notes, "reviewers were not asked: "+capability.AsError(r.explain("forge.pull", err, "")).Message)
+		}
+	}
+	return out, nil
+}
+
+func pull(p *github.PullRequest) forge.Pull {
+	out := forge.Pull{Number: p.GetNumber(), URL: p.GetHTMLURL(), State: p.GetState(), Draft: p.GetDraft()}
+	if p.GetMerged() || p.MergedAt != nil {
+		out.State = "merged"
+	}
+	return out
+}
+
+// explain turns an answer or its absence into an error for strangers. missing is the
+// reason of a 404.
+func (r *repository) explain(op string, err error, missing string) error {
+	if rate, ok := errors.AsType[*github.RateLimitError](err); ok {
+		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited", "try again later")
+		e.RetryAfter = max(time.Until(rate.Rate.Reset.Time), time.Second)
+		return e
+	}
+	if abuse, ok := errors.AsType[*github.AbuseRateLimitError](err); ok {
+		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited", "try again later")
+		if abuse.RetryAfter != nil {
+			e.RetryAfter = *abuse.RetryAfter
+		}
+		return e
+	}
+	answer, ok := errors.AsType[*github.ErrorResponse](err)
+	if !ok || answer.Response == nil {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return capability.AsError(err)
+		}
+		return capability.Wrap(capability.CodeUnavailable, op, "the forge cannot be reached, or answers what cannot be read", err).With("forge_unreachable", "")
+	}
+	switch s := answer.Response.StatusCode; {
+	case s == http.StatusUnauthorized:
+		return capability.Wrap(capability.CodeUnauthenticated, op, "the forge does not accept the credential", err).With("invalid_credentials", "give another token, or log in again")
+	case s == http.StatusForbidden:
+		return capability.Wrap(capability.CodeDenied, op, "the credential is not good for this: "+r.said(answer), err).With("missing_scope", "use a token that may do this in this repository")
+	case s == http.StatusNotFound || s == http.StatusGone:
+		return capability.Wrap(capability.CodeNotFound, op, "the forge knows no such thing, or does not show it to this credential", err).With(missing, "")
+	case s >= 500:
+		return capability.Wrap(capability.CodeUnavailable, op, "the forge is out of order", err).With("forge_unreachable", "try again later")
+	}
+	return capability.Wrap(capability.CodeFailed, op, "the forge does not want this: "+r.said(answer), err).With("forge_refused", "")
+}
+
+// said is what the forge gave as its reason: short, on one line, without the token.
+func (r *repository) said(a *github.ErrorResponse) string {
+	text := a.Message
+	for _, e := range a.Errors {
+		text += "; " + strings.TrimSpace(e.Field+" "+e.Code+" "+e.Message)
+	}
+	if !r.token.Empty() {
+		text = strings.ReplaceAll(text, r.token.Reveal(), r.token.String())
+	}
+	text = strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, secret.MaskTokens(text))
+	const most = 300
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,306 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// How long commands may take.
+const (
+	askTime   = 10 * time.Second // for the default branch (task-agents, section 16.1)
+	workTime  = 2 * time.Minute
+	pushTime  = 10 * time.Minute
+	cloneTime = 30 * time.Minute
+)
+
+// run runs a command in a workspace; a bad exit code is an error, unless it is among
+// the accepted ones.
+func (m *Manager) run(ctx context.Context, w Workspace, args []string, accepted ...int) (sandbox.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, workTime)
+	defer cancel()
+	return m.command(ctx, m.git, w, gitcmd.Command{Args: args, NeedRepository: true}, accepted...)
+}
+
+func (m *Manager) command(ctx context.Context, git *gitcmd.Git, w Workspace, c gitcmd.Command, accepted ...int) (sandbox.Result, error) {
+	if err := m.checkGitDir(w); err != nil {
+		return sandbox.Result{}, err
+	}
+	if c.Dir == "" {
+		c.Dir = w.Path
+	}
+	c.Root = w.Path
+	if w.Mode == Worktree {
+		c.Root = m.base // the git directory is the parent's
+	}
+	c.Settings = append(m.author(), c.Settings...)
+	result, err := git.Run(ctx, c)
+	if err != nil {
+		return result, err
+	}
+	if result.ExitCode == 0 {
+		return result, nil
+	}
+	for _, code := range accepted {
+		if result.ExitCode == code {
+			return result, nil
+		}
+	}
+	return result, m.failed("workspace.git", result)
+}
+
+func (m *Manager) author() []gitcmd.Setting {
+	return []gitcmd.Setting{{Key: "user.name", Value: m.cfg.AuthorName}, {Key: "user.email", Value: m.cfg.AuthorEmail}, {Key: "core.quotePath", Value: "false"}}
+}
+
+// line runs a command for the one line that it prints, "" where it ends with 1.
+func (m *Manager) line(ctx context.Context, w Workspace, args ...string) (string, error) {
+	result, err := m.run(ctx, w, args, 1)
+	if err != nil || result.ExitCode != 0 {
+		return "", err
+	}
+	return strings.TrimSpace(result.Stdout.Text()), nil
+}
+
+// checkGitDir refuses a workspace whose .git is not the one that was made: an agent
+// could have us work on another one's repository.
+func (m *Manager) checkGitDir(w Workspace) error {
+	tampered := func(err error) error {
+		return capability.Wrap(capability.CodeDenied, "workspace.git", "the workspace's git directory is not the one that was made", err).
+			With("security_violation", "remove the workspace with force, and make a new one")
+	}
+	git := filepath.Join(w.Path, ".git")
+	info, err := os.Lstat(git)
+	switch {
+	case w.Mode == Folder:
+		return capability.Errorf(capability.CodeInvalidInput, "workspace.git", "the workspace has no repository").With("no_repository", "use a workspace that was made of a repository")
+	case err != nil:
+		return tampered(err)
+	case w.Mode == Clone && !info.IsDir(), w.Mode == Worktree && (!info.Mode().IsRegular() || info.Size() > 4096):
+		return tampered(nil)
+	case w.Mode == Clone:
+		return nil
+	}
+	data, err := os.ReadFile(git)
+	dir, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "gitdir: ")
+	if err != nil || !ok || dir != filepath.Join(m.base, w.Parent, ".git", "worktrees", w.ID) {
+		return tampered(err)
+	}
+	return nil
+}
+
+// failed says what git said: the first line that means something, without paths of
+// ours or credentials.
+func (m *Manager) failed(op string, result sandbox.Result) error {
+	said := result.Stderr.Text()
+	if strings.TrimSpace(said) == "" {
+		said = result.Stdout.Text()
+	}
+	line := ""
+	for l := range strings.Lines(said) {
+		l = strings.TrimSpace(l)
+		if line == "" || strings.HasPrefix(line, "warning:") || strings.HasPrefix(line, "Cloning") || strings.HasPrefix(line, "remote:") && strings.HasPrefix(l, "fatal:") {
+			line = l
+		}
+	}
+	line = strings.ReplaceAll(strings.ReplaceAll(line, m.base, "<workspaces>"), m.state, "<state>")
+	line = secret.MaskTokens(line)
+	const most = 300
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
+	e := capability.Wrap(capability.CodeFailed, op, "git failed: "+line, errors.New(secret.MaskTokens(said))).With("git_failed", "")
+	has := func(texts ...string) bool {
+		for _, t := range texts {
+			if strings.Contains(said, t) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("Authentication failed", "could not read Username", "could not read Password", "Permission denied (publickey", "The requested URL returned error: 403", "The requested URL returned error: 401"):
+		return e.With("invalid_credentials", "give a token that may use this repository")
+	case has("[rejected]", "stale info", "non-fast-forward"):
+		e.Code = capability.CodeConflict
+		return e.With("push_rejected", "the branch has changed at the remote: fetch and merge, or push with force")
+	case has("not found", "does not appear to be a git repository", "does not exist"):
+		e.Code = capability.CodeNotFound
+		return e.With("repo_not_found", "check the name, and that the credential may see it")
+	case has("Could not resolve host", "Connection refused", "Failed to connect", "Connection timed out", "unable to access"):
+		e.Code = capability.CodeUnavailable
+		return e.With("remote_unreachable", "try again later")
+	case has("No space left on device"):
+		return e.With("no_space", "free some space")
+	}
+	return e
+}
+
+// remote runs a command that talks to the repository's remote, in the workspace at and
+// with the credential of w.
+func (m *Manager) remote(ctx context.Context, w, at Workspace, dir string, wait time.Duration, args ...string) (sandbox.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	settings, err := m.credential(ctx, w)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	return m.command(ctx, m.transport(w.Repo), at, gitcmd.Command{Dir: dir, Args: args, Settings: settings, LazyFetch: w.Partial, NeedRepository: true})
+}
+
+// ask is remote before there is a repository here.
+func (m *Manager) ask(ctx context.Context, w Workspace, wait time.Duration, args ...string) (sandbox.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	settings, err := m.credential(ctx, w)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	result, err := m.transport(w.Repo).Run(ctx, gitcmd.Command{Dir: m.base, Root: m.base, Args: args, Settings: append(m.author(), settings...), LazyFetch: true})
+	if err == nil && result.ExitCode != 0 {
+		err = m.failed("workspace.git", result)
+	}
+	return result, err
+}
+
+func (m *Manager) transport(r forge.Repo) *gitcmd.Git {
+	if r.Dir != "" {
+		return m.local
+	}
+	return m.network
+}
+
+func (m *Manager) credentialFile(id string) string {
+	return filepath.Join(m.state, "credentials", id)
+}
+
+// token is the workspace's own, else that of the clone it belongs to, else the
+// operator's.
+func (m *Manager) token(ctx context.Context, w Workspace) (secret.Value, error) {
+	for _, id := range []string{w.ID, w.root()} {
+		m.mu.Lock()
+		own := m.all[id].OwnToken
+		m.mu.Unlock()
+		if !own {
+			continue
+		}
+		data, err := os.ReadFile(m.credentialFile(id))
+		if err != nil {
+			return secret.Value{}, capability.Wrap(capability.CodeFailed, "workspace.credential", "the workspace's credential is gone", err).With("invalid_credentials", "make a new workspace with a token")
+		}
+		_, after, _ := bytes.Cut(data, []byte("password="))
+		return secret.New(strings.TrimSpace(string(after))), nil
+	}
+	return m.cfg.Token(ctx, w.Repo)
+}
+
+// credential writes the token where git's helper reads it, and returns the settings
+// that name the helper, for the repository's host alone. The token itself is in no
+// argument, variable or URL (task-agents, section 16.2).
+func (m *Manager) credential(ctx context.Context, w Workspace) ([]gitcmd.Setting, error) {
+	u, err := url.Parse(w.Repo.URL)
+	if err != nil || w.Repo.Dir != "" || u.Scheme == "ssh" {
+		return nil, nil
+	}
+	token, err := m.token(ctx, w)
+	if err != nil || token.Empty() {
+		return nil, err
+	}
+	if err := m.keepToken(w, token); err != nil {
+		return nil, err
+	}
+	file := "'" + strings.ReplaceAll(m.credentialFile(w.ID), "'", `'\''`) + "'"
+	return []gitcmd.Setting{{Key: "credential." + u.Scheme + "://" + u.Host + ".helper", Value: "!f() { cat " + file + "; }; f"}}, nil
+}
+
+func (m *Manager) keepToken(w Workspace, token secret.Value) error {
+	if strings.ContainsAny(token.Reveal(), "\r\n\x00") {
+		return capability.Errorf(capability.CodeInvalidInput, "workspace.credential", "the token holds a line break").With("invalid_credentials", "give the token alone")
+	}
+	user := "x-access-token"
+	switch w.Repo.Host {
+	case "gitlab.com":
+		user = "oauth2"
+	case "bitbucket.org":
+		user = "x-token-auth"
+	}
+	want := []byte("username=" + user + "\npassword=" + token.Reveal() + "\n")
+	path := m.credentialFile(w.ID)
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, want) {
+		return nil
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".*.tmp") // 0600
+	if err == nil {
+		_, err = tmp.Write(want)
+		err = errors.Join(err, tmp.Close())
+		if err == nil {
+			err = os.Rename(tmp.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "workspace.credential", "the credential could not be kept", err).With("no_space", "")
+	}
+	return nil
+}
+
+func (m *Manager) forgetToken(id string) error {
+	if err := os.Remove(m.credentialFile(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// checkRemote holds the repository's configuration against the record: whoever
+// changed an address, a proxy or the checks of TLS there would get our pushes.
+func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
+	result, err := m.run(ctx, w, []string{"config", "-z", "--get-regexp", `^(url|http)\.|^fetch\.bundle|^remote\.origin\.`}, 1)
+	if err != nil {
+		return err
+	}
+	addresses := 0
+	for entry := range strings.SplitSeq(strings.TrimSuffix(string(result.Stdout.Bytes()), "\x00"), "\x00") {
+		switch key, value, _ := strings.Cut(entry, "\n"); {
+		case key == "remote.origin.url" && value == w.Repo.URL:
+			addresses++
+		case key == "remote.origin.fetch", key == "remote.origin.promisor", key == "remote.origin.partialclonefilter":
+		default:
+			addresses = -1 << 10
+		}
+	}
+	if addresses == 1 && !result.Stdout.Truncated() {
+		return nil
+	}
+	return capability.Errorf(capability.CodeDenied, "workspace.git", "the workspace's configuration leads to another remote than its own").
+		With("security_violation", "take what was added under url, http and remote.origin out of .git/config")
+}
+
+// checkRef refuses what is no name of a branch (task-agents, section 16.2).
+func (m *Manager) checkRef(ctx context.Context, name, reason string) error {
+	const most = 200
+	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is no name for a branch").With(reason, "use letters, digits, hyphens and slashes, at most 200")
+	if name == "" || len(name) > most || name[0] == '-' || name == "HEAD" || strings.ContainsRune(name, 0) {
+		return bad
+	}
+	ctx, cancel := context.WithTimeout(ctx, workTime)
+	defer cancel()
+	result, err := m.git.Run(ctx, gitcmd.Command{Dir: m.base, Root: m.base, Args: []string{"check-ref-format", "refs/heads/" + name}})
+	if err == nil && result.ExitCode != 0 {
+		return bad
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+)
+
+const (
+	maxSubmodules  = 64 // in one repository
+	deepSubmodules = 3  // within each other
+)
+
+// submodules fetches the submodules of the work tree at dir, where it has any (task-agents,
+// section 16.1). Each address must pass the same policy as a repository that somebody
+// asks for; one that does not is left out with a note, because most work can do
+// without it.
+func (m *Manager) submodules(ctx context.Context, w *Workspace, dir string, depth int) error {
+	info, err := os.Lstat(filepath.Join(dir, ".gitmodules"))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
+	note := func(what string) { w.Notes = append(w.Notes, "submodules: "+what) }
+	if err != nil || depth >= deepSubmodules {
+		note("those within submodules three deep were left out")
+		return nil
+	}
+	git := func(args ...string) (string, error) {
+		local, cancel := context.WithTimeout(ctx, workTime)
+		defer cancel()
+		result, err := m.command(local, m.git, *w, gitcmd.Command{Dir: dir, Args: args, NeedRepository: true}, 1)
+		return string(result.Stdout.Bytes()), err
+	}
+	if _, err := git("submodule", "--quiet", "init"); err != nil {
+		note("what .gitmodules says cannot be read")
+		return nil
+	}
+	// After init the configuration holds the whole addresses, relative ones resolved.
+	listed, err := git("config", "--local", "-z", "--get-regexp", `^submodule\..*\.url$`)
+	if err != nil {
+		return err
+	}
+	paths, err := git("config", "--file", ".gitmodules", "-z", "--get-regexp", `^submodule\..*\.path$`)
+	if err != nil {
+		return err
+	}
+	at := make(map[string]string)
+	for entry := range strings.SplitSeq(paths, "\x00") {
+		key, value, _ := strings.Cut(entry, "\n")
+		at[strings.TrimSuffix(key, ".path")] = value
+	}
+	done := 0
+	for entry := range strings.SplitSeq(strings.TrimSuffix(listed, "\x00"), "\x00") {
+		key, address, _ := strings.Cut(entry, "\n")
+		path := at[strings.TrimSuffix(key, ".url")]
+		if path == "" || !filepath.IsLocal(path) || strings.HasPrefix(path, "-") {
+			continue
+		}
+		repo, err := m.cfg.Policy.Parse(address)
+		if err != nil || done >= maxSubmodules || (repo.Dir != "") != (w.Repo.Dir != "") {
+			note(path + " was left out: its address is not allowed, or there are too many")
+			continue
+		}
+		done++
+		// Protocols and the credential are those of the repository around it; the
+		// credential is bound to its host.
+		if _, err := m.remote(ctx, *w, *w, dir, cloneTime, "submodule", "--quiet", "update", "--init", "--checkout", "--", path); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			note(path + " was left out: " + capability.AsError(err).Message)
+			continue
+		}
+		if err := m.submodules(ctx, w, filepath.Join(dir, path), depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

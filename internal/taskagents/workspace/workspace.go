@@ -1,0 +1,381 @@
+// Package workspace gives each task agent a place to work: a clone of a repository, a
+// worktree beside other agents' of the same clone, or an empty folder; and takes what
+// was done there to where people look at it: commit, push, pull request (task-agents,
+// section 16).
+//
+// An agent may write anything into its folder, the git directory included, so nothing
+// there is believed. All commands go through gitcmd, which runs nothing that the
+// repository's configuration says. Before we talk to a remote, the configuration is
+// held against our record, because an address that was changed there would get the
+// work. Tokens are in a file outside the folder that only git's credential helper
+// reads. What is deleted is found by our own names beneath one directory handle.
+//
+// Records are small files, written before what they describe is made and removed
+// after it is gone: [Open] ends what a crash left half done.
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/recordfile"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Mode says how a workspace was made.
+type Mode string
+
+// The modes. A folder is without git.
+const (
+	Clone    Mode = "clone"
+	Worktree Mode = "worktree"
+	Folder   Mode = "scratch"
+)
+
+// State is where a workspace is in its life. Only ready ones are handed out.
+type State string
+
+// The states.
+const (
+	Provisioning State = "provisioning"
+	Ready        State = "ready"
+	Removing     State = "removing"
+)
+
+// Workspace is one, as it is kept. Values are copies: change them through the Manager.
+type Workspace struct {
+	ID         string     `json:"id"`
+	Mode       Mode       `json:"mode"`
+	State      State      `json:"state"`
+	Repo       forge.Repo `json:"repo,omitzero"`
+	Path       string     `json:"path"` // absolute, real
+	Branch     string     `json:"branch,omitempty"`
+	BaseBranch string     `json:"baseBranch,omitempty"`
+	BaseCommit string     `json:"baseCommit,omitempty"` // "" in a repository without commits
+	Parent     string     `json:"parent,omitempty"`     // the clone that a worktree belongs to
+	Label      string     `json:"label,omitempty"`
+	Execution  string     `json:"execution,omitempty"`
+	Role       string     `json:"role,omitempty"`
+	// OwnFiles are ours: never committed, and no reason to call a workspace dirty.
+	OwnFiles []string    `json:"ownFiles,omitempty"`
+	Notes    []string    `json:"notes,omitempty"` // what was left out, such as a submodule
+	Pull     *forge.Pull `json:"pull,omitempty"`
+	// OwnToken says that a token came with the request and is kept for this one.
+	OwnToken  bool      `json:"ownToken,omitempty"`
+	Partial   bool      `json:"partial,omitempty"` // files of old commits are fetched when they are needed
+	CreatedAt time.Time `json:"createdAt"`
+	UsedAt    time.Time `json:"usedAt"` // last changed through the Manager
+}
+
+// root is the id of the workspace whose git directory this one uses.
+func (w Workspace) root() string {
+	if w.Parent != "" {
+		return w.Parent
+	}
+	return w.ID
+}
+
+// Event is something that happened: workspace_provisioned, workspace_finalized or
+// workspace_removed (spec/README, section 7).
+type Event struct {
+	Name      string
+	Workspace Workspace
+}
+
+// Config says where and how. Base and State are required.
+type Config struct {
+	// Base is where workspaces are made, and nothing else; State is for records and
+	// credentials, outside Base. Both are made if they are not there.
+	Base, State string
+	// GitPath is the program; "" looks "git" up.
+	GitPath string
+	// Policy says which repositories may be used.
+	Policy forge.Policy
+	// Forge returns who has a repository's pull requests; nil, or a nil Host, means
+	// nobody.
+	Forge func(forge.Repo) forge.Host
+	// Token returns the credential for a repository that came with none of its own;
+	// an empty one means nobody's. nil means that always.
+	Token func(context.Context, forge.Repo) (secret.Value, error)
+	// BranchPrefix begins the names of branches; "" means eliza.
+	BranchPrefix string
+	// AuthorName and AuthorEmail sign commits; "" means Workspace Agent and an
+	// address that takes no mail.
+	AuthorName, AuthorEmail string
+	// Setup prepares every workspace before its agent starts.
+	Setup Setup
+	// TTL is how long GC leaves a workspace that nobody uses; 0 means 24 h.
+	TTL time.Duration
+	// MinFree refuses new workspaces below so many free bytes, 0 means 2 GiB;
+	// MaxBytes while all of Base holds more, 0 means no limit.
+	MinFree, MaxBytes int64
+	// PartialAbove clones repositories that the forge says are larger, in bytes,
+	// without the files of old commits; 0 means 1 GiB, negative never.
+	PartialAbove int64
+	// FreeSpace returns the bytes free for dir; nil asks the file system.
+	FreeSpace func(dir string) (int64, error)
+	// Now is the clock; nil means the machine's.
+	Now func() time.Time
+	// OnEvent hears of everything that happened; it must not block. May be nil.
+	OnEvent func(Event)
+}
+
+func (c *Config) defaults() {
+	if c.BranchPrefix == "" {
+		c.BranchPrefix = "eliza"
+	}
+	if c.AuthorName == "" {
+		c.AuthorName = "Workspace Agent"
+	}
+	if c.AuthorEmail == "" {
+		c.AuthorEmail = "workspace-agent@noreply.invalid"
+	}
+	if c.TTL <= 0 {
+		c.TTL = 24 * time.Hour
+	}
+	if c.MinFree == 0 {
+		c.MinFree = 2 << 30
+	}
+	if c.PartialAbove == 0 {
+		c.PartialAbove = 1 << 30
+	}
+	if c.FreeSpace == nil {
+		c.FreeSpace = hostfs.Free
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.OnEvent == nil {
+		c.OnEvent = func(Event) {}
+	}
+	if c.Forge == nil {
+		c.Forge = func(forge.Repo) forge.Host { return nil }
+	}
+	if c.Token == nil {
+		c.Token = func(context.Context, forge.Repo) (secret.Value, error) { return secret.Value{}, nil }
+	}
+}
+
+// Manager makes and keeps workspaces. It is safe for concurrent use; there is one for
+// a Base.
+type Manager struct {
+	cfg     Config
+	base    string // real
+	state   string
+	dir     *os.Root // base
+	git     *gitcmd.Git
+	network *gitcmd.Git
+	local   *gitcmd.Git // for remotes that are folders
+	records *recordfile.Folder[Workspace]
+	locks   locks
+
+	mu  sync.Mutex
+	all map[string]Workspace
+}
+
+var (
+	idForm      = regexp.MustCompile(`^ws-[0-9a-f]{16}$`)
+	prefixForm  = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
+	largeOutput = 32 << 20
+)
+
+// Open reads the records and ends what a crash interrupted: what was being made or
+// removed is gone afterwards. Errors: unavailable without git or with an old one;
+// invalid_input for a configuration that cannot be.
+func Open(ctx context.Context, cfg Config) (*Manager, error) {
+	cfg.defaults()
+	if !prefixForm.MatchString(cfg.BranchPrefix) || strings.ContainsAny(cfg.AuthorName+cfg.AuthorEmail, "<>\n\x00") {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "workspace.open", "the branch prefix or the author cannot be used").
+			With("invalid_configuration", "use lower-case letters, digits and hyphens for the prefix, no angle brackets for the author")
+	}
+	m := &Manager{cfg: cfg, state: cfg.State}
+	protocols := []string{"https", "ssh"}
+	for _, p := range cfg.Policy.OperatorPrefixes {
+		if strings.HasPrefix(p, "http://") {
+			protocols = append(protocols, "http")
+			break
+		}
+	}
+	var err error
+	if m.git, err = gitcmd.New(gitcmd.Config{Path: cfg.GitPath, StdoutLimit: largeOutput}); err != nil {
+		return nil, err
+	}
+	if m.network, err = gitcmd.New(gitcmd.Config{Path: cfg.GitPath, Protocols: protocols}); err != nil {
+		return nil, err
+	}
+	if m.local, err = gitcmd.New(gitcmd.Config{Path: cfg.GitPath, LocalRemotes: true}); err != nil {
+		return nil, err
+	}
+	if _, err := m.git.Version(ctx); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{cfg.Base, filepath.Join(cfg.State, "credentials")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("folder of workspaces: %w", err)
+		}
+	}
+	if m.base, err = filepath.EvalSymlinks(cfg.Base); err == nil {
+		m.base, err = filepath.Abs(m.base)
+	}
+	if err == nil {
+		m.state, err = filepath.Abs(cfg.State)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("folder of workspaces: %w", err)
+	}
+	if m.records, m.all, _, err = recordfile.Open[Workspace](filepath.Join(cfg.State, "records")); err != nil {
+		return nil, err
+	}
+	if m.dir, err = os.OpenRoot(m.base); err != nil {
+		return nil, fmt.Errorf("folder of workspaces: %w", err)
+	}
+	for _, w := range m.snapshot() {
+		if w.State != Ready {
+			_ = m.discard(ctx, w) // what resists is no reason not to start; GC tries again
+		}
+	}
+	return m, nil
+}
+
+// Close closes the base folder; the manager is unusable afterwards.
+func (m *Manager) Close() error { return m.dir.Close() }
+
+func newID() string {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
+	return "ws-" + hex.EncodeToString(random[:])
+}
+
+// Get returns a ready workspace by its id. Error: not_found, reason
+// workspace_not_found.
+func (m *Manager) Get(id string) (Workspace, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w, ok := m.all[id]; ok && w.State == Ready {
+		return w, nil
+	}
+	return Workspace{}, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no workspace %.100q", id).
+		With("workspace_not_found", "list them with: junctor workspaces list")
+}
+
+// Resolve returns the workspace of a label or an id; of several with one label the
+// newest.
+func (m *Manager) Resolve(labelOrID string) (Workspace, error) {
+	for _, w := range m.List() {
+		if labelOrID != "" && w.Label == labelOrID {
+			return w, nil
+		}
+	}
+	return m.Get(labelOrID)
+}
+
+// List returns all ready workspaces, the newest first.
+func (m *Manager) List() []Workspace {
+	return slices.DeleteFunc(m.snapshot(), func(w Workspace) bool { return w.State != Ready })
+}
+
+func (m *Manager) snapshot() []Workspace {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]Workspace, 0, len(m.all))
+	for _, w := range m.all {
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b Workspace) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+const maxLabel = 200 // bytes
+
+// SetLabel names a workspace; "" takes the name away.
+func (m *Manager) SetLabel(id, label string) error {
+	if len(label) > maxLabel {
+		return capability.Errorf(capability.CodeInvalidInput, "workspace.label", "a label has at most %d bytes", maxLabel).With("invalid_label", "")
+	}
+	_, err := m.update(id, func(w *Workspace) { w.Label = label })
+	return err
+}
+
+// update changes the record of a ready workspace.
+func (m *Manager) update(id string, change func(*Workspace)) (Workspace, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w, ok := m.all[id]
+	if !ok || w.State != Ready {
+		return w, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").With("workspace_not_found", "list them with: junctor workspaces list")
+	}
+	change(&w)
+	w.UsedAt = m.cfg.Now().UTC()
+	return w, m.putLocked(w)
+}
+
+func (m *Manager) put(w Workspace) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.putLocked(w)
+}
+
+func (m *Manager) putLocked(w Workspace) error {
+	if err := m.records.Put(w.ID, w); err != nil {
+		return capability.Wrap(capability.CodeFailed, "workspace.record", "the workspace's record could not be written", err).With("no_space", "look at the disk")
+	}
+	m.all[w.ID] = w
+	return nil
+}
+
+// locks is one lock for each repository (task-agents, section 16.2): its worktrees
+// share refs, configuration and the list of worktrees.
+type locks struct {
+	mu sync.Mutex
+	m  map[string]*lock
+}
+
+type lock struct {
+	held  chan struct{} // holds one while somebody has it
+	users int
+}
+
+// take waits for the lock of a repository; the result gives it back.
+func (l *locks) take(ctx context.Context, key string) (func(), error) {
+	l.mu.Lock()
+	if l.m == nil {
+		l.m = make(map[string]*lock)
+	}
+	one := l.m[key]
+	if one == nil {
+		one = &lock{held: make(chan struct{}, 1)}
+		l.m[key] = one
+	}
+	one.users++
+	l.mu.Unlock()
+	leave := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if one.users--; one.users == 0 {
+			delete(l.m, key)
+		}
+	}
+	select {
+	case one.held <- struct{}{}:
+		return func() { <-one.held; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, capability.AsError(ctx.Err())
+	}
+}

@@ -1,0 +1,342 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+func token(id, name string) policy.Token {
+	return policy.Token{ID: id, Name: name, Role: capability.RoleAgent, Hash: "hash of " + id, Created: day(0)}
+}
+
+func tokensComeBack(t *testing.T, s Stores) {
+	full := token("tok_2", "two")
+	full.Labels, full.View, full.Expires, full.Created = []string{"home", `od"d`}, "coding", day(9), day(1)
+	full.OnBehalfOf = &policy.Delegation{Token: "tok_0", By: capability.Principal{ID: "agent:oidc/x", Role: capability.RoleAgent, Labels: []string{"home"}, Scoped: true, Most: capability.EffectRead}}
+	ok(t, s.Policy.CreateToken(t.Context(), full))
+	ok(t, s.Policy.CreateToken(t.Context(), token("tok_1", "one")))
+	gone, err := s.Policy.RevokeToken(t.Context(), "two", day(2))
+	ok(t, err)
+	full.Revoked = day(2)
+	same(t, gone, full)
+	got, err := s.Policy.Tokens(t.Context())
+	ok(t, err)
+	same(t, got, []policy.Token{token("tok_1", "one"), full})
+}
+
+func tokenNames(t *testing.T, s Stores) {
+	ok(t, s.Policy.CreateToken(t.Context(), token("tok_1", "ann")))
+	code(t, s.Policy.CreateToken(t.Context(), token("tok_2", "ann")), capability.CodeConflict)
+	code(t, s.Policy.CreateToken(t.Context(), token("tok_1", "bob")), capability.CodeConflict)
+	_, err := s.Policy.RevokeToken(t.Context(), "nobody", day(1))
+	code(t, err, capability.CodeNotFound)
+	_, err = s.Policy.RevokeToken(t.Context(), "tok_1", day(1))
+	ok(t, err)
+	_, err = s.Policy.RevokeToken(t.Context(), "tok_1", day(1))
+	code(t, err, capability.CodeNotFound)
+	short := token("tok_3", "ann")
+	short.Expires = day(1)
+	ok(t, s.Policy.CreateToken(t.Context(), short))
+	next := token("tok_4", "ann")
+	next.Created = day(2)
+	ok(t, s.Policy.CreateToken(t.Context(), next))
+	got, err := s.Policy.RevokeToken(t.Context(), "ann", day(3))
+	ok(t, err)
+	if got.ID != "tok_4" {
+		t.Fatalf("revoked %s, not the live one", got.ID)
+	}
+}
+
+func tokenRace(t *testing.T, s Stores) {
+	n := winners(t, 12, func(i int) (bool, error) {
+		err := s.Policy.CreateToken(t.Context(), token(fmt.Sprintf("tok_%d", i), "ann"))
+		if capability.CodeOf(err) == capability.CodeConflict {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if n != 1 {
+		t.Fatalf("%d live tokens of one name", n)
+	}
+}
+
+func approval(id string) policy.Approval {
+	return policy.Approval{
+		ID: id, Kind: "call",
+		Binding: policy.Binding{Principal: "agent:a", Capability: "x/y#fs.write@z", ContentHash: "c", InputDigest: "d"},
+		Module:  "x", Session: "s", Permissions: []string{"fs.write"}, Effect: capability.EffectWrite, Summary: "write a file",
+		Channel: policy.ChannelOperator, State: policy.ApprovalPending, Asked: day(0), Expires: day(1),
+	}
+}
+
+func approvalAskedOnce(t *testing.T, s Stores) {
+	first := approval("cnf_1")
+	got, created, err := s.Policy.AskApproval(t.Context(), first)
+	ok(t, err)
+	same(t, got, first)
+	if !created {
+		t.Fatal("not created")
+	}
+	got, created, err = s.Policy.AskApproval(t.Context(), approval("cnf_2"))
+	ok(t, err)
+	same(t, got, first)
+	if created {
+		t.Fatal("asked twice")
+	}
+	other := approval("cnf_3")
+	other.InputDigest, other.Asked = "e", first.Asked.Add(time.Hour)
+	_, created, err = s.Policy.AskApproval(t.Context(), other)
+	ok(t, err)
+	late := approval("cnf_4")
+	late.Asked, late.Expires = day(1), day(2)
+	_, createdLate, err := s.Policy.AskApproval(t.Context(), late)
+	ok(t, err)
+	if !created || !createdLate {
+		t.Fatal("another binding, or an expired question, was taken for the same")
+	}
+	all, err := s.Policy.Approvals(t.Context(), "", 2)
+	ok(t, err)
+	same(t, all, []policy.Approval{late, other})
+	back, err := s.Policy.Approval(t.Context(), "cnf_1")
+	ok(t, err)
+	same(t, back, first)
+	_, err = s.Policy.Approval(t.Context(), "cnf_9")
+	code(t, err, capability.CodeNotFound)
+
+	n := winners(t, 12, func(i int) (bool, error) {
+		a := approval(fmt.Sprintf("cnf_r%d", i))
+		a.InputDigest = "raced"
+		_, created, err := s.Policy.AskApproval(t.Context(), a)
+		return created, err
+	})
+	if n != 1 {
+		t.Fatalf("%d questions about one thing", n)
+	}
+}
+
+func approvalDecidedOnce(t *testing.T, s Stores) {
+	_, _, err := s.Policy.AskApproval(t.Context(), approval("cnf_1"))
+	ok(t, err)
+	at := day(0).Add(time.Minute)
+	n := winners(t, 12, func(i int) (bool, error) {
+		dec := policy.DecideOnce
+		if i%2 == 0 {
+			dec = policy.DecideDeny
+		}
+		_, err := s.Policy.DecideApproval(t.Context(), "cnf_1", dec, "operator:o", at, at.Add(time.Hour))
+		if capability.CodeOf(err) == capability.CodeConflict {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if n != 1 {
+		t.Fatalf("decided %d times", n)
+	}
+	a, err := s.Policy.Approval(t.Context(), "cnf_1")
+	ok(t, err)
+	want := approval("cnf_1")
+	want.DecidedBy, want.Decided = "operator:o", at
+	want.State, want.Decision = policy.ApprovalDenied, policy.DecideDeny
+	if a.Decision == policy.DecideOnce {
+		want.State, want.Decision, want.UsableUntil = policy.ApprovalApproved, policy.DecideOnce, at.Add(time.Hour)
+	}
+	same(t, a, want)
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_9", policy.DecideDeny, "o", at, at)
+	code(t, err, capability.CodeNotFound)
+	late := approval("cnf_2")
+	late.InputDigest = "other"
+	_, _, err = s.Policy.AskApproval(t.Context(), late)
+	ok(t, err)
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_2", policy.DecideAlways, "o", late.Expires, day(3))
+	code(t, err, capability.CodeConflict)
+}
+
+func approvalConsumedOnce(t *testing.T, s Stores) {
+	a := approval("cnf_1")
+	_, _, err := s.Policy.AskApproval(t.Context(), a)
+	ok(t, err)
+	at := day(0).Add(time.Minute)
+	none := func(why string, b policy.Binding, now time.Time) {
+		t.Helper()
+		if id, got, err := s.Policy.ConsumeApproval(t.Context(), b, now); err != nil || got {
+			t.Fatalf("%s: consumed %s, %v", why, id, err)
+		}
+	}
+	none("pending", a.Binding, at)
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_1", policy.DecideOnce, "o", at, at.Add(15*time.Minute))
+	ok(t, err)
+	none("too late", a.Binding, at.Add(15*time.Minute))
+	for _, change := range []func(*policy.Binding){
+		func(b *policy.Binding) { b.Principal = "agent:b" },
+		func(b *policy.Binding) { b.Capability = "x/y#fs.write@q" },
+		func(b *policy.Binding) { b.ContentHash = "" },
+		func(b *policy.Binding) { b.InputDigest = "f" },
+	} {
+		b := a.Binding
+		change(&b)
+		none("another binding", b, at)
+	}
+	n := winners(t, 12, func(int) (bool, error) {
+		id, won, err := s.Policy.ConsumeApproval(t.Context(), a.Binding, at)
+		if won && id != "cnf_1" {
+			err = fmt.Errorf("consumed %q", id)
+		}
+		return won, err
+	})
+	if n != 1 {
+		t.Fatalf("spent %d times", n)
+	}
+	always := approval("cnf_2")
+	_, created, err := s.Policy.AskApproval(t.Context(), always)
+	ok(t, err)
+	if !created {
+		t.Fatal("a spent approval still answers")
+	}
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_2", policy.DecideAlways, "o", at, at.Add(time.Hour))
+	ok(t, err)
+	none("not a once", a.Binding, at)
+}
+
+func approvalReturned(t *testing.T, s Stores) {
+	a := approval("cnf_1")
+	_, _, err := s.Policy.AskApproval(t.Context(), a)
+	ok(t, err)
+	at := day(0).Add(time.Minute)
+	until := at.Add(15 * time.Minute)
+	back := func(want bool, id string, now time.Time) {
+		t.Helper()
+		if got, err := s.Policy.ReturnApproval(t.Context(), id, now); err != nil || got != want {
+			t.Fatalf("%s at %s: %v %v", id, now, got, err)
+		}
+	}
+	consume := func() {
+		t.Helper()
+		if _, got, err := s.Policy.ConsumeApproval(t.Context(), a.Binding, at); err != nil || !got {
+			t.Fatalf("%v %v", got, err)
+		}
+	}
+	back(false, "cnf_1", at) // pending
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_1", policy.DecideOnce, "o", at, until)
+	ok(t, err)
+	back(false, "cnf_1", at) // not spent
+	consume()
+	back(false, "cnf_9", at)
+	back(false, "cnf_1", until) // too late
+	back(true, "cnf_1", at)
+	back(false, "cnf_1", at)
+	consume()
+}
+
+func approvalsSuperseded(t *testing.T, s Stores) {
+	for i, change := range []func(*policy.Approval){
+		func(*policy.Approval) {},
+		func(a *policy.Approval) { a.ContentHash = "new" },
+		func(a *policy.Approval) { a.Module = "y" },
+		func(a *policy.Approval) { a.State = policy.ApprovalDenied },
+	} {
+		a := approval(fmt.Sprintf("cnf_%d", i))
+		a.InputDigest = a.ID
+		change(&a)
+		_, _, err := s.Policy.AskApproval(t.Context(), a)
+		ok(t, err)
+	}
+	states := func() (list []policy.ApprovalState) {
+		t.Helper()
+		for i := range 4 {
+			a, err := s.Policy.Approval(t.Context(), fmt.Sprintf("cnf_%d", i))
+			ok(t, err)
+			list = append(list, a.State)
+		}
+		return list
+	}
+	n, err := s.Policy.SupersedeApprovals(t.Context(), "x", "new")
+	ok(t, err)
+	same(t, n, 1)
+	same(t, states(), []policy.ApprovalState{"superseded", "pending", "pending", "denied"})
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_0", policy.DecideOnce, "o", day(0), day(1))
+	code(t, err, capability.CodeConflict)
+	n, err = s.Policy.SupersedeApprovals(t.Context(), "x", "")
+	ok(t, err)
+	same(t, n, 1)
+	same(t, states(), []policy.ApprovalState{"superseded", "superseded", "pending", "denied"})
+}
+
+func approvalsExpire(t *testing.T, s Stores) {
+	for i, expires := range []time.Time{day(1), day(2), day(3)} {
+		a := approval(fmt.Sprintf("cnf_%d", i))
+		a.InputDigest, a.Expires = a.ID, expires
+		_, _, err := s.Policy.AskApproval(t.Context(), a)
+		ok(t, err)
+	}
+	n, err := s.Policy.ExpireApprovals(t.Context(), day(2))
+	ok(t, err)
+	same(t, n, 2)
+	pending, err := s.Policy.Approvals(t.Context(), policy.ApprovalPending, 10)
+	ok(t, err)
+	if len(pending) != 1 || pending[0].ID != "cnf_2" {
+		t.Fatalf("%+v", pending)
+	}
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_0", policy.DecideOnce, "o", day(0), day(1))
+	code(t, err, capability.CodeConflict)
+}
+
+func grant(id string) policy.Grant {
+	return policy.Grant{
+		ID: id, Principal: "agent:a", Role: "*", Module: "x", Action: "fs.write", Scope: "global",
+		Channel: policy.ChannelOperator, GrantedBy: "operator:o", Created: day(0), State: "active",
+	}
+}
+
+func grantsComeBack(t *testing.T, s Stores) {
+	full := grant("grt_2")
+	full.Permissions, full.ScopeID, full.ContentHash, full.Approval = []string{"p", "q"}, "s-1", "h", "cnf_1"
+	full.Capability, full.Expires, full.MaxUses, full.Effect, full.Created = "x/y#a@b", day(5), 3, capability.EffectWrite, day(1)
+	ok(t, s.Policy.CreateGrant(t.Context(), grant("grt_1")))
+	ok(t, s.Policy.CreateGrant(t.Context(), full))
+	code(t, s.Policy.CreateGrant(t.Context(), full), capability.CodeConflict)
+	got, err := s.Policy.Grants(t.Context())
+	ok(t, err)
+	same(t, got, []policy.Grant{full, grant("grt_1")})
+	gone, err := s.Policy.RevokeGrant(t.Context(), "grt_2", day(2))
+	ok(t, err)
+	full.State = "revoked"
+	same(t, gone, full)
+	_, err = s.Policy.RevokeGrant(t.Context(), "grt_2", day(2))
+	code(t, err, capability.CodeConflict)
+	_, err = s.Policy.RevokeGrant(t.Context(), "grt_9", day(2))
+	code(t, err, capability.CodeNotFound)
+}
+
+func grantUses(t *testing.T, s Stores) {
+	g := grant("grt_1")
+	g.MaxUses, g.Expires = 5, day(2)
+	ok(t, s.Policy.CreateGrant(t.Context(), g))
+	if got, err := s.Policy.UseGrant(t.Context(), "grt_1", day(2)); err != nil || got {
+		t.Fatalf("used an expired grant: %v %v", got, err)
+	}
+	n := winners(t, 20, func(int) (bool, error) { return s.Policy.UseGrant(t.Context(), "grt_1", day(1)) })
+	same(t, n, 5)
+	all, err := s.Policy.Grants(t.Context())
+	ok(t, err)
+	same(t, all[0].Uses, 5)
+	ok(t, s.Policy.AddUses(t.Context(), "grt_1", 3))
+	ok(t, s.Policy.AddUses(t.Context(), "grt_9", 3))
+	all, err = s.Policy.Grants(t.Context())
+	ok(t, err)
+	same(t, all[0].Uses, 8)
+
+	ok(t, s.Policy.CreateGrant(t.Context(), grant("grt_2")))
+	n = winners(t, 8, func(int) (bool, error) { return s.Policy.UseGrant(t.Context(), "grt_2", day(9)) })
+	same(t, n, 8)
+	_, err = s.Policy.RevokeGrant(t.Context(), "grt_2", day(2))
+	ok(t, err)
+	for _, id := range []string{"grt_2", "grt_9"} {
+		if got, err := s.Policy.UseGrant(t.Context(), id, day(1)); err != nil || got {
+			t.Fatalf("used %s: %v %v", id, got, err)
+		}
+	}
+}

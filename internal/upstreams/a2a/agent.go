@@ -1,0 +1,212 @@
+// Package a2a is the client's side of A2A (spec mcp-and-a2a, section 4.2): it makes an
+// agent on the network something that is called as a tool. The agent's card is fetched
+// and, where a key is pinned, verified; each of its skills becomes one definition in
+// the form of a tool of MCP; a call is a message, and its task is followed to the end.
+//
+// A definition says all that a call needs: the skill, the address, the binding, the
+// version and the tenant. So a call goes where the definition says that somebody
+// approved, and not where the card says by now. Pinning definitions, holding changed
+// ones and keeping the connection are the work of package upstream, as for servers of
+// MCP; the two meet in package server.
+//
+// The agent is a stranger. Its card and its answers are bounded, its addresses are
+// judged when they are dialled, and credentials go to the card's own origin only. What
+// it answers crosses as the bytes that came; its progress, its questions and its end
+// are turned into those of a call.
+package a2a
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+)
+
+// Bounds of what an agent may send.
+const (
+	MaxCard      = 1 << 20
+	MaxAnswer    = 32 << 20 // of one message, all events together
+	MaxSkills    = 256
+	maxArtifacts = 1024 // of one task
+)
+
+// Reasons of errors of this package.
+const (
+	ReasonAuthRequired = "upstream_auth_required"
+	ReasonSignature    = "signature_invalid"
+
+	reasonConnection = "connection_failed"
+	reasonIdle       = "idle_timeout"
+	reasonUpstream   = "upstream_error"
+	reasonVersion    = "unsupported_version"
+)
+
+// WellKnown is where the card is of an address without a path.
+const WellKnown = "/.well-known/agent-card.json"
+
+const (
+	connectTime = 10 * time.Second
+	cancelTime  = 5 * time.Second
+)
+
+// Config of an Agent. Name and Card are required.
+type Config struct {
+	// Name is the upstream's id, as the operator wrote it.
+	Name string
+	// Card is the URL of the agent card; one without a path means [WellKnown].
+	Card string
+	// Header are the credentials for the agent, sent to the card's origin only; nil: none.
+	Header func(ctx context.Context) (http.Header, error)
+	// Keys are public keys as JWKs. Where there are any, a card is taken only with a
+	// signature by one of them, and of such a card only what was signed.
+	Keys [][]byte
+	// Local lets the card's own host and port be on this machine or its network, over
+	// plain http too. All other addresses are public and https, always.
+	Local bool
+	// Down hears that the agent cannot be reached any more; it returns at once. May be nil.
+	Down func(error)
+}
+
+// Agent is one A2A agent. It is safe for concurrent use.
+type Agent struct {
+	cfg  Config
+	at   *url.URL // of the card
+	http *http.Client
+	ids  atomic.Int64
+	lost atomic.Bool
+
+	base  context.Context // of calls and of what is sent after them
+	stop  context.CancelFunc
+	after sync.WaitGroup // what is sent after calls
+
+	mu    sync.Mutex
+	seen  *fetched
+	fresh bool // seen is what Connect fetched just now
+}
+
+// New returns an Agent that has not been asked anything. Error: invalid_input, where
+// the address or a key cannot be used.
+func New(cfg Config) (*Agent, error) {
+	at, err := cardURL(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKeys(cfg.Keys); err != nil {
+		return nil, err
+	}
+	a := &Agent{cfg: cfg, at: at}
+	a.base, a.stop = context.WithCancel(context.Background())
+	a.http = &http.Client{
+		Transport: &http.Transport{
+			DialContext: a.dial, TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+			MaxIdleConnsPerHost: 32, IdleConnTimeout: 90 * time.Second,
+		},
+		// A redirect would take the credentials, or the guard's word, somewhere else.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return a, nil
+}
+
+// Config is what New got.
+func (a *Agent) Config() Config { return a.cfg }
+
+func cardURL(cfg *Config) (*url.URL, error) {
+	u, err := url.Parse(cfg.Card)
+	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !cfg.Local) {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "upstream", "%.100q is no address of an agent card: https, or http where the agent is local", cfg.Card)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = WellKnown
+	}
+	return u, nil
+}
+
+// dial connects to public addresses, and where the agent is local to the card's own
+// host and port wherever they are; never to a metadata service.
+func (a *Agent) dial(ctx context.Context, _, target string) (net.Conn, error) {
+	_, port, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil, err
+	}
+	policy := egress.Policy{Allow: []string{"*:" + port}, BytesPerSecond: -1}
+	if a.cfg.Local && target == hostPort(a.at) {
+		policy.Addresses = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	c, err := egress.Dial(ctx, target, egress.Config{Policy: policy})
+	if reason, denied := egress.Denied(err); denied {
+		return nil, capability.Errorf(capability.CodeUnavailable, "upstream", "the address of the agent may not be connected to: %s", reason).
+			With("address_denied", "an agent on this machine or its network is added with --local")
+	}
+	if err != nil {
+		return nil, &dialError{err}
+	}
+	return c, nil
+}
+
+// dialError marks failures before a byte went out.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		if port = "443"; u.Scheme == "http" {
+			port = "80"
+		}
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// reachable reports whether messages may be sent to an address that a card names.
+func (a *Agent) reachable(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || len(text) > 2048 {
+		return false
+	}
+	return u.Scheme == "https" || u.Scheme == "http" && a.cfg.Local && hostPort(u) == hostPort(a.at)
+}
+
+// own reports whether an address has the card's origin.
+func (a *Agent) own(u *url.URL) bool { return u.Scheme == a.at.Scheme && hostPort(u) == hostPort(a.at) }
+
+// credentials are what is sent to an address.
+func (a *Agent) credentials(ctx context.Context, to *url.URL) (http.Header, error) {
+	if a.cfg.Header == nil || !a.own(to) {
+		return nil, nil
+	}
+	h, err := a.cfg.Header(ctx)
+	if err != nil {
+		return nil, capability.AsError(err)
+	}
+	return h, nil
+}
+
+// down tells once that the agent cannot be reached.
+func (a *Agent) down(err error) {
+	if a.base.Err() == nil && a.lost.CompareAndSwap(false, true) && a.cfg.Down != nil {
+		a.cfg.Down(err)
+	}
+}
+
+// Close ends everything that is under way, and waits until agents were told. After a
+// loss that was reported by Down, calls go on to their own end: they have connections
+// of their own, or fail.
+func (a *Agent) Close() error {
+	if !a.lost.Load() {
+		a.stop()
+	}
+	a.after.Wait()
+	a.stop()
+	a.http.CloseIdleConnections()
+	return nil
+}

@@ -1,0 +1,139 @@
+package mcpclient
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// params are the parameters of a call as they go out: those that came, byte for byte,
+// with _meta put in, and for a modern server the answers to what it asked.
+func (c *Client) params(k *conn, id int64, r *Request, responses, state json.RawMessage) (json.RawMessage, error) {
+	raw := json.RawMessage(bytes.TrimSpace(r.Params))
+	reserved, empty := false, true
+	if err := members(raw, func(name string, _ []byte) {
+		empty = false
+		reserved = reserved || name == "_meta" || name == "inputResponses" || name == "requestState"
+	}); err != nil {
+		return nil, capability.Errorf(capability.CodeInvalidInput, op, "the parameters must be a JSON object without duplicate members")
+	}
+	if reserved {
+		for _, name := range []string{"_meta", "inputResponses", "requestState"} {
+			_, rest, err := jsonx.Cut(raw, name)
+			if err != nil {
+				return nil, err
+			}
+			raw = rest
+		}
+		empty = true
+		_ = members(raw, func(string, []byte) { empty = false })
+	}
+	var token int64
+	if r.Progress != nil {
+		token = id
+	}
+	var meta []byte
+	if k.server.Modern() {
+		meta = c.modernMeta(r.Meta, token, c.capabilities(r))
+	} else {
+		meta = appendForeign([]byte{'{'}, r.Meta)
+		if token != 0 {
+			meta = appendMember(meta, "progressToken", strconv.AppendInt(nil, token, 10))
+		}
+		meta = append(meta, '}')
+	}
+	out := make([]byte, 0, len(raw)+len(meta)+len(responses)+len(state)+64)
+	out = append(out, raw[:len(raw)-1]...)
+	add := func(name string, value []byte) {
+		if len(value) == 0 || string(value) == "{}" && name == "_meta" {
+			return
+		}
+		if !empty {
+			out = append(out, ',')
+		}
+		empty = false
+		out = append(append(append(out, `"`+name...), `":`...), value...)
+	}
+	if k.server.Modern() {
+		for _, part := range [][]byte{responses, state} {
+			if len(part) > 0 && !isValue(part) {
+				return nil, capability.Errorf(capability.CodeInvalidInput, op, "an answer to a question must be JSON")
+			}
+		}
+		add("inputResponses", responses)
+		add("requestState", state)
+	}
+	add("_meta", meta)
+	return append(out, '}'), nil
+}
+
+// capabilities is what a modern server may ask during this call: what the caller said
+// it can answer, cut down to what the operator lets through.
+func (c *Client) capabilities(r *Request) json.RawMessage {
+	switch {
+	case r.Relay != nil:
+		out := []byte{'{'}
+		if v := member(r.Relay.Capabilities, "elicitation"); len(v) > 0 && v[0] == '{' {
+			out = appendMember(out, "elicitation", v)
+		}
+		if v := member(r.Relay.Capabilities, "sampling"); c.cfg.Sampling && len(v) > 0 && v[0] == '{' {
+			out = appendMember(out, "sampling", v)
+		}
+		return append(out, '}')
+	case r.Ask != nil && c.cfg.Sampling:
+		return json.RawMessage(`{"elicitation":{"form":{},"url":{}},"sampling":{}}`)
+	case r.Ask != nil:
+		return json.RawMessage(`{"elicitation":{"form":{},"url":{}}}`)
+	}
+	return json.RawMessage("{}")
+}
+
+// modernMeta is the _meta of a modern request: the foreign members, and the protocol's
+// own, which nobody else may set.
+func (c *Client) modernMeta(foreign json.RawMessage, token int64, capabilities json.RawMessage) []byte {
+	if capabilities == nil {
+		capabilities = json.RawMessage("{}")
+	}
+	out := appendForeign([]byte{'{'}, foreign)
+	if token != 0 {
+		out = appendMember(out, "progressToken", strconv.AppendInt(nil, token, 10))
+	}
+	out = appendMember(out, metaPrefix+"protocolVersion", []byte(`"`+versionModern+`"`))
+	out = appendMember(out, metaPrefix+"clientInfo", []byte(clientInfo))
+	out = appendMember(out, metaPrefix+"clientCapabilities", capabilities)
+	c.mu.Lock()
+	level := member(c.level, "level")
+	c.mu.Unlock()
+	if len(level) > 0 && level[0] == '"' {
+		out = appendMember(out, metaPrefix+"logLevel", level)
+	}
+	return append(out, '}')
+}
+
+// appendForeign appends the members of meta that are not for us to say.
+func appendForeign(dst []byte, meta json.RawMessage) []byte {
+	if len(meta) == 0 || meta[0] != '{' {
+		return dst
+	}
+	from := len(dst)
+	err := members(meta, func(name string, value []byte) {
+		if name != "progressToken" && !strings.HasPrefix(name, metaPrefix) {
+			dst = appendMember(dst, name, value)
+		}
+	})
+	if err != nil {
+		return dst[:from] // half of a broken object is none
+	}
+	return dst
+}
+
+func appendMember(dst []byte, name string, value []byte) []byte {
+	if len(dst) > 0 && dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(append(appendString(dst, name), ':'), value...)
+}

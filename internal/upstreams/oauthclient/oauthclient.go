@@ -1,0 +1,338 @@
+// Package oauthclient gets the access tokens that we show to upstreams: we are an
+// OAuth 2.1 client here, of whatever authorization server an upstream names (spec
+// mcp-and-a2a, section 3.7). Package oauth is the other side, where tokens are shown
+// to us; nothing goes from one to the other, so a caller's token never leaves.
+//
+// A Source belongs to one upstream. Its [Source.Transport] sends requests with the
+// token that there is; when the upstream refuses one it finds out who gives tokens
+// (RFC 9728, RFC 8414, OpenID Connect discovery), renews or asks for one, and sends
+// the request once more. Where a person has to consent, nobody waits for it: the
+// request fails with the reason login_required, and an operator goes through
+// [Source.Begin] and [Source.Finish].
+//
+// What it is careful about:
+//
+//   - A token is sent to the origin of its upstream and nowhere else, and what we know
+//     of one authorization server is never told to another: tokens, and clients that
+//     were registered, are kept with their issuer and dropped when it changes.
+//   - Answers of the authorization endpoint belong to one question: state, PKCE with
+//     S256, and iss where it is there (RFC 9207). Each is used once.
+//   - Every metadata document is judged: whose it is, and that its addresses are https.
+//     Where they may lead is for the client in [Config.HTTP].
+//   - A server that is never content costs two more requests, not a loop.
+//   - No error and no log line holds a token, a code, a client's secret, or the text of
+//     an answer to a request that had one of them.
+package oauthclient
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// The grants.
+const (
+	AuthorizationCode = "authorization_code"
+	ClientCredentials = "client_credentials"
+	TokenExchange     = "token_exchange" // RFC 8693
+)
+
+// The reasons of errors.
+const (
+	// ReasonLogin says that a person has to consent first.
+	ReasonLogin = "login_required"
+	// ReasonRefused says that there is no token to be had, or that it is not enough.
+	ReasonRefused = "unauthenticated"
+
+	reasonSilent = "connection_failed"
+)
+
+// Limits.
+const (
+	maxDocument = 1 << 20 // of metadata, and of a registration
+	maxSecret   = 16 << 10
+	maxScopes   = 64
+	maxScope    = 256
+	maxAddress  = 2 << 10
+	maxPending  = 8 // logins begun and not finished, of one upstream
+	maxServers  = 8 // authorization servers of one upstream that are looked at
+	pendingFor  = 10 * time.Minute
+	tokenTime   = 10 * time.Second // one request to an authorization server
+	early       = 10 * time.Second // a token is renewed so long before it ends
+	maxStepUps  = 3                // within stepUpFor
+	stepUpFor   = 10 * time.Minute
+	maxRenewals = 2 // for one request
+	quietFor    = 2 * time.Second
+)
+
+// Store keeps what must survive a restart: tokens, and clients that were registered.
+// Its values are secrets. Get fails with not_found where there is none.
+type Store interface {
+	Get(name string) (secret.Value, error)
+	Set(name string, value secret.Value) error
+	Remove(name string) error
+}
+
+// Config is one upstream and what the operator said of getting tokens for it.
+type Config struct {
+	Name     string // of the upstream: in errors and logs
+	Resource string // its URL
+	// HTTP fetches metadata and asks for tokens. It decides where may be dialled; its
+	// redirects are not followed, whatever it says.
+	HTTP  *http.Client
+	Plain bool // metadata and tokens may go over http too
+
+	Grant string // AuthorizationCode, ClientCredentials or TokenExchange
+	// ClientID is what the operator was given by the authorization server, ClientSecret
+	// what goes with it (nil: a public client). "" leaves Metadata, or registration where
+	// the server offers it.
+	ClientID     string
+	ClientSecret func() (secret.Value, error)
+	// Subject is the token that is exchanged, asked for each time, SubjectType what kind of
+	// one: access_token (""), id_token, jwt, refresh_token, saml1, saml2.
+	Subject     func() (secret.Value, error)
+	SubjectType string
+	// Issuer is the only authorization server that may see ClientID; "": the one that the
+	// upstream names first.
+	Issuer string
+	// Metadata is the https URL of a client-id metadata document that describes us, for
+	// servers that know them.
+	Metadata string
+	Scopes   []string // asked for in place of what the upstream proposes; nil: that
+
+	Store Store  // nil: nothing survives
+	Key   string // the name in Store
+
+	// Visit has somebody visit the address of an authorization and returns the query
+	// that the redirect brought to redirect. nil: nobody is there, see [Source.Begin].
+	Visit    func(ctx context.Context, address string) (url.Values, error)
+	Redirect string // for Visit
+
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: silent
+}
+
+// Source is the tokens of one upstream. It is safe for concurrent use.
+type Source struct {
+	cfg      Config
+	resource *url.URL
+	http     *http.Client
+
+	busy chan struct{} // holds one value; who takes it may change what follows
+	kept *kept         // nil: not read yet
+	last *challenge    // of the upstream; nil: none seen
+	// pending are the logins begun, by state.
+	pending map[string]*login
+	stepUps []time.Time
+	// silence is the answer until quiet, after an authorization server was not reached.
+	silence error
+	quiet   time.Time
+
+	seen chan *kept // holds kept for those who only read it; see current
+}
+
+// kept is what is at rest, as JSON. Issuer says whose all of it is.
+type kept struct {
+	Resource string    `json:"resource"` // the upstream's URL
+	Issuer   string    `json:"issuer"`
+	Client   client    `json:"client"`
+	Access   string    `json:"access,omitempty"`
+	Refresh  string    `json:"refresh,omitempty"`
+	Expires  time.Time `json:"expires,omitzero"`
+	Scopes   []string  `json:"scopes,omitempty"` // asked for
+}
+
+// New checks cfg and asks nobody anything.
+func New(cfg Config) (*Source, error) {
+	bad := func(format string, args ...any) (*Source, error) {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "oauth", format, args...).With("invalid_oauth", "")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	resource, err := url.Parse(cfg.Resource)
+	switch {
+	case err != nil || resource.Host == "" || cfg.HTTP == nil:
+		return bad("OAuth for %s needs its URL and a client to reach it with", cfg.Name)
+	case cfg.Grant != AuthorizationCode && cfg.Grant != ClientCredentials && cfg.Grant != TokenExchange:
+		return bad("%.40q is none of %s, %s, %s", cfg.Grant, AuthorizationCode, ClientCredentials, TokenExchange)
+	case cfg.Grant != AuthorizationCode && cfg.ClientID == "":
+		return bad("the grant %s needs a client id", cfg.Grant)
+	case (cfg.Grant == TokenExchange) != (cfg.Subject != nil):
+		return bad("a token to exchange goes with the grant %s, and that with one", TokenExchange)
+	case cfg.SubjectType != "" && (cfg.Grant != TokenExchange || !slices.Contains(subjectTypes(), cfg.SubjectType)):
+		return bad("a token to exchange is one of %s", strings.Join(subjectTypes(), ", "))
+	case cfg.ClientSecret != nil && cfg.ClientID == "":
+		return bad("a client secret goes with a client id")
+	case cfg.Metadata != "" && (!strings.HasPrefix(cfg.Metadata, "https://") || len(cfg.Metadata) > maxAddress):
+		return bad("a client-id metadata document has an https URL of at most %d bytes", maxAddress)
+	case !soundScopes(cfg.Scopes):
+		return bad("scopes are words of at most %d bytes, %d at most", maxScope, maxScopes)
+	}
+	s := &Source{
+		cfg: cfg, resource: resource, busy: make(chan struct{}, 1), seen: make(chan *kept, 1), pending: make(map[string]*login),
+		http: &http.Client{Transport: cfg.HTTP.Transport, Jar: nil, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
+	s.busy <- struct{}{}
+	s.seen <- nil
+	return s, nil
+}
+
+// take waits for the right to change the state; the caller calls leave.
+func (s *Source) take(ctx context.Context) error {
+	select {
+	case <-s.busy:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Source) leave() { s.busy <- struct{}{} }
+
+// set takes over k, for all. The caller has taken busy.
+func (s *Source) set(k *kept) {
+	s.kept = k
+	<-s.seen
+	s.seen <- k
+}
+
+// peek is what there is, without waiting for who asks an authorization server; nil
+// before it was read.
+func (s *Source) peek() *kept {
+	k := <-s.seen
+	s.seen <- k
+	return k
+}
+
+// load reads what is at rest, once; again reads it anew, for what another process on
+// the same store did. The caller has taken busy.
+func (s *Source) load(again bool) error {
+	if s.kept != nil && !again {
+		return nil
+	}
+	k := new(kept)
+	if s.cfg.Store != nil {
+		value, err := s.cfg.Store.Get(s.cfg.Key)
+		switch {
+		case capability.CodeOf(err) == capability.CodeNotFound && err != nil:
+		case err != nil:
+			return err
+		default:
+			if err := jsonx.Unmarshal([]byte(value.Reveal()), k); err != nil {
+				s.cfg.Logger.Error("the tokens of an upstream cannot be read; they are asked for anew", "upstream", s.cfg.Name)
+				k = new(kept)
+			}
+		}
+	} else if s.kept != nil {
+		return nil
+	}
+	// Another URL, client or server of the same name has no right to these.
+	if k.Resource != s.cfg.Resource || s.cfg.ClientID != "" && k.Client.ID != s.cfg.ClientID || s.cfg.Issuer != "" && !sameIssuer(k.Issuer, s.cfg.Issuer) {
+		k = new(kept)
+	}
+	s.set(k)
+	return nil
+}
+
+// save takes over k and puts it at rest. The caller has taken busy.
+func (s *Source) save(k *kept) error {
+	k.Resource = s.cfg.Resource
+	s.set(k) // it counts even where it cannot be written
+	if s.cfg.Store == nil {
+		return nil
+	}
+	doc, err := jsonx.Marshal(k)
+	if err == nil {
+		err = s.cfg.Store.Set(s.cfg.Key, secret.New(string(doc)))
+	}
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "oauth", "the tokens for "+s.cfg.Name+" cannot be kept", err)
+	}
+	return nil
+}
+
+// drop forgets all that is known of an authorization server.
+func (s *Source) drop() error {
+	s.set(new(kept))
+	if s.cfg.Store == nil {
+		return nil
+	}
+	if err := s.cfg.Store.Remove(s.cfg.Key); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+		return err
+	}
+	return nil
+}
+
+// Forget drops tokens and registration, at rest too.
+func (s *Source) Forget(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	clear(s.pending)
+	return s.drop()
+}
+
+// State is what an operator may see.
+type State struct {
+	Issuer  string    `json:"issuer,omitempty"` // "" before there are tokens
+	Scopes  []string  `json:"scopes,omitempty"`
+	Expires time.Time `json:"expires,omitzero"` // of the access token
+	Renewed bool      `json:"renewed"`          // it is renewed without a login
+}
+
+// State reports what is known at this moment.
+func (s *Source) State() State {
+	k := s.peek()
+	if k == nil || k.Access == "" {
+		return State{}
+	}
+	return State{Issuer: k.Issuer, Scopes: slices.Clone(k.Scopes), Expires: k.Expires, Renewed: k.Refresh != "" || s.cfg.Grant != AuthorizationCode}
+}
+
+func (s *Source) refused(format string, args ...any) *capability.Error {
+	return capability.Errorf(capability.CodeUnavailable, "oauth", format, args...).With(ReasonRefused, "see: junctor upstreams show "+s.cfg.Name)
+}
+
+func (s *Source) loginRequired() *capability.Error {
+	return capability.Errorf(capability.CodeUnavailable, "oauth", "somebody must log in to %s before it can be used", s.cfg.Name).
+		With(ReasonLogin, "an operator runs: junctor upstreams login "+s.cfg.Name)
+}
+
+// isRefusal reports whether an error is the word of an authorization server, not the
+// lack of one.
+func isRefusal(err error) bool {
+	e, ok := errors.AsType[*capability.Error](err)
+	return ok && e.Reason == ReasonRefused
+}
+
+func soundScopes(list []string) bool {
+	return len(list) <= maxScopes && !slices.ContainsFunc(list, func(s string) bool {
+		// RFC 6749, section 3.3.
+		return s == "" || len(s) > maxScope || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' })
+	})
+}
+
+// union is the words of both, each once, in their order.
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, w := range b {
+		if !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}

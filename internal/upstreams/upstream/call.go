@@ -1,0 +1,305 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+)
+
+// Invoke implements capability.Provider. The Value of its Result is the raw result of
+// the method in MCP.
+func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
+	return p.carry(ctx, c, "")
+}
+
+// carry makes a call, or goes on with one that an earlier process made.
+func (p *provider) carry(ctx context.Context, c capability.Call, resume string) (capability.Result, error) {
+	if _, err := p.callable(c.Member); err != nil {
+		return capability.Result{}, err
+	}
+	if wait, ok := p.breaker.admit(p.reg.cfg.Now()); !ok {
+		e := capability.Errorf(capability.CodeUnavailable, "execute", "%s broke %d calls in a row; it gets none for a while", p.record.Name, breakAfter).
+			With("circuit_open", "try again later, or: junctor upstreams restart "+p.record.Name)
+		e.RetryAfter = wait
+		return capability.Result{}, e
+	}
+	t := p.track(&c, resume)
+	raw, b, err := p.send(ctx, &c, t)
+	if capability.CodeOf(err) == capability.CodeUnavailable && broke(err) && ctx.Err() == nil {
+		raw, b, err = p.send(ctx, &c, t) // it was lost before the call was taken: the next one is being made
+	}
+	if p.breaker.report(err, p.reg.cfg.Now()) {
+		p.reg.cfg.Logger.Warn("an upstream breaks calls and gets none for a while", "upstream", p.record.Name, "err", err)
+	}
+	result := capability.Result{Value: raw, UpstreamCall: p.record.Name + "/" + t.id}
+	if err != nil && (raw == nil || capability.AsError(err).Reason != capability.ReasonInputRequired) {
+		return capability.Result{}, err
+	}
+	return p.judge(b, result)
+}
+
+// send puts the call on a connection and waits for its end. Code unavailable says that
+// it was not taken.
+func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (json.RawMessage, *binding, error) {
+	link, err := p.connection(ctx, p.keyOf(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.release(link)
+	// It may have come back as another while the call waited for it.
+	b, err := p.callable(c.Member)
+	if err != nil {
+		return nil, nil, err
+	}
+	req, err := p.request(b, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Resume = t.resume
+	if p.record.Kind == record.KindA2A {
+		req.Keep = t.kept
+	}
+	raw, err := link.client.Call(ctx, req)
+	return raw, b, err
+}
+
+// callable is what a member stands for, where it may be called now.
+func (p *provider) callable(m capability.Member) (*binding, error) {
+	b := p.view.Load().bindings[m]
+	switch {
+	case b == nil:
+		return nil, capability.Errorf(capability.CodeUnavailable, "execute", "%s does not offer this any more", p.record.Name).
+			With("definition_gone", "list the catalog again")
+	case b.held:
+		return nil, capability.Errorf(capability.CodeConsentRequired, "execute", "%s has changed its definition of %s %s, and nobody has approved the new one yet", p.record.Name, b.kind, b.name).
+			With("pin_held", "an operator sees what has changed with: junctor upstreams diff "+p.record.Name+", and takes it with: junctor upstreams approve "+p.record.Name)
+	}
+	return b, nil
+}
+
+// request makes the call of the method that the member stands for.
+func (p *provider) request(b *binding, c *capability.Call) (Request, error) {
+	req := Request{Idle: p.record.Idle(), Ask: p.asker(c), Relay: c.Relay, Name: b.name, Meta: c.Meta}
+	if c.Watched {
+		req.Progress = c.Progress
+	}
+	switch b.kind {
+	case string(ingest.Tool):
+		req.Method, req.Definition = "tools/call", b.shown.Published
+		req.Params = append(append(appendString([]byte(`{"name":`), b.name), `,"arguments":`...), orObject(c.Input)...)
+		req.Params = append(req.Params, '}')
+		req.Headers = headersOf(b.shown.Headers, c.Input)
+	case string(ingest.Prompt):
+		var in struct {
+			Arguments jsontext.Value `json:"arguments"`
+		}
+		if err := decode(c.Input, &in); err != nil {
+			return req, err
+		}
+		req.Method = "prompts/get"
+		req.Params = appendString([]byte(`{"name":`), b.name)
+		if len(in.Arguments) > 0 {
+			req.Params = append(append(req.Params, `,"arguments":`...), in.Arguments...)
+		}
+		req.Params = append(req.Params, '}')
+	case string(ingest.Resource), string(ingest.Template):
+		var in struct {
+			URI string `json:"uri"`
+		}
+		if err := decode(c.Input, &in); err != nil {
+			return req, err
+		}
+		if b.kind == string(ingest.Resource) && in.URI == "" {
+			in.URI = b.name
+		}
+		fits := in.URI == b.name
+		if pattern := b.shown.Pattern; pattern != nil {
+			fits = len(in.URI) <= ingest.MaxURI && pattern.MatchString(in.URI)
+		}
+		if !fits {
+			return req, capability.Errorf(capability.CodeInvalidInput, "execute", "the address is not one of %s", b.name).With("invalid_uri", "")
+		}
+		req.Method, req.Name = "resources/read", in.URI
+		req.Params = append(appendString([]byte(`{"uri":`), in.URI), '}')
+	default:
+		if trimmed := bytes.TrimSpace(c.Input); len(trimmed) == 0 || trimmed[0] != '{' {
+			return req, needObject()
+		}
+		req.Method, req.Name, req.Params = "completion/complete", "", c.Input
+	}
+	return req, nil
+}
+
+func orObject(input json.RawMessage) json.RawMessage {
+	if len(input) == 0 {
+		return json.RawMessage("{}")
+	}
+	return input
+}
+
+func needObject() error {
+	return capability.Errorf(capability.CodeInvalidInput, "execute", "the input must be a JSON object")
+}
+
+func decode(input json.RawMessage, v any) error {
+	if err := jsonx.Unmarshal(orObject(input), v); err != nil {
+		return capability.Errorf(capability.CodeInvalidInput, "execute", "the input has another form: %w", err)
+	}
+	return nil
+}
+
+// headersOf are the arguments that the definition wants in headers too.
+func headersOf(list []ingest.Header, input json.RawMessage) http.Header {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make(http.Header)
+	for _, h := range list {
+		at := []byte(input)
+		for _, name := range h.Path {
+			at = memberOf(at, name)
+		}
+		if text, ok := primitive(at); ok {
+			out.Set("Mcp-Param-"+h.Name, text)
+		}
+	}
+	return out
+}
+
+func memberOf(object []byte, name string) (value []byte) {
+	_ = members(object, func(found string, v []byte) {
+		if found == name {
+			value = v
+		}
+	})
+	return value
+}
+
+// primitive is a text, boolean or integer as it stands in a header.
+func primitive(value []byte) (string, bool) {
+	if len(value) == 0 {
+		return "", false
+	}
+	switch value[0] {
+	case '"':
+		var s string
+		err := jsonx.Unmarshal(value, &s)
+		return s, err == nil
+	case 't', 'f':
+		return string(value), true
+	case 'n', '{', '[':
+		return "", false
+	}
+	const exact = 1<<53 - 1
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	return strconv.FormatInt(n, 10), err == nil && n >= -exact && n <= exact
+}
+
+// judge finds out what kind of end a result is.
+func (p *provider) judge(b *binding, r capability.Result) (capability.Result, error) {
+	var content, structured []byte
+	var kind, failed string
+	err := members(r.Value, func(name string, value []byte) {
+		switch name {
+		case "resultType":
+			kind = string(value)
+		case "isError":
+			failed = string(value)
+		case "content":
+			content = value
+		case "structuredContent":
+			structured = value
+		}
+	})
+	switch {
+	case err != nil:
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, "execute", p.record.Name+" answered with something that is no result", err).With("upstream_error", "")
+	case kind == `"input_required"`:
+		if r.Value, err = p.asks(r.Value); err != nil {
+			return capability.Result{}, err
+		}
+		return r, capability.InputRequired(p.key)
+	case b.kind != string(ingest.Tool):
+		return r, nil
+	case failed == "true":
+		text := firstText(content)
+		if text == "" {
+			text = "the tool failed and does not say why"
+		}
+		return r, capability.Errorf(capability.CodeFailed, "execute", "%s", text).With("tool_error", "")
+	case b.output == nil:
+		return r, nil
+	}
+	schema, err := b.output()
+	if err != nil {
+		return r, nil //nolint:nilerr // it was compiled before it was published; what does not fit a schema that is none?
+	}
+	why := "it has no structured content"
+	if len(structured) > 0 {
+		if err = schema.Check(structured); err == nil {
+			return r, nil
+		}
+		why = strings.TrimPrefix(capability.AsError(err).Message, "the input ")
+	}
+	r.Value = marked(r.Value)
+	return r, capability.Errorf(capability.CodeFailed, "execute", "the result of %s does not fit the output schema that it declares: %s", b.name, why).
+		With("output_schema_violation", "this is a fault of the upstream; its text is in the result")
+}
+
+// marked is a result that says it is an error; all else stays as it is.
+func marked(result json.RawMessage) json.RawMessage {
+	var out []byte
+	_ = members(result, func(name string, value []byte) {
+		if name == "isError" && out == nil {
+			at := cap(result) - cap(value)
+			out = append(append(append(out, result[:at]...), "true"...), result[at+len(value):]...)
+		}
+	})
+	if out != nil {
+		return out
+	}
+	rest := bytes.TrimSpace(result)[1:]
+	if trimmed := bytes.TrimLeft(rest, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '}' {
+		return append([]byte(`{"isError":true`), rest...)
+	}
+	return append([]byte(`{"isError":true,`), rest...)
+}
+
+const maxErrorText = 1 << 10
+
+// firstText is the first text of a result's content.
+func firstText(content []byte) string {
+	var raw []json.RawMessage
+	if json.Unmarshal(content, &raw) != nil {
+		return ""
+	}
+	for _, item := range raw {
+		var block struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		}
+		if json.Unmarshal(item, &block) == nil && block.Type == "text" && block.Text != "" {
+			return ingest.Cut(ingest.Shown(block.Text), maxErrorText)
+		}
+	}
+	return ""
+}
+
+// members walks an object in its order, whatever its strings hold; value is a part of
+// doc.
+func members(doc []byte, each func(name string, value []byte)) error {
+	return jsonx.Members(doc, each)
+}
+
+// appendString appends a text as JSON; what is no UTF-8 becomes the sign for it.
+func appendString(dst []byte, s string) []byte { return jsonx.AppendString(dst, s) }

@@ -1,0 +1,381 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+)
+
+// places bounds the connections of all upstreams.
+type places struct {
+	mu    sync.Mutex
+	taken int
+	most  int
+}
+
+func (p *places) take() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.most {
+		return false
+	}
+	p.taken++
+	return true
+}
+
+func (p *places) free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+}
+
+// conn is one connection of an upstream. The main one, whose key is "", is the
+// watcher's: it reads the lists, hears of changes and carries the calls of shared
+// upstreams. The others are made for a principal or a session, and closed when idle.
+type conn struct {
+	key    string
+	client Client
+	server Server
+	ready  chan struct{} // closed when the attempt to connect has ended
+	err    error         // of that attempt
+	down   chan error    // holds the reason of a loss
+
+	// guarded by upstream.mu
+	busy int
+	used time.Time
+	lost bool
+}
+
+// dial makes a client of the record; it connects nothing.
+func (u *upstream) dial(key string) (*conn, error) {
+	c := &conn{key: key, ready: make(chan struct{}), down: make(chan error, 1)}
+	rec := &u.record
+	cfg := ClientConfig{
+		Name: rec.Name, Kind: rec.Kind, Keys: rec.Keys, Local: rec.PrivateNetwork, Command: rec.Command, URL: rec.URL, SSE: rec.SSE, Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger,
+		Down: func(err error) {
+			select {
+			case c.down <- err:
+			default:
+			}
+			if key != "" {
+				u.forget(c)
+			} else {
+				u.away(c)
+			}
+		},
+	}
+	if key == "" {
+		cfg.Changed = u.changed
+		cfg.Updated = u.updated
+	}
+	if rec.URL != "" {
+		cfg.HTTP = u.http
+		cfg.Header = (&credentials{u: u, owner: u.ownerOf(key)}).header
+	} else {
+		var err error
+		if cfg.Env, err = u.environment(u.ownerOf(key)); err != nil {
+			return nil, err
+		}
+		if cfg.Dir, err = u.folder(); err != nil {
+			return nil, err
+		}
+	}
+	if !u.reg.total.take() {
+		return nil, capability.Errorf(capability.CodeOverloaded, "upstreams", "there are %d connections to upstreams already", maxTotal).
+			With("too_many_connections", "try again in a while, or set isolation: shared where it is of no use")
+	}
+	client, err := u.reg.cfg.Dial(cfg)
+	if err != nil {
+		u.reg.total.free()
+		return nil, err
+	}
+	c.client = client
+	return c, nil
+}
+
+// away has calls wait for the next main connection, before the watcher knows.
+func (u *upstream) away(c *conn) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.current != c {
+		return
+	}
+	if u.current = nil; u.attempt == nil {
+		u.attempt = &attempt{done: make(chan struct{})}
+	}
+}
+
+// close ends the connection and everything that runs on it.
+func (u *upstream) close(c *conn) {
+	if err := c.client.Close(); err != nil {
+		u.reg.cfg.Logger.Warn("a connection to an upstream was not closed cleanly", "upstream", u.record.Name, "err", err)
+	}
+	if u.http != nil {
+		u.http.CloseIdleConnections()
+	}
+	u.reg.total.free()
+}
+
+// folder is where a program works: its own in the home unless the record names one.
+func (u *upstream) folder() (string, error) {
+	if u.record.Dir != "" || u.reg.cfg.Dir == "" {
+		return u.record.Dir, nil
+	}
+	dir := filepath.Join(u.reg.cfg.Dir, u.record.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", capability.Wrap(capability.CodeFailed, "upstreams", "the folder of upstream "+u.record.Name+" cannot be made", err)
+	}
+	return dir, nil
+}
+
+// unfold takes away what is kept for an upstream beside its record: tokens, and an own
+// folder that holds nothing.
+func (u *upstream) unfold() {
+	if u.tokens != nil {
+		if err := u.tokens.Forget(context.Background()); err != nil {
+			u.reg.cfg.Logger.Error("the tokens of an upstream that is gone are still there", "upstream", u.record.Name, "err", err)
+		}
+	}
+	if u.record.Dir == "" && u.record.URL == "" && u.reg.cfg.Dir != "" {
+		_ = os.Remove(filepath.Join(u.reg.cfg.Dir, u.record.Name)) // fails when there is something in it
+	}
+}
+
+// leastMasked is the shortest secret that is looked for: a shorter one would be found
+// in words that have nothing to do with it.
+const leastMasked = 4
+
+// masked is a program's text without the secrets that it was given: programs print
+// their environment when they fail, and who may look at that may not see these.
+func (u *upstream) masked(text string) string {
+	if text == "" {
+		return text
+	}
+	for _, name := range u.record.Secrets() {
+		if value, err := u.secret("", name); err == nil && len(value) >= leastMasked {
+			text = strings.ReplaceAll(text, value, "[secret "+name+"]")
+		}
+	}
+	return text
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, cmp.Compare)
+	return keys
+}
+
+// keyOf is whose connection a call goes over; "" is the main one.
+func (u *upstream) keyOf(c *capability.Call) string {
+	switch {
+	case u.record.Isolation == record.ClientSession && c.Session != "":
+		return "session\x00" + c.Principal.ID + "\x00" + c.Session
+	case u.record.Isolation == record.Shared:
+		return ""
+	}
+	return "principal\x00" + c.Principal.ID
+}
+
+// connection is the one that a call goes over, connected. The caller gives it back
+// with release.
+func (u *upstream) connection(ctx context.Context, key string) (*conn, error) {
+	if key == "" {
+		return u.main(ctx)
+	}
+	u.mu.Lock()
+	c := u.conns[key]
+	if c != nil && !c.lost {
+		c.busy++
+		u.mu.Unlock()
+	} else {
+		if u.stopped() {
+			u.mu.Unlock()
+			return nil, u.unavailable()
+		}
+		idle := u.crowded()
+		u.mu.Unlock()
+		if idle != nil {
+			u.close(idle)
+		}
+		var err error
+		if c, err = u.other(key); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case <-c.ready:
+	case <-ctx.Done():
+		u.release(c)
+		return nil, capability.AsError(ctx.Err())
+	}
+	if c.err != nil {
+		u.release(c)
+		return nil, c.err
+	}
+	return c, nil
+}
+
+// crowded takes the connection out that was idle longest, where there is no place for
+// one more. Caller holds mu and closes it.
+func (u *upstream) crowded() (idle *conn) {
+	if len(u.conns) < maxConnections-1 { // one is the main one
+		return nil
+	}
+	for _, c := range u.conns {
+		if c.busy == 0 && (idle == nil || c.used.Before(idle.used)) {
+			idle = c
+		}
+	}
+	if idle != nil {
+		idle.lost = true
+		delete(u.conns, idle.key)
+	}
+	return idle
+}
+
+// other makes a connection of its own for a key; callers of one key share it.
+func (u *upstream) other(key string) (*conn, error) {
+	fresh, err := u.dial(key)
+	if err != nil {
+		return nil, err
+	}
+	u.mu.Lock()
+	now := u.conns[key]
+	room := now == nil && len(u.conns) < maxConnections-1 && !u.stopped()
+	if room {
+		u.conns[key] = fresh
+		fresh.busy++
+	} else if now != nil {
+		now.busy++
+	}
+	u.mu.Unlock()
+	switch {
+	case now != nil:
+		u.close(fresh) // somebody was faster
+		return now, nil
+	case !room:
+		u.close(fresh)
+		return nil, capability.Errorf(capability.CodeOverloaded, "upstreams", "%s has %d connections already, and all are in use", u.record.Name, maxConnections).
+			With("too_many_connections", "try again in a while")
+	}
+	if !u.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, connectTime)
+		defer cancel()
+		fresh.server, fresh.err = fresh.client.Connect(ctx)
+		if fresh.err != nil {
+			fresh.err = u.unreachable(fresh.err)
+		}
+		close(fresh.ready)
+		if fresh.err != nil {
+			u.forget(fresh)
+		}
+	}) {
+		fresh.err = u.unavailable()
+		close(fresh.ready)
+		u.forget(fresh)
+	}
+	return fresh, nil
+}
+
+// background runs f on a goroutine that the registry waits for; false when it has
+// ended.
+func (u *upstream) background(f func(context.Context)) bool {
+	u.reg.mu.Lock()
+	defer u.reg.mu.Unlock()
+	if u.reg.publish == nil {
+		return false
+	}
+	ctx := u.reg.ctx
+	u.reg.group.Go(func() error { f(ctx); return nil })
+	return true
+}
+
+// forget takes a connection out that is lost. The watcher closes it: this may be one
+// of the client's own goroutines.
+func (u *upstream) forget(c *conn) {
+	u.mu.Lock()
+	if u.conns[c.key] == c {
+		delete(u.conns, c.key)
+	}
+	if !c.lost {
+		c.lost = true
+		u.trash = append(u.trash, c)
+	}
+	u.mu.Unlock()
+	u.poke()
+}
+
+func (u *upstream) release(c *conn) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c.busy--
+	c.used = u.reg.cfg.Now()
+}
+
+// sweep closes what was lost or not used for a while. A process may take seconds to
+// end, for which nobody waits here.
+func (u *upstream) sweep() {
+	u.mu.Lock()
+	idle := u.trash
+	u.trash = nil
+	limit := u.reg.cfg.Now().Add(-u.reg.cfg.Idle)
+	for key, c := range u.conns {
+		if c.busy == 0 && c.used.Before(limit) {
+			c.lost = true
+			delete(u.conns, key)
+			idle = append(idle, c)
+		}
+	}
+	u.mu.Unlock()
+	for _, c := range idle {
+		if !u.background(func(context.Context) { u.close(c) }) {
+			u.close(c)
+		}
+	}
+}
+
+// closeAll ends every connection but the main one, and waits for their ends.
+func (u *upstream) closeAll() {
+	u.mu.Lock()
+	list := u.trash
+	u.trash = nil
+	for _, c := range u.conns {
+		c.lost = true
+		list = append(list, c)
+	}
+	clear(u.conns)
+	u.mu.Unlock()
+	var group sync.WaitGroup
+	for _, c := range list {
+		group.Go(func() { u.close(c) })
+	}
+	group.Wait()
+}
+
+// changed hears that a list has to be read again.
+func (u *upstream) changed(kind ingest.Kind) {
+	u.mu.Lock()
+	u.dirty[kind] = true
+	u.mu.Unlock()
+	u.poke()
+}
+
+// poke has the watcher look up.
+func (u *upstream) poke() {
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}

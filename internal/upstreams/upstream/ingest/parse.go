@@ -1,0 +1,274 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// ownPrefix belongs to the protocol's participants: what a server puts under it
+// could be taken for ours (MCP spec, section 2.3).
+const ownPrefix = "io.modelcontextprotocol/"
+
+// declared are the members that a decision needs.
+type declared struct {
+	Name         string    `json:"name"`
+	URI          string    `json:"uri"`
+	URITemplate  string    `json:"uriTemplate"`
+	Title        string    `json:"title"`
+	Description  string    `json:"description"`
+	InputSchema  jsonx.Raw `json:"inputSchema"`
+	OutputSchema jsonx.Raw `json:"outputSchema"`
+	Annotations  struct {
+		Title           string `json:"title"`
+		ReadOnlyHint    bool   `json:"readOnlyHint"`
+		DestructiveHint *bool  `json:"destructiveHint"`
+	} `json:"annotations"`
+	Meta jsonx.Raw `json:"_meta"`
+}
+
+// Parse judges one definition. The error is the reason why it is dropped, in words
+// for an operator. Parsing what was published gives the same definition again.
+func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
+	if len(raw) > MaxDefinition {
+		return nil, fmt.Errorf("its definition is larger than %d bytes", MaxDefinition)
+	}
+	raw = bytes.Clone(bytes.TrimSpace(raw))
+	if err := bounded(raw); err != nil {
+		return nil, err
+	}
+	var in declared
+	if err := jsonx.Unmarshal(raw, &in); err != nil {
+		return nil, fmt.Errorf("its definition cannot be read: %s", Cut(Shown(err.Error()), 200))
+	}
+	d := &Definition{Kind: kind, Title: Cut(Shown(first(in.Title, in.Annotations.Title, in.Name, in.URI, in.URITemplate)), 120)}
+	if err := d.named(&in); err != nil {
+		return nil, err
+	}
+	if kind == Tool {
+		if err := d.schemas(&in); err != nil {
+			return nil, err
+		}
+		d.ReadOnly = in.Annotations.ReadOnlyHint
+		d.Destructive = in.Annotations.DestructiveHint != nil && *in.Annotations.DestructiveHint
+	}
+	d.Description = Shown(in.Description)
+	if len(d.Description) > MaxDescription {
+		d.Description, d.Cut = Cut(d.Description, MaxDescription), true
+		d.Advice = append(d.Advice, fmt.Sprintf("its description has %d bytes; agents see the first %d", len(in.Description), MaxDescription))
+	}
+	d.Advice = append(d.Advice, advice(&in)...)
+	var err error
+	if d.Published, err = publish(raw, &in, d.Description); err != nil {
+		return nil, err
+	}
+	if d.Pin, err = pin(d.Published); err != nil {
+		return nil, fmt.Errorf("its definition has no canonical form: %s", Cut(Shown(err.Error()), 200))
+	}
+	return d, nil
+}
+
+func first(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// named finds the name that the kind goes by.
+func (d *Definition) named(in *declared) (err error) {
+	switch d.Kind {
+	case Resource, Template:
+		if d.Name = in.URI; d.Kind == Template {
+			d.Name = in.URITemplate
+		}
+		switch {
+		case d.Name == "":
+			return errors.New("it has no address")
+		case len(d.Name) > MaxURI:
+			return fmt.Errorf("its address is longer than %d bytes", MaxURI)
+		case hidden(d.Name) || strings.ContainsFunc(d.Name, unicode.IsSpace):
+			return errors.New("its address holds spaces or characters that are not shown")
+		}
+		if d.Kind == Template {
+			d.Pattern, err = pattern(d.Name)
+		}
+		return err
+	}
+	switch d.Name = in.Name; {
+	case d.Name == "":
+		return errors.New("its name is empty")
+	case len(d.Name) > MaxName:
+		return fmt.Errorf("its name is longer than %d bytes", MaxName)
+	case hidden(d.Name) || strings.TrimSpace(d.Name) != d.Name:
+		return errors.New("its name holds control or bidirectional characters, or spaces around it")
+	}
+	return nil
+}
+
+// hidden reports whether a text holds what people cannot see.
+func hidden(s string) bool {
+	return !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
+	})
+}
+
+// Shown is a text without the characters that are not shown: controls other than
+// line breaks and tabs, zero-width characters and those that turn the direction of
+// writing. The joiner of emoji and of some scripts stays.
+func Shown(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t', r == '\u200d':
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), r == unicode.ReplacementChar:
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Cut is at most n bytes of s, of whole characters.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// publish is the definition as agents see it: raw itself, where nothing has to go.
+func publish(raw json.RawMessage, in *declared, description string) (json.RawMessage, error) {
+	out := raw
+	if in.Description != description {
+		text, err := jsonx.Marshal(description)
+		if err != nil {
+			return nil, errors.New("its description is no text")
+		}
+		if out, err = replace(out, "description", text); err != nil {
+			return nil, err
+		}
+	}
+	if len(in.Meta) == 0 || in.Meta.Kind() == 'n' {
+		return out, nil
+	}
+	meta, stripped, err := without(in.Meta, func(name string) bool { return strings.HasPrefix(name, ownPrefix) })
+	if err != nil {
+		return nil, errors.New("its _meta is not an object")
+	}
+	if stripped {
+		return replace(out, "_meta", meta)
+	}
+	return out, nil
+}
+
+// without is an object less the members that are unwanted; the others keep their
+// bytes.
+func without(doc []byte, unwanted func(name string) bool) (out []byte, stripped bool, err error) {
+	out = append(out, '{')
+	err = members(doc, func(name string, value []byte) {
+		if unwanted(name) {
+			stripped = true
+			return
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		quoted, _ := jsontext.AppendQuote(nil, name) // it was read as one
+		out = append(append(append(out, quoted...), ':'), value...)
+	})
+	return append(out, '}'), stripped, err
+}
+
+// members walks an object in its order; value aliases doc.
+func members(doc []byte, each func(name string, value []byte)) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(doc))
+	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
+		return errors.New("it is not a JSON object")
+	}
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		text := name.String()
+		from := dec.InputOffset()
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		each(text, bytes.TrimLeft(doc[from:dec.InputOffset()], ": \t\r\n"))
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+// replace puts another value in the place of a member's; every other byte stays.
+func replace(doc []byte, member string, value []byte) (out []byte, err error) {
+	err = members(doc, func(name string, old []byte) {
+		if name != member || out != nil {
+			return
+		}
+		at := cap(doc) - cap(old) // old is a part of doc
+		out = append(append(append(make([]byte, 0, len(doc)+len(value)), doc[:at]...), value...), doc[at+len(old):]...)
+	})
+	if out == nil && err == nil {
+		err = fmt.Errorf("it has no member %s", member)
+	}
+	return out, err
+}
+
+// bounded holds depth and number of the parts of a document, and that it is one
+// JSON object without members given twice.
+func bounded(doc []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(doc))
+	objects := 0
+	for objects == 0 || dec.StackDepth() > 0 {
+		t, err := dec.ReadToken()
+		if err != nil {
+			return fmt.Errorf("its definition is not sound JSON: %s", Cut(Shown(err.Error()), 200))
+		}
+		switch {
+		case t.Kind() == '{':
+			objects++
+		case objects == 0:
+			return errors.New("its definition is not a JSON object")
+		}
+		if dec.StackDepth() > maxDepth || objects > maxObjects {
+			return fmt.Errorf("its definition is deeper than %d or has more than %d objects", maxDepth, maxObjects)
+		}
+	}
+	if dec.InputOffset() != int64(len(doc)) {
+		return errors.New("its definition is not sound JSON: something follows it")
+	}
+	return nil
+}
+
+// nameOf is the name of what was dropped, as far as it can be found.
+func nameOf(kind Kind, raw []byte) string {
+	member := "name"
+	switch kind {
+	case Resource:
+		member = "uri"
+	case Template:
+		member = "uriTemplate"
+	}
+	name := ""
+	_ = members(raw, func(found string, value []byte) { // what was read before the fault will do
+		if found == member {
+			_ = json.Unmarshal(value, &name)
+		}
+	})
+	return name
+}

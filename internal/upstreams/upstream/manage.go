@@ -1,0 +1,351 @@
+package upstream
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+)
+
+// Add connects a new upstream, reads what it declares, and keeps it: all of it, or
+// nothing. A disabled one is kept without being connected, and so is one that wants
+// somebody to log in first. Errors: invalid_input
+// (invalid_upstream, secret_missing), conflict (upstream_exists), unavailable.
+func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.Record) (Status, error) {
+	if err := rec.Check(); err != nil {
+		return Status{}, err
+	}
+	publish, err := r.running()
+	if err != nil {
+		return Status{}, err
+	}
+	if err := r.reserve(rec.Name); err != nil {
+		return Status{}, err
+	}
+	defer r.unreserve(rec.Name)
+	u, err := r.newUpstream(Saved{Record: rec, Added: r.cfg.Now().UTC()})
+	if err != nil {
+		return Status{}, err
+	}
+	for _, name := range rec.Secrets() {
+		if _, err := u.secret("", name); err != nil {
+			e := *capability.AsError(err)
+			e.Code = capability.CodeInvalidInput
+			return Status{}, &e
+		}
+	}
+	c, err := u.first(ctx)
+	if err != nil && capability.AsError(err).Reason == oauthclient.ReasonLogin {
+		u.state = capability.Availability{State: capability.StateUnauthorized, Reason: capability.AsError(err).Message, Since: r.cfg.Now()}
+		c, err = nil, nil // nobody can log in to what is not there
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	undo := func() {
+		if c != nil {
+			u.close(c)
+		}
+		u.unfold()
+	}
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	if r.cfg.Store != nil {
+		s := Saved{Record: rec, Added: u.added}
+		for _, p := range u.pins {
+			s.Pins = append(s.Pins, p.Pin)
+		}
+		if err := r.cfg.Store.Save(ctx, s); err != nil {
+			undo()
+			return Status{}, capability.Wrap(capability.CodeFailed, "upstreams.add", "the upstream could not be saved", err)
+		}
+	}
+	err = publish(u.batch())
+	if err == nil {
+		err = r.enter(u)
+	}
+	if err == nil && !r.start(u, c) {
+		_, err = r.running()
+	}
+	if err != nil {
+		undo()
+		if r.cfg.Store != nil {
+			if err := r.cfg.Store.Delete(context.WithoutCancel(ctx), rec.Name); err != nil {
+				r.cfg.Logger.Error("an upstream that could not be added is still saved", "upstream", rec.Name, "err", err)
+			}
+		}
+		_ = publish(capability.Batch{Source: u.source()})
+		return Status{}, err
+	}
+	r.record(ctx, audit.UpstreamAdded, &rec, by, audit.OutcomeSuccess, audit.Attr{Key: "trust", Value: rec.Trust}, audit.Attr{Key: "isolation", Value: rec.Isolation})
+	return u.status(false), nil
+}
+
+// patience is how long who adds an upstream waits for what need not be known at once.
+const patience = 5 * time.Second
+
+// first makes the first connection of a record; nil for a disabled one.
+func (u *upstream) first(ctx context.Context) (*conn, error) {
+	if u.record.Disabled {
+		return nil, nil
+	}
+	c, err := u.dial("")
+	if err != nil {
+		u.unfold()
+		return nil, err
+	}
+	fail := func(err error) (*conn, error) {
+		e := *capability.AsError(u.unreachable(err))
+		if text := tail(u.masked(c.client.Stderr())); text != "" {
+			e.Details = map[string]any{"stderr": lastLines(text)}
+		}
+		u.close(c)
+		u.unfold()
+		return nil, &e
+	}
+	connecting, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	if c.server, err = c.client.Connect(connecting); err != nil {
+		return fail(err)
+	}
+	close(c.ready)
+	for _, kind := range ingest.Kinds() {
+		limit := listTime
+		if kind != ingest.Tool {
+			limit = patience
+		}
+		listing, cancel := context.WithTimeout(ctx, limit)
+		list, err := u.list(listing, c, kind)
+		cancel()
+		switch {
+		case err != nil && (kind == ingest.Tool || ctx.Err() != nil):
+			return fail(err)
+		case err != nil:
+			u.listed[kind] = capability.AsError(err).Message
+			u.changed(kind) // it is read again later
+			continue
+		}
+		u.pins.Reconcile(kind, list.Definitions, &u.record, u.reg.cfg.Now())
+		u.listings[kind] = list
+	}
+	u.server, u.current, u.synced = c.server, c, u.reg.cfg.Now()
+	u.attempt = nil
+	u.state = capability.Availability{State: capability.StateReady, Since: u.reg.cfg.Now()}
+	return c, nil
+}
+
+// lastLines are what an operator needs to see of a program's errors.
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(ingest.Shown(text)), "\n")
+	return ingest.Cut(strings.Join(lines[max(0, len(lines)-20):], "\n"), 4<<10)
+}
+
+// reserve keeps a name from being added twice at once.
+func (r *Registry) reserve(name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, there := r.upstreams[name]; there || r.adding[name] {
+		return capability.Errorf(capability.CodeConflict, "upstreams.add", "there is an upstream %s already", name).
+			With("upstream_exists", "take it away first: junctor upstreams remove "+name)
+	}
+	if len(r.upstreams)+len(r.adding) >= maxUpstreams {
+		return capability.Errorf(capability.CodeOverloaded, "upstreams.add", "there are %d upstreams, which is the most", maxUpstreams).With("too_many_upstreams", "remove one")
+	}
+	r.adding[name] = true
+	return nil
+}
+
+func (r *Registry) unreserve(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.adding, name)
+}
+
+func (r *Registry) enter(u *upstream) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.publish == nil {
+		return capability.Errorf(capability.CodeUnavailable, "upstreams", "the server is stopping").With("service_unavailable", "try again in a moment")
+	}
+	r.upstreams[u.record.Name] = u
+	return nil
+}
+
+// Remove forgets an upstream with its pins and ends its connections. A folder of its
+// own stays where there is something in it.
+func (r *Registry) Remove(ctx context.Context, by capability.Principal, name string) error {
+	u, err := r.get(name)
+	if err != nil {
+		return err
+	}
+	if r.cfg.Store != nil {
+		if err := r.cfg.Store.Delete(ctx, name); err != nil {
+			return capability.Wrap(capability.CodeFailed, "upstreams.remove", "the upstream could not be removed from the store", err)
+		}
+	}
+	if !r.leave(u) {
+		return nil // somebody was faster
+	}
+	r.record(ctx, audit.UpstreamRemoved, &u.record, by, audit.OutcomeSuccess)
+	return nil
+}
+
+// leave takes an upstream out of the catalog and waits for the end of its connections.
+func (r *Registry) leave(u *upstream) bool {
+	r.mu.Lock()
+	was := r.upstreams[u.record.Name] == u
+	if was {
+		delete(r.upstreams, u.record.Name)
+		r.adding[u.record.Name] = true // nobody adds it anew before it is gone
+	}
+	publish := r.publish
+	r.mu.Unlock()
+	if !was {
+		return false
+	}
+	defer r.unreserve(u.record.Name)
+	u.changing.Lock()
+	u.mu.Lock()
+	u.gone = true
+	cancel := u.cancel
+	u.mu.Unlock()
+	if publish != nil {
+		if err := publish(capability.Batch{Source: u.source()}); err != nil {
+			r.cfg.Logger.Error("an upstream could not be taken out of the catalog", "upstream", u.record.Name, "err", err)
+		}
+	}
+	u.changing.Unlock()
+	if cancel != nil {
+		cancel()
+		<-u.dead
+	}
+	u.unfold()
+	return true
+}
+
+// Restart ends the connections of an upstream and makes them anew, also where it was
+// given up, and waits until it is there. Errors: not_found, conflict
+// (upstream_disabled), and those of connecting.
+func (r *Registry) Restart(ctx context.Context, by capability.Principal, name string) (Status, error) {
+	u, err := r.get(name)
+	if err != nil {
+		return Status{}, err
+	}
+	if u.record.Disabled {
+		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.restart", "the upstream %s is disabled", name).With("upstream_disabled", "remove it and add it again")
+	}
+	u.mu.Lock()
+	u.restart = true
+	a := u.attempt
+	if u.current != nil { // those who wait from now on wait for the next connection
+		u.current = nil
+		a = &attempt{done: make(chan struct{})}
+		u.attempt = a
+	} else if a != nil { // not for the attempt that may be ending now
+		a = &attempt{done: make(chan struct{})}
+		old := u.attempt
+		u.attempt = a
+		old.err = nil
+		close(old.done)
+	}
+	u.mu.Unlock()
+	u.poke()
+	if a == nil {
+		return Status{}, u.unavailable()
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*connectTime)
+	defer cancel()
+	select {
+	case <-a.done:
+		err = a.err
+	case <-u.dead:
+		err = u.unavailable()
+	case <-ctx.Done():
+		err = capability.AsError(ctx.Err())
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	return u.brief(), nil
+}
+
+// Selection says which definitions an operator means: all that wait, or one.
+type Selection struct {
+	Kind ingest.Kind `json:"kind,omitempty"` // "": any
+	Name string      `json:"name,omitempty"` // "": all
+	// Pin is what was looked at. Where it is given, another one is a conflict.
+	Pin string `json:"pin,omitempty"`
+}
+
+// Approved is what an approval changed.
+type Approved struct {
+	Kind ingest.Kind `json:"kind"`
+	Name string      `json:"name"`
+	Was  pins.State  `json:"was"`
+	Pin  string      `json:"pin"`
+}
+
+// Approve publishes definitions that are held or in quarantine, as they are now.
+// Errors: not_found (definition_not_found), conflict (pin_changed), failed.
+func (r *Registry) Approve(ctx context.Context, by capability.Principal, name string, which Selection) ([]Approved, error) {
+	u, err := r.get(name)
+	if err != nil {
+		return nil, err
+	}
+	if which.Kind != "" && !slices.Contains(ingest.Kinds(), which.Kind) {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "upstreams.approve", "%.40q is no kind: tool, prompt, resource or resource-template", which.Kind)
+	}
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	out := []Approved{}
+	var save []*pins.Row
+	var undo []pins.Row
+	found := false
+	for _, p := range u.pins.Sorted() {
+		if which.Kind != "" && p.Kind != which.Kind || which.Name != "" && p.Name != which.Name || !p.Listed {
+			continue
+		}
+		found = true
+		offered := p.Pin.Pin
+		if p.State == pins.Held {
+			offered = p.Offered
+		}
+		if which.Pin != "" && which.Pin != offered {
+			return nil, capability.Errorf(capability.CodeConflict, "upstreams.approve", "%s has changed once more since it was looked at", p.Name).
+				With("pin_changed", "look again: junctor upstreams diff "+name)
+		}
+		before := *p
+		if p.Approve() {
+			undo, save = append(undo, before), append(save, p)
+			out = append(out, Approved{Kind: p.Kind, Name: p.Name, Was: before.State, Pin: p.Pin.Pin})
+		}
+	}
+	if !found && which.Name != "" {
+		return nil, capability.Errorf(capability.CodeNotFound, "upstreams.approve", "%s lists no %q", name, which.Name).
+			With("definition_not_found", "see: junctor upstreams show "+name)
+	}
+	if r.cfg.Store != nil && len(save) > 0 {
+		pins := make([]pins.Pin, len(save))
+		for i, p := range save {
+			pins[i] = p.Pin
+		}
+		if err := r.cfg.Store.SavePins(ctx, name, pins, nil); err != nil {
+			for i, p := range save {
+				*p = undo[i]
+			}
+			return nil, capability.Wrap(capability.CodeFailed, "upstreams.approve", "the approval could not be saved", err)
+		}
+	}
+	for i, p := range save {
+		r.record(ctx, audit.PinApproved, &u.record, by, audit.OutcomeSuccess, append(pinAttrs(&p.Pin, p.Pin.Pin), audit.Attr{Key: "was", Value: string(undo[i].State)})...)
+	}
+	u.publish()
+	return out, nil
+}

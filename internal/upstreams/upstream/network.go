@@ -1,0 +1,74 @@
+package upstream
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/http1"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+)
+
+// newHTTP makes the client for an upstream's URL: to that host and port only, public
+// addresses only, judged when they are dialled (MCP spec, section 3.7). A record with
+// private_network may lead to this machine and its network too, never to a metadata
+// service. Redirects are followed within the same origin, so that no credential
+// reaches another one.
+func newHTTP(rec *record.Record) (*http.Client, error) {
+	u, err := url.Parse(rec.URL)
+	if err != nil {
+		return nil, capability.Wrap(capability.CodeInvalidInput, "upstreams", "the URL of upstream "+rec.Name+" cannot be read", err)
+	}
+	port := u.Port()
+	if port == "" {
+		if port = "443"; u.Scheme == "http" {
+			port = "80"
+		}
+	}
+	transport, err := guarded(rec, net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &http1.Transport{Rest: transport}, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if len(via) > 3 || req.URL.Scheme != u.Scheme || req.URL.Host != u.Host {
+			return http.ErrUseLastResponse // the caller sees the redirect itself
+		}
+		return nil
+	}}, nil
+}
+
+// guarded dials to one host and port, or to any where only is "".
+func guarded(rec *record.Record, only string) (*http.Transport, error) {
+	policy := egress.Policy{Allow: []string{only}, BytesPerSecond: -1}
+	if rec.PrivateNetwork {
+		policy.Addresses = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	}
+	if only != "" {
+		if err := policy.Check(); err != nil {
+			return nil, capability.Wrap(capability.CodeInvalidInput, "upstreams", "the URL of upstream "+rec.Name+" names no host that can be reached", err)
+		}
+	}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, connectTime)
+			defer cancel()
+			policy := policy
+			if only == "" { // what the address is counts all the same
+				policy.Allow = []string{address}
+			}
+			c, err := egress.Dial(ctx, address, egress.Config{Policy: policy})
+			if reason, denied := egress.Denied(err); denied {
+				return nil, capability.Errorf(capability.CodeUnavailable, "upstreams", "%s may not be connected to: %s", address, reason).
+					With("address_denied", "an upstream on this machine or its network is added with --local")
+			}
+			return c, err
+		},
+		TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 256, DisableCompression: true, IdleConnTimeout: 90 * time.Second,
+	}, nil
+}

@@ -1,0 +1,127 @@
+package pins
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+)
+
+func defined(t *testing.T, name, description string) *ingest.Definition {
+	t.Helper()
+	d, err := ingest.Parse(ingest.Tool, json.RawMessage(fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestWhatBecomesOfADefinition walks one definition through lists that an upstream sends,
+// under each policy.
+func TestWhatBecomesOfADefinition(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1, 0)
+	for _, c := range []struct {
+		trust, changed string
+		lists          string // descriptions that are listed in turn, "-" for none, "!" for an approval
+		states         string
+		shown          string // at the end; "" none
+		changes        string // h: held, p: another one was published
+	}{
+		{record.Trusted, record.Hold, "a", "published", "a", ""},
+		{record.Trusted, record.Hold, "a b", "published held", "a", "h"},
+		{record.Trusted, record.Hold, "a b b", "published held held", "a", "h"},
+		{record.Trusted, record.Hold, "a b c", "published held held", "a", "hh"},
+		{record.Trusted, record.Hold, "a b a", "published held published", "a", "h"},
+		{record.Trusted, record.Hold, "a b !", "published held published", "b", "h"},
+		{record.Trusted, record.Warn, "a b", "published published", "b", "p"},
+		{record.Trusted, record.Follow, "a - b", "published published published", "b", "p"},
+		{record.Trusted, record.Hold, "a -", "published published", "", ""},
+		{record.Trusted, record.Hold, "a - b", "published published held", "a", "h"},
+		{record.Untrusted, record.Hold, "a b", "quarantined quarantined", "", ""},
+		{record.Untrusted, record.Hold, "a !", "quarantined published", "a", ""},
+		{record.Untrusted, record.Hold, "a ! b", "quarantined published held", "a", "h"},
+	} {
+		set, rec := Set{}, &record.Record{Trust: c.trust, ChangedPin: c.changed}
+		var states []string
+		var changes string
+		key := Key{Kind: ingest.Tool, Name: "t"}
+		for step := range strings.FieldsSeq(c.lists) {
+			var list []*ingest.Definition
+			switch step {
+			case "-":
+			case "!":
+				if !set[key].Approve() {
+					t.Errorf("%v: nothing waits", c)
+				}
+				if d, waits := set[key].Waits(); waits {
+					t.Errorf("%v: after the approval there waits %v", c, d)
+				}
+				states = append(states, string(set[key].State))
+				continue
+			default:
+				list = append(list, defined(t, "t", step))
+			}
+			_, what := set.Reconcile(ingest.Tool, list, rec, at)
+			for _, w := range what {
+				changes += map[bool]string{true: "h", false: "p"}[w.Held]
+			}
+			states = append(states, string(set[key].State))
+			if d, waits := set[key].Waits(); waits != (set[key].Listed && set[key].State != Published) || waits && len(d.Changes) == 0 {
+				t.Errorf("%v: waits %v, %+v", c, waits, d)
+			}
+			// What is saved is what is read again.
+			if again := Read(set[key].Pin); again.State != set[key].State || again.Visible() != set[key].Visible() || again.Key() != key {
+				t.Errorf("%v: read again it is %+v", c, again)
+			}
+		}
+		if got := strings.Join(states, " "); got != c.states || changes != c.changes {
+			t.Errorf("%v: %s, %s", c, got, changes)
+		}
+		shown := ""
+		if set[key].Visible() {
+			shown = set[key].Shown.Description
+		}
+		if shown != c.shown {
+			t.Errorf("%v: agents see %q", c, shown)
+		}
+	}
+}
+
+func TestWhatIsListedNoMoreIsForgottenAtLast(t *testing.T) {
+	t.Parallel()
+	set := Set{}
+	for i := range maxGone + 3 {
+		name := fmt.Sprintf("t%05d", i)
+		set[Key{ingest.Tool, name}] = &Row{Pin: Pin{Kind: ingest.Tool, Name: name, Seen: time.Unix(int64(i), 0), Listed: i == 0}}
+	}
+	gone := set.Forget()
+	if len(gone) != 2 || gone[0].Name != "t00001" || gone[1].Name != "t00002" || len(set) != maxGone+1 || set.Forget() != nil {
+		t.Errorf("%d are gone, %d are left", len(gone), len(set))
+	}
+	list := set.Sorted()
+	if len(list) != len(set) || list[0].Name != "t00000" || list[1].Name != "t00003" {
+		t.Errorf("the order begins with %s, %s", list[0].Name, list[1].Name)
+	}
+}
+
+func TestASavedFormThatCannotBeReadIsNotShown(t *testing.T) {
+	t.Parallel()
+	d := defined(t, "t", "a")
+	for _, p := range []Pin{
+		{Kind: ingest.Tool, Name: "t", State: Published, Listed: true, Pin: d.Pin, Definition: json.RawMessage(`{`)},
+		{Kind: ingest.Tool, Name: "t", State: Published, Listed: true, Pin: "another", Definition: d.Published},
+	} {
+		if Read(p).Visible() {
+			t.Errorf("%+v is shown", p)
+		}
+	}
+	held := Read(Pin{Kind: ingest.Tool, Name: "t", State: Held, Listed: true, Pin: d.Pin, Definition: d.Published, Offered: "x", OfferedDefinition: json.RawMessage(`[]`)})
+	if !held.Visible() || held.Approve() {
+		t.Error("what cannot be read was approved")
+	}
+}

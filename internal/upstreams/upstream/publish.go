@@ -1,0 +1,223 @@
+package upstream
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
+)
+
+// extensionID is the catalog-wide id of an upstream.
+func extensionID(kind, name string) string { return naming.ExtensionID(kind+".", name) }
+
+// provider carries the calls of one upstream.
+type provider struct{ *upstream }
+
+var (
+	_ capability.Prompt = (*provider)(nil)
+	_ capability.Prober = (*provider)(nil)
+
+	_ capability.Resumer = (*agentProvider)(nil)
+)
+
+// Key implements capability.Provider.
+func (p *provider) Key() capability.ProviderKey { return p.key }
+
+// ReturnsPromptly implements capability.Prompt: all it waits for ends with the context.
+func (p *provider) ReturnsPromptly() {}
+
+// view is what calls need of what is published: it is swapped in before, so that no
+// entry of the catalog lacks its binding.
+type view struct {
+	bindings map[capability.Member]*binding
+}
+
+// binding leads from a member to its definition.
+type binding struct {
+	kind  string
+	name  string
+	held  bool
+	shown *ingest.Definition
+	// output is compiled when it is needed first; nil: there is none.
+	output func() (*catalog.Schema, error)
+}
+
+// Kinds of members that no definition stands for.
+const (
+	kindCompletion = "completion"
+	nameComplete   = "complete"
+)
+
+// show publishes what there is now.
+func (u *upstream) show() {
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	u.publish()
+}
+
+// publish hands the catalog what there is now. Caller holds changing.
+func (u *upstream) publish() {
+	publish, err := u.reg.running()
+	if err != nil {
+		return
+	}
+	u.mu.Lock()
+	gone := u.gone
+	u.mu.Unlock()
+	if gone {
+		return
+	}
+	if err := publish(u.batch()); err != nil {
+		u.reg.cfg.Logger.Error("what an upstream declares could not be published", "upstream", u.record.Name, "err", err)
+	}
+}
+
+func (u *upstream) source() string { return u.record.Kind + "/" + u.record.Name }
+
+// batch is what the upstream declares, as one module. The ids of contributions follow
+// from all that is listed, also what is not shown: an approval must not move another
+// one's id. Caller holds changing.
+func (u *upstream) batch() capability.Batch {
+	u.mu.Lock()
+	state, server, current := u.state, u.server, u.current
+	u.mu.Unlock()
+	ext := extensionID(u.record.Kind, u.record.Name)
+	b := capability.Batch{Source: u.source(), Providers: []capability.Provider{u.provider()}}
+	m := capability.Module{
+		Extension: ext, ID: ext, Name: u.record.Name, Label: u.record.Name, Version: cleanText(server.Release, 64), Origin: u.record.Kind,
+	}
+	v := &view{bindings: make(map[capability.Member]*binding)}
+	ids := u.contributionIDs()
+	rows := u.pins.Sorted()
+	for _, p := range rows {
+		if !p.Visible() {
+			continue
+		}
+		member := capability.Member{Module: ext, Kind: string(p.Kind), Name: p.Name}
+		v.bindings[member] = bind(p)
+		m.Contributions = append(m.Contributions, u.contribution(p, ids[p.Key()], member, state))
+	}
+	if current != nil && current.client.Has("completions") || current == nil && len(m.Contributions) > 0 && u.completed {
+		u.completed = true
+		member := capability.Member{Module: ext, Kind: kindCompletion, Name: nameComplete}
+		v.bindings[member] = &binding{kind: kindCompletion, name: nameComplete}
+		id := "completion.complete"
+		if ids[pins.Key{Kind: ingest.Tool, Name: id}] == id {
+			id += "-" + naming.Mark("capability.rpc")
+		}
+		m.Contributions = append(m.Contributions, capability.Contribution{
+			ID: id, Kind: "capability.rpc", Title: "Completion of arguments", Member: member, Provider: u.key, Effect: capability.EffectRead, Availability: state,
+			Timeout: u.timeout(), Telemetry: u.telemetry(),
+		})
+	}
+	slices.SortFunc(m.Contributions, func(a, b capability.Contribution) int { return cmp.Compare(a.ID, b.ID) })
+	u.view.Store(v)
+	if !u.record.Disabled {
+		b.Modules = []capability.Module{m}
+	}
+	return b
+}
+
+func bind(p *pins.Row) *binding {
+	b := &binding{kind: string(p.Kind), name: p.Name, held: p.State == pins.Held, shown: p.Shown}
+	if doc := p.Shown.Output; doc != nil {
+		b.output = sync.OnceValues(func() (*catalog.Schema, error) { return catalog.CompileSchema(doc) })
+	}
+	return b
+}
+
+// contributionIDs are those of package intake/sources for the same declarations.
+func (u *upstream) contributionIDs() map[pins.Key]string {
+	var tools, prompts []string
+	for _, p := range u.pins {
+		switch {
+		case !p.Listed:
+		case p.Kind == ingest.Tool:
+			tools = append(tools, p.Name)
+		case p.Kind == ingest.Prompt:
+			prompts = append(prompts, p.Name)
+		}
+	}
+	out := make(map[pins.Key]string, len(u.pins))
+	taken := make(map[string]bool)
+	for name, id := range naming.ContributionIDs("", tools) {
+		out[pins.Key{Kind: ingest.Tool, Name: name}] = id
+		taken[id] = true
+	}
+	for name, id := range naming.ContributionIDs("prompt.", prompts) {
+		if taken[id] {
+			id += "-" + naming.Mark("capability.interaction")
+		}
+		out[pins.Key{Kind: ingest.Prompt, Name: name}] = id
+	}
+	for _, p := range u.pins {
+		if p.Kind != ingest.Resource && p.Kind != ingest.Template {
+			continue
+		}
+		prefix := "resource."
+		if p.Kind == ingest.Template {
+			prefix = "template."
+		}
+		id := prefix + naming.Mark(p.Name) + naming.Mark("again "+p.Name)
+		if taken[id] {
+			id += "-" + naming.Mark("capability.context-augmenter")
+		}
+		out[p.Key()] = id
+	}
+	return out
+}
+
+// hintsTrusted tags tools whose own annotations may be shown as they are.
+const hintsTrusted = "hints:trusted"
+
+func (u *upstream) contribution(p *pins.Row, id string, member capability.Member, state capability.Availability) capability.Contribution {
+	d := p.Shown
+	c := capability.Contribution{
+		ID: id, Title: d.Title, Description: d.Description, Member: member, Provider: u.key, Effect: capability.EffectRead,
+		Definition: d.Published, Availability: state, Timeout: u.timeout(), Telemetry: u.telemetry(),
+	}
+	switch p.Kind {
+	case ingest.Tool:
+		c.Kind, c.Tool, c.InputSchema, c.OutputSchema, c.Approval = "capability.agent-tool", d.Name, d.Input, d.Output, d.Destructive
+		if d.Input == nil { // of a dialect that only the upstream knows
+			c.InputSchema = []byte(`{"type":"object"}`)
+		}
+		c.Effect = capability.EffectExternal
+		if d.ReadOnly && u.record.HintsTrusted && !d.Destructive { // destroying nothing is the least of reading
+			c.Effect = capability.EffectRead
+		}
+		if u.record.HintsTrusted {
+			c.Tags = []string{hintsTrusted}
+		}
+	case ingest.Prompt:
+		c.Kind, c.Tool, c.Visibility = "capability.interaction", d.Name, capability.VisibleNone
+	default:
+		c.Kind, c.Visibility = "capability.context-augmenter", capability.VisibleNone
+	}
+	return c
+}
+
+func (u *upstream) timeout() time.Duration {
+	return time.Duration(u.record.TimeoutMS) * time.Millisecond
+}
+
+func (u *upstream) telemetry() map[string]string {
+	name := u.record.Name
+	return map[string]string{"source": u.record.Kind, "upstream": name[:min(len(name), 64)]}
+}
+
+// cleanText is a stranger's text of one line for display.
+func cleanText(s string, most int) string {
+	s = strings.Join(strings.Fields(ingest.Shown(s)), " ")
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most])
+	}
+	return s
+}

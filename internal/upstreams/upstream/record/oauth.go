@@ -1,0 +1,83 @@
+package record
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// OAuth says how tokens for an upstream are obtained (MCP spec, section 3.7). All of it
+// may be left out: then somebody logs in, at the authorization server that the upstream
+// names, as a client that registers itself.
+type OAuth struct {
+	Grant    string `json:"grant,omitempty"` // authorization_code (default), client_credentials, token_exchange
+	ClientID string `json:"client_id,omitempty"`
+	// ClientSecret is the name of a secret.
+	ClientSecret string `json:"client_secret,omitempty"`
+	// SubjectSecret is the name of the secret whose token is exchanged, SubjectType what
+	// kind of token that is; see [oauthclient.Config].
+	SubjectSecret string `json:"subject_secret,omitempty"`
+	SubjectType   string `json:"subject_type,omitempty"`
+	// ClientMetadata is the URL of a client-id metadata document, where the server takes
+	// one, Issuer the only authorization server that may be used.
+	ClientMetadata string   `json:"client_metadata,omitempty"`
+	Issuer         string   `json:"issuer,omitempty"`
+	Scopes         []string `json:"scopes,omitempty"` // in place of those that the upstream proposes
+}
+
+// maxOAuthName keeps the name under which tokens are kept within the store's limit.
+const maxOAuthName = 100
+
+func (r *Record) checkOAuth() error {
+	o := r.OAuth
+	if o.Grant == "" {
+		o.Grant = oauthclient.AuthorizationCode
+	}
+	switch {
+	case r.BearerSecret != "":
+		return fmt.Errorf("a bearer token and OAuth do not go together")
+	case len(r.Name) > maxOAuthName:
+		return fmt.Errorf("the name of an upstream with OAuth has %d characters at most", maxOAuthName)
+	case o.ClientSecret != "" && !secretGrammar.MatchString(o.ClientSecret):
+		return fmt.Errorf("%.40q is no name of a secret", o.ClientSecret)
+	case o.SubjectSecret != "" && !secretGrammar.MatchString(o.SubjectSecret):
+		return fmt.Errorf("%.40q is no name of a secret", o.SubjectSecret)
+	case len(o.ClientID) > maxText || strings.ContainsFunc(o.ClientID, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return fmt.Errorf("the client id is no text of one line")
+	}
+	if o.Issuer != "" {
+		u, err := url.Parse(o.Issuer)
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !r.PrivateNetwork) {
+			return fmt.Errorf("an issuer is an https address without query and fragment")
+		}
+	}
+	cfg := r.OAuthConfig()
+	cfg.HTTP = new(http.Client)
+	none := func() (secret.Value, error) { return secret.Value{}, nil }
+	if o.ClientSecret != "" {
+		cfg.ClientSecret = none
+	}
+	if o.SubjectSecret != "" {
+		cfg.Subject = none
+	}
+	_, err := oauthclient.New(cfg)
+	if err != nil {
+		return fmt.Errorf("%s", capability.AsError(err).Message)
+	}
+	return nil
+}
+
+// OAuthConfig is the record as the client has it, without what it needs from the caller:
+// the HTTP client, the store, the clock, the values of secrets. The record has OAuth.
+func (r *Record) OAuthConfig() oauthclient.Config {
+	o := r.OAuth
+	return oauthclient.Config{
+		Name: r.Name, Resource: r.URL, Plain: r.PrivateNetwork, Grant: o.Grant, ClientID: o.ClientID, Issuer: o.Issuer, Metadata: o.ClientMetadata, Scopes: o.Scopes,
+		SubjectType: o.SubjectType, Key: "upstream." + r.Name + ".oauth",
+	}
+}

@@ -1,0 +1,105 @@
+package upstream
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
+)
+
+// restore makes upstreams of what was saved; one that cannot be made does not keep
+// the others away.
+func (r *Registry) restore(ctx context.Context) (list []*upstream, err error) {
+	if r.cfg.Store == nil {
+		return nil, nil
+	}
+	saved, err := r.cfg.Store.Upstreams(ctx)
+	for _, s := range saved {
+		if u := r.restoreOne(s); u != nil {
+			list = append(list, u)
+		}
+	}
+	return list, err
+}
+
+func (r *Registry) restoreOne(s Saved) *upstream {
+	if err := s.Record.Check(); err != nil && s.Damaged == "" {
+		s.Damaged, s.Record.Disabled = capability.AsError(err).Message, true
+	}
+	if s.Damaged != "" {
+		r.cfg.Logger.Error("the record of an upstream cannot be used", "upstream", s.Record.Name, "reason", s.Damaged)
+		s.Record.URL, s.Pins = "", nil
+	}
+	u, err := r.newUpstream(s)
+	if err != nil {
+		r.cfg.Logger.Error("an upstream was not restored", "upstream", s.Record.Name, "err", err)
+		return nil
+	}
+	return u
+}
+
+// Refresh takes over what other servers on the same store have changed: upstreams
+// that came or went, and approvals.
+func (r *Registry) Refresh(ctx context.Context) error {
+	if _, err := r.running(); err != nil || r.cfg.Store == nil {
+		return nil //nolint:nilerr // Run reads them
+	}
+	saved, err := r.cfg.Store.Upstreams(ctx)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]*Saved, len(saved))
+	for i := range saved {
+		known[saved[i].Record.Name] = &saved[i]
+	}
+	for _, u := range r.all() {
+		if s := known[u.record.Name]; s == nil || !s.Added.Equal(u.added) {
+			r.leave(u)
+		} else {
+			u.adopt(s.Pins)
+		}
+	}
+	for _, s := range saved {
+		if r.reserve(s.Record.Name) != nil {
+			continue // it is there, or being added here
+		}
+		if u := r.restoreOne(s); u != nil && r.enter(u) == nil {
+			u.show()
+			r.start(u, nil)
+		}
+		r.unreserve(s.Record.Name)
+	}
+	return nil
+}
+
+// adopt takes over what another server approved. What this one was offered itself
+// stays: an approval names one pin.
+func (u *upstream) adopt(approved []pins.Pin) {
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	changed := false
+	for _, s := range approved {
+		p := u.pins[pins.Key{Kind: s.Kind, Name: s.Name}]
+		switch {
+		case p == nil || p.State == pins.Published || s.State != pins.Published:
+		case p.State == pins.Held && p.Offered == s.Pin, p.State == pins.Quarantined && p.Pin.Pin == s.Pin:
+			changed = p.Approve() || changed
+		}
+	}
+	if changed {
+		u.publish()
+	}
+}
+
+func (r *Registry) all() []*upstream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*upstream, 0, len(r.upstreams))
+	for _, u := range r.upstreams {
+		list = append(list, u)
+	}
+	slices.SortFunc(list, func(a, b *upstream) int { return strings.Compare(a.record.Name, b.record.Name) })
+	return list
+}

@@ -1,0 +1,192 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+)
+
+// Status is what is known of one upstream. No value of a secret is in it.
+type Status struct {
+	record.Record
+	State  capability.State `json:"state"`
+	Reason string           `json:"reason,omitempty"`
+	Since  time.Time        `json:"since"`
+	// Failed says that it was given up and waits for a restart.
+	Failed      bool      `json:"failed,omitempty"`
+	Server      *Server   `json:"server,omitempty"` // as it was when it was connected last
+	Connections int       `json:"connections"`
+	Added       time.Time `json:"added"`
+	Synced      time.Time `json:"synced,omitzero"` // when lists were read last
+	Counts      Counts    `json:"counts"`
+	// Lists are reasons why a list is missing or not whole, by kind.
+	Lists map[ingest.Kind]string `json:"lists,omitempty"`
+
+	// Login is what its authorization server gave; nil without OAuth.
+	Login *oauthclient.State `json:"login,omitempty"`
+
+	// Only when one upstream is shown.
+	Definitions []DefinitionStatus `json:"definitions,omitempty"`
+	Dropped     []ingest.Dropped   `json:"dropped,omitempty"`
+	Stderr      string             `json:"stderr,omitempty"` // the end of what a program wrote there
+}
+
+// Counts are of definitions that are listed.
+type Counts struct {
+	Tools       int `json:"tools"`
+	Prompts     int `json:"prompts"`
+	Resources   int `json:"resources"` // templates too
+	Held        int `json:"held"`
+	Quarantined int `json:"quarantined"`
+	Dropped     int `json:"dropped"`
+}
+
+// DefinitionStatus is one definition.
+type DefinitionStatus struct {
+	Kind        ingest.Kind `json:"kind"`
+	Name        string      `json:"name"`
+	State       pins.State  `json:"state"`
+	Title       string      `json:"title,omitempty"`
+	Description string      `json:"description,omitempty"` // its beginning
+	Pin         string      `json:"pin"`
+	Offered     string      `json:"offered_pin,omitempty"`
+	Seen        time.Time   `json:"seen"`
+	Advice      []string    `json:"advice,omitempty"`
+}
+
+// List returns every upstream, ordered by name.
+func (r *Registry) List() []Status {
+	out := []Status{}
+	for _, u := range r.all() {
+		out = append(out, u.brief())
+	}
+	return out
+}
+
+// Show returns one upstream with its definitions.
+func (r *Registry) Show(name string) (Status, error) {
+	u, err := r.get(name)
+	if err != nil {
+		return Status{}, err
+	}
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	return u.status(true), nil
+}
+
+func (u *upstream) brief() Status {
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	return u.status(false)
+}
+
+// status is what is known. Caller holds changing.
+func (u *upstream) status(whole bool) Status {
+	u.mu.Lock()
+	s := Status{
+		Record: u.record, State: u.state.State, Reason: u.state.Reason, Since: u.state.Since, Failed: u.failed(),
+		Connections: len(u.conns), Added: u.added, Synced: u.synced, Stderr: u.stderr,
+	}
+	if u.damaged != "" {
+		s.Reason += " (" + u.damaged + ")"
+	}
+	if u.current != nil {
+		s.Connections++
+		if text := u.current.client.Stderr(); text != "" && whole {
+			s.Stderr = tail(u.masked(text))
+		}
+	}
+	if u.server.Version != "" {
+		server := u.server
+		server.Name, server.Title, server.Release = cleanText(server.Name, 120), cleanText(server.Title, 120), cleanText(server.Release, 64)
+		server.Instructions = ingest.Cut(ingest.Shown(server.Instructions), 8<<10)
+		s.Server = &server
+	}
+	lists := make(map[ingest.Kind]string)
+	for kind, why := range u.listed {
+		lists[kind] = why
+	}
+	u.mu.Unlock()
+	if u.tokens != nil {
+		login := u.tokens.State()
+		s.Login = &login
+	}
+	s.Stderr = ingest.Shown(s.Stderr)
+	for _, kind := range ingest.Kinds() {
+		l := u.listings[kind]
+		if l == nil {
+			continue
+		}
+		if s.Counts.Dropped += len(l.Dropped) + l.More; l.Truncated != "" && lists[kind] == "" {
+			lists[kind] = l.Truncated
+		}
+		if whole {
+			s.Dropped = append(s.Dropped, l.Dropped...)
+		}
+	}
+	if len(lists) > 0 {
+		s.Lists = lists
+	}
+	for _, p := range u.pins.Sorted() {
+		if !p.Listed {
+			continue
+		}
+		s.Counts.add(p)
+		if whole {
+			s.Definitions = append(s.Definitions, statusOf(p))
+		}
+	}
+	if !whole {
+		s.Stderr = ""
+	}
+	return s
+}
+
+func (c *Counts) add(p *pins.Row) {
+	switch p.Kind {
+	case ingest.Tool:
+		c.Tools++
+	case ingest.Prompt:
+		c.Prompts++
+	default:
+		c.Resources++
+	}
+	switch p.State {
+	case pins.Held:
+		c.Held++
+	case pins.Quarantined:
+		c.Quarantined++
+	}
+}
+
+func statusOf(p *pins.Row) DefinitionStatus {
+	d := DefinitionStatus{Kind: p.Kind, Name: p.Name, State: p.State, Pin: p.Pin.Pin, Offered: p.Offered, Seen: p.Seen}
+	if p.Shown != nil {
+		d.Title, d.Description, d.Advice = p.Shown.Title, ingest.Cut(p.Shown.Description, 300), p.Shown.Advice
+	}
+	if p.Offer != nil {
+		d.Advice = p.Offer.Advice
+	}
+	return d
+}
+
+// Diff says what waits for an approval.
+func (r *Registry) Diff(name string) ([]pins.Difference, error) {
+	u, err := r.get(name)
+	if err != nil {
+		return nil, err
+	}
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	out := []pins.Difference{}
+	for _, p := range u.pins.Sorted() {
+		if d, waits := p.Waits(); waits {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}

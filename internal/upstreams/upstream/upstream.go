@@ -1,0 +1,272 @@
+// Package upstream makes providers of the MCP servers that an operator added. It
+// keeps their records, holds connections to them, publishes what they declare as
+// modules of the catalog, and carries calls to them.
+//
+// Three things are kept apart. A record is what the operator said: how to reach the
+// server, whom its connections belong to, how far it is trusted. A connection is a
+// process or an HTTP session; it comes and goes, and its loss costs the calls that
+// were on it and nothing else. A pin is the digest of one definition as agents were
+// shown it: a server that says something else tomorrow is not believed until the
+// operator has looked (MCP spec, section 3.5). What is bad about a definition is
+// found by package ingest.
+//
+// Nobody waits for an upstream who did not call it: the server starts without them,
+// what they declared before is shown from the pins, and a silent one delays only the
+// calls that go to it.
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Server is what an upstream said of itself when it was connected.
+type Server struct {
+	Version      string          `json:"version"` // the revision spoken
+	Name         string          `json:"name,omitempty"`
+	Title        string          `json:"title,omitempty"`
+	Release      string          `json:"release,omitempty"`
+	Instructions string          `json:"instructions,omitempty"`
+	Capabilities json.RawMessage `json:"-"`
+}
+
+// Page says how a list was read: what ended it early, and for how long it holds.
+type Page struct {
+	Truncated string
+	TTL       time.Duration
+}
+
+// Request is one call of a method. Params and Meta are objects as they go out.
+type Request struct {
+	Method       string
+	Params, Meta json.RawMessage
+	Name         string      // tool, prompt or address, for headers
+	Headers      http.Header // Mcp-Param-*, values in plain text
+	Idle         time.Duration
+	Progress     func(capability.Chunk)
+	Ask          capability.Asker
+	Relay        *capability.Relay
+	// Definition is the one that was approved, of tools. Keep and Resume are the call's,
+	// where the far side can go on with it.
+	Definition json.RawMessage
+	Keep       func(upstreamCall string)
+	Resume     string
+}
+
+// Client is one connection to one upstream. It is safe for concurrent use. Connect
+// shares one attempt, takes 10 s at most, and starts anew after a loss; Call returns
+// the raw result, beside [capability.InputRequired] where the upstream asks first;
+// Close ends all of it.
+type Client interface {
+	Connect(ctx context.Context) (Server, error)
+	Has(feature string) bool // of the server connected last: "tools", "prompts", "resources", "completions"
+	List(ctx context.Context, kind ingest.Kind, each func(definition json.RawMessage) error) (Page, error)
+	Call(ctx context.Context, r Request) (json.RawMessage, error)
+	Close() error
+	Stderr() string
+}
+
+// ClientConfig is what a connection is made of. The callbacks are called from
+// goroutines of the client; they return at once.
+type ClientConfig struct {
+	Name     string
+	Kind     string            // of the record: mcp or a2a
+	Keys     []json.RawMessage // that a card must be signed by
+	Local    bool              // it may be on this machine or its network
+	Command  []string
+	Dir      string
+	Env      []string // the whole environment
+	URL      string
+	SSE      bool
+	HTTP     *http.Client
+	Header   func(context.Context) (http.Header, error)
+	Roots    []string
+	Sampling bool
+	Changed  func(ingest.Kind)
+	Updated  func(uri string)
+	Down     func(error)
+	Logger   *slog.Logger
+}
+
+// Secrets are the named secrets that records refer to.
+type Secrets interface {
+	Get(name string) (secret.Value, error)
+}
+
+// Config is what a Registry needs; intervals and limits have defaults.
+type Config struct {
+	Store   Store // nil: nothing survives a restart
+	Secrets Secrets
+	// Tokens keeps what authorization servers gave; nil: nothing of it survives.
+	Tokens oauthclient.Store
+	Log    *audit.Log // nil: nothing is recorded
+	Logger *slog.Logger
+	// Dial makes a client and connects nothing.
+	Dial func(ClientConfig) (Client, error)
+	// Dir holds a folder for each upstream that is a program; "" in tests.
+	Dir string
+	// Environment is what every program gets; its record adds to it.
+	Environment []string
+	Now         func() time.Time
+
+	Refresh    time.Duration // how often lists are read again; 0: 10 min
+	Degraded   time.Duration // how long a lost upstream's definitions stay listed; 0: 5 min
+	Idle       time.Duration // when connections of one principal or session are closed; 0: 10 min
+	FirstPause time.Duration // before a lost connection is made again, doubling to 30 s; 0: 500 ms
+}
+
+// Limits of connections.
+const (
+	maxUpstreams   = 256
+	maxConnections = 64  // of one upstream
+	maxTotal       = 256 // of all
+	connectTime    = 10 * time.Second
+	listTime       = 40 * time.Second // above the client's own bound
+	lastPause      = 30 * time.Second
+	leastRefresh   = 30 * time.Second
+	betweenNotices = 100 * time.Millisecond // two lists read because of notices
+	maxExits       = 5                      // within exitWindow
+	exitWindow     = 5 * time.Minute
+	awaitTime      = 5 * time.Second // that a call waits for a connection that is being made
+)
+
+// Registry holds the upstreams. It is a capability.Source: nothing is reachable
+// before Run and after its end.
+type Registry struct {
+	cfg   Config
+	total places
+
+	mu        sync.Mutex
+	upstreams map[string]*upstream
+	adding    map[string]bool
+	publish   func(capability.Batch) error // nil unless Run runs
+	shown     bool                         // what was saved is in the catalog
+	ctx       context.Context
+	group     *errgroup.Group
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry(cfg Config) *Registry {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	for _, d := range []struct {
+		value     *time.Duration
+		otherwise time.Duration
+	}{{&cfg.Refresh, 10 * time.Minute}, {&cfg.Degraded, 5 * time.Minute}, {&cfg.Idle, 10 * time.Minute}, {&cfg.FirstPause, 500 * time.Millisecond}} {
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+	}
+	return &Registry{cfg: cfg, upstreams: make(map[string]*upstream), adding: make(map[string]bool), total: places{most: maxTotal}}
+}
+
+// Run shows what the saved upstreams declared before, and connects and watches all of
+// them, each on its own, until ctx ends. Every connection is closed when it returns.
+func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error) error {
+	saved, err := r.restore(ctx)
+	if err != nil {
+		r.cfg.Logger.Error("saved upstreams could not be read", "err", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	r.mu.Lock()
+	r.publish, r.ctx, r.group = publish, ctx, group
+	for _, u := range saved {
+		r.upstreams[u.record.Name] = u
+	}
+	r.mu.Unlock()
+	for _, u := range saved {
+		u.show()
+		r.start(u, nil)
+	}
+	r.mu.Lock()
+	r.shown = true
+	r.mu.Unlock()
+	group.Go(func() error { // keeps the group open for upstreams that are added later
+		<-ctx.Done()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.publish, r.shown = nil, false
+		clear(r.upstreams)
+		return nil
+	})
+	return group.Wait()
+}
+
+// Running reports whether upstreams can be added, and what was saved is shown.
+func (r *Registry) Running() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.publish != nil && r.shown
+}
+
+func (r *Registry) running() (func(capability.Batch) error, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.publish == nil {
+		return nil, capability.Errorf(capability.CodeUnavailable, "upstreams", "the server is starting or stopping").With("service_unavailable", "try again in a moment")
+	}
+	return r.publish, nil
+}
+
+// start has an upstream watched; c is its connection where there is one already.
+// false: the registry has ended, and c is the caller's to close.
+func (r *Registry) start(u *upstream, c *conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.publish == nil {
+		close(u.dead)
+		return false
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	u.mu.Lock()
+	u.cancel = cancel
+	u.mu.Unlock()
+	r.group.Go(func() error {
+		defer close(u.dead)
+		defer cancel()
+		u.watch(ctx, c)
+		return nil
+	})
+	return true
+}
+
+func (r *Registry) get(name string) (*upstream, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if u, ok := r.upstreams[name]; ok {
+		return u, nil
+	}
+	return nil, capability.Errorf(capability.CodeNotFound, "upstreams", "there is no upstream %q", name).
+		With("upstream_not_found", "list them with: junctor upstreams list")
+}
+
+// record writes what happened to an upstream.
+func (r *Registry) record(ctx context.Context, ev audit.Event, of *record.Record, by capability.Principal, success audit.Outcome, attrs ...audit.Attr) {
+	if r.cfg.Log == nil {
+		return
+	}
+	rec := audit.Record{
+		Event: ev, Logger: "upstream", Extension: extensionID(of.Kind, of.Name), Runner: of.Kind, User: by.ID, Success: success,
+		Metadata: audit.Metadata{Principal: audit.Principal{ID: by.ID, Role: by.Role}, Attrs: append([]audit.Attr{{Key: "upstream", Value: of.Name}}, attrs...)},
+	}
+	if _, err := r.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Synced); err != nil {
+		r.cfg.Logger.Error("audit record not written", "event", string(ev), "err", err)
+	}
+}

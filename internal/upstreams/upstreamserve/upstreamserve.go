@@ -1,0 +1,126 @@
+// Package upstreamserve is the part of /api/v1 that looks after upstreams: MCP servers
+// that an operator added. It reads requests and writes answers; what may be added, and
+// what of it agents see, is decided behind Upstreams.
+//
+// Adding and removing is an administrator's: a record may name a program that is then
+// started on this machine. Looking, restarting, logging in, and judging definitions that wait is
+// an operator's too.
+package upstreamserve
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/door"
+)
+
+// Upstreams manages them. Values marshal to the answers as they are; records and
+// selections come as the bodies that were sent, and are decoded strictly.
+type Upstreams interface {
+	List() any
+	Show(name string) (any, error)
+	Add(ctx context.Context, by capability.Principal, record json.RawMessage) (any, error)
+	Remove(ctx context.Context, by capability.Principal, name string) error
+	Restart(ctx context.Context, by capability.Principal, name string) (any, error)
+	Login(ctx context.Context, by capability.Principal, name string, step json.RawMessage) (any, error)
+	Diff(name string) (any, error)
+	Approve(ctx context.Context, by capability.Principal, name string, which json.RawMessage) (any, error)
+}
+
+// Config is what the surface needs; all are required.
+type Config struct {
+	Door      *door.Door
+	Upstreams Upstreams
+}
+
+// Surface serves the paths.
+type Surface struct{ Config }
+
+// New returns the surface.
+func New(cfg Config) *Surface { return &Surface{cfg} }
+
+// Routes adds every path to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	const base = "/api/v1/upstreams"
+	operator := func(h door.Handler) http.Handler {
+		return s.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator)
+	}
+	admin := func(h door.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
+	mux.Handle("GET "+base, operator(s.list))
+	mux.Handle("POST "+base, admin(s.add))
+	mux.Handle("GET "+base+"/{name}", operator(s.show))
+	mux.Handle("DELETE "+base+"/{name}", admin(s.remove))
+	mux.Handle("POST "+base+"/{name}/restart", operator(s.restart))
+	mux.Handle("POST "+base+"/{name}/login", operator(s.login))
+	mux.Handle("GET "+base+"/{name}/diff", operator(s.diff))
+	mux.Handle("POST "+base+"/{name}/approve", operator(s.approve))
+}
+
+func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	door.WriteJSON(w, http.StatusOK, map[string]any{"upstreams": s.Upstreams.List()})
+	return nil
+}
+
+func (s *Surface) add(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := door.ReadBody(w, r, door.BodyLimit)
+	if err != nil {
+		return err
+	}
+	added, err := s.Upstreams.Add(r.Context(), who, body)
+	if err != nil {
+		return err
+	}
+	door.WriteJSON(w, http.StatusCreated, added)
+	return nil
+}
+
+func (s *Surface) show(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	shown, err := s.Upstreams.Show(r.PathValue("name"))
+	return answer(w, shown, err)
+}
+
+func (s *Surface) remove(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	name := r.PathValue("name")
+	err := s.Upstreams.Remove(r.Context(), who, name)
+	return answer(w, map[string]any{"removed": name}, err)
+}
+
+func (s *Surface) restart(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	status, err := s.Upstreams.Restart(r.Context(), who, r.PathValue("name"))
+	return answer(w, status, err)
+}
+
+// login is both steps of a login: it begins with where the answer will come to, and
+// ends with the answer.
+func (s *Surface) login(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := door.ReadBody(w, r, door.BodyLimit)
+	if err != nil {
+		return err
+	}
+	done, err := s.Upstreams.Login(r.Context(), who, r.PathValue("name"), body)
+	return answer(w, done, err)
+}
+
+func (s *Surface) diff(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	list, err := s.Upstreams.Diff(r.PathValue("name"))
+	return answer(w, map[string]any{"definitions": list}, err)
+}
+
+func (s *Surface) approve(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	body, err := door.ReadBody(w, r, door.BodyLimit)
+	if err != nil {
+		return err
+	}
+	done, err := s.Upstreams.Approve(r.Context(), who, r.PathValue("name"), body)
+	return answer(w, map[string]any{"approved": done}, err)
+}
+
+func answer(w http.ResponseWriter, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	door.WriteJSON(w, http.StatusOK, v)
+	return nil
+}
