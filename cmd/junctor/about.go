@@ -13,10 +13,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
@@ -84,7 +84,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	}
 }
 
-func (a *app) printChecks(checks []consoleserve.Check) error {
+func (a *app) printChecks(checks []httpapi.Check) error {
 	if a.json {
 		return a.printObject(map[string]any{"checks": checks})
 	}
@@ -101,9 +101,9 @@ func (a *app) printChecks(checks []consoleserve.Check) error {
 	return nil
 }
 
-func failedCheck(name string, err error) consoleserve.Check {
+func failedCheck(name string, err error) httpapi.Check {
 	e := capability.AsError(err)
-	return consoleserve.Check{Name: name, Detail: e.Message, Remedy: e.Hint}
+	return httpapi.Check{Name: name, Detail: e.Message, Remedy: e.Hint}
 }
 
 func (a *app) configCommand() *cobra.Command {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/store/segment"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -71,7 +71,7 @@ func (a *app) auditQueryCommand() *cobra.Command {
 	for _, f := range auditFilters() {
 		values[f[0]] = c.Flags().String(f[0], "", f[1])
 	}
-	c.Flags().IntVar(&limit, "limit", 100, fmt.Sprintf("at most so many, up to %d", consoleserve.MaxRecords))
+	c.Flags().IntVar(&limit, "limit", 100, fmt.Sprintf("at most so many, up to %d", restserve.MaxRecords))
 	c.Flags().StringVar(&format, "format", "table", "json or table")
 	return c
 }

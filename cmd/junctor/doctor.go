@@ -9,23 +9,23 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/server/checkup"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // doctorChecks are those that need no server, and those of the server, where one answers.
-func (a *app) doctorChecks(ctx context.Context) []consoleserve.Check {
+func (a *app) doctorChecks(ctx context.Context) []httpapi.Check {
 	home, err := a.findHome()
 	if err != nil {
-		return []consoleserve.Check{failedCheck("home", err)}
+		return []httpapi.Check{failedCheck("home", err)}
 	}
-	settings := consoleserve.Check{Name: "configuration", OK: true, Detail: "reads without a fault"}
+	settings := httpapi.Check{Name: "configuration", OK: true, Detail: "reads without a fault"}
 	cfg, cfgErr := a.loadConfig(home, "", nil)
 	if cfgErr != nil {
 		settings = failedCheck("configuration", cfgErr)
 	}
-	checks := []consoleserve.Check{{Name: "home", OK: true, Detail: home}, settings}
+	checks := []httpapi.Check{{Name: "home", OK: true, Detail: home}, settings}
 	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
 		checks[0].Detail += ", which is not there yet: the first start makes it"
 	}
@@ -50,18 +50,18 @@ func (a *app) doctorChecks(ctx context.Context) []consoleserve.Check {
 
 // answered is whether the server did, and as what it failed.
 type answered struct {
-	consoleserve.Check
+	httpapi.Check
 	code capability.Code
 }
 
-func (a *app) serverChecks(ctx context.Context) (answered, []consoleserve.Check) {
+func (a *app) serverChecks(ctx context.Context) (answered, []httpapi.Check) {
 	c, err := a.client()
 	if err != nil {
 		return answered{failedCheck("server", err), capability.CodeOf(err)}, nil
 	}
-	var out struct{ Checks []consoleserve.Check }
+	var out struct{ Checks []httpapi.Check }
 	if err := c.Do(ctx, http.MethodGet, "/api/v1/doctor", nil, &out); err != nil {
 		return answered{failedCheck("server", err), capability.CodeOf(err)}, nil
 	}
-	return answered{Check: consoleserve.Check{Name: "server", OK: true, Detail: "answers at " + c.URL()}}, out.Checks
+	return answered{Check: httpapi.Check{Name: "server", OK: true, Detail: "answers at " + c.URL()}}, out.Checks
 }

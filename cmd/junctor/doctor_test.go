@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/store/backup"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/server"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
+	"github.com/junctor-run/junctor/internal/store/backup"
 )
 
 // patient is a home that is made ill.
@@ -71,7 +71,7 @@ func (h *patient) run(t *testing.T, args ...string) string {
 }
 
 // look returns all that the doctor says.
-func (h *patient) look(t *testing.T, env ...string) []consoleserve.Check {
+func (h *patient) look(t *testing.T, env ...string) []httpapi.Check {
 	t.Helper()
 	cmd := h.command(t, "--json", "doctor")
 	cmd.Env = append(cmd.Env, env...)
@@ -81,20 +81,20 @@ func (h *patient) look(t *testing.T, env ...string) []consoleserve.Check {
 		cmd = inside
 	}
 	out, err := cmd.Output()
-	var found struct{ Checks []consoleserve.Check }
+	var found struct{ Checks []httpapi.Check }
 	if jerr := json.Unmarshal(out, &found); jerr != nil {
 		t.Fatalf("%v, %v: %s", err, jerr, out)
 	}
-	if ill := slices.ContainsFunc(found.Checks, func(c consoleserve.Check) bool { return !c.OK }); ill == (err == nil) {
+	if ill := slices.ContainsFunc(found.Checks, func(c httpapi.Check) bool { return !c.OK }); ill == (err == nil) {
 		t.Errorf("status %v with %+v", err, found.Checks)
 	}
 	return found.Checks
 }
 
 // doctor returns what is found to be wrong.
-func (h *patient) doctor(t *testing.T) []consoleserve.Check {
+func (h *patient) doctor(t *testing.T) []httpapi.Check {
 	t.Helper()
-	return slices.DeleteFunc(h.look(t), func(c consoleserve.Check) bool { return c.OK })
+	return slices.DeleteFunc(h.look(t), func(c httpapi.Check) bool { return c.OK })
 }
 
 // judge holds the doctor to a fault: this finding, this remedy, nothing else, and
@@ -103,7 +103,7 @@ func (f aFault) judge(t *testing.T, h *patient, rest ...string) {
 	t.Helper()
 	f.plant(t, h)
 	wrong := h.doctor(t)
-	at := slices.IndexFunc(wrong, func(c consoleserve.Check) bool { return c.Name == f.check })
+	at := slices.IndexFunc(wrong, func(c httpapi.Check) bool { return c.Name == f.check })
 	if at < 0 {
 		t.Fatalf("%s was not found, but %+v", f.check, wrong)
 	}
@@ -327,7 +327,7 @@ func TestTheDoctorsFindingsAreDocumented(t *testing.T) {
 		}
 	}
 	for name := range listed {
-		if !strings.Contains(name, "NAME") && name != "node tokens" && !strings.HasPrefix(name, "--") && !slices.ContainsFunc(found, func(c consoleserve.Check) bool { return c.Name == name }) {
+		if !strings.Contains(name, "NAME") && name != "node tokens" && !strings.HasPrefix(name, "--") && !slices.ContainsFunc(found, func(c httpapi.Check) bool { return c.Name == name }) {
 			t.Errorf("docs/operations.md lists %q, which the doctor never says", name)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
+	"github.com/junctor-run/junctor/internal/server"
 )
 
 func (a *app) serveCommand() *cobra.Command {

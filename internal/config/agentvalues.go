@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // as reads a value into one key.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
 func TestTheCatalogHasAFileOfItsOwn(t *testing.T) {

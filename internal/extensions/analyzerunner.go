@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
-	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
+	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/platform/roots"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
-	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
 )
 
 // Door is what the surface of extensions asks.

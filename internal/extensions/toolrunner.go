@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/artifact"
-	"github.com/junctor-run/junctor/internal/store/blob"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/argv"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/extensions/artifact"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
@@ -29,10 +30,9 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
-	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/store/blob"
 )
 
 // shellRunner is the runner whose words come from a line of the manifest.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
+	"github.com/junctor-run/junctor/internal/nodes"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
-	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 

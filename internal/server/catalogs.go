@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/eval"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // explain keeps the record of a choice and returns its id.
@@ -128,9 +128,9 @@ func evaluate(fixtures, scenarios []byte, out io.Writer) (ok bool, err error) {
 
 // checkCatalog finds what keeps parts of the catalog from everybody until the
 // operator decides.
-func (s *Server) checkCatalog() consoleserve.Check {
+func (s *Server) checkCatalog() httpapi.Check {
 	snap := s.catalog.Snapshot()
-	c := consoleserve.Check{Name: "catalog", OK: true, Detail: fmt.Sprintf("%d entries of %d modules", snap.Len(), snap.ModuleCount())}
+	c := httpapi.Check{Name: "catalog", OK: true, Detail: fmt.Sprintf("%d entries of %d modules", snap.Len(), snap.ModuleCount())}
 	for _, f := range s.compiler.Compile(&capability.Context{}).Lint() {
 		switch f.Code {
 		case "unresolved_conflict", "slot", "backend", "withheld", "pattern_unknown":

@@ -10,24 +10,25 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/server/checkup"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 	"github.com/junctor-run/junctor/secret"
 )
 
 // Doctor looks for everything that keeps this installation from working, each
 // finding with its remedy.
-func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
-	checks := []consoleserve.Check{s.checkAudit(), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx), checkup.Disk(s.home.Dir), s.checkRoots(), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog()}
+func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
+	checks := []httpapi.Check{s.checkAudit(), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx), checkup.Disk(s.home.Dir), s.checkRoots(), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog()}
 	checks = append(checks, s.checkSandbox())
 	checks = append(checks, s.checkExtensions(ctx)...)
 	checks = append(checks, s.checkAgents(ctx)...)
 	checks = append(checks, s.checkNodes(ctx)...)
 	checks = append(checks, s.checkUpstreams()...)
 	for _, ep := range s.registry.List() {
-		c := consoleserve.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
+		c := httpapi.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
 		if !c.OK {
 			c.Detail = ep.Reason
 			c.Remedy = "start the endpoint, or: junctor disconnect " + ep.ID
@@ -37,9 +38,9 @@ func (s *Server) Doctor(ctx context.Context) []consoleserve.Check {
 	return checks
 }
 
-func (s *Server) checkAudit() consoleserve.Check {
+func (s *Server) checkAudit() httpapi.Check {
 	h := s.log.Health()
-	c := consoleserve.Check{Name: "audit log", OK: !h.Broken, Detail: fmt.Sprintf("%d records, mode %s", h.Seq, s.cfg.Audit.Mode)}
+	c := httpapi.Check{Name: "audit log", OK: !h.Broken, Detail: fmt.Sprintf("%d records, mode %s", h.Seq, s.cfg.Audit.Mode)}
 	if h.Broken {
 		c.Detail = fmt.Sprintf("cannot be written (%s); %d records wait in memory, %d are lost", h.Cause, h.Waiting, h.Lost)
 		c.Remedy = "free space or fix the permissions of the home's audit folder; writing resumes by itself"
@@ -47,7 +48,7 @@ func (s *Server) checkAudit() consoleserve.Check {
 	return c
 }
 
-func (s *Server) checkDatabase(ctx context.Context) consoleserve.Check {
+func (s *Server) checkDatabase(ctx context.Context) httpapi.Check {
 	return checkup.Database(ctx, func(ctx context.Context) error {
 		var said string
 		if err := s.db.SQL().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&said); err != nil {
@@ -60,8 +61,8 @@ func (s *Server) checkDatabase(ctx context.Context) consoleserve.Check {
 	})
 }
 
-func (s *Server) checkRoots() consoleserve.Check {
-	c := consoleserve.Check{Name: "local files", OK: true, Detail: fmt.Sprintf("%d roots", len(s.cfg.FS.Roots))}
+func (s *Server) checkRoots() httpapi.Check {
+	c := httpapi.Check{Name: "local files", OK: true, Detail: fmt.Sprintf("%d roots", len(s.cfg.FS.Roots))}
 	if len(s.cfg.FS.Roots) == 0 {
 		c.Detail = "no root is configured, so fs.* and git.* are unavailable on this machine; that is fine if you do not want them"
 	}
@@ -75,9 +76,9 @@ func (s *Server) checkRoots() consoleserve.Check {
 }
 
 // checkSandbox finds a sandbox that was asked for and cannot be had.
-func (s *Server) checkSandbox() consoleserve.Check {
+func (s *Server) checkSandbox() httpapi.Check {
 	tier := s.extensions.Tier()
-	c := consoleserve.Check{Name: "sandbox", OK: true, Detail: "programs can be held at tier " + tier.String()}
+	c := httpapi.Check{Name: "sandbox", OK: true, Detail: "programs can be held at tier " + tier.String()}
 	var need sandbox.Tier
 	if s.cfg.Sandbox.MinTier == "" || need.UnmarshalText([]byte(s.cfg.Sandbox.MinTier)) != nil || need <= tier {
 		return c
@@ -90,19 +91,19 @@ func (s *Server) checkSandbox() consoleserve.Check {
 
 // checkExtensions lists what is broken of the installed extensions; what is only
 // odd is for: junctor extensions doctor.
-func (s *Server) checkExtensions(ctx context.Context) []consoleserve.Check {
+func (s *Server) checkExtensions(ctx context.Context) []httpapi.Check {
 	found, err := s.extensions.Door().Doctor(ctx)
 	if err != nil {
-		return []consoleserve.Check{{Name: "extensions", Detail: "they cannot be looked through: " + capability.AsError(err).Message, Remedy: "junctor extensions doctor"}}
+		return []httpapi.Check{{Name: "extensions", Detail: "they cannot be looked through: " + capability.AsError(err).Message, Remedy: "junctor extensions doctor"}}
 	}
-	var checks []consoleserve.Check
+	var checks []httpapi.Check
 	for _, f := range found.([]lifecycle.Finding) {
 		if f.Broken {
-			checks = append(checks, consoleserve.Check{Name: "extension " + f.Extension, Detail: f.Message, Remedy: f.Hint})
+			checks = append(checks, httpapi.Check{Name: "extension " + f.Extension, Detail: f.Message, Remedy: f.Hint})
 		}
 	}
 	if checks == nil {
-		checks = []consoleserve.Check{{Name: "extensions", OK: true, Detail: "whole"}}
+		checks = []httpapi.Check{{Name: "extensions", OK: true, Detail: "whole"}}
 	}
 	return checks
 }
@@ -125,14 +126,14 @@ func (n secretNames) Set(name string, value []byte) error {
 	return n.Store.Set(name, secret.New(string(value)))
 }
 
-func (n secretNames) List() ([]consoleserve.SecretInfo, error) {
+func (n secretNames) List() ([]restserve.SecretInfo, error) {
 	list, err := n.Store.List()
 	if err != nil {
 		return nil, err
 	}
-	out := make([]consoleserve.SecretInfo, len(list))
+	out := make([]restserve.SecretInfo, len(list))
 	for i, info := range list {
-		out[i] = consoleserve.SecretInfo{Name: info.Name, Updated: info.Updated}
+		out[i] = restserve.SecretInfo{Name: info.Name, Updated: info.Updated}
 	}
 	return out, nil
 }

@@ -6,25 +6,25 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // checkAgents says what task agents find here. That a program or a model is not there is
 // no fault; what cannot be taken away again is one.
-func (s *Server) checkAgents(ctx context.Context) []consoleserve.Check {
+func (s *Server) checkAgents(ctx context.Context) []httpapi.Check {
 	if s.workers == nil || s.workers.Agents == nil {
 		return nil
 	}
-	programs := consoleserve.Check{Name: "task agents", OK: true, Detail: agentPrograms(s.workers.Programs(ctx))}
-	places := consoleserve.Check{Name: "workspaces", OK: s.folders.missing == nil, Detail: fmt.Sprintf("%d made folders", len(s.folders.scratch.List()))}
+	programs := httpapi.Check{Name: "task agents", OK: true, Detail: agentPrograms(s.workers.Programs(ctx))}
+	places := httpapi.Check{Name: "workspaces", OK: s.folders.missing == nil, Detail: fmt.Sprintf("%d made folders", len(s.folders.scratch.List()))}
 	if places.OK {
 		places.Detail = fmt.Sprintf("%d repositories, ", len(s.folders.List())) + places.Detail
 	} else {
 		places.Detail = "no repositories, so task agents work in made folders: " + capability.AsError(s.folders.missing).Message
 		places.Remedy = "install git, or mend what is said here, and restart"
 	}
-	judge := consoleserve.Check{Name: "coordinator", OK: true, Detail: "a model answers what is routine"}
+	judge := httpapi.Check{Name: "coordinator", OK: true, Detail: "a model answers what is routine"}
 	if s.model == nil {
 		judge.Detail = "no model is configured (model.url), so what task agents ask is asked of you; that is fine if you want it so"
 	}
@@ -34,13 +34,13 @@ func (s *Server) checkAgents(ctx context.Context) []consoleserve.Check {
 			running++
 		}
 	}
-	live := consoleserve.Check{Name: "sessions", OK: true, Detail: fmt.Sprintf("%d run", running)}
+	live := httpapi.Check{Name: "sessions", OK: true, Detail: fmt.Sprintf("%d run", running)}
 	if left := s.workers.Left(); len(left) > 0 {
 		live.OK = false
 		live.Detail = fmt.Sprintf("what was prepared for %d that have ended could not be taken away: %s", len(left), strings.Join(left[:min(len(left), 5)], ", "))
 		live.Remedy = "the log says why; restarting tries again"
 	}
-	return []consoleserve.Check{programs, places, judge, live}
+	return []httpapi.Check{programs, places, judge, live}
 }
 
 // agentPrograms is which programs there are, and who is logged in.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 const (
@@ -46,8 +46,8 @@ func busName(addresses string) string {
 }
 
 // checkNodes looks at the bus, the gateway and the devices that joined.
-func (s *Server) checkNodes(ctx context.Context) []consoleserve.Check {
-	checks := []consoleserve.Check{{Name: "message bus", OK: true, Detail: "open, " + busName(s.cfg.NATS.URL)}}
+func (s *Server) checkNodes(ctx context.Context) []httpapi.Check {
+	checks := []httpapi.Check{{Name: "message bus", OK: true, Detail: "open, " + busName(s.cfg.NATS.URL)}}
 	if !s.busOpen(ctx) {
 		checks[0].OK, checks[0].Detail = false, "away: "+busName(s.cfg.NATS.URL)
 		checks[0].Remedy = "start the NATS servers of nats.url, or mend the network to them; the session comes back by itself"
@@ -60,11 +60,11 @@ func (s *Server) checkNodes(ctx context.Context) []consoleserve.Check {
 	for i := range all {
 		count[all[i].Status]++
 	}
-	checks = append(checks, consoleserve.Check{Name: "nodes", OK: true, Detail: fmt.Sprintf(
+	checks = append(checks, httpapi.Check{Name: "nodes", OK: true, Detail: fmt.Sprintf(
 		"%d connected, %d leaving, %d away; this gateway is %s", count[fleet.Connected], count[fleet.Draining], count[fleet.Disconnected], s.devices.gateway.Instance())})
 	refused := s.devices.source.Refused()
 	for _, id := range slices.Sorted(maps.Keys(refused)) {
-		checks = append(checks, consoleserve.Check{
+		checks = append(checks, httpapi.Check{
 			Name: "node " + id, Detail: "its functions are not in the catalog: " + refused[id], Remedy: "let the device join by another --id, or: junctor nodes remove " + id,
 		})
 	}
@@ -73,10 +73,10 @@ func (s *Server) checkNodes(ctx context.Context) []consoleserve.Check {
 
 // checkNodeTokens finds nodes that show a token each time and will soon be shut out.
 // One with a key stays when its token has expired.
-func (s *Server) checkNodeTokens(ctx context.Context) (checks []consoleserve.Check) {
+func (s *Server) checkNodeTokens(ctx context.Context) (checks []httpapi.Check) {
 	rows, err := s.devices.admission.List(ctx)
 	if err != nil {
-		return []consoleserve.Check{{Name: "node tokens", Detail: "the list of nodes cannot be read", Remedy: "see the check of the store"}}
+		return []httpapi.Check{{Name: "node tokens", Detail: "the list of nodes cannot be read", Remedy: "see the check of the store"}}
 	}
 	for _, n := range rows {
 		t, stands := s.policy.StandingToken(n.Token)
@@ -84,7 +84,7 @@ func (s *Server) checkNodeTokens(ctx context.Context) (checks []consoleserve.Che
 		if n.Key != "" || !stands || t.Expires.IsZero() || left > tokenSoon {
 			continue
 		}
-		c := consoleserve.Check{
+		c := httpapi.Check{
 			Name: "node " + n.ID, Detail: fmt.Sprintf("its token %s ends in %s", t.Name, left.Round(time.Minute)),
 			Remedy: "make another one with: junctor tokens create --role node; then: junctor nodes remove " + n.ID + ", and join again",
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/junctor-run/junctor/internal/local/gitops"
 	"github.com/junctor-run/junctor/internal/local/terminal"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/roots"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // openHost carries what this machine can do itself. A new executor is one line
@@ -36,8 +36,8 @@ func (s *Server) openHost() (*host.Host, error) {
 	return h, h.Register(functions...)
 }
 
-func (s *Server) checkGit(ctx context.Context) consoleserve.Check {
-	c := consoleserve.Check{Name: "git", OK: true}
+func (s *Server) checkGit(ctx context.Context) httpapi.Check {
+	c := httpapi.Check{Name: "git", OK: true}
 	if s.git == nil {
 		c.Detail = "not installed, so git.* is unavailable on this machine; that is fine if you do not want it"
 		return c

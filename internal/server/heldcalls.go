@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/core/heldcall"
 	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/nodes/fleet"
 )
 
 // openHeldCalls keeps calls for nodes that are away.

@@ -6,12 +6,12 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
+	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
+	"github.com/junctor-run/junctor/internal/local"
+	"github.com/junctor-run/junctor/internal/local/core"
 	"github.com/junctor-run/junctor/internal/local/diff"
 	"github.com/junctor-run/junctor/internal/local/memory"
-	"github.com/junctor-run/junctor/internal/local/core"
-	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
-	"github.com/junctor-run/junctor/internal/local"
-	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
 )
 
 // sources are the provider kinds: everything that feeds the catalog. A new kind

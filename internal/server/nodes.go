@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/nodes/admission"
-	"github.com/junctor-run/junctor/internal/nodes/asset"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/nodes/fleet"
-	"github.com/junctor-run/junctor/internal/nodes/gateway"
 	"github.com/junctor-run/junctor/internal/core/heldcall"
 	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/nodes/admission"
+	"github.com/junctor-run/junctor/internal/nodes/asset"
+	"github.com/junctor-run/junctor/internal/nodes/fleet"
+	"github.com/junctor-run/junctor/internal/nodes/gateway"
 	"github.com/junctor-run/junctor/internal/nodes/nodeserve"
 )
 

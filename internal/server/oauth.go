@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/oauth"
-	"github.com/junctor-run/junctor/internal/platform/door"
 )
 
 // openOAuth lets agents in with tokens of an authorization server, where one is
@@ -47,9 +47,9 @@ func (s *Server) resourceMetadata(mux *http.ServeMux) {
 	serve := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=300")
 		w.Header().Set("Access-Control-Allow-Origin", "*") // clients in browsers read it before they have a token
-		door.WriteJSON(w, http.StatusOK, doc)
+		httpapi.WriteJSON(w, http.StatusOK, doc)
 	}
-	mux.HandleFunc("GET "+door.ResourceMetadata, serve)
-	mux.HandleFunc("GET "+door.ResourceMetadata+"/mcp", serve)
-	mux.HandleFunc("GET "+door.ResourceMetadata+"/mcp/{view}", serve)
+	mux.HandleFunc("GET "+httpapi.ResourceMetadata, serve)
+	mux.HandleFunc("GET "+httpapi.ResourceMetadata+"/mcp", serve)
+	mux.HandleFunc("GET "+httpapi.ResourceMetadata+"/mcp/{view}", serve)
 }

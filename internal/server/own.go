@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/store/blob"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/blob"
 )
 
 func TestAResultIsKeptOnceAndForItsOwnerOnly(t *testing.T) {

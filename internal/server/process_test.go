@@ -24,8 +24,8 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/extensions/exec/db"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
-	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/internal/platform/worker"
+	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/junctor-run/junctor/internal/store/blob"
-	"github.com/junctor-run/junctor/internal/local/memory"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
-	"github.com/junctor-run/junctor/internal/store/sqlstore"
-	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/local/memory"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/blob"
+	"github.com/junctor-run/junctor/internal/store/sqlstore"
+	"github.com/junctor-run/junctor/internal/store/tasksql"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
-	"github.com/junctor-run/junctor/internal/store/tasksql"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
 )
 
 // Schemas is how far the tables of each owner come in this program: a database whose

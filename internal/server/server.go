@@ -18,33 +18,33 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
-	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/publish"
-	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/platform/llm"
-	"github.com/junctor-run/junctor/internal/local/memory"
-	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/core/intake"
-	"github.com/junctor-run/junctor/internal/extensions/static"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
-	"github.com/junctor-run/junctor/internal/platform/oauth"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream"
+	"github.com/junctor-run/junctor/internal/extensions"
+	"github.com/junctor-run/junctor/internal/extensions/static"
+	"github.com/junctor-run/junctor/internal/local/memory"
+	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/nodes/nodeserve"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/llm"
+	"github.com/junctor-run/junctor/internal/platform/oauth"
 	"github.com/junctor-run/junctor/internal/platform/roots"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
-	"github.com/junctor-run/junctor/internal/store/segment"
-	"github.com/junctor-run/junctor/internal/extensions"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/platform/door"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve"
-	"github.com/junctor-run/junctor/internal/nodes/nodeserve"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 )
 
 // drain is how long running calls may go on after a stop was asked for.
@@ -81,7 +81,7 @@ type Server struct {
 	nats       *natsbus.Broker
 	devices    *devices
 	metrics    *telemetry.Metrics
-	door       *door.Door
+	door       *httpapi.Door
 	oauth      *oauth.Server // nil: no authorization server is trusted
 	nodeDoor   *nodeserve.Surface
 	registry   *endpoint.Registry
@@ -183,7 +183,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.compiledFor,
 	})
 	s.openChat()
-	s.door = door.New(s.policy, s.log, s.logger)
+	s.door = httpapi.New(s.policy, s.log, s.logger)
 	if err = s.openOAuth(); err != nil {
 		return err
 	}

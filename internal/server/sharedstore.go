@@ -11,9 +11,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -124,8 +124,8 @@ func (s *Server) takeOver(ctx context.Context, table string) error {
 }
 
 // checkShared says which database holds what gateways share, and whether it answers.
-func (s *Server) checkShared(ctx context.Context) consoleserve.Check {
-	c := consoleserve.Check{Name: "store", OK: true, Detail: "everything is in state/junctor.db of the home"}
+func (s *Server) checkShared(ctx context.Context) httpapi.Check {
+	c := httpapi.Check{Name: "store", OK: true, Detail: "everything is in state/junctor.db of the home"}
 	if !s.shared.Shared() {
 		return c
 	}

@@ -12,20 +12,20 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
-	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/chat/chatserve"
-	"github.com/junctor-run/junctor/internal/nodes/cmpserve"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
-	"github.com/junctor-run/junctor/internal/platform/door"
-	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
 	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/nodes/cmpserve"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve"
+	"github.com/junctor-run/junctor/internal/serve/restserve"
+	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/upstreams/upstreamserve"
 )
 
@@ -40,7 +40,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Decisions: func() any { return s.registry.TrustAudit() },
 	})
 	wire.Routes(mux)
-	consoleserve.New(consoleserve.Config{
+	restserve.New(restserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: secretNames{s.secrets}, Permissions: permissions, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
 		AssetURL: routerserve.AssetURL, Trust: s.trustOf, Operator: s.operatorRows, Static: s.staticRows, Eval: evaluate, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
@@ -53,18 +53,18 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	upstreamserve.New(upstreamserve.Config{Door: s.door, Upstreams: upstreams{s.upstreams}}).Routes(mux)
-	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: consoleserve.Unrouted, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()}}).Routes(mux)
+	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: restserve.Unrouted, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()}}).Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)
 	s.nodeDoor.Routes(mux)
 	s.agentRoutes(mux)
 	cmpserve.New(cmpserve.Config{Door: s.door, Engine: s.engine, Version: s.version, MaxBody: int64(s.cfg.Limits.RequestBody)}).Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	})
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { consoleserve.Unrouted(mux, w, r) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { restserve.Unrouted(mux, w, r) })
 	return s.guardHost(bounded(wire.Uncleaned(mux))), nil
 }
 
@@ -187,7 +187,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if len(reasons) > 0 {
 		status = http.StatusServiceUnavailable
 	}
-	door.WriteJSON(w, status, map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
+	httpapi.WriteJSON(w, status, map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
 }
 
 // loopbackOrToken lets a scraper on this machine in without a token.
@@ -196,7 +196,7 @@ func (s *Server) loopbackOrToken(h http.Handler) http.Handler {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 			if _, err := s.door.Principal(r); err != nil {
-				door.WriteError(w, err)
+				httpapi.WriteError(w, err)
 				return
 			}
 		}
@@ -215,7 +215,7 @@ func (s *Server) guardHost(h http.Handler) http.Handler {
 		}
 	}
 	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		door.WriteError(w, capability.Errorf(capability.CodeDenied, "origin", "requests of other web origins are refused").
+		httpapi.WriteError(w, capability.Errorf(capability.CodeDenied, "origin", "requests of other web origins are refused").
 			With("origin_not_allowed", "add the origin to mcp.allowed_origins"))
 	}))
 	inner := crossOrigin.Handler(h)
@@ -226,7 +226,7 @@ func (s *Server) guardHost(h http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if loopback && !localHost(r.Host) && (public == "" || !strings.EqualFold(r.Host, public)) {
-			door.WriteError(w, capability.Errorf(capability.CodeDenied, "host", "this server answers to local names only").With("host_not_allowed", "use 127.0.0.1 or localhost in the URL, or set public_url to the address of the proxy in front"))
+			httpapi.WriteError(w, capability.Errorf(capability.CodeDenied, "host", "this server answers to local names only").With("host_not_allowed", "use 127.0.0.1 or localhost in the URL, or set public_url to the address of the proxy in front"))
 			return
 		}
 		inner.ServeHTTP(w, r)
@@ -264,10 +264,10 @@ func (s *Server) publish(event string, data any) {
 	s.bus.Publish(event, raw)
 }
 
-func (s *Server) events(ctx context.Context, after uint64) iter.Seq[consoleserve.Event] {
-	return func(yield func(consoleserve.Event) bool) {
+func (s *Server) events(ctx context.Context, after uint64) iter.Seq[restserve.Event] {
+	return func(yield func(restserve.Event) bool) {
 		for ev, err := range s.bus.Subscribe(ctx, after) {
-			if err != nil || !yield(consoleserve.Event{ID: ev.ID, Type: ev.Type, At: ev.At, Data: ev.Data}) {
+			if err != nil || !yield(restserve.Event{ID: ev.ID, Type: ev.Type, At: ev.At, Data: ev.Data}) {
 				return
 			}
 		}

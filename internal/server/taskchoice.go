@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 

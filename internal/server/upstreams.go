@@ -8,14 +8,13 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/upstreams/a2a"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
-	"github.com/junctor-run/junctor/internal/platform/sandbox"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
-	"github.com/junctor-run/junctor/internal/platform/door"
 )
 
 // openUpstreams makes the registry of MCP servers and A2A agents; nothing is connected before Run.
@@ -154,20 +153,20 @@ func strict(body []byte, v any) error {
 		body = []byte("{}")
 	}
 	if err := jsonx.UnmarshalStrict(body, v); err != nil {
-		return door.BadJSON(err)
+		return httpapi.BadJSON(err)
 	}
 	return nil
 }
 
 // checkUpstreams finds upstreams that were given up, cannot be reached, or have
 // definitions that wait for somebody.
-func (s *Server) checkUpstreams() []consoleserve.Check {
+func (s *Server) checkUpstreams() []httpapi.Check {
 	list := s.upstreams.List()
-	var checks []consoleserve.Check
+	var checks []httpapi.Check
 	for i := range list {
 		u := &list[i]
 		waiting := u.Counts.Held + u.Counts.Quarantined
-		c := consoleserve.Check{Name: "upstream " + u.Name}
+		c := httpapi.Check{Name: "upstream " + u.Name}
 		switch {
 		case u.Disabled:
 			continue
@@ -186,7 +185,7 @@ func (s *Server) checkUpstreams() []consoleserve.Check {
 		checks = append(checks, c)
 	}
 	if checks == nil {
-		checks = []consoleserve.Check{{Name: "upstreams", OK: true, Detail: fmt.Sprintf("%d, and nothing waits", len(list))}}
+		checks = []httpapi.Check{{Name: "upstreams", OK: true, Detail: fmt.Sprintf("%d, and nothing waits", len(list))}}
 	}
 	return checks
 }

@@ -65,9 +65,9 @@ func TestTheWalkOfACall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for surface, call := range map[string]struct{ path, body string }{
-		"mcpserve":     {"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"PING","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`},
-		"routerserve":  {"/v1/capabilities/invoke", `{"method":"plugin.action.invoke","params":{"moduleId":"trial","action":"PING"}}`},
-		"consoleserve": {"/api/v1/invocations", `{"target":"trial:action:PING"}`},
+		"mcpserve":    {"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"PING","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`},
+		"routerserve": {"/v1/capabilities/invoke", `{"method":"plugin.action.invoke","params":{"moduleId":"trial","action":"PING"}}`},
+		"restserve":   {"/api/v1/invocations", `{"target":"trial:action:PING"}`},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, line.URL+call.path, strings.NewReader(call.body))
 		if err != nil {
@@ -88,8 +88,11 @@ func TestTheWalkOfACall(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %d %s", surface, resp.StatusCode, body)
 		}
-		walk := walkOf(<-stacks)
-		want := []string{"internal/surface/" + surface, "internal/core/invoke.(*Engine).Invoke", "internal/endpoints/endpoint.(*providerOf).Invoke", "protocol/router.(*Client).Invoke"}
+		walk, wing := walkOf(<-stacks), "internal/serve"
+		if surface == "routerserve" {
+			wing = "internal/endpoints"
+		}
+		want := []string{wing + "/" + surface, "internal/core/invoke.(*Engine).Invoke", "internal/endpoints/endpoint.(*providerOf).Invoke", "protocol/router.(*Client).Invoke"}
 		if len(walk) != len(want) || !strings.HasPrefix(walk[0], want[0]+".") || !slices.Equal(walk[1:], want[1:]) {
 			t.Errorf("from %s the call goes\n\t%s", surface, strings.Join(walk, "\n\t"))
 		}
@@ -116,7 +119,7 @@ func walkOf(stacks string) []string {
 		slices.Reverse(frames)
 		last := ""
 		for _, f := range frames {
-			pkg, door := f[1], strings.HasPrefix(f[1], "internal/surface/") || f[1] == "internal/server" || f[1] == "internal/platform/telemetry"
+			pkg, door := f[1], strings.HasPrefix(f[1], "internal/serve/") || strings.HasPrefix(f[1], "internal/endpoints/routerserve") || f[1] == "internal/server" || f[1] == "internal/platform/telemetry"
 			if door {
 				walk = walk[:0]
 			}

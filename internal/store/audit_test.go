@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
 func openAudit(t *testing.T, dir string) (*audit.Log, *store.DB) {

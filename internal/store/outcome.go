@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/invoke"
 )
 
 const outcomeColumns = `principal, key, digest, invocation, state, provider, capability, at, error, result`

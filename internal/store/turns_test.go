@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/nodes/admission"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/nodes/admission"
 )
 
 // turns is a store that is asked through one gateway's connections and then

@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/host/device"
-	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/nodes/skill/pushed"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/worker"
 )
 

@@ -9,17 +9,17 @@ import (
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/store/blob"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/runs"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/store/blob"
 )
 
 // Config is what the surface needs; all are required.
 type Config struct {
-	Door     *door.Door
+	Door     *httpapi.Door
 	Chat     *chat.Engine
 	Runs     *runs.Register
 	Blobs    *blob.Store
@@ -38,7 +38,7 @@ func New(cfg Config) *Surface { return &Surface{cfg} }
 
 // Routes adds every path to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
-	handle := func(pattern string, h door.Handler, roles ...capability.Role) {
+	handle := func(pattern string, h httpapi.Handler, roles ...capability.Role) {
 		mux.Handle(pattern, s.Door.Guard(h, roles...))
 	}
 	handle("POST /api/v1/chat/messages", s.say)
@@ -65,7 +65,7 @@ type message struct {
 
 func (s *Surface) say(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var req message
-	if err := door.Decode(w, r, &req); err != nil {
+	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
 	m := chat.Message{Principal: who, Session: req.Session, Text: req.Text, Client: r.UserAgent(), NoCache: req.NoCache}
@@ -89,7 +89,7 @@ type stream struct {
 	w   http.ResponseWriter
 	r   *http.Request
 	mu  sync.Mutex // progress comes from the provider's goroutine
-	out *door.Stream
+	out *httpapi.Stream
 }
 
 func (t *stream) began() bool {
@@ -106,7 +106,7 @@ func (t *stream) send(event string, value any) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.out == nil {
-		t.out = door.NewStream(t.w, t.r)
+		t.out = httpapi.NewStream(t.w, t.r)
 	}
 	if t.out.NDJSON { // there the member's name is the event's
 		data, err = jsonx.Marshal(map[string]any{event: jsonx.Raw(data)})
@@ -168,13 +168,13 @@ func (s *Surface) commands(w http.ResponseWriter, r *http.Request, _ capability.
 			list = append(list, e)
 		}
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"commands": list, "total": len(list), "help": router.Help()})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"commands": list, "total": len(list), "help": router.Help()})
 	return nil
 }
 
 func (s *Surface) refresh(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
 	s.Refresh()
-	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "total": len(s.Commands().List())})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "total": len(s.Commands().List())})
 	return nil
 }
 
@@ -183,7 +183,7 @@ func answer(w http.ResponseWriter, value any, err error) error {
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, value)
+	httpapi.WriteJSON(w, http.StatusOK, value)
 	return nil
 }
 

@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/core/runs"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // execution is the body of POST …/extensions/execute.
@@ -24,7 +24,7 @@ type execution struct {
 // execute runs a slash command outside a conversation.
 func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var req execution
-	if err := door.Decode(w, r, &req); err != nil {
+	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
 	if req.DryRun {
@@ -39,14 +39,14 @@ func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability
 	case err != nil:
 		w.Header().Set("X-Junctor-Invocation", done.Reply.Invocation)
 		e := capability.AsError(err)
-		door.WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e, "invocation": done.Reply})
+		httpapi.WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e, "invocation": done.Reply})
 	case done.Started != nil:
-		door.WriteJSON(w, http.StatusAccepted, map[string]any{"ok": true, "run_id": done.Started.ID, "status": done.Started.Status})
+		httpapi.WriteJSON(w, http.StatusAccepted, map[string]any{"ok": true, "run_id": done.Started.ID, "status": done.Started.Status})
 	case done.Reply.Invocation == "":
-		door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "result": map[string]any{"success": true, "output": done.Text}})
+		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "result": map[string]any{"success": true, "output": done.Text}})
 	default:
 		w.Header().Set("X-Junctor-Invocation", done.Reply.Invocation)
-		door.WriteJSON(w, http.StatusOK, map[string]any{
+		httpapi.WriteJSON(w, http.StatusOK, map[string]any{
 			"ok": true, "run_id": done.Reply.Invocation, "status": runs.Succeeded, "result": jsonx.Raw(done.Reply.Result), "invocation": done.Reply,
 		})
 	}
@@ -73,7 +73,7 @@ func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Pri
 			out[key] = value
 		}
 	}
-	door.WriteJSON(w, http.StatusOK, out)
+	httpapi.WriteJSON(w, http.StatusOK, out)
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (s *Surface) runs(w http.ResponseWriter, r *http.Request, who capability.Pr
 	if status != "" && !slices.Contains(runs.Statuses(), status) {
 		return capability.Errorf(capability.CodeInvalidInput, "decode", "%q is not a status of a run; use pending, running, succeeded, failed, timeout or canceled", q.Get("status"))
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{
 		"runs": s.Runs.List(who, runs.Filter{Extension: q.Get("extension_id"), Session: q.Get("session_id"), Status: status, Limit: int(min(limit, runs.MaxEnded))}),
 	})
 	return nil

@@ -12,8 +12,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 func empty(t testing.TB, settings catalog.Settings) *catalog.Catalog {

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
 )
 
 // joinings is which mappable tools, by runtime id, are part of a family, and why

@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 const (

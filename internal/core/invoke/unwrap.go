@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // unwrap takes the action that catalog.call or catalog.callRead names in its

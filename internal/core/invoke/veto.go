@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // vetoWithin bounds one route augmenter: it stands in the way of a call.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 func TestDeploymentModesAreRead(t *testing.T) {

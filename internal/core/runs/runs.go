@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // Limits of what is kept.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 func TestModulesAreStartedAndStopped(t *testing.T) {

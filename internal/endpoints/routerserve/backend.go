@@ -15,16 +15,16 @@ import (
 	"sync/atomic"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
 // Config is what the surface needs; what has no other default is required.
 type Config struct {
-	Door     *door.Door
+	Door     *httpapi.Door
 	Engine   *invoke.Engine
 	Catalog  *catalog.Catalog
 	Registry Registry

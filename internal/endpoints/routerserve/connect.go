@@ -9,7 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -102,7 +102,7 @@ type cloudBody struct {
 }
 
 func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability
 	if warnings = append(warnings, done.Warnings...); len(warnings) > 0 {
 		out["warnings"] = warnings
 	}
-	door.WriteJSON(w, http.StatusOK, out)
+	httpapi.WriteJSON(w, http.StatusOK, out)
 	return nil
 }
 
@@ -143,7 +143,7 @@ func refuse(format string, args ...any) error {
 func readConnect(body []byte) (req ConnectRequest, warnings []string, err error) {
 	var in connectBody
 	if err := jsonx.Unmarshal(body, &in); err != nil {
-		return req, nil, door.BadJSON(err)
+		return req, nil, httpapi.BadJSON(err)
 	}
 	var has map[string]jsonx.Raw
 	if err := jsonx.Unmarshal(body, &has); err != nil || has == nil {
@@ -255,7 +255,7 @@ func unknownFields(body []byte) string {
 }
 
 func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	door.WriteJSON(w, http.StatusOK, map[string]any{"endpoints": s.Registry.List()})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"endpoints": s.Registry.List()})
 	return nil
 }
 
@@ -264,7 +264,7 @@ func (s *Surface) show(w http.ResponseWriter, r *http.Request, _ capability.Prin
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, status)
+	httpapi.WriteJSON(w, http.StatusOK, status)
 	return nil
 }
 
@@ -272,7 +272,7 @@ func (s *Surface) disconnect(w http.ResponseWriter, r *http.Request, who capabil
 	if err := s.Registry.Disconnect(r.Context(), who, r.PathValue("id")); err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"success": true})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"success": true})
 	return nil
 }
 
@@ -285,6 +285,6 @@ func (s *Surface) sync(w http.ResponseWriter, r *http.Request, who capability.Pr
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, jsonx.Raw(data))
+	httpapi.WriteJSON(w, http.StatusOK, jsonx.Raw(data))
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store/segment"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/platform/door"
 	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
 // registry notes what it is asked and answers what the test says.
@@ -87,7 +87,7 @@ func newRig(t *testing.T) *rig {
 		}
 		*to = v.Reveal()
 	}
-	routerserve.New(routerserve.Config{Door: door.New(p, log, nil), Registry: r.registry, MaxBody: 1 << 20}).Routes(r.mux)
+	routerserve.New(routerserve.Config{Door: httpapi.New(p, log, nil), Registry: r.registry, MaxBody: 1 << 20}).Routes(r.mux)
 	return r
 }
 

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -112,7 +112,7 @@ func refuseMethod(w http.ResponseWriter, r *http.Request, verbs []string) {
 	methods := strings.Join(verbs, ", ")
 	w.Header().Set("Allow", methods)
 	e := capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).With("method_not_allowed", "use "+methods)
-	door.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
+	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }
 
 // bridge asks the app bridge (router spec, section 7.2).
@@ -173,7 +173,7 @@ func readRouteBody(w http.ResponseWriter, r *http.Request, limit int64) (json.Ra
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return nil, capability.Errorf(capability.CodeInvalidInput, opRoute, "a body in Content-Encoding %q cannot be passed on", coding).With("", "send it as it is")
 	}
-	body, err := door.ReadBody(w, r, limit)
+	body, err := httpapi.ReadBody(w, r, limit)
 	if err != nil || len(body) == 0 {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func readRouteBody(w http.ResponseWriter, r *http.Request, limit int64) (json.Ra
 	if isJSON(kind) {
 		var raw jsonx.Raw
 		if err := jsonx.Unmarshal(body, &raw); err != nil {
-			return nil, door.BadJSON(err)
+			return nil, httpapi.BadJSON(err)
 		}
 		return body, nil
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // SavedEndpoint is one endpoint as it is remembered over restarts, which is what
@@ -31,11 +31,11 @@ func (s *Surface) saved(w http.ResponseWriter, r *http.Request, _ capability.Pri
 	if list == nil {
 		list = []SavedEndpoint{}
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"endpoints": list})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"endpoints": list})
 	return nil
 }
 
 func (s *Surface) decisions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	door.WriteJSON(w, http.StatusOK, map[string]any{"decisions": s.Decisions()})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"decisions": s.Decisions()})
 	return nil
 }

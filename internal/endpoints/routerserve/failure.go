@@ -6,17 +6,17 @@ import (
 	"net/http"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // guard is the door's guard for the connect API, whose failures have the form of
 // the original: the message is "error", what we add stands beside it.
-func (s *Surface) guard(h door.Handler) http.Handler {
+func (s *Surface) guard(h httpapi.Handler) http.Handler {
 	return s.guardAs(h, capability.RoleAdmin, capability.RoleOperator)
 }
 
 // guardAs is guard for the given roles; without any, for every token.
-func (s *Surface) guardAs(h door.Handler, roles ...capability.Role) http.Handler {
+func (s *Surface) guardAs(h httpapi.Handler, roles ...capability.Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		failure, status := new(recorder), 0
 		s.Door.Guard(func(_ http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -95,5 +95,5 @@ func (r *recorder) replay(w http.ResponseWriter) {
 			w.Header()[name] = values
 		}
 	}
-	door.WriteJSON(w, r.status, out)
+	httpapi.WriteJSON(w, r.status, out)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -27,7 +27,7 @@ func stranger() capability.Principal {
 func (s *Surface) withoutToken() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.dispatch(w, r, stranger()); err != nil {
-			door.WriteError(w, err)
+			httpapi.WriteError(w, err)
 		}
 	})
 }

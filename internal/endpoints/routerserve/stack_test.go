@@ -17,15 +17,15 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/intake"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
-	"github.com/junctor-run/junctor/internal/store/segment"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/platform/door"
 	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -132,7 +132,7 @@ func newStack(t *testing.T, members string, options ...func(*routerserve.Config)
 	go func() { ended <- pipeline.Run(runCtx, registry) }()
 
 	far := httptest.NewServer(router.Handler(router.RequireToken(secret.New("far"), rg.remote), router.HandlerOptions{}))
-	cfg := routerserve.Config{Door: door.New(pol, log, nil), Engine: engine, Catalog: cat, Registry: none{}, MaxBody: 1 << 20}
+	cfg := routerserve.Config{Door: httpapi.New(pol, log, nil), Engine: engine, Catalog: cat, Registry: none{}, MaxBody: 1 << 20}
 	for _, option := range options {
 		option(&cfg)
 	}

@@ -15,10 +15,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // The reasons of this package's errors.

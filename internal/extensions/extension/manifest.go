@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // MaxManifest bounds manifest.json in bytes.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Source is where a package comes from: an upload, or an address.
@@ -62,7 +62,7 @@ type Extensions interface {
 
 // Config is what the surface needs; all are required.
 type Config struct {
-	Door       *door.Door
+	Door       *httpapi.Door
 	Extensions Extensions
 	MaxPackage int64 // bytes of an upload
 }
@@ -138,7 +138,7 @@ func (s *Surface) logs(w http.ResponseWriter, r *http.Request, id string) error 
 	return answer(w, map[string]any{"records": raw}, err)
 }
 
-func (s *Surface) sandbox(fresh bool) door.Handler {
+func (s *Surface) sandbox(fresh bool) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 		report, err := s.Extensions.Sandbox(r.Context(), fresh)
 		return answer(w, report, err)
@@ -163,7 +163,7 @@ func answer(w http.ResponseWriter, value any, err error) error {
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, value)
+	httpapi.WriteJSON(w, http.StatusOK, value)
 	return nil
 }
 
@@ -283,7 +283,7 @@ func (s *Surface) installURL(w http.ResponseWriter, r *http.Request, who capabil
 		SHA256 string `json:"sha256,omitempty"`
 		Force  bool   `json:"force,omitempty"`
 	}
-	if err := door.Decode(w, r, &req); err != nil {
+	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
 	if req.URL == "" {
@@ -295,7 +295,7 @@ func (s *Surface) installURL(w http.ResponseWriter, r *http.Request, who capabil
 
 func (s *Surface) enable(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var c Consent
-	if err := door.Decode(w, r, &c); err != nil {
+	if err := httpapi.Decode(w, r, &c); err != nil {
 		return err
 	}
 	x, err := s.Extensions.Enable(r.Context(), who, r.PathValue("id"), c)
@@ -321,7 +321,7 @@ func (s *Surface) uninstall(w http.ResponseWriter, r *http.Request, who capabili
 }
 
 func (s *Surface) setConfig(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}

@@ -20,12 +20,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/extensions/scaffold"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

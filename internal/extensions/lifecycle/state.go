@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // tier is the sandbox an extension needs at least (section 15.1): the strongest

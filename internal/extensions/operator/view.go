@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
 // View is the operator catalog as surfaces show it. Equal content has an equal

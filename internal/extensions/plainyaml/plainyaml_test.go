@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 )
 
 func TestPlainDocumentsBecomeJSON(t *testing.T) {

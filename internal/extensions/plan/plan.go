@@ -18,11 +18,11 @@ import (
 	"unicode"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // The reasons of this package's errors: the codes of runner spec, section 5, in

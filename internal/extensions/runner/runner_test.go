@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/core/queue"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 // recorder is an executor that says what it was asked.

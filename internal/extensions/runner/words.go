@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/command/words"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // Words is the input of an action's entry: what somebody typed behind its name.

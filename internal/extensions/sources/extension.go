@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // LocalExtension is an installed extension package: its manifest.json and

@@ -11,9 +11,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/local/core"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 // engine compiles for real and denies what the test says.

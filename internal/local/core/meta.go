@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // Engine is the governed path as the catalog's own tools use it.

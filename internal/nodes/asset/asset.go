@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
+	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/asset"
-	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/testkit/inproc"
 	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/blob"
+	"github.com/junctor-run/junctor/internal/testkit/inproc"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 

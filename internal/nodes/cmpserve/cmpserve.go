@@ -13,15 +13,15 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
 // Config is what the surface needs.
 type Config struct {
-	Door    *door.Door
+	Door    *httpapi.Door
 	Engine  *invoke.Engine
 	Version string
 	MaxBody int64 // bytes
@@ -84,9 +84,9 @@ type call struct {
 // method answers a request; an error that is a *fault goes out as it is.
 type method func(ctx context.Context, c *call) (any, *fault)
 
-func (s *Surface) serve(protocol string, do method) door.Handler {
+func (s *Surface) serve(protocol string, do method) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-		body, err := door.ReadBody(w, r, s.MaxBody)
+		body, err := httpapi.ReadBody(w, r, s.MaxBody)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *Surface) serve(protocol string, do method) door.Handler {
 		var probe json.RawMessage
 		switch {
 		case jsonx.Unmarshal(body, &probe) != nil:
-			door.WriteJSON(w, http.StatusOK, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: codeParse, Message: "the body is not JSON", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
+			httpapi.WriteJSON(w, http.StatusOK, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: codeParse, Message: "the body is not JSON", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
 			return nil
 		case body[0] != '[':
 			write(w, one(body))
@@ -159,7 +159,7 @@ func (s *Surface) serve(protocol string, do method) door.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
-		door.WriteJSON(w, http.StatusOK, answers)
+		httpapi.WriteJSON(w, http.StatusOK, answers)
 		return nil
 	}
 }
@@ -188,7 +188,7 @@ func write(w http.ResponseWriter, a *answer) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	door.WriteJSON(w, http.StatusOK, a)
+	httpapi.WriteJSON(w, http.StatusOK, a)
 }
 
 // read takes the envelope apart. A request without the member id is a notification:

@@ -18,12 +18,12 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,7 +123,7 @@ func newStack(t testing.TB) *stack {
 		},
 	})
 	mux := http.NewServeMux()
-	New(Config{Door: door.New(pol, log, nil), Engine: engine, Version: "test", MaxBody: 1 << 20}).Routes(mux)
+	New(Config{Door: httpapi.New(pol, log, nil), Engine: engine, Version: "test", MaxBody: 1 << 20}).Routes(mux)
 	web := httptest.NewServer(mux)
 	t.Cleanup(func() { web.Close(); _ = log.Close(); _ = db.Close() })
 	s.url = web.URL

@@ -8,8 +8,8 @@ import (
 
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/testkit/inproc"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
+	"github.com/junctor-run/junctor/internal/testkit/inproc"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )

@@ -17,9 +17,9 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/testkit/inproc"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
+	"github.com/junctor-run/junctor/internal/testkit/inproc"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 

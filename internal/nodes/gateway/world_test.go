@@ -14,9 +14,9 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/testkit/inproc"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
+	"github.com/junctor-run/junctor/internal/testkit/inproc"
 )
 
 // world is a bus, gateways on it, and how nodes reach it.

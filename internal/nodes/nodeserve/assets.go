@@ -9,7 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -57,10 +57,10 @@ func (s *Surface) putAsset(w http.ResponseWriter, r *http.Request) {
 		asset, err = s.Assets.Put(r.Context(), node, digest, r.Header.Get("Content-Type"), http.MaxBytesReader(w, r.Body, cmp.MaxAsset))
 	}
 	if err != nil {
-		door.WriteError(w, err)
+		httpapi.WriteError(w, err)
 		return
 	}
-	door.WriteJSON(w, http.StatusCreated, asset)
+	httpapi.WriteJSON(w, http.StatusCreated, asset)
 }
 
 // getAsset gives a value to who knows its digest and is known here: a node, or any
@@ -82,7 +82,7 @@ func (s *Surface) getAsset(w http.ResponseWriter, r *http.Request) {
 		data, mediaType, err = s.Assets.Get(r.Context(), digest)
 	}
 	if err != nil {
-		door.WriteError(w, err)
+		httpapi.WriteError(w, err)
 		return
 	}
 	defer data.Close()
@@ -94,7 +94,7 @@ func (s *Surface) getAsset(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, data)
 }
 
-func sendJSON(out *door.Stream, kind string, v any) bool {
+func sendJSON(out *httpapi.Stream, kind string, v any) bool {
 	data, err := jsonx.Answer(v)
 	return err == nil && out.Send("", kind, data) == nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 const (
@@ -60,7 +60,7 @@ func (s *Surface) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, err := open.enter(originOf(r))
 		if err != nil {
-			door.WriteError(w, err)
+			httpapi.WriteError(w, err)
 			return
 		}
 		defer leave()

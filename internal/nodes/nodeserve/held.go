@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/heldcall"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/core/heldcall"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -45,7 +45,7 @@ func (s *Surface) hold(w http.ResponseWriter, r *http.Request, who capability.Pr
 		Hold     string    `json:"hold"`
 		Timeout  string    `json:"timeout"`
 	}
-	if err := door.Decode(w, r, &in); err != nil {
+	if err := httpapi.Decode(w, r, &in); err != nil {
 		return err
 	}
 	id := r.PathValue("id")
@@ -70,7 +70,7 @@ func (s *Surface) hold(w http.ResponseWriter, r *http.Request, who capability.Pr
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusAccepted, heldView{Call: c})
+	httpapi.WriteJSON(w, http.StatusAccepted, heldView{Call: c})
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (s *Surface) heldShow(w http.ResponseWriter, r *http.Request, who capabilit
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, heldView{c, jsonx.Raw(c.Result)})
+	httpapi.WriteJSON(w, http.StatusOK, heldView{c, jsonx.Raw(c.Result)})
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (s *Surface) heldList(w http.ResponseWriter, r *http.Request, who capabilit
 	for i := range list {
 		out[i] = heldView{Call: list[i]}
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"calls": out})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"calls": out})
 	return nil
 }
 
@@ -118,7 +118,7 @@ func (s *Surface) heldCancel(w http.ResponseWriter, r *http.Request, who capabil
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	return nil
 }
 

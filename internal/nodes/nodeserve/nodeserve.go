@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
-	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -54,7 +54,7 @@ type Assets interface {
 
 // Config is what the surface needs; all but Connect and Logger are required.
 type Config struct {
-	Door      *door.Door
+	Door      *httpapi.Door
 	Engine    *invoke.Engine
 	Admission Admission
 	Gateway   Gateway
@@ -117,7 +117,7 @@ func bearer(r *http.Request) string {
 }
 
 func (s *Surface) enrol(w http.ResponseWriter, r *http.Request) {
-	body, err := door.ReadBody(w, r, 4<<10)
+	body, err := httpapi.ReadBody(w, r, 4<<10)
 	var e *wire.Enrol
 	if err == nil {
 		e, err = wire.Decode[wire.Enrol](body)
@@ -127,10 +127,10 @@ func (s *Surface) enrol(w http.ResponseWriter, r *http.Request) {
 		reply, err = s.Admission.Enrol(r.Context(), bearer(r), *e)
 	}
 	if err != nil {
-		door.WriteError(w, err)
+		httpapi.WriteError(w, err)
 		return
 	}
-	door.WriteJSON(w, http.StatusOK, reply)
+	httpapi.WriteJSON(w, http.StatusOK, reply)
 }
 
 // admit keeps those from the bus who show a token that is no good. Who shows none
@@ -257,7 +257,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 		}
 		out = append(out, viewOf(&all[i], q.Get("functions") == "full"))
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"nodes": out, "next": next})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"nodes": out, "next": next})
 	return nil
 }
 
@@ -291,7 +291,7 @@ func (s *Surface) show(w http.ResponseWriter, r *http.Request, who capability.Pr
 	if n.Status == fleet.Connected {
 		health = 1
 	}
-	door.WriteJSON(w, http.StatusOK, struct {
+	httpapi.WriteJSON(w, http.StatusOK, struct {
 		view
 		CPU      float64 `json:"cpu_usage"`
 		Memory   float64 `json:"memory_usage"`
@@ -307,7 +307,7 @@ func (s *Surface) drain(w http.ResponseWriter, r *http.Request, _ capability.Pri
 	if err := s.Gateway.Drain(r.Context(), r.PathValue("id")); err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	return nil
 }
 
@@ -327,14 +327,14 @@ func (s *Surface) remove(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	return nil
 }
 
 // watch streams the nodes there are, then every change. A reader that was too slow
 // sees a new snapshot begin.
 func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	out := door.NewStream(w, r)
+	out := httpapi.NewStream(w, r)
 	known := make(map[string]bool)
 	for sight, err := range s.Watch(r.Context()) {
 		if err != nil {

@@ -20,15 +20,15 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
-	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -168,7 +168,7 @@ func newStack(t testing.TB) *stack {
 	}}})
 	must(err)
 	s.surface = New(Config{
-		Door: door.New(pol, log, nil), Engine: invoke.New(invoke.Config{Catalog: c, Policy: pol, Log: log, Outcomes: db}),
+		Door: httpapi.New(pol, log, nil), Engine: invoke.New(invoke.Config{Catalog: c, Policy: pol, Log: log, Outcomes: db}),
 		Admission: ends{s, "credential"}, Gateway: struct {
 			*stack
 			remover
@@ -176,7 +176,7 @@ func newStack(t testing.TB) *stack {
 		Connect: func(admit func(*http.Request) error) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if err := admit(r); err != nil {
-					door.WriteError(w, err)
+					httpapi.WriteError(w, err)
 				}
 			})
 		},

@@ -32,14 +32,14 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
-	"github.com/junctor-run/junctor/internal/platform/door"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 )
 
 // Config is what the surface needs. All but Push, Logger and the numbers are required.
 type Config struct {
-	Door   *door.Door
+	Door   *httpapi.Door
 	Engine *invoke.Engine
 	Tasks  *tasks.Manager
 	Push   *push.Sender // nil: no push notifications

@@ -14,10 +14,10 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 const (
@@ -202,7 +202,7 @@ func (s *Surface) serveCard(w http.ResponseWriter, r *http.Request) {
 	card, err := s.card()
 	if err != nil {
 		s.cfg.Logger.Error("the agent card cannot be written", "err", err)
-		door.WriteError(w, capability.Wrap(capability.CodeInternal, "a2a.card", "the card cannot be written", err))
+		httpapi.WriteError(w, capability.Wrap(capability.CodeInternal, "a2a.card", "the card cannot be written", err))
 		return
 	}
 	serveCached(w, r, card, cardAge)
@@ -213,7 +213,7 @@ func (s *Surface) serveKeys(w http.ResponseWriter, r *http.Request) {
 	key["kid"], key["use"], key["alg"] = keyID(&s.cfg.Key.PublicKey), "sig", "ES256"
 	body, err := jsonx.Marshal(map[string]any{"keys": []any{key}})
 	if err != nil {
-		door.WriteError(w, err)
+		httpapi.WriteError(w, err)
 		return
 	}
 	serveCached(w, r, signed{body: body, etag: `"` + key["kid"] + `"`}, keysAge)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // handler is one path of the HTTP+JSON form.
@@ -128,7 +128,7 @@ func joined(body, path []byte) ([]byte, error) {
 func (s *Surface) serveREST(w http.ResponseWriter, r *http.Request, run handler) {
 	who, err := s.cfg.Door.Principal(r)
 	if err != nil {
-		door.WriteError(w, err)
+		httpapi.WriteError(w, err)
 		return
 	}
 	s.cfg.Tasks.Seen(who)
@@ -143,7 +143,7 @@ func (s *Surface) serveREST(w http.ResponseWriter, r *http.Request, run handler)
 	}
 	var body []byte
 	if r.Method == http.MethodPost { // clients send "null" with the others
-		body, err = door.ReadBody(w, r, s.cfg.MaxBody)
+		body, err = httpapi.ReadBody(w, r, s.cfg.MaxBody)
 	}
 	if err != nil {
 		f := faultOf(err)
@@ -164,17 +164,17 @@ func (s *Surface) serveREST(w http.ResponseWriter, r *http.Request, run handler)
 	case stream != nil:
 		s.stream(w, r, stream, func(e *event) any { return e })
 	default:
-		door.WriteJSON(w, http.StatusOK, value)
+		httpapi.WriteJSON(w, http.StatusOK, value)
 	}
 }
 
-func writeFault(w http.ResponseWriter, f *fault) { door.WriteJSON(w, f.http, f.rest()) }
+func writeFault(w http.ResponseWriter, f *fault) { httpapi.WriteJSON(w, f.http, f.rest()) }
 
 // stream writes events as they come, each wrapped, and a comment where nothing comes.
 // It ends with the events, the client or the drain.
 func (s *Surface) stream(w http.ResponseWriter, r *http.Request, seq iter.Seq[event], wrap func(*event) any) {
 	r.Header.Set("Accept", "text/event-stream") // whatever else is accepted, a stream is this
-	out := door.NewStream(w, r)
+	out := httpapi.NewStream(w, r)
 	next, stop := pull(r.Context(), seq)
 	defer stop()
 	beat := time.NewTicker(s.cfg.Beat)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // request is one JSON-RPC call.
@@ -238,19 +238,19 @@ func idOf(body []byte) jsonx.Raw {
 func (s *Surface) serveRPC(w http.ResponseWriter, r *http.Request) {
 	who, err := s.cfg.Door.Principal(r)
 	if err != nil {
-		door.WriteError(w, err)
+		httpapi.WriteError(w, err)
 		return
 	}
 	s.cfg.Tasks.Seen(who)
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		door.WriteJSON(w, http.StatusMethodNotAllowed, refuse(a2a.ErrInvalidRequest, "JSON-RPC is a POST").rest())
+		httpapi.WriteJSON(w, http.StatusMethodNotAllowed, refuse(a2a.ErrInvalidRequest, "JSON-RPC is a POST").rest())
 		return
 	}
-	body, err := door.ReadBody(w, r, s.cfg.MaxBody)
+	body, err := httpapi.ReadBody(w, r, s.cfg.MaxBody)
 	if err != nil {
 		if capability.CodeOf(err) == capability.CodeTooLarge {
-			door.WriteError(w, err)
+			httpapi.WriteError(w, err)
 			return
 		}
 		s.answer(w, nil, nil, err)
@@ -323,7 +323,7 @@ func (s *Surface) answer(w http.ResponseWriter, id jsonx.Raw, value any, err err
 	if err != nil {
 		out.Result, out.Error = nil, s.fault(err).jsonrpc()
 	}
-	door.WriteJSON(w, http.StatusOK, out)
+	httpapi.WriteJSON(w, http.StatusOK, out)
 }
 
 // fault is faultOf, with what is our own mistake in the log.

@@ -23,15 +23,15 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store/segment"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
-	"github.com/junctor-run/junctor/internal/platform/door"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/store/tasksql"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,7 +115,7 @@ func stackWith(t testing.TB, dir, audits string) *stack {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	ok(t, err)
 	st.surface = New(Config{
-		Door: door.New(pol, log, nil), Engine: engine, Tasks: st.tasks, Push: sender, Key: key, URL: server.URL, Version: "test", Beat: 20 * time.Millisecond,
+		Door: httpapi.New(pol, log, nil), Engine: engine, Tasks: st.tasks, Push: sender, Key: key, URL: server.URL, Version: "test", Beat: 20 * time.Millisecond,
 	})
 	st.surface.Routes(mux)
 	st.url = server.URL

@@ -12,14 +12,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
-	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 // maxResult is the largest result that is put into an answer: more would not fit

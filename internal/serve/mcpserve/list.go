@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"

@@ -31,12 +31,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
@@ -44,7 +44,7 @@ import (
 
 // Config is what the surface needs. Door, Engine, Catalog and Policy are required.
 type Config struct {
-	Door    *door.Door
+	Door    *httpapi.Door
 	Engine  *invoke.Engine
 	Catalog *catalog.Catalog
 	Policy  Policy
@@ -177,7 +177,7 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 		if challenge := s.cfg.Door.Challenge(r, ""); challenge != "" {
 			w.Header().Set("WWW-Authenticate", challenge)
 		}
-		door.WriteError(w, err)
+		httpapi.WriteError(w, err)
 		return
 	}
 	name := r.PathValue("view")
@@ -186,7 +186,7 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	v := s.views[name]
 	if v == nil {
-		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "mcp", "there is no view %q", name).
+		httpapi.WriteError(w, capability.Errorf(capability.CodeNotFound, "mcp", "there is no view %q", name).
 			With("unknown_view", "views are named under mcp.views in config.yaml; the path /mcp and a token without a view lead to the default one"))
 		return
 	}
@@ -234,7 +234,7 @@ func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: http.StatusUnsupportedMediaType, Code: mcpwire.CodeInvalidRequest, Message: "the Content-Type must be application/json"}
 	}
-	body, err := door.ReadBody(w, r, s.cfg.MaxBody)
+	body, err := httpapi.ReadBody(w, r, s.cfg.MaxBody)
 	if err != nil {
 		status := http.StatusBadRequest
 		if capability.CodeOf(err) == capability.CodeTooLarge {

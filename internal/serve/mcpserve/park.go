@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
-	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 const (

@@ -18,15 +18,15 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store/segment"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/platform/door"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/store/tasksql"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +51,7 @@ type stackOptions struct {
 	only     string // in place of what the default ones say of writes
 	views    map[string]View
 	updates  Updates
-	oauth    door.OAuth
+	oauth    httpapi.OAuth
 	own      Own
 	texts    []Text
 	// taskAfter gives the surface tasks.
@@ -83,7 +83,7 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 		*to = value.Reveal()
 	}
 	engine := invoke.New(invoke.Config{Catalog: st.catalog, Policy: pol, Log: log, Outcomes: db})
-	entrance := door.New(pol, log, nil)
+	entrance := httpapi.New(pol, log, nil)
 	if opts.oauth != nil {
 		entrance.UseOAuth(opts.oauth, "https://public.example/")
 	}

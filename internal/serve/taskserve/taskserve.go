@@ -11,8 +11,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Tasks is what the surface needs of the task store; *tasks.Manager is one.
@@ -25,12 +25,12 @@ type Tasks interface {
 
 // Surface serves the paths.
 type Surface struct {
-	door  *door.Door
+	door  *httpapi.Door
 	tasks Tasks
 }
 
 // New returns the surface.
-func New(d *door.Door, t Tasks) *Surface { return &Surface{door: d, tasks: t} }
+func New(d *httpapi.Door, t Tasks) *Surface { return &Surface{door: d, tasks: t} }
 
 // Routes adds every path to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
@@ -88,7 +88,7 @@ func (s *Surface) answer(w http.ResponseWriter, r *http.Request, who capability.
 		Key    string    `json:"key"`
 		Answer jsonx.Raw `json:"answer"`
 	}
-	if err := door.Decode(w, r, &in); err != nil {
+	if err := httpapi.Decode(w, r, &in); err != nil {
 		return err
 	}
 	if in.Answer.Kind() != '{' {
@@ -103,6 +103,6 @@ func (s *Surface) answer(w http.ResponseWriter, r *http.Request, who capability.
 }
 
 func write(w http.ResponseWriter, v any) error {
-	door.WriteJSON(w, http.StatusOK, v)
+	httpapi.WriteJSON(w, http.StatusOK, v)
 	return nil
 }

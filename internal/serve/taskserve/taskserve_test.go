@@ -11,10 +11,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/platform/door"
-	"github.com/junctor-run/junctor/internal/serve/taskserve"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/serve/taskserve"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 // fake knows one task, of agent:ann.
@@ -66,7 +66,7 @@ func TestTasksOverHTTP(t *testing.T) {
 		tokens[name] = v.Reveal()
 	}
 	f, mux := &fake{}, http.NewServeMux()
-	taskserve.New(door.New(p, nil, nil), f).Routes(mux)
+	taskserve.New(httpapi.New(p, nil, nil), f).Routes(mux)
 	for _, tt := range []struct {
 		who, method, path, body string
 		status                  int

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Config of one look; Home is required.
@@ -34,11 +34,11 @@ type Config struct {
 }
 
 // Look returns what it found, good and bad.
-func Look(ctx context.Context, c Config) []consoleserve.Check {
+func Look(ctx context.Context, c Config) []httpapi.Check {
 	if _, err := os.Stat(c.Home); err != nil {
 		return nil // the first start makes it
 	}
-	checks := []consoleserve.Check{c.policies(), c.catalog()}
+	checks := []httpapi.Check{c.policies(), c.catalog()}
 	if c.Usable {
 		checks = append(checks, c.secrets())
 	}
@@ -59,16 +59,16 @@ func (c Config) path(names ...string) string {
 	return filepath.Join(append([]string{c.Home}, names...)...)
 }
 
-func good(name, format string, args ...any) consoleserve.Check {
-	return consoleserve.Check{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)}
+func good(name, format string, args ...any) httpapi.Check {
+	return httpapi.Check{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)}
 }
 
-func bad(name, detail, remedy string) consoleserve.Check {
-	return consoleserve.Check{Name: name, Detail: detail, Remedy: remedy}
+func bad(name, detail, remedy string) httpapi.Check {
+	return httpapi.Check{Name: name, Detail: detail, Remedy: remedy}
 }
 
 // policies reads the rules as a start does: a running server has them from its own.
-func (c Config) policies() consoleserve.Check {
+func (c Config) policies() httpapi.Check {
 	names, err := filepath.Glob(c.path("policy", "*.cedar"))
 	if err != nil {
 		return bad("policies", "the folder policy cannot be read: "+err.Error(), "chmod 700 "+c.path("policy"))
@@ -86,7 +86,7 @@ func (c Config) policies() consoleserve.Check {
 	return good("policies", "%d files", len(names))
 }
 
-func (c Config) catalog() consoleserve.Check {
+func (c Config) catalog() httpapi.Check {
 	var settings catalog.Settings
 	err := config.ReadCatalog(c.path("catalog.yaml"), &settings)
 	if err == nil {

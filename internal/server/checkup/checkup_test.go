@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
 // What a home holds that was never started is no fault.

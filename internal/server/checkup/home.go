@@ -9,12 +9,12 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 )
 
 // secrets finds names that the configuration refers to and nobody has set.
-func (c Config) secrets() consoleserve.Check {
+func (c Config) secrets() httpapi.Check {
 	s := c.Settings
 	count := 0
 	for _, ref := range []struct {
@@ -43,7 +43,7 @@ func (c Config) secrets() consoleserve.Check {
 }
 
 // Private finds what others on this machine could read, or change, of a home.
-func Private(home string) consoleserve.Check {
+func Private(home string) httpapi.Check {
 	want := map[string]fs.FileMode{".": 0o700, "run": 0o700, "secrets": 0o700, "state": 0o700, "audit": 0o700}
 	for _, pattern := range []string{"run/*.token", "secrets/*", "state/*.key", "state/junctor.db*"} {
 		names, _ := filepath.Glob(filepath.Join(home, pattern))
@@ -68,7 +68,7 @@ func Private(home string) consoleserve.Check {
 const lowDisk = 256 << 20
 
 // Disk finds a disk that is nearly full.
-func Disk(home string) consoleserve.Check {
+func Disk(home string) httpapi.Check {
 	free, err := hostfs.Free(home)
 	if err != nil {
 		return good("disk space", "unknown")
@@ -76,7 +76,7 @@ func Disk(home string) consoleserve.Check {
 	return disk(free)
 }
 
-func disk(free int64) consoleserve.Check {
+func disk(free int64) httpapi.Check {
 	if free < lowDisk {
 		return bad("disk space", fmt.Sprintf("%d MiB are free: writes stop when the audit log cannot grow", free>>20), "free space, at least "+fmt.Sprint(lowDisk>>20)+" MiB; audit.retention removes old records")
 	}
@@ -84,7 +84,7 @@ func disk(free int64) consoleserve.Check {
 }
 
 // writable finds a home on a disk that is mounted read-only, or that is somebody else's.
-func (c Config) writable() consoleserve.Check {
+func (c Config) writable() httpapi.Check {
 	for _, dir := range []string{".", "run", "state", "audit", "logs", "secrets"} {
 		path := c.path(dir)
 		info, err := os.Stat(path)

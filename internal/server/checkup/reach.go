@@ -14,9 +14,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -25,7 +25,7 @@ const answerTime = 5 * time.Second
 
 // Silent says why no server answers at where, which run/server.json of the home names
 // with the process pid; 0 for none. start is the command that starts one.
-func Silent(home, where string, pid int, start string) consoleserve.Check {
+func Silent(home, where string, pid int, start string) httpapi.Check {
 	switch {
 	case pid == 0:
 		return bad("server", "no server runs on this home", "start one with: "+start)
@@ -47,7 +47,7 @@ func held(lock string) bool {
 }
 
 // port finds that the address a server would listen on is somebody else's.
-func (c Config) port(ctx context.Context) consoleserve.Check {
+func (c Config) port(ctx context.Context) httpapi.Check {
 	address := c.Settings.Listen
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c Config) port(ctx context.Context) consoleserve.Check {
 }
 
 // store asks the database that gateways share, without changing it.
-func (c Config) store(ctx context.Context) consoleserve.Check {
+func (c Config) store(ctx context.Context) httpapi.Check {
 	s := c.Settings.Store
 	if s.URL == "" {
 		return good("store", "everything is in state/junctor.db of the home")
@@ -83,7 +83,7 @@ func (c Config) store(ctx context.Context) consoleserve.Check {
 }
 
 // bus asks whether one of the NATS servers is there.
-func (c Config) bus(ctx context.Context) consoleserve.Check {
+func (c Config) bus(ctx context.Context) httpapi.Check {
 	if c.Settings.NATS.URL == "" {
 		return good("message bus", "inside the server")
 	}
@@ -110,7 +110,7 @@ func (c Config) bus(ctx context.Context) consoleserve.Check {
 }
 
 // publicURL asks whether the address that others are told leads here.
-func publicURL(ctx context.Context, address string) consoleserve.Check {
+func publicURL(ctx context.Context, address string) httpapi.Check {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	remedy := "see that the proxy runs and passes requests on with their Host, or correct public_url and restart"

@@ -16,9 +16,9 @@ import (
 
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
-	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
+	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
 // readTime bounds the reading of a whole database or log.
@@ -28,7 +28,7 @@ const readTime = 10 * time.Second
 const restoreLast = "keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
 
 // database finds one that is damaged or that a later program has written.
-func (c Config) database(ctx context.Context) consoleserve.Check {
+func (c Config) database(ctx context.Context) httpapi.Check {
 	if hostfs.Writable(c.path("state")) != nil { // even readers have to write beside it
 		return good("database", "not looked at, or not made yet")
 	}
@@ -61,12 +61,12 @@ func (c Config) database(ctx context.Context) consoleserve.Check {
 }
 
 // tooLarge is no fault; a backup looks through the database however long it takes.
-func tooLarge(limit time.Duration) consoleserve.Check {
+func tooLarge(limit time.Duration) httpapi.Check {
 	return good("database", "too large to look through in %s; all of it, with the server stopped or not: junctor backup", limit)
 }
 
 // Database says whether one that a server has open is whole, as look reports it.
-func Database(ctx context.Context, look func(context.Context) error) consoleserve.Check {
+func Database(ctx context.Context, look func(context.Context) error) httpapi.Check {
 	const limit = 5 * time.Second // of those who wait for the answer
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -81,7 +81,7 @@ func Database(ctx context.Context, look func(context.Context) error) consoleserv
 }
 
 // chain verifies the whole log.
-func (c Config) chain(ctx context.Context) consoleserve.Check {
+func (c Config) chain(ctx context.Context) httpapi.Check {
 	segments, err := segment.Open(c.path("audit"), segment.Config{ReadOnly: true})
 	if errors.Is(err, fs.ErrNotExist) {
 		return good("audit chain", "the first start begins it")
@@ -94,7 +94,7 @@ func (c Config) chain(ctx context.Context) consoleserve.Check {
 }
 
 // Chain says whether a chain holds, as verify reports it.
-func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport, error)) consoleserve.Check {
+func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport, error)) httpapi.Check {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	report, err := verify(ctx)
@@ -111,7 +111,7 @@ func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport
 }
 
 // auditKey finds a log whose key is gone: a start would make another one.
-func (c Config) auditKey() consoleserve.Check {
+func (c Config) auditKey() httpapi.Check {
 	written, _ := filepath.Glob(c.path("audit", "*.jsonl"))
 	if info, err := os.Stat(c.path("state", "audit.key")); len(written) > 0 && (err != nil || info.Size() != 32) {
 		return bad("audit key", "the key of the digests in the audit log is gone or damaged: the next start makes another, and the same arguments look different from then on",
@@ -124,7 +124,7 @@ func (c Config) auditKey() consoleserve.Check {
 const clockSlack = time.Minute
 
 // clock finds a clock that has gone back since the last record.
-func (c Config) clock() consoleserve.Check {
+func (c Config) clock() httpapi.Check {
 	written, _ := filepath.Glob(c.path("audit", "*.jsonl"))
 	slices.Sort(written)
 	for _, path := range slices.Backward(written) { // the last one may not hold a whole record yet

@@ -17,8 +17,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
-	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
 // Check does all of [Restore] but to make the home: it unpacks into a folder

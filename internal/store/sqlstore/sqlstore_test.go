@@ -8,10 +8,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/session"
-	"github.com/junctor-run/junctor/internal/testkit/sessiontest"
-	"github.com/junctor-run/junctor/internal/store/sqlstore"
 	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/sqlstore"
 	"github.com/junctor-run/junctor/internal/testkit/pgtest"
+	"github.com/junctor-run/junctor/internal/testkit/sessiontest"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/tasksql"
+	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // Spawn is what a session is to be.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // object is a JSON object; its members are written in the order of their names.

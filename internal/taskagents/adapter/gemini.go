@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // gemini plans Gemini CLI. Its settings are those of the system, by the variable that says

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -3,9 +3,9 @@ package agents
 import (
 	"encoding/json"
 
+	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 )
 
 // ParentContext is what a session's program may know of why it runs and who runs beside

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Accounts says how programs are chosen and how they did, sets it, and logs people in
@@ -21,7 +21,7 @@ type Accounts interface {
 	SignIn(ctx context.Context, name string, request json.RawMessage) (any, error)
 }
 
-func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(method, path string, h door.Handler)) {
+func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(method, path string, h httpapi.Handler)) {
 	handle("GET", "/metrics", func(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
 		return answer(w, http.StatusOK, s.Accounts.Metrics(), nil)
 	})
@@ -30,7 +30,7 @@ func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(met
 		return answer(w, http.StatusOK, doc, err)
 	})
 	handle("PATCH", "/settings", func(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-		body, err := door.ReadBody(w, r, door.BodyLimit)
+		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 		if err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(met
 	// /auth/{agent} overlaps with /{id}/send, which a mux refuses: so it is found among all
 	// paths of its length that nothing else takes.
 	signIn := s.guard(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		body, err := door.ReadBody(w, r, door.BodyLimit)
+		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Agents looks after sessions. Values marshal to the answers as they are; requests come
@@ -55,7 +55,7 @@ type Agents interface {
 
 // Config is what the surface needs; all are required.
 type Config struct {
-	Door        *door.Door
+	Door        *httpapi.Door
 	Agents      Agents
 	Accounts    Accounts
 	Workspaces  Workspaces
@@ -79,7 +79,7 @@ const (
 // Routes adds every path to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
 	for _, base := range []string{"/api/coding-agents", "/api/task-agents"} {
-		handle := func(method, path string, h door.Handler) {
+		handle := func(method, path string, h httpapi.Handler) {
 			mux.Handle(method+" "+base+path, s.guard(h))
 		}
 		handle("GET", "/preflight", s.preflight)
@@ -107,7 +107,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 }
 
 // guard lets operators in, and answers errors in this API's form: the sentence as error.
-func (s *Surface) guard(h door.Handler) http.Handler {
+func (s *Surface) guard(h httpapi.Handler) http.Handler {
 	return s.Door.Guard(func(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 		if err := h(w, r, who); err != nil {
 			writeError(w, err)
@@ -128,14 +128,14 @@ func writeError(w http.ResponseWriter, err error) {
 	if len(e.Details) > 0 {
 		doc["details"] = e.Details
 	}
-	door.WriteJSON(w, e.Code.Row().HTTP, doc)
+	httpapi.WriteJSON(w, e.Code.Row().HTTP, doc)
 }
 
 func answer(w http.ResponseWriter, status int, v any, err error) error {
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, status, v)
+	httpapi.WriteJSON(w, status, v)
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (s *Surface) get(w http.ResponseWriter, r *http.Request, _ capability.Princ
 }
 
 func (s *Surface) spawn(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *Surface) spawn(w http.ResponseWriter, r *http.Request, who capability.P
 }
 
 func (s *Surface) send(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (s *Surface) send(w http.ResponseWriter, r *http.Request, _ capability.Prin
 }
 
 func (s *Surface) choose(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (s *Surface) stop(w http.ResponseWriter, r *http.Request, _ capability.Prin
 		Force bool `json:"force"`
 	}
 	if r.ContentLength != 0 {
-		if err := door.Decode(w, r, &in); err != nil {
+		if err := httpapi.Decode(w, r, &in); err != nil {
 			return err
 		}
 	}

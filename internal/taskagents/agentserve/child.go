@@ -8,7 +8,7 @@ import (
 	"regexp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // childRoutes are what the program of a session reaches: from this machine, with the
@@ -20,12 +20,12 @@ func (s *Surface) childRoutes(mux *http.ServeMux, base string) {
 			writeError(w, err)
 			return
 		}
-		door.WriteJSON(w, http.StatusOK, reply)
+		httpapi.WriteJSON(w, http.StatusOK, reply)
 	})
 	bridge := func(name string, h func(id string, r *http.Request) (any, bool, error)) {
 		mux.HandleFunc(base+"/{id}/"+name, func(w http.ResponseWriter, r *http.Request) {
 			status, doc := s.bridge(r, h)
-			door.WriteJSON(w, status, doc)
+			httpapi.WriteJSON(w, status, doc)
 		})
 	}
 	bridge("parent-context", func(id string, r *http.Request) (any, bool, error) {
@@ -57,7 +57,7 @@ func (s *Surface) hook(w http.ResponseWriter, r *http.Request) (json.RawMessage,
 	if named := r.Header.Get("X-Parallax-Session-Id"); named != "" && named != session {
 		return nil, capability.Errorf(capability.CodeUnauthenticated, "hooks", "the token is that of another session").With("other_session", "")
 	}
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return nil, err
 	}

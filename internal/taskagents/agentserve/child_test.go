@@ -12,10 +12,10 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
-	"github.com/junctor-run/junctor/internal/platform/door"
 )
 
 const (
@@ -90,7 +90,7 @@ func surface(t *testing.T) (http.Handler, *people, map[string]string) {
 	}
 	mux, agents := http.NewServeMux(), &people{}
 	agentserve.New(agentserve.Config{
-		Door: door.New(p, log, nil), Agents: agents, Workspaces: struct{ agentserve.Workspaces }{},
+		Door: httpapi.New(p, log, nil), Agents: agents, Workspaces: struct{ agentserve.Workspaces }{},
 		Unrouted: func(_ *http.ServeMux, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 	}).Routes(mux)
 	return mux, agents, tokens

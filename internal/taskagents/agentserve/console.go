@@ -15,7 +15,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Console is the terminals of sessions, for people who watch and type (task-agents,
@@ -295,5 +295,5 @@ func (v *viewer) send(ctx context.Context, doc any) error {
 }
 
 func (s *Surface) consoleRoute(mux *http.ServeMux, base string) {
-	mux.Handle("GET "+base+"/console", s.Door.Guard(door.Handler(s.serveConsole), capability.RoleAdmin, capability.RoleOperator))
+	mux.Handle("GET "+base+"/console", s.Door.Guard(httpapi.Handler(s.serveConsole), capability.RoleAdmin, capability.RoleOperator))
 }

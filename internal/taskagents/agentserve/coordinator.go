@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Coordinator looks after threads (task-agents, sections 9.2 and 9.4). Values marshal to
@@ -39,7 +39,7 @@ const pingEvery = 30 * time.Second
 
 func (s *Surface) coordinatorRoutes(mux *http.ServeMux, base string) {
 	base += "/coordinator"
-	handle := func(method, path string, h door.Handler) { mux.Handle(method+" "+base+path, s.guard(h)) }
+	handle := func(method, path string, h httpapi.Handler) { mux.Handle(method+" "+base+path, s.guard(h)) }
 	get := func(path string, f func(r *http.Request) (any, error)) {
 		handle("GET", path, func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 			doc, err := f(r)
@@ -106,7 +106,7 @@ func (s *Surface) coordinatorEvents(w http.ResponseWriter, r *http.Request, _ ca
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	w.Header().Set("Connection", "keep-alive")
-	out := door.NewStream(w, r)
+	out := httpapi.NewStream(w, r)
 	if out.Comment("ok") != nil || out.Send("", "", first) != nil {
 		return nil
 	}

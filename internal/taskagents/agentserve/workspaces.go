@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Workspaces are the folders that agents work in, and the issues of their repositories
@@ -37,9 +37,9 @@ type Workspaces interface {
 
 func (s *Surface) workspaceRoutes(mux *http.ServeMux) {
 	const base, issues = "/api/workspace", "/api/issues"
-	handle := func(pattern string, h door.Handler) { mux.Handle(pattern, s.guard(h)) }
+	handle := func(pattern string, h httpapi.Handler) { mux.Handle(pattern, s.guard(h)) }
 	// what answers with what is done to one workspace, with a body.
-	what := func(status int, do func(context.Context, string, json.RawMessage) (any, error)) door.Handler {
+	what := func(status int, do func(context.Context, string, json.RawMessage) (any, error)) httpapi.Handler {
 		return func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 			body, err := bodyOf(w, r)
 			if err != nil {
@@ -86,7 +86,7 @@ func (s *Surface) workspaceRoutes(mux *http.ServeMux) {
 	handle("POST "+issues, what(http.StatusCreated, func(ctx context.Context, _ string, body json.RawMessage) (any, error) {
 		return s.Workspaces.CreateIssue(ctx, body)
 	}))
-	issue := func(status int, do func(ctx context.Context, repo string, number int, body json.RawMessage) (any, error)) door.Handler {
+	issue := func(status int, do func(ctx context.Context, repo string, number int, body json.RawMessage) (any, error)) httpapi.Handler {
 		return func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 			number, err := strconv.Atoi(r.PathValue("number"))
 			if err != nil || number < 1 {
@@ -130,7 +130,7 @@ func (s *Surface) scratchRoutes(mux *http.ServeMux, base string) {
 
 // bodyOf reads a body that may be missing.
 func bodyOf(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err == nil && len(body) == 0 {
 		body = []byte("{}")
 	}

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
 // Bounds of what is kept of a body.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/hooks"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
 // Gemini CLI tells of the end of a turn that failed or was interrupted as of any other.

@@ -9,9 +9,9 @@ import (
 	"encoding/json"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 

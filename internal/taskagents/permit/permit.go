@@ -18,9 +18,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // Effect is what was decided.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // place is a machine with a folder for the agent, one more that is allowed, a home and

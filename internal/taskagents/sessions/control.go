@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 	"github.com/junctor-run/junctor/internal/taskagents/keys"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 )
 
 // Keys presses keys, 50 ms apart. invalid_input (unknown_key) where one is none: then

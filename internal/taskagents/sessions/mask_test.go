@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
 
 // TestWhatMustNotBeSeenIsMasked: in every text that leaves a session but what live

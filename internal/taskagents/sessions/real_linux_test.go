@@ -16,8 +16,8 @@ import (
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
-	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
 
 const role = "SESSIONS_TEST_ROLE"

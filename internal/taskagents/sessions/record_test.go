@@ -12,8 +12,8 @@ import (
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/replay"
-	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
 
 type buffer struct {

@@ -28,10 +28,10 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
-	"github.com/junctor-run/junctor/internal/platform/process"
 )
 
 // The numbers of task-agents, section 2, and the bounds of section 19.7.

@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
-	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 	"github.com/junctor-run/junctor/internal/platform/process"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/term"
+	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
 
 // turns answers everything that is submitted.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
-	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )

@@ -6,8 +6,8 @@ import (
 	"unicode"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
 // Status is where a thread stands by what its sessions say, in the order of task-agents

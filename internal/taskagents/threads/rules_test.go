@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
 // sessionsOf reads "active replaced:error": sessions, some of them replaced.

@@ -9,11 +9,11 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 // published is what the functions are in a catalog.

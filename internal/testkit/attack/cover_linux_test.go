@@ -66,7 +66,7 @@ func TestEveryRowHasATest(t *testing.T) {
 
 func sourceOf(t *testing.T, dir string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))
+	files, err := filepath.Glob(filepath.Join("../../..", dir, "*_test.go"))
 	if err != nil || len(files) == 0 {
 		t.Errorf("%s has no tests: %v", dir, err)
 	}

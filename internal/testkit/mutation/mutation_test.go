@@ -19,11 +19,11 @@ type mutation struct {
 }
 
 const (
-	eval      = "intake/eval"
-	selection = "catalog/arbitration/select.go"
-	pins      = "catalog/arbitration/pins.go"
-	defaults  = "catalog/arbitration/defaults.go"
-	frame     = "catalog/arbitration/frame.go"
+	eval      = "extensions/eval"
+	selection = "core/catalog/arbitration/select.go"
+	pins      = "core/catalog/arbitration/pins.go"
+	defaults  = "core/catalog/arbitration/defaults.go"
+	frame     = "core/catalog/arbitration/frame.go"
 )
 
 func mutations() []mutation {
@@ -48,11 +48,11 @@ func mutations() []mutation {
 		{"a forced default of the agent comes first", defaults, `n += 1 << 20`, `n += 0`, ""},
 		{"a forced default that cannot serve is flagged", defaults, `c.flag(5, best.Provider, "forced default cannot serve")`, `_ = best`, ""},
 		{"the highest rank wins", defaults, `case i == 0 || rank > best:`, `case i == 0 || rank < best:`, ""},
-		{"the operator's rank replaces the declared", "catalog/snapshot.go", `return rank
+		{"the operator's rank replaces the declared", "core/catalog/snapshot.go", `return rank
 	}
 	return e.Contribution.Rank`, `return rank + e.Contribution.Rank
 	}
-	return e.Contribution.Rank`, "catalog/arbitration"},
+	return e.Contribution.Rank`, "core/catalog/arbitration"},
 		{"only the slot's holder serves", defaults, `return c.noSlot(choice)`, `return false`, ""},
 		{"a planner is not guessed for", defaults, `if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {`, `if c.family.Mode != actions.ModeRanked && changes && false {`, ""},
 		{"ties go by extension id", selection, `cmp.Compare(a.Module.Extension, b.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, `cmp.Compare(b.Module.Extension, a.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, ""},
@@ -64,74 +64,74 @@ func mutations() []mutation {
 		{"Cedar's denials are no candidates", selection, `reason = ReasonDenied`, `reason = ""`, ""},
 
 		// Rules.
-		{"each layer with an allow-list must allow", "catalog/rules/rules.go", `if l := layers[name]; l != nil && !l.allowed {`, `if l := layers[name]; l != nil && !l.allowed && len(layers) == 1 {`, ""},
-		{"a deny beats an allow", "catalog/rules/rules.go", `if hit && !v.Denied {`, `if hit && !v.Denied && len(v.Matched) == 1 {`, ""},
-		{"an approval hides nothing", "catalog/rules/rules.go", `v.Approval = v.Approval || hit`, `v.Denied = v.Denied || hit`, ""},
-		{"globs are anchored", "catalog/rules/rules.go", `return p == len(pattern)`, `return true`, ""},
-		{"an agent's rule may name its workspace", "catalog/rules/rules.go", `&& (r.Workspace == "" || r.Workspace == c.Workspace)`, ``, ""},
+		{"each layer with an allow-list must allow", "core/catalog/rules/rules.go", `if l := layers[name]; l != nil && !l.allowed {`, `if l := layers[name]; l != nil && !l.allowed && len(layers) == 1 {`, ""},
+		{"a deny beats an allow", "core/catalog/rules/rules.go", `if hit && !v.Denied {`, `if hit && !v.Denied && len(v.Matched) == 1 {`, ""},
+		{"an approval hides nothing", "core/catalog/rules/rules.go", `v.Approval = v.Approval || hit`, `v.Denied = v.Denied || hit`, ""},
+		{"globs are anchored", "core/catalog/rules/rules.go", `return p == len(pattern)`, `return true`, ""},
+		{"an agent's rule may name its workspace", "core/catalog/rules/rules.go", `&& (r.Workspace == "" || r.Workspace == c.Workspace)`, ``, ""},
 
 		// Names.
-		{"all that meet are labelled", "catalog/naming/naming.go", `g = t.fight(fold)`, `t.lone[fold] = tool; return`, ""},
-		{"a canonical name is nobody else's", "catalog/naming/naming.go", `return t.reserved(fold) || t.families[fold] > 0 }`, `return t.families[fold] > 0 }`, ""},
-		{"a label never takes a declared name", "catalog/naming/allocate.go", `if t.core(fold) || t.lone[fold] != nil {`, `if t.core(fold) {`, ""},
-		{"two that insist need a pin", "catalog/naming/allocate.go", `return pinned, insisting`, `_ = pinned; return keep, insisting`, ""},
-		{"nobody insists on a canonical name", "catalog/naming/allocate.go", `case core:
+		{"all that meet are labelled", "core/catalog/naming/naming.go", `g = t.fight(fold)`, `t.lone[fold] = tool; return`, ""},
+		{"a canonical name is nobody else's", "core/catalog/naming/naming.go", `return t.reserved(fold) || t.families[fold] > 0 }`, `return t.families[fold] > 0 }`, ""},
+		{"a label never takes a declared name", "core/catalog/naming/allocate.go", `if t.core(fold) || t.lone[fold] != nil {`, `if t.core(fold) {`, ""},
+		{"two that insist need a pin", "core/catalog/naming/allocate.go", `return pinned, insisting`, `_ = pinned; return keep, insisting`, ""},
+		{"nobody insists on a canonical name", "core/catalog/naming/allocate.go", `case core:
 		return nil, insisting`, `case core:
 		return keep, insisting`, ""},
-		{"reject withholds all", "catalog/naming/allocate.go", `if t.opt.Reject {`, `if t.opt.Reject && len(g.members) > 9 {`, ""},
-		{"runs of odd bytes fold to one", "catalog/naming/wire.go", `if gap && len(b) > 0 {`, `if gap {`, ""},
-		{"earlier groups are asked again", "catalog/naming/naming.go", `if later > fold && !t.dirty[later] {`, `if false {`, ""},
+		{"reject withholds all", "core/catalog/naming/allocate.go", `if t.opt.Reject {`, `if t.opt.Reject && len(g.members) > 9 {`, ""},
+		{"runs of odd bytes fold to one", "core/catalog/naming/wire.go", `if gap && len(b) > 0 {`, `if gap {`, ""},
+		{"earlier groups are asked again", "core/catalog/naming/naming.go", `if later > fold && !t.dirty[later] {`, `if false {`, ""},
 
 		// Slots, backends, conflicts.
-		{"a missing slot provider has no stand-in", "catalog/slots.go", `if c.selector == choice.Requested || c.runtime == choice.Requested {`, `if c.selector == choice.Requested || c.runtime == choice.Requested || len(claims) == 1 {`, ""},
-		{"a slot's provider that is down is an error", "catalog/slots.go", `case len(match) == 1 && !match[0].eligible:`, `case len(match) == 9:`, ""},
-		{"an agent's override beats a workspace's", "catalog/slots.go", `score += 2`, `score++`, ""},
-		{"losers of a slot are withheld", "catalog/slots.go", `if e.Runtime == c.winner.runtime {`, `if e.Runtime != "" {`, ""},
-		{"disabled is told from unknown", "catalog/slots.go", `if d.disabled {`, `if false {`, ""},
-		{"what is withheld holds no slot", "catalog/conflict.go", `r.admitClaims()`, `for _, list := range r.slots { for i := range list { list[i].eligible = true } }`, ""},
-		{"health comes before rank", "catalog/backends.go", `cmp.Compare(unhealth(a), unhealth(b)), cmp.Compare(s.RankOf(b), s.RankOf(a)),`, `cmp.Compare(s.RankOf(b), s.RankOf(a)), cmp.Compare(unhealth(a), unhealth(b)),`, ""},
-		{"an unprobed backend is not picked", "catalog/backends.go", `return h == capability.HealthHealthy || h == capability.HealthDegraded`, `return h != capability.HealthUnhealthy`, ""},
-		{"a configured backend is not replaced", "catalog/backends.go", `id = s.settings.Backends[req.Class].Selected`, `id = ""`, ""},
-		{"an exclusive class blocks the start", "catalog/backends.go", `if !set.Exclusive {`, `if true {`, ""},
-		{"only an exclusive claim contests a selector", "catalog/backends.go", `if len(w.members) < 2 || !w.exclusive {`, `if len(w.members) < 2 {`, ""},
-		{"one provider key is one contribution's", "catalog/difference.go", `} else if last != e.Runtime {`, `} else if false {`, ""},
-		{"a minted action is one tool's", "catalog/difference.go", `if len(tools) > 1 {`, `if len(tools) > 9 {`, ""},
-		{"tools that change join anew", "catalog/transaction.go", `if slices.Equal(was, is) {`, `if slices.Equal(was, is) || len(was) > 0 {`, ""},
-		{"a pin decides a contested key", "catalog/conflict.go", `if pin := owners[key]; slices.Contains(members, pin) {`, `if pin := owners[key]; pin == "none" {`, ""},
-		{"superseding both ways decides nothing", "catalog/conflict.go", `(!supersedes(winner, m) || supersedes(m, winner))`, `!supersedes(winner, m)`, ""},
-		{"cycles of requirements are withheld", "catalog/conflict.go", `if n > 0 && r.withheld[claim{runtime: id}] == "" {`, `if n > 9 {`, ""},
-		{"what conflicts is withheld", "catalog/conflict.go", `r.withheld[claim{runtime: id}] = "dependency_conflict"`, `_ = id`, ""},
-		{"the odd one of a mapping stays apart", "catalog/mapping.go", `!function && p.schema == schema && p.base:`, `!function && p.base:`, ""},
-		{"functions merge all or nothing", "catalog/mapping.go", `case function && agree,`, `case function && (agree || p.base),`, ""},
-		{"a family's schema must be served", "catalog/mapping.go", `p.schema == schema && p.base:`, `p.schema == schema:`, ""},
+		{"a missing slot provider has no stand-in", "core/catalog/slots.go", `if c.selector == choice.Requested || c.runtime == choice.Requested {`, `if c.selector == choice.Requested || c.runtime == choice.Requested || len(claims) == 1 {`, ""},
+		{"a slot's provider that is down is an error", "core/catalog/slots.go", `case len(match) == 1 && !match[0].eligible:`, `case len(match) == 9:`, ""},
+		{"an agent's override beats a workspace's", "core/catalog/slots.go", `score += 2`, `score++`, ""},
+		{"losers of a slot are withheld", "core/catalog/slots.go", `if e.Runtime == c.winner.runtime {`, `if e.Runtime != "" {`, ""},
+		{"disabled is told from unknown", "core/catalog/slots.go", `if d.disabled {`, `if false {`, ""},
+		{"what is withheld holds no slot", "core/catalog/conflict.go", `r.admitClaims()`, `for _, list := range r.slots { for i := range list { list[i].eligible = true } }`, ""},
+		{"health comes before rank", "core/catalog/backends.go", `cmp.Compare(unhealth(a), unhealth(b)), cmp.Compare(s.RankOf(b), s.RankOf(a)),`, `cmp.Compare(s.RankOf(b), s.RankOf(a)), cmp.Compare(unhealth(a), unhealth(b)),`, ""},
+		{"an unprobed backend is not picked", "core/catalog/backends.go", `return h == capability.HealthHealthy || h == capability.HealthDegraded`, `return h != capability.HealthUnhealthy`, ""},
+		{"a configured backend is not replaced", "core/catalog/backends.go", `id = s.settings.Backends[req.Class].Selected`, `id = ""`, ""},
+		{"an exclusive class blocks the start", "core/catalog/backends.go", `if !set.Exclusive {`, `if true {`, ""},
+		{"only an exclusive claim contests a selector", "core/catalog/backends.go", `if len(w.members) < 2 || !w.exclusive {`, `if len(w.members) < 2 {`, ""},
+		{"one provider key is one contribution's", "core/catalog/difference.go", `} else if last != e.Runtime {`, `} else if false {`, ""},
+		{"a minted action is one tool's", "core/catalog/difference.go", `if len(tools) > 1 {`, `if len(tools) > 9 {`, ""},
+		{"tools that change join anew", "core/catalog/transaction.go", `if slices.Equal(was, is) {`, `if slices.Equal(was, is) || len(was) > 0 {`, ""},
+		{"a pin decides a contested key", "core/catalog/conflict.go", `if pin := owners[key]; slices.Contains(members, pin) {`, `if pin := owners[key]; pin == "none" {`, ""},
+		{"superseding both ways decides nothing", "core/catalog/conflict.go", `(!supersedes(winner, m) || supersedes(m, winner))`, `!supersedes(winner, m)`, ""},
+		{"cycles of requirements are withheld", "core/catalog/conflict.go", `if n > 0 && r.withheld[claim{runtime: id}] == "" {`, `if n > 9 {`, ""},
+		{"what conflicts is withheld", "core/catalog/conflict.go", `r.withheld[claim{runtime: id}] = "dependency_conflict"`, `_ = id`, ""},
+		{"the odd one of a mapping stays apart", "core/catalog/mapping.go", `!function && p.schema == schema && p.base:`, `!function && p.base:`, ""},
+		{"functions merge all or nothing", "core/catalog/mapping.go", `case function && agree,`, `case function && (agree || p.base),`, ""},
+		{"a family's schema must be served", "core/catalog/mapping.go", `p.schema == schema && p.base:`, `p.schema == schema:`, ""},
 
-		{"what is bound to a slot is looked at when the slot changes", "catalog/difference.go", `out = append(out, s.ruling.bound[slot]...)`, `_ = s`, "catalog/compile"},
-		{"what leans on its own module is held where that is lost", "catalog/conflict.go", `if r.takesWhole() {`, `if false {`, ""},
-		{"a contribution is rejected as a whole", "catalog/unit.go", `if m.rejected != nil {`, `if false {`, ""},
-		{"schemas are readable", "catalog/unit.go", `return nil, "invalid_schema"`, `_ = m`, ""},
+		{"what is bound to a slot is looked at when the slot changes", "core/catalog/difference.go", `out = append(out, s.ruling.bound[slot]...)`, `_ = s`, "core/catalog/compile"},
+		{"what leans on its own module is held where that is lost", "core/catalog/conflict.go", `if r.takesWhole() {`, `if false {`, ""},
+		{"a contribution is rejected as a whole", "core/catalog/unit.go", `if m.rejected != nil {`, `if false {`, ""},
+		{"schemas are readable", "core/catalog/unit.go", `return nil, "invalid_schema"`, `_ = m`, ""},
 
 		// What contributions may say.
-		{"nobody raises a kind", "catalog/entry.go", `s := kind
+		{"nobody raises a kind", "core/catalog/entry.go", `s := kind
 `, `s := kind | toAgent
 `, ""},
-		{"an effect has a floor", "catalog/unit.go", `if e.Row != nil && (c.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)) {`, `if e.Row != nil && c.Effect == "" {`, ""},
-		{"modes are the registry's", "catalog/unit.go", `return "arbitration_override_forbidden"`, `return ""`, ""},
-		{"nobody joins a tool by naming it", "catalog/unit.go", `strings.HasPrefix(string(c.Action), "ext.") && c.Action != mintedAction(m, c)`, `false`, ""},
-		{"reserved roots are reserved", "catalog/settings.go", `if slices.Contains(actions.ReservedRoots(), root) {`, `if slices.Contains(actions.ReservedRoots(), root) && root == "plugin" {`, ""},
-		{"extension ids are never taken over", "catalog/catalog.go", `taken && source != b.Source {`, `taken && source == "" {`, ""},
-		{"a panic leaves the old snapshot", "catalog/transaction.go", `if p := recover(); p != nil {`, `if p := any(nil); p != nil {`, ""},
-		{"generations grow", "catalog/transaction.go", `Generation: prev.Generation + 1`, `Generation: prev.Generation`, ""},
+		{"an effect has a floor", "core/catalog/unit.go", `if e.Row != nil && (c.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)) {`, `if e.Row != nil && c.Effect == "" {`, ""},
+		{"modes are the registry's", "core/catalog/unit.go", `return "arbitration_override_forbidden"`, `return ""`, ""},
+		{"nobody joins a tool by naming it", "core/catalog/unit.go", `strings.HasPrefix(string(c.Action), "ext.") && c.Action != mintedAction(m, c)`, `false`, ""},
+		{"reserved roots are reserved", "core/catalog/settings.go", `if slices.Contains(actions.ReservedRoots(), root) {`, `if slices.Contains(actions.ReservedRoots(), root) && root == "plugin" {`, ""},
+		{"extension ids are never taken over", "core/catalog/catalog.go", `taken && source != b.Source {`, `taken && source == "" {`, ""},
+		{"a panic leaves the old snapshot", "core/catalog/transaction.go", `if p := recover(); p != nil {`, `if p := any(nil); p != nil {`, ""},
+		{"generations grow", "core/catalog/transaction.go", `Generation: prev.Generation + 1`, `Generation: prev.Generation`, ""},
 
 		// Compiling.
-		{"what a context shares is decided under its snapshot", "catalog/compile/compile.go", `if v.frame == nil || keyOf(v.frame.Snapshot, ctx) != key {`, `if v.frame == nil {`, ""},
-		{"what the adapter hides is hidden", "catalog/compile/compile.go", `if x.dynamic || through`, `if through`, ""},
-		{"a session's rules are looked at", "catalog/compile/compile.go", `globs = append(globs, f.DynamicGlobs()...)`, `_ = 0`, ""},
-		{"only the route's provider answers", "catalog/compile/view.go", `return e.Key() != route })`, `return e.Key() == "" && route == "" })`, ""},
-		{"what is down is not listed", "catalog/compile/view.go", `if !e.Eligible() {`, `if false {`, ""},
-		{"a selector is required where a call would fail", "catalog/compile/view.go", `requires = err != nil`, `requires = err != nil || len(open) > 1`, ""},
-		{"names are given among what passes the standing filter", "catalog/compile/view.go", `reason, _ := v.frame.Standing(e, capability.AudienceAgent); reason == ""`, `e.VisibleTo(capability.AudienceAgent)`, ""},
-		{"one provider needs no selector", "catalog/compile/schema.go", `if len(a.Entries) < 2 && !a.RequiresSelection {`, `if len(a.Entries) < 1 {`, ""},
-		{"contexts differ in what something names", "catalog/compile/compile.go", `k.conversation = named("conversation", r.Conversation)`, `k.conversation = ""`, ""},
+		{"what a context shares is decided under its snapshot", "core/catalog/compile/compile.go", `if v.frame == nil || keyOf(v.frame.Snapshot, ctx) != key {`, `if v.frame == nil {`, ""},
+		{"what the adapter hides is hidden", "core/catalog/compile/compile.go", `if x.dynamic || through`, `if through`, ""},
+		{"a session's rules are looked at", "core/catalog/compile/compile.go", `globs = append(globs, f.DynamicGlobs()...)`, `_ = 0`, ""},
+		{"only the route's provider answers", "core/catalog/compile/view.go", `return e.Key() != route })`, `return e.Key() == "" && route == "" })`, ""},
+		{"what is down is not listed", "core/catalog/compile/view.go", `if !e.Eligible() {`, `if false {`, ""},
+		{"a selector is required where a call would fail", "core/catalog/compile/view.go", `requires = err != nil`, `requires = err != nil || len(open) > 1`, ""},
+		{"names are given among what passes the standing filter", "core/catalog/compile/view.go", `reason, _ := v.frame.Standing(e, capability.AudienceAgent); reason == ""`, `e.VisibleTo(capability.AudienceAgent)`, ""},
+		{"one provider needs no selector", "core/catalog/compile/schema.go", `if len(a.Entries) < 2 && !a.RequiresSelection {`, `if len(a.Entries) < 1 {`, ""},
+		{"contexts differ in what something names", "core/catalog/compile/compile.go", `k.conversation = named("conversation", r.Conversation)`, `k.conversation = ""`, ""},
 	}
 }
 
@@ -145,7 +145,7 @@ func TestEveryRuleIsHeldByATest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pkg := range []string{"catalog", "catalog/arbitration", "catalog/naming", "catalog/rules", "catalog/compile", eval} {
+	for _, pkg := range []string{"core/catalog", "core/catalog/arbitration", "core/catalog/naming", "core/catalog/rules", "core/catalog/compile", eval} {
 		if out, err := tests(t, root, pkg).CombinedOutput(); err != nil {
 			t.Fatalf("with nothing broken: %s", out)
 		}

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/testkit/porttest"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/testkit/pgtest"
+	"github.com/junctor-run/junctor/internal/testkit/porttest"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/client"
 	sdk "github.com/junctor-run/junctor/host/device"
 	"github.com/junctor-run/junctor/internal/nodes/node"
-	"github.com/junctor-run/junctor/internal/testkit/porttest"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	"github.com/junctor-run/junctor/internal/testkit/porttest"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/secret"
 )

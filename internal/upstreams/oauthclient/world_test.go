@@ -21,8 +21,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/testkit/oauthclienttest"
+	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

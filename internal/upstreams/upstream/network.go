@@ -10,8 +10,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/http1"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
 // newHTTP makes the client for an upstream's URL: to that host and port only, public

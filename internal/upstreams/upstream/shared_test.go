@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -13,7 +13,7 @@ import (
 	"net/http"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Upstreams manages them. Values marshal to the answers as they are; records and
@@ -31,7 +31,7 @@ type Upstreams interface {
 
 // Config is what the surface needs; all are required.
 type Config struct {
-	Door      *door.Door
+	Door      *httpapi.Door
 	Upstreams Upstreams
 }
 
@@ -44,10 +44,10 @@ func New(cfg Config) *Surface { return &Surface{cfg} }
 // Routes adds every path to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
 	const base = "/api/v1/upstreams"
-	operator := func(h door.Handler) http.Handler {
+	operator := func(h httpapi.Handler) http.Handler {
 		return s.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator)
 	}
-	admin := func(h door.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
+	admin := func(h httpapi.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
 	mux.Handle("GET "+base, operator(s.list))
 	mux.Handle("POST "+base, admin(s.add))
 	mux.Handle("GET "+base+"/{name}", operator(s.show))
@@ -59,12 +59,12 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 }
 
 func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	door.WriteJSON(w, http.StatusOK, map[string]any{"upstreams": s.Upstreams.List()})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"upstreams": s.Upstreams.List()})
 	return nil
 }
 
 func (s *Surface) add(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *Surface) add(w http.ResponseWriter, r *http.Request, who capability.Pri
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusCreated, added)
+	httpapi.WriteJSON(w, http.StatusCreated, added)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (s *Surface) restart(w http.ResponseWriter, r *http.Request, who capability
 // login is both steps of a login: it begins with where the answer will come to, and
 // ends with the answer.
 func (s *Surface) login(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *Surface) diff(w http.ResponseWriter, r *http.Request, _ capability.Prin
 }
 
 func (s *Surface) approve(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, door.BodyLimit)
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}
@@ -121,6 +121,6 @@ func answer(w http.ResponseWriter, v any, err error) error {
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, v)
+	httpapi.WriteJSON(w, http.StatusOK, v)
 	return nil
 }

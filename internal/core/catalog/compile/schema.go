@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 )
 
 // maxEnum is the most values a selector lists; beyond, it is a plain string.

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/testkit/messagingtest"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
+	"github.com/junctor-run/junctor/internal/testkit/messagingtest"
 	"github.com/junctor-run/junctor/internal/testkit/porttest"
 	"github.com/junctor-run/junctor/secret"
 )

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/testkit/messagingtest"
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsdial"
+	"github.com/junctor-run/junctor/internal/testkit/messagingtest"
 )
 
 func newKey(t *testing.T) messaging.Key {

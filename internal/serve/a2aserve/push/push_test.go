@@ -16,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,9 +10,9 @@ import (
 	"strconv"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // Tool is the definition of a tool under its name; output is whether it has an

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
 // acp is the Agent Client Protocol, version 1.

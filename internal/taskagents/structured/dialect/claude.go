@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
 // claude is stream-json: lines with a type, and control requests in both directions.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
 // codex is the app server: JSON-RPC without its version, a thread, and turns in it.

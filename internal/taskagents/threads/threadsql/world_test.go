@@ -11,10 +11,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
+	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/secret"
 )
 

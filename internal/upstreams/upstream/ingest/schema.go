@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
 // schemas judges the schemas of a tool.

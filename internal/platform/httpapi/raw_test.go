@@ -1,4 +1,4 @@
-package door_test
+package httpapi_test
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // TestResultsAreWrittenAsTheyCame: a provider's odd bytes must not turn work that
@@ -15,7 +15,7 @@ func TestResultsAreWrittenAsTheyCame(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{`"\ud800"`, `{"b":9007199254740993,"a":1.10}`, `1e400`} {
 		w := httptest.NewRecorder()
-		door.WriteJSON(w, http.StatusOK, map[string]any{"result": jsonx.Raw(raw)})
+		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"result": jsonx.Raw(raw)})
 		if got, want := w.Body.String(), `{"result":`+raw+`}`; w.Code != http.StatusOK || got != want {
 			t.Errorf("%d %s, want %s", w.Code, got, want)
 		}

@@ -1,4 +1,4 @@
-package consoleserve
+package restserve
 
 import (
 	"encoding/json"
@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -32,13 +32,13 @@ type invocation struct {
 }
 
 func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, s.MaxInput)
+	body, err := httpapi.ReadBody(w, r, s.MaxInput)
 	if err != nil {
 		return err
 	}
 	var req invocation
 	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
-		return door.BadJSON(err)
+		return httpapi.BadJSON(err)
 	}
 	inv, err := req.invocation(who)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.
 	}
 	inv.Client = r.UserAgent()
 	if req.DryRun {
-		door.WriteJSON(w, http.StatusOK, explanation(inv, s.Engine.Plan(r.Context(), inv)))
+		httpapi.WriteJSON(w, http.StatusOK, explanation(inv, s.Engine.Plan(r.Context(), inv)))
 		return nil
 	}
 	if req.Stream {
@@ -59,10 +59,10 @@ func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.
 		if e.RetryAfter > 0 {
 			w.Header().Set("Retry-After", "1")
 		}
-		door.WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e, "invocation": reply})
+		httpapi.WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e, "invocation": reply})
 		return nil
 	}
-	door.WriteJSON(w, http.StatusOK, success(reply))
+	httpapi.WriteJSON(w, http.StatusOK, success(reply))
 	return nil
 }
 
@@ -124,7 +124,7 @@ func validSession(s string) bool {
 
 // stream sends each progress chunk as it comes and the answer last.
 func (s *Surface) stream(w http.ResponseWriter, r *http.Request, inv capability.Invocation) error {
-	out := door.NewStream(w, r)
+	out := httpapi.NewStream(w, r)
 	var mu sync.Mutex // progress comes from the provider's goroutine
 	inv.Progress = func(c capability.Chunk) {
 		data, err := json.Marshal(map[string]any{"progress": c})
@@ -155,7 +155,7 @@ func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	if !s.Engine.Cancel(id) {
 		return capability.Errorf(capability.CodeNotFound, "invocations.cancel", "no running invocation %q", id)
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability
 	if capability.CodeOf(plan.Err) == capability.CodeUnknownCapability {
 		return plan.Err
 	}
-	door.WriteJSON(w, http.StatusOK, explanation(inv, plan))
+	httpapi.WriteJSON(w, http.StatusOK, explanation(inv, plan))
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package consoleserve_test
+package restserve_test
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/serve/consoleserve"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,10 +62,10 @@ func newStack(t *testing.T, rules string) *stack {
 		st.tokens[role] = value.Reveal()
 	}
 	mux := http.NewServeMux()
-	consoleserve.New(consoleserve.Config{
-		Door: door.New(pol, log, nil), Engine: invoke.New(invoke.Config{Catalog: st.catalog, Policy: pol, Log: log, Outcomes: db}),
+	restserve.New(restserve.Config{
+		Door: httpapi.New(pol, log, nil), Engine: invoke.New(invoke.Config{Catalog: st.catalog, Policy: pol, Log: log, Outcomes: db}),
 		Catalog: st.catalog, Policy: pol, Log: log, MaxInput: 1 << 16,
-		Events:   func(context.Context, uint64) iter.Seq[consoleserve.Event] { return nil },
+		Events:   func(context.Context, uint64) iter.Seq[restserve.Event] { return nil },
 		AssetURL: func(endpoint, module, path string) string { return "/assets/" + endpoint + "/" + module + "/" + path },
 	}).Routes(mux)
 	server := httptest.NewServer(mux)

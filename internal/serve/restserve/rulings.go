@@ -1,4 +1,4 @@
-package consoleserve
+package restserve
 
 import (
 	"bytes"
@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // agentOf is the compiled catalog of the request's context.
@@ -40,12 +40,12 @@ func (s *Surface) slots(w http.ResponseWriter, r *http.Request, who capability.P
 	}
 	body := s.backendList()
 	body["slots"] = list
-	door.WriteJSON(w, http.StatusOK, body)
+	httpapi.WriteJSON(w, http.StatusOK, body)
 	return nil
 }
 
 func (s *Surface) backends(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	door.WriteJSON(w, http.StatusOK, s.backendList())
+	httpapi.WriteJSON(w, http.StatusOK, s.backendList())
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (s *Surface) backendList() map[string]any {
 
 // actions is the registry of canonical actions.
 func (s *Surface) actions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	door.WriteJSON(w, http.StatusOK, map[string]any{"actions": actions.Rows()})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"actions": actions.Rows()})
 	return nil
 }
 
@@ -80,7 +80,7 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 			Code: "rule_unknown", Subject: n.Rule, Message: fmt.Sprintf("the rule %s speaks of %s::%q, which nobody here has: it is misspelt, or its provider is away", n.Rule, n.Type, n.ID),
 		})
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"findings": findings})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"findings": findings})
 	return nil
 }
 
@@ -111,13 +111,13 @@ func (s *Surface) explanation(w http.ResponseWriter, r *http.Request, _ capabili
 	if !ok {
 		return capability.Errorf(capability.CodeNotFound, "catalog.explanation", "no explanation %q is kept; the last 1,024 are", r.PathValue("id"))
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"explanation": x, "text": x.Text()})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"explanation": x, "text": x.Text()})
 	return nil
 }
 
 // selectOne is a dry run of a choice, in the form of the catalog spec, section 23.
 func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, 1<<20)
+	body, err := httpapi.ReadBody(w, r, 1<<20)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capabili
 		Context  *capability.Context `json:"context,omitempty"`
 	}
 	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
-		return door.BadJSON(err)
+		return httpapi.BadJSON(err)
 	}
 	target, err := capability.ParseTarget(req.Action)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capabili
 	if plan.Selection == nil {
 		return plan.Err
 	}
-	door.WriteJSON(w, http.StatusOK, explanation(inv, plan))
+	httpapi.WriteJSON(w, http.StatusOK, explanation(inv, plan))
 	return nil
 }
 
@@ -154,10 +154,10 @@ func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.P
 		}
 	}
 	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		door.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Feed.Since(since)})
+		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Feed.Since(since)})
 		return nil
 	}
-	out := door.NewStream(w, r)
+	out := httpapi.NewStream(w, r)
 	ctx, cancel := s.untilStop(r)
 	defer cancel()
 	for {
@@ -196,7 +196,7 @@ const maxScenarios = 16 << 20
 
 // evaluate runs scenarios; it touches nothing of this server.
 func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	body, err := door.ReadBody(w, r, maxScenarios)
+	body, err := httpapi.ReadBody(w, r, maxScenarios)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.
 		Scenarios jsonx.Raw `json:"scenarios"`
 	}
 	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
-		return door.BadJSON(err)
+		return httpapi.BadJSON(err)
 	}
 	var lines bytes.Buffer
 	ok, err := s.Eval(req.Fixtures, req.Scenarios, &lines)
@@ -216,7 +216,7 @@ func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.
 	for line := range bytes.Lines(lines.Bytes()) {
 		outcomes = append(outcomes, jsonx.Raw(bytes.TrimSpace(line)))
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"ok": ok, "outcomes": outcomes})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": ok, "outcomes": outcomes})
 	return nil
 }
 
@@ -247,7 +247,7 @@ func (s *Surface) agentChanges(w http.ResponseWriter, r *http.Request, who capab
 	if err != nil {
 		return err
 	}
-	out := door.NewStream(w, r)
+	out := httpapi.NewStream(w, r)
 	for {
 		data, err := json.Marshal(now)
 		if err != nil {
@@ -266,6 +266,6 @@ func (s *Surface) agentChanges(w http.ResponseWriter, r *http.Request, who capab
 
 // telemetry are the catalog's last events.
 func (s *Surface) telemetry(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	door.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Telemetry(r.URL.Query().Get("event"))})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Telemetry(r.URL.Query().Get("event"))})
 	return nil
 }

@@ -1,4 +1,4 @@
-package consoleserve
+package restserve
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // publication is the body of POST /api/v1/events/publish.
@@ -35,13 +35,13 @@ const deliverAtOnce = 16
 // is an invocation of its own, so one module that fails or hangs takes nothing
 // from the others.
 func (s *Surface) publishEvent(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := door.ReadBody(w, r, s.MaxInput)
+	body, err := httpapi.ReadBody(w, r, s.MaxInput)
 	if err != nil {
 		return err
 	}
 	var req publication
 	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
-		return door.BadJSON(err)
+		return httpapi.BadJSON(err)
 	}
 	switch {
 	case strings.TrimSpace(req.Event) == "":
@@ -66,7 +66,7 @@ func (s *Surface) publishEvent(w http.ResponseWriter, r *http.Request, who capab
 			delivered++
 		}
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"event": req.Event, "delivered": delivered, "results": results})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"event": req.Event, "delivered": delivered, "results": results})
 	return nil
 }
 

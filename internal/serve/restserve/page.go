@@ -1,4 +1,4 @@
-package consoleserve
+package restserve
 
 import (
 	"net/http"

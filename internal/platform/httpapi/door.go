@@ -1,7 +1,7 @@
-// Package door is what all HTTP surfaces share: the bearer token of a request
+// Package httpapi is what all HTTP surfaces share: the bearer token of a request
 // becomes a principal, bodies are read under a limit, and errors and values are
 // written in the one JSON form of /api/v1. It decides nothing else.
-package door
+package httpapi
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 

@@ -1,4 +1,4 @@
-package consoleserve
+package restserve
 
 import (
 	"crypto/sha256"
@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // entry is a catalog entry with its 13 fields (catalog spec, section 4.2), and
@@ -38,12 +38,12 @@ func (s *Surface) wire(who capability.Principal, doc compile.EntryJSON, e *catal
 func contextOf(w http.ResponseWriter, r *http.Request) (*capability.Context, error) {
 	c := new(capability.Context)
 	if r.Method == http.MethodPost {
-		body, err := door.ReadBody(w, r, 1<<20)
+		body, err := httpapi.ReadBody(w, r, 1<<20)
 		if err != nil {
 			return nil, err
 		}
 		if err := jsonx.UnmarshalStrict(body, c); err != nil {
-			return nil, door.BadJSON(err)
+			return nil, httpapi.BadJSON(err)
 		}
 		return c, c.Check()
 	}
@@ -145,11 +145,11 @@ func (s *Surface) published(w http.ResponseWriter, r *http.Request, generation u
 		return nil
 	}
 	if r.URL.Query().Get("etag") == etag {
-		door.WriteJSON(w, http.StatusOK, map[string]any{"audience": body["audience"], "etag": etag, "unchanged": true})
+		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"audience": body["audience"], "etag": etag, "unchanged": true})
 		return nil
 	}
 	body["generation"], body["etag"] = generation, etag
-	door.WriteJSON(w, http.StatusOK, body)
+	httpapi.WriteJSON(w, http.StatusOK, body)
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (s *Surface) conflicts(w http.ResponseWriter, r *http.Request, who capabili
 	list := append([]catalog.Conflict{}, agent.Snapshot().Conflicts(r.URL.Query().Has("all"))...)
 	list = append(list, agent.NameConflicts()...)
 	catalog.SortConflicts(list)
-	door.WriteJSON(w, http.StatusOK, map[string]any{"conflicts": list})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"conflicts": list})
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (s *Surface) modules(w http.ResponseWriter, _ *http.Request, _ capability.P
 	for m := range s.Catalog.Snapshot().Modules() {
 		list = append(list, s.moduleHead(m))
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"modules": list})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"modules": list})
 	return nil
 }
 
@@ -207,7 +207,7 @@ func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.
 		if len(m.Manifest) > 0 {
 			body["manifest"] = m.Manifest
 		}
-		door.WriteJSON(w, http.StatusOK, body)
+		httpapi.WriteJSON(w, http.StatusOK, body)
 		return nil
 	}
 	return capability.Errorf(capability.CodeNotFound, "modules.show", "no module %q", id).With("module_not_found", "list them with: junctor modules list")

@@ -1,4 +1,4 @@
-package consoleserve
+package restserve
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 func (s *Surface) tokens(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
@@ -22,7 +22,7 @@ func (s *Surface) tokens(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	if list == nil {
 		list = []policy.Token{}
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"tokens": list})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"tokens": list})
 	return nil
 }
 
@@ -34,7 +34,7 @@ func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capabi
 		View    string          `json:"view"`
 		Expires string          `json:"expires"`
 	}
-	if err := door.Decode(w, r, &req); err != nil {
+	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
 	expires, err := optionalDuration("expires", req.Expires)
@@ -48,7 +48,7 @@ func (s *Surface) createToken(w http.ResponseWriter, r *http.Request, who capabi
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	door.WriteJSON(w, http.StatusCreated, struct {
+	httpapi.WriteJSON(w, http.StatusCreated, struct {
 		policy.Token
 		Value string `json:"token"`
 	}{t, value.Reveal()})
@@ -71,7 +71,7 @@ func (s *Surface) revokeToken(w http.ResponseWriter, r *http.Request, who capabi
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, t)
+	httpapi.WriteJSON(w, http.StatusOK, t)
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (s *Surface) confirmations(w http.ResponseWriter, r *http.Request, _ capabi
 	if list == nil {
 		list = []policy.Approval{}
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"confirmations": list})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"confirmations": list})
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (s *Surface) decide(w http.ResponseWriter, r *http.Request, who capability.
 	var req struct {
 		Decision policy.Decision `json:"decision"`
 	}
-	if err := door.Decode(w, r, &req); err != nil {
+	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
 	a, g, err := s.Policy.Decide(r.Context(), who, r.PathValue("id"), req.Decision)
@@ -108,7 +108,7 @@ func (s *Surface) decide(w http.ResponseWriter, r *http.Request, who capability.
 	if g != nil {
 		body["grant"] = g
 	}
-	door.WriteJSON(w, http.StatusOK, body)
+	httpapi.WriteJSON(w, http.StatusOK, body)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (s *Surface) grants(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	if list == nil {
 		list = []policy.Grant{}
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"grants": list})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"grants": list})
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capabi
 		MaxUses     int               `json:"max_uses"`
 		Effect      capability.Effect `json:"effect"`
 	}
-	if err := door.Decode(w, r, &req); err != nil {
+	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
 	if req.Module == "" && req.Action == "" {
@@ -170,7 +170,7 @@ func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capabi
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusCreated, struct {
+	httpapi.WriteJSON(w, http.StatusCreated, struct {
 		policy.Grant
 		Warnings []string `json:"warnings,omitempty"`
 	}{g, warnings})
@@ -220,7 +220,7 @@ func (s *Surface) revokeGrant(w http.ResponseWriter, r *http.Request, who capabi
 	if err != nil {
 		return err
 	}
-	door.WriteJSON(w, http.StatusOK, g)
+	httpapi.WriteJSON(w, http.StatusOK, g)
 	return nil
 }
 
@@ -232,7 +232,7 @@ func (s *Surface) secrets(w http.ResponseWriter, _ *http.Request, _ capability.P
 	if list == nil {
 		list = []SecretInfo{}
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"secrets": list})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"secrets": list})
 	return nil
 }
 
@@ -242,7 +242,7 @@ func (s *Surface) setSecret(w http.ResponseWriter, r *http.Request, _ capability
 	if ct := r.Header.Get("Content-Type"); !strings.HasPrefix(ct, "application/octet-stream") {
 		return capability.Errorf(capability.CodeInvalidInput, "secrets.set", "send the value itself as application/octet-stream")
 	}
-	value, err := door.ReadBody(w, r, door.BodyLimit)
+	value, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package consoleserve
+package restserve
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // MaxRecords bounds one page of a query; further ones are reached with before.
@@ -36,7 +36,7 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	for i, rec := range records {
 		out[i] = jsonx.Raw(rec)
 	}
-	door.WriteJSON(w, http.StatusOK, map[string]any{"records": out})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"records": out})
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (s *Surface) auditVerify(w http.ResponseWriter, r *http.Request, who capabi
 		return err
 	}
 	rec := audit.Record{
-		Logger: "consoleserve", Event: audit.AuditVerified, User: who.ID, Success: audit.OutcomeSuccess,
+		Logger: "restserve", Event: audit.AuditVerified, User: who.ID, Success: audit.OutcomeSuccess,
 		Metadata: audit.Metadata{
 			Surface: "http", Principal: audit.Principal{ID: who.ID, Role: who.Role},
 			Attrs: []audit.Attr{{Key: "records", Value: strconv.FormatUint(report.Records, 10)}},
@@ -131,7 +131,7 @@ func (s *Surface) auditVerify(w http.ResponseWriter, r *http.Request, who capabi
 	}
 	// A log that cannot be written must still be possible to check.
 	_, _ = s.Log.Append(context.WithoutCancel(r.Context()), rec, audit.Synced)
-	door.WriteJSON(w, http.StatusOK, report)
+	httpapi.WriteJSON(w, http.StatusOK, report)
 	return nil
 }
 
@@ -153,7 +153,7 @@ func (s *Surface) auditTail(w http.ResponseWriter, r *http.Request, _ capability
 		case <-ctx.Done():
 		}
 	}()
-	out := door.NewStream(w, r)
+	out := httpapi.NewStream(w, r)
 	for rec, err := range s.Log.Tail(ctx, from) {
 		if err != nil || out.Send("", "record", rec) != nil {
 			return nil
@@ -171,7 +171,7 @@ func (s *Surface) events(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	out := door.NewStream(w, r)
+	out := httpapi.NewStream(w, r)
 	feed := make(chan Event)
 	go func() {
 		defer close(feed)

@@ -1,4 +1,4 @@
-package consoleserve
+package restserve
 
 import (
 	"cmp"
@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
@@ -43,7 +43,7 @@ func (s *Surface) listingRoutes(mux *http.ServeMux) {
 		"apps":    func(m listed) []item { return m.apps },
 	} {
 		mux.Handle("GET /api/v1/"+path, s.Door.Guard(func(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
-			door.WriteJSON(w, http.StatusOK, map[string]any{path: l.list(who, part)})
+			httpapi.WriteJSON(w, http.StatusOK, map[string]any{path: l.list(who, part)})
 			return nil
 		}, capability.RoleAdmin, capability.RoleOperator, capability.RoleAgent))
 	}

@@ -1,7 +1,7 @@
-// Package consoleserve is /api/v1: what the command line, and later the web
+// Package restserve is /api/v1: what the command line, and later the web
 // console, say to a running server. It decodes requests into invocations and
 // management operations and encodes their answers; policy decides who may.
-package consoleserve
+package restserve
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/publish"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
 // Secrets is the named-secret store; values go in and never come out.
@@ -43,17 +43,9 @@ type Event struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// Check is one finding of the doctor.
-type Check struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
-	Detail string `json:"detail"`
-	Remedy string `json:"remedy,omitempty"`
-}
-
 // Config is what the surface needs; all are required.
 type Config struct {
-	Door    *door.Door
+	Door    *httpapi.Door
 	Engine  *invoke.Engine
 	Catalog *catalog.Catalog
 	Policy  *policy.Policy
@@ -64,7 +56,7 @@ type Config struct {
 	Permissions func(names []string) ([]string, error)
 	// Events yields the events after the id, then follows until ctx ends.
 	Events func(ctx context.Context, after uint64) iter.Seq[Event]
-	Doctor func(ctx context.Context) []Check
+	Doctor func(ctx context.Context) []httpapi.Check
 	// Stopping is closed when the server begins to stop: who follows the log has
 	// then seen the end of it. Calls that run may go on for a while.
 	Stopping <-chan struct{}
@@ -102,10 +94,10 @@ func New(cfg Config) *Surface { return &Surface{cfg} }
 // Routes adds every path of /api/v1 to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
 	any := s.Door.Guard
-	operator := func(h door.Handler) http.Handler {
+	operator := func(h httpapi.Handler) http.Handler {
 		return s.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator)
 	}
-	admin := func(h door.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
+	admin := func(h httpapi.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
 
 	mux.Handle("POST /api/v1/invocations", any(s.invoke))
 	mux.Handle("DELETE /api/v1/invocations/{id}", operator(s.cancel))
@@ -168,14 +160,14 @@ func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allow) == 0 {
-		door.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path").
+		httpapi.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path").
 			With("", "agents connect to /mcp; people use the command junctor, and junctor --help says how"))
 		return
 	}
 	methods := strings.Join(allow, ", ")
 	w.Header().Set("Allow", methods)
 	e := capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).With("method_not_allowed", "use "+methods)
-	door.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
+	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }
 
 // audienceFor is which catalog a principal invokes from here: people see all of
@@ -190,11 +182,11 @@ func audienceFor(who capability.Principal) capability.Audience {
 func (s *Surface) status(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
 	body := s.Status()
 	body["principal"] = who
-	door.WriteJSON(w, http.StatusOK, body)
+	httpapi.WriteJSON(w, http.StatusOK, body)
 	return nil
 }
 
 func (s *Surface) doctor(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	door.WriteJSON(w, http.StatusOK, map[string]any{"checks": s.Doctor(r.Context())})
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"checks": s.Doctor(r.Context())})
 	return nil
 }

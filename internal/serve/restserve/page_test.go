@@ -1,4 +1,4 @@
-package consoleserve_test
+package restserve_test
 
 import (
 	"fmt"

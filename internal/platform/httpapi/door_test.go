@@ -1,4 +1,4 @@
-package door_test
+package httpapi_test
 
 import (
 	"context"
@@ -19,16 +19,16 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/platform/door"
+	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/secret"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 type rig struct {
-	*door.Door
+	*httpapi.Door
 	log                *audit.Log
 	admin, agent, task string // tokens
 }
@@ -54,7 +54,7 @@ func newRig(t *testing.T) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig{Door: door.New(p, log, nil), log: log}
+	r := rig{Door: httpapi.New(p, log, nil), log: log}
 	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &r.admin, capability.RoleAgent: &r.agent, capability.RoleTask: &r.task} {
 		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:setup"}, policy.TokenRequest{Role: role, Name: string(role)})
 		if err != nil {
@@ -84,16 +84,16 @@ func TestEveryCodeHasOneAnswer(t *testing.T) {
 			e.RetryAfter = 1500 * time.Millisecond
 		}
 		w := httptest.NewRecorder()
-		door.WriteError(w, fmt.Errorf("wrapped: %w", e))
+		httpapi.WriteError(w, fmt.Errorf("wrapped: %w", e))
 		fmt.Fprintf(&b, "%d %q %q %s\n", w.Code, w.Header().Get("WWW-Authenticate"), w.Header().Get("Retry-After"), w.Body)
 	}
 	for _, err := range []error{errors.New("inner text"), context.Canceled, context.DeadlineExceeded} {
 		w := httptest.NewRecorder()
-		door.WriteError(w, err)
+		httpapi.WriteError(w, err)
 		fmt.Fprintf(&b, "%d %s\n", w.Code, w.Body)
 	}
 	w := httptest.NewRecorder()
-	door.WriteJSON(w, http.StatusOK, func() {}) // no JSON form
+	httpapi.WriteJSON(w, http.StatusOK, func() {}) // no JSON form
 	fmt.Fprintf(&b, "%d %s\n", w.Code, w.Body)
 	path := filepath.Join("testdata", "errors.golden")
 	if *update {
@@ -116,7 +116,7 @@ func TestOnlyAGoodTokenOpensTheDoor(t *testing.T) {
 	var got capability.Principal
 	h := r.Guard(func(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
 		got = who
-		door.WriteJSON(w, http.StatusCreated, map[string]int{"b": 1, "a": 2})
+		httpapi.WriteJSON(w, http.StatusCreated, map[string]int{"b": 1, "a": 2})
 		return nil
 	})
 	for _, scheme := range []string{"Bearer ", "bearer ", "BEARER  "} {
@@ -141,8 +141,8 @@ func TestOnlyAGoodTokenOpensTheDoor(t *testing.T) {
 	}
 }
 
-// TestTheTokenOfASession is good for /mcp, and for what asks whose session it is; no other
-// door takes it, also one that takes everybody's (spec/README, R41).
+// TestTheTokenOfASession: a session token is accepted at /mcp and by the route that resolves
+// a session's owner. No other Door accepts it, including one that accepts every role.
 func TestTheTokenOfASession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -201,10 +201,10 @@ func TestBodiesAreStrictAndBounded(t *testing.T) {
 			Name string `json:"name"`
 			List []int  `json:"list"`
 		}
-		if err := door.Decode(w, req, &in); err != nil {
+		if err := httpapi.Decode(w, req, &in); err != nil {
 			return err
 		}
-		door.WriteJSON(w, http.StatusOK, in.Name)
+		httpapi.WriteJSON(w, http.StatusOK, in.Name)
 		return nil
 	})
 	for body, want := range map[string]string{
@@ -214,7 +214,7 @@ func TestBodiesAreStrictAndBounded(t *testing.T) {
 		`{"name":7}`:       `400 {"error":{"code":"invalid_input","message":"/name: is a JSON number where a string is needed","details":{"field":"/name"}}}`,
 		`{"list":[1,"x"]}`: `400 {"error":{"code":"invalid_input","message":"/list/1: is a JSON string where a number is needed","details":{"field":"/list/1"}}}`,
 		`{"name":"x"`:      `400 {"error":{"code":"invalid_input","message":"malformed JSON at byte 11: unexpected EOF","details":{"offset":11}}}`,
-		`{"name":"` + strings.Repeat("x", door.BodyLimit) + `"}`: `413 {"error":{"code":"too_large","message":"the body is larger than 1048576 bytes"}}`,
+		`{"name":"` + strings.Repeat("x", httpapi.BodyLimit) + `"}`: `413 {"error":{"code":"too_large","message":"the body is larger than 1048576 bytes"}}`,
 	} {
 		w := get(h, http.MethodPost, "Bearer "+r.agent, body)
 		if got := fmt.Sprintf("%d %s", w.Code, w.Body); got != want {
@@ -222,7 +222,7 @@ func TestBodiesAreStrictAndBounded(t *testing.T) {
 		}
 	}
 	req := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), broken{}))
-	if _, err := door.ReadBody(httptest.NewRecorder(), req, 100); capability.CodeOf(err) != capability.CodeInvalidInput {
+	if _, err := httpapi.ReadBody(httptest.NewRecorder(), req, 100); capability.CodeOf(err) != capability.CodeInvalidInput {
 		t.Error(err)
 	}
 }
@@ -241,7 +241,7 @@ func TestStreamsInBothForms(t *testing.T) {
 		req := httptest.NewRequest(http.MethodGet, "/", nil)
 		req.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
-		s := door.NewStream(w, req)
+		s := httpapi.NewStream(w, req)
 		backing := []byte(`{"a":1}!`)
 		err := errors.Join(s.Send("7", "step", backing[:7]), s.Send("", "", []byte(`{}`)), s.Beat())
 		if err != nil || w.Body.String() != want || !w.Flushed || w.Header().Get("Cache-Control") != "no-store" {
