@@ -207,8 +207,8 @@ func readForeignFile(path string) (*foreignSays, error) {
 
 // accountKeys are the variables that are an account of some program.
 func accountKeys() (list []string) {
-	for _, n := range framework.Names() {
-		for _, k := range framework.ProgramOf(n.Name).Keys {
+	for _, n := range programs.Names() {
+		for _, k := range programs.ProgramOf(n.Name).Keys {
 			list = append(list, k.Name)
 		}
 	}

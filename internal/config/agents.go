@@ -111,7 +111,7 @@ func (a *Agents) check() error {
 		}
 	}
 	if a.DefaultType != "" {
-		if name, ok := framework.Normalise(a.DefaultType); !ok || name == framework.Hermes {
+		if name, ok := programs.Normalise(a.DefaultType); !ok || name == programs.Hermes {
 			return fmt.Errorf("agents.default_type: %q must be one of claude, codex, gemini, aider, pi, opencode, shell", a.DefaultType)
 		}
 	}

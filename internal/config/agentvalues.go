@@ -53,8 +53,8 @@ func agentType(s string) (any, error) {
 	if strings.EqualFold(s, "none") {
 		return "", nil
 	}
-	name, ok := framework.Normalise(s)
-	if !ok || name == framework.Hermes {
+	name, ok := programs.Normalise(s)
+	if !ok || name == programs.Hermes {
 		return nil, fmt.Errorf("%.60q must be one of claude, codex, gemini, aider, pi, opencode, shell, none", s)
 	}
 	return string(name), nil
@@ -95,7 +95,7 @@ func millis(least int) func(string) (any, error) {
 }
 
 func model(s string) (any, error) {
-	if s != "" && !framework.ValidModel(s) {
+	if s != "" && !programs.ValidModel(s) {
 		return nil, fmt.Errorf("%.60q is no name of a model: one word that does not begin with a hyphen", s)
 	}
 	return s, nil

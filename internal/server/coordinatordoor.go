@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
@@ -168,7 +168,7 @@ func (d coordinatorDoor) Create(ctx context.Context, by capability.Principal, re
 		Workdir    string             `json:"workdir"`
 		Brief      string             `json:"brief"`
 		Memory     string             `json:"memoryContent"`
-		Preset     adapter.Preset     `json:"approvalPreset"`
+		Preset     programs.Preset    `json:"approvalPreset"`
 		Criteria   []string           `json:"acceptanceCriteria"`
 		Validator  *validation.Custom `json:"validator"`
 		RoomID     string             `json:"roomId"`

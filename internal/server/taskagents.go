@@ -7,10 +7,11 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
@@ -37,7 +38,7 @@ type taskAgents struct {
 // openTaskAgents clears away what an earlier process left behind, and needs the policy
 // for that: the tokens of its sessions end.
 func (s *Server) openTaskAgents(ctx context.Context) error {
-	rules, err := framework.Load(s.home.Path("frameworks"))
+	rules, err := detect.Load(s.home.Path("frameworks"))
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ type agentDoor struct{ *taskAgents }
 func (d agentDoor) Programs(ctx context.Context) any { return d.Agents.Programs(ctx) }
 
 // Presets implements agentserve.Agents.
-func (d agentDoor) Presets() any { return adapter.Presets() }
+func (d agentDoor) Presets() any { return programs.Presets() }
 
 // Approval implements agentserve.Agents.
 func (d agentDoor) Approval(agentType, preset string) (any, error) {
@@ -209,18 +210,18 @@ func (d agentDoor) Approval(agentType, preset string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return adapter.ApprovalOf(name, adapter.Preset(preset))
+	return programs.ApprovalOf(name, programs.Preset(preset))
 }
 
 // Files implements agentserve.Agents.
 func (d agentDoor) Files(agentType string) (any, error) {
 	type row struct {
-		AgentType  framework.Name          `json:"agentType"`
-		MemoryFile string                  `json:"memoryFilePath,omitempty"`
-		Files      []adapter.WorkspaceFile `json:"files"`
+		AgentType  programs.Name            `json:"agentType"`
+		MemoryFile string                   `json:"memoryFilePath,omitempty"`
+		Files      []programs.WorkspaceFile `json:"files"`
 	}
-	of := func(name framework.Name) row {
-		r := row{AgentType: name, Files: adapter.Files(name)}
+	of := func(name programs.Name) row {
+		r := row{AgentType: name, Files: programs.Files(name)}
 		if len(r.Files) > 0 && r.Files[0].Type == "memory" {
 			r.MemoryFile = r.Files[0].RelativePath
 		}
@@ -231,14 +232,14 @@ func (d agentDoor) Files(agentType string) (any, error) {
 		return of(name), err
 	}
 	var list []row
-	for _, n := range framework.Names() {
+	for _, n := range programs.Names() {
 		list = append(list, of(n.Name))
 	}
 	return list, nil
 }
 
-func frameworkNamed(text string) (framework.Name, error) {
-	name, ok := framework.Normalise(text)
+func frameworkNamed(text string) (programs.Name, error) {
+	name, ok := programs.Normalise(text)
 	if !ok {
 		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "list them with: junctor frameworks list")
 	}

@@ -49,19 +49,19 @@ func (l *logins) told(e signin.Event) {
 
 // helperWords are the arguments by which a program logs somebody in; nil: it has no command
 // for that.
-func helperWords(name framework.Name) []string {
+func helperWords(name programs.Name) []string {
 	switch name {
-	case framework.Claude:
+	case programs.Claude:
 		return []string{"auth", "login"}
-	case framework.Codex:
+	case programs.Codex:
 		return []string{"login"}
 	}
 	return nil
 }
 
 // flow is the login of a program; false where it has none, or is not there.
-func (l *logins) flow(name framework.Name) (signin.Flow, bool) {
-	path, err := exec.LookPath(framework.ProgramOf(name).Binary)
+func (l *logins) flow(name programs.Name) (signin.Flow, bool) {
+	path, err := exec.LookPath(programs.ProgramOf(name).Binary)
 	words := helperWords(name)
 	if err != nil || words == nil {
 		return nil, false
@@ -131,20 +131,20 @@ func (d accountDoor) SignIn(ctx context.Context, name string, body json.RawMessa
 		}
 		return d.logins.desk.Begin(ctx, "github", d.logins.atGitHub, nil)
 	}
-	kind, ok := framework.Normalise(name)
+	kind, ok := programs.Normalise(name)
 	if ok && helperWords(kind) != nil {
 		if in.Code != "" {
 			return d.logins.desk.Type(string(kind), in.Code)
 		}
 		flow, there := d.logins.flow(kind)
 		if !there {
-			p := framework.ProgramOf(kind)
+			p := programs.ProgramOf(kind)
 			return nil, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine", kind).With("agent_not_installed", "install it with: "+p.Install)
 		}
 		return d.logins.desk.Begin(ctx, string(kind), flow, nil)
 	}
-	if ok && framework.ProgramOf(kind).Login != "" {
-		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + framework.ProgramOf(kind).Login}, nil
+	if ok && programs.ProgramOf(kind).Login != "" {
+		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + programs.ProgramOf(kind).Login}, nil
 	}
 	return nil, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login", "there is one for claude, codex and github")
 }

@@ -15,7 +15,7 @@ import (
 
 // Candidate is a program as it was found on this machine.
 type Candidate struct {
-	Name              framework.Name
+	Name              programs.Name
 	Installed         bool
 	AuthReady         bool // somebody is logged in, or there is a key
 	SubscriptionReady bool // the login is a subscription's
@@ -27,8 +27,8 @@ type Input struct {
 	Candidates []Candidate // those that are missing count as not installed
 	Book       Snapshot
 	Now        time.Time
-	Default    framework.Name // what somebody chose expressly; "": nobody
-	Fixed      bool           // the strategy fixed: Default, while it is usable
+	Default    programs.Name // what somebody chose expressly; "": nobody
+	Fixed      bool          // the strategy fixed: Default, while it is usable
 	// Subscription is agents.defaults.subscriptionProvider: anthropic-subscription,
 	// openai-codex or openai-subscription; "" or another: no hint.
 	Subscription string
@@ -36,19 +36,19 @@ type Input struct {
 
 // Framework is the state of one program (task-agents, section 6.1).
 type Framework struct {
-	ID                framework.Name `json:"id"`
-	Label             string         `json:"label"`
-	Adapter           framework.Name `json:"adapter"`
-	Installed         bool           `json:"installed"`
-	AuthReady         bool           `json:"authReady"`
-	SubscriptionReady bool           `json:"subscriptionReady"`
-	Disabled          bool           `json:"temporarilyDisabled"`
-	DisabledUntil     time.Time      `json:"temporarilyDisabledUntil,omitzero"`
-	DisabledReason    string         `json:"temporarilyDisabledReason,omitempty"`
-	Recommended       bool           `json:"recommended"`
-	Reason            string         `json:"reason"`
-	Score             int            `json:"selectionScore"`
-	Signals           Signals        `json:"selectionSignals"`
+	ID                programs.Name `json:"id"`
+	Label             string        `json:"label"`
+	Adapter           programs.Name `json:"adapter"`
+	Installed         bool          `json:"installed"`
+	AuthReady         bool          `json:"authReady"`
+	SubscriptionReady bool          `json:"subscriptionReady"`
+	Disabled          bool          `json:"temporarilyDisabled"`
+	DisabledUntil     time.Time     `json:"temporarilyDisabledUntil,omitzero"`
+	DisabledReason    string        `json:"temporarilyDisabledReason,omitempty"`
+	Recommended       bool          `json:"recommended"`
+	Reason            string        `json:"reason"`
+	Score             int           `json:"selectionScore"`
+	Signals           Signals       `json:"selectionSignals"`
 }
 
 // Usable says that a task can be given to it now.
@@ -64,25 +64,25 @@ type State struct {
 // Preferred is the program that was chosen. Where nothing is installed it is the one with
 // the best score, and a task cannot be begun.
 type Preferred struct {
-	ID     framework.Name `json:"id"`
-	Reason string         `json:"reason"`
+	ID     programs.Name `json:"id"`
+	Reason string        `json:"reason"`
 }
 
 // profile is what a program is good at (task-agents, section 6.2).
 type profile struct {
-	name  framework.Name
+	name  programs.Name
 	label string
 	good  Signals
 }
 
 func profiles() []profile {
 	return []profile{
-		{framework.Aider, "Aider", Signals{.9, .45, .45, .75, .85, .35, .95, 1}},
-		{framework.Claude, "Claude Code", Signals{.95, .95, 1, .8, .85, 1, .9, .75}},
-		{framework.Codex, "Codex", Signals{1, .8, .75, .85, 1, .9, 1, .95}},
-		{framework.Gemini, "Gemini CLI", Signals{.7, 1, .95, .7, .6, .7, .65, .7}},
-		{framework.OpenCode, "OpenCode", Signals{.85, .75, .75, .7, .8, .7, .85, .85}},
-		{framework.Pi, "Pi", Signals{.55, .5, .55, .5, .5, .35, .5, .5}},
+		{programs.Aider, "Aider", Signals{.9, .45, .45, .75, .85, .35, .95, 1}},
+		{programs.Claude, "Claude Code", Signals{.95, .95, 1, .8, .85, 1, .9, .75}},
+		{programs.Codex, "Codex", Signals{1, .8, .75, .85, 1, .9, 1, .95}},
+		{programs.Gemini, "Gemini CLI", Signals{.7, 1, .95, .7, .6, .7, .65, .7}},
+		{programs.OpenCode, "OpenCode", Signals{.85, .75, .75, .7, .8, .7, .85, .85}},
+		{programs.Pi, "Pi", Signals{.55, .5, .55, .5, .5, .35, .5, .5}},
 	}
 }
 
@@ -135,8 +135,8 @@ func (in *Input) score(f *Framework, signals, good Signals) int {
 // hint is what the configured subscription adds.
 func (in *Input) hint(f *Framework) int {
 	switch {
-	case f.ID == framework.Claude && in.Subscription == "anthropic-subscription":
-	case f.ID == framework.Codex && (in.Subscription == "openai-codex" || in.Subscription == "openai-subscription"):
+	case f.ID == programs.Claude && in.Subscription == "anthropic-subscription":
+	case f.ID == programs.Codex && (in.Subscription == "openai-codex" || in.Subscription == "openai-subscription"):
 	default:
 		return 0
 	}

@@ -3,7 +3,7 @@
 // versions (task-agents, sections 5.1, 5.7 and 5.8); this package reads the files,
 // finds the regions of a screen that rules speak about, among them dialogs, and says
 // which rules match. What follows from it is decided by package detect.
-package framework
+package programs
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package framework
+package programs
 
 // Program is what is known of a task agent's program before it is looked for
 // (task-agents, section 5.3).

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -141,7 +140,7 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label, s.spec.Mask.Text(strings.Join(d.Options, " | "))).With("no_such_option", "")
 	}
 	// The same list with the cursor there, and no other.
-	stands := func(d *framework.Dialog, at int) bool {
+	stands := func(d *detect.Dialog, at int) bool {
 		return d != nil && d.Selected == at && len(d.Options) > target && d.Options[target] == st.Blocker.Options[target]
 	}
 	for at := d.Selected; at != target; {

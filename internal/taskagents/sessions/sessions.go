@@ -94,9 +94,9 @@ type Spec struct {
 	ID        string // "": a new one
 	Name      string
 	AgentType string // as it was asked for
-	Framework framework.Name
+	Framework programs.Name
 	Version   string // of the program, "" where it is not known
-	Rules     *framework.File
+	Rules     *detect.File
 
 	Argv   []string
 	Env    []string // all of it; the session's mark is added
@@ -133,7 +133,7 @@ type Info struct {
 	ID           string          `json:"id"`
 	Name         string          `json:"name,omitempty"`
 	AgentType    string          `json:"agentType"`
-	AdapterType  framework.Name  `json:"adapterType"`
+	AdapterType  programs.Name   `json:"adapterType"`
 	Workdir      string          `json:"workdir"`
 	Status       detect.State    `json:"status"`
 	Phase        string          `json:"phase,omitempty"`

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // State is where a session is (task-agents, section 4.1).
@@ -147,5 +145,5 @@ func exitText(code int) string {
 }
 
 func blocker(kind, prompt string, options []string, selected int) *Blocker {
-	return &Blocker{Type: kind, Prompt: prompt, Options: options, Selected: selected, Fingerprint: framework.Fingerprint(kind, prompt, options)}
+	return &Blocker{Type: kind, Prompt: prompt, Options: options, Selected: selected, Fingerprint: Fingerprint(kind, prompt, options)}
 }

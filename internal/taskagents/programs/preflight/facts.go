@@ -15,25 +15,25 @@ import (
 // facts is what is known of a program before it is looked for, and how it is asked for its
 // account.
 type facts struct {
-	framework.Program
+	programs.Program
 
 	ask  []string
 	read func(answer) Auth // of the answer to ask
 	file string            // below the user's home: a JSON object that is not empty is an account
 }
 
-func factsOf(name framework.Name) facts {
-	f := facts{Program: framework.ProgramOf(name)}
+func factsOf(name programs.Name) facts {
+	f := facts{Program: programs.ProgramOf(name)}
 	switch name {
-	case framework.Claude:
+	case programs.Claude:
 		f.ask, f.read = []string{"auth", "status"}, readClaude
-	case framework.Codex:
+	case programs.Codex:
 		f.ask, f.read = []string{"login", "status"}, readCodex
-	case framework.Gemini:
+	case programs.Gemini:
 		f.file = ".gemini/google_accounts.json"
-	case framework.Pi:
+	case programs.Pi:
 		f.file = ".pi/agent/auth.json"
-	case framework.OpenCode:
+	case programs.OpenCode:
 		f.file = ".local/share/opencode/auth.json"
 	}
 	return f

@@ -162,7 +162,7 @@ type Usage struct {
 
 // Config is what a conversation needs.
 type Config struct {
-	Framework framework.Name
+	Framework programs.Name
 	Workdir   string // absolute
 	Resume    string // the program's name of an earlier conversation; "": a new one
 	Version   string // of ours, for the program's log
@@ -172,11 +172,11 @@ type Config struct {
 // no_structured_mode, for one that has no protocol.
 func New(c Config) (Dialect, error) {
 	switch c.Framework {
-	case framework.Claude:
+	case programs.Claude:
 		return &claude{resume: c.Resume}, nil
-	case framework.Codex:
+	case programs.Codex:
 		return &codex{cfg: c}, nil
-	case framework.Gemini, framework.OpenCode:
+	case programs.Gemini, programs.OpenCode:
 		return &acp{cfg: c, rpc: rpc{version: true}}, nil
 	}
 	return nil, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%s has no structured mode", c.Framework).

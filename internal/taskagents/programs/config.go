@@ -1,10 +1,9 @@
-package adapter
+package programs
 
 import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // WorkspaceFile is a file of a program in a workspace.
@@ -29,7 +28,7 @@ type Approval struct {
 }
 
 // ApprovalOf says what a preset is for a program.
-func ApprovalOf(name framework.Name, p Preset) (Approval, error) {
+func ApprovalOf(name Name, p Preset) (Approval, error) {
 	row, ok := p.row()
 	if !ok {
 		return Approval{}, capability.Errorf(capability.CodeInvalidInput, "task.presets", "there is no approval preset %q", p).
@@ -40,24 +39,24 @@ func ApprovalOf(name framework.Name, p Preset) (Approval, error) {
 		a.WorkspaceFiles = append(a.WorkspaceFiles, WorkspaceFile{RelativePath: path, Content: content, Format: format})
 	}
 	switch name {
-	case framework.Claude:
+	case Claude:
 		a.CLIFlags = append(a.CLIFlags, claudePresetFlags(p, true)...)
 		file(".claude/settings.local.json", readable(claudePermissions(p)), "json")
-	case framework.Codex:
+	case Codex:
 		var t toml
 		codexPermissions(&t, p)
 		file(".codex/config.toml", t.String(), "toml")
-	case framework.Gemini:
+	case Gemini:
 		a.CLIFlags = append(a.CLIFlags, geminiFlags(p)...)
 		if policy := geminiPolicy(p); policy != "" {
 			file(".gemini/policies/junctor.toml", policy, "toml")
 		}
-	case framework.Aider:
+	case Aider:
 		a.CLIFlags = append(a.CLIFlags, aiderFlags(p)...)
 		file(".aider.conf.yml", aiderConfig(p), "yaml")
-	case framework.Pi:
+	case Pi:
 		a.CLIFlags = append(a.CLIFlags, piFlags(p)...)
-	case framework.OpenCode:
+	case OpenCode:
 		a.EnvVars["OPENCODE_PERMISSION"] = strings.TrimSpace(text(openCodePermissions(p)))
 	}
 	return a, nil
@@ -65,7 +64,7 @@ func ApprovalOf(name framework.Name, p Preset) (Approval, error) {
 
 // Files lists what a program reads in a workspace, its memory file first; GET
 // /workspace-files (task-agents, sections 5.3 and 9.1).
-func Files(name framework.Name) []WorkspaceFile {
+func Files(name Name) []WorkspaceFile {
 	memory := func(path string) WorkspaceFile {
 		return WorkspaceFile{RelativePath: path, Description: "what the agent is told about the project", AutoLoaded: path != ".aider.conventions.md", Type: "memory", Format: "markdown"}
 	}
@@ -73,20 +72,20 @@ func Files(name framework.Name) []WorkspaceFile {
 		return WorkspaceFile{RelativePath: path, Description: "the project's settings of the program", AutoLoaded: true, Type: "config", Format: format}
 	}
 	switch name {
-	case framework.Claude:
+	case Claude:
 		return []WorkspaceFile{
 			memory("CLAUDE.md"), config(".claude/settings.json", "json"), config(".claude/settings.local.json", "json"),
 			{RelativePath: ".claude/commands", Description: "commands of the project", AutoLoaded: true, Type: "rules", Format: "markdown"},
 		}
-	case framework.Codex:
+	case Codex:
 		return []WorkspaceFile{memory("AGENTS.md"), config(".codex/config.toml", "toml")}
-	case framework.Gemini:
+	case Gemini:
 		return []WorkspaceFile{memory("GEMINI.md"), config(".gemini/settings.json", "json")}
-	case framework.Aider:
+	case Aider:
 		return []WorkspaceFile{memory(".aider.conventions.md"), config(".aider.conf.yml", "yaml")}
-	case framework.Pi:
+	case Pi:
 		return []WorkspaceFile{memory("AGENTS.md"), config(".pi/settings.json", "json")}
-	case framework.OpenCode:
+	case OpenCode:
 		return []WorkspaceFile{memory("AGENTS.md"), config("opencode.json", "json")}
 	}
 	return nil
@@ -94,11 +93,11 @@ func Files(name framework.Name) []WorkspaceFile {
 
 // Models are the names of a program's models where nobody has set others: one for hard
 // tasks and one for quick ones; "" is the program's own choice (task-agents, section 3).
-func Models(name framework.Name) (powerful, fast string) {
+func Models(name Name) (powerful, fast string) {
 	switch name {
-	case framework.Claude:
+	case Claude:
 		return "claude-opus-4-7", ""
-	case framework.Codex:
+	case Codex:
 		return "gpt-5.5", "gpt-5.5-mini"
 	}
 	return "", ""

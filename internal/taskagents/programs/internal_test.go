@@ -1,4 +1,4 @@
-package adapter
+package programs
 
 import (
 	"encoding/json"

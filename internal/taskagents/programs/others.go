@@ -1,4 +1,4 @@
-package adapter
+package programs
 
 import (
 	"path/filepath"
@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // aider plans Aider, which is told everything by flags; its histories stay out of the
@@ -86,7 +85,7 @@ func (b *build) pi() {
 }
 
 func (b *build) piTools() []string {
-	left := toolsWith(framework.Pi, b.Preset, Ask)
+	left := toolsWith(Pi, b.Preset, Ask)
 	if len(left) > 0 {
 		b.note("Pi cannot ask, so it does without: " + strings.Join(left, ", "))
 	}
@@ -94,7 +93,7 @@ func (b *build) piTools() []string {
 }
 
 func piFlags(p Preset) []string {
-	return []string{"--tools", strings.Join(toolsWith(framework.Pi, p, Auto), ",")}
+	return []string{"--tools", strings.Join(toolsWith(Pi, p, Auto), ",")}
 }
 
 // openCodeKey holds the key of a provider that we describe ourselves.
@@ -129,7 +128,7 @@ func (b *build) openCode() error {
 	}
 	b.env["OPENCODE_CONFIG_CONTENT"] = strings.TrimSuffix(text(config), "\n")
 	b.env["OPENCODE_DISABLE_AUTOUPDATE"] = "1"
-	if len(toolsWith(framework.OpenCode, b.Preset, Ask)) > 0 {
+	if len(toolsWith(OpenCode, b.Preset, Ask)) > 0 {
 		b.note("OpenCode refuses what it would have to ask about, except in structured mode")
 	}
 	flags := []string{"run"}
@@ -149,7 +148,7 @@ func (b *build) openCode() error {
 func openCodePermissions(p Preset) object {
 	words := map[Verdict]string{Auto: "allow", Ask: "ask", Blocked: "deny"}
 	rules := object{"*": words[p.Judge(Agent)], "external_directory": "deny"}
-	for _, r := range toolsOf(framework.OpenCode) {
+	for _, r := range toolsOf(OpenCode) {
 		for _, t := range r.tools {
 			rules[t] = words[p.Judge(r.category)]
 		}
@@ -160,7 +159,7 @@ func openCodePermissions(p Preset) object {
 // shell plans a plain shell. One that we know tells by sequences when a command begins and
 // how it ended; what it says about that in words does not count.
 func (b *build) shell() {
-	if own := b.Parent["SHELL"]; own != "" && b.Binary == framework.ProgramOf(framework.Shell).Binary {
+	if own := b.Parent["SHELL"]; own != "" && b.Binary == ProgramOf(Shell).Binary {
 		b.Binary = own
 	}
 	b.env["PS1"] = "pty> "

@@ -1,11 +1,10 @@
-package adapter
+package programs
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // gemini plans Gemini CLI. Its settings are those of the system, by the variable that says
@@ -63,7 +62,7 @@ func geminiPolicy(p Preset) string {
 		word    string
 		verdict Verdict
 	}{{"allow", Auto}, {"ask_user", Ask}, {"deny", Blocked}} {
-		if tools := toolsWith(framework.Gemini, p, d.verdict); len(tools) > 0 {
+		if tools := toolsWith(Gemini, p, d.verdict); len(tools) > 0 {
 			names, _ := jsonx.Marshal(tools)
 			fmt.Fprintf(&out, "[[rule]]\ntoolName = %s\ndecision = %q\npriority = 900\n\n", names, d.word)
 		}

@@ -1,4 +1,4 @@
-package framework
+package detect
 
 import (
 	"fmt"
@@ -59,14 +59,13 @@ func parseRegion(text string) (Region, error) {
 
 // Bounds of what is looked at, whatever the screen's size.
 const (
-	mostRows    = 200
-	longestRow  = 1000 // runes
-	mostPayload = 1000 // bytes of a sequence
+	mostRows   = 200
+	longestRow = 1000 // runes
 )
 
-// Screen is what a look at a screen takes: its rows and what the program sent beside
+// Snapshot is what a look at a screen takes: its rows and what the program sent beside
 // it. Rows come from the top; missing ones are blank.
-type Screen struct {
+type Snapshot struct {
 	Rows    []string
 	Inverse []bool // has the row text in reverse video
 	Title   string
@@ -110,7 +109,7 @@ func (t *text) holds(s string) bool {
 }
 
 // Look finds the regions of a screen.
-func Look(file *File, s Screen) *View {
+func Look(file *File, s Snapshot) *View {
 	v := &View{file: file, title: clip(s.Title, mostPayload), osc: s.OSC, last: -1, found: map[Region]*text{}}
 	rows := s.Rows[max(0, len(s.Rows)-mostRows):]
 	v.inverse = make([]bool, len(rows))

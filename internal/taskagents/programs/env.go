@@ -1,4 +1,4 @@
-package adapter
+package programs
 
 import (
 	"maps"
@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -51,19 +50,19 @@ func steers(name string) bool {
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // credentialNames are the variables that a program may log in with.
-func credentialNames(name framework.Name, provider string) (names []string) {
-	if own, one := map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "google": "GEMINI_API_KEY"}[provider]; one && (name == framework.Aider || name == framework.Pi) {
+func credentialNames(name Name, provider string) (names []string) {
+	if own, one := map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "google": "GEMINI_API_KEY"}[provider]; one && (name == Aider || name == Pi) {
 		return []string{own}
 	}
-	for _, k := range framework.ProgramOf(name).Keys {
+	for _, k := range ProgramOf(name).Keys {
 		names = append(names, k.Name)
 	}
 	switch name {
-	case framework.Claude:
+	case Claude:
 		names = append(names, "ANTHROPIC_AUTH_TOKEN")
-	case framework.Codex:
+	case Codex:
 		names = append(names, "OPENAI_API_KEY")
-	case framework.OpenCode:
+	case OpenCode:
 		names = append(names, openCodeKey, "GEMINI_API_KEY", "OPENROUTER_API_KEY")
 	}
 	return names
@@ -88,7 +87,7 @@ func (b *build) environment() []string {
 			env[name] = b.Custom[name]
 		}
 	}
-	if b.Framework == framework.Shell { // a shell logs in nowhere
+	if b.Framework == Shell { // a shell logs in nowhere
 		b.Credentials = nil
 	}
 	for _, name := range credentialNames(b.Framework, b.Provider) {

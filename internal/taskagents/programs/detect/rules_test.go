@@ -1,29 +1,32 @@
-package framework
+package detect
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]Name{
-		"claude": Claude, "Claude Code": Claude, "claude_code": Claude, "CLAUDECODE": Claude, "openai codex": Codex, "OpenAI": Codex,
-		"google": Gemini, "Gemini CLI": Gemini, "pi-ai": Pi, "picodingagent": Pi, "open-code": OpenCode, "opencodeagent": OpenCode,
-		"bash": Shell, "aider": Aider, "hermes": Hermes, "": "", "claud": "", "zsh": "",
+	for text, want := range map[string]programs.Name{
+		"claude": programs.Claude, "Claude Code": programs.Claude, "claude_code": programs.Claude, "CLAUDECODE": programs.Claude, "openai codex": programs.Codex, "OpenAI": programs.Codex,
+		"google": programs.Gemini, "Gemini CLI": programs.Gemini, "pi-ai": programs.Pi, "picodingagent": programs.Pi, "open-code": programs.OpenCode, "opencodeagent": programs.OpenCode,
+		"bash": programs.Shell, "aider": programs.Aider, "hermes": programs.Hermes, "": "", "claud": "", "zsh": "",
 	} {
-		if got, ok := Normalise(text); got != want || ok != (want != "") {
+		if got, ok := programs.Normalise(text); got != want || ok != (want != "") {
 			t.Errorf("%q is %q", text, got)
 		}
 	}
 }
 
-func builtIn(t testing.TB, name Name) *File {
+func builtIn(t testing.TB, name programs.Name) *File {
 	t.Helper()
 	files, err := Load("")
 	if err != nil {
@@ -38,8 +41,8 @@ func builtIn(t testing.TB, name Name) *File {
 
 func TestEveryProgramOfTheTableHasRules(t *testing.T) {
 	t.Parallel()
-	for _, n := range Names() {
-		if n.Name == Hermes { // secondary: it has none
+	for _, n := range programs.Names() {
+		if n.Name == programs.Hermes { // secondary: it has none
 			continue
 		}
 		if f := builtIn(t, n.Name); len(f.Rules) == 0 || f.Display == "" {
@@ -51,15 +54,15 @@ func TestEveryProgramOfTheTableHasRules(t *testing.T) {
 func TestPick(t *testing.T) {
 	t.Parallel()
 	files := []*File{
-		{Framework: Codex, Display: "b", Min: "1.0.0", Max: "1.9.9"},
-		{Framework: Codex, Display: "c", Min: "2.0.0", Max: "2.5.0"},
-		{Framework: Codex, Display: "a", Min: "0.1.0", Max: "0.9.0"},
+		{Framework: programs.Codex, Display: "b", Min: "1.0.0", Max: "1.9.9"},
+		{Framework: programs.Codex, Display: "c", Min: "2.0.0", Max: "2.5.0"},
+		{Framework: programs.Codex, Display: "a", Min: "0.1.0", Max: "0.9.0"},
 	}
 	for version, want := range map[string]string{
 		"0.5.0": "a", "1.0.0": "b", "1.9.9-beta": "b", "2.1": "c",
 		"": "c", "9.0.0": "c ?", "0.0.1": "a ?", "2.5.1": "c ?", "1.95": "b ?", "0.9.5": "a ?",
 	} {
-		f, remark, err := Pick(files, Codex, version)
+		f, remark, err := Pick(files, programs.Codex, version)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +74,7 @@ func TestPick(t *testing.T) {
 			t.Errorf("%q: %s, want %s", version, got, want)
 		}
 	}
-	if _, _, err := Pick(files, Claude, "1"); err == nil {
+	if _, _, err := Pick(files, programs.Claude, "1"); err == nil {
 		t.Error("a file for another program was picked")
 	}
 }
@@ -152,7 +155,7 @@ func TestAFolderStandsBeforeOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, _, err := Pick(files, Codex, "1.2.3"); err != nil || f.Revision != 3 || f.Source != dir {
+	if f, _, err := Pick(files, programs.Codex, "1.2.3"); err != nil || f.Revision != 3 || f.Source != dir {
 		t.Errorf("%+v %v", f, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "broken.json"), []byte("{"), 0o600); err != nil {
@@ -166,7 +169,7 @@ func TestAFolderStandsBeforeOurs(t *testing.T) {
 	}
 }
 
-func screen(text string) Screen { return Screen{Rows: strings.Split(text, "\n")} }
+func screen(text string) Snapshot { return Snapshot{Rows: strings.Split(text, "\n")} }
 
 func TestDialogs(t *testing.T) {
 	t.Parallel()
@@ -189,10 +192,10 @@ func TestDialogs(t *testing.T) {
 		{"no cursor", "Plan:\n  1. Write\n  2. Test\nEnter to confirm", any, ""},
 		{"numbers that do not run on", "Shall I?\n❯ 1. Yes\n  7. No", any, ""},
 		{"a question in prose", "Would you like to continue? If yes, press Enter to confirm.", any, ""},
-		{"history above the input box", "Shall I?\n❯ 1. Yes\n  2. No\n" + box, builtIn(t, Claude), ""},
-		{"a list that is typed", "done\n" + rule + "\n❯ 1. do this\n  2. do that\n" + rule + "\n  ? for shortcuts", builtIn(t, Claude), ""},
-		{"an answer with the glyph of another program", "● 1. First\n  2. Second", builtIn(t, Claude), ""},
-		{"a list that was submitted to Codex", "› 1. do this\n  2. do that\n\n• Working", builtIn(t, Codex), ""},
+		{"history above the input box", "Shall I?\n❯ 1. Yes\n  2. No\n" + box, builtIn(t, programs.Claude), ""},
+		{"a list that is typed", "done\n" + rule + "\n❯ 1. do this\n  2. do that\n" + rule + "\n  ? for shortcuts", builtIn(t, programs.Claude), ""},
+		{"an answer with the glyph of another program", "● 1. First\n  2. Second", builtIn(t, programs.Claude), ""},
+		{"a list that was submitted to Codex", "› 1. do this\n  2. do that\n\n• Working", builtIn(t, programs.Codex), ""},
 		{"too high", "Shall I?\n❯ 1. Yes\n  2. No" + strings.Repeat("\nx", 30), any, ""},
 		{"a preview below", "Which style?\n❯ 1. Dark\n  2. Light\n\n+ one\n- two", any, "Which style?|Dark,Light|0"},
 	} {
@@ -234,7 +237,7 @@ func TestFingerprint(t *testing.T) {
 func TestRegions(t *testing.T) {
 	t.Parallel()
 	rule := strings.Repeat("─", 40)
-	v := Look(builtIn(t, Claude), Screen{
+	v := Look(builtIn(t, programs.Claude), Snapshot{
 		Rows:  strings.Split("old\n✻ Baked for 3s\n❯ next task\n● working on it\n✽ Baking… (2s)\n"+rule+"\n❯ half a\n  text\n"+rule+"\n  ? for shortcuts", "\n"),
 		Title: "✳ Claude Code", OSC: map[int]string{9: "4;3"},
 	})
@@ -262,7 +265,7 @@ func TestRegions(t *testing.T) {
 func TestAURLOverSeveralRows(t *testing.T) {
 	t.Parallel()
 	part := strings.Repeat("a", 100)
-	v := Look(builtIn(t, Codex), screen("Finish signing in via your browser\n\n  https://x.example/?"+part+"\n"+part+"\nend=1\n\nPress esc to cancel"))
+	v := Look(builtIn(t, programs.Codex), screen("Finish signing in via your browser\n\n  https://x.example/?"+part+"\n"+part+"\nend=1\n\nPress esc to cancel"))
 	for _, got := range v.Match("") {
 		if got.Matched && got.Rule.State == "authenticating" {
 			if _, _, _, url := v.Question(got.Rule); url != "https://x.example/?"+part+part+"end=1" {
@@ -276,8 +279,8 @@ func TestAURLOverSeveralRows(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(good))
-	for _, n := range Names() {
-		if data, err := embedded.ReadFile("rules/" + string(n.Name) + ".json"); err == nil {
+	for _, n := range programs.Names() {
+		if data, err := fs.ReadFile(programs.Rules(), string(n.Name)+".json"); err == nil {
 			f.Add(data)
 		}
 	}

@@ -1,10 +1,12 @@
-package framework
+package detect
 
 import (
 	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 
 	"github.com/junctor-run/junctor/capability"
 )
@@ -13,7 +15,7 @@ import (
 // the version lies outside what the file was checked with; then it is the nearest one
 // (task-agents, section 5.8). An unknown version, "", takes the newest. Of files that
 // fit equally the first in the list wins, so a file of the override folder does.
-func Pick(files []*File, name Name, version string) (f *File, remark string, err error) {
+func Pick(files []*File, name programs.Name, version string) (f *File, remark string, err error) {
 	for _, each := range files {
 		if each.Framework != name {
 			continue

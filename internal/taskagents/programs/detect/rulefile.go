@@ -1,7 +1,6 @@
-package framework
+package detect
 
 import (
-	"embed"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,12 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
-
-//go:embed rules/*.json
-var embedded embed.FS
 
 // BuiltIn is the source of the files that come with the program.
 const BuiltIn = "built in"
@@ -23,18 +21,18 @@ const BuiltIn = "built in"
 // Bounds of rule files: a file that somebody put into the override folder must not
 // make every look at every screen slow.
 const (
-	mostFiles    = 64
-	largestFile  = 256 << 10 // bytes
-	mostRules    = 200       // of a file
-	mostPatterns = 40        // of a list
-	longestText  = 500       // bytes of a pattern
-	format       = 1
+	mostFiles      = 64
+	largestFile    = 256 << 10 // bytes
+	mostRules      = 200       // of a file
+	mostPatterns   = 40        // of a list
+	longestPattern = 500       // bytes of a pattern
+	format         = 1
 )
 
 // File is the knowledge about one program, for a range of its versions (task-agents,
 // section 5.8). It is read once and not changed.
 type File struct {
-	Framework Name
+	Framework programs.Name
 	Display   string
 	Binary    string // empty: the user's own shell
 	Revision  int    // of the file itself
@@ -128,11 +126,7 @@ type extractJSON struct {
 // not exist, adds nothing. Any fault in any file is an error that names the file, the
 // rule and the field.
 func Load(folder string) ([]*File, error) {
-	ours, err := fs.Sub(embedded, "rules")
-	if err != nil {
-		return nil, capability.Wrap(capability.CodeInternal, "framework.rules", "the rule files are not there", err)
-	}
-	files, err := readAll(ours, BuiltIn)
+	files, err := readAll(programs.Rules(), BuiltIn)
 	if err != nil || folder == "" {
 		return files, err
 	}
@@ -185,7 +179,7 @@ func Read(name string, data []byte) (*File, error) {
 	if err := jsonx.UnmarshalStrict(data, &j); err != nil {
 		return nil, fault("", "%s", err.Error())
 	}
-	known, ok := Normalise(j.Framework)
+	known, ok := programs.Normalise(j.Framework)
 	switch {
 	case j.Format != format:
 		return nil, fault("", `"format" is %d and must be %d`, j.Format, format)
@@ -293,7 +287,7 @@ func compile(j *ruleJSON) (r *Rule, field, complaint string) {
 			continue
 		}
 		re, err := regexp.Compile(each.text)
-		if err != nil || len(each.text) > longestText || re.NumSubexp() != 1 {
+		if err != nil || len(each.text) > longestPattern || re.NumSubexp() != 1 {
 			return r, name, "must be a regular expression with one group"
 		}
 		*each.into = re
@@ -309,8 +303,8 @@ func badList(list []string) string {
 		return fmt.Sprintf("has more than %d members", mostPatterns)
 	}
 	for _, s := range list {
-		if strings.TrimSpace(s) == "" || len(s) > longestText {
-			return fmt.Sprintf("has a member that is empty or longer than %d bytes", longestText)
+		if strings.TrimSpace(s) == "" || len(s) > longestPattern {
+			return fmt.Sprintf("has a member that is empty or longer than %d bytes", longestPattern)
 		}
 	}
 	return ""

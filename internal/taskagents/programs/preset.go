@@ -1,10 +1,8 @@
-package adapter
+package programs
 
 import (
 	"slices"
 	"strings"
-
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // Preset says what a session may do without being asked (task-agents, section 5.6).
@@ -100,9 +98,9 @@ type toolRow struct {
 }
 
 // toolsOf lists a program's own tools, those of earlier versions too.
-func toolsOf(name framework.Name) []toolRow {
+func toolsOf(name Name) []toolRow {
 	switch name {
-	case framework.Claude:
+	case Claude:
 		return []toolRow{
 			{FileRead, []string{"Read", "Grep", "Glob", "LS", "NotebookRead"}},
 			{FileWrite, []string{"Write", "Edit", "NotebookEdit", "MultiEdit"}},
@@ -112,7 +110,7 @@ func toolsOf(name framework.Name) []toolRow {
 			{Planning, []string{"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "EnterPlanMode", "ExitPlanMode"}},
 			{UserInteraction, []string{"AskUserQuestion"}},
 		}
-	case framework.Gemini:
+	case Gemini:
 		return []toolRow{
 			{FileRead, []string{"read_file", "read_many_files", "list_directory", "glob", "search_file_content", "grep_search"}},
 			{FileWrite, []string{"write_file", "replace"}},
@@ -122,7 +120,7 @@ func toolsOf(name framework.Name) []toolRow {
 			{Planning, []string{"save_memory", "write_todos"}},
 			{UserInteraction, []string{"ask_user"}},
 		}
-	case framework.Codex:
+	case Codex:
 		return []toolRow{
 			{FileRead, []string{"grep_files", "read_file", "list_dir"}},
 			{FileWrite, []string{"apply_patch"}},
@@ -133,13 +131,13 @@ func toolsOf(name framework.Name) []toolRow {
 			{Planning, []string{"update_plan"}},
 			{UserInteraction, []string{"request_user_input"}},
 		}
-	case framework.Pi:
+	case Pi:
 		return []toolRow{
 			{FileRead, []string{"read", "grep", "find", "ls"}},
 			{FileWrite, []string{"edit", "write"}},
 			{ShellUse, []string{"bash"}},
 		}
-	case framework.OpenCode:
+	case OpenCode:
 		return []toolRow{
 			{FileRead, []string{"read", "grep", "glob", "list", "lsp"}},
 			{FileWrite, []string{"edit"}},
@@ -149,7 +147,7 @@ func toolsOf(name framework.Name) []toolRow {
 			{Planning, []string{"todoread", "todowrite"}},
 			{UserInteraction, []string{"question"}},
 		}
-	case framework.Aider:
+	case Aider:
 		return []toolRow{
 			{FileRead, []string{"/read-only", "/ls", "/map", "/tokens", "/diff"}},
 			{FileWrite, []string{"/add", "/code", "/architect", "/commit", "/undo", "/lint"}},
@@ -163,7 +161,7 @@ func toolsOf(name framework.Name) []toolRow {
 
 // CategoryOf says what a tool does. One that is not known, such as a tool of an MCP
 // server, can do what an agent can.
-func CategoryOf(name framework.Name, tool string) Category {
+func CategoryOf(name Name, tool string) Category {
 	for _, r := range toolsOf(name) {
 		if slices.ContainsFunc(r.tools, func(t string) bool { return strings.EqualFold(t, tool) }) {
 			return r.category
@@ -173,7 +171,7 @@ func CategoryOf(name framework.Name, tool string) Category {
 }
 
 // toolsWith lists a program's tools of which the preset says one of the verdicts.
-func toolsWith(name framework.Name, p Preset, verdicts ...Verdict) (tools []string) {
+func toolsWith(name Name, p Preset, verdicts ...Verdict) (tools []string) {
 	for _, r := range toolsOf(name) {
 		if slices.Contains(verdicts, p.Judge(r.category)) {
 			tools = append(tools, r.tools...)

@@ -1,4 +1,4 @@
-package adapter
+package programs
 
 import (
 	"slices"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // object is a JSON object; its members are written in the order of their names.
@@ -106,7 +105,7 @@ func claudePresetFlags(p Preset, bypass bool) []string {
 // claudeTools is for its own rules: it warns of one about a tool that it no longer has
 // (measured).
 func claudeTools(p Preset, v Verdict) []string {
-	return slices.DeleteFunc(toolsWith(framework.Claude, p, v), func(t string) bool { return t == "MultiEdit" })
+	return slices.DeleteFunc(toolsWith(Claude, p, v), func(t string) bool { return t == "MultiEdit" })
 }
 
 // claudePermissions is what a preset says in a settings file.

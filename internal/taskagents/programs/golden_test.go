@@ -1,4 +1,4 @@
-package adapter_test
+package programs_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
@@ -21,8 +20,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 const token = "the-task-token"
 
 // spawn is a session of every program's.
-func spawn(name framework.Name, p adapter.Preset) adapter.Spawn {
-	return adapter.Spawn{
+func spawn(name programs.Name, p programs.Preset) programs.Spawn {
+	return programs.Spawn{
 		Framework: name, Session: "pty-1700000000000-0a1b2c3d", UUID: "11111111-2222-4333-8444-555555555555",
 		Server: "http://127.0.0.1:2138", Token: token, Self: "/opt/junctor",
 		Workdir: "/w/project", StateDir: "/state/sessions/one", KeepDir: "/state/threads/one", Home: "/home/user", UID: 1000,
@@ -35,17 +34,17 @@ func spawn(name framework.Name, p adapter.Preset) adapter.Spawn {
 	}
 }
 
-func programs() []framework.Name {
-	return []framework.Name{framework.Claude, framework.Codex, framework.Gemini, framework.Aider, framework.Pi, framework.OpenCode, framework.Shell}
+func allNames() []programs.Name {
+	return []programs.Name{programs.Claude, programs.Codex, programs.Gemini, programs.Aider, programs.Pi, programs.OpenCode, programs.Shell}
 }
 
-func presets() []adapter.Preset {
-	return []adapter.Preset{adapter.Readonly, adapter.Standard, adapter.Permissive, adapter.Autonomous}
+func presets() []programs.Preset {
+	return []programs.Preset{programs.Readonly, programs.Standard, programs.Permissive, programs.Autonomous}
 }
 
-func build(t *testing.T, s adapter.Spawn) adapter.Plan {
+func build(t *testing.T, s programs.Spawn) programs.Plan {
 	t.Helper()
-	p, err := adapter.Build(s)
+	p, err := programs.Build(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func build(t *testing.T, s adapter.Spawn) adapter.Plan {
 }
 
 // render is a plan for people who review a golden file.
-func render(p adapter.Plan) string {
+func render(p programs.Plan) string {
 	var b strings.Builder
 	list := func(title string, lines []string) {
 		if len(lines) > 0 {
@@ -93,7 +92,7 @@ func render(p adapter.Plan) string {
 // writes them, and the difference is what to review.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	for _, name := range programs() {
+	for _, name := range allNames() {
 		for _, p := range presets() {
 			t.Run(string(name)+"-"+string(p), func(t *testing.T) {
 				t.Parallel()
@@ -120,7 +119,7 @@ func TestPlans(t *testing.T) {
 // can read, and the token is in no file either.
 func TestSecretsAreInTheEnvironmentOnly(t *testing.T) {
 	t.Parallel()
-	for _, name := range programs() {
+	for _, name := range allNames() {
 		for _, p := range presets() {
 			s := spawn(name, p)
 			s.BaseURL = "http://127.0.0.1:9/v1"

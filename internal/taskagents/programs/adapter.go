@@ -7,7 +7,7 @@
 // undoes. A program is given its files where its own flags and variables let us, in the
 // session's folder; the workspace stays as it is, and the user's home too, but for what
 // no flag can say.
-package adapter
+package programs
 
 import (
 	"net/url"
@@ -19,12 +19,11 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // Spawn is what a session is to be.
 type Spawn struct {
-	Framework framework.Name
+	Framework Name
 	Binary    string // the program; "": found on PATH, a shell in SHELL
 	Session   string // our session's id
 	UUID      string // a fresh one, for programs whose own session's id may be given
@@ -95,19 +94,19 @@ func Build(s Spawn) (Plan, error) {
 	}
 	b.skills()
 	switch s.Framework {
-	case framework.Claude:
+	case Claude:
 		b.claude()
-	case framework.Codex:
+	case Codex:
 		b.codex()
-	case framework.Gemini:
+	case Gemini:
 		b.gemini()
-	case framework.Aider:
+	case Aider:
 		b.aider()
-	case framework.Pi:
+	case Pi:
 		b.pi()
-	case framework.OpenCode:
+	case OpenCode:
 		err = b.openCode()
-	case framework.Shell:
+	case Shell:
 		b.shell()
 	default:
 		err = capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%q cannot be started as a task agent", s.Framework).
@@ -135,17 +134,17 @@ type build struct {
 
 // baseURLName is the variable by which a program's own users send it to another service
 // (task-agents, section 5.3); "" where it has none.
-func baseURLName(name framework.Name) string {
+func baseURLName(name Name) string {
 	switch name {
-	case framework.Claude:
+	case Claude:
 		return "ANTHROPIC_BASE_URL"
-	case framework.Codex:
+	case Codex:
 		return "OPENAI_BASE_URL"
-	case framework.Gemini:
+	case Gemini:
 		return "GOOGLE_GEMINI_BASE_URL"
-	case framework.Aider:
+	case Aider:
 		return "OPENAI_API_BASE"
-	case framework.OpenCode:
+	case OpenCode:
 		return "PARALLAX_OPENCODE_BASE_URL"
 	}
 	return ""
@@ -183,7 +182,7 @@ func newBuild(s Spawn) (*build, error) {
 			With("adapter_preset", "use readonly, standard, permissive or autonomous")
 	}
 	if s.Binary == "" {
-		s.Binary = framework.ProgramOf(s.Framework).Binary
+		s.Binary = ProgramOf(s.Framework).Binary
 	}
 	if s.BaseURL == "" {
 		s.BaseURL = s.Parent[baseURLName(s.Framework)]
@@ -201,13 +200,13 @@ var (
 )
 
 // deliverDelay is the pause between ready and the first input (task-agents, section 2).
-func deliverDelay(name framework.Name) time.Duration {
+func deliverDelay(name Name) time.Duration {
 	switch name {
-	case framework.Claude:
+	case Claude:
 		return 800 * time.Millisecond
-	case framework.Codex:
+	case Codex:
 		return 2 * time.Second
-	case framework.Aider:
+	case Aider:
 		return 200 * time.Millisecond
 	}
 	return 300 * time.Millisecond

@@ -1,4 +1,4 @@
-package adapter
+package programs
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/internal/platform/overlay"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/skills"
 )
 
@@ -19,13 +18,13 @@ const tasksFolder = ".task-agents"
 func (b *build) memory() string {
 	situation := skills.Situation{
 		Workdir: b.Workdir, Repo: b.Repo, Bridge: b.Server + "/api/coding-agents/" + b.Session, Self: quote(b.Self),
-		Server: b.Framework != framework.Aider && b.Framework != framework.Pi,
+		Server: b.Framework != Aider && b.Framework != Pi,
 	}
 	if b.Skills != "" {
 		situation.Manifest = tasksFolder + "/" + b.skillsFile()
 	}
 	text := skills.Essentials(situation)
-	if b.Framework == framework.Aider {
+	if b.Framework == Aider {
 		text += "- You change files that are in the chat; ask for those that you need by their names.\n"
 	}
 	if own := strings.TrimSpace(b.Memory); own != "" {
@@ -39,7 +38,7 @@ func (b *build) skillsFile() string { return "SKILLS-" + b.Session + ".md" }
 // skills puts the manifest where the program finds it: beside long tasks, since others
 // may work in the same folder, and the folder may have a file of any other name.
 func (b *build) skills() {
-	if b.Skills == "" || b.Framework == framework.Shell {
+	if b.Skills == "" || b.Framework == Shell {
 		return
 	}
 	b.env[skills.ManifestEnv] = b.beside(b.skillsFile(), b.Skills)
@@ -63,7 +62,7 @@ func (b *build) firstTask(most int, inBytes bool) string {
 	if strings.TrimSpace(text) == "" {
 		return ""
 	}
-	if b.Framework == framework.Shell {
+	if b.Framework == Shell {
 		return text
 	}
 	if b.Memory == "" {
