@@ -1,12 +1,76 @@
 package programs
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
 )
+
+func claudeProgram() Program {
+	return Program{
+		Name: Claude, Title: "Claude Code", Aliases: []string{"claude", "claude-code"},
+		Binary: "claude", Install: "npm install -g @anthropic-ai/claude-code", Docs: "https://code.claude.com/docs",
+		Login:       "claude auth login",
+		Account:     Account{Ask: []string{"auth", "status"}, Read: readClaudeAccount},
+		SignIn:      []string{"auth", "login"},
+		Keys:        append(apiKeys("ANTHROPIC_API_KEY"), Key{"CLAUDE_CODE_OAUTH_TOKEN", "subscription"}),
+		Credentials: []string{"ANTHROPIC_AUTH_TOKEN"},
+		BaseURL:     "ANTHROPIC_BASE_URL",
+		Powerful:    "claude-opus-4-7",
+		Strengths:   Strengths{.95, .95, 1, .8, .85, 1, .9, .75}, Subscriptions: []string{"anthropic-subscription"},
+		Tools: []ToolGroup{
+			{FileRead, []string{"Read", "Grep", "Glob", "LS", "NotebookRead"}},
+			{FileWrite, []string{"Write", "Edit", "NotebookEdit", "MultiEdit"}},
+			{ShellUse, []string{"Bash", "BashOutput", "KillShell"}},
+			{Web, []string{"WebSearch", "WebFetch"}},
+			{Agent, []string{"Task", "Agent", "Skill", "SendMessage", "Workflow"}},
+			{Planning, []string{"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "EnterPlanMode", "ExitPlanMode"}},
+			{UserInteraction, []string{"AskUserQuestion"}},
+		},
+		Files: []WorkspaceFile{
+			memoryFile("CLAUDE.md"), configFile(".claude/settings.json", "json"), configFile(".claude/settings.local.json", "json"),
+			{RelativePath: ".claude/commands", Description: "commands of the project", AutoLoaded: true, Type: "rules", Format: "markdown"},
+		},
+		Greeting: "Claude Code", DeliverDelay: 800 * time.Millisecond,
+		Answers:  claudeAnswers,
+		Protocol: StreamJSON,
+		plan:     (*build).claude,
+		approval: func(p Preset, a *Approval) {
+			a.CLIFlags = append(a.CLIFlags, claudePresetFlags(p, true)...)
+			a.addFile(".claude/settings.local.json", readable(claudePermissions(p)), "json")
+		},
+	}
+}
+
+func claudeAnswers(p Preset) []Answer {
+	list := []Answer{
+		{ID: "trust", Type: "trust", Prompt: "trust", Label: "Yes, I trust"},
+		{ID: "api-key", Type: "api_key", Label: "Yes", Once: true},
+		{ID: "theme", Type: "onboarding", Label: "Dark mode", Once: true},
+		{ID: "notes", Type: "onboarding", Keys: []string{"enter"}},
+	}
+	if p == Autonomous {
+		list = append(list, Answer{ID: "bypass", Type: "trust", Label: "Yes, I accept", Once: true})
+	}
+	return list
+}
+
+// readClaudeAccount reads the JSON of `claude auth status`; the text before it is ignored.
+func readClaudeAccount(answer string) (method string, loggedIn, known bool) {
+	var status struct {
+		LoggedIn   *bool  `json:"loggedIn"`
+		AuthMethod string `json:"authMethod"`
+	}
+	at := strings.IndexByte(answer, '{')
+	if at < 0 || json.NewDecoder(strings.NewReader(answer[at:])).Decode(&status) != nil || status.LoggedIn == nil {
+		return "", false, false
+	}
+	return status.AuthMethod, *status.LoggedIn, true
+}
 
 // object is a JSON object; its members are written in the order of their names.
 type object = map[string]any
@@ -40,7 +104,7 @@ func hookTimeout(event string) int {
 // claude plans Claude Code. Its settings, hooks, servers and memory are files of ours that
 // its flags name. Only that a folder may be trusted, and an API key used, is in a file of
 // its user's.
-func (b *build) claude() {
+func (b *build) claude() error {
 	flags := b.claudeFlags()
 	b.claudeHome()
 	b.env["DISABLE_AUTOUPDATER"] = "1"
@@ -63,6 +127,7 @@ func (b *build) claude() {
 	flags = append(flags, id)
 	b.argv(flags, func(t string) []string { return []string{"--", t} })
 	b.structured([]string{"-p", "--input-format=stream-json", "--output-format=stream-json", "--permission-prompt-tool=stdio", "--verbose"}, flags)
+	return nil
 }
 
 func (b *build) claudeFlags() []string {

@@ -6,15 +6,71 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
+func codexProgram() Program {
+	return Program{
+		Name: Codex, Title: "Codex", Aliases: []string{"codex", "openai", "openai-codex"},
+		Binary: "codex", Install: "npm install -g @openai/codex", Docs: "https://developers.openai.com/codex", Login: "codex login",
+		Account:  Account{Ask: []string{"login", "status"}, Read: readCodexAccount},
+		SignIn:   []string{"login"},
+		Keys:     apiKeys("OPENAI_API_KEY"),
+		BaseURL:  "OPENAI_BASE_URL",
+		Powerful: "gpt-5.5", Fast: "gpt-5.5-mini",
+		Strengths: Strengths{1, .8, .75, .85, 1, .9, 1, .95}, Subscriptions: []string{"openai-codex", "openai-subscription"},
+		Tools: []ToolGroup{
+			{FileRead, []string{"grep_files", "read_file", "list_dir"}},
+			{FileWrite, []string{"apply_patch"}},
+			// Its hooks call every command Bash (measured).
+			{ShellUse, []string{"exec_command", "write_stdin", "shell_command", "Bash"}},
+			{Web, []string{"web_search", "view_image"}},
+			{Agent, []string{"spawn_agent", "send_input", "resume_agent", "wait", "close_agent"}},
+			{Planning, []string{"update_plan"}},
+			{UserInteraction, []string{"request_user_input"}},
+		},
+		Files:    []WorkspaceFile{memoryFile("AGENTS.md"), configFile(".codex/config.toml", "toml")},
+		Greeting: "OpenAI Codex", DeliverDelay: 2 * time.Second, StrayTurns: true,
+		Answers: func(Preset) []Answer {
+			return []Answer{
+				{ID: "trust", Type: "trust", Label: "Trust and continue"},
+				{ID: "model", Type: "config", Label: "Use existing model"},
+				{ID: "update", Type: "update", Label: "Skip"},
+			}
+		},
+		Protocol: AppServer,
+		plan:     (*build).codex,
+		approval: func(p Preset, a *Approval) {
+			var t toml
+			codexPermissions(&t, p)
+			a.addFile(".codex/config.toml", t.String(), "toml")
+		},
+	}
+}
+
+// readCodexAccount reads the line of `codex login status`.
+func readCodexAccount(answer string) (method string, loggedIn, known bool) {
+	for line := range strings.Lines(answer) {
+		switch method, in := strings.CutPrefix(strings.TrimSpace(line), "Logged in using "); {
+		case in:
+			if strings.Contains(strings.ToLower(method), "api key") {
+				method = "api_key" // the line goes on with a part of the key
+			}
+			return method, true, true
+		case strings.HasPrefix(strings.TrimSpace(line), "Not logged in"):
+			return "", false, true
+		}
+	}
+	return "", false, false
+}
+
 // codex plans Codex, whose home is a folder of the session's own: settings, hooks, memory
 // and login. The login is the user's by a link, so that a token that is renewed is
 // renewed for both.
-func (b *build) codex() {
+func (b *build) codex() error {
 	home := b.folder("codex-home")
 	b.env["CODEX_HOME"] = home
 	hooks, trust := b.codexHooks(home + "/hooks.json")
@@ -40,6 +96,7 @@ func (b *build) codex() {
 		b.argv(flags, func(t string) []string { return []string{"--", t} })
 	}
 	b.structured([]string{"app-server"}, nil)
+	return nil
 }
 
 // codexConfig is config.toml but for the trust in hooks. Tables come last, as TOML wants.

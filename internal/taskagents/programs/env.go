@@ -49,23 +49,15 @@ func steers(name string) bool {
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// credentialNames are the variables that a program may log in with.
-func credentialNames(name Name, provider string) (names []string) {
-	if own, one := map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "google": "GEMINI_API_KEY"}[provider]; one && (name == Aider || name == Pi) {
+// credentialNames returns the variables that a session may log in with.
+func (b *build) credentialNames() (names []string) {
+	if own := map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "google": "GEMINI_API_KEY"}[b.Provider]; own != "" && b.program.OneProvider {
 		return []string{own}
 	}
-	for _, k := range ProgramOf(name).Keys {
+	for _, k := range b.program.Keys {
 		names = append(names, k.Name)
 	}
-	switch name {
-	case Claude:
-		names = append(names, "ANTHROPIC_AUTH_TOKEN")
-	case Codex:
-		names = append(names, "OPENAI_API_KEY")
-	case OpenCode:
-		names = append(names, openCodeKey, "GEMINI_API_KEY", "OPENROUTER_API_KEY")
-	}
-	return names
+	return append(names, b.program.Credentials...)
 }
 
 // environment is everything a session gets: of ours what is on the list, what the caller
@@ -90,7 +82,7 @@ func (b *build) environment() []string {
 	if b.Framework == Shell { // a shell logs in nowhere
 		b.Credentials = nil
 	}
-	for _, name := range credentialNames(b.Framework, b.Provider) {
+	for _, name := range b.credentialNames() {
 		if value := b.Credentials[name]; value != "" {
 			env[name] = value
 		}

@@ -7,11 +7,53 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
+func geminiProgram() Program {
+	return Program{
+		Name: Gemini, Title: "Gemini CLI", Aliases: []string{"gemini", "google", "gemini-cli"},
+		Binary: "gemini", Install: "npm install -g @google/gemini-cli", Docs: "https://geminicli.com/docs",
+		Login:     "start gemini once, or set GEMINI_API_KEY",
+		Account:   Account{File: ".gemini/google_accounts.json"},
+		Keys:      apiKeys("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+		BaseURL:   "GOOGLE_GEMINI_BASE_URL",
+		Strengths: Strengths{.7, 1, .95, .7, .6, .7, .65, .7},
+		Tools: []ToolGroup{
+			{FileRead, []string{"read_file", "read_many_files", "list_directory", "glob", "search_file_content", "grep_search"}},
+			{FileWrite, []string{"write_file", "replace"}},
+			{ShellUse, []string{"run_shell_command"}},
+			{Web, []string{"web_fetch", "google_web_search"}},
+			{Agent, []string{"activate_skill", "get_internal_docs"}},
+			{Planning, []string{"save_memory", "write_todos"}},
+			{UserInteraction, []string{"ask_user"}},
+		},
+		Files:    []WorkspaceFile{memoryFile("GEMINI.md"), configFile(".gemini/settings.json", "json")},
+		Greeting: "Gemini CLI", DeliverDelay: defaultDeliverDelay,
+		Answers: func(Preset) []Answer {
+			return []Answer{
+				{ID: "trust", Type: "trust", Label: "Trust folder"},
+				{ID: "data", Type: "config", Label: "No"},
+			}
+		},
+		Protocol: ACP,
+		Kinds: map[string]string{
+			"read": "read_file", "edit": "write_file", "delete": "write_file", "move": "write_file",
+			"search": "glob", "execute": "run_shell_command", "fetch": "web_fetch",
+		},
+		FailedHook: `{"continue":true}`,
+		plan:       (*build).gemini,
+		approval: func(p Preset, a *Approval) {
+			a.CLIFlags = append(a.CLIFlags, geminiFlags(p)...)
+			if policy := geminiPolicy(p); policy != "" {
+				a.addFile(".gemini/policies/junctor.toml", policy, "toml")
+			}
+		},
+	}
+}
+
 // gemini plans Gemini CLI. Its settings are those of the system, by the variable that says
 // where these are: they win over the user's and the project's, and no file of either is
 // touched. Its memory is the file of a folder that belongs to the workspace, and what it
 // may do is a policy, since lists of tools are on their way out.
-func (b *build) gemini() {
+func (b *build) gemini() error {
 	context := b.folder("gemini-context")
 	b.private(b.memory(), "gemini-context", "GEMINI.md")
 	settings := object{
@@ -46,6 +88,7 @@ func (b *build) gemini() {
 	}
 	b.argv(append(flags, id), func(t string) []string { return []string{"--prompt-interactive=" + t} })
 	b.structured([]string{"--acp"}, flags)
+	return nil
 }
 
 func geminiFlags(p Preset) []string {

@@ -91,80 +91,12 @@ func (p Preset) Judge(c Category) Verdict {
 	return Blocked
 }
 
-// toolRow is the tools of one category.
-type toolRow struct {
-	category Category
-	tools    []string
-}
-
-// toolsOf lists a program's own tools, those of earlier versions too.
-func toolsOf(name Name) []toolRow {
-	switch name {
-	case Claude:
-		return []toolRow{
-			{FileRead, []string{"Read", "Grep", "Glob", "LS", "NotebookRead"}},
-			{FileWrite, []string{"Write", "Edit", "NotebookEdit", "MultiEdit"}},
-			{ShellUse, []string{"Bash", "BashOutput", "KillShell"}},
-			{Web, []string{"WebSearch", "WebFetch"}},
-			{Agent, []string{"Task", "Agent", "Skill", "SendMessage", "Workflow"}},
-			{Planning, []string{"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "EnterPlanMode", "ExitPlanMode"}},
-			{UserInteraction, []string{"AskUserQuestion"}},
-		}
-	case Gemini:
-		return []toolRow{
-			{FileRead, []string{"read_file", "read_many_files", "list_directory", "glob", "search_file_content", "grep_search"}},
-			{FileWrite, []string{"write_file", "replace"}},
-			{ShellUse, []string{"run_shell_command"}},
-			{Web, []string{"web_fetch", "google_web_search"}},
-			{Agent, []string{"activate_skill", "get_internal_docs"}},
-			{Planning, []string{"save_memory", "write_todos"}},
-			{UserInteraction, []string{"ask_user"}},
-		}
-	case Codex:
-		return []toolRow{
-			{FileRead, []string{"grep_files", "read_file", "list_dir"}},
-			{FileWrite, []string{"apply_patch"}},
-			// Its hooks call every command Bash (measured).
-			{ShellUse, []string{"exec_command", "write_stdin", "shell_command", "Bash"}},
-			{Web, []string{"web_search", "view_image"}},
-			{Agent, []string{"spawn_agent", "send_input", "resume_agent", "wait", "close_agent"}},
-			{Planning, []string{"update_plan"}},
-			{UserInteraction, []string{"request_user_input"}},
-		}
-	case Pi:
-		return []toolRow{
-			{FileRead, []string{"read", "grep", "find", "ls"}},
-			{FileWrite, []string{"edit", "write"}},
-			{ShellUse, []string{"bash"}},
-		}
-	case OpenCode:
-		return []toolRow{
-			{FileRead, []string{"read", "grep", "glob", "list", "lsp"}},
-			{FileWrite, []string{"edit"}},
-			{ShellUse, []string{"bash"}},
-			{Web, []string{"webfetch", "websearch", "codesearch"}},
-			{Agent, []string{"task", "skill"}},
-			{Planning, []string{"todoread", "todowrite"}},
-			{UserInteraction, []string{"question"}},
-		}
-	case Aider:
-		return []toolRow{
-			{FileRead, []string{"/read-only", "/ls", "/map", "/tokens", "/diff"}},
-			{FileWrite, []string{"/add", "/code", "/architect", "/commit", "/undo", "/lint"}},
-			{ShellUse, []string{"/run", "/test", "/git"}},
-			{Web, []string{"/web"}},
-			{Planning, []string{"/ask", "/context"}},
-		}
-	}
-	return nil
-}
-
 // CategoryOf says what a tool does. One that is not known, such as a tool of an MCP
 // server, can do what an agent can.
 func CategoryOf(name Name, tool string) Category {
-	for _, r := range toolsOf(name) {
-		if slices.ContainsFunc(r.tools, func(t string) bool { return strings.EqualFold(t, tool) }) {
-			return r.category
+	for _, r := range Of(name).Tools {
+		if slices.ContainsFunc(r.Tools, func(t string) bool { return strings.EqualFold(t, tool) }) {
+			return r.Category
 		}
 	}
 	return Agent
@@ -172,9 +104,9 @@ func CategoryOf(name Name, tool string) Category {
 
 // toolsWith lists a program's tools of which the preset says one of the verdicts.
 func toolsWith(name Name, p Preset, verdicts ...Verdict) (tools []string) {
-	for _, r := range toolsOf(name) {
-		if slices.Contains(verdicts, p.Judge(r.category)) {
-			tools = append(tools, r.tools...)
+	for _, r := range Of(name).Tools {
+		if slices.Contains(verdicts, p.Judge(r.Category)) {
+			tools = append(tools, r.Tools...)
 		}
 	}
 	return tools

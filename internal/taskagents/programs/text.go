@@ -18,15 +18,13 @@ const tasksFolder = ".task-agents"
 func (b *build) memory() string {
 	situation := skills.Situation{
 		Workdir: b.Workdir, Repo: b.Repo, Bridge: b.Server + "/api/coding-agents/" + b.Session, Self: quote(b.Self),
-		Server: b.Framework != Aider && b.Framework != Pi,
+		Server: !b.program.NoServer,
 	}
 	if b.Skills != "" {
 		situation.Manifest = tasksFolder + "/" + b.skillsFile()
 	}
 	text := skills.Essentials(situation)
-	if b.Framework == Aider {
-		text += "- You change files that are in the chat; ask for those that you need by their names.\n"
-	}
+	text += b.program.Advice
 	if own := strings.TrimSpace(b.Memory); own != "" {
 		text += "\n---\n\n" + own + "\n"
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"

@@ -1,12 +1,3 @@
-// Package adapter knows what each task agent's program needs to be started: its command
-// line, its environment, its files, its hooks, its way of being told what to do
-// (task-agents, sections 4.3, 5.1 to 5.6, 5.9 and 10.2).
-//
-// [Build] is a pure function. It looks at nothing but the [Spawn] it is given, and
-// changes nothing: the files of a [Plan] are changes that package overlay carries out and
-// undoes. A program is given its files where its own flags and variables let us, in the
-// session's folder; the workspace stays as it is, and the user's home too, but for what
-// no flag can say.
 package programs
 
 import (
@@ -93,26 +84,11 @@ func Build(s Spawn) (Plan, error) {
 		return Plan{}, err
 	}
 	b.skills()
-	switch s.Framework {
-	case Claude:
-		b.claude()
-	case Codex:
-		b.codex()
-	case Gemini:
-		b.gemini()
-	case Aider:
-		b.aider()
-	case Pi:
-		b.pi()
-	case OpenCode:
-		err = b.openCode()
-	case Shell:
-		b.shell()
-	default:
-		err = capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%q cannot be started as a task agent", s.Framework).
+	if !b.program.Startable() {
+		return Plan{}, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%q cannot be started as a task agent", s.Framework).
 			With("adapter_framework", "use claude, codex, gemini, aider, pi, opencode or shell")
 	}
-	if err != nil {
+	if err := b.program.plan(b); err != nil {
 		return Plan{}, err
 	}
 	if b.ignored != "" {
@@ -125,29 +101,12 @@ func Build(s Spawn) (Plan, error) {
 // build is a plan in the making.
 type build struct {
 	Spawn
-	port string
-	plan Plan
+	program Program
+	port    string
+	plan    Plan
 	// ignored are the lines that git is told to ignore in the workspace.
 	ignored string
 	env     map[string]string // what the program itself needs; wins over everything but the rules
-}
-
-// baseURLName is the variable by which a program's own users send it to another service
-// (task-agents, section 5.3); "" where it has none.
-func baseURLName(name Name) string {
-	switch name {
-	case Claude:
-		return "ANTHROPIC_BASE_URL"
-	case Codex:
-		return "OPENAI_BASE_URL"
-	case Gemini:
-		return "GOOGLE_GEMINI_BASE_URL"
-	case Aider:
-		return "OPENAI_API_BASE"
-	case OpenCode:
-		return "PARALLAX_OPENCODE_BASE_URL"
-	}
-	return ""
 }
 
 func newBuild(s Spawn) (*build, error) {
@@ -181,15 +140,16 @@ func newBuild(s Spawn) (*build, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "there is no approval preset %q", s.Preset).
 			With("adapter_preset", "use readonly, standard, permissive or autonomous")
 	}
+	program := Of(s.Framework)
 	if s.Binary == "" {
-		s.Binary = ProgramOf(s.Framework).Binary
+		s.Binary = program.Binary
 	}
 	if s.BaseURL == "" {
-		s.BaseURL = s.Parent[baseURLName(s.Framework)]
+		s.BaseURL = s.Parent[program.BaseURL]
 	}
 	s.Server = strings.TrimSuffix(s.Server, "/")
-	b := &build{Spawn: s, port: server.Port(), env: make(map[string]string)}
-	b.plan.DeliverDelay = deliverDelay(s.Framework)
+	b := &build{Spawn: s, program: program, port: server.Port(), env: make(map[string]string)}
+	b.plan.DeliverDelay = program.DeliverDelay
 	return b, nil
 }
 
@@ -198,19 +158,6 @@ var (
 	uuid      = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	resumable = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9._/ -]*$`) // an id, or Pi's file; never a flag
 )
-
-// deliverDelay is the pause between ready and the first input (task-agents, section 2).
-func deliverDelay(name Name) time.Duration {
-	switch name {
-	case Claude:
-		return 800 * time.Millisecond
-	case Codex:
-		return 2 * time.Second
-	case Aider:
-		return 200 * time.Millisecond
-	}
-	return 300 * time.Millisecond
-}
 
 // state is a path in the session's folder.
 func (b *build) state(names ...string) string {
