@@ -14,8 +14,8 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/config/agentprogram"
 	"github.com/junctor-run/junctor/internal/config/elizafile"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -207,8 +207,8 @@ func readForeignFile(path string) (*foreignSays, error) {
 
 // accountKeys are the variables that are an account of some program.
 func accountKeys() (list []string) {
-	for _, n := range framework.Names() {
-		for _, k := range framework.ProgramOf(n.Name).Keys {
+	for _, p := range agentprogram.All() {
+		for _, k := range p.Keys {
 			list = append(list, k.Name)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/config/agentprogram"
 )
 
 // Agents is about task agents (task-agents, section 3). What is marked runtime can be
@@ -111,7 +111,7 @@ func (a *Agents) check() error {
 		}
 	}
 	if a.DefaultType != "" {
-		if name, ok := framework.Normalise(a.DefaultType); !ok || name == framework.Hermes {
+		if p, ok := agentprogram.Find(a.DefaultType); !ok || p.Name == agentprogram.Hermes {
 			return fmt.Errorf("agents.default_type: %q must be one of claude, codex, gemini, aider, pi, opencode, shell", a.DefaultType)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/config/agentprogram"
 )
 
 // as reads a value into one key.
@@ -53,11 +53,11 @@ func agentType(s string) (any, error) {
 	if strings.EqualFold(s, "none") {
 		return "", nil
 	}
-	name, ok := framework.Normalise(s)
-	if !ok || name == framework.Hermes {
+	p, ok := agentprogram.Find(s)
+	if !ok || p.Name == agentprogram.Hermes {
 		return nil, fmt.Errorf("%.60q must be one of claude, codex, gemini, aider, pi, opencode, shell, none", s)
 	}
-	return string(name), nil
+	return p.Name, nil
 }
 
 func truth(s string) (any, error) {
@@ -95,7 +95,7 @@ func millis(least int) func(string) (any, error) {
 }
 
 func model(s string) (any, error) {
-	if s != "" && !framework.ValidModel(s) {
+	if s != "" && !agentprogram.ValidModel(s) {
 		return nil, fmt.Errorf("%.60q is no name of a model: one word that does not begin with a hyphen", s)
 	}
 	return s, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/config/agentprogram"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -99,7 +100,7 @@ func (v Values) Login(env map[string]string) map[string]string {
 		out[openCodeKey] = v.OpenCodeKey.Reveal()
 	}
 	for _, n := range framework.Names() {
-		for _, k := range append(framework.ProgramOf(n.Name).Keys, framework.Key{Name: "ANTHROPIC_AUTH_TOKEN", Method: "api_key"}) {
+		for _, k := range append(framework.ProgramOf(n.Name).Keys, agentprogram.Key{Name: "ANTHROPIC_AUTH_TOKEN", Method: "api_key"}) {
 			subscription := k.Method == "subscription" || strings.HasPrefix(out[k.Name], "sk-ant-oat")
 			if v.Credentials == "cloud" || v.Credentials == "subscription" && !subscription || v.Credentials == "api_keys" && subscription {
 				delete(out, k.Name)
@@ -251,7 +252,7 @@ func (c *Change) with(more Change) (out Change, err error) {
 			return "", false
 		}
 	}
-	model := func(s string) (string, bool) { return s, framework.ValidModel(s) }
+	model := func(s string) (string, bool) { return s, agentprogram.ValidModel(s) }
 	out.DefaultType = word("defaultAgentType", c.DefaultType, more.DefaultType, program, "use claude, codex, gemini, aider, pi, opencode, shell or none")
 	out.Strategy = word("agentSelectionStrategy", c.Strategy, more.Strategy, func(s string) (string, bool) {
 		if strings.EqualFold(s, "heuristic") {

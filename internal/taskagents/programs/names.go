@@ -5,22 +5,10 @@
 // which rules match. What follows from it is decided by package detect.
 package framework
 
-import (
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
+import "github.com/junctor-run/junctor/internal/config/agentprogram"
 
 // Name is the canonical name of a task agent's program.
 type Name string
-
-// ValidModel says whether s can name a model on a program's command line: one word of at
-// most 200 characters that does not look like an option. A regular expression for it
-// would take 8 MB.
-func ValidModel(s string) bool {
-	strange := func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.C, r) }
-	return s != "" && s[0] != '-' && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, strange)
-}
 
 // The canonical names (task-agents, section 5.1).
 const (
@@ -31,7 +19,7 @@ const (
 	Pi       Name = "pi"
 	OpenCode Name = "opencode"
 	Shell    Name = "shell"
-	Hermes   Name = "hermes"
+	Hermes   Name = agentprogram.Hermes
 )
 
 // Accepted is one row of the table of names.
@@ -42,33 +30,16 @@ type Accepted struct {
 
 // Names returns every canonical name with the other names it goes by, in the order of
 // task-agents, section 5.1.
-func Names() []Accepted {
-	return []Accepted{
-		{Claude, []string{"claude", "claude-code"}},
-		{Codex, []string{"codex", "openai", "openai-codex"}},
-		{Gemini, []string{"gemini", "google", "gemini-cli"}},
-		{Aider, []string{"aider"}},
-		{Pi, []string{"pi", "pi-ai", "pi-coding-agent"}},
-		{OpenCode, []string{"opencode", "opencode-agent"}},
-		{Shell, []string{"shell", "bash"}},
-		{Hermes, []string{"hermes"}},
+func Names() (out []Accepted) {
+	for _, p := range agentprogram.All() {
+		out = append(out, Accepted{Name(p.Name), p.Words})
 	}
+	return out
 }
 
 // Normalise returns the canonical name for any accepted one. ok is false for a name
 // that nobody goes by.
 func Normalise(text string) (name Name, ok bool) {
-	want := squeeze(text)
-	for _, row := range Names() {
-		for _, w := range row.Words {
-			if squeeze(w) == want {
-				return row.Name, true
-			}
-		}
-	}
-	return "", false
-}
-
-func squeeze(s string) string {
-	return strings.NewReplacer(" ", "", "\t", "", "_", "", "-", "").Replace(strings.ToLower(s))
+	p, ok := agentprogram.Find(text)
+	return Name(p.Name), ok
 }
