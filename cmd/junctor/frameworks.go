@@ -79,8 +79,8 @@ func (a *app) listFrameworks(ctx context.Context) error {
 	}
 	rows := []frameworkRow{}
 	checked := preflight.Check(ctx, preflight.Config{Env: a.env})
-	for i, accepted := range programs.Names() {
-		row := frameworkRow{Name: accepted.Name, Also: accepted.Words[1:], Rules: []frameworkFile{}, Result: checked[i]}
+	for i, accepted := range programs.All() {
+		row := frameworkRow{Name: accepted.Name, Also: accepted.Aliases[1:], Rules: []frameworkFile{}, Result: checked[i]}
 		for _, f := range files {
 			if f.Framework == accepted.Name {
 				row.Rules = append(row.Rules, frameworkFile{f.Revision, f.Min, f.Max, len(f.Rules), f.Source})

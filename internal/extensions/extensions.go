@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/command"
@@ -63,6 +62,9 @@ type Config struct {
 	Secrets  *secretstore.Store
 	Model    *llm.Client // nil: there is none
 	Version  string      // the server's
+	// Builtins are the commands that other parts of the server answer. They take
+	// precedence over commands of extensions.
+	Builtins []command.Command
 	// Withholds reports whether the deployment mode, which is called Mode, keeps a
 	// permission from extensions.
 	Withholds func(permission string) bool
@@ -105,6 +107,7 @@ type Runtime struct {
 	analyzer  *analyze.Analyzer
 	queue     *queue.Queue
 	rates     queue.Rates
+	builtins  []command.Command
 	cache     *queue.Cache
 	running   runner.Running
 	registry  *registry.Registry
@@ -138,6 +141,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		cache:    queue.NewCache(time.Now),
 		queue:    queue.New(cfg.Limits),
 		rates:    cfg.Rates,
+		builtins: cfg.Builtins,
 	}
 	defer func() {
 		if err != nil {
@@ -221,7 +225,7 @@ func (x *Runtime) changed() {
 	}
 	x.retainBrowsers()
 	commands, conflicts := commandtable.Of(x.manager.View())
-	x.router.Store(command.New(command.Table{Commands: append(chat.Builtins(), withFlags(commands)...), Reserved: operator.ReservedCommand}))
+	x.router.Store(command.New(command.Table{Commands: append(slices.Clone(x.builtins), withFlags(commands)...), Reserved: operator.ReservedCommand}))
 	x.conflicted(conflicts)
 	select {
 	case x.news <- struct{}{}:

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/queue"
@@ -31,7 +31,7 @@ type conversations struct {
 	messages *session.Messages
 	results  *session.Results
 	blobs    *blob.Store
-	chat     *chat.Engine
+	chat     *engine.Engine
 }
 
 // openChat needs the engine and the extensions.
@@ -40,14 +40,14 @@ func (s *Server) openChat() {
 		runs: runs.New(s.engine, time.Now), results: s.extensions.Results(), blobs: s.extensions.Blobs(),
 		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(s.shared)}),
 	}
-	cfg := chat.Config{
+	cfg := engine.Config{
 		Runs: c.runs, Messages: c.messages, Results: c.results, Log: s.log, Commands: s.extensions.Commands, Usage: s.extensions.Usage, Home: s.home.Dir,
 		Subagents: verbs.Action,
 	}
 	if s.model != nil {
 		cfg.Model = talker{s.model}
 	}
-	c.chat = chat.New(cfg)
+	c.chat = engine.New(cfg)
 	s.conversations = c
 }
 
@@ -84,7 +84,7 @@ func (s *Server) openExtensions(ctx context.Context) (err error) {
 	}
 	cfg := s.cfg
 	s.extensions, err = extensions.Open(ctx, extensions.Config{
-		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version,
+		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version, Builtins: engine.Builtins(),
 		Withholds: s.deployment.Withholds, Mode: string(s.deployment), NeedDigest: !s.loopback(), NoExternalBins: cfg.Extensions.NoExternalBins,
 		MinTier: cfg.Sandbox.MinTier, ReadOnly: cfg.Sandbox.ReadOnly, Off: cfg.Sandbox.Off, Addresses: cfg.Sandbox.Addresses, Confirm: cfg.Sandbox.Confirm,
 		Rates: queue.Rates{PerMinute: cfg.Extensions.CallsPerMinute, Burst: cfg.Extensions.Burst},
@@ -114,7 +114,7 @@ func openModel(cfg config.Config, secrets *secretstore.Store) (*llm.Client, erro
 // talker lets chat ask a model.
 type talker struct{ *llm.Client }
 
-func (t talker) Answer(ctx context.Context, system string, turns []chat.Turn, emit func(string) error) (string, error) {
+func (t talker) Answer(ctx context.Context, system string, turns []engine.Turn, emit func(string) error) (string, error) {
 	req := llm.Request{System: system}
 	for _, turn := range turns {
 		role := llm.User
@@ -129,12 +129,12 @@ func (t talker) Answer(ctx context.Context, system string, turns []chat.Turn, em
 
 // preview says what a command would do, for a dry run.
 func (s *Server) preview(ctx context.Context, who capability.Principal, id string, route *command.Route) (map[string]any, error) {
-	input, err := chat.Input(route, false)
+	input, err := engine.Input(route, false)
 	if err != nil {
 		return nil, err
 	}
 	_, p, err := s.engine.Preview(ctx, capability.Invocation{
-		Surface: "slash", Principal: who, Session: id, Input: input, Audience: capability.AudienceInternal, Target: capability.Target{Member: chat.Member(route)},
+		Surface: "slash", Principal: who, Session: id, Input: input, Audience: capability.AudienceInternal, Target: capability.Target{Member: engine.Member(route)},
 	})
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks = append(checks, s.checkExtensions(ctx)...)
 	checks = append(checks, s.checkAgents(ctx)...)
 	checks = append(checks, s.checkNodes(ctx)...)
-	checks = append(checks, s.checkUpstreams()...)
+	checks = append(checks, s.upstreams.Checks(ctx)...)
 	for _, ep := range s.registry.List() {
 		c := httpapi.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
 		if !c.OK {

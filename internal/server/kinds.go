@@ -23,7 +23,7 @@ func (s *Server) sources() []capability.Source {
 		local.New(s.local),
 		s.extensions.Source(),
 		s.registry,
-		s.upstreams,
+		s.upstreams.Source(),
 		s.devices.source,
 	}
 }

@@ -27,7 +27,7 @@ type devices struct {
 
 // openNodes opens the bus and the gateway; nodes come in once Run serves.
 func (s *Server) openNodes(ctx context.Context) (err error) {
-	d := &devices{admission: admission.New(s.shared, s.policy, time.Now)}
+	d := &devices{admission: admission.New(admission.NewSQLStore(s.shared), s.policy, time.Now)}
 	if s.nats, err = openMessageBus(ctx, s.cfg, s.home.Path("state", "nats"), s.secrets, d.admission.Authorize, s.logger); err != nil {
 		return err
 	}

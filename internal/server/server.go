@@ -44,7 +44,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/segment"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream"
+	"github.com/junctor-run/junctor/internal/upstreams"
 )
 
 // drain is how long running calls may go on after a stop was asked for.
@@ -85,7 +85,7 @@ type Server struct {
 	oauth      *oauth.Server // nil: no authorization server is trusted
 	nodeDoor   *nodeserve.Surface
 	registry   *endpoint.Registry
-	upstreams  *upstream.Registry
+	upstreams  *upstreams.Service
 	mcp        *mcpserve.Surface
 	local      *host.Host
 
@@ -192,7 +192,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
 		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary, TrustAudit: cfg.Eliza.TrustAudit, Call: s.callInner,
 	})
-	if err := s.openUpstreams(ctx); err != nil {
+	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
+		Dir: s.home.Path("upstreams"), Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door, Logger: s.logger,
+	}); err != nil {
 		return err
 	}
 	cursorKey, err := s.home.key("cursor.key")
@@ -210,7 +212,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{s}, Texts: s.verbTexts(), Updates: upstreams{s.upstreams}, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{s}, Texts: s.verbTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
 	s.gauges()

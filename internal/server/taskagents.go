@@ -221,7 +221,7 @@ func (d agentDoor) Files(agentType string) (any, error) {
 		Files      []programs.WorkspaceFile `json:"files"`
 	}
 	of := func(name programs.Name) row {
-		r := row{AgentType: name, Files: programs.Files(name)}
+		r := row{AgentType: name, Files: programs.Of(name).Files}
 		if len(r.Files) > 0 && r.Files[0].Type == "memory" {
 			r.MemoryFile = r.Files[0].RelativePath
 		}
@@ -232,7 +232,7 @@ func (d agentDoor) Files(agentType string) (any, error) {
 		return of(name), err
 	}
 	var list []row
-	for _, n := range programs.Names() {
+	for _, n := range programs.All() {
 		list = append(list, of(n.Name))
 	}
 	return list, nil

@@ -47,22 +47,10 @@ func (l *logins) told(e signin.Event) {
 	}
 }
 
-// helperWords are the arguments by which a program logs somebody in; nil: it has no command
-// for that.
-func helperWords(name programs.Name) []string {
-	switch name {
-	case programs.Claude:
-		return []string{"auth", "login"}
-	case programs.Codex:
-		return []string{"login"}
-	}
-	return nil
-}
-
 // flow is the login of a program; false where it has none, or is not there.
 func (l *logins) flow(name programs.Name) (signin.Flow, bool) {
-	path, err := exec.LookPath(programs.ProgramOf(name).Binary)
-	words := helperWords(name)
+	path, err := exec.LookPath(programs.Of(name).Binary)
+	words := programs.Of(name).SignIn
 	if err != nil || words == nil {
 		return nil, false
 	}
@@ -132,19 +120,19 @@ func (d accountDoor) SignIn(ctx context.Context, name string, body json.RawMessa
 		return d.logins.desk.Begin(ctx, "github", d.logins.atGitHub, nil)
 	}
 	kind, ok := programs.Normalise(name)
-	if ok && helperWords(kind) != nil {
+	if ok && programs.Of(kind).SignIn != nil {
 		if in.Code != "" {
 			return d.logins.desk.Type(string(kind), in.Code)
 		}
 		flow, there := d.logins.flow(kind)
 		if !there {
-			p := programs.ProgramOf(kind)
+			p := programs.Of(kind)
 			return nil, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine", kind).With("agent_not_installed", "install it with: "+p.Install)
 		}
 		return d.logins.desk.Begin(ctx, string(kind), flow, nil)
 	}
-	if ok && programs.ProgramOf(kind).Login != "" {
-		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + programs.ProgramOf(kind).Login}, nil
+	if ok && programs.Of(kind).Login != "" {
+		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + programs.Of(kind).Login}, nil
 	}
 	return nil, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login", "there is one for claude, codex and github")
 }

@@ -312,7 +312,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		ID: id, Name: cmp.Or(req.Name, m.Label), AgentType: req.AgentType, Framework: g.framework, Version: program.Version, Rules: rules,
 		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == programs.Shell, Cols: req.Cols, Rows: req.Rows,
 		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata, ResumeToken: plan.ResumeToken,
-		Mask: g.mask, Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
+		Mask: g.mask, Answers: startAnswers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
 	}
 	a.mu.Lock()
 	a.running[id] = g
@@ -416,7 +416,7 @@ func (a *Agents) place(id, asked, label string) (dir string, made bool, err erro
 
 func accepted() string {
 	var list []string
-	for _, n := range programs.Names() {
+	for _, n := range programs.All() {
 		list = append(list, string(n.Name))
 	}
 	return strings.Join(list, ", ")

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -35,7 +37,7 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	casts, err := filepath.Glob("../../term/testdata/casts/*.cast")
+	casts, err := filepath.Glob("../term/testdata/casts/*.cast")
 	if err != nil || len(casts) != 26 {
 		t.Fatalf("%d recordings: %v", len(casts), err)
 	}
@@ -51,8 +53,8 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 			var got []string
 			for _, b := range dialogs(t, path, rules) {
 				chosen := "-"
-				for _, a := range answers(of, programs.Autonomous) {
-					if option, ok := a.Fits(b); ok {
+				for _, a := range startAnswers(of, programs.Autonomous) {
+					if option, ok := sessions.Fits(a, b); ok {
 						chosen = strings.Join(a.Keys, " ")
 						if option >= 0 {
 							chosen = b.Options[option]

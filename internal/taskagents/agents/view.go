@@ -99,33 +99,11 @@ func (a *Agents) Keep(id string) (Info, error) {
 	return i, nil
 }
 
-// answers are what is chosen in a program's dialogs without asking anybody: those of its
-// start, where the folder is one that we were told to work in. Whether a tool may be used
-// is never among them.
-func answers(name programs.Name, p programs.Preset) []sessions.Answer {
-	switch name {
-	case programs.Claude:
-		list := []sessions.Answer{
-			{ID: "trust", Type: "trust", Prompt: "trust", Label: "Yes, I trust"},
-			{ID: "api-key", Type: "api_key", Label: "Yes", Once: true},
-			{ID: "theme", Type: "onboarding", Label: "Dark mode", Once: true},
-			{ID: "notes", Type: "onboarding", Keys: []string{"enter"}},
-		}
-		if p == programs.Autonomous {
-			list = append(list, sessions.Answer{ID: "bypass", Type: "trust", Label: "Yes, I accept", Once: true})
-		}
-		return list
-	case programs.Codex:
-		return []sessions.Answer{
-			{ID: "trust", Type: "trust", Label: "Trust and continue"},
-			{ID: "model", Type: "config", Label: "Use existing model"},
-			{ID: "update", Type: "update", Label: "Skip"},
-		}
-	case programs.Gemini:
-		return []sessions.Answer{
-			{ID: "trust", Type: "trust", Label: "Trust folder"},
-			{ID: "data", Type: "config", Label: "No"},
-		}
+// startAnswers returns what is chosen in a program's start-up dialogs without asking the
+// user.
+func startAnswers(name programs.Name, p programs.Preset) []programs.Answer {
+	if answers := programs.Of(name).Answers; answers != nil {
+		return answers(p)
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/junctor-run/junctor/internal/config"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
@@ -61,15 +63,15 @@ func (v Values) Strategy() string {
 // powerful and fast mean the configured model, else the one that is known to be; where
 // nothing was asked for it is the configured powerful one, else the program's own.
 func (v Values) Model(name programs.Name, asked string) string {
-	powerful, fast := programs.Models(name)
+	program := programs.Of(name)
 	own := v.Models[name]
 	switch asked {
 	case "":
 		return own.Powerful
 	case "powerful":
-		return either(own.Powerful, powerful)
+		return either(own.Powerful, program.Powerful)
 	case "fast":
-		return either(own.Fast, fast, own.Powerful)
+		return either(own.Fast, program.Fast, own.Powerful)
 	}
 	return asked
 }
@@ -97,8 +99,8 @@ func (v Values) Login(env map[string]string) map[string]string {
 	if !v.OpenCodeKey.Empty() {
 		out[openCodeKey] = v.OpenCodeKey.Reveal()
 	}
-	for _, n := range programs.Names() {
-		for _, k := range append(programs.ProgramOf(n.Name).Keys, programs.Key{Name: "ANTHROPIC_AUTH_TOKEN", Method: "api_key"}) {
+	for _, n := range programs.All() {
+		for _, k := range append(n.Keys, programs.Key{Name: "ANTHROPIC_AUTH_TOKEN", Method: "api_key"}) {
 			subscription := k.Method == "subscription" || strings.HasPrefix(out[k.Name], "sk-ant-oat")
 			if v.Credentials == "cloud" || v.Credentials == "subscription" && !subscription || v.Credentials == "api_keys" && subscription {
 				delete(out, k.Name)
@@ -250,7 +252,7 @@ func (c *Change) with(more Change) (out Change, err error) {
 			return "", false
 		}
 	}
-	model := func(s string) (string, bool) { return s, programs.ValidModel(s) }
+	model := func(s string) (string, bool) { return s, config.ValidModel(s) }
 	out.DefaultType = word("defaultAgentType", c.DefaultType, more.DefaultType, program, "use claude, codex, gemini, aider, pi, opencode, shell or none")
 	out.Strategy = word("agentSelectionStrategy", c.Strategy, more.Strategy, func(s string) (string, bool) {
 		if strings.EqualFold(s, "heuristic") {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -68,22 +69,11 @@ type Preferred struct {
 	Reason string        `json:"reason"`
 }
 
-// profile is what a program is good at (task-agents, section 6.2).
-type profile struct {
-	name  programs.Name
-	label string
-	good  Signals
-}
-
-func profiles() []profile {
-	return []profile{
-		{programs.Aider, "Aider", Signals{.9, .45, .45, .75, .85, .35, .95, 1}},
-		{programs.Claude, "Claude Code", Signals{.95, .95, 1, .8, .85, 1, .9, .75}},
-		{programs.Codex, "Codex", Signals{1, .8, .75, .85, 1, .9, 1, .95}},
-		{programs.Gemini, "Gemini CLI", Signals{.7, 1, .95, .7, .6, .7, .65, .7}},
-		{programs.OpenCode, "OpenCode", Signals{.85, .75, .75, .7, .8, .7, .85, .85}},
-		{programs.Pi, "Pi", Signals{.55, .5, .55, .5, .5, .35, .5, .5}},
-	}
+// candidates returns the programs that are chosen among, in the order of their names.
+func candidates() []programs.Program {
+	list := slices.DeleteFunc(programs.All(), func(p programs.Program) bool { return p.Title == "" })
+	slices.SortFunc(list, func(a, b programs.Program) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return list
 }
 
 // Choose gives every program its score and prefers one. A program that is disabled or
@@ -91,16 +81,16 @@ func profiles() []profile {
 func Choose(in Input) State {
 	signals := in.Task.Signals()
 	out := State{Subscription: in.Subscription}
-	for _, p := range profiles() {
-		f := Framework{ID: p.name, Label: p.label, Adapter: p.name, Signals: signals}
-		if i := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Name == p.name }); i >= 0 {
+	for _, p := range candidates() {
+		f := Framework{ID: p.Name, Label: p.Title, Adapter: p.Name, Signals: signals}
+		if i := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Name == p.Name }); i >= 0 {
 			c := in.Candidates[i]
 			f.Installed, f.AuthReady, f.SubscriptionReady = c.Installed, c.AuthReady, c.SubscriptionReady
 		}
-		if rest, cooling := in.Book.CoolDowns[p.name]; cooling && in.Now.Before(rest.Until) {
+		if rest, cooling := in.Book.CoolDowns[p.Name]; cooling && in.Now.Before(rest.Until) {
 			f.Disabled, f.DisabledUntil, f.DisabledReason = true, rest.Until, rest.Reason
 		}
-		f.Score = in.score(&f, signals, p.good)
+		f.Score = in.score(&f, signals, Signals(p.Strengths))
 		f.Reason = f.reason()
 		out.Frameworks = append(out.Frameworks, f)
 	}
@@ -134,10 +124,7 @@ func (in *Input) score(f *Framework, signals, good Signals) int {
 
 // hint is what the configured subscription adds.
 func (in *Input) hint(f *Framework) int {
-	switch {
-	case f.ID == programs.Claude && in.Subscription == "anthropic-subscription":
-	case f.ID == programs.Codex && (in.Subscription == "openai-codex" || in.Subscription == "openai-subscription"):
-	default:
+	if !slices.Contains(programs.Of(f.ID).Subscriptions, in.Subscription) {
 		return 0
 	}
 	if f.SubscriptionReady {

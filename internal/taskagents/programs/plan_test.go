@@ -259,7 +259,7 @@ func TestPlansLeaveNothingBehind(t *testing.T) {
 // TestSkillsAreBesideTheWork: two programs may work in one folder, and each finds its own.
 func TestSkillsAreBesideTheWork(t *testing.T) {
 	t.Parallel()
-	for _, n := range programs.Names() {
+	for _, n := range programs.All() {
 		if n.Name == programs.Hermes {
 			continue
 		}
@@ -372,12 +372,12 @@ func TestPresetsInTheProgramsOwnWords(t *testing.T) {
 				t.Errorf("%s %s: %+v %v", name, p, a, err)
 			}
 		}
-		if files := programs.Files(name); name != programs.Shell && (len(files) == 0 || files[0].Type != "memory") {
+		if files := programs.Of(name).Files; name != programs.Shell && (len(files) == 0 || files[0].Type != "memory") {
 			t.Errorf("%s: %+v", name, files)
 		}
 	}
-	if powerful, fast := programs.Models(programs.Codex); powerful == "" || fast == "" || powerful == fast {
-		t.Errorf("%s %s", powerful, fast)
+	if codex := programs.Of(programs.Codex); codex.Powerful == "" || codex.Fast == "" || codex.Powerful == codex.Fast {
+		t.Errorf("models of Codex = %q, %q; want two different names", codex.Powerful, codex.Fast)
 	}
 	if _, err := programs.ApprovalOf(programs.Claude, "none"); capability.CodeOf(err) != capability.CodeInvalidInput {
 		t.Error(err)

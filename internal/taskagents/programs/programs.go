@@ -13,10 +13,9 @@ package programs
 
 import (
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/internal/config"
 )
 
 // Name is the canonical name of a program.
@@ -151,25 +150,27 @@ func (p *Program) Startable() bool { return p.plan != nil }
 // Normalise returns the canonical name for any accepted one. ok is false for an unknown
 // name.
 func Normalise(text string) (name Name, ok bool) {
-	want := squeeze(text)
 	for _, p := range All() {
-		if slices.ContainsFunc(p.Aliases, func(alias string) bool { return squeeze(alias) == want }) {
+		if slices.ContainsFunc(p.Aliases, func(alias string) bool { return config.SameName(alias, text) }) {
 			return p.Name, true
 		}
 	}
 	return "", false
 }
 
-func squeeze(s string) string {
-	return strings.NewReplacer(" ", "", "\t", "", "_", "", "-", "").Replace(strings.ToLower(s))
-}
-
-// ValidModel reports whether s can name a model on a program's command line: one word of
-// at most 200 characters that does not look like an option.
-func ValidModel(s string) bool {
-	// A loop, because a regular expression with this bound would take 8 MB.
-	unusable := func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.C, r) }
-	return s != "" && s[0] != '-' && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, unusable)
+// Configurable returns the programs that the configuration may name.
+func Configurable() (list []config.Program) {
+	for _, p := range All() {
+		if !p.Startable() {
+			continue
+		}
+		named := config.Program{Name: string(p.Name), Aliases: p.Aliases}
+		for _, k := range p.Keys {
+			named.Accounts = append(named.Accounts, k.Name)
+		}
+		list = append(list, named)
+	}
+	return list
 }
 
 const defaultDeliverDelay = 300 * time.Millisecond

@@ -88,7 +88,7 @@ func inTerminal(t *testing.T, r string, change func(*sessions.Spec)) (*sessions.
 	heard := m.Subscribe()
 	spec := sessions.Spec{
 		Framework: programs.Claude, Version: "2.1.197", Rules: claude(t), Dir: t.TempDir(), Argv: []string{self}, Env: []string{role + "=" + r, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")},
-		Answers: []sessions.Answer{{ID: "trust", Type: "trust", Label: "Yes, I trust"}, {ID: "write", Type: "permission", Prompt: "create hello.txt", Label: "Yes"}},
+		Answers: []programs.Answer{{ID: "trust", Type: "trust", Label: "Yes, I trust"}, {ID: "write", Type: "permission", Prompt: "create hello.txt", Label: "Yes"}},
 	}
 	if change != nil {
 		change(&spec)

@@ -122,7 +122,7 @@ type Spec struct {
 	// it. nil: there is none.
 	Recording *cast.Writer
 	// Answers are tried in order on every dialog.
-	Answers []Answer
+	Answers []programs.Answer
 	// Cleanup undoes what was prepared for the session. It runs once, when the program
 	// is gone; after a failed start too.
 	Cleanup func() error

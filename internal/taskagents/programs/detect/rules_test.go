@@ -41,7 +41,7 @@ func builtIn(t testing.TB, name programs.Name) *File {
 
 func TestEveryProgramOfTheTableHasRules(t *testing.T) {
 	t.Parallel()
-	for _, n := range programs.Names() {
+	for _, n := range programs.All() {
 		if n.Name == programs.Hermes { // secondary: it has none
 			continue
 		}
@@ -134,7 +134,7 @@ func TestFilesFaults(t *testing.T) {
 // TestTheDocumentedFileIsRead keeps docs/frameworks.md true.
 func TestTheDocumentedFileIsRead(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/frameworks.md")
+	page, err := os.ReadFile("../../../../docs/frameworks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestAURLOverSeveralRows(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(good))
-	for _, n := range programs.Names() {
+	for _, n := range programs.All() {
 		if data, err := fs.ReadFile(programs.Rules(), string(n.Name)+".json"); err == nil {
 			f.Add(data)
 		}

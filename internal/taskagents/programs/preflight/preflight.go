@@ -66,15 +66,15 @@ const askMost = 64 << 10
 // of [programs.Names].
 func Check(ctx context.Context, cfg Config) []Result {
 	cfg.defaults()
-	names := programs.Names()
-	out := make([]Result, len(names))
+	list := programs.All()
+	out := make([]Result, len(list))
 	var all sync.WaitGroup
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for i, accepted := range names {
+	for i, p := range list {
 		all.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			out[i] = cfg.check(ctx, accepted.Name)
+			out[i] = cfg.check(ctx, p.Name)
 		})
 	}
 	all.Wait()
@@ -103,7 +103,7 @@ func (cfg *Config) defaults() {
 }
 
 func (cfg *Config) check(ctx context.Context, name programs.Name) Result {
-	f := factsOf(name)
+	f := programs.Of(name)
 	if name == programs.Shell {
 		if own := cfg.Env("SHELL"); own != "" {
 			f.Binary = own

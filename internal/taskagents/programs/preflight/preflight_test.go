@@ -64,7 +64,7 @@ func (m *machine) check(name programs.Name) preflight.Result {
 			return path, nil
 		},
 	})
-	if len(all) != len(programs.Names()) {
+	if len(all) != len(programs.All()) {
 		m.t.Fatalf("%d programs", len(all))
 	}
 	for _, r := range all {

@@ -79,20 +79,9 @@ func byContent(rec *cast.Recording) (programs.Name, bool) {
 		}
 	}
 	shown := screen.Text() + screen.Title()
-	for _, each := range []struct {
-		text string
-		name programs.Name
-	}{
-		{"Claude Code", programs.Claude},
-		{"OpenAI Codex", programs.Codex},
-		{"Gemini CLI", programs.Gemini},
-		{"Aider v", programs.Aider},
-		{"OpenCode", programs.OpenCode},
-		{"π - ", programs.Pi},
-		{"pty>", programs.Shell},
-	} {
-		if strings.Contains(shown, each.text) {
-			return each.name, true
+	for _, p := range programs.All() {
+		if p.Greeting != "" && strings.Contains(shown, p.Greeting) {
+			return p.Name, true
 		}
 	}
 	return "", false

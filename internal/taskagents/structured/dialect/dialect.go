@@ -171,12 +171,12 @@ type Config struct {
 // New returns our side of a conversation with a program. invalid_input, reason
 // no_structured_mode, for one that has no protocol.
 func New(c Config) (Dialect, error) {
-	switch c.Framework {
-	case programs.Claude:
+	switch programs.Of(c.Framework).Protocol {
+	case programs.StreamJSON:
 		return &claude{resume: c.Resume}, nil
-	case programs.Codex:
+	case programs.AppServer:
 		return &codex{cfg: c}, nil
-	case programs.Gemini, programs.OpenCode:
+	case programs.ACP:
 		return &acp{cfg: c, rpc: rpc{version: true}}, nil
 	}
 	return nil, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%s has no structured mode", c.Framework).

@@ -93,11 +93,11 @@ func (v *Verbs) Pick(ctx context.Context, wanted programs.Name, t choice.Task) p
 	if fixed := v.cfg.Choice.Fixed(); fixed != "" {
 		wanted = fixed
 	}
-	if wanted != programs.Shell && wanted != programs.Pi || !utterance.Prose(t.Text) {
+	if !programs.Of(wanted).Terse || !utterance.Prose(t.Text) {
 		return wanted
 	}
 	state := v.cfg.Choice.State(ctx, t)
-	reasons := func(f choice.Framework) bool { return f.ID != programs.Shell && f.ID != programs.Pi && f.Usable() }
+	reasons := func(f choice.Framework) bool { return !programs.Of(f.ID).Terse && f.Usable() }
 	best := choice.Framework{}
 	for _, f := range state.Frameworks {
 		if reasons(f) && (best.ID == "" || f.ID == state.Preferred.ID || f.Score > best.Score && best.ID != state.Preferred.ID) {

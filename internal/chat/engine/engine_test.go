@@ -1,4 +1,4 @@
-package chat_test
+package engine_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/invoke"
@@ -17,12 +17,12 @@ import (
 	"github.com/junctor-run/junctor/internal/core/session"
 )
 
-// engine answers by the name of the action.
-type engine struct{ calls []capability.Invocation }
+// invoker answers by the name of the action.
+type invoker struct{ calls []capability.Invocation }
 
-func (e *engine) NewID() string { return "run_1" }
+func (e *invoker) NewID() string { return "run_1" }
 
-func (e *engine) Follow(_ context.Context, inv capability.Invocation, _ func(invoke.State)) (invoke.Reply, error) {
+func (e *invoker) Follow(_ context.Context, inv capability.Invocation, _ func(invoke.State)) (invoke.Reply, error) {
 	e.calls = append(e.calls, inv)
 	reply := invoke.Reply{Invocation: inv.ID, State: invoke.StateFailed}
 	_, action, _ := strings.Cut(inv.Target.Member.Name, ".")
@@ -42,15 +42,15 @@ func (e *engine) Follow(_ context.Context, inv capability.Invocation, _ func(inv
 	return reply, err
 }
 
-// model is what answers ordinary chat.
+// model is what answers ordinary engine.
 type model struct {
 	system string
-	turns  []chat.Turn
+	turns  []engine.Turn
 	pieces []string
 	fail   error
 }
 
-func (m *model) Answer(_ context.Context, system string, turns []chat.Turn, emit func(string) error) (string, error) {
+func (m *model) Answer(_ context.Context, system string, turns []engine.Turn, emit func(string) error) (string, error) {
 	m.system, m.turns = system, turns
 	for _, piece := range m.pieces {
 		if emit == nil {
@@ -81,8 +81,8 @@ func (s *stream) Text(piece string) error {
 func (s *stream) Progress(capability.Chunk) { s.progress++ }
 
 type rig struct {
-	*chat.Engine
-	engine   *engine
+	*engine.Engine
+	engine   *invoker
 	model    *model
 	messages *session.Messages
 	results  *session.Results
@@ -91,20 +91,20 @@ type rig struct {
 func newRig(with *model) *rig {
 	act := func(id string) command.Action { return command.Action{ID: id, Runner: "exec.x"} }
 	secretive := command.Action{ID: "login", Runner: "exec.x", Args: []command.Arg{{Name: "user"}, {Name: "password"}}, Sensitive: []string{"password"}}
-	router := command.New(command.Table{Commands: append(chat.Builtins(),
+	router := command.New(command.Table{Commands: append(engine.Builtins(),
 		command.Command{Name: "x", Declared: "x", Extension: "tools.x", ExtensionName: "X", Enabled: true, Summary: "Does x", Usage: "docs/USAGE.md", Actions: []command.Action{act("go"), act("deny"), act("break"), act("ask"), act("slow"), secretive}},
 		command.Command{Name: "off", Extension: "tools.off", ExtensionName: "Off", Actions: []command.Action{act("go")}},
 	)})
 	store := session.NewMemory()
-	r := &rig{engine: &engine{}, model: with, messages: session.NewMessages(session.MessagesConfig{Store: store}), results: session.NewResults(session.ResultsConfig{Store: store})}
-	cfg := chat.Config{
+	r := &rig{engine: &invoker{}, model: with, messages: session.NewMessages(session.MessagesConfig{Store: store}), results: session.NewResults(session.ResultsConfig{Store: store})}
+	cfg := engine.Config{
 		Runs: runs.New(r.engine, time.Now), Messages: r.messages, Results: r.results, Commands: func() *command.Router { return router },
 		Usage: func(string) (string, error) { return "# How to x", nil },
 	}
 	if with != nil {
 		cfg.Model = with
 	}
-	r.Engine = chat.New(cfg)
+	r.Engine = engine.New(cfg)
 	return r
 }
 
@@ -112,8 +112,8 @@ func who() capability.Principal {
 	return capability.Principal{ID: "admin:ann", Role: capability.RoleAdmin}
 }
 
-func message(text string) chat.Message {
-	return chat.Message{Principal: who(), Session: "s", Text: text}
+func message(text string) engine.Message {
+	return engine.Message{Principal: who(), Session: "s", Text: text}
 }
 
 // Every path gives the same text whole and as a stream, and it is what is kept.
@@ -126,31 +126,31 @@ func TestEveryReplyIsTextWholeAndStreamed(t *testing.T) {
 		kind, want string
 		code       capability.Code
 	}{
-		{"a run", "/x go a b", nil, chat.TypeOutput, strings.Repeat("é", 5000), ""},
-		{"a slow run", "/x slow", nil, chat.TypeOutput, "é", ""},
-		{"not found", "/z", nil, chat.TypePrompt, "there is no command /z here", capability.CodeUnknownCapability},
-		{"disabled", "/off", nil, chat.TypePrompt, "which is disabled", capability.CodeUnavailable},
-		{"no action", "/x fly", nil, chat.TypeError, "Hint: ", capability.CodeInvalidInput},
-		{"denied", "/x deny", nil, chat.TypeError, "permission exec", capability.CodeDenied},
-		{"failed, with what it said", "/x break", nil, chat.TypeError, "exit code 3: bad thing\n\npartly done", capability.CodeFailed},
-		{"a question", "/x ask", nil, chat.TypeConfirmation, "this asks", capability.CodeConsentRequired},
-		{"help", "/help", nil, chat.TypeText, "/x", ""},
-		{"help for one", "/help x", nil, chat.TypeText, "# How to x", ""},
-		{"help for none", "/help zz", nil, chat.TypePrompt, "no command /zz", capability.CodeUnknownCapability},
-		{"who", "/whoami", nil, chat.TypeText, "admin:ann, role admin", ""},
-		{"a list", "/commands", nil, chat.TypeText, "/x  Does x", ""},
-		{"no model", "hello", nil, chat.TypeText, "No language model is configured", ""},
-		{"a model", "hello", answers(), chat.TypeText, "Good day", ""},
-		{"a path is chat", "/etc/passwd is a file", answers(), chat.TypeText, "Good day", ""},
-		{"an escaped slash", "//x go", answers(), chat.TypeText, "Good day", ""},
-		{"a model that fails at once", "hello", &model{fail: capability.Errorf(capability.CodeUnavailable, "t", "the model is away")}, chat.TypeError, "the model is away", capability.CodeUnavailable},
-		{"a model that fails half way", "hello", &model{pieces: []string{"Good "}, fail: capability.Errorf(capability.CodeUnavailable, "t", "the model is away")}, chat.TypeError, "the model is away", capability.CodeUnavailable},
+		{"a run", "/x go a b", nil, engine.TypeOutput, strings.Repeat("é", 5000), ""},
+		{"a slow run", "/x slow", nil, engine.TypeOutput, "é", ""},
+		{"not found", "/z", nil, engine.TypePrompt, "there is no command /z here", capability.CodeUnknownCapability},
+		{"disabled", "/off", nil, engine.TypePrompt, "which is disabled", capability.CodeUnavailable},
+		{"no action", "/x fly", nil, engine.TypeError, "Hint: ", capability.CodeInvalidInput},
+		{"denied", "/x deny", nil, engine.TypeError, "permission exec", capability.CodeDenied},
+		{"failed, with what it said", "/x break", nil, engine.TypeError, "exit code 3: bad thing\n\npartly done", capability.CodeFailed},
+		{"a question", "/x ask", nil, engine.TypeConfirmation, "this asks", capability.CodeConsentRequired},
+		{"help", "/help", nil, engine.TypeText, "/x", ""},
+		{"help for one", "/help x", nil, engine.TypeText, "# How to x", ""},
+		{"help for none", "/help zz", nil, engine.TypePrompt, "no command /zz", capability.CodeUnknownCapability},
+		{"who", "/whoami", nil, engine.TypeText, "admin:ann, role admin", ""},
+		{"a list", "/commands", nil, engine.TypeText, "/x  Does x", ""},
+		{"no model", "hello", nil, engine.TypeText, "No language model is configured", ""},
+		{"a model", "hello", answers(), engine.TypeText, "Good day", ""},
+		{"a path is chat", "/etc/passwd is a file", answers(), engine.TypeText, "Good day", ""},
+		{"an escaped slash", "//x go", answers(), engine.TypeText, "Good day", ""},
+		{"a model that fails at once", "hello", &model{fail: capability.Errorf(capability.CodeUnavailable, "t", "the model is away")}, engine.TypeError, "the model is away", capability.CodeUnavailable},
+		{"a model that fails half way", "hello", &model{pieces: []string{"Good "}, fail: capability.Errorf(capability.CodeUnavailable, "t", "the model is away")}, engine.TypeError, "the model is away", capability.CodeUnavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, to := range []*stream{nil, {}} {
 				r := newRig(tt.model)
-				var out chat.Stream
+				var out engine.Stream
 				if to != nil {
 					out = to
 				}
@@ -292,7 +292,7 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(nil)
-			if _, err := r.Say(t.Context(), chat.Message{Principal: who(), Session: tt.session, Text: tt.text}, nil); capability.CodeOf(err) != tt.code {
+			if _, err := r.Say(t.Context(), engine.Message{Principal: who(), Session: tt.session, Text: tt.text}, nil); capability.CodeOf(err) != tt.code {
 				t.Error(err)
 			}
 		})
@@ -315,8 +315,8 @@ func TestAReplyOutlivesItsListener(t *testing.T) {
 func TestACommandOutsideAConversation(t *testing.T) {
 	t.Parallel()
 	r := newRig(nil)
-	run := func(text string, async bool) (chat.Done, error) {
-		return r.Command(t.Context(), chat.Run{Message: chat.Message{Principal: who(), Text: text}, Async: async})
+	run := func(text string, async bool) (engine.Done, error) {
+		return r.Command(t.Context(), engine.Run{Message: engine.Message{Principal: who(), Text: text}, Async: async})
 	}
 	if done, err := run("/x go", false); err != nil || done.Reply.Invocation != "run_1" {
 		t.Errorf("%+v %v", done, err)
