@@ -253,7 +253,7 @@ func (c *Change) with(more Change) (out Change, err error) {
 		}
 	}
 	model := func(s string) (string, bool) { return s, config.ValidModel(s) }
-	out.DefaultType = word("defaultAgentType", c.DefaultType, more.DefaultType, program, "use claude, codex, gemini, aider, pi, opencode, shell or none")
+	out.DefaultType = word("defaultAgentType", c.DefaultType, more.DefaultType, program, "use "+programs.Choices("none"))
 	out.Strategy = word("agentSelectionStrategy", c.Strategy, more.Strategy, func(s string) (string, bool) {
 		if strings.EqualFold(s, "heuristic") {
 			s = "ranked"

@@ -86,7 +86,7 @@ func Build(s Spawn) (Plan, error) {
 	b.skills()
 	if !b.program.Startable() {
 		return Plan{}, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%q cannot be started as a task agent", s.Framework).
-			With("adapter_framework", "use claude, codex, gemini, aider, pi, opencode or shell")
+			With("adapter_framework", "use "+Choices())
 	}
 	if err := b.program.plan(b); err != nil {
 		return Plan{}, err

@@ -13,6 +13,7 @@ package programs
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/config"
@@ -142,6 +143,20 @@ func Of(name Name) Program {
 		}
 	}
 	return Program{Name: name, Binary: string(name)}
+}
+
+// Choices lists the programs that can be started, and what else may be chosen, for an
+// error message: "a, b or c".
+func Choices(more ...string) string {
+	var names []string
+	for _, p := range All() {
+		if p.Startable() {
+			names = append(names, string(p.Name))
+		}
+	}
+	names = append(names, more...)
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // Startable reports whether a session of the program can be started.
