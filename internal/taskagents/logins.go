@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -19,7 +20,7 @@ import (
 
 // logins is who logs people in: for programs, and at GitHub.
 type logins struct {
-	s        *Server
+	s        *Service
 	user     string // whose home the programs' accounts are in
 	desk     *signin.Desk
 	recovery *signin.Recovery
@@ -27,7 +28,7 @@ type logins struct {
 }
 
 // openLogins makes them; the sessions that wait for a login are t's.
-func (s *Server) openLogins(t *taskAgents, user string) *logins {
+func (s *Service) openLogins(t *taskAgents, user string) *logins {
 	l := &logins{s: s, user: user, github: forge.DeviceFlow{ClientID: s.cfg.Agents.GitHubClientID}}
 	l.desk = signin.New(l.told, s.logger)
 	l.recovery = signin.NewRecovery(l.desk, loginSessions{t}, l.flow, s.logger)
@@ -39,11 +40,11 @@ func (l *logins) told(e signin.Event) {
 	doc := map[string]any{"name": e.Name, "url": e.Prompt.URL, "deviceCode": e.Prompt.DeviceCode, "instructions": e.Prompt.Instructions}
 	switch {
 	case !e.Done:
-		l.s.publish("agent.login_required", doc)
+		l.s.cfg.Publish("agent.login_required", doc)
 	case e.Err != nil:
-		l.s.publish("agent.login_failed", map[string]any{"name": e.Name, "error": capability.AsError(e.Err).Message})
+		l.s.cfg.Publish("agent.login_failed", map[string]any{"name": e.Name, "error": capability.AsError(e.Err).Message})
 	default:
-		l.s.publish("agent.logged_in", map[string]any{"name": e.Name})
+		l.s.cfg.Publish("agent.logged_in", map[string]any{"name": e.Name})
 	}
 }
 
@@ -77,7 +78,7 @@ func (l *logins) flow(name framework.Name) (signin.Flow, bool) {
 		}
 	}
 	return signin.Helper{
-		Argv: append([]string{path}, words...), Env: env, Dir: l.s.home.Path("agents"), Mark: mark,
+		Argv: append([]string{path}, words...), Env: env, Dir: l.s.path("agents"), Mark: mark,
 		LoggedIn: func(ctx context.Context) bool {
 			noKeys := func(string) string { return "" } // a key is no login
 			return preflight.One(ctx, preflight.Config{Home: l.user, Env: noKeys}, name).Auth.Status == preflight.Authenticated
@@ -96,19 +97,19 @@ func (l *logins) atGitHub(ctx context.Context, show func(signin.Prompt), _ <-cha
 	if err != nil {
 		return err
 	}
-	return l.s.secrets.Set(githubSecret, token)
+	return l.s.cfg.Secrets.Set(githubSecret, token)
 }
 
 // githubToken is the credential for GitHub: the environment's, else that of an elizaOS
 // agent's configuration, else that of a login.
-func (s *Server) githubToken() (secret.Value, error) {
+func (s *Service) githubToken() (secret.Value, error) {
 	if own := os.Getenv("GITHUB_TOKEN"); own != "" {
 		return secret.New(own), nil
 	}
 	if foreign := s.cfg.Foreign.Secret("GITHUB_TOKEN"); !foreign.Empty() {
 		return foreign, nil
 	}
-	stored, err := s.secrets.Get(githubSecret)
+	stored, err := s.cfg.Secrets.Get(githubSecret)
 	if capability.CodeOf(err) == capability.CodeNotFound {
 		return secret.Value{}, nil
 	}
@@ -121,7 +122,7 @@ func (d accountDoor) SignIn(ctx context.Context, name string, body json.RawMessa
 	var in struct {
 		Code string `json:"code"`
 	}
-	if err := strict(body, &in); err != nil {
+	if err := httpapi.DecodeStrict(body, &in); err != nil {
 		return nil, err
 	}
 	if strings.EqualFold(name, "github") {

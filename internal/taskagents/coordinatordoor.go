@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
@@ -176,7 +177,7 @@ func (d coordinatorDoor) Create(ctx context.Context, by capability.Principal, re
 		UserID     string             `json:"userId"`
 		Metadata   json.RawMessage    `json:"metadata"`
 	}
-	if err := strict(request, &in); err != nil {
+	if err := httpapi.DecodeStrict(request, &in); err != nil {
 		return nil, err
 	}
 	t := launch.Task{
@@ -290,7 +291,7 @@ func (d coordinatorDoor) Control(ctx context.Context, by capability.Principal, i
 		Instruction string           `json:"instruction"`
 		AgentType   string           `json:"agentType"`
 	}
-	if err := strict(request, &in); err != nil {
+	if err := httpapi.DecodeStrict(request, &in); err != nil {
 		return nil, err
 	}
 	if action != "" {
@@ -339,7 +340,7 @@ func (d coordinatorDoor) Confirm(ctx context.Context, session string, request js
 			Keys     []string `json:"keys"`
 		} `json:"override"`
 	}{}
-	if err := strict(request, &in); err != nil {
+	if err := httpapi.DecodeStrict(request, &in); err != nil {
 		return nil, err
 	}
 	approved := in.Approved == nil || *in.Approved
@@ -362,7 +363,7 @@ func (d coordinatorDoor) Supervise(ctx context.Context, request json.RawMessage)
 		Level    coordinator.Level `json:"level"`
 		ThreadID string            `json:"threadId"`
 	}
-	if err := strict(request, &in); err != nil {
+	if err := httpapi.DecodeStrict(request, &in); err != nil {
 		return nil, err
 	}
 	err := d.coordinator.SetLevel(ctx, in.ThreadID, in.Level)

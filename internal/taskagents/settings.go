@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
@@ -25,8 +26,8 @@ import (
 )
 
 // openTaskSettings opens what was set and what was learnt about task agents, for t.
-func (s *Server) openTaskSettings(ctx context.Context, t *taskAgents) error {
-	rows, err := agentsettings.OpenRows(ctx, s.db)
+func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
+	rows, err := agentsettings.OpenRows(ctx, s.cfg.DB)
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func (s *Server) openTaskSettings(ctx context.Context, t *taskAgents) error {
 const ollama = "http://127.0.0.1:11434/v1"
 
 // agentSettings is the configuration of task agents now.
-func (s *Server) agentSettings() (agentsettings.Values, error) {
+func (s *Service) agentSettings() (agentsettings.Values, error) {
 	cfg, err := s.cfg.Reread()
 	if err != nil {
 		return agentsettings.Values{}, err
@@ -67,7 +68,7 @@ func (s *Server) agentSettings() (agentsettings.Values, error) {
 	}
 	v.OpenCodeKey = cfg.Foreign.Secret("PARALLAX_OPENCODE_API_KEY")
 	if name := cfg.Agents.OpenCodeKeySecret; name != "" {
-		if v.OpenCodeKey, err = s.secrets.Get(name); err != nil {
+		if v.OpenCodeKey, err = s.cfg.Secrets.Get(name); err != nil {
 			return v, err
 		}
 	}
@@ -85,11 +86,11 @@ func (s *Server) agentSettings() (agentsettings.Values, error) {
 }
 
 // agentRoots are the folders that sessions may be told to work in.
-func (s *Server) agentRoots() []string {
+func (s *Service) agentRoots() []string {
 	if s.cfg.Agents.AnyWorkdir {
 		return []string{"/"}
 	}
-	roots := append([]string{s.home.Path("workspaces")}, s.cfg.Agents.Workdirs...)
+	roots := append([]string{s.path("workspaces")}, s.cfg.Agents.Workdirs...)
 	for _, dir := range []string{s.cfg.Agents.CodingDirectory, s.cfg.Agents.WorkspaceBase} {
 		if dir != "" {
 			roots = append(roots, dir)
@@ -99,7 +100,7 @@ func (s *Server) agentRoots() []string {
 }
 
 // scratchConfig says where folders for sessions are made, and what becomes of them.
-func (s *Server) scratchConfig(base, state string) scratch.Config {
+func (s *Service) scratchConfig(base, state string) scratch.Config {
 	c := scratch.Config{Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"), Retention: scratch.Retention(s.cfg.Agents.ScratchRetention), TTL: s.cfg.Agents.ScratchTTL}
 	if own := s.cfg.Agents.CodingDirectory; own != "" {
 		c.Base, c.State = own, ofFolder(c.State, own)
@@ -197,7 +198,7 @@ func (d accountDoor) Settings(ctx context.Context) (any, error) {
 // ChangeSettings implements agentserve.Accounts.
 func (d accountDoor) ChangeSettings(ctx context.Context, by capability.Principal, body json.RawMessage) (any, error) {
 	var c agentsettings.Change
-	if err := strict(body, &c); err != nil {
+	if err := httpapi.DecodeStrict(body, &c); err != nil {
 		return nil, err
 	}
 	if err := d.settings.Change(ctx, c); err != nil {

@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
@@ -21,9 +20,9 @@ import (
 const decisionTime = 30 * time.Second
 
 // openParent makes what answers for whoever agents work for (spec/README, R42).
-func (s *Server) openParent() *parent.Parent {
+func (s *Service) openParent() *parent.Parent {
 	cfg := parent.Config{
-		Rooms: rooms{s}, Character: parent.Character{Name: s.cfg.Agents.Character.Name, Topics: s.cfg.Agents.Character.Topics}, Logger: s.logger,
+		Rooms: s.cfg.Rooms, Character: parent.Character{Name: s.cfg.Agents.Character.Name, Topics: s.cfg.Agents.Character.Topics}, Logger: s.logger,
 	}
 	if bio := s.cfg.Agents.Character.Bio; bio != "" {
 		cfg.Character.Bio = []string{bio}
@@ -34,17 +33,9 @@ func (s *Server) openParent() *parent.Parent {
 	return parent.New(cfg)
 }
 
-// rooms are the conversations of this server's own chat, which is opened after the agents.
-type rooms struct{ s *Server }
-
-// List implements parent.Rooms.
-func (r rooms) List(ctx context.Context, o session.Owner, after int64, limit int) ([]session.Message, error) {
-	return r.s.messages.List(ctx, o, after, limit)
-}
-
 // parentService calls what agents.parent names, as whoever made the task.
-func (s *Server) parentService(ctx context.Context, o parent.Origin, question json.RawMessage) (json.RawMessage, error) {
-	by, err := s.standing(o.Creator)
+func (s *Service) parentService(ctx context.Context, o parent.Origin, question json.RawMessage) (json.RawMessage, error) {
+	by, err := s.cfg.Standing(o.Creator)
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +49,11 @@ func (s *Server) parentService(ctx context.Context, o parent.Origin, question js
 	call := capability.Invocation{
 		Surface: "agents", Principal: by, Session: o.Session, Target: target, Input: question, Timeout: decisionTime, Audience: capability.AudienceInternal,
 	}
-	if p := s.engine.Plan(ctx, call); p.Err == nil && p.Verdict.Consent != "" { // nobody wants to approve each question
+	if p := s.cfg.Engine.Plan(ctx, call); p.Err == nil && p.Verdict.Consent != "" { // nobody wants to approve each question
 		return nil, capability.Errorf(capability.CodeDenied, "task.parent", "%s may ask %s only with an approval each time", by.ID, target).
 			With("parent_needs_approval", "permit it by a policy")
 	}
-	reply, err := s.engine.Invoke(ctx, call)
+	reply, err := s.cfg.Engine.Invoke(ctx, call)
 	return reply.Result, err
 }
 

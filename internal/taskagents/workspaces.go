@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
@@ -28,8 +29,8 @@ type workspaces struct {
 }
 
 // openWorkspaces opens what was there before.
-func (s *Server) openWorkspaces(ctx context.Context) error {
-	base, state := s.home.Path("workspaces"), s.home.Path("agents")
+func (s *Service) openWorkspaces(ctx context.Context) error {
+	base, state := s.path("workspaces"), s.path("agents")
 	keeper, err := scratch.Open(s.scratchConfig(base, state))
 	if err != nil {
 		return err
@@ -75,15 +76,15 @@ func (s *Server) openWorkspaces(ctx context.Context) error {
 }
 
 // workspaceChanged records what became of a workspace.
-func (s *Server) workspaceChanged(e workspace.Event) {
+func (s *Service) workspaceChanged(e workspace.Event) {
 	rec := audit.Record{
 		Logger: "workspace", Event: audit.Event(e.Name),
 		Metadata: audit.Metadata{WorkDir: e.Workspace.Path, Attrs: []audit.Attr{{Key: "workspace", Value: e.Workspace.ID}, {Key: "repo", Value: e.Workspace.Repo.URL}, {Key: "branch", Value: e.Workspace.Branch}}},
 	}
-	if _, err := s.log.Append(context.Background(), rec, audit.Buffered); err != nil {
+	if _, err := s.cfg.Log.Append(context.Background(), rec, audit.Buffered); err != nil {
 		s.logger.Error("audit record not written", "event", e.Name, "err", err)
 	}
-	s.publish("agent."+e.Name, map[string]any{"workspace_id": e.Workspace.ID})
+	s.cfg.Publish("agent."+e.Name, map[string]any{"workspace_id": e.Workspace.ID})
 }
 
 // run collects garbage each hour, but what somebody works in.
@@ -140,7 +141,7 @@ func (d folderDoor) body(raw json.RawMessage, v any) error {
 	if d.missing != nil {
 		return d.missing
 	}
-	return strict(raw, v)
+	return httpapi.DecodeStrict(raw, v)
 }
 
 // Provision implements agentserve.Workspaces.
@@ -336,7 +337,7 @@ func (d folderDoor) Decide(session, verb string, raw json.RawMessage) (any, erro
 	var in struct {
 		Name string `json:"name"`
 	}
-	if err := strict(raw, &in); err != nil {
+	if err := httpapi.DecodeStrict(raw, &in); err != nil {
 		return nil, err
 	}
 	switch verb {
