@@ -2,14 +2,12 @@ package taskagents
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -117,37 +115,31 @@ func (s *Service) githubToken() (secret.Value, error) {
 }
 
 // SignIn implements agentserve.Accounts.
-func (d accountDoor) SignIn(ctx context.Context, name string, body json.RawMessage) (any, error) {
+func (t *taskAgents) SignIn(ctx context.Context, name, code string) (signin.Prompt, error) {
 	const op = "tasks.login"
-	var in struct {
-		Code string `json:"code"`
-	}
-	if err := httpapi.DecodeStrict(body, &in); err != nil {
-		return nil, err
-	}
 	if strings.EqualFold(name, "github") {
-		if d.logins.github.ClientID == "" {
-			return nil, capability.Errorf(capability.CodeInvalidInput, op, "logging in at GitHub needs an OAuth application").
+		if t.logins.github.ClientID == "" {
+			return signin.Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "logging in at GitHub needs an OAuth application").
 				With("no_client_id", "set agents.github_client_id (GITHUB_OAUTH_CLIENT_ID), or give a token in GITHUB_TOKEN")
 		}
-		return d.logins.desk.Begin(ctx, "github", d.logins.atGitHub, nil)
+		return t.logins.desk.Begin(ctx, "github", t.logins.atGitHub, nil)
 	}
 	kind, ok := framework.Normalise(name)
 	if ok && helperWords(kind) != nil {
-		if in.Code != "" {
-			return d.logins.desk.Type(string(kind), in.Code)
+		if code != "" {
+			return t.logins.desk.Type(string(kind), code)
 		}
-		flow, there := d.logins.flow(kind)
+		flow, there := t.logins.flow(kind)
 		if !there {
 			p := framework.ProgramOf(kind)
-			return nil, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine", kind).With("agent_not_installed", "install it with: "+p.Install)
+			return signin.Prompt{}, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine", kind).With("agent_not_installed", "install it with: "+p.Install)
 		}
-		return d.logins.desk.Begin(ctx, string(kind), flow, nil)
+		return t.logins.desk.Begin(ctx, string(kind), flow, nil)
 	}
 	if ok && framework.ProgramOf(kind).Login != "" {
 		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + framework.ProgramOf(kind).Login}, nil
 	}
-	return nil, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login", "there is one for claude, codex and github")
+	return signin.Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login", "there is one for claude, codex and github")
 }
 
 // loginSessions are the sessions that may wait for a login.

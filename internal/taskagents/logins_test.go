@@ -92,11 +92,11 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	}
 	sign := func() signin.Prompt {
 		t.Helper()
-		doc, err := accountDoor{s.workers}.SignIn(t.Context(), "GitHub", nil)
+		p, err := s.workers.SignIn(t.Context(), "GitHub", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return doc.(signin.Prompt)
+		return p
 	}
 	if token, err := s.githubToken(); err != nil || !token.Empty() {
 		t.Errorf("there is a token: %v", err)
@@ -140,7 +140,7 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 		t.Error(err)
 	}
 	l.github.ClientID = ""
-	if _, err := (accountDoor{s.workers}).SignIn(t.Context(), "github", nil); capability.AsError(err).Reason != "no_client_id" {
+	if _, err := s.workers.SignIn(t.Context(), "github", ""); capability.AsError(err).Reason != "no_client_id" {
 		t.Error(err)
 	}
 }

@@ -96,41 +96,41 @@ func (d deciding) Decide(ctx context.Context, q coordinator.Question) (string, e
 }
 
 // Alive implements agentserve.Agents.
-func (d agentDoor) Alive(session string) bool {
-	_, ok := d.Agents.Parent(session)
+func (t *taskAgents) Alive(session string) bool {
+	_, ok := t.Parent(session)
 	return ok
 }
 
-// Parent implements agentserve.Agents.
-func (d agentDoor) Parent(ctx context.Context, session string) (any, bool) {
-	doc, o, ok := d.asked(ctx, session)
+// ParentContext implements agentserve.Agents.
+func (t *taskAgents) ParentContext(ctx context.Context, session string) (agents.ParentContext, bool) {
+	doc, o, ok := t.asked(ctx, session)
 	if !ok {
-		return nil, false
+		return doc, false
 	}
-	if who, room := d.threads.parent.Context(ctx, o); who != nil || room != nil {
+	if who, room := t.threads.parent.Context(ctx, o); who != nil || room != nil {
 		doc.Character, doc.Room = who, room
 	}
 	return doc, true
 }
 
 // Memory implements agentserve.Agents.
-func (d agentDoor) Memory(ctx context.Context, session, query string, limit int) (any, bool, error) {
-	_, o, ok := d.asked(ctx, session)
+func (t *taskAgents) Memory(ctx context.Context, session, query string, limit int) (parent.Memory, bool, error) {
+	_, o, ok := t.asked(ctx, session)
 	if !ok {
-		return nil, false, nil
+		return parent.Memory{}, false, nil
 	}
-	m, err := d.threads.parent.Memory(ctx, o, query, limit)
+	m, err := t.threads.parent.Memory(ctx, o, query, limit)
 	return m, true, err
 }
 
 // asked is what is known of a session whose program asks, and where its task comes from.
-func (d agentDoor) asked(ctx context.Context, session string) (doc agents.ParentContext, o parent.Origin, ok bool) {
-	if doc, ok = d.Agents.Parent(session); !ok {
+func (t *taskAgents) asked(ctx context.Context, session string) (doc agents.ParentContext, o parent.Origin, ok bool) {
+	if doc, ok = t.Parent(session); !ok {
 		return doc, o, false
 	}
-	o, err := d.threads.origin(ctx, session, doc.ThreadID, doc.Creator, doc.RoomID)
+	o, err := t.threads.origin(ctx, session, doc.ThreadID, doc.Creator, doc.RoomID)
 	if err != nil {
-		d.threads.follower.logger.Debug("a session's program is not told of its room", "session", session, "err", err)
+		t.threads.follower.logger.Debug("a session's program is not told of its room", "session", session, "err", err)
 	}
 	return doc, o, true
 }

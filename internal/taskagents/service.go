@@ -147,9 +147,12 @@ func (s *Service) Close() error {
 
 // Routes adds the HTTP API of task agents to mux.
 func (s *Service) Routes(mux *http.ServeMux) {
+	c := s.workers.threads
 	agentserve.New(agentserve.Config{
-		Door: s.cfg.Door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: s.cfg.Unrouted, Workspaces: folderDoor{s.folders},
-		Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()},
+		Door: s.cfg.Door, Agents: s.workers, Accounts: s.workers, Console: s.workers.sessions,
+		Workspaces: s.folders.Manager, NoWorkspaces: s.folders.missing, Scratch: s.folders.scratch,
+		Threads: c.registry, Launcher: c.launcher, Supervisor: c.coordinator, Choice: s.workers.chooser, Feed: c.feed, Roots: s.agentRoots(),
+		Unrouted: s.cfg.Unrouted,
 	}).Routes(mux)
 }
 

@@ -10,8 +10,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/platform/httpapi"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
@@ -28,6 +26,7 @@ type taskAgents struct {
 	*agents.Agents
 	sessions *sessions.Manager
 	settings *agentsettings.Settings
+	records  agentRecords
 	chooser  *chooser
 	logins   *logins
 	threads  *taskThreads
@@ -51,7 +50,7 @@ func (s *Service) open(ctx context.Context) error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the path of this program is not known", err)
 	}
-	t := &taskAgents{sessions: sessions.New(sessions.Config{MaxLive: s.cfg.Agents.MaxSessions, Logger: s.logger})}
+	t := &taskAgents{records: agentRecords{s}, sessions: sessions.New(sessions.Config{MaxLive: s.cfg.Agents.MaxSessions, Logger: s.logger})}
 	if err := s.openWorkspaces(ctx); err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ func (s *Service) open(ctx context.Context) error {
 			login := t.settings.Now().Login(parent)
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
-		Tokens: taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Skills: loneSkills{t.skills, t}, Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
+		Tokens: taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: t.records, Skills: loneSkills{t.skills, t}, Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
 	})
 	s.workers = t
 	t.logins = s.openLogins(t, user)
@@ -193,177 +192,4 @@ func (a agentRecords) append(ctx context.Context, rec audit.Record, d audit.Dura
 	if _, err := a.s.cfg.Log.Append(context.WithoutCancel(ctx), rec, d); err != nil {
 		a.s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
 	}
-}
-
-// agentDoor adapts the service to what the surface asks for.
-type agentDoor struct{ *taskAgents }
-
-// Programs implements agentserve.Agents.
-func (d agentDoor) Programs(ctx context.Context) any { return d.Agents.Programs(ctx) }
-
-// Presets implements agentserve.Agents.
-func (d agentDoor) Presets() any { return adapter.Presets() }
-
-// Approval implements agentserve.Agents.
-func (d agentDoor) Approval(agentType, preset string) (any, error) {
-	name, err := frameworkNamed(agentType)
-	if err != nil {
-		return nil, err
-	}
-	return adapter.ApprovalOf(name, adapter.Preset(preset))
-}
-
-// Files implements agentserve.Agents.
-func (d agentDoor) Files(agentType string) (any, error) {
-	type row struct {
-		AgentType  framework.Name          `json:"agentType"`
-		MemoryFile string                  `json:"memoryFilePath,omitempty"`
-		Files      []adapter.WorkspaceFile `json:"files"`
-	}
-	of := func(name framework.Name) row {
-		r := row{AgentType: name, Files: adapter.Files(name)}
-		if len(r.Files) > 0 && r.Files[0].Type == "memory" {
-			r.MemoryFile = r.Files[0].RelativePath
-		}
-		return r
-	}
-	if agentType != "" {
-		name, err := frameworkNamed(agentType)
-		return of(name), err
-	}
-	var list []row
-	for _, n := range framework.Names() {
-		list = append(list, of(n.Name))
-	}
-	return list, nil
-}
-
-func frameworkNamed(text string) (framework.Name, error) {
-	name, ok := framework.Normalise(text)
-	if !ok {
-		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "list them with: junctor frameworks list")
-	}
-	return name, nil
-}
-
-// List implements agentserve.Agents.
-func (d agentDoor) List() any { return d.Agents.List() }
-
-// Get implements agentserve.Agents.
-func (d agentDoor) Get(id string) (any, error) {
-	i, _, err := d.Agents.Get(id)
-	return i, err
-}
-
-// Spawn implements agentserve.Agents.
-func (d agentDoor) Spawn(ctx context.Context, by capability.Principal, request json.RawMessage) (any, error) {
-	var req agents.Request
-	if err := httpapi.DecodeStrict(request, &req); err != nil {
-		return nil, err
-	}
-	i, err := d.taskAgents.Spawn(ctx, by, req)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"sessionId": i.ID, "agentType": i.AgentType, "workdir": i.Workdir, "status": i.Status, "session": i}, nil
-}
-
-// Send implements agentserve.Agents.
-func (d agentDoor) Send(ctx context.Context, id string, request json.RawMessage) (any, error) {
-	var in struct {
-		Input string   `json:"input"`
-		Keys  []string `json:"keys"`
-		Queue string   `json:"queue"`
-	}
-	if err := httpapi.DecodeStrict(request, &in); err != nil {
-		return nil, err
-	}
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	if len(in.Keys) > 0 {
-		if err := session.Keys(ctx, in.Keys); err != nil {
-			return nil, err
-		}
-		return map[string]any{"success": true}, nil
-	}
-	outcome, err := sessions.SendSoon(ctx, session, in.Input, in.Queue == "agent")
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"success": true, "outcome": outcome}, nil
-}
-
-// Choose implements agentserve.Agents.
-func (d agentDoor) Choose(ctx context.Context, id string, request json.RawMessage) (any, error) {
-	var in struct {
-		Fingerprint string `json:"fingerprint"`
-		Label       string `json:"label"`
-	}
-	if err := httpapi.DecodeStrict(request, &in); err != nil {
-		return nil, err
-	}
-	_, session, err := d.Agents.Get(id)
-	if err == nil {
-		err = session.Choose(ctx, in.Fingerprint, in.Label)
-	}
-	return map[string]any{"success": true}, err
-}
-
-// Stop implements agentserve.Agents.
-func (d agentDoor) Stop(id string, force bool) (any, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	session.Stop(force)
-	return map[string]any{"success": true, "sessionId": id}, nil
-}
-
-// Lines implements agentserve.Agents.
-func (d agentDoor) Lines(id string, n int) ([]string, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	return session.Lines(n), nil
-}
-
-// Console implements agentserve.Agents.
-func (d agentDoor) Console(id string, since uint64) ([]byte, uint64, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, 0, err
-	}
-	data, next := session.Console(since)
-	return data, next, nil
-}
-
-// Explain implements agentserve.Agents.
-func (d agentDoor) Explain(id string) (any, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	return session.Explain(), nil
-}
-
-// Screen implements agentserve.Agents.
-func (d agentDoor) Screen(id string) (any, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	t, err := sessions.InTerminal(session)
-	if err != nil {
-		return nil, err
-	}
-	return t.Screen(), nil
-}
-
-// Peers implements agentserve.Agents.
-func (d agentDoor) Peers(session string) (any, int, bool) {
-	list, ok := d.Agents.Peers(session)
-	return list, len(list), ok
 }

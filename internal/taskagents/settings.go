@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,9 +13,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -179,38 +178,33 @@ func (t *taskAgents) run(ctx context.Context, idle time.Duration) error {
 	}
 }
 
-// accountDoor is what the surface asks about settings, programs and their accounts.
-type accountDoor struct{ *taskAgents }
-
 // Metrics implements agentserve.Accounts.
-func (d accountDoor) Metrics() any { return d.chooser.book.Snapshot().Metrics }
+func (t *taskAgents) Metrics() map[framework.Name]choice.Metrics {
+	return t.chooser.book.Snapshot().Metrics
+}
 
 // Settings implements agentserve.Accounts.
-func (d accountDoor) Settings(ctx context.Context) (any, error) {
-	v, state := d.settings.Now(), d.chooser.State(ctx, choice.Task{})
-	return map[string]any{
-		"defaultApprovalPreset": cmp.Or(v.Preset, adapter.Permissive), "agentSelectionStrategy": v.Strategy(), "defaultAgentType": v.DefaultType,
-		"preferredAgentType": state.Preferred.ID, "preferredAgentReason": state.Preferred.Reason, "configuredSubscriptionProvider": v.Subscription,
-		"frameworks": state.Frameworks, "llmProvider": v.Credentials, "models": v.Models,
-	}, nil
+func (t *taskAgents) Settings(ctx context.Context) agentserve.Settings {
+	v, state := t.settings.Now(), t.chooser.State(ctx, choice.Task{})
+	return agentserve.Settings{
+		Preset: cmp.Or(v.Preset, adapter.Permissive), Strategy: v.Strategy(), DefaultType: v.DefaultType,
+		PreferredType: state.Preferred.ID, PreferredReason: state.Preferred.Reason, Subscription: v.Subscription,
+		Frameworks: state.Frameworks, Credentials: v.Credentials, Models: v.Models,
+	}
 }
 
 // ChangeSettings implements agentserve.Accounts.
-func (d accountDoor) ChangeSettings(ctx context.Context, by capability.Principal, body json.RawMessage) (any, error) {
-	var c agentsettings.Change
-	if err := httpapi.DecodeStrict(body, &c); err != nil {
-		return nil, err
-	}
-	if err := d.settings.Change(ctx, c); err != nil {
-		return nil, err
+func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal, c agentsettings.Change) error {
+	if err := t.settings.Change(ctx, c); err != nil {
+		return err
 	}
 	const mostRecorded = 2000
 	said, err := jsonx.Marshal(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	agentRecords{d.logins.s}.append(ctx, audit.Record{
+	t.records.append(ctx, audit.Record{
 		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "set", Value: string(said[:min(len(said), mostRecorded)])}}},
 	}, audit.Synced)
-	return d.Settings(ctx)
+	return nil
 }
