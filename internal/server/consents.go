@@ -6,7 +6,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
 // savesUses is how often the counts of grants are brought to the store: what a
@@ -37,7 +36,7 @@ func (s *Server) saveUses(ctx context.Context) error {
 // another content now (spec/README section 5).
 func (s *Server) supersede(change catalog.Change) {
 	for _, old := range modulesOf(change.Old) {
-		if old.Origin != runner.Origin {
+		if old.Origin != capability.OriginExtension {
 			continue
 		}
 		content := ""

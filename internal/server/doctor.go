@@ -24,7 +24,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{s.checkAudit(), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx), checkup.Disk(s.home.Dir), s.checkRoots(), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog()}
 	checks = append(checks, s.checkSandbox())
 	checks = append(checks, s.checkExtensions(ctx)...)
-	checks = append(checks, s.checkAgents(ctx)...)
+	checks = append(checks, s.agents.Checks(ctx)...)
 	checks = append(checks, s.checkNodes(ctx)...)
 	checks = append(checks, s.upstreams.Checks(ctx)...)
 	for _, ep := range s.registry.List() {

@@ -117,7 +117,7 @@ func (s *Server) coreFunctions() []core.Function {
 		core.Of(capability.Contribution{
 			ID: "memory", Kind: memory.Kind, Arbitration: &claim, Provider: capability.NewProviderKey("memory", claim.SelectorID, "default"),
 		}, memory.Functions(memory.Config{DB: s.shared, Workspace: workspace})...),
-		s.verbFunctions(),
+		s.agentFunctions(),
 		core.Of(capability.Contribution{Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", core.Extension, "default")},
 			diff.Functions(diff.Config{})...),
 	)

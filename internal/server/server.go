@@ -44,6 +44,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/taskagents"
 	"github.com/junctor-run/junctor/internal/upstreams"
 )
 
@@ -91,10 +92,9 @@ type Server struct {
 
 	*conversations
 	*taskDoors
-	workers *taskAgents
-	folders *workspaces
-	roots   *roots.Set
-	git     *gitcmd.Git // nil without the program
+	agents *taskagents.Service
+	roots  *roots.Set
+	git    *gitcmd.Git // nil without the program
 
 	listener net.Listener
 	ready    atomic.Bool
@@ -212,7 +212,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{s}, Texts: s.verbTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{s}, Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
 	s.gauges()

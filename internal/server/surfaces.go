@@ -25,7 +25,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
-	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 )
 
 // handler is every door on the one listener. A new surface is one line here.
@@ -52,7 +51,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
 	}).Routes(mux)
 	s.upstreams.Routes(mux)
-	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: restserve.Unrouted, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()}}).Routes(mux)
+	s.agents.Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)
 	s.nodeDoor.Routes(mux)

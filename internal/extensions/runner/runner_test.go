@@ -153,7 +153,7 @@ func (r *rig) call(kind, name, input string) (runner.Reply, error) {
 func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, &recorder{}, queue.Rates{})
-	if r.module.Origin != runner.Origin {
+	if r.module.Origin != capability.OriginExtension {
 		t.Error(r.module.Origin)
 	}
 	for name, want := range map[string]struct {

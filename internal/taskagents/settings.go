@@ -1,11 +1,10 @@
-package server
+package taskagents
 
 import (
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -24,8 +24,8 @@ import (
 )
 
 // openTaskSettings opens what was set and what was learnt about task agents, for t.
-func (s *Server) openTaskSettings(ctx context.Context, t *taskAgents) error {
-	rows, err := agentsettings.OpenRows(ctx, s.db)
+func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
+	rows, err := agentsettings.OpenRows(ctx, s.cfg.DB)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *Server) openTaskSettings(ctx context.Context, t *taskAgents) error {
 const ollama = "http://127.0.0.1:11434/v1"
 
 // agentSettings is the configuration of task agents now.
-func (s *Server) agentSettings() (agentsettings.Values, error) {
+func (s *Service) agentSettings() (agentsettings.Values, error) {
 	cfg, err := s.cfg.Reread()
 	if err != nil {
 		return agentsettings.Values{}, err
@@ -66,7 +66,7 @@ func (s *Server) agentSettings() (agentsettings.Values, error) {
 	}
 	v.OpenCodeKey = cfg.Foreign.Secret("PARALLAX_OPENCODE_API_KEY")
 	if name := cfg.Agents.OpenCodeKeySecret; name != "" {
-		if v.OpenCodeKey, err = s.secrets.Get(name); err != nil {
+		if v.OpenCodeKey, err = s.cfg.Secrets.Get(name); err != nil {
 			return v, err
 		}
 	}
@@ -84,11 +84,11 @@ func (s *Server) agentSettings() (agentsettings.Values, error) {
 }
 
 // agentRoots are the folders that sessions may be told to work in.
-func (s *Server) agentRoots() []string {
+func (s *Service) agentRoots() []string {
 	if s.cfg.Agents.AnyWorkdir {
 		return []string{"/"}
 	}
-	roots := append([]string{s.home.Path("workspaces")}, s.cfg.Agents.Workdirs...)
+	roots := append([]string{s.path("workspaces")}, s.cfg.Agents.Workdirs...)
 	for _, dir := range []string{s.cfg.Agents.CodingDirectory, s.cfg.Agents.WorkspaceBase} {
 		if dir != "" {
 			roots = append(roots, dir)
@@ -98,7 +98,7 @@ func (s *Server) agentRoots() []string {
 }
 
 // scratchConfig says where folders for sessions are made, and what becomes of them.
-func (s *Server) scratchConfig(base, state string) scratch.Config {
+func (s *Service) scratchConfig(base, state string) scratch.Config {
 	c := scratch.Config{Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"), Retention: scratch.Retention(s.cfg.Agents.ScratchRetention), TTL: s.cfg.Agents.ScratchTTL}
 	if own := s.cfg.Agents.CodingDirectory; own != "" {
 		c.Base, c.State = own, ofFolder(c.State, own)
@@ -177,38 +177,33 @@ func (t *taskAgents) run(ctx context.Context, idle time.Duration) error {
 	}
 }
 
-// accountDoor is what the surface asks about settings, programs and their accounts.
-type accountDoor struct{ *taskAgents }
-
 // Metrics implements agentserve.Accounts.
-func (d accountDoor) Metrics() any { return d.chooser.book.Snapshot().Metrics }
+func (t *taskAgents) Metrics() map[programs.Name]choice.Metrics {
+	return t.chooser.book.Snapshot().Metrics
+}
 
 // Settings implements agentserve.Accounts.
-func (d accountDoor) Settings(ctx context.Context) (any, error) {
-	v, state := d.settings.Now(), d.chooser.State(ctx, choice.Task{})
-	return map[string]any{
-		"defaultApprovalPreset": cmp.Or(v.Preset, programs.Permissive), "agentSelectionStrategy": v.Strategy(), "defaultAgentType": v.DefaultType,
-		"preferredAgentType": state.Preferred.ID, "preferredAgentReason": state.Preferred.Reason, "configuredSubscriptionProvider": v.Subscription,
-		"frameworks": state.Frameworks, "llmProvider": v.Credentials, "models": v.Models,
-	}, nil
+func (t *taskAgents) Settings(ctx context.Context) agentserve.Settings {
+	v, state := t.settings.Now(), t.chooser.State(ctx, choice.Task{})
+	return agentserve.Settings{
+		Preset: cmp.Or(v.Preset, programs.Permissive), Strategy: v.Strategy(), DefaultType: v.DefaultType,
+		PreferredType: state.Preferred.ID, PreferredReason: state.Preferred.Reason, Subscription: v.Subscription,
+		Frameworks: state.Frameworks, Credentials: v.Credentials, Models: v.Models,
+	}
 }
 
 // ChangeSettings implements agentserve.Accounts.
-func (d accountDoor) ChangeSettings(ctx context.Context, by capability.Principal, body json.RawMessage) (any, error) {
-	var c agentsettings.Change
-	if err := strict(body, &c); err != nil {
-		return nil, err
-	}
-	if err := d.settings.Change(ctx, c); err != nil {
-		return nil, err
+func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal, c agentsettings.Change) error {
+	if err := t.settings.Change(ctx, c); err != nil {
+		return err
 	}
 	const mostRecorded = 2000
 	said, err := jsonx.Marshal(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	agentRecords{d.logins.s}.append(ctx, audit.Record{
+	t.records.append(ctx, audit.Record{
 		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "set", Value: string(said[:min(len(said), mostRecorded)])}}},
 	}, audit.Synced)
-	return d.Settings(ctx)
+	return nil
 }

@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
-	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
@@ -46,38 +45,38 @@ const feedLimit = 1 << 11 // events that wait to be passed on
 
 // openThreads needs the sessions and the tasks. What a server before has left begins to
 // be looked after with it.
-func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
-	store, err := threadsql.Open(ctx, s.shared)
+func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
+	store, err := threadsql.Open(ctx, s.cfg.Shared)
 	if err != nil {
 		return err
 	}
 	c := &taskThreads{feed: bus.New(bus.Config{}), parent: s.openParent()}
-	if c.registry, err = threads.New(threads.Config{Store: store, Gateway: s.gateway, Now: time.Now}); err != nil {
+	if c.registry, err = threads.New(threads.Config{Store: store, Gateway: s.cfg.Gateway, Now: time.Now}); err != nil {
 		return err
 	}
-	past, err := history.Open(s.home.Path("agents", "swarm-history.jsonl"), time.Now)
+	past, err := history.Open(s.path("agents", "swarm-history.jsonl"), time.Now)
 	if err != nil {
 		return err
 	}
 	c.records = taskRecords{registry: c.registry, history: past, scratch: s.folders.scratch, logger: s.logger}
-	c.follower = newThreadTasks(s.tasks, c, t.sessions, s.logger)
+	c.follower = newThreadTasks(s.cfg.Tasks, c, t.sessions, s.logger)
 	c.launcher = launch.New(launch.Config{
-		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Chooser: t.chooser, Standing: s.standing,
-		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.gateway, Logger: s.logger,
+		Registry: c.registry, Agents: launchAgents{t}, Workspaces: launchPlaces{s.folders}, Chooser: t.chooser, Standing: s.cfg.Standing,
+		Handle: c.follower.open, Changed: c.follower.poke, Gateway: s.cfg.Gateway, Logger: s.logger,
 	})
 	cfg := coordinator.Config{
 		Sessions: terminals{t.sessions}, Registry: c.registry, Chat: taskChat{s, c}, Fleet: c.launcher, Begin: c.launcher.Begin, Starting: c.launcher.Starting, Skills: t.skills,
 		Roots: s.cfg.Agents.Workdirs, Now: time.Now, Logger: s.logger,
 	}
 	look := validation.Config{
-		Runner: checkRunner{}, Services: validators{s, c}, Look: s.look, Dir: s.home.Path("agents", "validation"), Now: time.Now,
+		Runner: checkRunner{}, Services: validators{s, c}, Look: s.look, Dir: s.path("agents", "validation"), Now: time.Now,
 		Retries: func() int { return t.settings.Now().ValidatorRetries },
 	}
 	if s.cfg.Agents.Parent != "" {
 		cfg.Parent = deciding{c.parent, c}
 	}
-	if s.model != nil {
-		m := coordinatorModel{s.model}
+	if s.cfg.Model != nil {
+		m := coordinatorModel{s.cfg.Model}
 		cfg.Model, look.Model = m, m
 	}
 	cfg.Validator = validation.New(look)
@@ -86,7 +85,7 @@ func (s *Server) openThreads(ctx context.Context, t *taskAgents) error {
 	}
 	c.launcher.Use(c.coordinator)
 	t.threads = c
-	s.tasks.Carry(c.follower)
+	s.cfg.Tasks.Carry(c.follower)
 	left, err := c.registry.Restart(ctx)
 	if err != nil {
 		return err
@@ -167,7 +166,7 @@ type launchAgents struct{ *taskAgents }
 func (a launchAgents) Send(ctx context.Context, session, text string) error {
 	_, s, err := a.Get(session)
 	if err == nil {
-		_, err = sendSoon(ctx, s, text, false)
+		_, err = sessions.SendSoon(ctx, s, text, false)
 	}
 	return err
 }
@@ -210,7 +209,7 @@ func (p launchPlaces) Path(id string) (launch.Place, error) {
 }
 
 // coordinatorModel asks the configured model; there is one, for small questions too.
-type coordinatorModel struct{ *llm.Client }
+type coordinatorModel struct{ Model }
 
 // Ask implements validation.Model.
 func (m coordinatorModel) Ask(ctx context.Context, _ bool, prompt string) (string, error) {
@@ -241,22 +240,22 @@ func (checkRunner) Run(ctx context.Context, dir string, argv []string) (int, str
 }
 
 // look is what a working directory looks like.
-func (s *Server) look(ctx context.Context, dir string) (validation.Look, error) {
+func (s *Service) look(ctx context.Context, dir string) (validation.Look, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return validation.Look{}, err
 	}
 	root := real
 	if i := slices.IndexFunc(s.folders.List(), func(w workspace.Workspace) bool { return w.Path == real }); i >= 0 {
-		root = cmp.Or(s.cfg.Agents.WorkspaceBase, s.home.Path("workspaces", "repositories")) // a worktree's git directory is its clone's
+		root = cmp.Or(s.cfg.Agents.WorkspaceBase, s.path("workspaces", "repositories")) // a worktree's git directory is its clone's
 	}
-	e, err := evidence.Collect(ctx, s.git, real, root)
+	e, err := evidence.Collect(ctx, s.cfg.Git, real, root)
 	return validation.Look{Files: e.Listing.Files, Status: e.Status, Stat: e.Stat}, err
 }
 
 // validators are what is in the catalog, called with the rights of who made the thread.
 type validators struct {
-	s *Server
+	s *Service
 	c *taskThreads
 }
 
@@ -267,7 +266,7 @@ func (v validators) Call(ctx context.Context, thread, service, method string, pa
 	if err != nil {
 		return nil, err
 	}
-	by, err := v.s.standing(d.AgentID)
+	by, err := v.s.cfg.Standing(d.AgentID)
 	if err != nil {
 		return nil, err
 	}
@@ -277,14 +276,14 @@ func (v validators) Call(ctx context.Context, thread, service, method string, pa
 			return nil, err
 		}
 	}
-	reply, err := v.s.engine.Invoke(ctx, capability.Invocation{Surface: "agents", Principal: by, Session: thread, Target: target, Input: params})
+	reply, err := v.s.cfg.Engine.Invoke(ctx, capability.Invocation{Surface: "agents", Principal: by, Session: thread, Target: target, Input: params})
 	return reply.Result, err
 }
 
 // taskChat tells people: the thread keeps what was said, its task asks, and whoever
 // listens to events hears of it.
 type taskChat struct {
-	s *Server
+	s *Service
 	c *taskThreads
 }
 
@@ -293,19 +292,19 @@ func (t taskChat) Say(ctx context.Context, th row.Thread, session, text string) 
 	if session != "" {
 		t.c.follower.ask(th.ID, session, text)
 	}
-	t.s.publish("agent.message", map[string]any{"thread_id": th.ID, "session_id": session, "room_id": th.RoomID, "text": text})
+	t.s.cfg.Publish("agent.message", map[string]any{"thread_id": th.ID, "session_id": session, "room_id": th.RoomID, "text": text})
 	return t.c.registry.Record(ctx, row.Event{ThreadID: th.ID, SessionID: session, EventType: "message", Summary: text})
 }
 
 // Synthesise implements coordinator.Chat.
 func (t taskChat) Synthesise(ctx context.Context, s decide.Swarm) (string, error) {
-	if t.s.model == nil {
+	if t.s.cfg.Model == nil {
 		return "", nil
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return "", err
 	}
-	return coordinatorModel{t.s.model}.Ask(ctx, false, "Write one short message to the user who gave this task: what was done, what came of it, what is left. "+
+	return coordinatorModel{t.s.cfg.Model}.Ask(ctx, false, "Write one short message to the user who gave this task: what was done, what came of it, what is left. "+
 		"Facts only, from this record of the agents' work:\n"+decide.Fence(string(raw)))
 }

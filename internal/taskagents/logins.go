@@ -1,8 +1,7 @@
-package server
+package taskagents
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -19,7 +18,7 @@ import (
 
 // logins is who logs people in: for programs, and at GitHub.
 type logins struct {
-	s        *Server
+	s        *Service
 	user     string // whose home the programs' accounts are in
 	desk     *signin.Desk
 	recovery *signin.Recovery
@@ -27,7 +26,7 @@ type logins struct {
 }
 
 // openLogins makes them; the sessions that wait for a login are t's.
-func (s *Server) openLogins(t *taskAgents, user string) *logins {
+func (s *Service) openLogins(t *taskAgents, user string) *logins {
 	l := &logins{s: s, user: user, github: forge.DeviceFlow{ClientID: s.cfg.Agents.GitHubClientID}}
 	l.desk = signin.New(l.told, s.logger)
 	l.recovery = signin.NewRecovery(l.desk, loginSessions{t}, l.flow, s.logger)
@@ -39,11 +38,11 @@ func (l *logins) told(e signin.Event) {
 	doc := map[string]any{"name": e.Name, "url": e.Prompt.URL, "deviceCode": e.Prompt.DeviceCode, "instructions": e.Prompt.Instructions}
 	switch {
 	case !e.Done:
-		l.s.publish("agent.login_required", doc)
+		l.s.cfg.Publish("agent.login_required", doc)
 	case e.Err != nil:
-		l.s.publish("agent.login_failed", map[string]any{"name": e.Name, "error": capability.AsError(e.Err).Message})
+		l.s.cfg.Publish("agent.login_failed", map[string]any{"name": e.Name, "error": capability.AsError(e.Err).Message})
 	default:
-		l.s.publish("agent.logged_in", map[string]any{"name": e.Name})
+		l.s.cfg.Publish("agent.logged_in", map[string]any{"name": e.Name})
 	}
 }
 
@@ -65,7 +64,7 @@ func (l *logins) flow(name programs.Name) (signin.Flow, bool) {
 		}
 	}
 	return signin.Helper{
-		Argv: append([]string{path}, words...), Env: env, Dir: l.s.home.Path("agents"), Mark: mark,
+		Argv: append([]string{path}, words...), Env: env, Dir: l.s.path("agents"), Mark: mark,
 		LoggedIn: func(ctx context.Context) bool {
 			noKeys := func(string) string { return "" } // a key is no login
 			return preflight.One(ctx, preflight.Config{Home: l.user, Env: noKeys}, name).Auth.Status == preflight.Authenticated
@@ -84,19 +83,19 @@ func (l *logins) atGitHub(ctx context.Context, show func(signin.Prompt), _ <-cha
 	if err != nil {
 		return err
 	}
-	return l.s.secrets.Set(githubSecret, token)
+	return l.s.cfg.Secrets.Set(githubSecret, token)
 }
 
 // githubToken is the credential for GitHub: the environment's, else that of an elizaOS
 // agent's configuration, else that of a login.
-func (s *Server) githubToken() (secret.Value, error) {
+func (s *Service) githubToken() (secret.Value, error) {
 	if own := os.Getenv("GITHUB_TOKEN"); own != "" {
 		return secret.New(own), nil
 	}
 	if foreign := s.cfg.Foreign.Secret("GITHUB_TOKEN"); !foreign.Empty() {
 		return foreign, nil
 	}
-	stored, err := s.secrets.Get(githubSecret)
+	stored, err := s.cfg.Secrets.Get(githubSecret)
 	if capability.CodeOf(err) == capability.CodeNotFound {
 		return secret.Value{}, nil
 	}
@@ -104,37 +103,31 @@ func (s *Server) githubToken() (secret.Value, error) {
 }
 
 // SignIn implements agentserve.Accounts.
-func (d accountDoor) SignIn(ctx context.Context, name string, body json.RawMessage) (any, error) {
+func (t *taskAgents) SignIn(ctx context.Context, name, code string) (signin.Prompt, error) {
 	const op = "tasks.login"
-	var in struct {
-		Code string `json:"code"`
-	}
-	if err := strict(body, &in); err != nil {
-		return nil, err
-	}
 	if strings.EqualFold(name, "github") {
-		if d.logins.github.ClientID == "" {
-			return nil, capability.Errorf(capability.CodeInvalidInput, op, "logging in at GitHub needs an OAuth application").
+		if t.logins.github.ClientID == "" {
+			return signin.Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "logging in at GitHub needs an OAuth application").
 				With("no_client_id", "set agents.github_client_id (GITHUB_OAUTH_CLIENT_ID), or give a token in GITHUB_TOKEN")
 		}
-		return d.logins.desk.Begin(ctx, "github", d.logins.atGitHub, nil)
+		return t.logins.desk.Begin(ctx, "github", t.logins.atGitHub, nil)
 	}
 	kind, ok := programs.Normalise(name)
 	if ok && programs.Of(kind).SignIn != nil {
-		if in.Code != "" {
-			return d.logins.desk.Type(string(kind), in.Code)
+		if code != "" {
+			return t.logins.desk.Type(string(kind), code)
 		}
-		flow, there := d.logins.flow(kind)
+		flow, there := t.logins.flow(kind)
 		if !there {
 			p := programs.Of(kind)
-			return nil, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine", kind).With("agent_not_installed", "install it with: "+p.Install)
+			return signin.Prompt{}, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine", kind).With("agent_not_installed", "install it with: "+p.Install)
 		}
-		return d.logins.desk.Begin(ctx, string(kind), flow, nil)
+		return t.logins.desk.Begin(ctx, string(kind), flow, nil)
 	}
 	if ok && programs.Of(kind).Login != "" {
 		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + programs.Of(kind).Login}, nil
 	}
-	return nil, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login", "there is one for claude, codex and github")
+	return signin.Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login", "there is one for claude, codex and github")
 }
 
 // loginSessions are the sessions that may wait for a login.

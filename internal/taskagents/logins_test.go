@@ -1,16 +1,19 @@
-package server
+package taskagents
 
 import (
+	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/taskagents/signin"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -53,38 +56,47 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	h := &hub{}
 	web := httptest.NewServer(h)
 	defer web.Close()
-	cfg := config.Default()
-	cfg.Home, cfg.Listen, cfg.Agents.GitHubClientID = t.TempDir(), "127.0.0.1:0", "Iv1.test"
-	s, err := New(t.Context(), cfg, Options{})
+	home := t.TempDir()
+	secrets, err := secretstore.Open(filepath.Join(home, "secrets"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	l := s.workers.logins
+	defer secrets.Close()
+	type event struct{ name, data string }
+	published := make(chan event, 16)
+	s := &Service{logger: slog.New(slog.DiscardHandler), cfg: Config{Home: home, Secrets: secrets, Publish: func(name string, data any) {
+		raw, err := json.Marshal(data)
+		if err != nil {
+			t.Error(err)
+		}
+		published <- event{name, string(raw)}
+	}}}
+	s.cfg.Agents.GitHubClientID = "Iv1.test"
+	s.workers = &taskAgents{}
+	l := s.openLogins(s.workers, home)
+	s.workers.logins = l
 	defer l.desk.Close()
 	l.github.Base = web.URL
-	from := s.bus.Latest()
 	until := func(last string) (all string) {
 		t.Helper()
-		for e, err := range s.bus.Subscribe(t.Context(), from) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			from = e.ID
-			if all += e.Type + string(e.Data); e.Type == last {
-				return all
+		for {
+			select {
+			case e := <-published:
+				if all += e.name + e.data; e.name == last {
+					return all
+				}
+			case <-t.Context().Done():
+				t.Fatalf("%s was not published: %s", last, all)
 			}
 		}
-		t.Fatalf("%s never came: %s", last, all)
-		return ""
 	}
 	sign := func() signin.Prompt {
 		t.Helper()
-		doc, err := accountDoor{s.workers}.SignIn(t.Context(), "GitHub", nil)
+		p, err := s.workers.SignIn(t.Context(), "GitHub", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return doc.(signin.Prompt)
+		return p
 	}
 	if token, err := s.githubToken(); err != nil || !token.Empty() {
 		t.Errorf("there is a token: %v", err)
@@ -103,7 +115,7 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	if err != nil || !token.Equal("gho_16C7e42F292c6912E7710c838347Ae178B4a") {
 		t.Errorf("the login is not used: %v", err)
 	}
-	info, err := os.Stat(s.home.Path("secrets", githubSecret))
+	info, err := os.Stat(s.path("secrets", githubSecret))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v", err)
 	}
@@ -124,11 +136,11 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	if heard := until("agent.login_failed"); !strings.Contains(heard, "refused") {
 		t.Error(heard)
 	}
-	if kept, err := s.secrets.Get(githubSecret); err != nil || kept.Empty() {
+	if kept, err := s.cfg.Secrets.Get(githubSecret); err != nil || kept.Empty() {
 		t.Error(err)
 	}
 	l.github.ClientID = ""
-	if _, err := (accountDoor{s.workers}).SignIn(t.Context(), "github", nil); capability.AsError(err).Reason != "no_client_id" {
+	if _, err := s.workers.SignIn(t.Context(), "github", ""); capability.AsError(err).Reason != "no_client_id" {
 		t.Error(err)
 	}
 }

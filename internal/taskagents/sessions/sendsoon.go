@@ -1,21 +1,19 @@
-package server
+package sessions
 
 import (
 	"context"
 	"time"
-
-	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
 // sendTime is how long somebody waits to hear that a program took a text. A program that is
 // at work takes it when its turn is over, and that may be hours.
 const sendTime = 10 * time.Second
 
-// sendSoon sends a text, and says queued where it is not taken soon: it is sent all the
+// SendSoon sends a text, and says queued where it is not taken soon: it is sent all the
 // same, unless the session ends before.
-func sendSoon(ctx context.Context, to sessions.Live, text string, atOnce bool) (sessions.Outcome, error) {
+func SendSoon(ctx context.Context, to Live, text string, atOnce bool) (Outcome, error) {
 	type sent struct {
-		outcome sessions.Outcome
+		outcome Outcome
 		err     error
 	}
 	done := make(chan sent, 1)
@@ -31,5 +29,5 @@ func sendSoon(ctx context.Context, to sessions.Live, text string, atOnce bool) (
 	case <-late.C:
 	case <-ctx.Done():
 	}
-	return sessions.Queued, nil
+	return Queued, nil
 }

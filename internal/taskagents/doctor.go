@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"context"
@@ -10,12 +10,9 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 )
 
-// checkAgents says what task agents find here. That a program or a model is not there is
+// Checks says what task agents find here. That a program or a model is not there is
 // no fault; what cannot be taken away again is one.
-func (s *Server) checkAgents(ctx context.Context) []httpapi.Check {
-	if s.workers == nil || s.workers.Agents == nil {
-		return nil
-	}
+func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	programs := httpapi.Check{Name: "task agents", OK: true, Detail: agentPrograms(s.workers.Programs(ctx))}
 	places := httpapi.Check{Name: "workspaces", OK: s.folders.missing == nil, Detail: fmt.Sprintf("%d made folders", len(s.folders.scratch.List()))}
 	if places.OK {
@@ -25,7 +22,7 @@ func (s *Server) checkAgents(ctx context.Context) []httpapi.Check {
 		places.Remedy = "install git, or mend what is said here, and restart"
 	}
 	judge := httpapi.Check{Name: "coordinator", OK: true, Detail: "a model answers what is routine"}
-	if s.model == nil {
+	if s.cfg.Model == nil {
 		judge.Detail = "no model is configured (model.url), so what task agents ask is asked of you; that is fine if you want it so"
 	}
 	running := 0

@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"cmp"
@@ -12,8 +12,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/extensions/runner"
-	"github.com/junctor-run/junctor/internal/nodes"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
@@ -29,15 +27,15 @@ const (
 
 // skillSource has the tools of installed extensions and the functions of skills on nodes
 // as skills: what an agent may see in the catalog, and nothing else.
-type skillSource struct{ s *Server }
+type skillSource struct{ s *Service }
 
 // named are the skills of all principals by their slugs, which are the same for everybody:
 // a tool's own name, or, where that is taken, the name behind that of its module.
 func (k skillSource) named() map[string]*catalog.Entry {
 	var list []*catalog.Entry
-	for e := range k.s.catalog.Snapshot().Entries() {
+	for e := range k.s.cfg.Catalog.Snapshot().Entries() {
 		_, kind, _ := e.Key().Parts()
-		if e.Minted() && e.VisibleTo(capability.AudienceAgent) && (kind == runner.Origin || e.Module.Origin == nodes.OriginSkill) {
+		if e.Minted() && e.VisibleTo(capability.AudienceAgent) && (kind == capability.OriginExtension || e.Module.Origin == capability.OriginSkill) {
 			list = append(list, e)
 		}
 	}
@@ -64,7 +62,7 @@ func slugOf(name string) string {
 func (k skillSource) List(_ context.Context, by capability.Principal) ([]skills.Skill, error) {
 	var out []skills.Skill
 	may := make(map[capability.ID]bool)
-	for _, e := range k.s.engine.List(by, capability.AudienceAgent) {
+	for _, e := range k.s.cfg.Engine.List(by, capability.AudienceAgent) {
 		may[e.ID] = e.Eligible()
 	}
 	for slug, e := range k.named() {
@@ -117,7 +115,7 @@ func (k skillSource) Use(ctx context.Context, by capability.Principal, slug stri
 		}
 	}
 	_, session, _ := strings.Cut(by.ID, ":")
-	reply, err := k.s.engine.Invoke(ctx, capability.Invocation{
+	reply, err := k.s.cfg.Engine.Invoke(ctx, capability.Invocation{
 		Surface: "agents", Principal: by, Session: session, Target: capability.Target{Capability: e.ID}, Input: input,
 	})
 	return parent.Text(reply.Result), err
@@ -133,11 +131,11 @@ type taskSkills struct {
 	logger   *slog.Logger
 }
 
-func (s *Server) openSkills(t *taskAgents) *taskSkills {
-	k := &taskSkills{source: skillSource{s}, settings: t.settings, standing: s.standing, logger: s.logger}
+func (s *Service) openSkills(t *taskAgents) *taskSkills {
+	k := &taskSkills{source: skillSource{s}, settings: t.settings, standing: s.cfg.Standing, logger: s.logger}
 	k.broker = skills.NewBroker(k.source, skillAnswers{t.sessions})
-	if s.model != nil {
-		k.model = coordinatorModel{s.model}
+	if s.cfg.Model != nil {
+		k.model = coordinatorModel{s.cfg.Model}
 	}
 	return k
 }

@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"context"
@@ -209,8 +209,7 @@ func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
 func TestWhereAgentsWork(t *testing.T) {
 	t.Parallel()
 	at := func(change func(*config.Agents)) (scratch.Config, []string) {
-		s := &Server{home: &Home{Dir: "/home"}}
-		s.cfg = config.Default()
+		s := &Service{cfg: Config{Home: "/home", Agents: config.Default().Agents}}
 		change(&s.cfg.Agents)
 		return s.scratchConfig("/base", "/state"), s.agentRoots()
 	}

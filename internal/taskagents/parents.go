@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
@@ -21,9 +20,9 @@ import (
 const decisionTime = 30 * time.Second
 
 // openParent makes what answers for whoever agents work for (spec/README, R42).
-func (s *Server) openParent() *parent.Parent {
+func (s *Service) openParent() *parent.Parent {
 	cfg := parent.Config{
-		Rooms: rooms{s}, Character: parent.Character{Name: s.cfg.Agents.Character.Name, Topics: s.cfg.Agents.Character.Topics}, Logger: s.logger,
+		Rooms: s.cfg.Rooms, Character: parent.Character{Name: s.cfg.Agents.Character.Name, Topics: s.cfg.Agents.Character.Topics}, Logger: s.logger,
 	}
 	if bio := s.cfg.Agents.Character.Bio; bio != "" {
 		cfg.Character.Bio = []string{bio}
@@ -34,17 +33,9 @@ func (s *Server) openParent() *parent.Parent {
 	return parent.New(cfg)
 }
 
-// rooms are the conversations of this server's own chat, which is opened after the agents.
-type rooms struct{ s *Server }
-
-// List implements parent.Rooms.
-func (r rooms) List(ctx context.Context, o session.Owner, after int64, limit int) ([]session.Message, error) {
-	return r.s.messages.List(ctx, o, after, limit)
-}
-
 // parentService calls what agents.parent names, as whoever made the task.
-func (s *Server) parentService(ctx context.Context, o parent.Origin, question json.RawMessage) (json.RawMessage, error) {
-	by, err := s.standing(o.Creator)
+func (s *Service) parentService(ctx context.Context, o parent.Origin, question json.RawMessage) (json.RawMessage, error) {
+	by, err := s.cfg.Standing(o.Creator)
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +49,11 @@ func (s *Server) parentService(ctx context.Context, o parent.Origin, question js
 	call := capability.Invocation{
 		Surface: "agents", Principal: by, Session: o.Session, Target: target, Input: question, Timeout: decisionTime, Audience: capability.AudienceInternal,
 	}
-	if p := s.engine.Plan(ctx, call); p.Err == nil && p.Verdict.Consent != "" { // nobody wants to approve each question
+	if p := s.cfg.Engine.Plan(ctx, call); p.Err == nil && p.Verdict.Consent != "" { // nobody wants to approve each question
 		return nil, capability.Errorf(capability.CodeDenied, "task.parent", "%s may ask %s only with an approval each time", by.ID, target).
 			With("parent_needs_approval", "permit it by a policy")
 	}
-	reply, err := s.engine.Invoke(ctx, call)
+	reply, err := s.cfg.Engine.Invoke(ctx, call)
 	return reply.Result, err
 }
 
@@ -105,41 +96,41 @@ func (d deciding) Decide(ctx context.Context, q coordinator.Question) (string, e
 }
 
 // Alive implements agentserve.Agents.
-func (d agentDoor) Alive(session string) bool {
-	_, ok := d.Agents.Parent(session)
+func (t *taskAgents) Alive(session string) bool {
+	_, ok := t.Parent(session)
 	return ok
 }
 
-// Parent implements agentserve.Agents.
-func (d agentDoor) Parent(ctx context.Context, session string) (any, bool) {
-	doc, o, ok := d.asked(ctx, session)
+// ParentContext implements agentserve.Agents.
+func (t *taskAgents) ParentContext(ctx context.Context, session string) (agents.ParentContext, bool) {
+	doc, o, ok := t.asked(ctx, session)
 	if !ok {
-		return nil, false
+		return doc, false
 	}
-	if who, room := d.threads.parent.Context(ctx, o); who != nil || room != nil {
+	if who, room := t.threads.parent.Context(ctx, o); who != nil || room != nil {
 		doc.Character, doc.Room = who, room
 	}
 	return doc, true
 }
 
 // Memory implements agentserve.Agents.
-func (d agentDoor) Memory(ctx context.Context, session, query string, limit int) (any, bool, error) {
-	_, o, ok := d.asked(ctx, session)
+func (t *taskAgents) Memory(ctx context.Context, session, query string, limit int) (parent.Memory, bool, error) {
+	_, o, ok := t.asked(ctx, session)
 	if !ok {
-		return nil, false, nil
+		return parent.Memory{}, false, nil
 	}
-	m, err := d.threads.parent.Memory(ctx, o, query, limit)
+	m, err := t.threads.parent.Memory(ctx, o, query, limit)
 	return m, true, err
 }
 
 // asked is what is known of a session whose program asks, and where its task comes from.
-func (d agentDoor) asked(ctx context.Context, session string) (doc agents.ParentContext, o parent.Origin, ok bool) {
-	if doc, ok = d.Agents.Parent(session); !ok {
+func (t *taskAgents) asked(ctx context.Context, session string) (doc agents.ParentContext, o parent.Origin, ok bool) {
+	if doc, ok = t.Parent(session); !ok {
 		return doc, o, false
 	}
-	o, err := d.threads.origin(ctx, session, doc.ThreadID, doc.Creator, doc.RoomID)
+	o, err := t.threads.origin(ctx, session, doc.ThreadID, doc.Creator, doc.RoomID)
 	if err != nil {
-		d.threads.follower.logger.Debug("a session's program is not told of its room", "session", session, "err", err)
+		t.threads.follower.logger.Debug("a session's program is not told of its room", "session", session, "err", err)
 	}
 	return doc, o, true
 }

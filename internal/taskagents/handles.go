@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 // is true is the thread: a Task is worked out from it again whenever something happened,
 // so nothing is lost by a crash.
 type threadTasks struct {
-	tasks    *tasks.Manager
+	tasks    Tasks
 	c        *taskThreads
 	sessions *sessions.Manager
 	logger   *slog.Logger
@@ -38,7 +38,7 @@ type threadTasks struct {
 
 const handleKey = "task" // of a thread's metadata: its Task
 
-func newThreadTasks(m *tasks.Manager, c *taskThreads, live *sessions.Manager, logger *slog.Logger) *threadTasks {
+func newThreadTasks(m Tasks, c *taskThreads, live *sessions.Manager, logger *slog.Logger) *threadTasks {
 	return &threadTasks{tasks: m, c: c, sessions: live, logger: logger, dirty: map[string]bool{}, asked: map[string]map[string]string{}, left: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
@@ -320,7 +320,7 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thre
 	if i := s.Info(); i.Status == detect.Blocked && i.Blocker != nil && len(i.Blocker.Options) > 0 {
 		return s.Choose(ctx, i.Blocker.Fingerprint, text)
 	}
-	_, err = sendSoon(ctx, s, text, false)
+	_, err = sessions.SendSoon(ctx, s, text, false)
 	return err
 }
 

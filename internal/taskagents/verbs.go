@@ -1,4 +1,4 @@
-package server
+package taskagents
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/local/core"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
@@ -16,14 +14,14 @@ import (
 )
 
 // openVerbs needs the threads.
-func (s *Server) openVerbs(t *taskAgents) {
+func (s *Service) openVerbs(t *taskAgents) {
 	v := t.settings.Now()
 	cfg := verbs.Config{
 		Launcher: t.threads.launcher, Agents: verbAgents{t}, Registry: t.threads.registry, Choice: t.chooser, History: t.threads.records.history,
 		Roots: share.Roots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: access.Parse(v.RolePolicy, v.ConnectorPolicy), Now: time.Now,
 	}
-	if s.model != nil {
-		cfg.Model = coordinatorModel{s.model}
+	if s.cfg.Model != nil {
+		cfg.Model = coordinatorModel{s.cfg.Model}
 	}
 	if s.folders.missing == nil {
 		cfg.Workspaces = s.folders.Manager
@@ -31,17 +29,17 @@ func (s *Server) openVerbs(t *taskAgents) {
 	t.verbs = verbs.New(cfg)
 }
 
-// verbFunctions are the verbs in the catalog.
-func (s *Server) verbFunctions() (list []core.Function) {
-	for _, f := range verbs.Functions(s.workers.verbs) {
-		list = append(list, core.Function(f))
-	}
-	return list
+// Text is a resource that agents read. Action is the one that a reader must be permitted.
+type Text struct {
+	URI                      string // junctor://…
+	Name, Title, Description string
+	Action                   capability.Action
+	Read                     func(ctx context.Context, by capability.Principal) (string, error)
 }
 
-// verbTexts are what agents that delegate are told (task-agents, section 7.13).
-func (s *Server) verbTexts() []mcpserve.Text {
-	return []mcpserve.Text{
+// Texts returns the resources for agents that delegate.
+func (s *Service) Texts() []Text {
+	return []Text{
 		{
 			URI: "junctor://task-agents/context", Name: "task-agents-context", Title: "Task agents now", Action: "task-agent.list",
 			Description: "The agents that you have at work, their tasks and workspaces, what waits for a yes, and which programs there are.",
@@ -76,5 +74,5 @@ type patient struct{ sessions.Live }
 
 // Send implements agentverbs.Terminal.
 func (p patient) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
-	return sendSoon(ctx, p.Live, text, atOnce)
+	return sessions.SendSoon(ctx, p.Live, text, atOnce)
 }
