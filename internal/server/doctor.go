@@ -27,15 +27,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks = append(checks, s.checkAgents(ctx)...)
 	checks = append(checks, s.checkNodes(ctx)...)
 	checks = append(checks, s.upstreams.Checks(ctx)...)
-	for _, ep := range s.registry.List() {
-		c := httpapi.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
-		if !c.OK {
-			c.Detail = ep.Reason
-			c.Remedy = "start the endpoint, or: junctor disconnect " + ep.ID
-		}
-		checks = append(checks, c)
-	}
-	return checks
+	return append(checks, s.endpoints.Checks(ctx)...)
 }
 
 func (s *Server) checkAudit() httpapi.Check {

@@ -28,7 +28,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/intake"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
+	"github.com/junctor-run/junctor/internal/endpoints"
 	"github.com/junctor-run/junctor/internal/extensions"
 	"github.com/junctor-run/junctor/internal/extensions/static"
 	"github.com/junctor-run/junctor/internal/local/memory"
@@ -84,7 +84,7 @@ type Server struct {
 	door       *httpapi.Door
 	oauth      *oauth.Server // nil: no authorization server is trusted
 	nodeDoor   *nodeserve.Surface
-	registry   *endpoint.Registry
+	endpoints  *endpoints.Service
 	upstreams  *upstreams.Service
 	mcp        *mcpserve.Surface
 	local      *host.Host
@@ -187,11 +187,12 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openOAuth(); err != nil {
 		return err
 	}
-	s.registry = endpoint.NewRegistry(endpoint.Config{
-		Store: endpoint.NewSQLStore(s.shared.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
-		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
-		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary, TrustAudit: cfg.Eliza.TrustAudit, Call: s.callInner,
-	})
+	if s.endpoints, err = endpoints.New(endpoints.Config{
+		Router: cfg.Router, Eliza: cfg.Eliza, Limits: cfg.Limits, Store: s.shared, Secrets: s.secrets, Log: s.log,
+		Catalog: s.catalog, Engine: s.engine, Door: s.door, Logger: s.logger,
+	}); err != nil {
+		return err
+	}
 	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
 		Dir: s.home.Path("upstreams"), Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door, Logger: s.logger,
 	}); err != nil {

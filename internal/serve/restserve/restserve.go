@@ -20,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/protocol/router"
 )
 
 // Secrets is the named-secret store; values go in and never come out.
@@ -66,9 +67,8 @@ type Config struct {
 	MaxInput int64
 	// AssetURL is where a browser finds a module's asset; "" when nowhere.
 	AssetURL func(endpoint, module, path string) string
-	// Trust is the decision that let a module of an endpoint in, as a value that
-	// marshals to the form of router spec section 9; nil when there is none.
-	Trust func(endpoint, module string) any
+	// Trust is the decision that let a module of an endpoint in; nil when there is none.
+	Trust func(endpoint, module string) *router.TrustDecision
 	// Operator are the rows of the operator catalog on a snapshot; Static those of a
 	// static catalog, and false for a name that is none.
 	Operator func(context.Context, *catalog.Snapshot) (rows any, err error)
