@@ -25,7 +25,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks = append(checks, s.checkSandbox())
 	checks = append(checks, s.checkExtensions(ctx)...)
 	checks = append(checks, s.checkAgents(ctx)...)
-	checks = append(checks, s.checkNodes(ctx)...)
+	checks = append(checks, s.nodes.Checks(ctx)...)
 	checks = append(checks, s.upstreams.Checks(ctx)...)
 	return append(checks, s.endpoints.Checks(ctx)...)
 }

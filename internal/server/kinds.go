@@ -20,7 +20,7 @@ func (s *Server) sources() []capability.Source {
 		s.extensions.Source(),
 		s.endpoints.Source(),
 		s.upstreams.Source(),
-		s.devices.source,
+		s.nodes.Source(),
 	}
 }
 

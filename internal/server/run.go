@@ -62,11 +62,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	web.RegisterOnShutdown(s.a2a.Drain)
 	parts.Go(func() error { return s.sweep(partsCtx) })
 	parts.Go(func() error { return s.saveUses(partsCtx) })
-	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
-	parts.Go(func() error { return s.devices.assets.Run(partsCtx) })
-	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
-	parts.Go(func() error { return s.revokes(partsCtx) })
-	parts.Go(func() error { return s.devices.held.Run(partsCtx) })
+	parts.Go(func() error { return s.nodes.Run(partsCtx) })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
@@ -153,8 +149,8 @@ func (s *Server) close() {
 		s.model.Close()
 	}
 	s.folders.close()
-	if s.nats != nil {
-		s.nats.Close()
+	if s.nodes != nil {
+		s.nodes.Close()
 	}
 	if s.log != nil {
 		if err := s.log.Close(); err != nil {

@@ -32,8 +32,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions"
 	"github.com/junctor-run/junctor/internal/extensions/static"
 	"github.com/junctor-run/junctor/internal/local/memory"
-	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
-	"github.com/junctor-run/junctor/internal/nodes/nodeserve"
+	"github.com/junctor-run/junctor/internal/nodes"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
@@ -78,12 +77,10 @@ type Server struct {
 	engine     *invoke.Engine
 	intake     *intake.Pipeline
 	bus        *bus.Bus
-	nats       *natsbus.Broker
-	devices    *devices
+	nodes      *nodes.Service
 	metrics    *telemetry.Metrics
 	door       *httpapi.Door
 	oauth      *oauth.Server // nil: no authorization server is trusted
-	nodeDoor   *nodeserve.Surface
 	endpoints  *endpoints.Service
 	upstreams  *upstreams.Service
 	mcp        *mcpserve.Surface
@@ -158,19 +155,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.compiler = compile.New(s.catalog)
 	s.told = publish.NewQueue(toldQueue)
 	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
-	if s.model, err = openModel(cfg, s.secrets); err != nil {
-		return err
-	}
-	if err = s.openExtensions(ctx); err != nil {
-		return err
-	}
-	if err = s.openNodes(ctx); err != nil {
-		return err
-	}
-	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
-	if s.local, err = s.openHost(); err != nil {
-		return err
-	}
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
 	s.engine = invoke.New(invoke.Config{
@@ -179,11 +163,30 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
 		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
-		Balance:     s.devices.source.Order,
+		Balance: func(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error) {
+			return s.nodes.Order(b, among)
+		},
 		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.compiledFor,
 	})
-	s.openChat()
 	s.door = httpapi.New(s.policy, s.log, s.logger)
+	if s.model, err = openModel(cfg, s.secrets); err != nil {
+		return err
+	}
+	if err = s.openExtensions(ctx); err != nil {
+		return err
+	}
+	if s.nodes, err = nodes.New(ctx, nodes.Config{
+		NATS: cfg.NATS, Gateway: cfg.Gateway, Limits: cfg.Limits, Version: s.version, Dir: s.home.Path("state", "nats"),
+		Store: s.shared, Blobs: s.extensions.Blobs(), Secrets: s.secrets, Policy: s.policy, Log: s.log, Engine: s.engine, Door: s.door,
+		Metrics: s.metrics, Publish: s.publish, Logger: s.logger,
+	}); err != nil {
+		return err
+	}
+	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
+	if s.local, err = s.openHost(); err != nil {
+		return err
+	}
+	s.openChat()
 	if err = s.openOAuth(); err != nil {
 		return err
 	}
@@ -202,7 +205,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
 	}
-	s.nodeDoor = s.openNodeDoor()
 	if err = s.openAgents(ctx); err != nil {
 		return err
 	}
@@ -347,7 +349,6 @@ func (s *Server) catalogChanged(change catalog.Change) {
 }
 
 func (s *Server) gauges() {
-	s.nodeGauges()
 	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(s.catalog.Snapshot().Len()) })
 	s.metrics.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(s.extensions.Stats().Waiting) })
 	s.metrics.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(s.extensions.Stats().Running) })

@@ -19,7 +19,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
-	"github.com/junctor-run/junctor/internal/nodes/cmpserve"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
@@ -46,9 +45,8 @@ func (s *Server) handler() (http.Handler, error) {
 	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: restserve.Unrouted, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()}}).Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)
-	s.nodeDoor.Routes(mux)
+	s.nodes.Routes(mux)
 	s.agentRoutes(mux)
-	cmpserve.New(cmpserve.Config{Door: s.door, Engine: s.engine, Version: s.version, MaxBody: int64(s.cfg.Limits.RequestBody)}).Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	})
@@ -133,8 +131,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if h := s.shared.Health(); h.Down {
 		reasons = append(reasons, h.Cause)
 	}
-	if !s.busOpen(r.Context()) {
-		reasons = append(reasons, "the message bus is away: "+busName(s.cfg.NATS.URL))
+	if name, open := s.nodes.Bus(r.Context()); !open {
+		reasons = append(reasons, "the message bus is away: "+name)
 	}
 	for _, issue := range s.catalog.Snapshot().Blocking() {
 		reasons = append(reasons, "the backend class "+issue.Class+" is exclusive and nobody holds it: "+issue.Remediation)

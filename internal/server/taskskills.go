@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
-	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/nodes/nodesource"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
@@ -37,7 +37,7 @@ func (k skillSource) named() map[string]*catalog.Entry {
 	var list []*catalog.Entry
 	for e := range k.s.catalog.Snapshot().Entries() {
 		_, kind, _ := e.Key().Parts()
-		if e.Minted() && e.VisibleTo(capability.AudienceAgent) && (kind == runner.Origin || e.Module.Origin == nodes.OriginSkill) {
+		if e.Minted() && e.VisibleTo(capability.AudienceAgent) && (kind == runner.Origin || e.Module.Origin == nodesource.OriginSkill) {
 			list = append(list, e)
 		}
 	}
