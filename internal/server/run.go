@@ -60,11 +60,11 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)
 	web.RegisterOnShutdown(s.a2a.Drain)
-	parts.Go(func() error { return s.sweep(partsCtx) })
+	parts.Go(func() error { return s.chat.Run(partsCtx) })
 	parts.Go(func() error { return s.saveUses(partsCtx) })
 	parts.Go(func() error { return s.nodes.Run(partsCtx) })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
-	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
+	parts.Go(func() error { return s.extensions.Run(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -97,7 +97,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 		}
 	}
 	s.workers.close(stop)
-	s.runs.Close(stop)
+	s.chat.Stop(stop)
 	s.tasks.Close(stop)
 	s.event(ctx, audit.ServerStopped)
 	cancelCalls()

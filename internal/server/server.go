@@ -19,6 +19,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
@@ -28,9 +30,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/intake"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/endpoints"
 	"github.com/junctor-run/junctor/internal/extensions"
-	"github.com/junctor-run/junctor/internal/extensions/static"
 	"github.com/junctor-run/junctor/internal/local/memory"
 	"github.com/junctor-run/junctor/internal/nodes"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
@@ -43,6 +45,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/upstreams"
 )
 
@@ -71,8 +74,8 @@ type Server struct {
 	notices    *publish.Publisher
 	recent     publish.Recent // telemetry for the API
 	told       *publish.Queue // telemetry for the records
-	static     *static.Builder
-	extensions *extensions.Runtime
+	extensions *extensions.Service
+	chat       *chat.Service
 	model      *llm.Client // nil: none is configured
 	engine     *invoke.Engine
 	intake     *intake.Pipeline
@@ -86,7 +89,7 @@ type Server struct {
 	mcp        *mcpserve.Surface
 	local      *host.Host
 
-	*conversations
+	messages *session.Messages // the chat's
 	*taskDoors
 	workers *taskAgents
 	folders *workspaces
@@ -172,7 +175,10 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if s.model, err = openModel(cfg, s.secrets); err != nil {
 		return err
 	}
-	if err = s.openExtensions(ctx); err != nil {
+	if s.extensions, err = extensions.New(ctx, extensions.Config{
+		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version, Builtins: engine.Builtins(),
+		Mode: s.deployment, NeedDigest: !s.loopback(), Settings: cfg.Extensions, Sandbox: cfg.Sandbox, Catalog: s.catalog, Door: s.door, Metrics: s.metrics,
+	}); err != nil {
 		return err
 	}
 	if s.nodes, err = nodes.New(ctx, nodes.Config{
@@ -182,11 +188,16 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}); err != nil {
 		return err
 	}
-	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
 	if s.local, err = s.openHost(); err != nil {
 		return err
 	}
-	s.openChat()
+	if s.chat, err = chat.New(chat.Config{
+		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Model: s.model, Commands: s.extensions,
+		Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
+	}); err != nil {
+		return err
+	}
+	s.messages = s.chat.Messages()
 	if err = s.openOAuth(); err != nil {
 		return err
 	}
@@ -215,7 +226,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{s}, Texts: s.verbTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{blobs: s.extensions.Blobs(), log: s.log, usage: s.extensions.Usage, limit: int64(cfg.Limits.Result)}, Texts: s.verbTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
 	s.gauges()
@@ -350,9 +361,6 @@ func (s *Server) catalogChanged(change catalog.Change) {
 
 func (s *Server) gauges() {
 	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(s.catalog.Snapshot().Len()) })
-	s.metrics.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(s.extensions.Stats().Waiting) })
-	s.metrics.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(s.extensions.Stats().Running) })
-	s.metrics.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(s.extensions.Tier()) })
 	s.metrics.Gauge("audit_waiting", "Audit records that wait in memory for a broken log.", func() float64 { return float64(s.log.Health().Waiting) })
 	s.metrics.Gauge("audit_records", "Number of the last audit record.", func() float64 { return float64(s.log.Health().Seq) })
 	s.metrics.Gauge("audit_broken", "1 while the audit log cannot be written.", func() float64 {

@@ -12,12 +12,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/chat/chatserve"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
-	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
@@ -32,15 +29,11 @@ func (s *Server) handler() (http.Handler, error) {
 	restserve.New(restserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: secretNames{s.secrets}, Permissions: permissions, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
-		AssetURL: routerserve.AssetURL, Trust: s.endpoints.Trust, Operator: s.operatorRows, Static: s.staticRows, Eval: evaluate, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
-		Telemetry: func(name string) any { return s.recent.List(name) },
+		AssetURL: routerserve.AssetURL, Trust: s.endpoints.Trust, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
+		Telemetry: s.recent.List,
 	}).Routes(mux)
-	extensionserve.New(extensionserve.Config{
-		Door: s.door, Extensions: s.extensions.Door(), MaxPackage: archive.MaxBytes,
-	}).Routes(mux)
-	chatserve.New(chatserve.Config{
-		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
-	}).Routes(mux)
+	s.extensions.Routes(mux)
+	s.chat.Routes(mux)
 	s.upstreams.Routes(mux)
 	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: restserve.Unrouted, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()}}).Routes(mux)
 	s.mcp.Routes(mux)
