@@ -27,7 +27,7 @@ type Config struct {
 	// Refresh makes the commands anew.
 	Refresh func()
 	// Preview says what a run would be, down to its argument list; it runs nothing.
-	Preview func(ctx context.Context, who capability.Principal, session string, route *command.Route) (map[string]any, error)
+	Preview func(ctx context.Context, who capability.Principal, session string, route *command.Route) (capability.Preview, error)
 }
 
 // Surface serves the paths.

@@ -64,13 +64,17 @@ func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Pri
 		"args": append([]string{}, route.RecordableArgs()...),
 	}
 	if !route.Command.Builtin {
-		more, err := s.Preview(r.Context(), who, req.Session, route)
+		p, err := s.Preview(r.Context(), who, req.Session, route)
 		if err != nil {
 			return err
 		}
 		out["extension_id"], out["permissions"], out["target"] = route.Command.Extension, append([]string{}, route.Permissions()...), engine.Member(route).String()
-		for key, value := range more {
+		out["what"] = p.What
+		for key, value := range p.Details {
 			out[key] = value
+		}
+		if p.Confirm != "" {
+			out["confirm"], out["confirm_reason"] = p.Confirm, p.Why
 		}
 	}
 	httpapi.WriteJSON(w, http.StatusOK, out)

@@ -1,4 +1,4 @@
-package nodes
+package nodesource
 
 import (
 	"crypto/sha256"

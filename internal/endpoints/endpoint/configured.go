@@ -10,24 +10,15 @@ import (
 )
 
 // Configured is an endpoint that the configuration names. It is there from the
-// start, up or not, and is not saved: the configuration says it again.
+// start, up or not, and is not saved: the configuration says it again. An endpoint that
+// was connected and saved under the same id or URL goes first: what was set at run time
+// overrides the configuration (decision R3).
 type Configured struct {
 	ID, BaseURL    string
 	Token          secret.Value
 	Timeout        time.Duration // 0: the registry's
 	AllowedModules []string      // nil: all
 	TrustPolicy    []byte        // JSON; empty: none
-}
-
-// Prepare tells the registry, before Run, which modules this machine has itself,
-// and which endpoints the configuration names. An endpoint that was connected
-// and saved under the same id or URL goes first: what was set at run time
-// overrides the configuration (decision R3).
-func (r *Registry) Prepare(local func() []capability.Module, configured []Configured) {
-	if local != nil {
-		r.cfg.Local = local
-	}
-	r.cfg.Configured = append(r.cfg.Configured, configured...)
 }
 
 // fromConfig makes the configured endpoints that nothing saved stands for. One

@@ -8,6 +8,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"regexp"
@@ -19,12 +20,15 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/queue"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/commandtable"
 	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
@@ -34,6 +38,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/exec/script"
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
 	"github.com/junctor-run/junctor/internal/extensions/fetch"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
@@ -41,21 +46,24 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
+	"github.com/junctor-run/junctor/internal/extensions/static"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/platform/telemetry"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/internal/store/sqlstore"
 )
 
-// Config is what a Runtime needs; all but Model are required.
+// Config is what a Service needs; all but Model are required.
 type Config struct {
 	// Home is a path below the home directory.
 	Home func(elem ...string) string
 	DB   *store.DB // this machine's own: what is installed and its blobs
-	// Sessions holds the last results of sessions; its tables are up to date.
+	// Sessions holds the last results of sessions.
 	Sessions *store.DB
 	Log      *audit.Log
 	Logger   *slog.Logger
@@ -65,28 +73,21 @@ type Config struct {
 	// Builtins are the commands that other parts of the server answer. They take
 	// precedence over commands of extensions.
 	Builtins []command.Command
-	// Withholds reports whether the deployment mode, which is called Mode, keeps a
-	// permission from extensions.
-	Withholds func(permission string) bool
-	Mode      string
+	Mode     policy.Deployment
 	// NeedDigest refuses installs from an address without a hash.
 	NeedDigest bool
-	// NoExternalBins refuses packages that run programs of this machine.
-	NoExternalBins bool
 
-	// What the operator set. It was checked.
-	MinTier   string
-	ReadOnly  []string
-	Off       []string
-	Addresses []string
-	Confirm   []string
-	Rates     queue.Rates
-	Limits    queue.Limits
+	Settings config.Extensions
+	Sandbox  config.Sandbox
+
+	Catalog *catalog.Catalog
+	Door    *httpapi.Door
+	Metrics *telemetry.Metrics
 }
 
-// Runtime joins what runs installed extensions: their files and rows, their
+// Service joins what runs installed extensions: their files and rows, their
 // commands, and the room their programs run in.
-type Runtime struct {
+type Service struct {
 	dir       string
 	toolDirs  []string
 	minTier   sandbox.Tier // the operator's; 0: each extension's own
@@ -111,6 +112,8 @@ type Runtime struct {
 	cache     *queue.Cache
 	running   runner.Running
 	registry  *registry.Registry
+	surface   *extensionserve.Surface
+	logger    *slog.Logger
 	users     sync.Map // by extension: the user of its programs
 	news      chan struct{}
 	router    atomic.Pointer[command.Router]
@@ -120,27 +123,31 @@ type Runtime struct {
 	conflicts map[string]bool // names that several want, and who
 }
 
-// Open repairs what a crash left and loads what is installed.
-func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
+// New repairs what a crash left and loads what is installed.
+func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	for _, t := range []struct {
+		db    *store.DB
 		owner string
 		files func() (fs.FS, error)
-	}{{registry.Owner, registry.Migrations}, {blob.Owner, blob.Migrations}} {
+	}{{cfg.Sessions, sqlstore.Owner, sqlstore.Migrations}, {cfg.DB, registry.Owner, registry.Migrations}, {cfg.DB, blob.Owner, blob.Migrations}} {
 		tables, err := t.files()
 		if err != nil {
 			return nil, err
 		}
-		if err := cfg.DB.Migrate(ctx, t.owner, tables); err != nil {
+		if err := t.db.Migrate(ctx, t.owner, tables); err != nil {
 			return nil, err
 		}
 	}
-	x := &Runtime{
+	x := &Service{
 		dir: cfg.Home("extensions"), registry: registry.New(cfg.DB.SQL()), secrets: cfg.Secrets, log: cfg.Log, news: make(chan struct{}, 1),
 		toolDirs: []string{cfg.Home("tools"), cfg.Home("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
 		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(cfg.Sessions)}),
 		cache:    queue.NewCache(time.Now),
-		queue:    queue.New(cfg.Limits),
-		rates:    cfg.Rates,
+		queue: queue.New(queue.Limits{
+			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: cfg.Settings.PerUser, PerExtension: cfg.Settings.MaxConcurrent, Length: cfg.Settings.Queue,
+		}),
+		rates:    queue.Rates{PerMinute: cfg.Settings.CallsPerMinute, Burst: cfg.Settings.Burst},
+		logger:   cfg.Logger,
 		builtins: cfg.Builtins,
 	}
 	defer func() {
@@ -151,15 +158,15 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if x.blobs, err = blob.Open(cfg.Home("blobs", "sha256"), cfg.DB.SQL(), time.Now); err != nil {
 		return nil, err
 	}
-	if text := cfg.MinTier; text != "" {
+	if text := cfg.Sandbox.MinTier; text != "" {
 		if err := x.minTier.UnmarshalText([]byte(text)); err != nil {
 			return nil, err
 		}
 	}
-	for _, text := range cfg.Addresses {
+	for _, text := range cfg.Sandbox.Addresses {
 		x.addresses = append(x.addresses, netip.MustParsePrefix(text)) // the configuration was checked
 	}
-	for _, text := range cfg.Confirm {
+	for _, text := range cfg.Sandbox.Confirm {
 		x.patterns = append(x.patterns, regexp.MustCompile(text)) // the configuration was checked
 	}
 	scratch := cfg.Home("run")
@@ -167,7 +174,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		scratch = ""
 	}
 	x.box = sandbox.New(sandbox.Config{
-		Spares: 2, ReadOnly: cfg.ReadOnly, Off: sandbox.Without(cfg.Off), CacheFile: cfg.Home("cache", "sandbox.json"), Scratch: scratch,
+		Spares: 2, ReadOnly: cfg.Sandbox.ReadOnly, Off: sandbox.Without(cfg.Sandbox.Off), CacheFile: cfg.Home("cache", "sandbox.json"), Scratch: scratch,
 		Private: []string{cfg.Home("state"), cfg.Home("logs"), cfg.Home("audit"), cfg.Home("secrets")},
 	})
 	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), newAnalyzer(cfg.Model)
@@ -181,12 +188,12 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	fetcher := fetch.New(fetch.Config{})
 	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
-		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: x, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log, Logger: cfg.Logger,
-		Rules: extension.Rules{NoExternalBins: cfg.NoExternalBins, OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
+		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: programs{x}, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log, Logger: cfg.Logger,
+		Rules: extension.Rules{NoExternalBins: cfg.Settings.NoExternalBins, OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
 		Tier: x.reaches, Settings: fitsSchema, Executions: &x.running,
 		Permit: func(name string) error {
-			if cfg.Withholds(name) {
-				return fault.PermissionDenied(name, "the deployment mode "+cfg.Mode+" keeps it from extensions")
+			if cfg.Mode.Withholds(name) {
+				return fault.PermissionDenied(name, "the deployment mode "+string(cfg.Mode)+" keeps it from extensions")
 			}
 			return nil
 		},
@@ -201,11 +208,25 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		return nil, err
 	}
 	x.changed()
+	x.surface = extensionserve.New(extensionserve.Config{
+		Door: cfg.Door, Extensions: management{x.manager, x}, Catalog: cfg.Catalog, MaxPackage: archive.MaxBytes,
+		Static: static.New(static.Config{Dirs: []static.Dir{{Path: x.dir, Origin: "global"}}}),
+	})
+	x.gauges(cfg.Metrics)
 	return x, nil
 }
 
+// Routes adds the API of extensions to mux.
+func (x *Service) Routes(mux *http.ServeMux) { x.surface.Routes(mux) }
+
+func (x *Service) gauges(m *telemetry.Metrics) {
+	m.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(x.queue.Stats().Waiting) })
+	m.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(x.queue.Stats().Running) })
+	m.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(x.Tier()) })
+}
+
 // reaches reports whether programs that need a tier can run here at all.
-func (x *Runtime) reaches(tier string) error {
+func (x *Service) reaches(tier string) error {
 	need := x.minTier
 	if need == 0 {
 		if err := need.UnmarshalText([]byte(tier)); err != nil {
@@ -219,7 +240,7 @@ func (x *Runtime) reaches(tier string) error {
 }
 
 // changed makes the commands anew and tells the catalog's source.
-func (x *Runtime) changed() {
+func (x *Service) changed() {
 	if x.manager == nil {
 		return // it is being opened
 	}
@@ -235,7 +256,7 @@ func (x *Runtime) changed() {
 
 // conflicted records the names that several extensions want, once for as long as
 // they do.
-func (x *Runtime) conflicted(now []catalog.Conflict) {
+func (x *Service) conflicted(now []catalog.Conflict) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known := x.conflicts
@@ -256,7 +277,7 @@ func (x *Runtime) conflicted(now []catalog.Conflict) {
 
 // List are the extensions as the catalog takes them: their commands under their
 // own names, which are no others' business there.
-func (x *Runtime) List() (out []runner.Extension) {
+func (x *Service) List() (out []runner.Extension) {
 	x.published.reading()
 	view := x.manager.View()
 	commands, _ := commandtable.Of(view)
@@ -276,7 +297,7 @@ func (x *Runtime) List() (out []runner.Extension) {
 }
 
 // Source feeds the catalog.
-func (x *Runtime) Source() capability.Source {
+func (x *Service) Source() capability.Source {
 	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
 		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect, Artifacts: x.artifacts,
@@ -284,7 +305,7 @@ func (x *Runtime) Source() capability.Source {
 }
 
 // Close ends what runs and lets go of the folder.
-func (x *Runtime) Close() error {
+func (x *Service) Close() error {
 	if x.browsers != nil {
 		x.browsers.Close()
 	}
@@ -301,25 +322,22 @@ func (x *Runtime) Close() error {
 }
 
 // Results are the last results of sessions, which commands speak of.
-func (x *Runtime) Results() *session.Results { return x.results }
+func (x *Service) Results() *session.Results { return x.results }
 
 // Blobs keep what runs made for others.
-func (x *Runtime) Blobs() *blob.Store { return x.blobs }
+func (x *Service) Blobs() *blob.Store { return x.blobs }
 
 // Usage is the usage document of an extension.
-func (x *Runtime) Usage(id string) (string, error) { return x.manager.Usage(id) }
-
-// Stats are how many runs there are.
-func (x *Runtime) Stats() queue.Stats { return x.queue.Stats() }
+func (x *Service) Usage(id string) (string, error) { return x.manager.Usage(id) }
 
 // Tier is the strongest sandbox that works here.
-func (x *Runtime) Tier() sandbox.Tier { return x.box.Facts().Tier }
+func (x *Service) Tier() sandbox.Tier { return x.box.Facts().Tier }
 
 // Refresh makes the commands anew.
-func (x *Runtime) Refresh() { x.changed() }
+func (x *Service) Refresh() { x.changed() }
 
 // Commands are those that can be typed now.
-func (x *Runtime) Commands() *command.Router { return x.router.Load() }
+func (x *Service) Commands() *command.Router { return x.router.Load() }
 
 func schemaFault(doc []byte) error {
 	_, err := catalog.CompileSchema(doc)
@@ -334,16 +352,16 @@ func fitsSchema(schema, doc []byte) error {
 	return compiled.Check(doc)
 }
 
-// TryWalls runs the self-test, once a boot and binary, as soon as an extension is
+// Run runs the self-test, once a boot and binary, as soon as an extension is
 // enabled: what would hold its programs is known before they run.
-func (x *Runtime) TryWalls(ctx context.Context, logger *slog.Logger) error {
+func (x *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
 		if slices.ContainsFunc(x.manager.View().Extensions, func(l lifecycle.Loaded) bool { return l.Enabled && slices.Contains(l.Permissions, "exec") }) {
 			report, err := x.box.Report(ctx)
 			if err == nil && !report.Held() {
-				logger.Error("a wall of the sandbox gave way to the self-test; see junctor sandbox status")
+				x.logger.Error("a wall of the sandbox gave way to the self-test; see junctor sandbox status")
 			}
 			return nil // the error is that the server stops
 		}

@@ -1,9 +1,9 @@
-// Package nodes makes the nodes of the fleet providers like any other (nodes spec,
+// Package nodesource makes the nodes of the fleet providers like any other (nodes spec,
 // section 28): a module for what a node offers itself and one for each skill that is
 // installed there, an entry for each function, and the five reserved functions under
 // their canonical names. A call goes to the node through the gateway; whether it may
 // happen was decided before.
-package nodes
+package nodesource
 
 import (
 	"context"

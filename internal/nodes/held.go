@@ -1,4 +1,4 @@
-package server
+package nodes
 
 import (
 	"context"
@@ -7,16 +7,16 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/heldcall"
-	"github.com/junctor-run/junctor/internal/nodes"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
+	"github.com/junctor-run/junctor/internal/nodes/nodesource"
 )
 
 // openHeldCalls keeps calls for nodes that are away.
-func (s *Server) openHeldCalls() {
-	s.devices.held = heldcall.New(heldcall.Config{
-		Store: s.shared, Logger: s.logger, Invoke: s.invokeHeld,
+func (s *Service) openHeldCalls() {
+	s.held = heldcall.New(heldcall.Config{
+		Store: s.cfg.Store, Logger: s.cfg.Logger, Invoke: s.invokeHeld,
 		Present: func(node string) bool {
-			n, ok := s.devices.gateway.Fleet().Get(node)
+			n, ok := s.gateway.Fleet().Get(node)
 			return ok && n.Status == fleet.Connected
 		},
 	})
@@ -24,12 +24,12 @@ func (s *Server) openHeldCalls() {
 
 // invokeHeld is one delivery: an invocation like any other, judged now. Its key makes
 // it run once, whoever delivers it.
-func (s *Server) invokeHeld(ctx context.Context, c heldcall.Call) (json.RawMessage, string, error) {
-	who, err := s.policy.Standing(c.Principal)
+func (s *Service) invokeHeld(ctx context.Context, c heldcall.Call) (json.RawMessage, string, error) {
+	who, err := s.cfg.Policy.Standing(c.Principal)
 	if err != nil {
 		return nil, "", err
 	}
-	s.devices.source.Settled(ctx)
+	s.source.Settled(ctx)
 	in := map[string]any{"function": c.Function}
 	if len(c.Arguments) > 0 {
 		in["args"] = c.Arguments
@@ -42,35 +42,35 @@ func (s *Server) invokeHeld(ctx context.Context, c heldcall.Call) (json.RawMessa
 	if timeout == 0 {
 		timeout = s.cfg.Limits.CallTimeout
 	}
-	reply, err := s.engine.Invoke(ctx, capability.Invocation{
+	reply, err := s.cfg.Engine.Invoke(ctx, capability.Invocation{
 		Surface: "held", Principal: who, IdempotencyKey: c.ID, Input: input, Timeout: timeout,
 		Target: capability.Target{Action: "device.function.invoke", Select: capability.Selector{"node": c.Node}},
 	})
 	return reply.Result, reply.Invocation, err
 }
 
-// heldDoor is what the surface of nodes asks of held calls.
-type heldDoor struct {
+// heldCalls implements [nodeserve.Held].
+type heldCalls struct {
 	*heldcall.Keeper
 	heldcall.Store
 }
 
-func (d heldDoor) Call(ctx context.Context, id string) (heldcall.Call, bool, error) {
+func (d heldCalls) Call(ctx context.Context, id string) (heldcall.Call, bool, error) {
 	return d.HeldCall(ctx, id)
 }
 
-func (d heldDoor) List(ctx context.Context, principal, node string, limit int) ([]heldcall.Call, error) {
+func (d heldCalls) List(ctx context.Context, principal, node string, limit int) ([]heldcall.Call, error) {
 	return d.HeldCalls(ctx, principal, node, limit)
 }
 
 // mayHold reports whether somebody may leave a call for a node: one that was let in,
 // and is not kept for others.
-func (s *Server) mayHold(ctx context.Context, who capability.Principal, node string) bool {
+func (s *Service) mayHold(ctx context.Context, who capability.Principal, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if s.devices.admission.Gone(ctx, node) {
+	if s.admission.Gone(ctx, node) {
 		return false
 	}
-	labels, err := s.devices.admission.Granted(node)
-	return err == nil && s.policy.Serves(who, nodes.UsersOf(labels), nodes.ExtensionOf(node))
+	labels, err := s.admission.Granted(node)
+	return err == nil && s.cfg.Policy.Serves(who, nodesource.UsersOf(labels), nodesource.ExtensionOf(node))
 }

@@ -1,4 +1,4 @@
-package nodes_test
+package nodesource_test
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/nodes"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
+	"github.com/junctor-run/junctor/internal/nodes/nodesource"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
@@ -36,14 +36,14 @@ type rig struct {
 	testing.TB
 	fleet   *fleet.Table
 	catalog *catalog.Catalog
-	source  *nodes.Source
+	source  *nodesource.Source
 }
 
-func newRig(t testing.TB, cfg nodes.Config) *rig {
+func newRig(t testing.TB, cfg nodesource.Config) *rig {
 	t.Helper()
 	r := &rig{TB: t, fleet: fleet.New(fleet.Config{Gateway: "g"}), catalog: catalogtest.New(t)}
 	cfg.Fleet = r.fleet
-	r.source = nodes.New(cfg)
+	r.source = nodesource.New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -80,7 +80,7 @@ func (r *rig) settle(id string) {
 func (r *rig) entries() map[string]*catalog.Entry {
 	out := make(map[string]*catalog.Entry)
 	for e := range r.catalog.Snapshot().Entries() {
-		if _, is := nodes.NodeOf(e.Key()); is {
+		if _, is := nodesource.NodeOf(e.Key()); is {
 			out[e.Module.Extension+"/"+e.Contribution.Member.Name] = e
 		}
 	}
@@ -98,7 +98,7 @@ func offers(names ...string) (list []fleet.Function) {
 // an approval only if the node's token says that it may (decision R22); what a device
 // says of its own does.
 func TestClaimedEffectsCountWhereTrusted(t *testing.T) {
-	r := newRig(t, nodes.Config{})
+	r := newRig(t, nodesource.Config{})
 	for _, c := range []struct {
 		granted       []string
 		owner, claim  string
@@ -113,13 +113,13 @@ func TestClaimedEffectsCountWhereTrusted(t *testing.T) {
 		{nil, "skill:s", "", capability.EffectExternal, false},
 		{nil, "skill:s", cmp.EffectAdminister, capability.EffectAdmin, false}, // more care is always taken
 		{nil, "skill:s", cmp.EffectRead, capability.EffectExternal, true},     // a label of its own making
-		{[]string{nodes.TrustEffects}, "skill:s", cmp.EffectRead, capability.EffectRead, false},
-		{[]string{nodes.TrustEffects}, "skill:s", cmp.EffectWrite, capability.EffectWrite, false},
-		{[]string{nodes.TrustEffects}, "skill:s", "", capability.EffectExternal, false},
+		{[]string{nodesource.TrustEffects}, "skill:s", cmp.EffectRead, capability.EffectRead, false},
+		{[]string{nodesource.TrustEffects}, "skill:s", cmp.EffectWrite, capability.EffectWrite, false},
+		{[]string{nodesource.TrustEffects}, "skill:s", "", capability.EffectExternal, false},
 	} {
 		m := fleet.Member{ID: "n", Granted: c.granted, Functions: []fleet.Function{{Name: "f", Effect: c.claim, Owner: c.owner}}}
 		if c.claimsLabelTo {
-			m.Labels = []string{nodes.TrustEffects}
+			m.Labels = []string{nodesource.TrustEffects}
 		}
 		r.join(m)
 		found := false
@@ -139,7 +139,7 @@ func TestClaimedEffectsCountWhereTrusted(t *testing.T) {
 // TestUsersAreThoseOfTheCredential: a node that does not say whose it is remains
 // theirs.
 func TestUsersAreThoseOfTheCredential(t *testing.T) {
-	r := newRig(t, nodes.Config{})
+	r := newRig(t, nodesource.Config{})
 	r.join(fleet.Member{ID: "n", Granted: []string{"user:ann", "gpu"}, Functions: []fleet.Function{
 		{Name: "f", Owner: "node"}, {Name: "g", Owner: "skill:pack"},
 	}})
@@ -153,7 +153,7 @@ func TestUsersAreThoseOfTheCredential(t *testing.T) {
 // TestNamesOfNodesAndSkillsDoNotMeet: no node can name itself, its functions or its
 // skills such that another node's are refused, or that its own door is.
 func TestNamesOfNodesAndSkillsDoNotMeet(t *testing.T) {
-	r := newRig(t, nodes.Config{})
+	r := newRig(t, nodesource.Config{})
 	r.join(fleet.Member{ID: "a", Functions: []fleet.Function{
 		{Name: "invoke", Owner: "node"}, {Name: "device.function.invoke", Owner: "node"}, {Name: "fs.list", Owner: "node"}, {Name: "f", Owner: "skill:b.c"},
 	}})
@@ -186,7 +186,7 @@ func TestNamesOfNodesAndSkillsDoNotMeet(t *testing.T) {
 // TestRefusedNodeComesBack: a node whose module another source has is told of, takes
 // nothing from others, and is in the catalog as soon as it can be.
 func TestRefusedNodeComesBack(t *testing.T) {
-	r := newRig(t, nodes.Config{})
+	r := newRig(t, nodesource.Config{})
 	r.join(fleet.Member{ID: "laptop", Functions: offers("f")})
 	r.join(fleet.Member{ID: "LAPTOP", Functions: offers("g")})
 	if refused := r.source.Refused(); len(refused) != 1 || !strings.Contains(refused["LAPTOP"], "node/laptop") {
@@ -207,7 +207,7 @@ func TestRefusedNodeComesBack(t *testing.T) {
 // TestSettledDoesNotWaitForEver: nobody publishes any more.
 func TestSettledDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := nodes.New(nodes.Config{Fleet: fleet.New(fleet.Config{Gateway: "g"})})
+		s := nodesource.New(nodesource.Config{Fleet: fleet.New(fleet.Config{Gateway: "g"})})
 		s.Changed("n")
 		began := time.Now()
 		s.Settled(t.Context())
@@ -236,7 +236,7 @@ func (r *rig) call(name, input string, progress func(capability.Chunk)) (capabil
 
 func TestCall(t *testing.T) {
 	var asked gateway.Request
-	r := newRig(t, nodes.Config{
+	r := newRig(t, nodesource.Config{
 		MaxResult: 100,
 		Asset:     func(context.Context, cmp.Asset) ([]byte, error) { return []byte(`{"whole":true}`), nil },
 		Caller: said(func(_ context.Context, q gateway.Request) (gateway.Result, error) {
@@ -339,7 +339,7 @@ func TestInstallIsRecorded(t *testing.T) {
 		{"nonsense", `[1]`, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, nodes.Config{Caller: said(func(context.Context, gateway.Request) (gateway.Result, error) {
+			r := newRig(t, nodesource.Config{Caller: said(func(context.Context, gateway.Request) (gateway.Result, error) {
 				return gateway.Result{Value: json.RawMessage(c.answer)}, nil
 			})})
 			r.join(fleet.Member{ID: "n", Functions: offers(cmp.InstallSkill)})
@@ -352,7 +352,7 @@ func TestInstallIsRecorded(t *testing.T) {
 }
 
 func TestOrder(t *testing.T) {
-	r := newRig(t, nodes.Config{Unhealthy: func(function, node string) bool { return function == "f" && node == "c" }})
+	r := newRig(t, nodesource.Config{Unhealthy: func(function, node string) bool { return function == "f" && node == "c" }})
 	for _, id := range []string{"a", "b", "c"} {
 		r.join(fleet.Member{ID: id, Labels: []string{"on-" + id}, Functions: offers("f")})
 	}
@@ -366,7 +366,7 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			return capability.AsError(err).Reason
 		}
-		node, _ := nodes.NodeOf(order[0].Key())
+		node, _ := nodesource.NodeOf(order[0].Key())
 		return node
 	}
 	for _, c := range []struct {

@@ -1,4 +1,4 @@
-package server
+package nodes
 
 import (
 	"context"
@@ -21,11 +21,15 @@ const (
 	tokenSoon = 72 * time.Hour
 )
 
-// busOpen reports whether the gateway's session with the bus is there.
-func (s *Server) busOpen(ctx context.Context) bool {
+// Bus returns which bus the gateway uses, and whether its session with it is open.
+func (s *Service) Bus(ctx context.Context) (name string, open bool) {
+	return busName(s.cfg.NATS.URL), s.busOpen(ctx)
+}
+
+func (s *Service) busOpen(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, busAnswer)
 	defer cancel()
-	for e, err := range s.nats.Conn().Events(ctx) {
+	for e, err := range s.bus.Conn().Events(ctx) {
 		return err == nil && (e.Kind == messaging.Connected || e.Kind == messaging.Reconnected) // the first says how it is
 	}
 	return false
@@ -45,8 +49,8 @@ func busName(addresses string) string {
 	return "the cluster at " + strings.Join(hosts, ", ")
 }
 
-// checkNodes looks at the bus, the gateway and the devices that joined.
-func (s *Server) checkNodes(ctx context.Context) []httpapi.Check {
+// Checks reports on the bus, the gateway and the devices that joined.
+func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{{Name: "message bus", OK: true, Detail: "open, " + busName(s.cfg.NATS.URL)}}
 	if !s.busOpen(ctx) {
 		checks[0].OK, checks[0].Detail = false, "away: "+busName(s.cfg.NATS.URL)
@@ -56,30 +60,30 @@ func (s *Server) checkNodes(ctx context.Context) []httpapi.Check {
 		}
 	}
 	count := make(map[fleet.Status]int)
-	all := s.devices.gateway.Fleet().List(fleet.Filter{Suspect: true})
+	all := s.gateway.Fleet().List(fleet.Filter{Suspect: true})
 	for i := range all {
 		count[all[i].Status]++
 	}
 	checks = append(checks, httpapi.Check{Name: "nodes", OK: true, Detail: fmt.Sprintf(
-		"%d connected, %d leaving, %d away; this gateway is %s", count[fleet.Connected], count[fleet.Draining], count[fleet.Disconnected], s.devices.gateway.Instance())})
-	refused := s.devices.source.Refused()
+		"%d connected, %d leaving, %d away; this gateway is %s", count[fleet.Connected], count[fleet.Draining], count[fleet.Disconnected], s.gateway.Instance())})
+	refused := s.source.Refused()
 	for _, id := range slices.Sorted(maps.Keys(refused)) {
 		checks = append(checks, httpapi.Check{
 			Name: "node " + id, Detail: "its functions are not in the catalog: " + refused[id], Remedy: "let the device join by another --id, or: junctor nodes remove " + id,
 		})
 	}
-	return append(checks, s.checkNodeTokens(ctx)...)
+	return append(checks, s.checkTokens(ctx)...)
 }
 
-// checkNodeTokens finds nodes that show a token each time and will soon be shut out.
+// checkTokens finds nodes that show a token each time and will soon be shut out.
 // One with a key stays when its token has expired.
-func (s *Server) checkNodeTokens(ctx context.Context) (checks []httpapi.Check) {
-	rows, err := s.devices.admission.List(ctx)
+func (s *Service) checkTokens(ctx context.Context) (checks []httpapi.Check) {
+	rows, err := s.admission.List(ctx)
 	if err != nil {
 		return []httpapi.Check{{Name: "node tokens", Detail: "the list of nodes cannot be read", Remedy: "see the check of the store"}}
 	}
 	for _, n := range rows {
-		t, stands := s.policy.StandingToken(n.Token)
+		t, stands := s.cfg.Policy.StandingToken(n.Token)
 		left := time.Until(t.Expires)
 		if n.Key != "" || !stands || t.Expires.IsZero() || left > tokenSoon {
 			continue
@@ -96,29 +100,29 @@ func (s *Server) checkNodeTokens(ctx context.Context) (checks []httpapi.Check) {
 	return checks
 }
 
-// nodeGauges shows the fleet to a scraper, without a name.
-func (s *Server) nodeGauges() {
+// gauges shows the fleet to a scraper, without a name.
+func (s *Service) gauges() {
 	with := func(count func(n *fleet.Node) int) func() float64 {
 		return func() (sum float64) {
-			all := s.devices.gateway.Fleet().List(fleet.Filter{Suspect: true})
+			all := s.gateway.Fleet().List(fleet.Filter{Suspect: true})
 			for i := range all {
 				sum += float64(count(&all[i]))
 			}
 			return sum
 		}
 	}
-	s.metrics.Gauge("nodes", "Nodes that are connected.", with(func(n *fleet.Node) int {
+	s.cfg.Metrics.Gauge("nodes", "Nodes that are connected.", with(func(n *fleet.Node) int {
 		if n.Status == fleet.Connected {
 			return 1
 		}
 		return 0
 	}))
-	s.metrics.Gauge("nodes_away", "Nodes whose session is gone and that may come back.", with(func(n *fleet.Node) int {
+	s.cfg.Metrics.Gauge("nodes_away", "Nodes whose session is gone and that may come back.", with(func(n *fleet.Node) int {
 		if n.Status == fleet.Disconnected {
 			return 1
 		}
 		return 0
 	}))
-	s.metrics.Gauge("node_calls", "Calls to nodes that this gateway has under way.", with(func(n *fleet.Node) int { return n.InFlight }))
-	s.metrics.Gauge("nodes_refused", "Nodes whose functions are not in the catalog.", func() float64 { return float64(len(s.devices.source.Refused())) })
+	s.cfg.Metrics.Gauge("node_calls", "Calls to nodes that this gateway has under way.", with(func(n *fleet.Node) int { return n.InFlight }))
+	s.cfg.Metrics.Gauge("nodes_refused", "Nodes whose functions are not in the catalog.", func() float64 { return float64(len(s.source.Refused())) })
 }
