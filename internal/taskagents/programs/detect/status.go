@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	framework "github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // State is where a session is (task-agents, section 4.1).
@@ -40,11 +40,6 @@ const (
 	PhaseCompacting  = "compacting"
 	phaseFailed      = "failed:"
 )
-
-// States returns every state, in the order of section 4.1.
-func States() []State {
-	return []State{Pending, Starting, Authenticating, Ready, Busy, Blocked, Stopping, Stopped, Error}
-}
 
 // Allowed says whether a session may move from one state to another; within a state
 // its phase or its dialog may change. To the moves of task-agents, section 4.1, these
