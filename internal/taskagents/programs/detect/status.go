@@ -39,11 +39,6 @@ const (
 	phaseFailed      = "failed:"
 )
 
-// States returns every state, in the order of section 4.1.
-func States() []State {
-	return []State{Pending, Starting, Authenticating, Ready, Busy, Blocked, Stopping, Stopped, Error}
-}
-
 // Allowed says whether a session may move from one state to another; within a state
 // its phase or its dialog may change. To the moves of task-agents, section 4.1, these
 // are added because recorded sessions make them: starting to busy (a task on the

@@ -1,4 +1,4 @@
-package session
+package sessiontest
 
 import (
 	"cmp"
@@ -6,12 +6,14 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/core/session"
 )
 
-// Memory is a Store that is gone with the process.
+// Memory is a session.Store that is gone with the process.
 type Memory struct {
 	mu       sync.Mutex
-	sessions map[Owner]*conversation
+	sessions map[session.Owner]*conversation
 	results  map[resultKey]*kept
 	bytes    int64
 	uses     int64 // counts uses, which is their order whatever the clock does
@@ -21,28 +23,28 @@ type Memory struct {
 type conversation struct {
 	created, active time.Time
 	order           int64
-	messages        []Message
+	messages        []session.Message
 }
 
 type resultKey struct {
-	Owner
+	session.Owner
 	extension string
 }
 
 type kept struct {
-	Result
+	session.Result
 	used, saved int64
 }
 
-var _ Store = (*Memory)(nil)
+var _ session.Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{sessions: make(map[Owner]*conversation), results: make(map[resultKey]*kept)}
+	return &Memory{sessions: make(map[session.Owner]*conversation), results: make(map[resultKey]*kept)}
 }
 
-// AppendMessage implements [Store].
-func (s *Memory) AppendMessage(_ context.Context, o Owner, m Message, b Bounds) (int64, error) {
+// AppendMessage implements [session.Store].
+func (s *Memory) AppendMessage(_ context.Context, o session.Owner, m session.Message, b session.Bounds) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seq++
@@ -65,18 +67,18 @@ func (s *Memory) AppendMessage(_ context.Context, o Owner, m Message, b Bounds) 
 }
 
 // of lists a principal's sessions, the last active first.
-func (s *Memory) of(principal string) []Owner {
-	var mine []Owner
+func (s *Memory) of(principal string) []session.Owner {
+	var mine []session.Owner
 	for o := range s.sessions {
 		if o.Principal == principal {
 			mine = append(mine, o)
 		}
 	}
-	slices.SortFunc(mine, func(a, b Owner) int { return cmp.Compare(s.sessions[b].order, s.sessions[a].order) })
+	slices.SortFunc(mine, func(a, b session.Owner) int { return cmp.Compare(s.sessions[b].order, s.sessions[a].order) })
 	return mine
 }
 
-func (s *Memory) drop(o Owner) bool {
+func (s *Memory) drop(o session.Owner) bool {
 	found := s.sessions[o] != nil
 	delete(s.sessions, o)
 	for key := range s.results {
@@ -93,20 +95,20 @@ func (s *Memory) forget(key resultKey) {
 	delete(s.results, key)
 }
 
-// Messages implements [Store].
-func (s *Memory) Messages(_ context.Context, o Owner, after int64, limit int) ([]Message, error) {
+// Messages implements [session.Store].
+func (s *Memory) Messages(_ context.Context, o session.Owner, after int64, limit int) ([]session.Message, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.sessions[o]
 	if c == nil {
 		return nil, nil
 	}
-	from, _ := slices.BinarySearchFunc(c.messages, after+1, func(m Message, seq int64) int { return cmp.Compare(m.Seq, seq) })
+	from, _ := slices.BinarySearchFunc(c.messages, after+1, func(m session.Message, seq int64) int { return cmp.Compare(m.Seq, seq) })
 	return copied(c.messages[from:min(from+limit, len(c.messages))]), nil
 }
 
-// RecentMessages implements [Store].
-func (s *Memory) RecentMessages(_ context.Context, o Owner, limit int) ([]Message, error) {
+// RecentMessages implements [session.Store].
+func (s *Memory) RecentMessages(_ context.Context, o session.Owner, limit int) ([]session.Message, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.sessions[o]
@@ -116,7 +118,7 @@ func (s *Memory) RecentMessages(_ context.Context, o Owner, limit int) ([]Messag
 	return copied(c.messages[max(len(c.messages)-limit, 0):]), nil
 }
 
-func copied(list []Message) []Message {
+func copied(list []session.Message) []session.Message {
 	out := slices.Clone(list)
 	for i := range out {
 		out[i].Metadata = slices.Clone(out[i].Metadata)
@@ -124,27 +126,27 @@ func copied(list []Message) []Message {
 	return out
 }
 
-// Sessions implements [Store].
-func (s *Memory) Sessions(_ context.Context, principal string, limit int) ([]Info, error) {
+// Sessions implements [session.Store].
+func (s *Memory) Sessions(_ context.Context, principal string, limit int) ([]session.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []Info
+	var out []session.Info
 	for _, o := range s.of(principal) {
 		if c := s.sessions[o]; len(out) < limit {
-			out = append(out, Info{o.Session, len(c.messages), c.created, c.active})
+			out = append(out, session.Info{Session: o.Session, Messages: len(c.messages), Created: c.created, Active: c.active})
 		}
 	}
 	return out, nil
 }
 
-// DeleteSession implements [Store].
-func (s *Memory) DeleteSession(_ context.Context, o Owner) (bool, error) {
+// DeleteSession implements [session.Store].
+func (s *Memory) DeleteSession(_ context.Context, o session.Owner) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.drop(o), nil
 }
 
-// SweepSessions implements [Store].
+// SweepSessions implements [session.Store].
 func (s *Memory) SweepSessions(_ context.Context, before time.Time) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +160,8 @@ func (s *Memory) SweepSessions(_ context.Context, before time.Time) (int, error)
 	return n, nil
 }
 
-// PutResult implements [Store].
-func (s *Memory) PutResult(_ context.Context, o Owner, r Result, most ResultBounds) error {
+// PutResult implements [session.Store].
+func (s *Memory) PutResult(_ context.Context, o session.Owner, r session.Result, most session.ResultBounds) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := resultKey{o, r.Extension}
@@ -182,8 +184,8 @@ func (s *Memory) PutResult(_ context.Context, o Owner, r Result, most ResultBoun
 	return nil
 }
 
-// LastResult implements [Store].
-func (s *Memory) LastResult(_ context.Context, o Owner, extension string, before, _ time.Time) (Result, bool, error) {
+// LastResult implements [session.Store].
+func (s *Memory) LastResult(_ context.Context, o session.Owner, extension string, before, _ time.Time) (session.Result, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var last *kept
@@ -196,15 +198,15 @@ func (s *Memory) LastResult(_ context.Context, o Owner, extension string, before
 		}
 	}
 	if last == nil {
-		return Result{}, false, nil
+		return session.Result{}, false, nil
 	}
 	s.uses++
 	last.used = s.uses
 	return last.Result, true, nil
 }
 
-// ClearResults implements [Store].
-func (s *Memory) ClearResults(_ context.Context, o Owner) error {
+// ClearResults implements [session.Store].
+func (s *Memory) ClearResults(_ context.Context, o session.Owner) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.results {
@@ -215,7 +217,7 @@ func (s *Memory) ClearResults(_ context.Context, o Owner) error {
 	return nil
 }
 
-// ClearAllResults implements [Store].
+// ClearAllResults implements [session.Store].
 func (s *Memory) ClearAllResults(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +226,7 @@ func (s *Memory) ClearAllResults(context.Context) error {
 	return nil
 }
 
-// SweepResults implements [Store].
+// SweepResults implements [session.Store].
 func (s *Memory) SweepResults(_ context.Context, before time.Time) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +240,7 @@ func (s *Memory) SweepResults(_ context.Context, before time.Time) (int, error) 
 	return n, nil
 }
 
-// ResultStats implements [Store].
+// ResultStats implements [session.Store].
 func (s *Memory) ResultStats(context.Context) (int, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

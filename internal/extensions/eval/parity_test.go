@@ -1,4 +1,4 @@
-package sources_test
+package eval_test
 
 import (
 	"encoding/json"
@@ -48,11 +48,11 @@ func TestParityOfThePilots(t *testing.T) {
 	var fixtures struct {
 		Extensions map[string]json.RawMessage `json:"extensions"`
 	}
-	load(t, "../eval/testdata/fixtures.json", &fixtures)
+	load(t, "testdata/fixtures.json", &fixtures)
 	var pack []struct {
 		ID string `json:"id"`
 	}
-	load(t, "../eval/testdata/scenarios.json", &pack)
+	load(t, "testdata/scenarios.json", &pack)
 	scenarios := make(map[string]bool)
 	for _, s := range pack {
 		scenarios[s.ID] = true

@@ -1,71 +1,81 @@
-package sources
+package extension
 
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
+	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
 )
 
-// LocalExtension is an installed extension package: its manifest.json and
-// commands/commands.yaml, read by whoever installs (runner spec, sections 3.2 and
-// 3.3), and where its life has got to.
-type LocalExtension struct {
-	ID          string
-	Name        string
-	Version     string
-	Status      string   // INSTALLED, INSTALLING, FAILED, UNINSTALLED
-	Enabled     bool     // by the operator
-	Permissions []string // permissions_required
-	Commands    []LocalCommand
-	// AgentVisible names the actions (<command>.<action>, or "all") that the operator
-	// showed to agents when the extension was enabled (decision R19).
-	AgentVisible []string
-	Origin       string // "" is workspace
+const (
+	maxArgName     = 128
+	maxDiagnostics = 100
+)
+
+// report gathers diagnostics, sorted when they are taken.
+type report struct{ list []string }
+
+func (r *report) add(format string, args ...any) {
+	if len(r.list) < maxDiagnostics {
+		r.list = append(r.list, fmt.Sprintf(format, args...))
+	}
 }
 
-// LocalCommand is one slash command of commands.yaml.
-type LocalCommand struct {
-	Name          string        `json:"name" yaml:"name"` // with or without its slash
-	Summary       string        `json:"summary" yaml:"summary"`
-	Description   string        `json:"description" yaml:"description"`
-	Runner        string        `json:"runner" yaml:"runner"`
-	DefaultAction string        `json:"default_action" yaml:"default_action"`
-	Aliases       []string      `json:"aliases" yaml:"aliases"`
-	Permissions   []string      `json:"permissions" yaml:"permissions"`
-	Confirm       string        `json:"confirm" yaml:"confirm"`
-	Actions       []LocalAction `json:"actions" yaml:"actions"`
+func (r *report) take() []string {
+	slices.Sort(r.list)
+	return r.list
 }
 
-// LocalAction is one action of a command.
-type LocalAction struct {
-	ID           string     `json:"id" yaml:"id"`
-	Runner       string     `json:"runner" yaml:"runner"`
-	Summary      string     `json:"summary" yaml:"summary"`
-	Description  string     `json:"description" yaml:"description"`
-	Permissions  []string   `json:"permissions" yaml:"permissions"`
-	Confirm      string     `json:"confirm" yaml:"confirm"` // never, first, always
-	AgentVisible bool       `json:"agentVisible" yaml:"agentVisible"`
-	Args         []LocalArg `json:"args" yaml:"args"`
-	Flags        []LocalArg `json:"flags" yaml:"flags"`
+// finish holds what every mapping promises.
+func finish(x manifest.Extension, r *report) (manifest.Extension, []string, error) {
+	slices.SortFunc(x.Contributions, func(a, b manifest.Contribution) int { return cmp.Compare(a.ID, b.ID) })
+	if err := x.Check(); err != nil {
+		return manifest.Extension{}, r.take(), err
+	}
+	return x, r.take(), nil
 }
 
-// LocalArg is an argument or a flag of an action.
-type LocalArg struct {
-	Name        string   `json:"name" yaml:"name"`
-	Description string   `json:"description" yaml:"description"`
-	Type        string   `json:"type" yaml:"type"` // string (default), integer, number, boolean
-	Required    bool     `json:"required" yaml:"required"`
-	Choices     []string `json:"choices" yaml:"choices"`
-	Pattern     string   `json:"pattern" yaml:"pattern"`
-	TakesValue  *bool    `json:"takes_value" yaml:"takes_value"` // of a flag: false makes it a switch
+// validName reports whether name is 1 to 128 bytes of UTF-8 that can be displayed
+// unchanged.
+func validName(name string) bool {
+	if name == "" || len(name) > maxArgName || !utf8.ValidString(name) || strings.TrimSpace(name) != name {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
+	})
 }
+
+// twice returns the names that are given more than once.
+func twice[T any](list []T, name func(T) string) map[string]bool {
+	count, out := make(map[string]int), make(map[string]bool)
+	for _, item := range list {
+		if n := name(item); n != "" {
+			if count[n]++; count[n] > 1 {
+				out[n] = true
+			}
+		}
+	}
+	return out
+}
+
+// title and text cut the package's texts to the limits of a contribution.
+func title(parts ...string) string { return manifest.Clean(cmp.Or(parts...), 120) }
+
+func text(s string) string { return manifest.Clean(s, 1024) }
+
+// shown quotes a foreign name for a diagnostic.
+func shown(name string) string { return fmt.Sprintf("%.80q", name) }
 
 // stageOf is the catalog's stage of an extension's status (decision R9). ok is
 // false where nothing of it is left.
@@ -84,17 +94,17 @@ func stageOf(status string, enabled bool) (stage string, ok bool) {
 	return "", false
 }
 
-// EffectOf is the highest effect among permissions (decision R22), by the one
-// table of them.
-func EffectOf(permissions []string) capability.Effect { return permission.Effect(permissions) }
-
-// Local maps an installed extension: each slash command to a control command, each
-// action that agents may see to a tool <command>.<action> besides. An uninstalled
-// one has no contributions and is to be withdrawn.
-func Local(l LocalExtension) (manifest.Extension, []string, error) {
+// Extension maps the package to a manifest of the catalog: each slash command to a
+// control command, each action that agents may see to a tool <command>.<action>
+// besides. status is INSTALLED, INSTALLING, FAILED or UNINSTALLED; an uninstalled
+// package has no contributions. agentVisible names the actions, as
+// <command>.<action> or all, that the operator showed to agents. A command or an
+// action without a usable name is dropped, with a diagnostic.
+func (p *Package) Extension(status string, enabled bool, agentVisible []string) (manifest.Extension, []string, error) {
 	var r report
-	x := manifest.Extension{ID: l.ID, Name: title(l.Name, l.ID), Version: l.Version, Origin: cmp.Or(l.Origin, "workspace")}
-	stage, there := stageOf(l.Status, l.Enabled)
+	m := &p.Manifest
+	x := manifest.Extension{ID: m.ID, Name: title(m.Name, m.ID), Version: m.Version, Origin: "workspace"}
+	stage, there := stageOf(status, enabled)
 	if x.Stage = stage; !there {
 		return finish(x, &r)
 	}
@@ -102,9 +112,9 @@ func Local(l LocalExtension) (manifest.Extension, []string, error) {
 		off := false
 		x.Enabled = &off
 	}
-	doubled := twice(l.Commands, func(c LocalCommand) string { return bare(c.Name) })
-	for i := range l.Commands {
-		c := &l.Commands[i]
+	doubled := twice(p.Commands, func(c commandfile.Command) string { return bare(c.Name) })
+	for i := range p.Commands {
+		c := &p.Commands[i]
 		name := bare(c.Name)
 		if id, exact := naming.Slug(name); !exact || doubled[name] || len(id) > 40 {
 			r.add("command %s is dropped: its name is none, or is given twice", shown(c.Name))
@@ -121,7 +131,7 @@ func Local(l LocalExtension) (manifest.Extension, []string, error) {
 			others = append(others, other)
 			x.Contributions = append(x.Contributions, command(c, "command."+name+"."+other, other))
 		}
-		twins := twice(c.Actions, func(a LocalAction) string { return a.ID })
+		twins := twice(c.Actions, func(a commandfile.Action) string { return a.ID })
 		for j := range c.Actions {
 			a := &c.Actions[j]
 			if _, exact := naming.Slug(a.ID); !exact || twins[a.ID] || len(a.ID) > 64 {
@@ -129,8 +139,8 @@ func Local(l LocalExtension) (manifest.Extension, []string, error) {
 				continue
 			}
 			qualified := name + "." + a.ID
-			if a.AgentVisible || slices.Contains(l.AgentVisible, "all") || slices.Contains(l.AgentVisible, qualified) {
-				x.Contributions = append(x.Contributions, l.tool(c, a, qualified))
+			if a.AgentVisible || slices.Contains(agentVisible, "all") || slices.Contains(agentVisible, qualified) {
+				x.Contributions = append(x.Contributions, p.tool(c, a, qualified))
 			}
 		}
 	}
@@ -142,7 +152,7 @@ func bare(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.TrimSpace(name), "/"))
 }
 
-func command(c *LocalCommand, id, name string) manifest.Contribution {
+func command(c *commandfile.Command, id, name string) manifest.Contribution {
 	return manifest.Contribution{
 		ID: id, Kind: "capability.control-command", Title: title("/" + name), Description: text(cmp.Or(c.Description, c.Summary)), Permissions: c.Permissions,
 		Command: &manifest.Command{
@@ -151,15 +161,15 @@ func command(c *LocalCommand, id, name string) manifest.Contribution {
 	}
 }
 
-func (l *LocalExtension) tool(c *LocalCommand, a *LocalAction, qualified string) manifest.Contribution {
-	permissions := l.Permissions
+func (p *Package) tool(c *commandfile.Command, a *commandfile.Action, qualified string) manifest.Contribution {
+	permissions := p.Permissions
 	if len(c.Permissions) > 0 {
 		permissions = c.Permissions
 	}
-	if len(a.Permissions) > 0 {
-		permissions = a.Permissions
+	if needed := p.needed(c, a); len(needed) > 0 {
+		permissions = needed
 	}
-	effect := EffectOf(permissions)
+	effect := permission.Effect(permissions)
 	if strings.HasPrefix(cmp.Or(a.Runner, c.Runner), "exec.") && !effect.AtLeast(capability.EffectExternal) {
 		effect = capability.EffectExternal // it starts a program, whatever it says
 	}
@@ -173,7 +183,7 @@ func (l *LocalExtension) tool(c *LocalCommand, a *LocalAction, qualified string)
 }
 
 // inputOf makes the schema of an action's arguments and flags.
-func inputOf(a *LocalAction) json.RawMessage {
+func inputOf(a *commandfile.Action) json.RawMessage {
 	type property struct {
 		Type        string   `json:"type"`
 		Description string   `json:"description,omitempty"`
@@ -186,7 +196,7 @@ func inputOf(a *LocalAction) json.RawMessage {
 		Required   []string            `json:"required,omitempty"`
 		Additional bool                `json:"additionalProperties"`
 	}{Type: "object", Properties: make(map[string]property)}
-	add := func(arg LocalArg, flag bool) {
+	add := func(arg commandfile.Argument, flag bool) {
 		if !validName(arg.Name) {
 			return
 		}
