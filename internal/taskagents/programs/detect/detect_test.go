@@ -343,8 +343,8 @@ func TestMovesAreLegal(t *testing.T) {
 			case 6, 7:
 				s.typed(keys[r.IntN(len(keys))])
 			case 8:
-				states := states()
-				s.fact(Fact{Class: 2 - r.IntN(20)/19, State: states[r.IntN(len(states))], Phase: "", Kind: "permission"})
+				allStates := allStates()
+				s.fact(Fact{Class: 2 - r.IntN(20)/19, State: allStates[r.IntN(len(allStates))], Phase: "", Kind: "permission"})
 			case 9:
 				if r.IntN(20) == 0 {
 					check(s.Exit(s.now, r.IntN(3)-1, r.IntN(2) == 0))
@@ -360,7 +360,7 @@ func TestMovesAreLegal(t *testing.T) {
 
 func TestAllowed(t *testing.T) {
 	t.Parallel()
-	for _, to := range states() {
+	for _, to := range allStates() {
 		for _, from := range []State{Stopped, Error} {
 			if Allowed(from, to) {
 				t.Errorf("%s moves to %s", from, to)
@@ -403,6 +403,6 @@ func FuzzDetector(f *testing.F) {
 
 func (s *session) typedText() string { return s.Detector.typed }
 
-func states() []State {
+func allStates() []State {
 	return []State{Pending, Starting, Authenticating, Ready, Busy, Blocked, Stopping, Stopped, Error}
 }
