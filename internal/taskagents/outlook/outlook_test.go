@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/outlook"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -72,7 +72,7 @@ func TestTheExamplesAreCalls(t *testing.T) {
 		t.Errorf("%d calls in %d bytes", len(calls), len(text))
 	}
 	for _, c := range calls {
-		if _, _, ok := verb.Lookup(c[1]); !ok || !json.Valid([]byte(c[2])) {
+		if _, _, ok := verbs.Lookup(c[1]); !ok || !json.Valid([]byte(c[2])) {
 			t.Errorf("%s", c[0])
 		}
 	}

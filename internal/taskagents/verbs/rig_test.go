@@ -36,8 +36,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/bareforge"
@@ -84,7 +82,7 @@ func (f *fleet) List() []agents.Info {
 	return slices.Clone(f.infos)
 }
 
-func (f *fleet) Terminal(id string) (agentverbs.Terminal, error) {
+func (f *fleet) Terminal(id string) (verbs.Terminal, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for at, i := range f.infos {
@@ -146,7 +144,7 @@ type launcher struct {
 
 func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error) {
 	l.tasks = append(l.tasks, t)
-	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verb.First(t.Title, verb.Cut(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
+	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verbs.First(t.Title, verbs.Cut(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
 	for _, p := range t.Parts {
 		plan.Parts = append(plan.Parts, threads.Part{Title: p.Label, Instructions: p.Task, DependsOn: p.DependsOn})
 	}
@@ -339,16 +337,16 @@ func (r *rig) write(path, text string) {
 }
 
 // call is one in the conversation "s", in which the user said something.
-func call(message string) verb.Call { return verb.Call{By: agent, Session: "s", Message: message} }
+func call(message string) verbs.Call { return verbs.Call{By: agent, Session: "s", Message: message} }
 
 // ok runs a verb that has to succeed, and returns its data as JSON objects.
-func (r *rig) ok(c verb.Call, name, params string) (verb.Result, map[string]any) {
+func (r *rig) ok(c verbs.Call, name, params string) (verbs.Result, map[string]any) {
 	r.Helper()
 	got, err := r.service.Run(r.Context(), c, name, json.RawMessage(params))
 	if err != nil || !got.Success || got.Error != "" {
 		r.Fatalf("%s %s: %+v %v", name, params, got, err)
 	}
-	row, _, _ := verb.Lookup(name)
+	row, _, _ := verbs.Lookup(name)
 	registered, _ := actions.Lookup(row.Action)
 	schema, err := catalog.CompileSchema(registered.OutputSchema)
 	whole, failed := jsonx.Marshal(got)
@@ -362,7 +360,7 @@ func (r *rig) ok(c verb.Call, name, params string) (verb.Result, map[string]any)
 }
 
 // fails runs a verb that has to fail with a code, told in both ways.
-func (r *rig) fails(c verb.Call, name, params string, want verb.Code) (verb.Result, map[string]any) {
+func (r *rig) fails(c verbs.Call, name, params string, want verbs.Code) (verbs.Result, map[string]any) {
 	r.Helper()
 	got, err := r.service.Run(r.Context(), c, name, json.RawMessage(params))
 	if err == nil || got.Success || got.Error != want || got.Text == "" || capability.AsError(err).Details["error"] != want {

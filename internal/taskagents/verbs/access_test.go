@@ -1,15 +1,15 @@
-package access_test
+package verbs_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
 
-func who(role capability.Role, user, connector string) access.Person {
-	return access.Person{By: capability.Principal{ID: string(role) + ":x", Role: role}, Role: user, Connector: connector}
+func who(role capability.Role, user, connector string) verbs.Person {
+	return verbs.Person{By: capability.Principal{ID: string(role) + ":x", Role: role}, Role: user, Connector: connector}
 }
 
 func TestWhoMayDoWhat(t *testing.T) {
@@ -17,7 +17,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	agent, admin, operator := capability.RoleAgent, capability.RoleAdmin, capability.RoleOperator
 	for name, c := range map[string]struct {
 		policy, connectors string
-		who                access.Person
+		who                verbs.Person
 		create, interact   bool
 	}{
 		"the default lets everybody":             {"", "", who(agent, "GUEST", ""), true, true},
@@ -46,8 +46,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"an unknown ability in it denies":        {`{"default":{"delete":"GUEST"}}`, "", who(agent, "OWNER", ""), false, false},
 		"a name twice in other letters is as is": {"", `{"Discord":"GUEST"}`, who(agent, "GUEST", "discord"), true, true},
 	} {
-		p := access.Parse(c.policy, c.connectors)
-		for ability, want := range map[access.Ability]bool{access.Create: c.create, access.Interact: c.interact} {
+		p := verbs.Parse(c.policy, c.connectors)
+		for ability, want := range map[verbs.Ability]bool{verbs.Create: c.create, verbs.Interact: c.interact} {
 			err := p.Check(c.who, ability)
 			if (err == nil) != want {
 				t.Errorf("%s: %s: %v", name, ability, err)
@@ -57,7 +57,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 		}
 	}
-	if err := (access.Policy{}).Check(who(agent, "USER", "discord"), access.Create); err == nil {
+	if err := (verbs.Policy{}).Check(who(agent, "USER", "discord"), verbs.Create); err == nil {
 		t.Error("the zero policy is not the default")
 	}
 }
@@ -68,8 +68,8 @@ func FuzzPolicy(f *testing.F) {
 	f.Add("USER", `{"discord":"GUEST"}`, "discord")
 	f.Add(`{"default":{"create":"ADMIN"}}`, "", "")
 	f.Fuzz(func(t *testing.T, policy, connectors, connector string) {
-		p := access.Parse(policy, connectors)
-		for _, a := range []access.Ability{access.Create, access.Interact} {
+		p := verbs.Parse(policy, connectors)
+		for _, a := range []verbs.Ability{verbs.Create, verbs.Interact} {
 			may := false
 			for _, role := range []string{"GUEST", "USER", "ADMIN", "OWNER"} {
 				now := p.Check(who(capability.RoleAgent, role, connector), a) == nil

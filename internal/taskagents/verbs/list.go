@@ -1,4 +1,4 @@
-package agentverbs
+package verbs
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
 // shown is the word for a state that people read (task-agents, section 4.1).
@@ -55,7 +54,7 @@ func view(i agents.Info) sessionView {
 const maxTasks = 50
 
 // list is LIST_AGENTS (task-agents, section 7.4).
-func (v *Verbs) list(ctx context.Context, _ verb.Call, _ json.RawMessage) (verb.Result, error) {
+func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Result, error) {
 	views, lines := []sessionView{}, []string{}
 	for _, i := range v.cfg.Agents.List() {
 		if !i.Live() {
@@ -63,20 +62,20 @@ func (v *Verbs) list(ctx context.Context, _ verb.Call, _ json.RawMessage) (verb.
 		}
 		s := view(i)
 		views = append(views, s)
-		line := fmt.Sprintf("- %s: %s, %s, in %s", verb.First(s.Label, s.SessionID), s.AgentType, s.Status, s.Workdir)
+		line := fmt.Sprintf("- %s: %s, %s, in %s", First(s.Label, s.SessionID), s.AgentType, s.Status, s.Workdir)
 		if s.Dialog != nil {
-			line += fmt.Sprintf("; it asks: %s", verb.Cut(s.Dialog.Prompt, 200))
+			line += fmt.Sprintf("; it asks: %s", Cut(s.Dialog.Prompt, 200))
 		}
 		lines = append(lines, line)
 	}
 	running := true
 	tasks, err := v.cfg.Registry.List(ctx, threads.Filter{Active: &running, Limit: maxTasks})
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	waiting, err := v.cfg.Registry.Pending(ctx)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	type pending struct {
 		SessionID string    `json:"sessionId"`
@@ -86,7 +85,7 @@ func (v *Verbs) list(ctx context.Context, _ verb.Call, _ json.RawMessage) (verb.
 	}
 	confirmations := []pending{}
 	for _, p := range waiting {
-		confirmations = append(confirmations, pending{p.SessionID, p.ThreadID, verb.Cut(p.PromptText, 500), jsonx.Raw(p.LLMDecision)})
+		confirmations = append(confirmations, pending{p.SessionID, p.ThreadID, Cut(p.PromptText, 500), jsonx.Raw(p.LLMDecision)})
 	}
 	text := "No agent is running."
 	if len(lines) > 0 {
@@ -95,20 +94,20 @@ func (v *Verbs) list(ctx context.Context, _ verb.Call, _ json.RawMessage) (verb.
 	if n := len(confirmations); n > 0 {
 		text += fmt.Sprintf("\n%d decisions wait to be confirmed.", n)
 	}
-	return verb.Result{Success: true, Text: text, Data: map[string]any{
-		"sessions": views, "tasks": verb.Summaries(tasks), "pendingConfirmations": confirmations,
+	return Result{Success: true, Text: text, Data: map[string]any{
+		"sessions": views, "tasks": Summaries(tasks), "pendingConfirmations": confirmations,
 		"preferredTaskAgent": v.cfg.State(ctx, choice.Task{}).Preferred,
 	}}, nil
 }
 
 // stop is STOP_AGENT (task-agents, section 7.5).
-func (v *Verbs) stop(_ context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *agentVerbs) stop(_ context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		SessionID string `json:"sessionId"`
 		All       bool   `json:"all"`
 	}
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
 	stopped := []string{}
 	if p.All {
@@ -122,18 +121,18 @@ func (v *Verbs) stop(_ context.Context, c verb.Call, params json.RawMessage) (ve
 			}
 		}
 		if len(stopped) == 0 {
-			return verb.Fail(verb.NoSession.Errorf("no agent is running"), nil)
+			return Fail(NoSession.Errorf("no agent is running"), nil)
 		}
-		return verb.Result{Success: true, Text: fmt.Sprintf("Stopped %d.", len(stopped)), Data: map[string]any{"stopped": stopped}}, nil
+		return Result{Success: true, Text: fmt.Sprintf("Stopped %d.", len(stopped)), Data: map[string]any{"stopped": stopped}}, nil
 	}
 	t, err := v.session(c, p.SessionID)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	i := t.Info()
 	if i.Live() {
 		t.Stop(false)
 		stopped = append(stopped, i.ID)
 	}
-	return verb.Result{Success: true, Text: fmt.Sprintf("Stopped %s.", verb.First(i.Name, i.ID)), Data: map[string]any{"sessionId": i.ID, "stopped": stopped}}, nil
+	return Result{Success: true, Text: fmt.Sprintf("Stopped %s.", First(i.Name, i.ID)), Data: map[string]any{"sessionId": i.ID, "stopped": stopped}}, nil
 }

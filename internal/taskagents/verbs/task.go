@@ -1,4 +1,4 @@
-package verb
+package verbs
 
 import (
 	"context"

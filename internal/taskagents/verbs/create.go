@@ -1,4 +1,4 @@
-package taskverbs
+package verbs
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -89,27 +88,27 @@ func labelled(text string) launch.Part {
 
 // Create is CREATE_TASK (task-agents, section 7.1). The steps that make and start things are
 // the launcher's.
-func (v *Verbs) Create(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p createParams
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
-	request := verb.First(c.Message, p.Task)
+	request := First(c.Message, p.Task)
 	if request == "" && len(p.Agents) == 0 {
-		return verb.Fail(verb.MissingParams.Errorf("say what is to be done: task is empty"), nil)
+		return Fail(MissingParams.Errorf("say what is to be done: task is empty"), nil)
 	}
 	if p.Repo == "" && len(p.Agents) < 2 && utterance.Errand(request) {
-		return verb.Fail(verb.Declined.Errorf("this is an errand of the user's own and no work for a task agent").With("declined", "answer the user yourself"), nil)
+		return Fail(Declined.Errorf("this is an errand of the user's own and no work for a task agent").With("declined", "answer the user yourself"), nil)
 	}
 	t, err := v.task(ctx, c, p, request)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	created, err := v.cfg.Launcher.Create(ctx, c.By, t)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
-	v.cfg.Talks.Remember(c, func(talk *verb.Talk) {
+	v.cfg.Talks.Remember(c, func(talk *Talk) {
 		talk.ThreadID = created.ThreadID
 		if t.Repo != "" {
 			talk.Repo = t.Repo
@@ -120,12 +119,12 @@ func (v *Verbs) Create(ctx context.Context, c verb.Call, params json.RawMessage)
 			}
 		}
 	})
-	return began(verb.Result{Data: created, Task: created.Task}, created.Agents)
+	return began(Result{Data: created, Task: created.Task}, created.Agents)
 }
 
 // began is the answer of a verb that started agents: success without a word where one of them
 // runs or waits its turn, because the coordinator reports; the first failure where none does.
-func began(r verb.Result, agents []launch.Started) (verb.Result, error) {
+func began(r Result, agents []launch.Started) (Result, error) {
 	var failed []string
 	var first *capability.Error
 	for _, a := range agents {
@@ -142,30 +141,30 @@ func began(r verb.Result, agents []launch.Started) (verb.Result, error) {
 	}
 	whole := *first
 	whole.Message = "no agent could be started. " + strings.Join(failed, "; ")
-	out, err := verb.Fail(&whole, r.Data)
+	out, err := Fail(&whole, r.Data)
 	out.Task = r.Task
 	return out, err
 }
 
 // task is what the launcher is given.
-func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request string) (t launch.Task, err error) {
-	if n := max(len(request), len(p.Task)); n > verb.MaxMessage {
-		return t, capability.Errorf(capability.CodeTooLarge, "tasks", "the task has %d bytes; the limit is %d", n, verb.MaxMessage).With("task_too_large", "put what is long into a file")
+func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request string) (t launch.Task, err error) {
+	if n := max(len(request), len(p.Task)); n > MaxMessage {
+		return t, capability.Errorf(capability.CodeTooLarge, "tasks", "the task has %d bytes; the limit is %d", n, MaxMessage).With("task_too_large", "put what is long into a file")
 	}
-	wanted, err := verb.Program(p.AgentType)
+	wanted, err := Program(p.AgentType)
 	if err != nil {
 		return t, err
 	}
 	t = launch.Task{
-		Title: verb.Cut(p.Label, 120), Request: request, Parts: split(p, c.Message != "", request), BaseBranch: p.BaseBranch, Workdir: p.Workdir,
+		Title: Cut(p.Label, 120), Request: request, Parts: split(p, c.Message != "", request), BaseBranch: p.BaseBranch, Workdir: p.Workdir,
 		Preset: p.Preset, RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Memory: p.Memory,
 	}
 	if len(t.Parts) > launch.MaxParts {
-		return t, verb.TooManyAgents.Errorf("these are %d tasks; one request may have %d", len(t.Parts), launch.MaxParts)
+		return t, TooManyAgents.Errorf("these are %d tasks; one request may have %d", len(t.Parts), launch.MaxParts)
 	}
 	for i, part := range t.Parts {
 		if strings.TrimSpace(part.Task) == "" {
-			return t, verb.MissingParams.Errorf("the task of agent %d is empty", i+1)
+			return t, MissingParams.Errorf("the task of agent %d is empty", i+1)
 		}
 	}
 	if t.Request == "" {
@@ -177,7 +176,7 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 		return t, err
 	}
 	if t.Repo != "" && !v.cfg.Repos {
-		return t, verb.WorkspaceServiceUnavailable.Errorf("workspaces are not available on this server, so no repository can be worked in")
+		return t, WorkspaceServiceUnavailable.Errorf("workspaces are not available on this server, so no repository can be worked in")
 	}
 	if err := checks(&t, p); err != nil {
 		return t, err
@@ -187,7 +186,7 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 	}
 	for i := range t.Parts {
 		part := &t.Parts[i]
-		own, err := verb.Program(part.AgentType)
+		own, err := Program(part.AgentType)
 		if err != nil {
 			return t, err
 		}
@@ -197,7 +196,7 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 		part.AgentType = string(v.Pick(ctx, own, choice.Task{
 			Text: part.Task, Repo: t.Repo != "", Workdir: t.Workdir != "", Criteria: len(t.Criteria) > 0, Subtasks: len(t.Parts),
 		}))
-		part.Label = verb.Cut(verb.First(part.Label, part.Task), verb.MaxLabel)
+		part.Label = Cut(First(part.Label, part.Task), MaxLabel)
 	}
 	t.Brief = v.brief(ctx, c, t)
 	for i, part := range t.Parts {
@@ -223,14 +222,14 @@ func split(p createParams, said bool, request string) []launch.Part {
 	}
 	task := request
 	if said {
-		task = verb.First(p.Task, request) // what is shown of it; the user's words come back below
+		task = First(p.Task, request) // what is shown of it; the user's words come back below
 	}
 	return []launch.Part{{Task: task, Label: p.Label}}
 }
 
 // wording is a part's task as its agent reads it: the user's exact words first, what the
 // parent made of them after that.
-func wording(c verb.Call, p createParams, part launch.Part, request string, several bool) string {
+func wording(c Call, p createParams, part launch.Part, request string, several bool) string {
 	var out []string
 	add := func(heading, text string) {
 		text = strings.TrimSpace(text)
@@ -260,7 +259,7 @@ func wording(c verb.Call, p createParams, part launch.Part, request string, seve
 }
 
 // repo is the repository that is meant.
-func (v *Verbs) repo(c verb.Call, p createParams, request string) (string, error) {
+func (v *taskVerbs) repo(c Call, p createParams, request string) (string, error) {
 	last := func() string {
 		if repo := v.cfg.Talks.Last(c).Repo; repo != "" || v.cfg.History == nil {
 			return repo
@@ -271,12 +270,12 @@ func (v *Verbs) repo(c verb.Call, p createParams, request string) (string, error
 		if repo := last(); repo != "" {
 			return repo, nil
 		}
-		return "", verb.MissingRepo.Errorf("no repository was used before")
+		return "", MissingRepo.Errorf("no repository was used before")
 	}
 	if p.Repo = strings.TrimSpace(p.Repo); p.Repo != "" || p.Workdir != "" {
 		return p.Repo, nil
 	}
-	if repo := verb.First(utterance.Repo(request), utterance.Repo(p.Task)); repo != "" {
+	if repo := First(utterance.Repo(request), utterance.Repo(p.Task)); repo != "" {
 		return repo, nil
 	}
 	if utterance.SameRepo(request) {
@@ -289,12 +288,12 @@ func (v *Verbs) repo(c verb.Call, p createParams, request string) (string, error
 func checks(t *launch.Task, p createParams) error {
 	if ref := p.Validator; ref != nil {
 		if ref.Service == "" || ref.Method == "" {
-			return verb.MissingParams.Errorf("a validator needs a service and a method")
+			return MissingParams.Errorf("a validator needs a service and a method")
 		}
 		t.Validator = &validation.Custom{Service: ref.Service, Method: ref.Method, Params: json.RawMessage(ref.Params), MaxRetries: p.MaxRetries}
 	}
 	if p.MaxRetries != nil && *p.MaxRetries < 0 {
-		return verb.MissingParams.Errorf("maxRetries is %d; it cannot be less than 0", *p.MaxRetries)
+		return MissingParams.Errorf("maxRetries is %d; it cannot be less than 0", *p.MaxRetries)
 	}
 	switch p.OnFail {
 	case "", "retry":
@@ -303,7 +302,7 @@ func checks(t *launch.Task, p createParams) error {
 			t.Validator.OnFail = validation.Escalate
 		}
 	default:
-		return verb.MissingParams.Errorf("onVerificationFail is %.40q; it is retry or escalate", p.OnFail)
+		return MissingParams.Errorf("onVerificationFail is %.40q; it is retry or escalate", p.OnFail)
 	}
 	for _, criterion := range p.Criteria {
 		if criterion = strings.TrimSpace(criterion); criterion != "" {
@@ -311,22 +310,22 @@ func checks(t *launch.Task, p createParams) error {
 		}
 	}
 	if len(t.Criteria) > maxCriteria {
-		return verb.MissingParams.Errorf("there are %d acceptance criteria; the limit is %d", len(t.Criteria), maxCriteria)
+		return MissingParams.Errorf("there are %d acceptance criteria; the limit is %d", len(t.Criteria), maxCriteria)
 	}
 	if len(p.Metadata) == 0 || string(p.Metadata) == "null" {
 		return nil
 	}
 	if err := jsonx.Members(p.Metadata, func(string, []byte) {}); err != nil {
-		return verb.MissingParams.Errorf("metadata has to be an object")
+		return MissingParams.Errorf("metadata has to be an object")
 	}
 	t.Metadata = json.RawMessage(p.Metadata)
-	t.RoomID = verb.First(row.Meta(t.Metadata, "originRoomId"), row.Meta(t.Metadata, "roomId"), t.RoomID)
+	t.RoomID = First(row.Meta(t.Metadata, "originRoomId"), row.Meta(t.Metadata, "roomId"), t.RoomID)
 	return nil
 }
 
 // conversation notes where a task was asked for, so that those who do it can look it up
 // (task-agents, section 11).
-func conversation(metadata json.RawMessage, c verb.Call) (json.RawMessage, error) {
+func conversation(metadata json.RawMessage, c Call) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if len(metadata) > 0 {
 		if err := jsonx.Unmarshal(metadata, &members); err != nil {
@@ -338,10 +337,10 @@ func conversation(metadata json.RawMessage, c verb.Call) (json.RawMessage, error
 	if c.Session != "" {
 		members[row.OriginSession] = jsonx.AppendString(nil, c.Session)
 	}
-	if recent := c.Recent[max(0, len(c.Recent)-verb.MaxRecent):]; len(recent) > 0 {
+	if recent := c.Recent[max(0, len(c.Recent)-MaxRecent):]; len(recent) > 0 {
 		list := make([]string, len(recent))
 		for i, text := range recent {
-			list[i] = secret.MaskTokens(verb.Cut(text, verb.MaxRecentText))
+			list[i] = secret.MaskTokens(Cut(text, MaxRecentText))
 		}
 		raw, err := jsonx.Marshal(list)
 		if err != nil {
@@ -357,22 +356,22 @@ func conversation(metadata json.RawMessage, c verb.Call) (json.RawMessage, error
 
 // brief has a model write what several agents share; without one, or where it fails, they
 // work by their own parts.
-func (v *Verbs) brief(ctx context.Context, c verb.Call, t launch.Task) string {
+func (v *taskVerbs) brief(ctx context.Context, c Call, t launch.Task) string {
 	if len(t.Parts) < 2 || v.cfg.Model == nil {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d agents work at the same time on parts of one request. Write the plan that all of them are given: who does what, which names, files and interfaces they have to agree on, what nobody else should touch. At most 300 words, plain text, no preamble.\n\nThe request:\n%s\n\nThe parts:\n", len(t.Parts), verb.Cut(t.Request, maxBrief))
+	fmt.Fprintf(&b, "%d agents work at the same time on parts of one request. Write the plan that all of them are given: who does what, which names, files and interfaces they have to agree on, what nobody else should touch. At most 300 words, plain text, no preamble.\n\nThe request:\n%s\n\nThe parts:\n", len(t.Parts), Cut(t.Request, maxBrief))
 	for i, part := range t.Parts {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, verb.Cut(part.Task, 1_000))
+		fmt.Fprintf(&b, "%d. %s\n", i+1, Cut(part.Task, 1_000))
 	}
 	if t.Repo != "" {
 		fmt.Fprintf(&b, "\nThe repository: %s; each agent has a branch of its own.\n", t.Repo)
 	}
-	if recent := c.Recent[max(0, len(c.Recent)-verb.MaxRecent):]; len(recent) > 0 {
+	if recent := c.Recent[max(0, len(c.Recent)-MaxRecent):]; len(recent) > 0 {
 		b.WriteString("\nWhat was said before:\n")
 		for _, text := range recent {
-			fmt.Fprintf(&b, "- %s\n", verb.Cut(text, verb.MaxRecentText))
+			fmt.Fprintf(&b, "- %s\n", Cut(text, MaxRecentText))
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, briefTime)
@@ -388,7 +387,7 @@ func (v *Verbs) brief(ctx context.Context, c verb.Call, t launch.Task) string {
 }
 
 // lessons are what earlier tasks have shown, for the new ones to know.
-func (v *Verbs) lessons() string {
+func (v *taskVerbs) lessons() string {
 	if v.cfg.History == nil {
 		return ""
 	}
@@ -400,9 +399,9 @@ func (v *Verbs) lessons() string {
 		how := map[history.Type]string{history.Completed: "done", history.Stopped: "stopped", history.Failed: "failed", history.KeyDecision: "decided"}[e.Type]
 		where := ""
 		if e.Repo != "" {
-			where = " in " + verb.Cut(e.Repo, 100)
+			where = " in " + Cut(e.Repo, 100)
 		}
-		fmt.Fprintf(&b, "- %s%s, %s: %s\n", verb.Cut(verb.First(e.Label, "a task"), 80), where, how, verb.Cut(verb.First(e.CompletionSummary, e.Reasoning), maxLesson))
+		fmt.Fprintf(&b, "- %s%s, %s: %s\n", Cut(First(e.Label, "a task"), 80), where, how, Cut(First(e.CompletionSummary, e.Reasoning), maxLesson))
 	}
 	return strings.TrimSpace(secret.MaskTokens(b.String()))
 }

@@ -1,4 +1,4 @@
-package agentverbs
+package verbs
 
 import (
 	"context"
@@ -6,14 +6,13 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/outlook"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 // Snapshot is what stands in the prompt of an agent that delegates (task-agents, section
 // 7.13). message is what the user says now, "" where that is not known. Parts that are not
 // there are empty.
-func (v *Verbs) Snapshot(ctx context.Context, message string) (s outlook.Snapshot, err error) {
+func (v *agentVerbs) Snapshot(ctx context.Context, message string) (s outlook.Snapshot, err error) {
 	if v.cfg.Workspaces != nil {
 		for _, w := range v.cfg.Workspaces() {
 			if w.Mode != workspace.Folder {
@@ -41,7 +40,7 @@ func (v *Verbs) Snapshot(ctx context.Context, message string) (s outlook.Snapsho
 	if v.cfg.Registry == nil {
 		return s, nil
 	}
-	tasks, err := v.cfg.Registry.List(ctx, threads.Filter{Statuses: verb.Unfinished(), Limit: maxTasks})
+	tasks, err := v.cfg.Registry.List(ctx, threads.Filter{Statuses: Unfinished(), Limit: maxTasks})
 	if err != nil {
 		return s, err
 	}

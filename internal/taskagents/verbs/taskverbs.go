@@ -1,8 +1,9 @@
-// Package taskverbs has the four verbs about tasks (task-agents, sections 7.1 and 7.6 to
+package verbs
+
+// This file has the four verbs about tasks (task-agents, sections 7.1 and 7.6 to
 // 7.8): begin one, control it, look back at what was done, and show what came of it. A verb
 // finds out what is meant, calls the part that does it, and says in words what came of it;
 // no verb keeps a thing or decides about one.
-package taskverbs
 
 import (
 	"context"
@@ -17,17 +18,16 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
-// Launcher begins and controls the work of threads; it is package launch's.
-type Launcher interface {
+// taskLauncher begins and controls the work of threads; it is package launch's.
+type taskLauncher interface {
 	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
 	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
 }
 
-// Registry is what is used of threads.Registry.
-type Registry interface {
+// taskRegistry is what is used of threads.Registry.
+type taskRegistry interface {
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
 	Count(ctx context.Context, f threads.Filter) (int, error)
 	Find(ctx context.Context, search, agent string) (threads.Summary, error)
@@ -54,42 +54,42 @@ type Model interface {
 	Ask(ctx context.Context, small bool, prompt string) (string, error)
 }
 
-// Config is what the verbs work with. Without Launcher or Registry the verbs that need them
+// taskConfig is what the verbs work with. Without Launcher or Registry the verbs that need them
 // answer SERVICE_UNAVAILABLE; without Model no brief is written, without History there are
 // no lessons and no last repository. The others are required.
-type Config struct {
-	Launcher Launcher
-	Registry Registry
+type taskConfig struct {
+	Launcher taskLauncher
+	Registry taskRegistry
 	Choice   Choice
 	History  History
 	Model    Model
 	Repos    bool        // tasks may have a repository
 	Roots    share.Roots // what may be shown
-	Talks    *verb.Talks
+	Talks    *Talks
 	Now      func() time.Time
 }
 
-// Verbs are the verbs.
-type Verbs struct{ cfg Config }
+// taskVerbs are the verbs.
+type taskVerbs struct{ cfg taskConfig }
 
-// New makes the verbs.
-func New(cfg Config) *Verbs { return &Verbs{cfg} }
+// newTaskVerbs makes the verbs.
+func newTaskVerbs(cfg taskConfig) *taskVerbs { return &taskVerbs{cfg} }
 
 // Table is every verb by its name.
-func (v *Verbs) Table() map[verb.Name]verb.Do {
+func (v *taskVerbs) Table() map[Name]Do {
 	launcher, registry := v.cfg.Launcher != nil, v.cfg.Registry != nil
-	return map[verb.Name]verb.Do{
-		verb.CreateTask:  verb.Needs(launcher, v.Create),
-		verb.TaskControl: verb.Needs(launcher && registry, v.control),
-		verb.TaskHistory: verb.Needs(registry, v.history),
-		verb.TaskShare:   verb.Needs(registry, v.share),
+	return map[Name]Do{
+		CreateTask:  Needs(launcher, v.Create),
+		TaskControl: Needs(launcher && registry, v.control),
+		TaskHistory: Needs(registry, v.history),
+		TaskShare:   Needs(registry, v.share),
 	}
 }
 
 // Pick is the program for a task: the fixed one, else the one that was asked for; in place of
 // a shell, or of Pi, the best that can reason where the task is written for a reader
 // (task-agents, section 7.1). "" leaves the choice to the launcher.
-func (v *Verbs) Pick(ctx context.Context, wanted programs.Name, t choice.Task) programs.Name {
+func (v *taskVerbs) Pick(ctx context.Context, wanted programs.Name, t choice.Task) programs.Name {
 	if fixed := v.cfg.Choice.Fixed(); fixed != "" {
 		wanted = fixed
 	}

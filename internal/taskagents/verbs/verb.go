@@ -1,14 +1,14 @@
-// Package verb is what the eleven verbs of task agents have in common (task-agents,
+package verbs
+
+// This file holds what the eleven verbs of task agents have in common (task-agents,
 // section 7; spec/README, R16): their names and all the others they go by, who is asking
 // and on whose behalf, what is answered, and the codes of what went wrong.
-package verb
 
 import (
 	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
 )
 
 // Name is a verb.
@@ -33,7 +33,7 @@ const (
 type Row struct {
 	Name    Name
 	Action  capability.Action
-	Ability access.Ability
+	Ability Ability
 	// Effect is that of the catalog's registry; Timeout the default of who names none.
 	Effect  capability.Effect
 	Timeout time.Duration
@@ -49,42 +49,42 @@ const (
 func Table() []Row {
 	const read, write, external = capability.EffectRead, capability.EffectWrite, capability.EffectExternal
 	return []Row{
-		{CreateTask, "task-agent.task.create", access.Create, write, slow, []string{
+		{CreateTask, "task-agent.task.create", Create, write, slow, []string{
 			"START_CODING_TASK", "LAUNCH_CODING_TASK", "RUN_CODING_TASK", "START_AGENT_TASK", "SPAWN_AND_PROVISION", "CODE_THIS", "LAUNCH_TASK",
 			"CREATE_SUBTASK",
 		}},
-		{SpawnAgent, "task-agent.spawn", access.Create, write, slow, []string{
+		{SpawnAgent, "task-agent.spawn", Create, write, slow, []string{
 			"SPAWN_CODING_AGENT", "START_CODING_AGENT", "LAUNCH_CODING_AGENT", "CREATE_CODING_AGENT", "SPAWN_CODER", "RUN_CODING_AGENT",
 			"SPAWN_SUB_AGENT", "START_TASK_AGENT", "CREATE_AGENT",
 		}},
-		{SendToAgent, "task-agent.send", access.Interact, write, slow, []string{
+		{SendToAgent, "task-agent.send", Interact, write, slow, []string{
 			"SEND_TO_CODING_AGENT", "MESSAGE_CODING_AGENT", "INPUT_TO_AGENT", "RESPOND_TO_AGENT", "TELL_CODING_AGENT", "MESSAGE_AGENT",
 			"TELL_TASK_AGENT",
 		}},
-		{ListAgents, "task-agent.list", access.Interact, read, quick, []string{
+		{ListAgents, "task-agent.list", Interact, read, quick, []string{
 			"LIST_CODING_AGENTS", "SHOW_CODING_AGENTS", "GET_ACTIVE_AGENTS", "LIST_SESSIONS", "SHOW_CODING_SESSIONS", "SHOW_TASK_AGENTS",
 			"LIST_SUB_AGENTS", "SHOW_TASK_STATUS",
 		}},
-		{StopAgent, "task-agent.stop", access.Interact, write, quick, []string{
+		{StopAgent, "task-agent.stop", Interact, write, quick, []string{
 			"STOP_CODING_AGENT", "KILL_CODING_AGENT", "TERMINATE_AGENT", "END_CODING_SESSION", "CANCEL_AGENT", "CANCEL_TASK_AGENT",
 			"STOP_SUB_AGENT",
 		}},
-		{TaskControl, "task-agent.task.control", access.Interact, write, slow, []string{
+		{TaskControl, "task-agent.task.control", Interact, write, slow, []string{
 			"CONTROL_TASK", "PAUSE_TASK", "RESUME_TASK", "STOP_TASK", "CONTINUE_TASK", "ARCHIVE_TASK", "REOPEN_TASK",
 		}},
-		{TaskHistory, "task-agent.task.history", access.Interact, read, quick, []string{
+		{TaskHistory, "task-agent.task.history", Interact, read, quick, []string{
 			"LIST_TASK_HISTORY", "GET_TASK_HISTORY", "SHOW_TASKS", "COUNT_TASKS", "TASK_STATUS_HISTORY",
 		}},
-		{TaskShare, "task-agent.task.share", access.Interact, read, quick, []string{
+		{TaskShare, "task-agent.task.share", Interact, read, quick, []string{
 			"SHARE_TASK_RESULT", "SHOW_TASK_ARTIFACT", "VIEW_TASK_OUTPUT", "CAN_I_SEE_IT", "PULL_IT_UP",
 		}},
-		{ProvisionWorkspace, "workspace.provision", access.Create, write, slow, []string{
+		{ProvisionWorkspace, "workspace.provision", Create, write, slow, []string{
 			"CREATE_WORKSPACE", "CLONE_REPO", "SETUP_WORKSPACE", "PREPARE_WORKSPACE",
 		}},
-		{FinalizeWorkspace, "workspace.finalize", access.Interact, external, slow, []string{
+		{FinalizeWorkspace, "workspace.finalize", Interact, external, slow, []string{
 			"COMMIT_AND_PR", "CREATE_PR", "SUBMIT_CHANGES", "FINISH_WORKSPACE",
 		}},
-		{ManageIssues, "workspace.issues.manage", access.Interact, external, quick, []string{
+		{ManageIssues, "workspace.issues.manage", Interact, external, quick, []string{
 			"CREATE_ISSUE", "LIST_ISSUES", "CLOSE_ISSUE", "COMMENT_ISSUE", "UPDATE_ISSUE", "GET_ISSUE",
 		}},
 	}
@@ -123,7 +123,7 @@ type Call struct {
 	// said in the room before, the oldest first.
 	Message string
 	Recent  []string
-	// UserRole and Connector are of the user that an agent speaks for; see [access.Person].
+	// UserRole and Connector are of the user that an agent speaks for; see [Person].
 	UserRole, Connector string
 	RoomID, WorldID     string
 	UserID              string

@@ -1,7 +1,8 @@
-// Package agentverbs has the four verbs about agents that run (task-agents, sections 7.2 to
+package verbs
+
+// This file has the four verbs about agents that run (task-agents, sections 7.2 to
 // 7.5): start one, tell it something, list them, stop them. Whose work is looked after, and
 // how, is the coordinator's.
-package agentverbs
 
 import (
 	"context"
@@ -16,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
@@ -37,14 +37,14 @@ type Terminal interface {
 	Stop(force bool)
 }
 
-// Registry is what is used of threads.Registry.
-type Registry interface {
+// agentRegistry is what is used of threads.Registry.
+type agentRegistry interface {
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
 	Pending(ctx context.Context) ([]row.PendingDecision, error)
 }
 
-// Launcher begins work that is looked after; it is package launch's.
-type Launcher interface {
+// agentLauncher begins work that is looked after; it is package launch's.
+type agentLauncher interface {
 	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
 	// Track has the coordinator look after a session that runs already, as a task of its own,
 	// and tells it what to do.
@@ -54,45 +54,45 @@ type Launcher interface {
 // Tasks are the verbs about tasks.
 type Tasks interface {
 	// Create is CREATE_TASK.
-	Create(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error)
+	Create(ctx context.Context, c Call, params json.RawMessage) (Result, error)
 	// Pick is the program for a task, "" where any will do.
 	Pick(ctx context.Context, wanted programs.Name, t choice.Task) programs.Name
 }
 
-// Config is what the verbs work with. Without Agents or Registry the verbs that need them
+// agentConfig is what the verbs work with. Without Agents or Registry the verbs that need them
 // answer SERVICE_UNAVAILABLE; without Launcher nobody looks after what agents are told here.
 // Tasks, State and Talks are required.
-type Config struct {
+type agentConfig struct {
 	Agents   Agents
-	Registry Registry
-	Launcher Launcher
+	Registry agentRegistry
+	Launcher agentLauncher
 	Tasks    Tasks
 	State    func(ctx context.Context, t choice.Task) choice.State // of the programs
 	// Workspaces lists the places with a repository, the newest first; nil: there are none.
 	Workspaces func() []workspace.Workspace
-	Talks      *verb.Talks
+	Talks      *Talks
 }
 
-// Verbs are the verbs.
-type Verbs struct{ cfg Config }
+// agentVerbs are the verbs.
+type agentVerbs struct{ cfg agentConfig }
 
-// New makes the verbs.
-func New(cfg Config) *Verbs { return &Verbs{cfg} }
+// newAgentVerbs makes the verbs.
+func newAgentVerbs(cfg agentConfig) *agentVerbs { return &agentVerbs{cfg} }
 
 // Table is every verb by its name.
-func (v *Verbs) Table() map[verb.Name]verb.Do {
+func (v *agentVerbs) Table() map[Name]Do {
 	live := v.cfg.Agents != nil
-	return map[verb.Name]verb.Do{
-		verb.SpawnAgent:  verb.Needs(live, v.spawn),
-		verb.SendToAgent: verb.Needs(live, v.send),
-		verb.ListAgents:  verb.Needs(live && v.cfg.Registry != nil, v.list),
-		verb.StopAgent:   verb.Needs(live, v.stop),
+	return map[Name]Do{
+		SpawnAgent:  Needs(live, v.spawn),
+		SendToAgent: Needs(live, v.send),
+		ListAgents:  Needs(live && v.cfg.Registry != nil, v.list),
+		StopAgent:   Needs(live, v.stop),
 	}
 }
 
 // session is the one that is meant: by its id, else the conversation's, else the newest
 // that runs.
-func (v *Verbs) session(c verb.Call, id string) (Terminal, error) {
+func (v *agentVerbs) session(c Call, id string) (Terminal, error) {
 	if id != "" {
 		return v.cfg.Agents.Terminal(id)
 	}
@@ -106,5 +106,5 @@ func (v *Verbs) session(c verb.Call, id string) (Terminal, error) {
 			return v.cfg.Agents.Terminal(i.ID)
 		}
 	}
-	return nil, verb.NoSession.Errorf("no agent is running")
+	return nil, NoSession.Errorf("no agent is running")
 }

@@ -1,4 +1,4 @@
-package agentverbs
+package verbs
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
 // started is what SPAWN_AGENT answers.
@@ -41,23 +40,23 @@ type spawnParams struct {
 }
 
 // spawn is SPAWN_AGENT (task-agents, section 7.2). Several tasks are CREATE_TASK's.
-func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p spawnParams
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
-	p.Task = verb.First(p.Task, c.Message)
+	p.Task = First(p.Task, c.Message)
 	if len(utterance.Tasks(p.Task)) > 1 && v.cfg.Launcher != nil {
 		return v.cfg.Tasks.Create(ctx, c, params)
 	}
 	name, err := v.program(ctx, p)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
-	p.Workdir = verb.First(p.Workdir, v.folder(c))
+	p.Workdir = First(p.Workdir, v.folder(c))
 	meta, err := jsonx.Marshal(map[string]any{"label": p.Label, "keepAliveAfterComplete": p.Keep})
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	out, task := started{}, ""
 	if p.Task == "" || v.cfg.Launcher == nil {
@@ -65,11 +64,11 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 			AgentType: string(name), Workdir: p.Workdir, Task: p.Task, Memory: p.Memory, Preset: p.Preset, Metadata: meta, Name: p.Label,
 		})
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
 		out = started{SessionID: i.ID, AgentType: name, Workdir: i.Workdir, Status: string(i.Status), Notes: i.Notes}
 	} else {
-		label := verb.Cut(verb.First(p.Label, p.Task), verb.MaxLabel)
+		label := Cut(First(p.Label, p.Task), MaxLabel)
 		made, err := v.cfg.Launcher.Create(ctx, c.By, launch.Task{
 			Title: p.Label, Request: p.Task, Parts: []launch.Part{{Task: p.Task, AgentType: string(name), Label: label}}, Workdir: p.Workdir, Memory: p.Memory, Preset: p.Preset,
 			RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Metadata: meta,
@@ -78,23 +77,23 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 			err = made.Agents[0].Error
 		}
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
 		for _, a := range made.Agents {
 			out = started{SessionID: a.SessionID, AgentType: a.AgentType, Workdir: a.Workdir, Status: a.Status}
 		}
 		out.ThreadID, task = made.ThreadID, made.Task
 	}
-	v.cfg.Talks.Remember(c, func(t *verb.Talk) {
+	v.cfg.Talks.Remember(c, func(t *Talk) {
 		t.SessionID, t.Workdir = out.SessionID, out.Workdir
-		t.ThreadID = verb.First(out.ThreadID, t.ThreadID)
+		t.ThreadID = First(out.ThreadID, t.ThreadID)
 	})
-	return verb.Result{Success: true, Text: fmt.Sprintf("Started %s in %s (%s).", out.AgentType, out.Workdir, out.SessionID), Data: out, Task: task}, nil
+	return Result{Success: true, Text: fmt.Sprintf("Started %s in %s (%s).", out.AgentType, out.Workdir, out.SessionID), Data: out, Task: task}, nil
 }
 
 // program is who is started: who was asked for, else the best.
-func (v *Verbs) program(ctx context.Context, p spawnParams) (programs.Name, error) {
-	wanted, err := verb.Program(p.AgentType)
+func (v *agentVerbs) program(ctx context.Context, p spawnParams) (programs.Name, error) {
+	wanted, err := Program(p.AgentType)
 	if err != nil {
 		return "", err
 	}
@@ -104,14 +103,14 @@ func (v *Verbs) program(ctx context.Context, p spawnParams) (programs.Name, erro
 	}
 	state := v.cfg.State(ctx, ask)
 	if !slices.ContainsFunc(state.Frameworks, func(f choice.Framework) bool { return f.ID == state.Preferred.ID && f.Installed }) {
-		return "", verb.AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed", "junctor frameworks list says what is missing")
+		return "", AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed", "junctor frameworks list says what is missing")
 	}
 	return state.Preferred.ID, nil
 }
 
 // folder is where an agent works that is given no folder: the conversation's, else the
 // newest workspace in which nobody works, else "", a new one.
-func (v *Verbs) folder(c verb.Call) string {
+func (v *agentVerbs) folder(c Call) string {
 	if dir := v.cfg.Talks.Last(c).Workdir; dir != "" || v.cfg.Workspaces == nil {
 		return dir
 	}
@@ -125,35 +124,35 @@ func (v *Verbs) folder(c verb.Call) string {
 }
 
 // send is SEND_TO_AGENT (task-agents, section 7.3).
-func (v *Verbs) send(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
-		SessionID string     `json:"sessionId"`
-		Input     string     `json:"input"`
-		Keys      verb.Texts `json:"keys"`
-		Task      string     `json:"task"`
-		Label     string     `json:"label"`
+		SessionID string `json:"sessionId"`
+		Input     string `json:"input"`
+		Keys      Texts  `json:"keys"`
+		Task      string `json:"task"`
+		Label     string `json:"label"`
 	}
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
 	text := strings.TrimSpace(p.Input + "\n\n" + p.Task)
 	if text == "" && len(p.Keys) == 0 {
-		return verb.Fail(verb.NoInput.Errorf("there is nothing to send: give input, task or keys"), nil)
+		return Fail(NoInput.Errorf("there is nothing to send: give input, task or keys"), nil)
 	}
 	t, err := v.session(c, p.SessionID)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	i := t.Info()
 	if !i.Live() {
-		return verb.Fail(verb.SessionNotFound.Errorf("the agent %s has ended", i.ID), nil)
+		return Fail(SessionNotFound.Errorf("the agent %s has ended", i.ID), nil)
 	}
-	v.cfg.Talks.Remember(c, func(talk *verb.Talk) { talk.SessionID, talk.Workdir = i.ID, i.Workdir })
+	v.cfg.Talks.Remember(c, func(talk *Talk) { talk.SessionID, talk.Workdir = i.ID, i.Workdir })
 	if text == "" {
 		if err := t.Keys(ctx, p.Keys); err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
-		return verb.Result{Success: true, Text: "Pressed " + strings.Join(p.Keys, ", ") + ".", Data: map[string]any{"sessionId": i.ID}}, nil
+		return Result{Success: true, Text: "Pressed " + strings.Join(p.Keys, ", ") + ".", Data: map[string]any{"sessionId": i.ID}}, nil
 	}
 	if i.Status == detect.Blocked && i.Blocker != nil {
 		label, ok := answer(i.Blocker, text)
@@ -161,21 +160,21 @@ func (v *Verbs) send(ctx context.Context, c verb.Call, params json.RawMessage) (
 			return blocked(i)
 		}
 		if err := t.Choose(ctx, i.Blocker.Fingerprint, label); err != nil {
-			return verb.Fail(err, map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
+			return Fail(err, map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
 		}
-		return verb.Result{Success: true, Text: fmt.Sprintf("Answered %q.", label), Data: map[string]any{"sessionId": i.ID, "answered": label}}, nil
+		return Result{Success: true, Text: fmt.Sprintf("Answered %q.", label), Data: map[string]any{"sessionId": i.ID, "answered": label}}, nil
 	}
 	return v.tell(ctx, c, t, text, p.Task, p.Label)
 }
 
 // tell types a text; one that is a task of its own is looked after.
-func (v *Verbs) tell(ctx context.Context, c verb.Call, t Terminal, text, task, label string) (verb.Result, error) {
+func (v *agentVerbs) tell(ctx context.Context, c Call, t Terminal, text, task, label string) (Result, error) {
 	data, outcome, err := map[string]any{"sessionId": t.Info().ID}, sessions.Delivered, error(nil)
 	if strings.TrimSpace(task) != "" && v.cfg.Launcher != nil {
 		var thread string
-		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, text, verb.Cut(verb.First(label, task), verb.MaxLabel)); thread != "" {
+		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, text, Cut(First(label, task), MaxLabel)); thread != "" {
 			data["threadId"] = thread
-			v.cfg.Talks.Remember(c, func(talk *verb.Talk) { talk.ThreadID = thread })
+			v.cfg.Talks.Remember(c, func(talk *Talk) { talk.ThreadID = thread })
 		}
 	} else {
 		outcome, err = t.Send(ctx, text, false)
@@ -185,23 +184,23 @@ func (v *Verbs) tell(ctx context.Context, c verb.Call, t Terminal, text, task, l
 		return blocked(i) // the dialog opened meanwhile
 	}
 	if err != nil {
-		return verb.Fail(err, data)
+		return Fail(err, data)
 	}
 	data["outcome"] = outcome
 	if outcome == sessions.ButBlocked {
 		data["dialog"] = i.Blocker
-		return verb.Result{Success: true, Text: "Sent. The agent now waits for an answer.", Data: data}, nil
+		return Result{Success: true, Text: "Sent. The agent now waits for an answer.", Data: data}, nil
 	}
-	return verb.Result{Success: true, Text: "Sent.", Data: data}, nil
+	return Result{Success: true, Text: "Sent.", Data: data}, nil
 }
 
-func blocked(i sessions.Info) (verb.Result, error) {
+func blocked(i sessions.Info) (Result, error) {
 	hint := "press keys"
 	if len(i.Blocker.Options) > 0 {
 		hint = "answer with one of: " + strings.Join(i.Blocker.Options, " | ")
 	}
-	err := verb.AgentBlocked.Errorf("the agent waits for an answer to another question: %s", verb.Cut(i.Blocker.Prompt, 500))
-	return verb.Fail(err.With("agent_blocked", hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
+	err := AgentBlocked.Errorf("the agent waits for an answer to another question: %s", Cut(i.Blocker.Prompt, 500))
+	return Fail(err.With("agent_blocked", hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
 }
 
 // answer is the option of a dialog that a text means: by its label, its number, the only

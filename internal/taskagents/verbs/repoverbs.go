@@ -1,7 +1,8 @@
-// Package repoverbs has the three verbs about repositories (task-agents, sections 7.9 to
+package verbs
+
+// This file has the three verbs about repositories (task-agents, sections 7.9 to
 // 7.11): make a workspace, bring the work of one to where people look at it, and look
 // after issues. What they do is package workspace's and the forge's.
-package repoverbs
 
 import (
 	"context"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
@@ -26,34 +26,34 @@ type Workspaces interface {
 	Repository(ctx context.Context, repo string) (forge.Repository, error)
 }
 
-// Config is what the verbs work with. Without Workspaces they answer SERVICE_UNAVAILABLE;
+// repoConfig is what the verbs work with. Without Workspaces they answer SERVICE_UNAVAILABLE;
 // without LastRepo "the same repo" is the conversation's only. Talks is required.
-type Config struct {
+type repoConfig struct {
 	Workspaces Workspaces
 	LastRepo   func() string
-	Talks      *verb.Talks
+	Talks      *Talks
 }
 
-// Verbs are the verbs.
-type Verbs struct{ cfg Config }
+// repoVerbs are the verbs.
+type repoVerbs struct{ cfg repoConfig }
 
-// New makes the verbs.
-func New(cfg Config) *Verbs { return &Verbs{cfg} }
+// newRepoVerbs makes the verbs.
+func newRepoVerbs(cfg repoConfig) *repoVerbs { return &repoVerbs{cfg} }
 
 // Table is every verb by its name.
-func (v *Verbs) Table() map[verb.Name]verb.Do {
+func (v *repoVerbs) Table() map[Name]Do {
 	there := v.cfg.Workspaces != nil
-	return map[verb.Name]verb.Do{
-		verb.ProvisionWorkspace: verb.Needs(there, v.provision),
-		verb.FinalizeWorkspace:  verb.Needs(there, v.finalize),
-		verb.ManageIssues:       verb.Needs(there, v.issues),
+	return map[Name]Do{
+		ProvisionWorkspace: Needs(there, v.provision),
+		FinalizeWorkspace:  Needs(there, v.finalize),
+		ManageIssues:       Needs(there, v.issues),
 	}
 }
 
 // repo is the repository that is meant: the parameter, else what the user names, else the
 // one of before where the user means that, or where before says that any will do.
-func (v *Verbs) repo(c verb.Call, named string, before bool) string {
-	if repo := verb.First(named, utterance.Repo(c.Message)); repo != "" {
+func (v *repoVerbs) repo(c Call, named string, before bool) string {
+	if repo := First(named, utterance.Repo(c.Message)); repo != "" {
 		return repo
 	}
 	if !before && !utterance.SameRepo(c.Message) {
@@ -78,7 +78,7 @@ type provisioned struct {
 }
 
 // provision is PROVISION_WORKSPACE (task-agents, section 7.9).
-func (v *Verbs) provision(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		Repo       string `json:"repo"`
 		BaseBranch string `json:"baseBranch"`
@@ -87,37 +87,37 @@ func (v *Verbs) provision(ctx context.Context, c verb.Call, params json.RawMessa
 		Parent     string `json:"parentWorkspaceId"`
 		Label      string `json:"label"`
 	}
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
 	req := workspace.Request{BaseBranch: p.BaseBranch, BranchName: p.BranchName, Label: p.Label, Slug: p.Label}
 	switch {
 	case p.Worktree && p.Parent == "":
-		return verb.Fail(verb.MissingParent.Errorf("a worktree needs parentWorkspaceId, the workspace whose clone it belongs to"), nil)
+		return Fail(MissingParent.Errorf("a worktree needs parentWorkspaceId, the workspace whose clone it belongs to"), nil)
 	case p.Parent != "":
 		parent, err := v.cfg.Workspaces.Resolve(p.Parent)
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
 		req.Parent = parent.ID
 	default:
 		if req.Repo = v.repo(c, p.Repo, false); req.Repo == "" {
-			return verb.Fail(verb.MissingRepo.Errorf("say which repository: owner/name, or its address"), nil)
+			return Fail(MissingRepo.Errorf("say which repository: owner/name, or its address"), nil)
 		}
 	}
 	w, err := v.cfg.Workspaces.Provision(ctx, req)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
-	v.cfg.Talks.Remember(c, func(t *verb.Talk) { t.WorkspaceID, t.Workdir, t.Repo = w.ID, w.Path, w.Repo.URL })
-	return verb.Result{
+	v.cfg.Talks.Remember(c, func(t *Talk) { t.WorkspaceID, t.Workdir, t.Repo = w.ID, w.Path, w.Repo.URL })
+	return Result{
 		Success: true, Text: fmt.Sprintf("%s/%s is ready on branch %s in %s.", w.Repo.Owner, w.Repo.Name, w.Branch, w.Path),
 		Data: provisioned{w.ID, w.Path, w.Branch, w.BaseBranch, w.Mode, w.Repo.URL, w.Parent, w.Notes},
 	}, nil
 }
 
 // finalize is FINALIZE_WORKSPACE (task-agents, section 7.10).
-func (v *Verbs) finalize(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *repoVerbs) finalize(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		Workspace string `json:"workspaceId"`
 		Message   string `json:"commitMessage"`
@@ -127,33 +127,33 @@ func (v *Verbs) finalize(ctx context.Context, c verb.Call, params json.RawMessag
 		Draft     bool   `json:"draft"`
 		SkipPull  bool   `json:"skipPR"`
 	}
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
 	w, err := v.workspace(c, p.Workspace)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	done, err := v.cfg.Workspaces.Finalize(ctx, w.ID, workspace.FinalizeRequest{
 		Message: p.Message, Title: p.Title, Body: p.Body, Base: p.Base, Draft: p.Draft, SkipPull: p.SkipPull,
 	})
 	if err != nil {
 		e := *capability.AsError(err)
-		r, failed := verb.Fail(&e, done)
+		r, failed := Fail(&e, done)
 		// One code for all steps; which one and why is in the data and the error's reason.
-		r.Error = verb.FinalizeFailed
+		r.Error = FinalizeFailed
 		if known, ok := failed.(*capability.Error); ok { //nolint:errorlint // it is Fail's own
-			known.Details["error"] = verb.FinalizeFailed
+			known.Details["error"] = FinalizeFailed
 		}
 		return r, failed
 	}
-	v.cfg.Talks.Remember(c, func(t *verb.Talk) { t.WorkspaceID = w.ID })
-	return verb.Result{Success: true, Text: done.Text, Data: done}, nil
+	v.cfg.Talks.Remember(c, func(t *Talk) { t.WorkspaceID = w.ID })
+	return Result{Success: true, Text: done.Text, Data: done}, nil
 }
 
 // workspace is the one that is meant: by its id or label, else where the conversation worked
 // last, else the newest.
-func (v *Verbs) workspace(c verb.Call, named string) (workspace.Workspace, error) {
+func (v *repoVerbs) workspace(c Call, named string) (workspace.Workspace, error) {
 	if named != "" {
 		return v.cfg.Workspaces.Resolve(named)
 	}
@@ -168,7 +168,7 @@ func (v *Verbs) workspace(c verb.Call, named string) (workspace.Workspace, error
 			return list[at], nil
 		}
 	}
-	return workspace.Workspace{}, verb.NoWorkspace.Errorf("there is no workspace with a repository")
+	return workspace.Workspace{}, NoWorkspace.Errorf("there is no workspace with a repository")
 }
 
 // sentence begins with a capital and ends with a full stop.

@@ -1,4 +1,4 @@
-package taskverbs
+package verbs
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
 // which names a thread: by its id, by a session of it, or by words.
@@ -21,14 +20,14 @@ type which struct {
 }
 
 // thread is the one that is meant; without any of the three the conversation's.
-func (v *Verbs) thread(ctx context.Context, c verb.Call, w which) (string, error) {
+func (v *taskVerbs) thread(ctx context.Context, c Call, w which) (string, error) {
 	switch {
 	case w.ThreadID != "":
 		return w.ThreadID, nil
 	case w.SessionID != "":
 		s, err := v.cfg.Registry.Session(ctx, w.SessionID)
 		if err != nil {
-			return "", verb.ThreadNotFound.Errorf("no task has a session %.64q", w.SessionID)
+			return "", ThreadNotFound.Errorf("no task has a session %.64q", w.SessionID)
 		}
 		return s.ThreadID, nil
 	case strings.TrimSpace(w.Search) != "":
@@ -38,11 +37,11 @@ func (v *Verbs) thread(ctx context.Context, c verb.Call, w which) (string, error
 	if id := v.cfg.Talks.Last(c).ThreadID; id != "" {
 		return id, nil
 	}
-	return "", verb.ThreadNotFound.Errorf("it is not clear which task is meant").With("thread_not_found", "give threadId, sessionId or search")
+	return "", ThreadNotFound.Errorf("it is not clear which task is meant").With("thread_not_found", "give threadId, sessionId or search")
 }
 
 // control is TASK_CONTROL (task-agents, section 7.6).
-func (v *Verbs) control(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
 		Operation   string `json:"operation"`
@@ -51,26 +50,26 @@ func (v *Verbs) control(ctx context.Context, c verb.Call, params json.RawMessage
 		Instruction string `json:"instruction"`
 		AgentType   string `json:"agentType"`
 	}
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
-	op, err := operation(c, verb.First(p.Operation, p.Action), p.Note, p.Instruction)
+	op, err := operation(c, First(p.Operation, p.Action), p.Note, p.Instruction)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
-	name, err := verb.Program(p.AgentType)
+	name, err := Program(p.AgentType)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	id, err := v.thread(ctx, c, p.which)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	done, err := v.cfg.Launcher.Control(ctx, c.By, launch.Control{ThreadID: id, Operation: op, Note: p.Note, Instruction: p.Instruction, AgentType: string(name)})
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
-	v.cfg.Talks.Remember(c, func(t *verb.Talk) {
+	v.cfg.Talks.Remember(c, func(t *Talk) {
 		t.ThreadID = done.ThreadID
 		for _, a := range done.Agents {
 			if a.SessionID != "" {
@@ -81,7 +80,7 @@ func (v *Verbs) control(ctx context.Context, c verb.Call, params json.RawMessage
 	words := map[launch.Operation]string{
 		launch.Pause: "paused", launch.Stop: "stopped", launch.Resume: "resumed", launch.Continue: "continued", launch.Archive: "archived", launch.Reopen: "reopened",
 	}
-	r := verb.Result{Success: true, Text: fmt.Sprintf("The task is %s.", words[op]), Data: done, Task: done.Task}
+	r := Result{Success: true, Text: fmt.Sprintf("The task is %s.", words[op]), Data: done, Task: done.Task}
 	if len(done.Agents) > 0 {
 		return began(r, done.Agents)
 	}
@@ -90,7 +89,7 @@ func (v *Verbs) control(ctx context.Context, c verb.Call, params json.RawMessage
 
 // operation is what is to be done: as a parameter says, else the alias that was used, else
 // words.
-func operation(c verb.Call, named string, texts ...string) (launch.Operation, error) {
+func operation(c Call, named string, texts ...string) (launch.Operation, error) {
 	alias, _ := strings.CutSuffix(c.Spelled, "_TASK")
 	for _, text := range []string{named, alias} {
 		switch op := launch.Operation(strings.ToLower(text)); op {
@@ -108,7 +107,7 @@ func operation(c verb.Call, named string, texts ...string) (launch.Operation, er
 			}
 		}
 	}
-	return "", verb.InvalidOperation.Errorf("%.40q is no operation on a task", named).With("invalid_operation", "the operations are pause, stop, resume, continue, archive and reopen")
+	return "", InvalidOperation.Errorf("%.40q is no operation on a task", named).With("invalid_operation", "the operations are pause, stop, resume, continue, archive and reopen")
 }
 
 // Bounds of what TASK_HISTORY shows.
@@ -119,17 +118,17 @@ const (
 )
 
 // history is TASK_HISTORY (task-agents, section 7.7).
-func (v *Verbs) history(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
 		Metric   string           `json:"metric"`
 		Window   utterance.Window `json:"window"`
-		Statuses verb.Texts       `json:"statuses"`
+		Statuses Texts            `json:"statuses"`
 		Limit    int              `json:"limit"`
 		Archived bool             `json:"includeArchived"`
 	}
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
 	window, count := utterance.Asked(c.Message)
 	if p.Window == "" {
@@ -147,37 +146,37 @@ func (v *Verbs) history(ctx context.Context, c verb.Call, params json.RawMessage
 	}
 	f, err := v.filter(c, p.Window, p.Statuses)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	f.Search, f.Archived, f.Limit = p.Search, p.Archived, min(max(p.Limit, 0), threads.MaxLimit)
 	switch p.Metric {
 	case "count":
 		n, err := v.cfg.Registry.Count(ctx, f)
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
-		return verb.Result{Success: true, Text: counted(n, p.Window), Data: map[string]any{"metric": "count", "window": p.Window, "count": n}}, nil
+		return Result{Success: true, Text: counted(n, p.Window), Data: map[string]any{"metric": "count", "window": p.Window, "count": n}}, nil
 	case "detail":
 		return v.details(ctx, c, p.which, f)
 	case "list":
 	default:
-		return verb.Fail(verb.MissingParams.Errorf("metric is %.40q; it is list, count or detail", p.Metric), nil)
+		return Fail(MissingParams.Errorf("metric is %.40q; it is list, count or detail", p.Metric), nil)
 	}
 	if f.Limit == 0 {
 		f.Limit = defaultTasks
 	}
 	list, err := v.cfg.Registry.List(ctx, f)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	text := counted(len(list), p.Window)
 	for _, s := range list {
-		text += fmt.Sprintf("\n- %s: %s", verb.Cut(s.Title, 100), s.Status)
+		text += fmt.Sprintf("\n- %s: %s", Cut(s.Title, 100), s.Status)
 		if s.Summary != "" {
-			text += ". " + verb.Cut(s.Summary, 200)
+			text += ". " + Cut(s.Summary, 200)
 		}
 	}
-	return verb.Result{Success: true, Text: text, Data: map[string]any{"metric": "list", "window": p.Window, "threads": verb.Summaries(list)}}, nil
+	return Result{Success: true, Text: text, Data: map[string]any{"metric": "list", "window": p.Window, "threads": Summaries(list)}}, nil
 }
 
 // counted says how many tasks there are of a window.
@@ -194,18 +193,18 @@ func counted(n int, w utterance.Window) string {
 }
 
 // filter is a window, in the user's zone, and statuses.
-func (v *Verbs) filter(c verb.Call, w utterance.Window, statuses []string) (f threads.Filter, err error) {
+func (v *taskVerbs) filter(c Call, w utterance.Window, statuses []string) (f threads.Filter, err error) {
 	now := v.cfg.Now()
 	if c.Zone != nil {
 		now = now.In(c.Zone)
 	}
 	from, to, ok := w.Span(now)
 	if !ok {
-		return f, verb.MissingParams.Errorf("window is %.40q; it is active, today, yesterday, last_7_days or last_30_days", w)
+		return f, MissingParams.Errorf("window is %.40q; it is active, today, yesterday, last_7_days or last_30_days", w)
 	}
 	f.ActivityAfter, f.ActivityBefore = from, to
 	if w == utterance.Active {
-		f.Statuses = verb.Unfinished()
+		f.Statuses = Unfinished()
 	}
 	if len(statuses) > 0 {
 		f.Statuses = nil
@@ -213,7 +212,7 @@ func (v *Verbs) filter(c verb.Call, w utterance.Window, statuses []string) (f th
 	for _, text := range statuses {
 		status := row.ThreadStatus(strings.ToLower(text))
 		if !status.Valid() {
-			return f, verb.MissingParams.Errorf("%.40q is no status of a task", text)
+			return f, MissingParams.Errorf("%.40q is no status of a task", text)
 		}
 		f.Statuses = append(f.Statuses, status)
 	}
@@ -221,26 +220,26 @@ func (v *Verbs) filter(c verb.Call, w utterance.Window, statuses []string) (f th
 }
 
 // details are whole tasks: the one that is named, else the newest that the filter finds.
-func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Filter) (verb.Result, error) {
+func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filter) (Result, error) {
 	var ids []string
 	if w.ThreadID != "" || w.SessionID != "" {
 		id, err := v.thread(ctx, c, w)
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
 		ids = []string{id}
 	} else {
 		f.Limit = min(max(f.Limit, 1), maxDetails)
 		list, err := v.cfg.Registry.List(ctx, f)
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
 		for _, s := range list {
 			ids = append(ids, s.ID)
 		}
 	}
 	type detail struct {
-		verb.Summary
+		Summary
 		Sessions  []row.Session  `json:"sessions"`
 		Nodes     []row.Node     `json:"nodes"`
 		Decisions []row.Decision `json:"decisions"`
@@ -252,20 +251,20 @@ func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Fil
 			threads.FieldSessions, threads.FieldNodes, threads.FieldDecisions, threads.FieldArtifacts,
 		}})
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
-		one := detail{verb.Summaries([]threads.Summary{d.Summary})[0], newest(d.Sessions), newest(d.Nodes), newest(d.Decisions), newest(d.Artifacts)}
+		one := detail{Summaries([]threads.Summary{d.Summary})[0], newest(d.Sessions), newest(d.Nodes), newest(d.Decisions), newest(d.Artifacts)}
 		shorten(one.Sessions, one.Nodes, one.Decisions, one.Artifacts)
 		list = append(list, one)
-		text += fmt.Sprintf("%s: %s. %s\n", verb.Cut(d.Title, 100), d.Status, verb.Cut(verb.First(d.Summary.Summary, d.OriginalRequest), verb.MaxListedText))
+		text += fmt.Sprintf("%s: %s. %s\n", Cut(d.Title, 100), d.Status, Cut(First(d.Summary.Summary, d.OriginalRequest), MaxListedText))
 		for _, s := range one.Sessions {
-			text += fmt.Sprintf("- %s (%s): %s. %s\n", verb.First(s.Label, s.SessionID), s.Framework, s.Status, verb.Cut(s.CompletionSummary, 200))
+			text += fmt.Sprintf("- %s (%s): %s. %s\n", First(s.Label, s.SessionID), s.Framework, s.Status, Cut(s.CompletionSummary, 200))
 		}
 	}
 	if len(list) == 0 {
 		text = counted(0, "")
 	}
-	return verb.Result{Success: true, Text: strings.TrimSpace(text), Data: map[string]any{"metric": "detail", "threads": list}}, nil
+	return Result{Success: true, Text: strings.TrimSpace(text), Data: map[string]any{"metric": "detail", "threads": list}}, nil
 }
 
 // shorten cuts long texts, and takes out documents that are not for agents: what callers
@@ -273,7 +272,7 @@ func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Fil
 func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision, artifacts []row.Artifact) {
 	cut := func(texts ...*string) {
 		for _, t := range texts {
-			*t = verb.Cut(*t, verb.MaxListedText)
+			*t = Cut(*t, MaxListedText)
 		}
 	}
 	for i := range sessions {
@@ -300,10 +299,10 @@ func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision,
 func newest[T any](list []T) []T { return list[max(0, len(list)-maxDetailItems):] }
 
 // share is TASK_SHARE (task-agents, sections 7.8 and 15.5).
-func (v *Verbs) share(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *taskVerbs) share(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p which
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
 	id, err := v.thread(ctx, c, p)
 	if err != nil && p == (which{}) {
@@ -314,18 +313,18 @@ func (v *Verbs) share(ctx context.Context, c verb.Call, params json.RawMessage) 
 		}
 	}
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	shared, err := v.cfg.Registry.Share(ctx, id, v.cfg.Roots)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	if len(shared.Targets) == 0 {
-		return verb.Fail(verb.NoShareTarget.Errorf("the task %q has made nothing that can be shown", verb.Cut(shared.Title, 100)), shared)
+		return Fail(NoShareTarget.Errorf("the task %q has made nothing that can be shown", Cut(shared.Title, 100)), shared)
 	}
-	text := verb.Cut(shared.Title, 100) + ":"
+	text := Cut(shared.Title, 100) + ":"
 	for _, target := range shared.Targets {
-		text += fmt.Sprintf("\n- %s: %s", verb.Cut(verb.First(target.Title, string(target.Kind)), 100), verb.First(target.URI, target.Path))
+		text += fmt.Sprintf("\n- %s: %s", Cut(First(target.Title, string(target.Kind)), 100), First(target.URI, target.Path))
 	}
-	return verb.Result{Success: true, Text: text, Data: shared}, nil
+	return Result{Success: true, Text: text, Data: shared}, nil
 }

@@ -1,4 +1,4 @@
-package repoverbs
+package verbs
 
 import (
 	"context"
@@ -8,26 +8,25 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 type issueParams struct {
-	Operation string     `json:"operation"`
-	Repo      string     `json:"repo"`
-	Title     string     `json:"title"`
-	Body      string     `json:"body"`
-	Number    int        `json:"issueNumber"`
-	Labels    verb.Texts `json:"labels"`
-	State     string     `json:"state"`
-	Limit     int        `json:"limit"`
+	Operation string `json:"operation"`
+	Repo      string `json:"repo"`
+	Title     string `json:"title"`
+	Body      string `json:"body"`
+	Number    int    `json:"issueNumber"`
+	Labels    Texts  `json:"labels"`
+	State     string `json:"state"`
+	Limit     int    `json:"limit"`
 }
 
 // issues is MANAGE_ISSUES (task-agents, section 7.11).
-func (v *Verbs) issues(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error) {
+func (v *repoVerbs) issues(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p issueParams
-	if err := verb.Params(params, &p); err != nil {
-		return verb.Fail(err, nil)
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
 	}
 	op := strings.ToLower(p.Operation)
 	if op == "" {
@@ -41,17 +40,17 @@ func (v *Verbs) issues(ctx context.Context, c verb.Call, params json.RawMessage)
 		p.Number, _ = utterance.IssueNumber(c.Message)
 	}
 	if err := p.complete(op); err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	named := v.repo(c, p.Repo, true)
 	if named == "" {
-		return verb.Fail(verb.MissingRepo.Errorf("say which repository: owner/name, or its address"), nil)
+		return Fail(MissingRepo.Errorf("say which repository: owner/name, or its address"), nil)
 	}
 	repo, err := v.cfg.Workspaces.Repository(ctx, named)
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
-	v.cfg.Talks.Remember(c, func(t *verb.Talk) { t.Repo = named })
+	v.cfg.Talks.Remember(c, func(t *Talk) { t.Repo = named })
 	if op == "create" {
 		return create(ctx, repo, p, c.Message)
 	}
@@ -65,26 +64,26 @@ func (p *issueParams) complete(op string) error {
 		return nil
 	case "get", "update", "comment", "close", "reopen", "add_labels":
 	default:
-		return verb.UnknownOperation.Errorf("%.40q is no operation on issues", op).
+		return UnknownOperation.Errorf("%.40q is no operation on issues", op).
 			With("unknown_operation", "the operations are create, list, get, update, comment, close, reopen and add_labels")
 	}
 	if p.Number < 1 {
-		return verb.MissingIssueNumber.Errorf("say which issue: issueNumber")
+		return MissingIssueNumber.Errorf("say which issue: issueNumber")
 	}
 	switch {
 	case op == "comment" && strings.TrimSpace(p.Body) == "":
-		return verb.MissingParams.Errorf("a comment needs a body")
+		return MissingParams.Errorf("a comment needs a body")
 	case op == "add_labels" && len(p.Labels) == 0:
-		return verb.MissingParams.Errorf("say which labels")
+		return MissingParams.Errorf("say which labels")
 	case op == "update" && p.Title == "" && p.Body == "" && p.State == "" && p.Labels == nil:
-		return verb.MissingParams.Errorf("say what is to be changed: title, body, state or labels")
+		return MissingParams.Errorf("say what is to be changed: title, body, state or labels")
 	}
 	return nil
 }
 
 // create makes one issue of a title, else one of each entry of a list (section 7.11). What was
 // made before a failure is in the data.
-func create(ctx context.Context, repo forge.Repository, p issueParams, said string) (verb.Result, error) {
+func create(ctx context.Context, repo forge.Repository, p issueParams, said string) (Result, error) {
 	items := []forge.Item{{Title: p.Title, Body: p.Body}}
 	if p.Title == "" { // a list beneath a title is the text of one issue
 		if items = forge.Items(p.Body); items == nil {
@@ -92,7 +91,7 @@ func create(ctx context.Context, repo forge.Repository, p issueParams, said stri
 		}
 	}
 	if len(items) == 0 {
-		return verb.Fail(verb.MissingTitle.Errorf("an issue needs a title"), nil)
+		return Fail(MissingTitle.Errorf("an issue needs a title"), nil)
 	}
 	made := []forge.Issue{}
 	for _, item := range items {
@@ -102,17 +101,17 @@ func create(ctx context.Context, repo forge.Repository, p issueParams, said stri
 			if len(made) > 0 {
 				e.Message = fmt.Sprintf("%d of %d issues were created, then: %s", len(made), len(items), e.Message)
 			}
-			return verb.Fail(&e, map[string]any{"issues": made})
+			return Fail(&e, map[string]any{"issues": made})
 		}
 		made = append(made, issue)
 	}
 	if len(made) == 1 {
-		return verb.Result{Success: true, Text: sentence("created %s", line(made[0])), Data: map[string]any{"operation": "create", "issue": made[0], "issues": made}}, nil
+		return Result{Success: true, Text: sentence("created %s", line(made[0])), Data: map[string]any{"operation": "create", "issue": made[0], "issues": made}}, nil
 	}
-	return verb.Result{Success: true, Text: fmt.Sprintf("Created %d issues:%s", len(made), lines(made)), Data: map[string]any{"operation": "create", "issues": made}}, nil
+	return Result{Success: true, Text: fmt.Sprintf("Created %d issues:%s", len(made), lines(made)), Data: map[string]any{"operation": "create", "issues": made}}, nil
 }
 
-func manage(ctx context.Context, repo forge.Repository, op string, p issueParams) (verb.Result, error) {
+func manage(ctx context.Context, repo forge.Repository, op string, p issueParams) (Result, error) {
 	var issue forge.Issue
 	var err error
 	word := op
@@ -120,19 +119,19 @@ func manage(ctx context.Context, repo forge.Repository, op string, p issueParams
 	case "list":
 		list, err := repo.ListIssues(ctx, forge.IssueFilter{State: p.State, Labels: p.Labels, Limit: p.Limit})
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
 		text := "There are no issues."
 		if len(list) > 0 {
 			text = fmt.Sprintf("%d issues:%s", len(list), lines(list))
 		}
-		return verb.Result{Success: true, Text: text, Data: map[string]any{"operation": op, "issues": list}}, nil
+		return Result{Success: true, Text: text, Data: map[string]any{"operation": op, "issues": list}}, nil
 	case "comment":
 		comment, err := repo.Comment(ctx, p.Number, p.Body)
 		if err != nil {
-			return verb.Fail(err, nil)
+			return Fail(err, nil)
 		}
-		return verb.Result{Success: true, Text: sentence("commented on #%d", p.Number), Data: map[string]any{"operation": op, "issueNumber": p.Number, "comment": comment}}, nil
+		return Result{Success: true, Text: sentence("commented on #%d", p.Number), Data: map[string]any{"operation": op, "issueNumber": p.Number, "comment": comment}}, nil
 	case "get":
 		word = "read"
 		issue, err = repo.GetIssue(ctx, p.Number)
@@ -150,13 +149,13 @@ func manage(ctx context.Context, repo forge.Repository, op string, p issueParams
 		issue, err = repo.UpdateIssue(ctx, p.Number, p.change())
 	}
 	if err != nil {
-		return verb.Fail(err, nil)
+		return Fail(err, nil)
 	}
 	text := sentence("%s %s", word, line(issue))
 	if op == "get" {
 		text = line(issue) + "\n" + issue.Body
 	}
-	return verb.Result{Success: true, Text: text, Data: map[string]any{"operation": op, "issue": issue}}, nil
+	return Result{Success: true, Text: text, Data: map[string]any{"operation": op, "issue": issue}}, nil
 }
 
 func (p *issueParams) change() (c forge.IssueChange) {
@@ -177,7 +176,7 @@ func (p *issueParams) change() (c forge.IssueChange) {
 }
 
 func line(i forge.Issue) string {
-	return fmt.Sprintf("#%d %s (%s) %s", i.Number, verb.Cut(i.Title, 200), i.State, i.URL)
+	return fmt.Sprintf("#%d %s (%s) %s", i.Number, Cut(i.Title, 200), i.State, i.URL)
 }
 
 func lines(list []forge.Issue) string {
