@@ -12,7 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
-	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -396,7 +395,7 @@ func (v *taskVerbs) lessons() string {
 		if b.Len() == 0 {
 			b.WriteString("What earlier tasks have shown lately; it may not apply to yours:\n")
 		}
-		how := map[history.Type]string{history.Completed: "done", history.Stopped: "stopped", history.Failed: "failed", history.KeyDecision: "decided"}[e.Type]
+		how := map[Type]string{Completed: "done", Stopped: "stopped", Failed: "failed", KeyDecision: "decided"}[e.Type]
 		where := ""
 		if e.Repo != "" {
 			where = " in " + Cut(e.Repo, 100)

@@ -9,7 +9,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
-	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -162,7 +161,7 @@ func TestWhichRepository(t *testing.T) {
 	if got := repo(call("write a poem"), `{}`); got != "" {
 		t.Errorf("%q", got)
 	}
-	if err := r.history.Append(history.Entry{Type: history.Registered, SessionID: "s", Repo: "acme/old"}); err != nil {
+	if err := r.history.Append(verbs.Entry{Type: verbs.Registered, SessionID: "s", Repo: "acme/old"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := repo(other, `{"task":"x","reuseRepo":true,"repo":"acme/new"}`); got != "acme/old" {
@@ -177,11 +176,11 @@ func TestWhichRepository(t *testing.T) {
 func TestLessonsGoAlong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for i, e := range []history.Entry{
-		{Type: history.Completed, Label: "old", CompletionSummary: "forgotten", Timestamp: r.now.Add(-49 * time.Hour).UnixMilli()},
-		{Type: history.Registered, Label: "begun", OriginalTask: "no lesson"},
-		{Type: history.Failed, Label: "parser", Repo: "acme/widget", CompletionSummary: "the tests need go1.26, token sk-ant-api03-" + strings.Repeat("Ab1_", 24)},
-		{Type: history.KeyDecision, Reasoning: "we use TOML"},
+	for i, e := range []verbs.Entry{
+		{Type: verbs.Completed, Label: "old", CompletionSummary: "forgotten", Timestamp: r.now.Add(-49 * time.Hour).UnixMilli()},
+		{Type: verbs.Registered, Label: "begun", OriginalTask: "no lesson"},
+		{Type: verbs.Failed, Label: "parser", Repo: "acme/widget", CompletionSummary: "the tests need go1.26, token sk-ant-api03-" + strings.Repeat("Ab1_", 24)},
+		{Type: verbs.KeyDecision, Reasoning: "we use TOML"},
 	} {
 		e.SessionID = "s" + string(rune('0'+i))
 		if err := r.history.Append(e); err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 )
 
 // own is a configuration in which there is nothing but what a principal began: the rest
@@ -82,7 +81,7 @@ func (o ownThreads) Session(ctx context.Context, id string) (row.Session, error)
 	return s, err
 }
 
-func (o ownThreads) Share(ctx context.Context, thread string, roots share.Roots) (threads.Shared, error) {
+func (o ownThreads) Share(ctx context.Context, thread string, roots threads.ShareRoots) (threads.Shared, error) {
 	if _, err := o.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}}); err != nil {
 		return threads.Shared{}, err
 	}

@@ -26,14 +26,12 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
-	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
@@ -237,7 +235,7 @@ type rig struct {
 	launcher *launcher
 	programs *offered
 	model    *model
-	history  *history.File
+	history  *verbs.File
 	places   *workspace.Manager
 	github   *github
 	now      time.Time
@@ -263,13 +261,13 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 	if r.registry, err = threads.New(threads.Config{Store: kept, Gateway: "g", Now: clock}); err != nil {
 		t.Fatal(err)
 	}
-	if r.history, err = history.Open(filepath.Join(dir, "swarm-history.jsonl"), clock); err != nil {
+	if r.history, err = verbs.Open(filepath.Join(dir, "swarm-history.jsonl"), clock); err != nil {
 		t.Fatal(err)
 	}
 	r.launcher = &launcher{r: r, refuse: map[string]*capability.Error{}}
 	r.cfg = verbs.Config{
 		Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, History: r.history, Model: r.model,
-		Roots: share.Roots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Now: clock,
+		Roots: threads.ShareRoots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Now: clock,
 	}
 	for _, f := range change {
 		f(r)

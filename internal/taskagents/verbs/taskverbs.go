@@ -11,12 +11,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
-	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 )
 
@@ -33,7 +31,7 @@ type taskRegistry interface {
 	Find(ctx context.Context, search, agent string) (threads.Summary, error)
 	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
 	Session(ctx context.Context, id string) (row.Session, error)
-	Share(ctx context.Context, thread string, roots share.Roots) (threads.Shared, error)
+	Share(ctx context.Context, thread string, roots threads.ShareRoots) (threads.Shared, error)
 }
 
 // Choice says which program does a task.
@@ -45,7 +43,7 @@ type Choice interface {
 
 // History is what is used of history.File.
 type History interface {
-	Lessons() []history.Entry
+	Lessons() []Entry
 	LastRepo() string
 }
 
@@ -63,8 +61,8 @@ type taskConfig struct {
 	Choice   Choice
 	History  History
 	Model    Model
-	Repos    bool        // tasks may have a repository
-	Roots    share.Roots // what may be shown
+	Repos    bool               // tasks may have a repository
+	Roots    threads.ShareRoots // what may be shown
 	Talks    *Talks
 	Now      func() time.Time
 }

@@ -14,8 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/outlook"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -43,7 +42,7 @@ type Config struct {
 	Workspaces Workspaces
 	History    History
 	Model      Model
-	Roots      share.Roots // what may be shown
+	Roots      threads.ShareRoots // what may be shown
 	Policy     Policy
 	Now        func() time.Time
 }
@@ -89,7 +88,7 @@ func (s *Service) Context(ctx context.Context, by capability.Principal, message 
 	if err != nil {
 		return "", err
 	}
-	return outlook.Context(now), nil
+	return Context(now), nil
 }
 
 // Examples names the program that is preferred now.
@@ -99,7 +98,7 @@ func (s *Service) Examples(ctx context.Context, by capability.Principal) (string
 	if err != nil {
 		return "", err
 	}
-	return outlook.Examples(now.Preferred.ID), nil
+	return Examples(now.Preferred.ID), nil
 }
 
 // Run uses a verb by any of its names. What was not done is told twice: by the result,

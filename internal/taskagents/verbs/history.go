@@ -8,7 +8,7 @@
 // last line, which is cut off when the file is opened again; a line that cannot be read
 // is left out, and gone with the next rotation. Rotation writes a new file beside the
 // old one and puts it in its place, so there is always one that is whole.
-package history
+package verbs
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package outlook_test
+package verbs_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
-	"github.com/junctor-run/junctor/internal/taskagents/outlook"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
@@ -22,10 +21,10 @@ func TestTheContext(t *testing.T) {
 		Now: now, Candidates: []choice.Candidate{{Name: programs.Codex, Installed: true, AuthReady: true}, {Name: programs.Claude, Installed: true, AuthReady: true}, {Name: programs.Aider, Installed: true}},
 		Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Claude: {Until: now.Add(time.Hour), Reason: "usage limit"}}},
 	})
-	got := outlook.Context(outlook.Snapshot{
-		Workspaces: []outlook.Workspace{{"ws1", "", "acme/widget", "eliza/1"}}, Tasks: []outlook.Task{{"thr_1", "Fix the login", "active"}},
-		Sessions:      []outlook.Session{{"pty-1-00000001", "fixer", "codex", "blocked", "May I\nwrite x?"}, {"pty-1-00000002", "", "shell", "idle", ""}},
-		Confirmations: []outlook.Confirmation{{"pty-1-00000001", "Overwrite?"}}, Frameworks: state.Frameworks, Preferred: state.Preferred, Message: "please fix this repo",
+	got := verbs.Context(verbs.Snapshot{
+		Workspaces: []verbs.Workspace{{"ws1", "", "acme/widget", "eliza/1"}}, Tasks: []verbs.Task{{"thr_1", "Fix the login", "active"}},
+		Sessions:      []verbs.Session{{"pty-1-00000001", "fixer", "codex", "blocked", "May I\nwrite x?"}, {"pty-1-00000002", "", "shell", "idle", ""}},
+		Confirmations: []verbs.Confirmation{{"pty-1-00000001", "Overwrite?"}}, Frameworks: state.Frameworks, Preferred: state.Preferred, Message: "please fix this repo",
 	})
 	for _, part := range []string{
 		"\n- pty-1-00000001: Overwrite?\n", "\n- fixer (pty-1-00000001, codex): blocked, asks: May I write x?\n", "\n- pty-1-00000002 (pty-1-00000002, shell): idle\n",
@@ -39,7 +38,7 @@ func TestTheContext(t *testing.T) {
 	if strings.Contains(got, "please fix this repo") {
 		t.Error("the message is repeated")
 	}
-	if got := outlook.Context(outlook.Snapshot{}); got != "# Task agents\n\nNo agent is at work.\n" {
+	if got := verbs.Context(verbs.Snapshot{}); got != "# Task agents\n\nNo agent is at work.\n" {
 		t.Errorf("%q", got)
 	}
 }
@@ -47,18 +46,18 @@ func TestTheContext(t *testing.T) {
 func TestTheContextIsBoundedAndHoldsNoCredential(t *testing.T) {
 	t.Parallel()
 	key := "ghp_" + strings.Repeat("a1B2", 9)
-	var s outlook.Snapshot
+	var s verbs.Snapshot
 	for i := range 300 {
 		long := fmt.Sprint(i, strings.Repeat(" é", 80), key, strings.Repeat("ü", 300))
-		s.Sessions = append(s.Sessions, outlook.Session{fmt.Sprint("pty-", i), long, long, "working", key})
-		s.Tasks = append(s.Tasks, outlook.Task{"t", long, "active"})
-		s.Workspaces = append(s.Workspaces, outlook.Workspace{"w", long, key, key})
-		s.Confirmations = append(s.Confirmations, outlook.Confirmation{key, long})
+		s.Sessions = append(s.Sessions, verbs.Session{fmt.Sprint("pty-", i), long, long, "working", key})
+		s.Tasks = append(s.Tasks, verbs.Task{"t", long, "active"})
+		s.Workspaces = append(s.Workspaces, verbs.Workspace{"w", long, key, key})
+		s.Confirmations = append(s.Confirmations, verbs.Confirmation{key, long})
 		s.Frameworks = append(s.Frameworks, choice.Framework{ID: "codex", Reason: long, Installed: true, AuthReady: true})
 	}
 	s.Preferred = choice.Preferred{ID: "codex", Reason: key + strings.Repeat("x", 9_000)}
-	got := outlook.Context(s)
-	if len(got) > outlook.MaxText || strings.Contains(got, "ghp_") || strings.Count(got, " more\n") != 5 || !strings.Contains(got, "\n## Workspaces\n- ") {
+	got := verbs.Context(s)
+	if len(got) > verbs.MaxOutlook || strings.Contains(got, "ghp_") || strings.Count(got, " more\n") != 5 || !strings.Contains(got, "\n## Workspaces\n- ") {
 		t.Errorf("%d bytes\n%s", len(got), got)
 	}
 }
@@ -66,9 +65,9 @@ func TestTheContextIsBoundedAndHoldsNoCredential(t *testing.T) {
 // Each example is a call of a verb that exists, with parameters that are JSON.
 func TestTheExamplesAreCalls(t *testing.T) {
 	t.Parallel()
-	text := outlook.Examples(programs.Codex)
+	text := verbs.Examples(programs.Codex)
 	calls := regexp.MustCompile(`(?m)\b([A-Z]{3,}_[A-Z_]+) (\{.*\})$`).FindAllStringSubmatch(text, -1)
-	if len(calls) < 10 || len(text) > outlook.MaxText {
+	if len(calls) < 10 || len(text) > verbs.MaxOutlook {
 		t.Errorf("%d calls in %d bytes", len(calls), len(text))
 	}
 	for _, c := range calls {
@@ -76,7 +75,7 @@ func TestTheExamplesAreCalls(t *testing.T) {
 			t.Errorf("%s", c[0])
 		}
 	}
-	if !strings.Contains(text, `"agentType": "codex"`) || strings.Contains(outlook.Examples(""), "agentType") {
+	if !strings.Contains(text, `"agentType": "codex"`) || strings.Contains(verbs.Examples(""), "agentType") {
 		t.Error("the preferred program")
 	}
 }
@@ -84,12 +83,12 @@ func TestTheExamplesAreCalls(t *testing.T) {
 func FuzzContext(f *testing.F) {
 	f.Add("a", "b", 3)
 	f.Fuzz(func(t *testing.T, a, b string, n int) {
-		s := outlook.Snapshot{Message: a}
+		s := verbs.Snapshot{Message: a}
 		for range n % 50 {
-			s.Sessions = append(s.Sessions, outlook.Session{a, b, a, b, a})
-			s.Tasks = append(s.Tasks, outlook.Task{b, a, b})
+			s.Sessions = append(s.Sessions, verbs.Session{a, b, a, b, a})
+			s.Tasks = append(s.Tasks, verbs.Task{b, a, b})
 		}
-		if got := outlook.Context(s); len(got) > outlook.MaxText || !strings.HasPrefix(got, "# Task agents\n") {
+		if got := verbs.Context(s); len(got) > verbs.MaxOutlook || !strings.HasPrefix(got, "# Task agents\n") {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}
 	})

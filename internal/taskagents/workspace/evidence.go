@@ -2,7 +2,7 @@
 // in it: which files there are, what git says has changed and how much (task-agents,
 // section 14.2). It reads names and asks git; it opens no file, follows no link and
 // runs nothing of what it finds.
-package evidence
+package workspace
 
 import (
 	"context"

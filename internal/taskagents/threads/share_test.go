@@ -1,4 +1,4 @@
-package share
+package threads
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func TestAddressesAreFoundInProse(t *testing.T) {
 		"https://example.com/" + strings.Repeat("a", 2<<10):             "",
 		"xhttp://localhost:4 and `http://localhost:5/` and http://a\\b": "preview_url http://localhost:5/|artifact_uri http://a",
 	} {
-		targets, found := Find(row.Thread{ID: "t"}, nil, []row.Session{{SessionID: "s", CompletionSummary: text}}, Roots{Resolve: none})
+		targets, found := FindTargets(row.Thread{ID: "t"}, nil, []row.Session{{SessionID: "s", CompletionSummary: text}}, ShareRoots{Resolve: none})
 		var got []string
 		for _, t := range targets {
 			got = append(got, string(t.Kind)+" "+t.URI)
@@ -68,7 +68,7 @@ func TestPathsOutsideAreNeverOffered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	roots := Roots{Allowed: []string{filepath.Join(dir, "link"), filepath.Join(dir, "gone")}, Resolve: filepath.EvalSymlinks}
+	roots := ShareRoots{Allowed: []string{filepath.Join(dir, "link"), filepath.Join(dir, "gone")}, Resolve: filepath.EvalSymlinks}
 	for path, want := range map[string]string{
 		"root": "root", "root/work": "root/work", "root/in": "root/work", "link/work": "root/work", "root/../root/work": "root/work",
 		"rootless": "", "secret": "", "root/out": "", "root/none": "", "root/../secret": "", "gone": "", "": "",
@@ -81,12 +81,12 @@ func TestPathsOutsideAreNeverOffered(t *testing.T) {
 		if want != "" {
 			want = filepath.Join(dir, want)
 		}
-		for _, kind := range []Kind{ArtifactPath, Workspace} {
+		for _, kind := range []TargetKind{ArtifactPath, Workspace} {
 			var targets []Target
 			if kind == Workspace {
-				targets, _ = Find(row.Thread{ID: "t"}, nil, []row.Session{{SessionID: "s", Workdir: at}}, roots)
+				targets, _ = FindTargets(row.Thread{ID: "t"}, nil, []row.Session{{SessionID: "s", Workdir: at}}, roots)
 			} else {
-				targets, _ = Find(row.Thread{ID: "t"}, []row.Artifact{{ID: "a", Path: at}}, nil, roots)
+				targets, _ = FindTargets(row.Thread{ID: "t"}, []row.Artifact{{ID: "a", Path: at}}, nil, roots)
 			}
 			got := ""
 			if len(targets) > 0 {
@@ -98,7 +98,7 @@ func TestPathsOutsideAreNeverOffered(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"work", "../secret", "./root", "/\x00"} {
-		if targets, _ := Find(row.Thread{}, []row.Artifact{{ID: "a", Path: path}}, nil, Roots{Allowed: []string{"/"}, Resolve: filepath.EvalSymlinks}); len(targets) > 0 {
+		if targets, _ := FindTargets(row.Thread{}, []row.Artifact{{ID: "a", Path: path}}, nil, ShareRoots{Allowed: []string{"/"}, Resolve: filepath.EvalSymlinks}); len(targets) > 0 {
 			t.Errorf("%q: %+v", path, targets)
 		}
 	}
@@ -114,8 +114,8 @@ func TestArtifactsComeFirstAndEachThingOnce(t *testing.T) {
 	artifacts := []row.Artifact{
 		{ID: "a1", Title: "A", URI: "https://example.com/a", MimeType: "text/html"}, {ID: "a2", Path: "/w/f"}, {ID: "a3", URI: "javascript:alert(1)", Path: "/etc/passwd"},
 	}
-	roots := Roots{Allowed: []string{"/w"}, Resolve: func(p string) (string, error) { return p, nil }}
-	targets, found := Find(thread, artifacts, sessions, roots)
+	roots := ShareRoots{Allowed: []string{"/w"}, Resolve: func(p string) (string, error) { return p, nil }}
+	targets, found := FindTargets(thread, artifacts, sessions, roots)
 	want := []string{
 		"artifact_path /w/f artifact:a2", "artifact_uri https://example.com/a artifact:a1", "preview_url http://localhost:1 session:s2", "workspace /w/two session:s2",
 		"workspace /w/one session:s1",
@@ -127,18 +127,18 @@ func TestArtifactsComeFirstAndEachThingOnce(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	// What was recorded is not found again, has the same id, and keeps its kind.
-	more, again := Find(thread, append(artifacts, found...), sessions, roots)
+	more, again := FindTargets(thread, append(artifacts, found...), sessions, roots)
 	if len(again) != 0 || len(more) != len(targets) {
 		t.Error(shown(more))
 	}
-	kinds := map[Kind]int{}
+	kinds := map[TargetKind]int{}
 	for _, x := range more {
 		kinds[x.Kind]++
 	}
-	if diff := cmp.Diff(map[Kind]int{ArtifactPath: 1, ArtifactURI: 1, PreviewURL: 1, Workspace: 2}, kinds); diff != "" {
+	if diff := cmp.Diff(map[TargetKind]int{ArtifactPath: 1, ArtifactURI: 1, PreviewURL: 1, Workspace: 2}, kinds); diff != "" {
 		t.Error(diff)
 	}
-	if _, third := Find(thread, artifacts, sessions, roots); third[0].ID != found[0].ID {
+	if _, third := FindTargets(thread, artifacts, sessions, roots); third[0].ID != found[0].ID {
 		t.Error("the id of a find changes")
 	}
 }
@@ -153,7 +153,7 @@ func TestThereIsAnEnd(t *testing.T) {
 	for i := range 20 {
 		sessions = append(sessions, row.Session{SessionID: fmt.Sprint(i), CompletionSummary: strings.ReplaceAll(text.String(), "localhost", fmt.Sprint("h", i, ".example"))})
 	}
-	targets, found := Find(row.Thread{ID: "t"}, nil, sessions, Roots{Resolve: none})
+	targets, found := FindTargets(row.Thread{ID: "t"}, nil, sessions, ShareRoots{Resolve: none})
 	if len(targets) != MaxTargets || len(found) != MaxTargets || targets[0].URI != "http://h19.example/0" || targets[maxFound].URI != "http://h18.example/0" {
 		t.Error(len(targets), len(found))
 	}
@@ -163,8 +163,8 @@ func TestThereIsAnEnd(t *testing.T) {
 func FuzzFind(f *testing.F) {
 	f.Add("see http://localhost:1/).", "/w/../x", "https://a:b@c")
 	f.Fuzz(func(t *testing.T, text, path, uri string) {
-		roots := Roots{Allowed: []string{"/w"}, Resolve: func(p string) (string, error) { return filepath.Clean(p), nil }}
-		targets, found := Find(row.Thread{ID: "t"}, []row.Artifact{{ID: "a", Path: path, URI: uri}}, []row.Session{{SessionID: "s", CompletionSummary: text, Workdir: path}}, roots)
+		roots := ShareRoots{Allowed: []string{"/w"}, Resolve: func(p string) (string, error) { return filepath.Clean(p), nil }}
+		targets, found := FindTargets(row.Thread{ID: "t"}, []row.Artifact{{ID: "a", Path: path, URI: uri}}, []row.Session{{SessionID: "s", CompletionSummary: text, Workdir: path}}, roots)
 		for _, x := range targets {
 			if x.Path != "" && x.Path != "/w" && !strings.HasPrefix(x.Path, "/w/") {
 				t.Errorf("outside: %q", x.Path)

@@ -1,7 +1,7 @@
 // Package keys turns the names of keys into what a terminal sends for them
 // (task-agents, section 4.5). The names are those of the API: enter, shift+tab, ctrl+c,
 // alt+left, f5; case does not count.
-package keys
+package sessions
 
 import (
 	"strconv"
@@ -63,7 +63,7 @@ func sequence(name string) (string, bool) {
 	if text, ok := cursor(key, held); ok {
 		return text, true
 	}
-	text, ok := plain(key, held&(shift|ctrl))
+	text, ok := plainKeys(key, held&(shift|ctrl))
 	if ok && held&alt != 0 {
 		text = "\x1b" + text
 	}
@@ -95,8 +95,8 @@ func cursor(key string, held int) (string, bool) {
 	return "", false
 }
 
-// plain is for the keys that send a character; held has no alt, which goes before it.
-func plain(key string, held int) (string, bool) {
+// plainKeys is for the keys that send a character; held has no alt, which goes before it.
+func plainKeys(key string, held int) (string, bool) {
 	switch key {
 	case "enter", "return":
 		if held == shift { // a new line in the box, where the program knows it (kitty's keyboard protocol)

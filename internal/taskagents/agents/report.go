@@ -4,7 +4,7 @@
 //
 // A body is a stranger's: a program writes it, and what the program read may speak
 // through it. Nothing in it is a path or a name that is used without a check.
-package hooks
+package agents
 
 import (
 	"encoding/json"
@@ -26,26 +26,26 @@ const (
 	maxDecision = 2000 // characters of a shared decision (section 10.6)
 )
 
-// Kind says what a report is about.
-type Kind string
+// ReportKind says what a report is about.
+type ReportKind string
 
 // The kinds.
 const (
-	Submitted  Kind = "submitted"  // a text was taken: a turn begins
-	ToolStart  Kind = "tool_start" // and may be refused
-	Permission Kind = "permission" // a tool may be allowed or refused
-	Complete   Kind = "complete"   // a turn ended
-	Failure    Kind = "failure"    // a turn failed
-	Waiting    Kind = "waiting"    // the program waits for an answer or for input
-	Activity   Kind = "activity"   // it works
-	Decision   Kind = "decision"   // something that others should know
-	Note       Kind = "note"       // nothing follows from it
-	Unknown    Kind = "unknown"
+	Submitted  ReportKind = "submitted"  // a text was taken: a turn begins
+	ToolStart  ReportKind = "tool_start" // and may be refused
+	Permission ReportKind = "permission" // a tool may be allowed or refused
+	Complete   ReportKind = "complete"   // a turn ended
+	Failure    ReportKind = "failure"    // a turn failed
+	Waiting    ReportKind = "waiting"    // the program waits for an answer or for input
+	Activity   ReportKind = "activity"   // it works
+	Decision   ReportKind = "decision"   // something that others should know
+	Note       ReportKind = "note"       // nothing follows from it
+	Unknown    ReportKind = "unknown"
 )
 
 // Report is what one body says.
 type Report struct {
-	Kind  Kind
+	Kind  ReportKind
 	Event string // as it was sent
 
 	Session    string // ours, where the body names it
@@ -92,9 +92,9 @@ type body struct {
 	Data             json.RawMessage `json:"data"`
 }
 
-// Read reads a body of at most a mebibyte. Its error, invalid_input, has a reason:
+// ReadReport reads a body of at most a mebibyte. Its error, invalid_input, has a reason:
 // not_json, no_event.
-func Read(data []byte) (Report, error) {
+func ReadReport(data []byte) (Report, error) {
 	const op = "hooks"
 	if len(data) > MaxBody {
 		return Report{}, capability.Errorf(capability.CodeTooLarge, op, "a hook's body may have %d MiB at most", MaxBody>>20)

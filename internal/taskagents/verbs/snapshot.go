@@ -1,8 +1,8 @@
 // Package outlook writes the two texts that stand in the prompt of an agent that delegates
 // (task-agents, section 7.13): what its task agents do now, and how they are used. Both
-// are pure functions, at most [MaxText] bytes, and hold no credential: what looks like one
+// are pure functions, at most [MaxOutlook] bytes, and hold no credential: what looks like one
 // is masked, whoever wrote it.
-package outlook
+package verbs
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// MaxText bounds each text, in bytes.
-const MaxText = 4 << 10
+// MaxOutlook bounds each text, in bytes.
+const MaxOutlook = 4 << 10
 
 const (
 	maxLines = 12  // of one section
@@ -56,7 +56,7 @@ func Context(s Snapshot) string {
 	n := maxLines
 	for {
 		text := secret.MaskTokens(s.text(n))
-		if len(text) <= MaxText || n == 0 {
+		if len(text) <= MaxOutlook || n == 0 {
 			return text
 		}
 		n--
@@ -70,11 +70,11 @@ func (s Snapshot) text(n int) string {
 		return fmt.Sprintf("%s: %s", c.SessionID, c.Prompt)
 	})
 	section(&b, n, "Agents", s.Sessions, func(x Session) string {
-		line := fmt.Sprintf("%s (%s, %s): %s", or(x.Label, x.ID), x.ID, x.AgentType, x.Status)
+		outlookLine := fmt.Sprintf("%s (%s, %s): %s", or(x.Label, x.ID), x.ID, x.AgentType, x.Status)
 		if x.Asks != "" {
-			line += ", asks: " + x.Asks
+			outlookLine += ", asks: " + x.Asks
 		}
-		return line
+		return outlookLine
 	})
 	section(&b, n, "Tasks", s.Tasks, func(t Task) string { return fmt.Sprintf("%s (%s): %s", t.Title, t.ID, t.Status) })
 	section(&b, n, "Workspaces", s.Workspaces, func(w Workspace) string {
@@ -82,7 +82,7 @@ func (s Snapshot) text(n int) string {
 	})
 	section(&b, n, "Programs", s.Frameworks, func(f choice.Framework) string { return fmt.Sprintf("%s: %s", f.ID, f.Reason) })
 	if s.Preferred.ID != "" {
-		fmt.Fprintf(&b, "\nPreferred program: %s\n", line(fmt.Sprintf("%s (%s)", s.Preferred.ID, s.Preferred.Reason)))
+		fmt.Fprintf(&b, "\nPreferred program: %s\n", outlookLine(fmt.Sprintf("%s (%s)", s.Preferred.ID, s.Preferred.Reason)))
 	}
 	if len(s.Sessions)+len(s.Tasks) == 0 {
 		b.WriteString("\nNo agent is at work.\n")
@@ -103,12 +103,12 @@ func section[T any](b *strings.Builder, n int, title string, list []T, show func
 			fmt.Fprintf(b, "- and %d more\n", len(list)-n)
 			return
 		}
-		b.WriteString("- " + line(show(one)) + "\n")
+		b.WriteString("- " + outlookLine(show(one)) + "\n")
 	}
 }
 
-// line is a text on one line, with an end.
-func line(text string) string {
+// outlookLine is a text on one line, with an end.
+func outlookLine(text string) string {
 	// The whole is masked before it is cut: half of a credential has no shape.
 	text = strings.Join(strings.Fields(secret.MaskTokens(strings.ToValidUTF8(text, ""))), " ")
 	if r := []rune(text); len(r) > maxLine {

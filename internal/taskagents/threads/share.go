@@ -3,7 +3,7 @@
 // they worked in. All of it was written by agents, so it is a list of claims: an address
 // is offered only if it is plain http or https without credentials, a path only if it
 // exists and lies, links followed, within a root that the caller allows.
-package share
+package threads
 
 import (
 	"cmp"
@@ -26,41 +26,41 @@ const (
 	maxFound   = 16      // addresses in the texts of one session
 )
 
-// Kind says how a target is shown.
-type Kind string
+// TargetKind says how a target is shown.
+type TargetKind string
 
 // The kinds.
 const (
-	ArtifactURI  Kind = "artifact_uri"
-	ArtifactPath Kind = "artifact_path"
-	PreviewURL   Kind = "preview_url"
-	Workspace    Kind = "workspace"
+	ArtifactURI  TargetKind = "artifact_uri"
+	ArtifactPath TargetKind = "artifact_path"
+	PreviewURL   TargetKind = "preview_url"
+	Workspace    TargetKind = "workspace"
 )
 
 // Target is one thing that can be shown. It has a URI or a Path.
 type Target struct {
-	Kind     Kind   `json:"kind"`
-	Title    string `json:"title"`
-	URI      string `json:"uri,omitzero"`
-	Path     string `json:"path,omitzero"`
-	MimeType string `json:"mimeType,omitzero"`
-	Source   string `json:"source"` // artifact:<id> or session:<id>
+	Kind     TargetKind `json:"kind"`
+	Title    string     `json:"title"`
+	URI      string     `json:"uri,omitzero"`
+	Path     string     `json:"path,omitzero"`
+	MimeType string     `json:"mimeType,omitzero"`
+	Source   string     `json:"source"` // artifact:<id> or session:<id>
 	session  string
 }
 
-// Roots are the folders that may be shown.
-type Roots struct {
+// ShareRoots are the folders that may be shown.
+type ShareRoots struct {
 	// Allowed are absolute paths.
 	Allowed []string
 	// Resolve follows links and fails where nothing is: filepath.EvalSymlinks.
 	Resolve func(path string) (string, error)
 }
 
-// Find returns what can be shown: artifacts first, the newest first of them, then what
+// FindTargets returns what can be shown: artifacts first, the newest first of them, then what
 // sessions mention and where they worked, the last registered first. Each thing is there
 // once. found are those that are no artifacts yet, as they would be recorded: with an id
 // that follows from the thread and the thing.
-func Find(thread row.Thread, artifacts []row.Artifact, sessions []row.Session, roots Roots) (targets []Target, found []row.Artifact) {
+func FindTargets(thread row.Thread, artifacts []row.Artifact, sessions []row.Session, roots ShareRoots) (targets []Target, found []row.Artifact) {
 	roots = roots.resolved()
 	seen := make(map[string]bool)
 	add := func(t Target) bool {
@@ -87,7 +87,7 @@ func Find(thread row.Thread, artifacts []row.Artifact, sessions []row.Session, r
 	return targets, found
 }
 
-func ofArtifact(a row.Artifact, roots Roots) (Target, bool) {
+func ofArtifact(a row.Artifact, roots ShareRoots) (Target, bool) {
 	t := Target{Kind: ArtifactURI, Title: cmp.Or(a.Title, a.URI, filepath.Base(a.Path)), MimeType: a.MimeType, Source: "artifact:" + a.ID}
 	if uri, preview, ok := address(a.URI); ok {
 		if t.URI = uri; preview || a.ArtifactType == string(PreviewURL) {
@@ -105,7 +105,7 @@ func ofArtifact(a row.Artifact, roots Roots) (Target, bool) {
 // addresses ends where no address goes on in prose, Markdown or HTML.
 var addresses = regexp.MustCompile(`(?i)\bhttps?://[^\s<>"'` + "`" + `\\^{}|]+`)
 
-func ofSession(s row.Session, roots Roots) (targets []Target) {
+func ofSession(s row.Session, roots ShareRoots) (targets []Target) {
 	for _, raw := range addresses.FindAllString(s.CompletionSummary, maxFound) {
 		if uri, preview, ok := address(trimmed(raw)); ok {
 			t := Target{Kind: ArtifactURI, Title: uri, URI: uri, Source: "session:" + s.SessionID, session: s.SessionID}
@@ -150,8 +150,8 @@ func address(s string) (uri string, preview, ok bool) {
 }
 
 // resolved are the roots with their own links followed, without those that are gone.
-func (r Roots) resolved() Roots {
-	out := Roots{Resolve: r.Resolve}
+func (r ShareRoots) resolved() ShareRoots {
+	out := ShareRoots{Resolve: r.Resolve}
 	for _, root := range r.Allowed {
 		if real, err := r.Resolve(root); err == nil && filepath.IsAbs(real) {
 			out.Allowed = append(out.Allowed, real)
@@ -161,7 +161,7 @@ func (r Roots) resolved() Roots {
 }
 
 // within is where a path leads, if that is in a root.
-func (r Roots) within(path string) (string, bool) {
+func (r ShareRoots) within(path string) (string, bool) {
 	if !filepath.IsAbs(path) || strings.IndexByte(path, 0) >= 0 {
 		return "", false
 	}

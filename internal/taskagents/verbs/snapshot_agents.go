@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
-	"github.com/junctor-run/junctor/internal/taskagents/outlook"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
@@ -12,11 +11,11 @@ import (
 // Snapshot is what stands in the prompt of an agent that delegates (task-agents, section
 // 7.13). message is what the user says now, "" where that is not known. Parts that are not
 // there are empty.
-func (v *agentVerbs) Snapshot(ctx context.Context, message string) (s outlook.Snapshot, err error) {
+func (v *agentVerbs) Snapshot(ctx context.Context, message string) (s Snapshot, err error) {
 	if v.cfg.Workspaces != nil {
 		for _, w := range v.cfg.Workspaces() {
 			if w.Mode != workspace.Folder {
-				s.Workspaces = append(s.Workspaces, outlook.Workspace{ID: w.ID, Label: w.Label, Repo: w.Repo.URL, Branch: w.Branch})
+				s.Workspaces = append(s.Workspaces, Workspace{ID: w.ID, Label: w.Label, Repo: w.Repo.URL, Branch: w.Branch})
 			}
 		}
 	}
@@ -25,7 +24,7 @@ func (v *agentVerbs) Snapshot(ctx context.Context, message string) (s outlook.Sn
 			if !i.Live() {
 				continue
 			}
-			one := outlook.Session{ID: i.ID, Label: i.Name, AgentType: i.AgentType, Status: shown(i.Status)}
+			one := Session{ID: i.ID, Label: i.Name, AgentType: i.AgentType, Status: shown(i.Status)}
 			if i.Blocker != nil {
 				one.Asks = i.Blocker.Prompt
 			}
@@ -45,11 +44,11 @@ func (v *agentVerbs) Snapshot(ctx context.Context, message string) (s outlook.Sn
 		return s, err
 	}
 	for _, t := range tasks {
-		s.Tasks = append(s.Tasks, outlook.Task{ID: t.ID, Title: t.Title, Status: string(t.Status)})
+		s.Tasks = append(s.Tasks, Task{ID: t.ID, Title: t.Title, Status: string(t.Status)})
 	}
 	waiting, err := v.cfg.Registry.Pending(ctx)
 	for _, p := range waiting {
-		s.Confirmations = append(s.Confirmations, outlook.Confirmation{SessionID: p.SessionID, Prompt: p.PromptText})
+		s.Confirmations = append(s.Confirmations, Confirmation{SessionID: p.SessionID, Prompt: p.PromptText})
 	}
 	return s, err
 }

@@ -1,4 +1,4 @@
-package hooks_test
+package agents_test
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/hooks"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -21,7 +21,7 @@ func TestAnEndWithoutAnAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := hooks.Read(body); err != nil || r.Kind != hooks.Activity || r.Fact != nil || r.Response != "" {
+		if r, err := agents.ReadReport(body); err != nil || r.Kind != agents.Activity || r.Fact != nil || r.Response != "" {
 			t.Errorf("%q: %+v %v", said, r, err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestRecordedBodies(t *testing.T) {
 		}
 		_ = json.Unmarshal(fixture.Body, &detail)
 		name := strings.TrimSpace(fixture.CLI + " " + fixture.Event + " " + detail.Type + detail.Error)
-		r, err := hooks.Read(fixture.Body)
+		r, err := agents.ReadReport(fixture.Body)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -94,7 +94,7 @@ func TestRecordedBodies(t *testing.T) {
 				t.Errorf("%s: %+v", name, r.Fact)
 			}
 		}
-		if r.Kind == hooks.ToolStart || r.Kind == hooks.Permission {
+		if r.Kind == agents.ToolStart || r.Kind == agents.Permission {
 			word += " " + r.Tool
 			if !strings.Contains(string(r.Input), "hello.txt") {
 				t.Errorf("%s: %s", name, r.Input)
@@ -104,7 +104,7 @@ func TestRecordedBodies(t *testing.T) {
 		if r.Token == "" || r.Cwd == "" {
 			t.Errorf("%s: %+v", name, r)
 		}
-		if r.Kind == hooks.Complete && r.Response != answer {
+		if r.Kind == agents.Complete && r.Response != answer {
 			t.Errorf("%s: %q", name, r.Response)
 		}
 		if fixture.Event == "notify" && len(r.Prompts) != 1 {
@@ -128,11 +128,11 @@ func TestOtherBodies(t *testing.T) {
 		"something new":                      {`{"hook_event_name":"Teleported"}`, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := hooks.Read([]byte(c.body))
+			r, err := agents.ReadReport([]byte(c.body))
 			if err != nil || string(r.Kind) != c.want {
 				t.Errorf("%+v %v", r, err)
 			}
-			if r.Kind == hooks.Decision && (r.Text != "use tabs" || r.Session != "pty-1-a") {
+			if r.Kind == agents.Decision && (r.Text != "use tabs" || r.Session != "pty-1-a") {
 				t.Errorf("%+v", r)
 			}
 		})
@@ -141,46 +141,46 @@ func TestOtherBodies(t *testing.T) {
 		"": "not_json", "[]": "not_json", `{"hook_event_name":3}`: "not_json", `{"hook_event_name":"a","hook_event_name":"b"}`: "not_json",
 		"{}": "no_event", `{"session_id":"x"}`: "no_event",
 	} {
-		if _, err := hooks.Read([]byte(body)); capability.AsError(err).Reason != want {
+		if _, err := agents.ReadReport([]byte(body)); capability.AsError(err).Reason != want {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	if _, err := hooks.Read(make([]byte, hooks.MaxBody+1)); capability.CodeOf(err) != capability.CodeTooLarge {
+	if _, err := agents.ReadReport(make([]byte, agents.MaxBody+1)); capability.CodeOf(err) != capability.CodeTooLarge {
 		t.Error(err)
 	}
-	r, err := hooks.Read([]byte(`{"event":"decision","data":{"text":"` + strings.Repeat("ä", 3000) + `"}}`))
+	r, err := agents.ReadReport([]byte(`{"event":"decision","data":{"text":"` + strings.Repeat("ä", 3000) + `"}}`))
 	if err != nil || len([]rune(r.Text)) != 2000 {
 		t.Error(len(r.Text), err)
 	}
 	for name, want := range map[string]string{"billing_error": "billing", "rate_limit": "rate_limit", "Overloaded Error\n": "overloadederror", "": "unknown", "💥": "unknown"} {
 		body, _ := json.Marshal(map[string]string{"hook_event_name": "StopFailure", "error": name})
-		if r, err := hooks.Read(body); err != nil || r.Failure != want || r.Fact.Phase != "failed:"+want {
+		if r, err := agents.ReadReport(body); err != nil || r.Failure != want || r.Fact.Phase != "failed:"+want {
 			t.Errorf("%q: %+v %v", name, r, err)
 		}
 	}
 }
 
 func TestReplies(t *testing.T) {
-	deny := hooks.Verdict{Deny: true, Reason: "stay inside the folder"}
+	deny := agents.Verdict{Deny: true, Reason: "stay inside the folder"}
 	for _, c := range []struct {
 		event   string
-		verdict hooks.Verdict
+		verdict agents.Verdict
 		want    string
 	}{
-		{"PermissionRequest", hooks.Verdict{Allow: true}, `{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"allow"}}}`},
+		{"PermissionRequest", agents.Verdict{Allow: true}, `{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"allow"}}}`},
 		{"PermissionRequest", deny, `{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny","message":"stay inside the folder"}}}`},
-		{"PermissionRequest", hooks.Verdict{}, `{}`},
+		{"PermissionRequest", agents.Verdict{}, `{}`},
 		{"PreToolUse", deny, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"stay inside the folder"}}`},
-		{"PreToolUse", hooks.Verdict{Allow: true}, `{}`}, // its own question is asked all the same
+		{"PreToolUse", agents.Verdict{Allow: true}, `{}`}, // its own question is asked all the same
 		{"BeforeTool", deny, `{"decision":"deny","reason":"stay inside the folder"}`},
-		{"BeforeTool", hooks.Verdict{}, `{}`},
-		{"AfterTool", hooks.Verdict{}, `{"continue":true}`},
+		{"BeforeTool", agents.Verdict{}, `{}`},
+		{"AfterTool", agents.Verdict{}, `{"continue":true}`},
 		{"Stop", deny, `{}`}, // nobody is kept from stopping
-		{"SessionEnd", hooks.Verdict{}, `{}`},
-		{"decision", hooks.Verdict{}, `{"status":"ok"}`},
-		{"Teleported", hooks.Verdict{}, `{"reason":"unknown_event","status":"ignored"}`},
+		{"SessionEnd", agents.Verdict{}, `{}`},
+		{"decision", agents.Verdict{}, `{"status":"ok"}`},
+		{"Teleported", agents.Verdict{}, `{"reason":"unknown_event","status":"ignored"}`},
 	} {
-		r, err := hooks.Read([]byte(`{"hook_event_name":"` + c.event + `"}`))
+		r, err := agents.ReadReport([]byte(`{"hook_event_name":"` + c.event + `"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,14 +201,14 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(fixture.Body))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := hooks.Read(data)
+		r, err := agents.ReadReport(data)
 		if err != nil {
 			return
 		}
-		if len(r.Event) > 128 || len(r.Tool) > 128 || len(r.Token) > 128 || len([]rune(r.Text)) > 2000 || r.Kind == hooks.Complete && r.Fact == nil {
+		if len(r.Event) > 128 || len(r.Tool) > 128 || len(r.Token) > 128 || len([]rune(r.Text)) > 2000 || r.Kind == agents.Complete && r.Fact == nil {
 			t.Errorf("%+v", r)
 		}
-		for _, v := range []hooks.Verdict{{}, {Allow: true}, {Deny: true, Reason: r.Tool}} {
+		for _, v := range []agents.Verdict{{}, {Allow: true}, {Deny: true, Reason: r.Tool}} {
 			if reply := r.Reply(v); !json.Valid(reply) || r.Event == "Stop" && string(reply) != "{}" {
 				t.Errorf("%s", reply)
 			}
