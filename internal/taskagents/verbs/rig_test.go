@@ -36,7 +36,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/bareforge"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/githubforge"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -292,7 +291,7 @@ func withPlaces(r *rig) {
 		r.Fatal(err)
 	}
 	r.github = newGitHub(r.T)
-	bare, hub := &bareforge.Host{Git: git, Now: clock}, githubforge.New(githubforge.Config{Base: r.github.server.URL})
+	bare, hub := &forge.BareHost{Git: git, Now: clock}, githubforge.New(githubforge.Config{Base: r.github.server.URL})
 	r.places, err = workspace.Open(r.Context(), workspace.Config{
 		Base: filepath.Join(r.dir, "workspaces"), State: filepath.Join(r.dir, "state"), Now: clock,
 		Policy: forge.Policy{OperatorPrefixes: []string{filepath.Join(r.dir, "remotes")}},

@@ -1,4 +1,4 @@
-package bareforge
+package forge
 
 import (
 	"os"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -52,19 +51,19 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{Git: g}
-	repo := forge.Repo{Dir: bare, Name: "a"}
+	h := &BareHost{Git: g}
+	repo := Repo{Dir: bare, Name: "a"}
 	r, err := h.Open(repo, secret.Value{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err := r.Facts(t.Context()); err != nil || f != (forge.Facts{DefaultBranch: "trunk", Push: true}) {
+	if f, err := r.Facts(t.Context()); err != nil || f != (Facts{DefaultBranch: "trunk", Push: true}) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	var all sync.WaitGroup
 	for _, b := range []string{"one", "two", "three", "four"} {
 		all.Go(func() {
-			if p, err := r.OpenPull(t.Context(), forge.PullRequest{Title: b, Base: "trunk", Head: "feature/" + b}); err != nil || p.State != "open" {
+			if p, err := r.OpenPull(t.Context(), PullRequest{Title: b, Base: "trunk", Head: "feature/" + b}); err != nil || p.State != "open" {
 				t.Errorf("%+v, %v", p, err)
 			}
 		})
@@ -85,12 +84,12 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 	}
 	_ = os.Remove(hook)
 	git(t, work, "push", "-q", "origin", "HEAD:feature/four")
-	if p, err := r.OpenPull(t.Context(), forge.PullRequest{Title: "again", Base: "trunk", Head: "feature/four"}); err != nil || !slices.ContainsFunc(pulls, func(o Record) bool { return o.Head == "feature/four" && o.Number == p.Number }) {
+	if p, err := r.OpenPull(t.Context(), PullRequest{Title: "again", Base: "trunk", Head: "feature/four"}); err != nil || !slices.ContainsFunc(pulls, func(o Record) bool { return o.Head == "feature/four" && o.Number == p.Number }) {
 		t.Errorf("%+v, %v", p, err)
 	} else if got := git(t, bare, "--git-dir=.", "log", "-1", "--format=%s", "refs/pull/"+string(rune('0'+p.Number))+"/head"); got != "more" {
 		t.Errorf("its ref stayed at %q", got)
 	}
-	for _, p := range []forge.PullRequest{{Base: "trunk", Head: "gone"}, {Base: "gone", Head: "feature/one"}, {Base: "trunk", Head: "--all"}} {
+	for _, p := range []PullRequest{{Base: "trunk", Head: "gone"}, {Base: "gone", Head: "feature/one"}, {Base: "trunk", Head: "--all"}} {
 		if _, err := r.OpenPull(t.Context(), p); capability.AsError(err).Reason != "forge_refused" {
 			t.Errorf("%+v: %v", p, err)
 		}
@@ -104,7 +103,7 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 	if pulls, err := h.Pulls(repo); err != nil || len(pulls) != 4 {
 		t.Errorf("%d, %v", len(pulls), err)
 	}
-	if _, err := h.Open(forge.Repo{Dir: dir}, secret.Value{}); capability.AsError(err).Reason != "repo_not_found" {
+	if _, err := h.Open(Repo{Dir: dir}, secret.Value{}); capability.AsError(err).Reason != "repo_not_found" {
 		t.Errorf("%v", err)
 	}
 	if _, err := r.CreateIssue(t.Context(), "x", "", nil); capability.AsError(err).Reason != "no_issues" {

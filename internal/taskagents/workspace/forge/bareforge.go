@@ -3,7 +3,7 @@
 // JSON file in the folder junctor-pulls inside it. There is no server and there are
 // no issues. It is for work that stays on one machine, and for whole stories in
 // tests. Only what the operator allowed by a folder gets here (forge.Policy).
-package bareforge
+package forge
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -30,19 +29,19 @@ const (
 	maxRecord = 256 << 10
 )
 
-// Host is a forge.Host. It is safe for concurrent use, by several processes too.
-type Host struct {
+// BareHost is a forge.Host. It is safe for concurrent use, by several processes too.
+type BareHost struct {
 	// Git runs the program; it needs no remotes.
 	Git *gitcmd.Git
 	// Now is the clock; nil means the machine's.
 	Now func() time.Time
 }
 
-var _ forge.Host = (*Host)(nil)
+var _ Host = (*BareHost)(nil)
 
 // Record is one pull request as it is kept.
 type Record struct {
-	forge.Pull
+	Pull
 	Title     string    `json:"title"`
 	Body      string    `json:"body,omitempty"`
 	Base      string    `json:"base"`
@@ -54,13 +53,13 @@ type Record struct {
 }
 
 // Open returns the bare repository of a folder; it takes no credential.
-func (h *Host) Open(repo forge.Repo, _ secret.Value) (forge.Repository, error) {
+func (h *BareHost) Open(repo Repo, _ secret.Value) (Repository, error) {
 	r, err := h.open(repo)
 	return r, err
 }
 
 // Pulls returns the pull requests of a repository in the order of their numbers.
-func (h *Host) Pulls(repo forge.Repo) ([]Record, error) {
+func (h *BareHost) Pulls(repo Repo) ([]Record, error) {
 	r, err := h.open(repo)
 	if err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func (h *Host) Pulls(repo forge.Repo) ([]Record, error) {
 	return r.all()
 }
 
-func (h *Host) open(repo forge.Repo) (*repository, error) {
+func (h *BareHost) open(repo Repo) (*repository, error) {
 	info, err := os.Stat(filepath.Join(repo.Dir, "objects"))
 	if repo.Dir == "" || err != nil || !info.IsDir() {
 		return nil, capability.Wrap(capability.CodeNotFound, "forge.open", "there is no bare repository in that folder", err).With("repo_not_found", "name the folder of a bare repository")
@@ -77,8 +76,8 @@ func (h *Host) open(repo forge.Repo) (*repository, error) {
 }
 
 type repository struct {
-	forge.NoIssues
-	host *Host
+	NoIssues
+	host *BareHost
 	dir  string
 }
 
@@ -87,26 +86,26 @@ func (r *repository) git(ctx context.Context, args ...string) (sandbox.Result, e
 	return r.host.Git.Run(ctx, gitcmd.Command{Dir: r.dir, Root: r.dir, Args: append([]string{"--git-dir=."}, args...)})
 }
 
-func (r *repository) Facts(ctx context.Context) (forge.Facts, error) {
+func (r *repository) Facts(ctx context.Context) (Facts, error) {
 	head, err := r.git(ctx, "symbolic-ref", "--short", "HEAD")
 	if err != nil {
-		return forge.Facts{}, err
+		return Facts{}, err
 	}
-	return forge.Facts{DefaultBranch: strings.TrimSpace(head.Stdout.Text()), Push: true}, nil
+	return Facts{DefaultBranch: strings.TrimSpace(head.Stdout.Text()), Push: true}, nil
 }
 
 // OpenPull takes the next number by making its file, which only one can.
-func (r *repository) OpenPull(ctx context.Context, p forge.PullRequest) (forge.Pull, error) {
+func (r *repository) OpenPull(ctx context.Context, p PullRequest) (Pull, error) {
 	commit, err := r.commit(ctx, p.Head)
 	if err == nil {
 		_, err = r.commit(ctx, p.Base)
 	}
 	if err != nil {
-		return forge.Pull{}, err
+		return Pull{}, err
 	}
 	existing, err := r.all()
 	if err != nil {
-		return forge.Pull{}, err
+		return Pull{}, err
 	}
 	next := 1
 	for _, e := range existing {
@@ -126,16 +125,16 @@ func (r *repository) OpenPull(ctx context.Context, p forge.PullRequest) (forge.P
 			continue
 		}
 		if err != nil {
-			return forge.Pull{}, broken(err)
+			return Pull{}, broken(err)
 		}
 		_ = f.Close()
 		rec := Record{
-			Pull:  forge.Pull{Number: next, URL: r.dir + "#" + strconv.Itoa(next), State: "open", Draft: p.Draft},
+			Pull:  Pull{Number: next, URL: r.dir + "#" + strconv.Itoa(next), State: "open", Draft: p.Draft},
 			Title: p.Title, Body: p.Body, Base: p.Base, Head: p.Head, Commit: commit, Labels: p.Labels, Reviewers: p.Reviewers, CreatedAt: now().UTC(),
 		}
 		return rec.Pull, r.keep(ctx, rec)
 	}
-	return forge.Pull{}, capability.Errorf(capability.CodeTooLarge, "forge.pull", "the repository has %d pull requests, which is the limit", maxPulls).With("too_many_pulls", "remove old files from "+folder)
+	return Pull{}, capability.Errorf(capability.CodeTooLarge, "forge.pull", "the repository has %d pull requests, which is the limit", maxPulls).With("too_many_pulls", "remove old files from "+folder)
 }
 
 // commit is where a branch of the repository is.

@@ -2,7 +2,7 @@
 // own: written beside, synced, and then put in place, so that a crash leaves the old
 // one or the new one and never half of one. It suits some hundreds of records that
 // change a few times each; what is asked of in many ways belongs into SQL.
-package recordfile
+package workspace
 
 import (
 	"errors"
@@ -23,19 +23,19 @@ const (
 	broken  = ".broken"
 )
 
-var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
+var recordIDForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
 
-// Folder keeps records of one type, each under its id: lower-case letters, digits
+// RecordFolder keeps records of one type, each under its id: lower-case letters, digits
 // and hyphens. It is safe for concurrent use by one process.
-type Folder[T any] struct {
+type RecordFolder[T any] struct {
 	dir string
 	mu  sync.Mutex
 }
 
-// Open makes the folder if it is not there, removes what a crash left half written,
+// OpenRecords makes the folder if it is not there, removes what a crash left half written,
 // and returns what is kept, by id. A file that cannot be read is set aside under
 // another name and named in the last result: one must not keep the others away.
-func Open[T any](dir string) (*Folder[T], map[string]T, []string, error) {
+func OpenRecords[T any](dir string) (*RecordFolder[T], map[string]T, []string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, nil, fmt.Errorf("folder of records: %w", err)
 	}
@@ -58,7 +58,7 @@ func Open[T any](dir string) (*Folder[T], map[string]T, []string, error) {
 			continue
 		}
 		record, err := read[T](path)
-		if err != nil || !idForm.MatchString(id) {
+		if err != nil || !recordIDForm.MatchString(id) {
 			bad = append(bad, e.Name())
 			if err := os.Rename(path, path+broken); err != nil {
 				return nil, nil, nil, fmt.Errorf("set aside a record: %w", err)
@@ -67,7 +67,7 @@ func Open[T any](dir string) (*Folder[T], map[string]T, []string, error) {
 		}
 		all[id] = record
 	}
-	return &Folder[T]{dir: dir}, all, bad, nil
+	return &RecordFolder[T]{dir: dir}, all, bad, nil
 }
 
 func read[T any](path string) (record T, err error) {
@@ -84,12 +84,12 @@ func read[T any](path string) (record T, err error) {
 
 // Put writes a record whole, and returns when it is on disk. A record is at most
 // 256 KiB.
-func (f *Folder[T]) Put(id string, record T) error {
+func (f *RecordFolder[T]) Put(id string, record T) error {
 	data, err := jsonx.Marshal(record)
 	switch {
 	case err != nil:
 		return fmt.Errorf("record %s: %w", id, err)
-	case !idForm.MatchString(id):
+	case !recordIDForm.MatchString(id):
 		return fmt.Errorf("%q is no id of a record", id)
 	case len(data) > maxFile:
 		return fmt.Errorf("record %s has %d bytes; the limit is %d", id, len(data), maxFile)
@@ -112,8 +112,8 @@ func (f *Folder[T]) Put(id string, record T) error {
 }
 
 // Delete removes a record; one that is not there is no error.
-func (f *Folder[T]) Delete(id string) error {
-	if !idForm.MatchString(id) {
+func (f *RecordFolder[T]) Delete(id string) error {
+	if !recordIDForm.MatchString(id) {
 		return fmt.Errorf("%q is no id of a record", id)
 	}
 	f.mu.Lock()
@@ -125,7 +125,7 @@ func (f *Folder[T]) Delete(id string) error {
 }
 
 // sync makes the folder's entries last.
-func (f *Folder[T]) sync() error {
+func (f *RecordFolder[T]) sync() error {
 	d, err := os.Open(f.dir)
 	if err != nil {
 		return err

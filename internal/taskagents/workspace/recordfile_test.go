@@ -1,4 +1,4 @@
-package recordfile
+package workspace
 
 import (
 	"os"
@@ -18,7 +18,7 @@ type note struct {
 func TestRecordsAreThereAgain(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a/b")
-	f, all, bad, err := Open[note](dir)
+	f, all, bad, err := OpenRecords[note](dir)
 	if err != nil || len(all) != 0 || len(bad) != 0 {
 		t.Fatal(all, bad, err)
 	}
@@ -50,7 +50,7 @@ func TestRecordsAreThereAgain(t *testing.T) {
 	if err := os.Symlink("/etc/hostname", filepath.Join(dir, "link.json")); err != nil {
 		t.Fatal(err)
 	}
-	_, all, bad, err = Open[note](dir)
+	_, all, bad, err = OpenRecords[note](dir)
 	if err != nil || len(all) != 19 || all["r-7"] != (note{"x", 4}) {
 		t.Errorf("%v, %v", all, err)
 	}
@@ -58,7 +58,7 @@ func TestRecordsAreThereAgain(t *testing.T) {
 	if !slices.Equal(bad, []string{"Up.json", "half.json", "large.json", "link.json", "twice.json"}) {
 		t.Errorf("set aside: %v", bad)
 	}
-	if _, _, bad, err = Open[note](dir); err != nil || len(bad) != 0 {
+	if _, _, bad, err = OpenRecords[note](dir); err != nil || len(bad) != 0 {
 		t.Errorf("again: %v, %v", bad, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "r-1.json")); err != nil || info.Mode().Perm() != 0o600 {
@@ -68,7 +68,7 @@ func TestRecordsAreThereAgain(t *testing.T) {
 
 func TestWhatIsNoRecord(t *testing.T) {
 	t.Parallel()
-	f, _, _, err := Open[note](t.TempDir())
+	f, _, _, err := OpenRecords[note](t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
