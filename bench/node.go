@@ -20,10 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/node"
 	"github.com/junctor-run/junctor/internal/nodes/skill"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
-	"github.com/junctor-run/junctor/internal/nodes/skill/reserved"
-	"github.com/junctor-run/junctor/internal/nodes/skill/skillstore"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 	"github.com/junctor-run/junctor/secret"
@@ -74,7 +71,7 @@ func newNode(address, id, token, dir string) (*node.Node, *skill.Host, error) {
 			return nil, nil, err
 		}
 	}
-	store, err := skillstore.Open(filepath.Join(dir, id))
+	store, err := skill.OpenFiles(filepath.Join(dir, id))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,14 +79,14 @@ func newNode(address, id, token, dir string) (*node.Node, *skill.Host, error) {
 		Node: id, Functions: table, Actions: new(deviceaction.Set), Store: store, Version: "bench",
 		Refresh: func(context.Context) error { return nil }, // nothing is installed here
 	})
-	if err := reserved.Register(host, table, "server-agent", false); err != nil {
+	if err := skill.RegisterReserved(host, table, "server-agent", false); err != nil {
 		return nil, nil, err
 	}
 	// Room for the highest concurrency: it is the way there that is measured.
 	const room = 256
 	n, err := node.New(node.Config{
 		Dial: dial, Token: secret.New(token), ID: id, Software: wire.Software{Name: "bench", Version: "1"},
-		Functions: table, Executor: execution.New(execution.Config{Node: id, Functions: table, MaxConcurrent: room, Queue: room}),
+		Functions: table, Executor: functions.NewExecutor(functions.Config{Node: id, Functions: table, MaxConcurrent: room, Queue: room}),
 		MaxConcurrent: room, Queue: room, HostStatus: func() cmp.Status { return host.Status(false, false) },
 		Figures: func() (cpu, mem, gpu float64) { return 10, 10, 0 }, // a busy machine must not take its nodes out of the choice
 	})

@@ -8,8 +8,6 @@ import (
 
 	"github.com/junctor-run/junctor/internal/nodes/node"
 	"github.com/junctor-run/junctor/internal/nodes/skill"
-	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
-	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/secret"
@@ -18,11 +16,11 @@ import (
 // What a device is asked and told, under the names they have inside.
 type (
 	// Owner asks the owner of the device before a skill that demands it is installed.
-	Owner = asking.Owner
+	Owner = skill.Owner
 	// Question is what the owner is asked.
-	Question = asking.Question
+	Question = skill.Question
 	// Answer is what the owner said: Grant, GrantOnce or Deny.
-	Answer = asking.Answer
+	Answer = skill.Answer
 	// Status is how the session with the gateway is.
 	Status = node.Status
 	// Record is what is known of a call that has ended.
@@ -33,9 +31,9 @@ type (
 
 // Answers of an owner.
 const (
-	Grant     = asking.Grant
-	GrantOnce = asking.GrantOnce
-	Deny      = asking.Deny
+	Grant     = skill.Grant
+	GrantOnce = skill.GrantOnce
+	Deny      = skill.Deny
 )
 
 // States of a device's session, and the reason of Run's error when another process
@@ -50,7 +48,7 @@ const (
 // Code runs code that comes with skills or lies in the folder of actions, each call
 // in a process of its own; package device/pushcode makes one.
 type Code interface {
-	binding.Runtime
+	skill.Runtime
 	LoadFile(ctx context.Context, language string, code []byte, export string) (functions.Handler, bool, error)
 }
 

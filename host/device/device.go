@@ -19,10 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/node"
 	"github.com/junctor-run/junctor/internal/nodes/skill"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
-	"github.com/junctor-run/junctor/internal/nodes/skill/reserved"
-	"github.com/junctor-run/junctor/internal/nodes/skill/skillstore"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 	"github.com/junctor-run/junctor/secret"
@@ -39,7 +36,7 @@ type Device struct {
 	web       *web // nil: the gateway has none that is known
 	functions *functions.Registry
 	actions   *deviceaction.Set
-	exec      *execution.Executor
+	exec      *functions.Executor
 	host      *skill.Host // nil: no skills
 
 	mu   sync.Mutex
@@ -88,7 +85,7 @@ func New(ctx context.Context, cfg Config) (_ *Device, err error) {
 	if err := d.identify(); err != nil {
 		return nil, err
 	}
-	d.exec = execution.New(execution.Config{
+	d.exec = functions.NewExecutor(functions.Config{
 		Node: d.who.ID, Functions: d.functions, MaxConcurrent: cfg.MaxConcurrent, Queue: cfg.Queue, Timeout: cfg.Timeout, Panicked: cfg.Panicked,
 		Redact: redactor(cfg.Token),
 	})
@@ -224,7 +221,7 @@ func (d *Device) openHost(ctx context.Context) error {
 	if dir == "" {
 		return nil
 	}
-	store, err := skillstore.Open(dir)
+	store, err := skill.OpenFiles(dir)
 	if err != nil {
 		return err
 	}
@@ -243,7 +240,7 @@ func (d *Device) openHost(ctx context.Context) error {
 	if err := d.host.Restore(ctx); err != nil {
 		return err
 	}
-	return reserved.Register(d.host, d.functions, "server-agent", false)
+	return skill.RegisterReserved(d.host, d.functions, "server-agent", false)
 }
 
 func (d *Device) assets() *assets {

@@ -6,7 +6,7 @@ import (
 	"mime"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
+	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -60,7 +60,7 @@ func (n *Node) outgoing(ctx context.Context, value json.RawMessage, limit int, w
 // arguments are those of a call, with what travelled as an asset in its place.
 func (n *Node) arguments(ctx context.Context, w *wire.Call) (cmp.Arguments, error) {
 	args := cmp.Arguments{Args: w.Args, Kwargs: w.Kwargs}
-	left := int64(execution.MaxResult)
+	left := int64(functions.MaxResult)
 	if w.Arguments != nil {
 		value, err := n.incoming(ctx, w.Arguments, &left)
 		if err != nil {
@@ -95,7 +95,7 @@ func (n *Node) incoming(ctx context.Context, value json.RawMessage, left *int64)
 		return value, err
 	}
 	if a.Size > *left {
-		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the assets of a call have more than %d bytes together", execution.MaxResult)
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the assets of a call have more than %d bytes together", functions.MaxResult)
 	}
 	if n.cfg.Fetch == nil {
 		return nil, cmp.Errorf(cmp.ReasonTooLarge, "an argument is an asset of %d bytes, and this node has no way to fetch one: %d travel in a message", a.Size, wire.MaxInline)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
+	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -151,7 +151,7 @@ func (n *Node) carry(ctx, session context.Context, c *call, w *wire.Call) {
 	}
 }
 
-func (n *Node) execute(ctx context.Context, c *call, w *wire.Call) (execution.Outcome, error) {
+func (n *Node) execute(ctx context.Context, c *call, w *wire.Call) (functions.Outcome, error) {
 	timeout := time.Duration(w.DeadlineMS) * time.Millisecond
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -160,16 +160,16 @@ func (n *Node) execute(ctx context.Context, c *call, w *wire.Call) (execution.Ou
 	}
 	args, err := n.arguments(ctx, w)
 	if err != nil {
-		return execution.Outcome{}, err
+		return functions.Outcome{}, err
 	}
-	return n.cfg.Executor.Do(ctx, execution.Request{
+	return n.cfg.Executor.Do(ctx, functions.Request{
 		ID: c.id, Function: w.Function, Args: args, Timeout: timeout, Caller: w.Caller.ID, Key: w.IdempotencyKey,
 		Stream: c.stream, Emit: c.emit,
 	})
 }
 
 // finish sends the end of a call that went well.
-func (n *Node) finish(ctx, session context.Context, c *call, out execution.Outcome) error {
+func (n *Node) finish(ctx, session context.Context, c *call, out functions.Outcome) error {
 	exec := out.Took.Milliseconds()
 	if out.Streamed {
 		return c.send(session, &wire.Frame{Type: wire.FrameDone, Chunks: out.Chunks, Bytes: out.Bytes, ExecMS: exec})

@@ -19,7 +19,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
@@ -67,7 +66,7 @@ type Config struct {
 	Software wire.Software
 
 	Functions     *functions.Registry
-	Executor      *execution.Executor
+	Executor      *functions.Executor
 	MaxConcurrent int // what the executor holds; 0: its default
 	Queue         int // what the executor holds; 0: its default
 
@@ -163,10 +162,10 @@ func New(cfg Config) (*Node, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "node.join", "a node needs a token or a key, and not both")
 	}
 	if cfg.MaxConcurrent <= 0 {
-		cfg.MaxConcurrent = execution.DefaultConcurrent
+		cfg.MaxConcurrent = functions.DefaultConcurrent
 	}
 	if cfg.Queue <= 0 {
-		cfg.Queue = execution.DefaultQueue
+		cfg.Queue = functions.DefaultQueue
 	}
 	if cfg.Figures == nil {
 		cfg.Figures = machine().figures

@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/internal/nodes/node"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/internal/testkit/inproc"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -110,7 +109,7 @@ type device struct {
 	*node.Node
 	t         *testing.T
 	functions *functions.Registry
-	exec      *execution.Executor
+	exec      *functions.Executor
 	ctx       context.Context
 	stop      context.CancelFunc
 	done      chan error
@@ -142,7 +141,7 @@ func (r *rig) device(id string, change func(*node.Config)) *device {
 	if change != nil {
 		change(&cfg)
 	}
-	d.exec = execution.New(execution.Config{Node: id, Functions: d.functions, MaxConcurrent: cfg.MaxConcurrent, Queue: cfg.Queue})
+	d.exec = functions.NewExecutor(functions.Config{Node: id, Functions: d.functions, MaxConcurrent: cfg.MaxConcurrent, Queue: cfg.Queue})
 	cfg.Executor = d.exec
 	var err error
 	if d.Node, err = node.New(cfg); err != nil {

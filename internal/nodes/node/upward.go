@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
+	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -63,7 +63,7 @@ func (n *Node) Call(ctx context.Context, u wire.Upward) (*wire.UpwardReply, erro
 	if !reply.OK {
 		return reply, reply.Error.Capability()
 	}
-	left := int64(execution.MaxResult)
+	left := int64(functions.MaxResult)
 	if reply.Result == nil {
 		reply.Result = json.RawMessage("null")
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host/device"
-	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
+	"github.com/junctor-run/junctor/internal/nodes/skill"
 )
 
 // Bounds of questions.
@@ -69,14 +69,14 @@ func (s *questions) Ask(ctx context.Context, asked device.Question) (device.Answ
 	if err != nil {
 		return device.Answer{}, err
 	}
-	wait := s.interactive || asked.ExpiresAt.Before(s.now().Add(asking.AskTime-time.Second))
+	wait := s.interactive || asked.ExpiresAt.Before(s.now().Add(skill.AskTime-time.Second))
 	if !wait {
 		select {
 		case <-q.done:
 			return s.taken(q), nil
 		default:
 			s.left(q)
-			return device.Answer{}, asking.ErrNobody
+			return device.Answer{}, skill.ErrNobody
 		}
 	}
 	select {

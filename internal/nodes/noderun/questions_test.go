@@ -10,7 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host/device"
-	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
+	"github.com/junctor-run/junctor/internal/nodes/skill"
 )
 
 func about(skill string, wait time.Duration) device.Question {
@@ -21,13 +21,13 @@ func TestWithNobodyThereTheAnswerIsForTheNextTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newQuestions(false)
-		q := about("a", asking.AskTime)
-		if _, err := s.Ask(t.Context(), q); !errors.Is(err, asking.ErrNobody) {
+		q := about("a", skill.AskTime)
+		if _, err := s.Ask(t.Context(), q); !errors.Is(err, skill.ErrNobody) {
 			t.Fatal(err)
 		}
 		again := q
 		again.RequestID = "cnf_again"
-		if _, err := s.Ask(t.Context(), again); !errors.Is(err, asking.ErrNobody) {
+		if _, err := s.Ask(t.Context(), again); !errors.Is(err, skill.ErrNobody) {
 			t.Fatal(err)
 		}
 		if list := s.list(); len(list) != 1 || list[0].RequestID != "cnf_a" {
@@ -43,7 +43,7 @@ func TestWithNobodyThereTheAnswerIsForTheNextTime(t *testing.T) {
 			t.Error(a, err)
 		}
 		// It counted once.
-		if _, err := s.Ask(t.Context(), q); !errors.Is(err, asking.ErrNobody) {
+		if _, err := s.Ask(t.Context(), q); !errors.Is(err, skill.ErrNobody) {
 			t.Error(err)
 		}
 		time.Sleep(keptFor + time.Second)
@@ -109,11 +109,11 @@ func TestQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newQuestions(false)
 	for i := range maxQuestions {
-		if _, err := s.Ask(t.Context(), about(fmt.Sprint(i), asking.AskTime)); !errors.Is(err, asking.ErrNobody) {
+		if _, err := s.Ask(t.Context(), about(fmt.Sprint(i), skill.AskTime)); !errors.Is(err, skill.ErrNobody) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Ask(t.Context(), about("more", asking.AskTime)); capability.CodeOf(err) != capability.CodeOverloaded {
+	if _, err := s.Ask(t.Context(), about("more", skill.AskTime)); capability.CodeOf(err) != capability.CodeOverloaded {
 		t.Error(err)
 	}
 }

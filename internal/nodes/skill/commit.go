@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
@@ -75,7 +74,7 @@ func (w *work) record(h *Host) *installed {
 	}
 	next := &installed{
 		Stored:   Stored{Payloads: map[string]json.RawMessage{w.digest: w.p.Raw}, From: make(map[string]string), Code: maps.Clone(w.code)},
-		programs: make(map[string]binding.Program),
+		programs: make(map[string]Program),
 	}
 	for _, m := range w.p.Modules {
 		r.Metadata.RuntimeModules = append(r.Metadata.RuntimeModules, m.ModuleID)
@@ -104,7 +103,7 @@ func (s *installed) prune() {
 		used[digest] = true
 	}
 	maps.DeleteFunc(s.Payloads, func(digest string, _ json.RawMessage) bool { return !used[digest] })
-	maps.DeleteFunc(s.programs, func(digest string, _ binding.Program) bool { return !used[digest] })
+	maps.DeleteFunc(s.programs, func(digest string, _ Program) bool { return !used[digest] })
 	all := make([]string, 0, len(s.Payloads))
 	for _, raw := range s.Payloads {
 		all = append(all, string(raw))
@@ -156,7 +155,7 @@ func (h *Host) takeBack(ctx context.Context, w *work, cause error) error {
 func (h *Host) install(ctx context.Context, w *work, next *installed) {
 	skill := w.p.SkillName
 	h.mu.Lock()
-	var gone []binding.Program
+	var gone []Program
 	if w.old != nil {
 		for digest, p := range w.old.programs {
 			if next.programs[digest] != p {

@@ -17,10 +17,8 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/nodes/skill"
-	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
-	"github.com/junctor-run/junctor/internal/nodes/skill/reserved"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -45,7 +43,7 @@ func TestScenario22NobodyToAsk(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	same(t, "functions", r.names(), five())
-	r = device(t, func(c *skill.Config) { c.Owner = &owner{err: asking.ErrNobody} })
+	r = device(t, func(c *skill.Config) { c.Owner = &owner{err: skill.ErrNobody} })
 	r.action("a", "x")
 	_, err = r.install(pack("s", consenting()))
 	same(t, "not now", reason(err), wire.ReasonConsentRequired)
@@ -72,7 +70,7 @@ func TestScenario24AskedBeforeCodeIsLoaded(t *testing.T) {
 	t.Parallel()
 	o := &owner{answer: "grant"}
 	r := device(t, func(c *skill.Config) { c.AllowCode, c.Owner = true, o })
-	o.during = func(asking.Question) {
+	o.during = func(skill.Question) {
 		if loads, _ := r.runtime.counts(); loads != len(o.asked)-1 {
 			t.Error("code was loaded before the owner was asked")
 		}
@@ -116,10 +114,10 @@ type silent struct{ wait time.Duration }
 
 func (s *silent) Interactive() bool { return true }
 
-func (s *silent) Ask(ctx context.Context, q asking.Question) (asking.Answer, error) {
+func (s *silent) Ask(ctx context.Context, q skill.Question) (skill.Answer, error) {
 	s.wait = time.Until(q.ExpiresAt)
 	<-ctx.Done()
-	return asking.Answer{}, ctx.Err()
+	return skill.Answer{}, ctx.Err()
 }
 
 func TestSilenceIsNo(t *testing.T) {
@@ -130,7 +128,7 @@ func TestSilenceIsNo(t *testing.T) {
 		r.action("a", "x")
 		began := time.Now()
 		_, err := r.install(pack("s", consenting()))
-		same(t, "two minutes", []any{reason(err), time.Since(began)}, []any{wire.ReasonConsentDenied, asking.AskTime})
+		same(t, "two minutes", []any{reason(err), time.Since(began)}, []any{wire.ReasonConsentDenied, skill.AskTime})
 		began = time.Now()
 		_, err = r.install(pack("s", consenting()), "wait_for_consent_seconds", 3)
 		same(t, "as long as the caller waits", []any{reason(err), time.Since(began)}, []any{wire.ReasonConsentDenied, 3 * time.Second})
@@ -263,8 +261,8 @@ func TestScenario29ListsFunctions(t *testing.T) {
 		}
 	}
 	same(t, "owner", out.Functions[0].Owner, "skill:s")
-	same(t, "twice", reserved.Register(r.host, r.functions, "", false) != nil, true)
-	same(t, "twice, replacing", reserved.Register(r.host, r.functions, "", true), nil)
+	same(t, "twice", skill.RegisterReserved(r.host, r.functions, "", false) != nil, true)
+	same(t, "twice, replacing", skill.RegisterReserved(r.host, r.functions, "", true), nil)
 }
 
 // A yes to what was added is no yes to the payload as a whole.

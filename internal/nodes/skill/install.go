@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
-	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
@@ -33,8 +31,8 @@ type work struct {
 	signer   string // the id of the key whose signature was checked; "" is none
 	old      *installed
 	sources  []payload.Source
-	planned  []*binding.Binding
-	program  binding.Program
+	planned  []*Binding
+	program  Program
 	consent  wire.Consent
 	code     map[string][]byte
 	warnings []wire.Warning
@@ -123,7 +121,7 @@ func (h *Host) prepare(w *work) (err error) {
 		return err
 	}
 	w.warnings = append(w.warnings, warnings...)
-	if binding.NeedsCode(w.planned) {
+	if NeedsCode(w.planned) {
 		if w.sources, err = w.p.Sources(h.limits); err != nil {
 			return err
 		}
@@ -192,7 +190,7 @@ func (h *Host) agree(ctx context.Context, w *work) error {
 		return err
 	}
 	w.consent = wire.Consent{Required: true, GrantedAt: wire.Time(h.cfg.Now()), By: answer.By}
-	if answer.Decision == asking.Grant && len(q.Capabilities) == w.consenting() { // a yes to a part is none to the whole
+	if answer.Decision == Grant && len(q.Capabilities) == w.consenting() { // a yes to a part is none to the whole
 		w.consent.Digest = w.digest
 	}
 	return nil
@@ -209,21 +207,21 @@ func (w *work) consenting() (n int) {
 }
 
 // question is about those of what is planned that need consent.
-func question(p *payload.Payload, digest string, of []*binding.Binding, sources []payload.Source) asking.Question {
-	q := asking.Question{SkillName: p.SkillName, SHA256: digest, Publisher: p.Publisher, Permissions: p.Permissions, Code: []asking.QuestionCode{}}
+func question(p *payload.Payload, digest string, of []*Binding, sources []payload.Source) Question {
+	q := Question{SkillName: p.SkillName, SHA256: digest, Publisher: p.Publisher, Permissions: p.Permissions, Code: []QuestionCode{}}
 	for _, b := range of {
 		if b.Capability.NeedsConsent() {
-			q.Capabilities = append(q.Capabilities, asking.About(&b.Capability))
+			q.Capabilities = append(q.Capabilities, About(&b.Capability))
 		}
 	}
 	for _, s := range sources {
-		q.Code = append(q.Code, asking.QuestionCode{ModuleID: s.ModuleID, Language: s.Language, SHA256: s.SHA256, Bytes: s.Bytes})
+		q.Code = append(q.Code, QuestionCode{ModuleID: s.ModuleID, Language: s.Language, SHA256: s.SHA256, Bytes: s.Bytes})
 	}
 	return q
 }
 
 // function is what is registered of a binding.
-func (h *Host) function(skill, digest string, b *binding.Binding) functions.Function {
+func (h *Host) function(skill, digest string, b *Binding) functions.Function {
 	f := b.Function(skill)
 	if b.Capability.NeedsConsentEachCall() {
 		f.Handle = h.asker.EachCall(skill, digest, b.Capability, f.Handle)

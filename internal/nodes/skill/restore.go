@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
@@ -33,7 +32,7 @@ func (h *Host) Restore(ctx context.Context) error {
 
 func (h *Host) restore(ctx context.Context, s Stored) {
 	skill := s.Record.SkillName
-	next := &installed{Stored: s, programs: make(map[string]binding.Program)}
+	next := &installed{Stored: s, programs: make(map[string]Program)}
 	next.Record = s.Record.Clone()
 	if s.Record.State != wire.StateDisabled {
 		next.Record.State = wire.StateActive
@@ -69,7 +68,7 @@ func (h *Host) rebind(ctx context.Context, s *installed, digest string) {
 	if got, _ := payload.Digest(s.Payloads[digest]); err == nil && got != digest {
 		err = wire.Errorf(wire.ReasonDigest, "what was stored is not what was installed")
 	}
-	var of []*binding.Binding
+	var of []*Binding
 	for _, alias := range aliases {
 		b, err := h.again(s, p, alias, err)
 		if err != nil {
@@ -87,7 +86,7 @@ func (h *Host) rebind(ctx context.Context, s *installed, digest string) {
 		if b.Mode == wire.BoundToAction {
 			failed = h.binder.Bind(b)
 		} else if failed == nil && b.Handle == nil {
-			failed = binding.BadBinding(b.Capability.Alias, b.Code)
+			failed = BadBinding(b.Capability.Alias, b.Code)
 		}
 		if failed == nil {
 			failed = h.cfg.Functions.Register(h.function(s.Record.SkillName, digest, b), false)
@@ -99,7 +98,7 @@ func (h *Host) rebind(ctx context.Context, s *installed, digest string) {
 }
 
 // again plans one alias as it was bound before.
-func (h *Host) again(s *installed, p *payload.Payload, alias string, broken error) (*binding.Binding, error) {
+func (h *Host) again(s *installed, p *payload.Payload, alias string, broken error) (*Binding, error) {
 	if broken != nil {
 		return nil, broken
 	}
@@ -113,7 +112,7 @@ func (h *Host) again(s *installed, p *payload.Payload, alias string, broken erro
 	if wire.IsReserved(c.FunctionName) {
 		return nil, wire.Errorf(wire.ReasonReserved, "%s is a name of this device's own", c.FunctionName)
 	}
-	b := &binding.Binding{Capability: c, Mode: wire.BoundToAction, Action: c.ActionName()}
+	b := &Binding{Capability: c, Mode: wire.BoundToAction, Action: c.ActionName()}
 	if r := s.Record.Capabilities[alias]; r.BindingMode == wire.BoundToCode {
 		if !h.cfg.AllowCode {
 			return nil, wire.Errorf(wire.ReasonCodeDisabled, "%s needs code that came with the skill, and this device takes none", alias)
@@ -125,8 +124,8 @@ func (h *Host) again(s *installed, p *payload.Payload, alias string, broken erro
 }
 
 // reload loads the code that those need that are bound to code.
-func (h *Host) reload(ctx context.Context, s *installed, p *payload.Payload, of []*binding.Binding) (binding.Program, error) {
-	if !binding.NeedsCode(of) {
+func (h *Host) reload(ctx context.Context, s *installed, p *payload.Payload, of []*Binding) (Program, error) {
+	if !NeedsCode(of) {
 		return nil, nil
 	}
 	sources, err := p.Sources(h.limits)

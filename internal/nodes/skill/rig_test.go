@@ -13,13 +13,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/nodes/node"
 	"github.com/junctor-run/junctor/internal/nodes/skill"
-	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
-	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
-	"github.com/junctor-run/junctor/internal/nodes/skill/reserved"
-	"github.com/junctor-run/junctor/internal/nodes/skill/skillstore"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
@@ -30,7 +25,7 @@ type rig struct {
 	host      *skill.Host
 	functions *functions.Registry
 	actions   *deviceaction.Set
-	exec      *execution.Executor
+	exec      *functions.Executor
 	runtime   *runtime
 	dir       string // of the store
 	refreshes atomic.Int64
@@ -50,7 +45,7 @@ func device(t *testing.T, change func(*skill.Config)) *rig {
 func restarted(t *testing.T, dir string, actions *deviceaction.Set, change func(*skill.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, functions: functions.New(0), actions: actions, runtime: new(runtime), dir: dir}
-	store, err := skillstore.Open(dir)
+	store, err := skill.OpenFiles(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +65,10 @@ func restarted(t *testing.T, dir string, actions *deviceaction.Set, change func(
 	if err := r.host.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := reserved.Register(r.host, r.functions, "server-agent", false); err != nil {
+	if err := skill.RegisterReserved(r.host, r.functions, "server-agent", false); err != nil {
 		t.Fatal(err)
 	}
-	r.exec = execution.New(execution.Config{Node: "n1", Functions: r.functions})
+	r.exec = functions.NewExecutor(functions.Config{Node: "n1", Functions: r.functions})
 	t.Cleanup(r.host.Close)
 	if overBus != nil && !inBubble() {
 		overBus.carry(r)
@@ -107,7 +102,7 @@ func (r *rig) call(function string, kwargs any) (json.RawMessage, error) {
 	if r.bus != nil {
 		return r.callOverBus(function, args)
 	}
-	out, err := r.exec.Do(r.t.Context(), execution.Request{ID: "c", Function: function, Args: args, Caller: "agent:a"})
+	out, err := r.exec.Do(r.t.Context(), functions.Request{ID: "c", Function: function, Args: args, Caller: "agent:a"})
 	return out.Value, err
 }
 
@@ -233,7 +228,7 @@ func (*runtime) Languages() map[string]string {
 	return map[string]string{"javascript": "", "wasm": "", "python": "it is not allowed here"}
 }
 
-func (f *runtime) Load(_ context.Context, modules []payload.Source, _ []wire.CodeBinding) (binding.Program, error) {
+func (f *runtime) Load(_ context.Context, modules []payload.Source, _ []wire.CodeBinding) (skill.Program, error) {
 	if f.loading != nil {
 		f.loading()
 	}
@@ -276,25 +271,25 @@ func (p *program) Release() {
 // owner answers what it is told to, and remembers what it was asked.
 type owner struct {
 	mu     sync.Mutex
-	asked  []asking.Question
+	asked  []skill.Question
 	answer string
 	err    error
-	during func(asking.Question)
+	during func(skill.Question)
 }
 
-func (o *owner) Ask(_ context.Context, q asking.Question) (asking.Answer, error) {
+func (o *owner) Ask(_ context.Context, q skill.Question) (skill.Answer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked = append(o.asked, q)
 	if o.during != nil {
 		o.during(q)
 	}
-	return asking.Answer{Decision: o.answer, By: "alice"}, o.err
+	return skill.Answer{Decision: o.answer, By: "alice"}, o.err
 }
 
 func (o *owner) Interactive() bool { return true }
 
-func (o *owner) questions() []asking.Question {
+func (o *owner) questions() []skill.Question {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.asked)

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
-	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
@@ -65,12 +63,12 @@ type Config struct {
 	Actions   *deviceaction.Set
 	Store     Store
 
-	Runtime       binding.Runtime                                         // nil: no code is run
+	Runtime       Runtime                                                 // nil: no code is run
 	AllowCode     bool                                                    // may code be taken at all
 	PreferCode    bool                                                    // does it come before this device's actions
 	Limits        *wire.Limits                                            // nil: the defaults
 	Assets        func(ctx context.Context, a wire.Asset) ([]byte, error) // fetches code by reference; nil: there is none
-	Owner         asking.Owner                                            // nil: nobody can be asked
+	Owner         Owner                                                   // nil: nobody can be asked
 	AutoConsent   bool                                                    // decides where Owner is nil
 	Keys          func(keyID string) ed25519.PublicKey                    // of publishers, by their ids; nil: none is known
 	NoAutoRefresh bool                                                    // Refresh is not called
@@ -91,19 +89,19 @@ type Config struct {
 type Host struct {
 	cfg    Config
 	limits wire.Limits
-	binder binding.Binder
-	asker  asking.Asker
+	binder Binder
+	asker  Asker
 	change chan struct{} // held by the one install or uninstall there is
 
 	mu      sync.RWMutex
 	skills  map[string]*installed
-	orphans map[string][]binding.Program // of skills that left functions callable
+	orphans map[string][]Program // of skills that left functions callable
 }
 
 // installed is a skill in memory. It does not change: an update is another.
 type installed struct {
 	Stored
-	programs map[string]binding.Program // by digest of the payload
+	programs map[string]Program // by digest of the payload
 }
 
 // New returns a host without skills.
@@ -114,21 +112,21 @@ func New(cfg Config) *Host {
 	if cfg.Event == nil {
 		cfg.Event = func(context.Context, Event) {}
 	}
-	h := &Host{cfg: cfg, limits: wire.DefaultLimits(), change: make(chan struct{}, 1), skills: make(map[string]*installed), orphans: make(map[string][]binding.Program)}
+	h := &Host{cfg: cfg, limits: wire.DefaultLimits(), change: make(chan struct{}, 1), skills: make(map[string]*installed), orphans: make(map[string][]Program)}
 	if cfg.Limits != nil {
 		h.limits = *cfg.Limits
 	}
-	h.binder = binding.Binder{
+	h.binder = Binder{
 		Functions: cfg.Functions, Actions: cfg.Actions, Runtime: cfg.Runtime, AllowCode: cfg.AllowCode, PreferCode: cfg.PreferCode, Limits: h.limits, Assets: cfg.Assets,
 	}
-	h.asker = asking.Asker{Node: cfg.Node, Owner: cfg.Owner, Auto: cfg.AutoConsent, Told: h.asked, Now: cfg.Now}
+	h.asker = Asker{Node: cfg.Node, Owner: cfg.Owner, Auto: cfg.AutoConsent, Told: h.asked, Now: cfg.Now}
 	return h
 }
 
 // asked records a question and its answer.
-func (h *Host) asked(ctx context.Context, q asking.Question, outcome, caller string) {
+func (h *Host) asked(ctx context.Context, q Question, outcome, caller string) {
 	e := Event{Name: "confirmation_answered", Skill: q.SkillName, Digest: q.SHA256, Caller: caller, Outcome: outcome}
-	if outcome == asking.Requested {
+	if outcome == Requested {
 		e.Name, e.Outcome = "confirmation_requested", ""
 	}
 	h.cfg.Event(ctx, e)
@@ -164,7 +162,7 @@ func (h *Host) Close() {
 			p.Release()
 		}
 	}
-	h.orphans = make(map[string][]binding.Program)
+	h.orphans = make(map[string][]Program)
 }
 
 func (h *Host) get(skill string) *installed {

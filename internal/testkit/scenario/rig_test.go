@@ -26,10 +26,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/node"
 	"github.com/junctor-run/junctor/internal/nodes/skill"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
-	"github.com/junctor-run/junctor/internal/nodes/skill/reserved"
-	"github.com/junctor-run/junctor/internal/nodes/skill/skillstore"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 	"github.com/junctor-run/junctor/secret"
@@ -272,7 +269,7 @@ type device struct {
 	id        string
 	functions *functions.Registry
 	actions   *deviceaction.Set
-	exec      *execution.Executor
+	exec      *functions.Executor
 	host      *skill.Host
 	stop      context.CancelFunc
 	ended     chan error
@@ -331,8 +328,8 @@ func (p *plane) device(t testing.TB, o options) *device {
 		t.Fatal(err)
 	}
 	d := &device{t: t, id: o.id, functions: functions.New(0), actions: new(deviceaction.Set), ended: make(chan error, 1)}
-	d.exec = execution.New(execution.Config{Node: o.id, Functions: d.functions, MaxConcurrent: o.max, Queue: o.queue})
-	store, err := skillstore.Open(o.dir)
+	d.exec = functions.NewExecutor(functions.Config{Node: o.id, Functions: d.functions, MaxConcurrent: o.max, Queue: o.queue})
+	store, err := skill.OpenFiles(o.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +344,7 @@ func (p *plane) device(t testing.TB, o options) *device {
 	if err := d.host.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := reserved.Register(d.host, d.functions, "server-agent", false); err != nil {
+	if err := skill.RegisterReserved(d.host, d.functions, "server-agent", false); err != nil {
 		t.Fatal(err)
 	}
 	d.Node, err = node.New(node.Config{

@@ -16,7 +16,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/nodes/skill/binding"
+	"github.com/junctor-run/junctor/internal/nodes/skill"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/internal/platform/worker"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -44,14 +44,14 @@ type Runtime struct {
 	UID, GID int
 }
 
-var _ binding.Runtime = (*Runtime)(nil)
+var _ skill.Runtime = (*Runtime)(nil)
 
 // Languages are the worker's.
 func (r *Runtime) Languages() map[string]string { return r.Worker.Languages() }
 
 // Load tries every module, and remembers which of the exports there are. A module
 // that cannot be read is invalid_payload; other errors are the worker's.
-func (r *Runtime) Load(ctx context.Context, modules []payload.Source, exports []cmp.CodeBinding) (binding.Program, error) {
+func (r *Runtime) Load(ctx context.Context, modules []payload.Source, exports []cmp.CodeBinding) (skill.Program, error) {
 	p := &program{of: r, modules: make(map[string]payload.Source), exports: make(map[cmp.CodeBinding]bool)}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	for _, m := range modules {

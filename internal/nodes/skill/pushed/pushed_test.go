@@ -23,10 +23,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/nodes/skill"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/internal/nodes/skill/pushed"
-	"github.com/junctor-run/junctor/internal/nodes/skill/skillstore"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/worker"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -94,19 +92,19 @@ func real(t *testing.T) *pushed.Runtime {
 // node is a device with a real runtime.
 type node struct {
 	host *skill.Host
-	exec *execution.Executor
+	exec *functions.Executor
 }
 
 func device(t *testing.T, r *pushed.Runtime) node {
 	t.Helper()
-	store, err := skillstore.Open(t.TempDir())
+	store, err := skill.OpenFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	table := functions.New(0)
 	h := skill.New(skill.Config{Node: "n", Functions: table, Actions: new(deviceaction.Set), Store: store, Runtime: r, AllowCode: true})
 	t.Cleanup(h.Close)
-	return node{h, execution.New(execution.Config{Node: "n", Functions: table, Timeout: 20 * time.Second})}
+	return node{h, functions.NewExecutor(functions.Config{Node: "n", Functions: table, Timeout: 20 * time.Second})}
 }
 
 // install puts one module on the device; each export is a function of its name.
@@ -141,7 +139,7 @@ func (n node) call(t *testing.T, name, args string, timeout time.Duration) (stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := n.exec.Do(t.Context(), execution.Request{ID: "c1", Function: "f." + name, Args: a, Timeout: timeout, Caller: "agent:a"})
+	out, err := n.exec.Do(t.Context(), functions.Request{ID: "c1", Function: "f." + name, Args: a, Timeout: timeout, Caller: "agent:a"})
 	return string(out.Value), err
 }
 
@@ -198,14 +196,14 @@ func TestCodeOfASkillRuns(t *testing.T) {
 		}
 	}
 	var chunks []string
-	out, err := n.exec.Do(t.Context(), execution.Request{Function: "f.count", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}}, Stream: true, Emit: func(_ context.Context, c json.RawMessage) error {
+	out, err := n.exec.Do(t.Context(), functions.Request{Function: "f.count", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}}, Stream: true, Emit: func(_ context.Context, c json.RawMessage) error {
 		chunks = append(chunks, string(c))
 		return nil
 	}})
 	if err != nil || !out.Streamed || strings.Join(chunks, " ") != "0 1" {
 		t.Error(chunks, out, err)
 	}
-	_, err = n.exec.Do(t.Context(), execution.Request{Function: "f.count", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}}, Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") }})
+	_, err = n.exec.Do(t.Context(), functions.Request{Function: "f.count", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}}, Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") }})
 	if reason(err) != cmp.ReasonExecution || !strings.Contains(err.Error(), "the reader is gone") {
 		t.Error(err)
 	}

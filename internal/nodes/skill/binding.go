@@ -1,8 +1,9 @@
-// Package binding decides what the capabilities of a skill stand for on this device
+package skill
+
+// This file decides what the capabilities of a skill stand for on this device
 // (nodes spec, section 8.2): an action that is here, or code that came with the
 // skill. It changes nothing: what is made callable, and whether the owner agrees, is
 // package skill's.
-package binding
 
 import (
 	"cmp"

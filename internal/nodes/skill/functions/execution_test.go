@@ -1,4 +1,4 @@
-package execution_test
+package functions_test
 
 import (
 	"context"
@@ -12,17 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/nodes/skill/execution"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func node(t *testing.T, cfg execution.Config, of ...functions.Function) *execution.Executor {
+func node(t *testing.T, cfg functions.Config, of ...functions.Function) *functions.Executor {
 	t.Helper()
 	cfg.Node, cfg.Functions = "n", functions.New(0)
 	for _, f := range of {
@@ -30,7 +25,7 @@ func node(t *testing.T, cfg execution.Config, of ...functions.Function) *executi
 			t.Fatal(err)
 		}
 	}
-	return execution.New(cfg)
+	return functions.NewExecutor(cfg)
 }
 
 func reason(err error) string {
@@ -57,11 +52,11 @@ func TestScenario41QueueFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		started, finish := make(chan string, 10), make(chan struct{})
-		e := node(t, execution.Config{MaxConcurrent: 1, Queue: 2}, blocking("f", started, finish))
+		e := node(t, functions.Config{MaxConcurrent: 1, Queue: 2}, blocking("f", started, finish))
 		var wg sync.WaitGroup
 		for i := range 3 {
 			wg.Go(func() {
-				if _, err := e.Do(t.Context(), execution.Request{ID: fmt.Sprint(i), Function: "f"}); err != nil {
+				if _, err := e.Do(t.Context(), functions.Request{ID: fmt.Sprint(i), Function: "f"}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -70,7 +65,7 @@ func TestScenario41QueueFull(t *testing.T) {
 		if active, queued := e.Load(); active != 1 || queued != 2 {
 			t.Error(active, queued)
 		}
-		_, err := e.Do(t.Context(), execution.Request{Function: "f"})
+		_, err := e.Do(t.Context(), functions.Request{Function: "f"})
 		w := wire.FromError(err, "n", "f", false)
 		if w.Code != wire.ReasonOverloaded || !w.Retryable || w.RetryAfter <= 0 || w.Message != "Execution queue is full on node 'n'. Please retry later." {
 			t.Errorf("%+v", w)
@@ -88,13 +83,13 @@ func TestScenario42Timeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		of    functions.Function
 		asked time.Duration
-		cfg   execution.Config
+		cfg   functions.Config
 		want  time.Duration
 	}{
-		"function's": {functions.Function{Timeout: time.Second}, 0, execution.Config{}, time.Second},
-		"caller's":   {functions.Function{Timeout: time.Minute}, 2 * time.Second, execution.Config{}, 2 * time.Second},
-		"node's":     {functions.Function{}, 0, execution.Config{Timeout: 3 * time.Second}, 3 * time.Second},
-		"default":    {functions.Function{}, 0, execution.Config{}, 300 * time.Second},
+		"function's": {functions.Function{Timeout: time.Second}, 0, functions.Config{}, time.Second},
+		"caller's":   {functions.Function{Timeout: time.Minute}, 2 * time.Second, functions.Config{}, 2 * time.Second},
+		"node's":     {functions.Function{}, 0, functions.Config{Timeout: 3 * time.Second}, 3 * time.Second},
+		"default":    {functions.Function{}, 0, functions.Config{}, 300 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ended := make(chan error, 1)
@@ -105,7 +100,7 @@ func TestScenario42Timeout(t *testing.T) {
 			}
 			e := node(t, c.cfg, c.of)
 			began := time.Now()
-			_, err := e.Do(t.Context(), execution.Request{Function: "f", Timeout: c.asked})
+			_, err := e.Do(t.Context(), functions.Request{Function: "f", Timeout: c.asked})
 			if reason(err) != wire.ReasonTimeout || time.Since(began) != c.want || !errors.Is(<-ended, context.DeadlineExceeded) {
 				t.Errorf("%s: %v after %s", name, err, time.Since(began))
 			}
@@ -117,13 +112,13 @@ func TestACallerThatGoesEndsTheCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		started := make(chan string, 1)
-		e := node(t, execution.Config{MaxConcurrent: 1}, blocking("f", started, nil))
+		e := node(t, functions.Config{MaxConcurrent: 1}, blocking("f", started, nil))
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			<-started
 			cancel()
 		}()
-		if _, err := e.Do(ctx, execution.Request{Function: "f"}); reason(err) != wire.ReasonCancelled {
+		if _, err := e.Do(ctx, functions.Request{Function: "f"}); reason(err) != wire.ReasonCancelled {
 			t.Error(err)
 		}
 		synctest.Wait()
@@ -138,11 +133,11 @@ func TestAHandlerThatDoesNotListen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		finish := make(chan struct{})
-		e := node(t, execution.Config{MaxConcurrent: 1}, functions.Function{Name: "deaf", Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
+		e := node(t, functions.Config{MaxConcurrent: 1}, functions.Function{Name: "deaf", Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
 			<-finish
 			return nil, nil
 		}})
-		_, err := e.Do(t.Context(), execution.Request{Function: "deaf", Timeout: time.Second})
+		_, err := e.Do(t.Context(), functions.Request{Function: "deaf", Timeout: time.Second})
 		if active, _ := e.Load(); reason(err) != wire.ReasonTimeout || active != 1 {
 			t.Error(err, active)
 		}
@@ -155,7 +150,7 @@ func TestAHandlerThatDoesNotListen(t *testing.T) {
 		if err := e.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := e.Do(t.Context(), execution.Request{Function: "deaf"}); reason(err) != wire.ReasonOverloaded {
+		if _, err := e.Do(t.Context(), functions.Request{Function: "deaf"}); reason(err) != wire.ReasonOverloaded {
 			t.Error(err)
 		}
 	})
@@ -174,31 +169,31 @@ func counting(n int) functions.Function {
 
 func TestScenario44Streams(t *testing.T) {
 	t.Parallel()
-	e := node(t, execution.Config{}, counting(5), functions.Function{Name: "plain", Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`7`), nil }})
+	e := node(t, functions.Config{}, counting(5), functions.Function{Name: "plain", Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`7`), nil }})
 	var got []string
 	emit := func(_ context.Context, chunk json.RawMessage) error { got = append(got, string(chunk)); return nil }
-	out, err := e.Do(t.Context(), execution.Request{Function: "count", Stream: true, Emit: emit})
+	out, err := e.Do(t.Context(), functions.Request{Function: "count", Stream: true, Emit: emit})
 	if err != nil || !out.Streamed || out.Chunks != 5 || out.Bytes != 5 || out.Value != nil || strings.Join(got, "") != "01234" {
 		t.Errorf("%+v %v %v", out, got, err)
 	}
-	out, err = e.Do(t.Context(), execution.Request{Function: "count"})
+	out, err = e.Do(t.Context(), functions.Request{Function: "count"})
 	if err != nil || string(out.Value) != "[0,1,2,3,4]" || out.Streamed {
 		t.Errorf("%s %v", out.Value, err)
 	}
-	out, err = e.Do(t.Context(), execution.Request{Function: "plain", Stream: true, Emit: emit})
+	out, err = e.Do(t.Context(), functions.Request{Function: "plain", Stream: true, Emit: emit})
 	if err != nil || out.Streamed || string(out.Value) != "7" {
 		t.Errorf("%+v %v", out, err)
 	}
-	none := node(t, execution.Config{}, counting(0))
-	if out, err := none.Do(t.Context(), execution.Request{Function: "count"}); err != nil || string(out.Value) != "[]" {
+	none := node(t, functions.Config{}, counting(0))
+	if out, err := none.Do(t.Context(), functions.Request{Function: "count"}); err != nil || string(out.Value) != "[]" {
 		t.Errorf("%s %v", out.Value, err)
 	}
-	_, err = e.Do(t.Context(), execution.Request{Function: "count", Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") }})
+	_, err = e.Do(t.Context(), functions.Request{Function: "count", Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") }})
 	if reason(err) != wire.ReasonExecution {
 		t.Error("a reader that refuses a chunk ends the stream:", err)
 	}
-	many := node(t, execution.Config{}, counting(execution.MaxChunks+1))
-	if _, err := many.Do(t.Context(), execution.Request{Function: "count"}); reason(err) != wire.ReasonTooLarge {
+	many := node(t, functions.Config{}, counting(functions.MaxChunks+1))
+	if _, err := many.Do(t.Context(), functions.Request{Function: "count"}); reason(err) != wire.ReasonTooLarge {
 		t.Error(err)
 	}
 }
@@ -206,20 +201,20 @@ func TestScenario44Streams(t *testing.T) {
 func TestWhatHandlersDoWrong(t *testing.T) {
 	t.Parallel()
 	var panicked string
-	cfg := execution.Config{Panicked: func(f string, v any) { panicked = fmt.Sprint(f, v) }, Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "•••") }}
+	cfg := functions.Config{Panicked: func(f string, v any) { panicked = fmt.Sprint(f, v) }, Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "•••") }}
 	answer := func(v string, err error) functions.Handler {
 		return func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(v), err }
 	}
 	e := node(
 		t, cfg, functions.Function{Name: "panics", Handle: func(context.Context, functions.Call) (json.RawMessage, error) { panic("hunter2") }},
 		functions.Function{Name: "fails", Handle: answer("", errors.New("no camera; hunter2"))}, functions.Function{Name: "refuses", Handle: answer("", wire.Errorf(wire.ReasonParams, "hunter2"))},
-		functions.Function{Name: "babbles", Handle: answer("{", nil)}, functions.Function{Name: "large", Handle: answer(`"`+strings.Repeat("x", execution.MaxResult)+`"`, nil)},
+		functions.Function{Name: "babbles", Handle: answer("{", nil)}, functions.Function{Name: "large", Handle: answer(`"`+strings.Repeat("x", functions.MaxResult)+`"`, nil)},
 		functions.Function{Name: "nothing", Handle: answer("", nil)},
 	)
 	for name, want := range map[string]string{
 		"panics": wire.ReasonExecution, "fails": wire.ReasonExecution, "refuses": wire.ReasonParams, "babbles": wire.ReasonEncoding, "large": wire.ReasonTooLarge, "nobody": wire.ReasonFunctionNotFound, "nothing": "",
 	} {
-		out, err := e.Do(t.Context(), execution.Request{Function: name})
+		out, err := e.Do(t.Context(), functions.Request{Function: name})
 		if reason(err) != want || err != nil && strings.Contains(err.Error(), "hunter2") || want == "" && string(out.Value) != "null" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -238,10 +233,10 @@ func TestTheMoreImportantComeFirst(t *testing.T) {
 		started, finish := make(chan string, 10), make(chan struct{}, 10)
 		low, high, one := blocking("low", started, finish), blocking("high", started, finish), blocking("one", started, finish)
 		low.Priority, high.Priority, one.Priority, one.MaxConcurrent = 1, 9, 9, 1
-		e := node(t, execution.Config{MaxConcurrent: 2}, low, high, one)
+		e := node(t, functions.Config{MaxConcurrent: 2}, low, high, one)
 		var wg sync.WaitGroup
 		for _, name := range []string{"one", "one", "low", "low", "high"} { // the second one waits for the first, and lets others pass
-			wg.Go(func() { _, _ = e.Do(t.Context(), execution.Request{ID: name, Function: name}) })
+			wg.Go(func() { _, _ = e.Do(t.Context(), functions.Request{ID: name, Function: name}) })
 			synctest.Wait()
 		}
 		var order []string
@@ -264,7 +259,7 @@ func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		e := node(t, execution.Config{MaxConcurrent: 1, Queue: 1}, functions.Function{Name: "f", Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
+		e := node(t, functions.Config{MaxConcurrent: 1, Queue: 1}, functions.Function{Name: "f", Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
 			runs++
 			time.Sleep(time.Second)
 			if len(c.Args.Args) > 1 {
@@ -274,7 +269,7 @@ func TestIdempotency(t *testing.T) {
 		}}, counting(3))
 		call := func(function, caller, args string) (string, error) {
 			a, _ := wire.ParseArguments(json.RawMessage(args))
-			out, err := e.Do(t.Context(), execution.Request{Function: function, Caller: caller, Key: "k", Args: a})
+			out, err := e.Do(t.Context(), functions.Request{Function: function, Caller: caller, Key: "k", Args: a})
 			return string(out.Value), err
 		}
 		var wg sync.WaitGroup
@@ -300,13 +295,13 @@ func TestIdempotency(t *testing.T) {
 				t.Error("failures are remembered too:", err, runs)
 			}
 		}
-		time.Sleep(execution.KeyLife)
+		time.Sleep(functions.KeyLife)
 		if v, err := call("f", "a", `[2]`); v != "4" || err != nil {
 			t.Error("keys live a day:", v, err)
 		}
 		for range 2 {
 			var got []string
-			out, err := e.Do(t.Context(), execution.Request{Function: "count", Caller: "d", Key: "k", Stream: true, Emit: func(_ context.Context, c json.RawMessage) error {
+			out, err := e.Do(t.Context(), functions.Request{Function: "count", Caller: "d", Key: "k", Stream: true, Emit: func(_ context.Context, c json.RawMessage) error {
 				got = append(got, string(c))
 				return nil
 			}})
@@ -326,12 +321,12 @@ func TestIdempotency(t *testing.T) {
 func TestALargeOutcomeIsNotDoneAgain(t *testing.T) {
 	t.Parallel()
 	runs := 0
-	e := node(t, execution.Config{}, functions.Function{Name: "f", Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
+	e := node(t, functions.Config{}, functions.Function{Name: "f", Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
 		runs++
 		return json.RawMessage(`"` + strings.Repeat("x", 2<<20) + `"`), nil
 	}})
 	for _, want := range []string{"", "outcome_not_kept", "outcome_not_kept"} {
-		if _, err := e.Do(t.Context(), execution.Request{Function: "f", Key: "k"}); reason(err) != want || runs != 1 {
+		if _, err := e.Do(t.Context(), functions.Request{Function: "f", Key: "k"}); reason(err) != want || runs != 1 {
 			t.Error(err, runs)
 		}
 	}

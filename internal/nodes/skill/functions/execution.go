@@ -1,9 +1,10 @@
-// Package execution carries out calls on a node (nodes spec, section 14): they wait
+package functions
+
+// This file carries out calls on a node (nodes spec, section 14): they wait
 // in a queue, the more important first, run on goroutines of their own so that
 // nothing a handler does can hold up the session, and end by their deadline. A
 // panic is the failure of one call. What was done under an idempotency key is
 // remembered, not done again.
-package execution
 
 import (
 	"bytes"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -35,7 +35,7 @@ const (
 // Config of an Executor. Functions is required.
 type Config struct {
 	Node          string // its id, for texts
-	Functions     *functions.Registry
+	Functions     *Registry
 	MaxConcurrent int           // 0: DefaultConcurrent
 	Queue         int           // calls that wait; 0: DefaultQueue
 	Timeout       time.Duration // of calls that name none; 0: DefaultTimeout
@@ -53,8 +53,8 @@ type Executor struct {
 	memory memory
 }
 
-// New returns an Executor.
-func New(cfg Config) *Executor {
+// NewExecutor returns an Executor.
+func NewExecutor(cfg Config) *Executor {
 	cfg.MaxConcurrent, cfg.Queue, cfg.Timeout = cmp.Or(cfg.MaxConcurrent, DefaultConcurrent), cmp.Or(cfg.Queue, DefaultQueue), cmp.Or(cfg.Timeout, DefaultTimeout)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -171,7 +171,7 @@ func (e *Executor) overloaded(err error) error {
 
 // run calls the handler on a goroutine of its own. Its place is given back when it
 // returns, which may be after the call has ended.
-func (e *Executor) run(ctx context.Context, r Request, f *functions.Registered) (Outcome, error) {
+func (e *Executor) run(ctx context.Context, r Request, f *Registered) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(f.Timeout, e.cfg.Timeout))
 	defer cancel()
 	s := &sink{stream: r.Stream, forward: func(chunk json.RawMessage) error { return r.Emit(ctx, chunk) }}
@@ -184,7 +184,7 @@ func (e *Executor) run(ctx context.Context, r Request, f *functions.Registered) 
 	finished := f.Began(began)
 	go func() { // ends with the handler
 		defer e.places.leave(r.Function)
-		value, err := e.contained(ctx, f, functions.Call{ID: r.ID, Caller: r.Caller, Args: r.Args, Emit: s.emit})
+		value, err := e.contained(ctx, f, Call{ID: r.ID, Caller: r.Caller, Args: r.Args, Emit: s.emit})
 		s.close()
 		finished(e.cfg.Now().Sub(began), err != nil)
 		ends <- end{value, err}
@@ -213,7 +213,7 @@ func ended(ctx context.Context) error {
 	return wire.Errorf(wire.ReasonCancelled, "the call was cancelled")
 }
 
-func (e *Executor) contained(ctx context.Context, f *functions.Registered, c functions.Call) (value json.RawMessage, err error) {
+func (e *Executor) contained(ctx context.Context, f *Registered, c Call) (value json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			if e.cfg.Panicked != nil {

@@ -1,7 +1,8 @@
-// Package skillstore keeps the skills that are installed on a device: one JSON file
+package skill
+
+// This file keeps the skills that are installed on a device: one JSON file
 // each in a folder of its own, written beside and then put in its place, so that a
 // crash leaves the old one or the new one (nodes spec, decision N5).
-package skillstore
 
 import (
 	"context"
@@ -16,7 +17,6 @@ import (
 	"sync"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/nodes/skill"
 )
 
 // maxFile bounds one file, in bytes: payloads of all layers and the code that came
@@ -34,11 +34,11 @@ type Files struct {
 	mu  sync.Mutex
 }
 
-var _ skill.Store = (*Files)(nil)
+var _ Store = (*Files)(nil)
 
-// Open makes the folder if it is not there, and removes what a crash left half
+// OpenFiles makes the folder if it is not there, and removes what a crash left half
 // written.
-func Open(dir string) (*Files, error) {
+func OpenFiles(dir string) (*Files, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder of skills: %w", err)
 	}
@@ -57,14 +57,14 @@ func (f *Files) path(name string) string {
 
 // All reads every skill. A file that cannot be read as one is set aside under
 // another name, so that one bad file does not keep the others from starting.
-func (f *Files) All(ctx context.Context) ([]skill.Stored, error) {
+func (f *Files) All(ctx context.Context) ([]Stored, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return nil, fmt.Errorf("folder of skills: %w", err)
 	}
-	var out []skill.Stored
+	var out []Stored
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -85,8 +85,8 @@ func (f *Files) All(ctx context.Context) ([]skill.Stored, error) {
 	return out, nil
 }
 
-func (f *Files) read(path string) (skill.Stored, error) {
-	var s skill.Stored
+func (f *Files) read(path string) (Stored, error) {
+	var s Stored
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
 		return s, errors.New("no ordinary file, or a large one")
@@ -105,7 +105,7 @@ func (f *Files) read(path string) (skill.Stored, error) {
 }
 
 // Put writes a skill whole, and returns when it is on disk.
-func (f *Files) Put(_ context.Context, s skill.Stored) error {
+func (f *Files) Put(_ context.Context, s Stored) error {
 	data, err := jsonx.Marshal(s)
 	if err != nil {
 		return err

@@ -1,7 +1,8 @@
-// Package asking asks the owner of this device (nodes spec, section 11): once for all
+package skill
+
+// This file asks the owner of this device (nodes spec, section 11): once for all
 // capabilities of an install that demand it, before any code of it is loaded, and
 // again before each call of those that demand that.
-package asking
 
 import (
 	"cmp"

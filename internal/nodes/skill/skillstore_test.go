@@ -1,4 +1,4 @@
-package skillstore_test
+package skill_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/internal/nodes/skill"
-	"github.com/junctor-run/junctor/internal/nodes/skill/skillstore"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -28,7 +27,7 @@ func stored(name string, revision int) skill.Stored {
 func TestWhatIsPutIsThere(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "skills")
-	f, err := skillstore.Open(dir)
+	f, err := skill.OpenFiles(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +42,7 @@ func TestWhatIsPutIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again, err := skillstore.Open(dir)
+	again, err := skill.OpenFiles(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func TestWhatIsPutIsThere(t *testing.T) {
 func TestAFileThatIsNoSkillIsSetAside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	f, err := skillstore.Open(dir)
+	f, err := skill.OpenFiles(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +80,7 @@ func TestAFileThatIsNoSkillIsSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f, err = skillstore.Open(dir); err != nil {
+	if f, err = skill.OpenFiles(dir); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

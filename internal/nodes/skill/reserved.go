@@ -1,7 +1,8 @@
-// Package reserved makes the five functions of the capability management protocol
+package skill
+
+// This file makes the five functions of the capability management protocol
 // callable on a node (nodes spec, section 5): what they take and answer is the
 // original's, to the name.
-package reserved
 
 import (
 	"cmp"
@@ -11,22 +12,20 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/nodes/skill"
-	"github.com/junctor-run/junctor/internal/nodes/skill/asking"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
 // endpoints carry the calls to a host.
 type endpoints struct {
-	host   *skill.Host
+	host   *Host
 	source string
 }
 
-// Register makes the five reserved functions callable. source is written
+// RegisterReserved makes the five reserved functions callable. source is written
 // into each record that is installed through them; "" is DefaultSource. Doing it
 // twice is a conflict, unless replace is true.
-func Register(host *skill.Host, table *functions.Registry, source string, replace bool) error {
+func RegisterReserved(host *Host, table *functions.Registry, source string, replace bool) error {
 	h := &endpoints{host: host, source: source}
 	handlers := map[string]func(ctx context.Context, c functions.Call) (any, error){
 		wire.InstallSkill:   h.install,
@@ -86,7 +85,7 @@ func (h *endpoints) install(ctx context.Context, c functions.Call) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	o := skill.Order{Payload: args[argPayload], Source: h.source, Caller: c.Caller}
+	o := Order{Payload: args[argPayload], Source: h.source, Caller: c.Caller}
 	if o.Payload == nil {
 		return nil, wire.Errorf(wire.ReasonParams, "%s is needed", argPayload)
 	}
@@ -102,7 +101,7 @@ func (h *endpoints) install(ctx context.Context, c functions.Call) (any, error) 
 		return nil, err
 	}
 	o.Keep, o.DryRun, o.ExpectedSHA256 = !replace, dry, digest
-	o.Wait = min(time.Duration(min(seconds, asking.AskTime.Seconds())*float64(time.Second)), asking.AskTime)
+	o.Wait = min(time.Duration(min(seconds, AskTime.Seconds())*float64(time.Second)), AskTime)
 	return h.host.Install(ctx, o)
 }
 
