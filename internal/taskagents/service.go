@@ -18,7 +18,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
-	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
@@ -90,7 +89,6 @@ type Config struct {
 	Engine  Engine
 	Tasks   Tasks
 	Model   Model        // nil: no model is configured
-	Git     *gitcmd.Git  // nil: git is not installed
 	Rooms   parent.Rooms // the conversations of this server's own chat
 
 	// Standing returns a principal with the rights that its token gives it now.

@@ -22,6 +22,7 @@ type workspaces struct {
 	*workspace.Manager
 	missing error // why there is no manager
 	scratch *scratch.Keeper
+	git     *gitcmd.Git // nil: it is not installed
 	log     func(what string, err error)
 }
 
@@ -41,6 +42,7 @@ func (s *Service) openWorkspaces(ctx context.Context) error {
 		s.logger.Warn("there are no workspaces of repositories", "err", err)
 		return nil
 	}
+	w.git = git
 	bare := &bareforge.Host{Git: git}
 	clones, records := filepath.Join(base, "repositories"), filepath.Join(state, "workspaces")
 	if own := s.cfg.Agents.WorkspaceBase; own != "" {
