@@ -114,7 +114,7 @@ type Service struct {
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, logger: cfg.Logger}
 	if err := s.open(ctx); err != nil {
-		s.folders.close()
+		_ = s.folders.close() // err is the cause
 		return nil, err
 	}
 	return s, nil
@@ -138,10 +138,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Shutdown(ctx context.Context) { s.workers.close(ctx) }
 
 // Close releases the folders. It is called once, after Run has returned.
-func (s *Service) Close() error {
-	s.folders.close()
-	return nil
-}
+func (s *Service) Close() error { return s.folders.close() }
 
 // Routes adds the HTTP API of task agents to mux.
 func (s *Service) Routes(mux *http.ServeMux) {

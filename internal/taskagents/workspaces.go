@@ -2,6 +2,7 @@ package taskagents
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -113,12 +114,13 @@ func (w *workspaces) run(ctx context.Context, a *agents.Agents) error {
 	}
 }
 
-func (w *workspaces) close() {
+func (w *workspaces) close() error {
 	if w == nil {
-		return
+		return nil
 	}
-	_ = w.scratch.Close() // a folder that was open, as below
+	err := w.scratch.Close()
 	if w.missing == nil {
-		_ = w.Close()
+		err = errors.Join(err, w.Close())
 	}
+	return err
 }
