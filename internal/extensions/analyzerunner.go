@@ -30,7 +30,7 @@ func newAnalyzer(model *llm.Client) *analyze.Analyzer {
 }
 
 // analyzeRunner explains results and holds them to schemas.
-type analyzeRunner struct{ *Runtime }
+type analyzeRunner struct{ *Service }
 
 // Supports implements runner.Executor.
 func (*analyzeRunner) Supports(name string) bool {

@@ -15,7 +15,7 @@ import (
 )
 
 // apiRunner carries out api.get and the other calls of HTTP services.
-type apiRunner struct{ *Runtime }
+type apiRunner struct{ *Service }
 
 // Supports implements runner.Executor.
 func (*apiRunner) Supports(name string) bool {

@@ -16,7 +16,7 @@ import (
 )
 
 // browserRunner carries out browser.navigate and what else is done with pages.
-type browserRunner struct{ *Runtime }
+type browserRunner struct{ *Service }
 
 // Supports implements runner.Executor.
 func (*browserRunner) Supports(name string) bool {
@@ -68,7 +68,7 @@ func (b *browserRunner) Preview(_ context.Context, r runner.Run, out *capability
 }
 
 // retainBrowsers ends those of extensions that are not enabled as they were.
-func (x *Runtime) retainBrowsers() {
+func (x *Service) retainBrowsers() {
 	view := x.manager.View()
 	x.browsers.Retain(func(id, digest string) bool {
 		got, ok := view.Find(id)

@@ -20,7 +20,7 @@ import (
 )
 
 // openDatabases makes the executor of databases, whose worker is this binary.
-func (x *Runtime) openDatabases() (*db.Executor, error) {
+func (x *Service) openDatabases() (*db.Executor, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (x *Runtime) openDatabases() (*db.Executor, error) {
 }
 
 // dbRunner carries out db.query and the other calls of databases.
-type dbRunner struct{ *Runtime }
+type dbRunner struct{ *Service }
 
 // Supports implements runner.Executor.
 func (*dbRunner) Supports(name string) bool {

@@ -15,9 +15,12 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
+// programs implements [plan.Programs].
+type programs struct{ *Service }
+
 // Run carries out a script of an install plan, in the room of the extension's own
 // programs with its working folder to write.
-func (x *Runtime) Run(ctx context.Context, p plan.Program) (plan.Outcome, error) {
+func (x programs) Run(ctx context.Context, p plan.Program) (plan.Outcome, error) {
 	shell, args := "/bin/sh", []string{"-c", p.Script}
 	if p.PowerShell {
 		return plan.Outcome{}, fault.ToolNotFound("pwsh")
@@ -53,7 +56,7 @@ func manifestIn(dir string) (*extension.Manifest, error) {
 }
 
 // Exists reports whether the extension would find a program.
-func (x *Runtime) Exists(_ context.Context, id, name string) (bool, error) {
+func (x programs) Exists(_ context.Context, id, name string) (bool, error) {
 	for _, dir := range append([]string{filepath.Join(x.dir, id, "tools")}, x.toolDirs...) {
 		if info, err := os.Stat(filepath.Join(dir, filepath.Base(name))); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return true, nil

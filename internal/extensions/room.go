@@ -20,7 +20,7 @@ import (
 // wish is the weakest sandbox that an extension's programs call for: the strongest
 // for programs that came from an address (runner spec, section 15.1). The operator
 // may set another floor.
-func (x *Runtime) wish(l *lifecycle.Loaded) sandbox.Tier {
+func (x *Service) wish(l *lifecycle.Loaded) sandbox.Tier {
 	if l.SourceURL != "" && slices.Contains(l.Permissions, "exec") {
 		return sandbox.T3
 	}
@@ -28,12 +28,12 @@ func (x *Runtime) wish(l *lifecycle.Loaded) sandbox.Tier {
 }
 
 // floor is the weakest sandbox that an extension's programs may run in.
-func (x *Runtime) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.minTier, x.wish(l)) }
+func (x *Service) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.minTier, x.wish(l)) }
 
 // room is what an extension's programs are put behind (runner spec, sections 10.1
 // and 15): the package to read, the working folder to write with the permission,
 // the network through the proxy with another.
-func (x *Runtime) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier, permissions []string) sandbox.Confinement {
+func (x *Service) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier, permissions []string) sandbox.Confinement {
 	may := func(name string) bool { return slices.Contains(permissions, name) }
 	user := x.user(ctx, m.ID)
 	c := sandbox.Confinement{
@@ -56,7 +56,7 @@ func (x *Runtime) room(ctx context.Context, m *extension.Manifest, dir string, f
 // user is the one that an extension's programs run as where the server is root:
 // no two share one, or they could reach each other's files and, at tier T2,
 // processes.
-func (x *Runtime) user(ctx context.Context, id string) int {
+func (x *Service) user(ctx context.Context, id string) int {
 	if known, ok := x.users.Load(id); ok {
 		return known.(int)
 	}
@@ -69,13 +69,13 @@ func (x *Runtime) user(ctx context.Context, id string) int {
 }
 
 // egress is where an extension may connect to.
-func (x *Runtime) egress(m *extension.Manifest) egress.Policy {
+func (x *Service) egress(m *extension.Manifest) egress.Policy {
 	return egress.Policy{Allow: m.Network.Allow, Deny: m.Network.Deny, Addresses: x.addresses}
 }
 
 // egressRecords records where a run connected to and where it was not let. A
 // program that tries more often than anybody reads is not recorded further.
-func (x *Runtime) egressRecords(r runner.Run) func(egress.Decision) {
+func (x *Service) egressRecords(r runner.Run) func(egress.Decision) {
 	var n atomic.Int32
 	return func(d egress.Decision) {
 		if n.Add(1) <= maxEgressRecords {
@@ -87,7 +87,7 @@ func (x *Runtime) egressRecords(r runner.Run) func(egress.Decision) {
 // maxEgressRecords bounds what one run adds to the audit.
 const maxEgressRecords = 100
 
-func (x *Runtime) decided(rec audit.Record, d egress.Decision) {
+func (x *Service) decided(rec audit.Record, d egress.Decision) {
 	rec.Logger, rec.Event, rec.Success = "sandbox", audit.Event(d.Event()), audit.OutcomeOf(d.Allowed)
 	rec.Metadata.Attrs = []audit.Attr{{Key: "host", Value: d.Host}, {Key: "port", Value: strconv.Itoa(d.Port)}, {Key: "address", Value: d.Address}}
 	if d.Reason != "" {
@@ -109,7 +109,7 @@ func walls(p sandbox.Placement, l sandbox.Limits) map[string]any {
 
 // degraded records that a program runs behind weaker walls than its package calls
 // for, because the operator lets it.
-func (x *Runtime) degraded(r runner.Run, wished, got sandbox.Tier) {
+func (x *Service) degraded(r runner.Run, wished, got sandbox.Tier) {
 	_, _ = x.log.Append(context.Background(), audit.Record{ // a broken log says so itself
 		Logger: "sandbox", Event: audit.SandboxDegraded, Extension: r.Extension, Session: r.Owner.Session, User: r.Owner.Principal,
 		Metadata: audit.Metadata{RunID: r.ID, Sandbox: got.String(), Attrs: []audit.Attr{{Key: "wished", Value: wished.String()}}},

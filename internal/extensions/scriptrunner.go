@@ -47,7 +47,7 @@ func systemPython() string {
 
 // scriptRunner carries out script.js, script.wasm, exec.script and the handlers of
 // runtime python.
-type scriptRunner struct{ *Runtime }
+type scriptRunner struct{ *Service }
 
 // scriptRunners are the names it goes by.
 func scriptRunners() []string {
@@ -55,7 +55,7 @@ func scriptRunners() []string {
 }
 
 // withScripts adds it to the families of runners.
-func (x *Runtime) withScripts(families map[string]runner.Executor) map[string]runner.Executor {
+func (x *Service) withScripts(families map[string]runner.Executor) map[string]runner.Executor {
 	for _, name := range scriptRunners() {
 		families[name] = &scriptRunner{x}
 	}

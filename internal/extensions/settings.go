@@ -24,7 +24,7 @@ type settings struct {
 	declared []string
 }
 
-func (x *Runtime) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
+func (x *Service) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
 	s := settings{stored: func(name string) (secret.Value, error) {
 		if !declared(l.Package, name) { // nobody agreed that the extension has it
 			return secret.Value{}, fault.PermissionDenied("env.secrets", "the manifest does not say that it uses the stored secret "+name)

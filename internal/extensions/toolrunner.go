@@ -44,7 +44,7 @@ const shellRunner = "exec.shell"
 const entryRunner = "exec.entrypoint"
 
 // executors are the families of runners. A new one is one line here.
-func (x *Runtime) executors() map[string]runner.Executor {
+func (x *Service) executors() map[string]runner.Executor {
 	return x.withScripts(map[string]runner.Executor{
 		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze": &analyzeRunner{x},
 		"browser": &browserRunner{x}, "db": &dbRunner{x},
@@ -91,7 +91,7 @@ func withFlags(commands []command.Command) []command.Command {
 }
 
 // toolRunner carries out exec.<tool>, exec.shell and exec.entrypoint.
-type toolRunner struct{ *Runtime }
+type toolRunner struct{ *Service }
 
 // Supports implements runner.Executor.
 func (*toolRunner) Supports(name string) bool {
@@ -277,7 +277,7 @@ func words(a *command.Action) (name string, t *argv.Template, err error) {
 }
 
 // installed is the extension of a run, as long as it is the one that was published.
-func (x *Runtime) installed(r runner.Run) (*lifecycle.Loaded, error) {
+func (x *Service) installed(r runner.Run) (*lifecycle.Loaded, error) {
 	got, ok := x.manager.View().Find(r.Extension)
 	switch {
 	case x.manager.Busy(r.Extension):
@@ -295,7 +295,7 @@ const artifactTTL = 24 * time.Hour
 
 // artifacts watches the working folder for what a run makes for others, and keeps
 // it for a day.
-func (x *Runtime) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
+func (x *Service) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
 	before := artifact.Look(filepath.Join(x.dir, id, "work"))
 	return func(ctx context.Context, r runner.Run) (kept []runner.Artifact, omitted []string, err error) {
 		ctx = context.WithoutCancel(ctx) // also of a run that came too late
@@ -312,7 +312,7 @@ func (x *Runtime) artifacts(id string) func(context.Context, runner.Run) ([]runn
 }
 
 // last is the last response that a run may see.
-func (x *Runtime) last(ctx context.Context, r runner.Run) (session.Result, error) {
+func (x *Service) last(ctx context.Context, r runner.Run) (session.Result, error) {
 	if r.Owner.Session == "" {
 		return session.Result{}, fault.InvalidArgs("run both commands with the same --session NAME", "the last response belongs to a session, and this run has none")
 	}
@@ -320,7 +320,7 @@ func (x *Runtime) last(ctx context.Context, r runner.Run) (session.Result, error
 }
 
 // input is what an action's program reads.
-func (x *Runtime) input(ctx context.Context, r runner.Run) ([]byte, error) {
+func (x *Service) input(ctx context.Context, r runner.Run) ([]byte, error) {
 	switch r.Route.Action.Stdin {
 	case "args":
 		return []byte(r.Route.Raw), nil

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -13,9 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/publish"
-	"github.com/junctor-run/junctor/internal/extensions/eval"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
@@ -77,53 +72,6 @@ func (s *Server) recordTelemetry(e publish.Telemetry) {
 	if _, err := s.log.Append(context.Background(), rec, audit.Buffered); err != nil {
 		s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
 	}
-}
-
-// operatorRows are the operator catalog on a snapshot: what the packages in the
-// home declare, and the state of what runs. A package is declared by lying there;
-// nothing of it is started.
-func (s *Server) operatorRows(ctx context.Context, snap *catalog.Snapshot) (rows any, err error) {
-	all, err := s.static.Build(ctx)
-	if err != nil {
-		return nil, err
-	}
-	declared := slices.Clone(all.Extensions)
-	for i := range declared {
-		declared[i].Stage = capability.StageDeclared
-	}
-	resolved := manifest.Resolve(declared, snap.Settings().Owners)
-	view, err := operator.New(resolved).View(snap, resolved.Conflicts...)
-	return view.Rows, err
-}
-
-// staticRows is a static catalog by name.
-func (s *Server) staticRows(ctx context.Context, name string) (rows any, ok bool, err error) {
-	all, err := s.static.Build(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	switch name {
-	case "install":
-		return all.Install.Rows, true, nil
-	case "onboarding":
-		return all.Onboarding.Rows, true, nil
-	case "channels":
-		return all.Channels.Rows, true, nil
-	case "cli":
-		return all.CLI.Rows, true, nil
-	}
-	return nil, false, nil
-}
-
-// evaluate runs scenarios without this server's own catalog.
-func evaluate(fixtures, scenarios []byte, out io.Writer) (ok bool, err error) {
-	var shared eval.Fixtures
-	if len(fixtures) > 0 {
-		if shared, err = eval.ParseFixtures(fixtures); err != nil {
-			return false, err
-		}
-	}
-	return eval.RunFiles(shared, []eval.File{{Name: "scenarios", Data: scenarios}}, out)
 }
 
 // checkCatalog finds what keeps parts of the catalog from everybody until the

@@ -8,10 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
-	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/server/checkup"
@@ -22,20 +19,11 @@ import (
 // finding with its remedy.
 func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{s.checkAudit(), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx), checkup.Disk(s.home.Dir), s.checkRoots(), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog()}
-	checks = append(checks, s.checkSandbox())
-	checks = append(checks, s.checkExtensions(ctx)...)
+	checks = append(checks, s.extensions.Checks(ctx)...)
 	checks = append(checks, s.agents.Checks(ctx)...)
-	checks = append(checks, s.checkNodes(ctx)...)
-	checks = append(checks, s.checkUpstreams()...)
-	for _, ep := range s.registry.List() {
-		c := httpapi.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
-		if !c.OK {
-			c.Detail = ep.Reason
-			c.Remedy = "start the endpoint, or: junctor disconnect " + ep.ID
-		}
-		checks = append(checks, c)
-	}
-	return checks
+	checks = append(checks, s.nodes.Checks(ctx)...)
+	checks = append(checks, s.upstreams.Checks(ctx)...)
+	return append(checks, s.endpoints.Checks(ctx)...)
 }
 
 func (s *Server) checkAudit() httpapi.Check {
@@ -73,39 +61,6 @@ func (s *Server) checkRoots() httpapi.Check {
 		}
 	}
 	return c
-}
-
-// checkSandbox finds a sandbox that was asked for and cannot be had.
-func (s *Server) checkSandbox() httpapi.Check {
-	tier := s.extensions.Tier()
-	c := httpapi.Check{Name: "sandbox", OK: true, Detail: "programs can be held at tier " + tier.String()}
-	var need sandbox.Tier
-	if s.cfg.Sandbox.MinTier == "" || need.UnmarshalText([]byte(s.cfg.Sandbox.MinTier)) != nil || need <= tier {
-		return c
-	}
-	c.OK = false
-	c.Detail = fmt.Sprintf("sandbox.min_tier is %s and this machine has %s, so no extension runs a program", need, tier)
-	c.Remedy = "junctor sandbox status says what is missing; or lower sandbox.min_tier"
-	return c
-}
-
-// checkExtensions lists what is broken of the installed extensions; what is only
-// odd is for: junctor extensions doctor.
-func (s *Server) checkExtensions(ctx context.Context) []httpapi.Check {
-	found, err := s.extensions.Door().Doctor(ctx)
-	if err != nil {
-		return []httpapi.Check{{Name: "extensions", Detail: "they cannot be looked through: " + capability.AsError(err).Message, Remedy: "junctor extensions doctor"}}
-	}
-	var checks []httpapi.Check
-	for _, f := range found.([]lifecycle.Finding) {
-		if f.Broken {
-			checks = append(checks, httpapi.Check{Name: "extension " + f.Extension, Detail: f.Message, Remedy: f.Hint})
-		}
-	}
-	if checks == nil {
-		checks = []httpapi.Check{{Name: "extensions", OK: true, Detail: "whole"}}
-	}
-	return checks
 }
 
 // status is the body of GET /api/v1/status.

@@ -21,12 +21,17 @@ const (
 )
 
 // ownResources are junctor's own resources at the MCP door.
-type ownResources struct{ s *Server }
+type ownResources struct {
+	blobs *blob.Store
+	log   *audit.Log
+	usage func(extension string) (string, error)
+	limit int64 // of a result, in bytes
+}
 
 // KeepResult keeps a result as a blob of its call, once: a client that asks for its task
 // again and again has it neither written again nor kept for longer.
 func (o ownResources) KeepResult(ctx context.Context, principal, invocation string, result []byte) error {
-	refs, err := o.s.blobs.List(ctx, invocation)
+	refs, err := o.blobs.List(ctx, invocation)
 	if err != nil {
 		return err
 	}
@@ -36,13 +41,13 @@ func (o ownResources) KeepResult(ctx context.Context, principal, invocation stri
 		return nil
 	}
 	ref := blob.Ref{Principal: principal, Run: invocation, Name: resultName, MIME: "application/json", Expires: time.Now().Add(resultKept)}
-	_, err = o.s.blobs.Put(ctx, ref, bytes.NewReader(result), int64(o.s.cfg.Limits.Result))
+	_, err = o.blobs.Put(ctx, ref, bytes.NewReader(result), o.limit)
 	return err
 }
 
 // Result reads it, for its own principal only.
 func (o ownResources) Result(ctx context.Context, principal, invocation string) ([]byte, error) {
-	refs, err := o.s.blobs.List(ctx, invocation)
+	refs, err := o.blobs.List(ctx, invocation)
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +55,12 @@ func (o ownResources) Result(ctx context.Context, principal, invocation string) 
 		if ref.Name != resultName || ref.Principal != principal {
 			continue
 		}
-		f, err := o.s.blobs.Read(ref)
+		f, err := o.blobs.Read(ref)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, int64(o.s.cfg.Limits.Result)))
+		return io.ReadAll(io.LimitReader(f, o.limit))
 	}
 	return nil, capability.Errorf(capability.CodeNotFound, "result", "there is no kept result of %q", invocation)
 }
@@ -74,7 +79,7 @@ func (o ownResources) Calls(ctx context.Context, principal string) ([]byte, erro
 	}
 	calls := []call{}
 	for _, event := range []audit.Event{audit.CapabilityExecuted, audit.CapabilityFailed, audit.CapabilityTimeout, audit.CapabilityCancelled} {
-		records, err := o.s.log.Query(ctx, audit.Query{User: principal, Event: event, Limit: latestCalls})
+		records, err := o.log.Query(ctx, audit.Query{User: principal, Event: event, Limit: latestCalls})
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +106,7 @@ func (o ownResources) Calls(ctx context.Context, principal string) ([]byte, erro
 
 // Usage is an extension's usage document.
 func (o ownResources) Usage(extension string) (string, error) {
-	text, err := o.s.extensions.Usage(extension)
+	text, err := o.usage(extension)
 	if err != nil || text == "" {
 		return "", capability.Errorf(capability.CodeNotFound, "usage", "%s has no usage document", extension)
 	}

@@ -23,20 +23,18 @@ func TestAResultIsKeptOnceAndForItsOwnerOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{conversations: new(conversations)}
-	s.cfg.Limits.Result = 1 << 20
+	own := ownResources{limit: 1 << 20}
 	now := time.Now()
-	if s.blobs, err = blob.Open(t.TempDir(), db.SQL(), func() time.Time { return now }); err != nil {
+	if own.blobs, err = blob.Open(t.TempDir(), db.SQL(), func() time.Time { return now }); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.blobs.Close() })
-	own := ownResources{s}
+	t.Cleanup(func() { _ = own.blobs.Close() })
 	var until time.Time
 	for i := range 3 {
 		if err := own.KeepResult(t.Context(), "agent:one", "run_1", []byte(`{"n":1}`)); err != nil {
 			t.Fatal(err)
 		}
-		refs, err := s.blobs.List(t.Context(), "run_1")
+		refs, err := own.blobs.List(t.Context(), "run_1")
 		if err != nil || len(refs) != 1 {
 			t.Fatal(refs, err)
 		}

@@ -58,15 +58,11 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)
 	web.RegisterOnShutdown(s.a2a.Drain)
-	parts.Go(func() error { return s.sweep(partsCtx) })
+	parts.Go(func() error { return s.chat.Run(partsCtx) })
 	parts.Go(func() error { return s.saveUses(partsCtx) })
-	parts.Go(func() error { return s.devices.gateway.Run(partsCtx) })
-	parts.Go(func() error { return s.devices.assets.Run(partsCtx) })
-	parts.Go(func() error { return s.nodeDoor.Run(partsCtx) })
-	parts.Go(func() error { return s.revokes(partsCtx) })
-	parts.Go(func() error { return s.devices.held.Run(partsCtx) })
+	parts.Go(func() error { return s.nodes.Run(partsCtx) })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
-	parts.Go(func() error { return s.extensions.TryWalls(partsCtx, s.logger) })
+	parts.Go(func() error { return s.extensions.Run(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -99,7 +95,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 		}
 	}
 	s.agents.Shutdown(stop)
-	s.runs.Close(stop)
+	s.chat.Stop(stop)
 	s.tasks.Close(stop)
 	s.event(ctx, audit.ServerStopped)
 	cancelCalls()
@@ -155,8 +151,8 @@ func (s *Server) close() {
 			s.logger.Error("task agents not closed cleanly", "err", err)
 		}
 	}
-	if s.nats != nil {
-		s.nats.Close()
+	if s.nodes != nil {
+		s.nodes.Close()
 	}
 	if s.log != nil {
 		if err := s.log.Close(); err != nil {

@@ -19,6 +19,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
@@ -28,12 +30,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/intake"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
+	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/endpoints"
 	"github.com/junctor-run/junctor/internal/extensions"
-	"github.com/junctor-run/junctor/internal/extensions/static"
 	"github.com/junctor-run/junctor/internal/local/memory"
-	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
-	"github.com/junctor-run/junctor/internal/nodes/nodeserve"
+	"github.com/junctor-run/junctor/internal/nodes"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
@@ -45,7 +46,8 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/taskagents"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
+	"github.com/junctor-run/junctor/internal/upstreams"
 )
 
 // drain is how long running calls may go on after a stop was asked for.
@@ -73,24 +75,22 @@ type Server struct {
 	notices    *publish.Publisher
 	recent     publish.Recent // telemetry for the API
 	told       *publish.Queue // telemetry for the records
-	static     *static.Builder
-	extensions *extensions.Runtime
+	extensions *extensions.Service
+	chat       *chat.Service
 	model      *llm.Client // nil: none is configured
 	engine     *invoke.Engine
 	intake     *intake.Pipeline
 	bus        *bus.Bus
-	nats       *natsbus.Broker
-	devices    *devices
+	nodes      *nodes.Service
 	metrics    *telemetry.Metrics
 	door       *httpapi.Door
 	oauth      *oauth.Server // nil: no authorization server is trusted
-	nodeDoor   *nodeserve.Surface
-	registry   *endpoint.Registry
-	upstreams  *upstream.Registry
+	endpoints  *endpoints.Service
+	upstreams  *upstreams.Service
 	mcp        *mcpserve.Surface
 	local      *host.Host
 
-	*conversations
+	messages *session.Messages // the chat's
 	*taskDoors
 	agents *taskagents.Service
 	roots  *roots.Set
@@ -158,19 +158,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.compiler = compile.New(s.catalog)
 	s.told = publish.NewQueue(toldQueue)
 	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
-	if s.model, err = openModel(cfg, s.secrets); err != nil {
-		return err
-	}
-	if err = s.openExtensions(ctx); err != nil {
-		return err
-	}
-	if err = s.openNodes(ctx); err != nil {
-		return err
-	}
-	s.static = static.New(static.Config{Dirs: []static.Dir{{Path: s.home.Path("extensions"), Origin: "global"}}})
-	if s.local, err = s.openHost(); err != nil {
-		return err
-	}
 	s.metrics = telemetry.NewMetrics()
 	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
 	s.engine = invoke.New(invoke.Config{
@@ -179,27 +166,56 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
 		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
 		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
-		Balance:     s.devices.source.Order,
+		Balance: func(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error) {
+			return s.nodes.Order(b, among)
+		},
 		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.compiledFor,
 	})
-	s.openChat()
 	s.door = httpapi.New(s.policy, s.log, s.logger)
+	if s.model, err = openModel(cfg, s.secrets); err != nil {
+		return err
+	}
+	if s.extensions, err = extensions.New(ctx, extensions.Config{
+		Home: s.home.Path, DB: s.db, Sessions: s.shared, Log: s.log, Logger: s.logger, Secrets: s.secrets, Model: s.model, Version: s.version, Builtins: engine.Builtins(),
+		Mode: s.deployment, NeedDigest: !s.loopback(), Settings: cfg.Extensions, Sandbox: cfg.Sandbox, Catalog: s.catalog, Door: s.door, Metrics: s.metrics,
+	}); err != nil {
+		return err
+	}
+	if s.nodes, err = nodes.New(ctx, nodes.Config{
+		NATS: cfg.NATS, Gateway: cfg.Gateway, Limits: cfg.Limits, Version: s.version, Dir: s.home.Path("state", "nats"),
+		Store: s.shared, Blobs: s.extensions.Blobs(), Secrets: s.secrets, Policy: s.policy, Log: s.log, Engine: s.engine, Door: s.door,
+		Metrics: s.metrics, Publish: s.publish, Logger: s.logger,
+	}); err != nil {
+		return err
+	}
+	if s.local, err = s.openHost(); err != nil {
+		return err
+	}
+	if s.chat, err = chat.New(chat.Config{
+		Home: s.home.Dir, Store: s.shared, Results: s.extensions.Results(), Blobs: s.extensions.Blobs(), Model: s.model, Commands: s.extensions,
+		Subagents: verbs.Action, Engine: s.engine, Log: s.log, Door: s.door,
+	}); err != nil {
+		return err
+	}
+	s.messages = s.chat.Messages()
 	if err = s.openOAuth(); err != nil {
 		return err
 	}
-	s.registry = endpoint.NewRegistry(endpoint.Config{
-		Store: endpoint.NewSQLStore(s.shared.SQL()), Secrets: secretNames{s.secrets}, Log: s.log, Logger: s.logger,
-		MaxAnswer: int64(cfg.Limits.EndpointAnswer), Timeout: cfg.Limits.EndpointTimeout,
-		SyncInterval: cfg.Router.SyncInterval, Primary: cfg.Router.Primary, TrustAudit: cfg.Eliza.TrustAudit, Call: s.callInner,
-	})
-	if err := s.openUpstreams(ctx); err != nil {
+	if s.endpoints, err = endpoints.New(endpoints.Config{
+		Router: cfg.Router, Eliza: cfg.Eliza, Limits: cfg.Limits, Store: s.shared, Secrets: s.secrets, Log: s.log,
+		Catalog: s.catalog, Engine: s.engine, Door: s.door, Logger: s.logger,
+	}); err != nil {
+		return err
+	}
+	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
+		Dir: s.home.Path("upstreams"), Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door, Logger: s.logger,
+	}); err != nil {
 		return err
 	}
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)
 	}
-	s.nodeDoor = s.openNodeDoor()
 	if err = s.openAgents(ctx); err != nil {
 		return err
 	}
@@ -210,7 +226,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{s}, Texts: s.agentTexts(), Updates: upstreams{s.upstreams}, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{blobs: s.extensions.Blobs(), log: s.log, usage: s.extensions.Usage, limit: int64(cfg.Limits.Result)}, Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
 	s.gauges()
@@ -344,11 +360,7 @@ func (s *Server) catalogChanged(change catalog.Change) {
 }
 
 func (s *Server) gauges() {
-	s.nodeGauges()
 	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(s.catalog.Snapshot().Len()) })
-	s.metrics.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(s.extensions.Stats().Waiting) })
-	s.metrics.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(s.extensions.Stats().Running) })
-	s.metrics.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(s.extensions.Tier()) })
 	s.metrics.Gauge("audit_waiting", "Audit records that wait in memory for a broken log.", func() float64 { return float64(s.log.Health().Waiting) })
 	s.metrics.Gauge("audit_records", "Number of the last audit record.", func() float64 { return float64(s.log.Health().Seq) })
 	s.metrics.Gauge("audit_broken", "1 while the audit log cannot be written.", func() float64 {

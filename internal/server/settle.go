@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
 	"github.com/junctor-run/junctor/internal/local"
 )
 
@@ -20,14 +19,14 @@ const settleTime = 2 * time.Second
 func (s *Server) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	saved, err := endpoint.NewSQLStore(s.shared.SQL()).Endpoints(ctx)
+	restored, err := s.endpoints.Restored(ctx)
 	if err != nil {
 		return // the registry has said so in the log
 	}
 	installed := s.extensions.List()
 	back := func() bool {
 		isLocal := func(m *capability.Module) bool { return m.Extension == local.Extension }
-		if !s.registry.Running() || !s.upstreams.Running() || !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), isLocal) {
+		if !s.endpoints.Running() || !s.upstreams.Running() || !slices.ContainsFunc(slices.Collect(s.catalog.Snapshot().Modules()), isLocal) {
 			return false
 		}
 		for _, x := range installed {
@@ -36,14 +35,7 @@ func (s *Server) settle(ctx context.Context) {
 				return false
 			}
 		}
-		for _, e := range saved {
-			status, err := s.registry.Show(e.ID)
-			if err != nil || status.State == capability.StateStarting {
-				return false
-			}
-		}
-		// Those of the configuration are in no store.
-		return !slices.ContainsFunc(s.registry.List(), func(e endpoint.Status) bool { return e.State == capability.StateStarting })
+		return restored()
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

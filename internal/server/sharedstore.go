@@ -82,7 +82,7 @@ func (s *Server) watchShared(ctx context.Context) error {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !s.registry.Running() { // before that it would not hear
+	for !s.endpoints.Running() { // before that it would not hear
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -118,7 +118,7 @@ func (s *Server) takeOver(ctx context.Context, table string) error {
 		}
 	}
 	if table == "" || table == "endpoints" {
-		return s.registry.Refresh(ctx)
+		return s.endpoints.Refresh(ctx)
 	}
 	return nil
 }

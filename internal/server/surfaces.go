@@ -12,59 +12,40 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/chat/chatserve"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
 	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
-	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
-	"github.com/junctor-run/junctor/internal/nodes/cmpserve"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
-	"github.com/junctor-run/junctor/internal/upstreams/upstreamserve"
 )
 
 // handler is every door on the one listener. A new surface is one line here.
 func (s *Server) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
-	wire := routerserve.New(routerserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Registry: endpoints{s.registry}, MaxBody: int64(s.cfg.Limits.RequestBody),
-		Environment:         s.cfg.Eliza.Environment,
-		WithheldFromRemotes: s.cfg.Router.WithheldRequestHeaders, WithheldFromCallers: s.cfg.Router.WithheldAnswerHeaders,
-		Public: s.publicRoutes(), Saved: s.savedEndpoints,
-		Decisions: func() any { return s.registry.TrustAudit() },
-	})
-	wire.Routes(mux)
+	s.endpoints.Routes(mux)
 	restserve.New(restserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: secretNames{s.secrets}, Permissions: permissions, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
-		AssetURL: routerserve.AssetURL, Trust: s.trustOf, Operator: s.operatorRows, Static: s.staticRows, Eval: evaluate, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
-		Telemetry: func(name string) any { return s.recent.List(name) },
+		AssetURL: routerserve.AssetURL, Trust: s.endpoints.Trust, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
+		Telemetry: s.recent.List,
 	}).Routes(mux)
-	extensionserve.New(extensionserve.Config{
-		Door: s.door, Extensions: s.extensions.Door(), MaxPackage: archive.MaxBytes,
-	}).Routes(mux)
-	chatserve.New(chatserve.Config{
-		Door: s.door, Chat: s.chat, Runs: s.runs, Commands: s.extensions.Commands, Refresh: s.extensions.Refresh, Preview: s.preview, Blobs: s.blobs,
-	}).Routes(mux)
-	upstreamserve.New(upstreamserve.Config{Door: s.door, Upstreams: upstreams{s.upstreams}}).Routes(mux)
+	s.extensions.Routes(mux)
+	s.chat.Routes(mux)
+	s.upstreams.Routes(mux)
 	s.agents.Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)
-	s.nodeDoor.Routes(mux)
+	s.nodes.Routes(mux)
 	s.agentRoutes(mux)
-	cmpserve.New(cmpserve.Config{Door: s.door, Engine: s.engine, Version: s.version, MaxBody: int64(s.cfg.Limits.RequestBody)}).Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 	})
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.loopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { restserve.Unrouted(mux, w, r) })
-	return s.guardHost(bounded(wire.Uncleaned(mux))), nil
+	return s.guardHost(bounded(s.endpoints.Uncleaned(mux))), nil
 }
 
 func permissions(names []string) ([]string, error) {
@@ -84,40 +65,6 @@ func views(configured []config.View) map[string]mcpserve.View {
 		}
 	}
 	return out
-}
-
-// publicRoutes are the routes that the operator lets anybody call.
-func (s *Server) publicRoutes() (list []routerserve.PublicRoute) {
-	for _, p := range s.cfg.Router.PublicRoutes {
-		list = append(list, routerserve.PublicRoute(p))
-	}
-	return list
-}
-
-// trustOf is the decision that let a module in.
-func (s *Server) trustOf(endpoint, module string) any {
-	status, err := s.registry.Show(endpoint)
-	if err != nil {
-		return nil // it has just been disconnected
-	}
-	for _, d := range status.TrustDecisions {
-		if d.ModuleID == module {
-			return d
-		}
-	}
-	return nil
-}
-
-// savedEndpoints are those that come back after a restart, for an export.
-func (s *Server) savedEndpoints(ctx context.Context) (list []routerserve.SavedEndpoint, err error) {
-	saved, err := endpoint.NewSQLStore(s.shared.SQL()).Endpoints(ctx)
-	for _, e := range saved {
-		list = append(list, routerserve.SavedEndpoint{
-			ID: e.ID, BaseURL: e.BaseURL, Provider: e.Provider, TokenSecret: e.TokenName, AllowedModuleIDs: e.AllowedModules,
-			TrustPolicy: jsonx.Raw(e.TrustPolicy), RequestTimeoutMS: e.Timeout.Milliseconds(), Damaged: e.Damaged,
-		})
-	}
-	return list, err
 }
 
 const (
@@ -176,8 +123,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if h := s.shared.Health(); h.Down {
 		reasons = append(reasons, h.Cause)
 	}
-	if !s.busOpen(r.Context()) {
-		reasons = append(reasons, "the message bus is away: "+busName(s.cfg.NATS.URL))
+	if name, open := s.nodes.Bus(r.Context()); !open {
+		reasons = append(reasons, "the message bus is away: "+name)
 	}
 	for _, issue := range s.catalog.Snapshot().Blocking() {
 		reasons = append(reasons, "the backend class "+issue.Class+" is exclusive and nobody holds it: "+issue.Remediation)

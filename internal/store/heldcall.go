@@ -117,3 +117,11 @@ func (d *DB) WaitingNodes(ctx context.Context) ([]string, error) {
 		return node, err
 	})
 }
+
+// one makes the absence of a row no error.
+func one[T any](v T, err error) (T, bool, error) {
+	if errors.Is(err, sql.ErrNoRows) {
+		return v, false, nil
+	}
+	return v, err == nil, err
+}

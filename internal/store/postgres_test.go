@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/nodes/admission"
 	"github.com/junctor-run/junctor/internal/testkit/pgtest"
 	"github.com/junctor-run/junctor/internal/testkit/storetest"
 	"github.com/junctor-run/junctor/secret"
@@ -37,7 +38,7 @@ func TestPostgresIsAStore(t *testing.T) {
 	server := pgtest.Start(t)
 	storetest.Run(t, func(t *testing.T) storetest.Stores {
 		db := openPostgres(t, server.Database(t))
-		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit("a"), Nodes: db, Held: db}
+		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit("a"), Nodes: admission.NewSQLStore(db), Held: db}
 	})
 	// The same with calls through two gateways' connections in turn.
 	storetest.Run(t, func(t *testing.T) storetest.Stores {

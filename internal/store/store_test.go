@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/junctor-run/junctor/internal/nodes/admission"
 	"github.com/junctor-run/junctor/internal/testkit/storetest"
 )
 
@@ -30,7 +31,7 @@ func open(t testing.TB, path string) *DB {
 func TestSQLiteIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Stores {
 		db := open(t, filepath.Join(t.TempDir(), "junctor.db"))
-		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit(""), Nodes: db, Held: db}
+		return storetest.Stores{Policy: db, Outcomes: db, Index: db.Audit(""), Nodes: admission.NewSQLStore(db), Held: db}
 	})
 }
 

@@ -110,25 +110,25 @@ func (s *turns) DropOutcome(ctx context.Context, principal, key string) error {
 }
 
 func (s *turns) ClaimNode(ctx context.Context, n admission.Node) (admission.Node, error) {
-	return s.next().ClaimNode(ctx, n)
+	return admission.NewSQLStore(s.next()).ClaimNode(ctx, n)
 }
 
 func (s *turns) MoveNode(ctx context.Context, id, from, to string) (bool, error) {
-	return s.next().MoveNode(ctx, id, from, to)
+	return admission.NewSQLStore(s.next()).MoveNode(ctx, id, from, to)
 }
 
 func (s *turns) Node(ctx context.Context, id string) (admission.Node, bool, error) {
-	return s.next().Node(ctx, id)
+	return admission.NewSQLStore(s.next()).Node(ctx, id)
 }
 
 func (s *turns) NodeByKey(ctx context.Context, key string) (admission.Node, bool, error) {
-	return s.next().NodeByKey(ctx, key)
+	return admission.NewSQLStore(s.next()).NodeByKey(ctx, key)
 }
 
 func (s *turns) Nodes(ctx context.Context) ([]admission.Node, error) {
-	return s.next().Nodes(ctx)
+	return admission.NewSQLStore(s.next()).Nodes(ctx)
 }
 
 func (s *turns) RemoveNode(ctx context.Context, id string) (bool, error) {
-	return s.next().RemoveNode(ctx, id)
+	return admission.NewSQLStore(s.next()).RemoveNode(ctx, id)
 }

@@ -49,7 +49,7 @@ func subscription(method string) bool {
 
 // Fixed is the program that does every task while it can; "" where each is given to the one
 // that fits it.
-func (c *chooser) Fixed() framework.Name {
+func (c *chooser) Fixed() programs.Name {
 	if v := c.settings.Now(); !v.Ranked {
 		return v.DefaultType
 	}
@@ -58,9 +58,9 @@ func (c *chooser) Fixed() framework.Name {
 
 // pick is the program for a task that nobody named one for. A shell is never chosen but as
 // the default: it does what it is told, not what is meant.
-func (c *chooser) pick(ctx context.Context, task choice.Task) (framework.Name, error) {
-	if c.Fixed() == framework.Shell {
-		return framework.Shell, nil
+func (c *chooser) pick(ctx context.Context, task choice.Task) (programs.Name, error) {
+	if c.Fixed() == programs.Shell {
+		return programs.Shell, nil
 	}
 	state := c.State(ctx, task)
 	for _, f := range state.Frameworks {
@@ -76,14 +76,14 @@ func (c *chooser) pick(ctx context.Context, task choice.Task) (framework.Name, e
 }
 
 // Record counts an event. What cannot be written down is counted all the same.
-func (c *chooser) Record(ctx context.Context, name framework.Name, e choice.Event) {
+func (c *chooser) Record(ctx context.Context, name programs.Name, e choice.Event) {
 	if err := c.book.Record(ctx, name, e); err != nil {
 		c.logger.Error("what became of a task agent is not kept", "framework", string(name), "err", err)
 	}
 }
 
 // Rest takes a program out of use for a while.
-func (c *chooser) Rest(ctx context.Context, name framework.Name, d choice.CoolDown) error {
+func (c *chooser) Rest(ctx context.Context, name programs.Name, d choice.CoolDown) error {
 	return c.book.Rest(ctx, name, d)
 }
 
@@ -109,7 +109,7 @@ func (c *chooser) hear(ctx context.Context, subscribe func() *sessions.Subscript
 
 // turn is a session whose work is measured.
 type turn struct {
-	name  framework.Name
+	name  programs.Name
 	began time.Time      // zero between turns
 	spent sessions.Usage // what was counted already
 }

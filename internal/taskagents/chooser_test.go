@@ -27,7 +27,7 @@ func (m *kept) Load(context.Context) ([]byte, error) { return m.data, nil }
 func (m *kept) Save(_ context.Context, data []byte) error { m.data = data; return nil }
 
 // chooserOf chooses among programs as they are found, of which one does what it is told.
-func chooserOf(t *testing.T, v agentsettings.Values, programs ...preflight.Result) *chooser {
+func chooserOf(t *testing.T, v agentsettings.Values, found ...preflight.Result) *chooser {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	book, err := choice.OpenBook(t.Context(), &kept{})
@@ -40,12 +40,12 @@ func chooserOf(t *testing.T, v agentsettings.Values, programs ...preflight.Resul
 	}
 	return &chooser{
 		book: book, settings: s, logger: logger,
-		programs: func(context.Context) []preflight.Result { return programs },
+		programs: func(context.Context) []preflight.Result { return found },
 		info: func(id string) (sessions.Info, error) {
 			if id == "gone" {
 				return sessions.Info{}, errors.New("gone")
 			}
-			return sessions.Info{ID: id, AdapterType: framework.Claude}, nil
+			return sessions.Info{ID: id, AdapterType: programs.Claude}, nil
 		},
 	}
 }
@@ -82,14 +82,14 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		t.Errorf("%d sessions are remembered", len(turns))
 	}
 	want := choice.Metrics{Spawned: 1, Completed: 2, ViaFastPath: 1, ViaOutputReconcile: 1, StallCount: 1, AvgCompletionMs: 3000, Failed: 2, ProviderErrors: 1}
-	if d := cmp.Diff(want, c.book.Snapshot().Metrics[framework.Claude]); d != "" {
+	if d := cmp.Diff(want, c.book.Snapshot().Metrics[programs.Claude]); d != "" {
 		t.Error(d)
 	}
 	if len(c.book.Snapshot().CoolDowns) != 0 {
 		t.Errorf("%+v", c.book.Snapshot().CoolDowns)
 	}
 	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "billing"})
-	rest := c.book.Snapshot().CoolDowns[framework.Claude]
+	rest := c.book.Snapshot().CoolDowns[programs.Claude]
 	if rest.Until.Sub(at) != choice.DefaultRest || rest.Reason != "billing" {
 		t.Errorf("%+v", rest)
 	}
@@ -105,7 +105,7 @@ func TestWhatIsSpentIsCounted(t *testing.T) {
 	c := chooserOf(t, agentsettings.Values{})
 	var now *sessions.Usage
 	c.info = func(id string) (sessions.Info, error) {
-		return sessions.Info{ID: id, AdapterType: framework.Claude, Usage: now}, nil
+		return sessions.Info{ID: id, AdapterType: programs.Claude, Usage: now}, nil
 	}
 	turns := make(map[string]*turn)
 	tell := func(kind sessions.Type, in, out int64, usd float64) {
@@ -123,33 +123,33 @@ func TestWhatIsSpentIsCounted(t *testing.T) {
 	tell(sessions.Ended, 160, 16, 1)
 	tell(sessions.Failed, 160, 16, 1) // after its end, nothing is new
 	want := choice.Metrics{Spawned: 1, Completed: 3, ViaFastPath: 3, Failed: 2, TokensIn: 160, TokensOut: 16, CostUSD: 1}
-	if d := cmp.Diff(want, c.book.Snapshot().Metrics[framework.Claude]); d != "" {
+	if d := cmp.Diff(want, c.book.Snapshot().Metrics[programs.Claude]); d != "" {
 		t.Error(d)
 	}
 }
 
-func found(name framework.Name, status preflight.Status, method string) preflight.Result {
+func found(name programs.Name, status preflight.Status, method string) preflight.Result {
 	return preflight.Result{Adapter: name, Installed: true, Auth: preflight.Auth{Status: status, Method: method}}
 }
 
 func TestWhoIsPicked(t *testing.T) {
 	t.Parallel()
-	claude, codex := found(framework.Claude, preflight.Authenticated, "claude.ai"), found(framework.Codex, preflight.Authenticated, "api_key")
-	out := found(framework.Codex, preflight.Unauthenticated, "")
+	claude, codex := found(programs.Claude, preflight.Authenticated, "claude.ai"), found(programs.Codex, preflight.Authenticated, "api_key")
+	out := found(programs.Codex, preflight.Unauthenticated, "")
 	for name, tt := range map[string]struct {
 		v        agentsettings.Values
 		programs []preflight.Result
-		want     framework.Name
+		want     programs.Name
 	}{
-		"what fits best":                       {agentsettings.Values{}, []preflight.Result{claude, codex}, framework.Claude},
-		"the default":                          {agentsettings.Values{DefaultType: framework.Codex}, []preflight.Result{claude, codex}, framework.Codex},
-		"the default where it is ranked":       {agentsettings.Values{DefaultType: framework.Codex, Ranked: true}, []preflight.Result{claude, codex}, framework.Codex},
-		"a default that is not logged in":      {agentsettings.Values{DefaultType: framework.Codex}, []preflight.Result{claude, out}, framework.Claude},
-		"a default that is not there":          {agentsettings.Values{DefaultType: framework.Gemini}, []preflight.Result{claude}, framework.Claude},
-		"nobody is logged in":                  {agentsettings.Values{}, []preflight.Result{out}, framework.Codex},
-		"a shell as the default":               {agentsettings.Values{DefaultType: framework.Shell}, []preflight.Result{claude}, framework.Shell},
-		"a shell is not ranked":                {agentsettings.Values{DefaultType: framework.Shell, Ranked: true}, []preflight.Result{claude, found(framework.Shell, preflight.Authenticated, "none")}, framework.Claude},
-		"nothing but a shell, nobody's choice": {agentsettings.Values{}, []preflight.Result{found(framework.Shell, preflight.Authenticated, "none")}, ""},
+		"what fits best":                       {agentsettings.Values{}, []preflight.Result{claude, codex}, programs.Claude},
+		"the default":                          {agentsettings.Values{DefaultType: programs.Codex}, []preflight.Result{claude, codex}, programs.Codex},
+		"the default where it is ranked":       {agentsettings.Values{DefaultType: programs.Codex, Ranked: true}, []preflight.Result{claude, codex}, programs.Codex},
+		"a default that is not logged in":      {agentsettings.Values{DefaultType: programs.Codex}, []preflight.Result{claude, out}, programs.Claude},
+		"a default that is not there":          {agentsettings.Values{DefaultType: programs.Gemini}, []preflight.Result{claude}, programs.Claude},
+		"nobody is logged in":                  {agentsettings.Values{}, []preflight.Result{out}, programs.Codex},
+		"a shell as the default":               {agentsettings.Values{DefaultType: programs.Shell}, []preflight.Result{claude}, programs.Shell},
+		"a shell is not ranked":                {agentsettings.Values{DefaultType: programs.Shell, Ranked: true}, []preflight.Result{claude, found(programs.Shell, preflight.Authenticated, "none")}, programs.Claude},
+		"nothing but a shell, nobody's choice": {agentsettings.Values{}, []preflight.Result{found(programs.Shell, preflight.Authenticated, "none")}, ""},
 	} {
 		c := chooserOf(t, tt.v, tt.programs...)
 		got, err := c.pick(t.Context(), choice.Task{Text: "plan it"})
@@ -162,7 +162,7 @@ func TestWhoIsPicked(t *testing.T) {
 	}
 	state := chooserOf(t, agentsettings.Values{Subscription: "anthropic-subscription"}, claude, codex).State(t.Context(), choice.Task{})
 	for _, f := range state.Frameworks {
-		if f.SubscriptionReady != (f.ID == framework.Claude) || f.AuthReady != (f.ID == framework.Claude || f.ID == framework.Codex) {
+		if f.SubscriptionReady != (f.ID == programs.Claude) || f.AuthReady != (f.ID == programs.Claude || f.ID == programs.Codex) {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -170,11 +170,11 @@ func TestWhoIsPicked(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 	// One whose account is used up is not picked while another is usable.
-	c := chooserOf(t, agentsettings.Values{DefaultType: framework.Claude}, claude, codex)
-	if err := c.Rest(t.Context(), framework.Claude, choice.CoolDown{Until: time.Now().Add(time.Hour), Reason: "billing"}); err != nil {
+	c := chooserOf(t, agentsettings.Values{DefaultType: programs.Claude}, claude, codex)
+	if err := c.Rest(t.Context(), programs.Claude, choice.CoolDown{Until: time.Now().Add(time.Hour), Reason: "billing"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.pick(t.Context(), choice.Task{}); err != nil || got != framework.Codex {
+	if got, err := c.pick(t.Context(), choice.Task{}); err != nil || got != programs.Codex {
 		t.Errorf("%q %v", got, err)
 	}
 }
@@ -183,21 +183,21 @@ func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
 	t.Parallel()
 	v := agentsettings.Values{
 		Preset: "standard", AiderProvider: "openai", OpenCodeURL: ollama, Cols: 90, Rows: 20, Custom: map[string]string{"A": "set", "B": "set"},
-		Models: map[framework.Name]agentsettings.Models{framework.OpenCode: {Powerful: "big"}, framework.Codex: {Powerful: "gpt"}},
+		Models: map[programs.Name]agentsettings.Models{programs.OpenCode: {Powerful: "big"}, programs.Codex: {Powerful: "gpt"}},
 	}
 	for name, tt := range map[string]struct {
-		program   framework.Name
+		program   programs.Name
 		req, want agents.Request
 	}{
-		"nothing": {framework.Codex, agents.Request{}, agents.Request{Preset: "standard", Model: "gpt", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"nothing": {programs.Codex, agents.Request{}, agents.Request{Preset: "standard", Model: "gpt", Cols: 90, Rows: 20, Custom: v.Custom}},
 		"everything": {
-			framework.Codex,
+			programs.Codex,
 			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked"}},
 			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked", "B": "set"}},
 		},
-		"Aider's provider":                  {framework.Aider, agents.Request{}, agents.Request{Preset: "standard", Provider: "openai", Cols: 90, Rows: 20, Custom: v.Custom}},
-		"OpenCode's service":                {framework.OpenCode, agents.Request{}, agents.Request{Preset: "standard", Model: "big", BaseURL: ollama, Cols: 90, Rows: 20, Custom: v.Custom}},
-		"OpenCode with a model of its user": {framework.OpenCode, agents.Request{Model: "local/x"}, agents.Request{Preset: "standard", Model: "local/x", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"Aider's provider":                  {programs.Aider, agents.Request{}, agents.Request{Preset: "standard", Provider: "openai", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"OpenCode's service":                {programs.OpenCode, agents.Request{}, agents.Request{Preset: "standard", Model: "big", BaseURL: ollama, Cols: 90, Rows: 20, Custom: v.Custom}},
+		"OpenCode with a model of its user": {programs.OpenCode, agents.Request{Model: "local/x"}, agents.Request{Preset: "standard", Model: "local/x", Cols: 90, Rows: 20, Custom: v.Custom}},
 	} {
 		withSettings(&tt.req, tt.program, v)
 		if d := cmp.Diff(tt.want, tt.req); d != "" {

@@ -46,22 +46,10 @@ func (l *logins) told(e signin.Event) {
 	}
 }
 
-// helperWords are the arguments by which a program logs somebody in; nil: it has no command
-// for that.
-func helperWords(name framework.Name) []string {
-	switch name {
-	case framework.Claude:
-		return []string{"auth", "login"}
-	case framework.Codex:
-		return []string{"login"}
-	}
-	return nil
-}
-
 // flow is the login of a program; false where it has none, or is not there.
-func (l *logins) flow(name framework.Name) (signin.Flow, bool) {
-	path, err := exec.LookPath(framework.ProgramOf(name).Binary)
-	words := helperWords(name)
+func (l *logins) flow(name programs.Name) (signin.Flow, bool) {
+	path, err := exec.LookPath(programs.Of(name).Binary)
+	words := programs.Of(name).SignIn
 	if err != nil || words == nil {
 		return nil, false
 	}
@@ -124,20 +112,20 @@ func (t *taskAgents) SignIn(ctx context.Context, name, code string) (signin.Prom
 		}
 		return t.logins.desk.Begin(ctx, "github", t.logins.atGitHub, nil)
 	}
-	kind, ok := framework.Normalise(name)
-	if ok && helperWords(kind) != nil {
+	kind, ok := programs.Normalise(name)
+	if ok && programs.Of(kind).SignIn != nil {
 		if code != "" {
 			return t.logins.desk.Type(string(kind), code)
 		}
 		flow, there := t.logins.flow(kind)
 		if !there {
-			p := framework.ProgramOf(kind)
+			p := programs.Of(kind)
 			return signin.Prompt{}, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine", kind).With("agent_not_installed", "install it with: "+p.Install)
 		}
 		return t.logins.desk.Begin(ctx, string(kind), flow, nil)
 	}
-	if ok && framework.ProgramOf(kind).Login != "" {
-		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + framework.ProgramOf(kind).Login}, nil
+	if ok && programs.Of(kind).Login != "" {
+		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + programs.Of(kind).Login}, nil
 	}
 	return signin.Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login", "there is one for claude, codex and github")
 }

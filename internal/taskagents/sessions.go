@@ -7,13 +7,14 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
@@ -37,7 +38,7 @@ type taskAgents struct {
 // open clears away what an earlier process left behind, and needs the policy
 // for that: the tokens of its sessions end.
 func (s *Service) open(ctx context.Context) error {
-	rules, err := framework.Load(s.path("frameworks"))
+	rules, err := detect.Load(s.path("frameworks"))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
@@ -48,20 +47,20 @@ func (s *Service) agentSettings() (agentsettings.Values, error) {
 		return agentsettings.Values{}, err
 	}
 	v := agentsettings.Values{
-		Ranked: cfg.Agents.Strategy == "ranked", Preset: adapter.Preset(cfg.Agents.Preset), Credentials: cfg.Agents.Credentials,
-		Models: map[framework.Name]agentsettings.Models{
-			framework.Claude:   {Powerful: cfg.Agents.Models.Claude.Powerful, Fast: cfg.Agents.Models.Claude.Fast},
-			framework.Codex:    {Powerful: cfg.Agents.Models.Codex.Powerful, Fast: cfg.Agents.Models.Codex.Fast},
-			framework.Gemini:   {Powerful: cfg.Agents.Models.Gemini.Powerful, Fast: cfg.Agents.Models.Gemini.Fast},
-			framework.Aider:    {Powerful: cfg.Agents.Models.Aider.Powerful, Fast: cfg.Agents.Models.Aider.Fast},
-			framework.OpenCode: {Powerful: cfg.Agents.Models.OpenCode.Powerful, Fast: cfg.Agents.Models.OpenCode.Fast},
+		Ranked: cfg.Agents.Strategy == "ranked", Preset: programs.Preset(cfg.Agents.Preset), Credentials: cfg.Agents.Credentials,
+		Models: map[programs.Name]agentsettings.Models{
+			programs.Claude:   {Powerful: cfg.Agents.Models.Claude.Powerful, Fast: cfg.Agents.Models.Claude.Fast},
+			programs.Codex:    {Powerful: cfg.Agents.Models.Codex.Powerful, Fast: cfg.Agents.Models.Codex.Fast},
+			programs.Gemini:   {Powerful: cfg.Agents.Models.Gemini.Powerful, Fast: cfg.Agents.Models.Gemini.Fast},
+			programs.Aider:    {Powerful: cfg.Agents.Models.Aider.Powerful, Fast: cfg.Agents.Models.Aider.Fast},
+			programs.OpenCode: {Powerful: cfg.Agents.Models.OpenCode.Powerful, Fast: cfg.Agents.Models.OpenCode.Fast},
 		},
 		AiderProvider: cfg.Agents.AiderProvider, OpenCodeURL: cfg.Agents.OpenCodeURL, Subscription: cfg.Agents.Subscription, Cols: cfg.Agents.Cols, Rows: cfg.Agents.Rows,
 		ValidatorRetries: cfg.Agents.ValidatorRetries, SkillCallback: cfg.Agents.SkillCallback, CodexLoginOnly: cfg.Agents.CodexLoginOnly,
 		RolePolicy: cfg.Agents.RolePolicy, ConnectorPolicy: cfg.Agents.ConnectorPolicy,
 		Accounts: make(map[string]string), Custom: make(map[string]string),
 	}
-	v.DefaultType, _ = framework.Normalise(cfg.Agents.DefaultType) // it was checked; "" is nobody's name
+	v.DefaultType, _ = programs.Normalise(cfg.Agents.DefaultType) // it was checked; "" is nobody's name
 	if cfg.Agents.OpenCodeLocal {
 		v.OpenCodeURL = cmp.Or(v.OpenCodeURL, ollama)
 	}
@@ -124,18 +123,18 @@ func (t *taskAgents) Spawn(ctx context.Context, by capability.Principal, req age
 		}
 		req.AgentType = string(name)
 	}
-	if name, ok := framework.Normalise(req.AgentType); ok {
+	if name, ok := programs.Normalise(req.AgentType); ok {
 		withSettings(&req, name, t.settings.Now())
 	}
 	return t.Agents.Spawn(ctx, by, req)
 }
 
-func withSettings(req *agents.Request, name framework.Name, v agentsettings.Values) {
+func withSettings(req *agents.Request, name programs.Name, v agentsettings.Values) {
 	req.Preset = cmp.Or(req.Preset, v.Preset)
 	switch name {
-	case framework.Aider:
+	case programs.Aider:
 		req.Provider = cmp.Or(req.Provider, v.AiderProvider)
-	case framework.OpenCode:
+	case programs.OpenCode:
 		if req.Model == "" { // one that is named may be of a provider that the user configured
 			req.BaseURL = cmp.Or(req.BaseURL, v.OpenCodeURL)
 		}
@@ -179,7 +178,7 @@ func (t *taskAgents) run(ctx context.Context, idle time.Duration) error {
 }
 
 // Metrics implements agentserve.Accounts.
-func (t *taskAgents) Metrics() map[framework.Name]choice.Metrics {
+func (t *taskAgents) Metrics() map[programs.Name]choice.Metrics {
 	return t.chooser.book.Snapshot().Metrics
 }
 
@@ -187,7 +186,7 @@ func (t *taskAgents) Metrics() map[framework.Name]choice.Metrics {
 func (t *taskAgents) Settings(ctx context.Context) agentserve.Settings {
 	v, state := t.settings.Now(), t.chooser.State(ctx, choice.Task{})
 	return agentserve.Settings{
-		Preset: cmp.Or(v.Preset, adapter.Permissive), Strategy: v.Strategy(), DefaultType: v.DefaultType,
+		Preset: cmp.Or(v.Preset, programs.Permissive), Strategy: v.Strategy(), DefaultType: v.DefaultType,
 		PreferredType: state.Preferred.ID, PreferredReason: state.Preferred.Reason, Subscription: v.Subscription,
 		Frameworks: state.Frameworks, Credentials: v.Credentials, Models: v.Models,
 	}

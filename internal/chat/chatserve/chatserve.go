@@ -10,7 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/runs"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
@@ -20,14 +20,14 @@ import (
 // Config is what the surface needs; all are required.
 type Config struct {
 	Door     *httpapi.Door
-	Chat     *chat.Engine
+	Chat     *engine.Engine
 	Runs     *runs.Register
 	Blobs    *blob.Store
 	Commands func() *command.Router
 	// Refresh makes the commands anew.
 	Refresh func()
 	// Preview says what a run would be, down to its argument list; it runs nothing.
-	Preview func(ctx context.Context, who capability.Principal, session string, route *command.Route) (map[string]any, error)
+	Preview func(ctx context.Context, who capability.Principal, session string, route *command.Route) (capability.Preview, error)
 }
 
 // Surface serves the paths.
@@ -68,7 +68,7 @@ func (s *Surface) say(w http.ResponseWriter, r *http.Request, who capability.Pri
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
 	}
-	m := chat.Message{Principal: who, Session: req.Session, Text: req.Text, Client: r.UserAgent(), NoCache: req.NoCache}
+	m := engine.Message{Principal: who, Session: req.Session, Text: req.Text, Client: r.UserAgent(), NoCache: req.NoCache}
 	if !req.Stream {
 		reply, err := s.Chat.Say(r.Context(), m, nil)
 		return answer(w, reply, err)
@@ -118,7 +118,7 @@ func (t *stream) send(event string, value any) error {
 	return nil
 }
 
-// Text implements chat.Stream: a piece is a JSON string.
+// Text implements engine.Stream: a piece is a JSON string.
 func (t *stream) Text(piece string) error {
 	if err := t.r.Context().Err(); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (t *stream) Text(piece string) error {
 	return t.send("text", piece)
 }
 
-// Progress implements chat.Stream.
+// Progress implements engine.Stream.
 func (t *stream) Progress(c capability.Chunk) { _ = t.send("progress", c) }
 
 func (s *Surface) sessions(w http.ResponseWriter, r *http.Request, who capability.Principal) error {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/chat"
+	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/core/runs"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
@@ -30,8 +30,8 @@ func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability
 	if req.DryRun {
 		return s.dry(w, r, who, req)
 	}
-	done, err := s.Chat.Command(r.Context(), chat.Run{
-		Message: chat.Message{Principal: who, Session: req.Session, Text: req.Command, Client: r.UserAgent(), NoCache: req.NoCache}, Async: req.Async,
+	done, err := s.Chat.Command(r.Context(), engine.Run{
+		Message: engine.Message{Principal: who, Session: req.Session, Text: req.Command, Client: r.UserAgent(), NoCache: req.NoCache}, Async: req.Async,
 	})
 	switch {
 	case err != nil && done.Reply.Invocation == "":
@@ -64,13 +64,17 @@ func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Pri
 		"args": append([]string{}, route.RecordableArgs()...),
 	}
 	if !route.Command.Builtin {
-		more, err := s.Preview(r.Context(), who, req.Session, route)
+		p, err := s.Preview(r.Context(), who, req.Session, route)
 		if err != nil {
 			return err
 		}
-		out["extension_id"], out["permissions"], out["target"] = route.Command.Extension, append([]string{}, route.Permissions()...), chat.Member(route).String()
-		for key, value := range more {
+		out["extension_id"], out["permissions"], out["target"] = route.Command.Extension, append([]string{}, route.Permissions()...), engine.Member(route).String()
+		out["what"] = p.What
+		for key, value := range p.Details {
 			out[key] = value
+		}
+		if p.Confirm != "" {
+			out["confirm"], out["confirm_reason"] = p.Confirm, p.Why
 		}
 	}
 	httpapi.WriteJSON(w, http.StatusOK, out)

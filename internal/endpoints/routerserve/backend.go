@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/router"
 )
@@ -39,9 +40,8 @@ type Config struct {
 	Public []PublicRoute
 	// Saved lists the endpoints that are remembered.
 	Saved func(ctx context.Context) ([]SavedEndpoint, error)
-	// Decisions are the last attempts to take modules in, oldest first, as a value
-	// that marshals to the form of the trust audit (router spec, section 11).
-	Decisions func() any
+	// Decisions are the last attempts to take modules in, oldest first.
+	Decisions func() []endpoint.TrustRecord
 }
 
 // Surface serves the router wire and the connect API.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -18,12 +19,12 @@ import (
 type Registry interface {
 	Connect(ctx context.Context, who capability.Principal, req ConnectRequest) (Connected, error)
 	Disconnect(ctx context.Context, who capability.Principal, id string) error
-	List() any
-	Show(id string) (any, error)
+	List() []endpoint.Status
+	Show(id string) (endpoint.Status, error)
 	// Down lists the endpoints that cannot be called now.
 	Down() []EndpointError
 	// Sync with id "" asks all endpoints in parallel.
-	Sync(ctx context.Context, who capability.Principal, id string) (any, error)
+	Sync(ctx context.Context, who capability.Principal, id string) ([]endpoint.SyncReport, error)
 }
 
 // ConnectRequest is POST /api/capability-router/connect. AllowedModuleIDs and
@@ -51,7 +52,7 @@ type Connected struct {
 	ID, BaseURL    string
 	HasToken       bool
 	AgentID, JobID string // of a cloud's agent
-	Sync           any
+	Sync           endpoint.Synced
 	Warnings       []string
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/endpoints/endpoint"
 	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
@@ -34,8 +35,8 @@ func (r *registry) Connect(_ context.Context, _ capability.Principal, req router
 	return r.done, r.err
 }
 
-func (r *registry) Show(id string) (any, error) {
-	return nil, capability.Errorf(capability.CodeNotFound, "endpoints", "no endpoint %q", id).With("endpoint_not_found", "list them")
+func (r *registry) Show(id string) (endpoint.Status, error) {
+	return endpoint.Status{}, capability.Errorf(capability.CodeNotFound, "endpoints", "no endpoint %q", id).With("endpoint_not_found", "list them")
 }
 
 // TestUnloadMissingIsPassedOn: only what is literally false keeps modules that an
@@ -50,7 +51,7 @@ func TestUnloadMissingIsPassedOn(t *testing.T) {
 	}
 }
 
-func (r *registry) List() any { return []string{} }
+func (r *registry) List() []endpoint.Status { return nil }
 
 type rig struct {
 	*registry
@@ -107,7 +108,7 @@ const connectPath = "/api/capability-router/connect"
 
 func TestConnectAnswersInTheOriginalsForm(t *testing.T) {
 	t.Parallel()
-	sync := map[string]any{"registered": []any{"p"}, "unloaded": []any{}, "skipped": []any{}, "trustDecisions": []any{}}
+	sync := map[string]any{"registered": []any{"p"}, "reloaded": []any{}, "unloaded": []any{}, "skipped": []any{}, "trustDecisions": []any{}}
 	at := map[string]any{"id": "e", "baseUrl": "http://h", "hasToken": true}
 	const cloud = `"cloud":{"cloudApiBase":"https://c","authToken":"k","name":"n"`
 	for body, want := range map[string]map[string]any{
@@ -120,7 +121,7 @@ func TestConnectAnswersInTheOriginalsForm(t *testing.T) {
 		`{"endpoint":{"baseUrl":"http://h","colour":1}}`: {"mode": "endpoint", "persisted": true, "warnings": []any{"ignored: /endpoint/colour: is not a known field"}},
 	} {
 		r := newRig(t)
-		r.done = routerserve.Connected{ID: "e", BaseURL: "http://h", HasToken: true, AgentID: "a1", JobID: "j1", Sync: sync}
+		r.done = routerserve.Connected{ID: "e", BaseURL: "http://h", HasToken: true, AgentID: "a1", JobID: "j1", Sync: endpoint.Synced{Registered: []string{"p"}}}
 		want["success"], want["endpoint"], want["sync"] = true, at, sync
 		status, got := r.ask(http.MethodPost, connectPath, r.admin, body)
 		if d := cmp.Diff(want, got); status != http.StatusOK || d != "" {

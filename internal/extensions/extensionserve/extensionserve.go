@@ -1,5 +1,5 @@
-// Package extensionserve is the part of /api/v1 that installs, shows and runs
-// extensions (runner spec, section 4.4). It reads requests and writes answers; what
+// Package extensionserve is the part of /api/v1 that installs and shows extensions, and
+// the catalogs of what packages declare (runner spec, section 4.4). It reads requests and writes answers; what
 // an extension is and whether it may run is decided behind Extensions and by the
 // engine.
 package extensionserve
@@ -20,20 +20,17 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/extensions/consent"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/registry"
+	"github.com/junctor-run/junctor/internal/extensions/static"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// Source is where a package comes from: an upload, or an address.
-type Source struct {
-	Zip    io.ReaderAt
-	Size   int64
-	URL    string
-	SHA256 string // what it must have; "": not compared
-	Force  bool   // a lower version too
-}
-
-// Consent is somebody's yes to the screen with that tree hash.
-type Consent struct {
+// consented is somebody's yes to the screen with that tree hash.
+type consented struct {
 	TreeHash string `json:"tree_hash,omitempty"`
 	// AgentVisible are the actions to show to agents; nil keeps those chosen before.
 	AgentVisible []string `json:"agent_visible,omitempty"`
@@ -42,20 +39,20 @@ type Consent struct {
 // Extensions manages what is installed. Values marshal to the forms of runner spec,
 // section 4.
 type Extensions interface {
-	List(ctx context.Context, enabledOnly bool, status string) (any, error)
-	Show(ctx context.Context, id string) (any, error)
-	Screen(ctx context.Context, id string, agentVisible []string) (any, error)
-	Install(ctx context.Context, by capability.Principal, src Source) (any, error)
-	Record(ctx context.Context, id string) (any, error)
-	Enable(ctx context.Context, by capability.Principal, id string, c Consent) (any, error)
-	Disable(ctx context.Context, by capability.Principal, id string, kill bool) (any, error)
-	Uninstall(ctx context.Context, by capability.Principal, id string, keepWork bool) (any, error)
+	List(ctx context.Context, f lifecycle.Filter) ([]registry.Extension, error)
+	Show(ctx context.Context, id string) (lifecycle.Detail, error)
+	Screen(ctx context.Context, id string, agentVisible []string) (consent.Screen, error)
+	Install(ctx context.Context, by capability.Principal, src lifecycle.Source, opts lifecycle.Options) (registry.Record, error)
+	Record(ctx context.Context, id string) (registry.Record, error)
+	Enable(ctx context.Context, by capability.Principal, id string, a lifecycle.Answer) (registry.Extension, error)
+	Disable(ctx context.Context, by capability.Principal, id string, kill bool) (registry.Extension, error)
+	Uninstall(ctx context.Context, by capability.Principal, id string, how lifecycle.Removal) (registry.Record, error)
 	Config(ctx context.Context, id string) (json.RawMessage, error)
 	SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error)
 	Icon(id string) (data []byte, name string, err error)
-	Doctor(ctx context.Context) (any, error)
+	Findings(ctx context.Context) ([]lifecycle.Finding, error)
 	// Sandbox is what holds programs here; fresh tries it now.
-	Sandbox(ctx context.Context, fresh bool) (any, error)
+	Sandbox(ctx context.Context, fresh bool) (sandbox.Report, error)
 	// Logs are at most limit records of an extension, newest first, after offset.
 	Logs(ctx context.Context, id string, limit, offset int) ([]json.RawMessage, error)
 }
@@ -64,6 +61,8 @@ type Extensions interface {
 type Config struct {
 	Door       *httpapi.Door
 	Extensions Extensions
+	Static     *static.Builder // of the packages in the home
+	Catalog    *catalog.Catalog
 	MaxPackage int64 // bytes of an upload
 }
 
@@ -87,6 +86,11 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST "+base+"/{id}/disable", s.Door.Guard(s.disable, capability.RoleAdmin))
 	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.uninstall, capability.RoleAdmin))
 	mux.Handle("PUT "+base+"/{id}/config", s.Door.Guard(s.setConfig, capability.RoleAdmin, capability.RoleOperator))
+	manages := []capability.Role{capability.RoleAdmin, capability.RoleOperator}
+	mux.Handle("GET /api/v1/catalog/operator", s.Door.Guard(s.operatorCatalog, manages...))
+	mux.Handle("POST /api/v1/catalog/eval", s.Door.Guard(s.evaluate, manages...))
+	mux.Handle("GET /api/v1/catalog/static", s.Door.Guard(s.staticCatalogs, manages...))
+	mux.Handle("GET /api/v1/catalog/static/{name}", s.Door.Guard(s.staticCatalog, manages...))
 	mux.Handle("GET /api/v1/sandbox", s.Door.Guard(s.sandbox(false)))
 	mux.Handle("POST /api/v1/sandbox/selftest", s.Door.Guard(s.sandbox(true), capability.RoleAdmin, capability.RoleOperator))
 }
@@ -107,7 +111,7 @@ func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Pr
 		return capability.Errorf(capability.CodeDenied, "extensions."+part, "this needs a token of role admin or operator; yours has role %s", who.Role).With("forbidden", "")
 	case part == "screen":
 		screen, err := s.Extensions.Screen(r.Context(), id, visible(r))
-		return answer(w, screen, err)
+		return answer(w, map[string]any{"screen": screen, "text": screen.Text(), "asks": screen.Asks()}, err)
 	case part == "logs":
 		return s.logs(w, r, id)
 	}
@@ -141,7 +145,10 @@ func (s *Surface) logs(w http.ResponseWriter, r *http.Request, id string) error 
 func (s *Surface) sandbox(fresh bool) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 		report, err := s.Extensions.Sandbox(r.Context(), fresh)
-		return answer(w, report, err)
+		if err != nil {
+			return err
+		}
+		return answer(w, report.Status(), nil)
 	}
 }
 
@@ -188,12 +195,12 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Prin
 	if states := []string{"INSTALLING", "INSTALLED", "FAILED", "UNINSTALLED"}; status != "" && !slices.Contains(states, status) {
 		return capability.Errorf(capability.CodeInvalidInput, "extensions.list", "status: %q is none; use %s", status, strings.Join(states, ", "))
 	}
-	list, err := s.Extensions.List(r.Context(), enabled, status)
+	list, err := s.Extensions.List(r.Context(), lifecycle.Filter{EnabledOnly: enabled, Status: registry.Status(status)})
 	return answer(w, map[string]any{"extensions": list}, err)
 }
 
 func (s *Surface) doctor(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	findings, err := s.Extensions.Doctor(r.Context())
+	findings, err := s.Extensions.Findings(r.Context())
 	return answer(w, map[string]any{"findings": findings}, err)
 }
 
@@ -222,7 +229,7 @@ func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability
 		return capability.Wrap(capability.CodeFailed, "install", "the upload has no room", err)
 	}
 	defer func() { err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name())) }()
-	src := Source{Zip: tmp, SHA256: r.URL.Query().Get("sha256"), Force: force}
+	src := lifecycle.Source{Zip: tmp, SHA256: r.URL.Query().Get("sha256")}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "multipart/form-data" {
 		err = s.form(r, tmp, &src)
 	} else {
@@ -234,11 +241,11 @@ func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability
 	if src.Size == 0 {
 		return capability.Errorf(capability.CodeInvalidInput, "install", "the request holds no package").With("", "send the zip file as the body, or as the part file of a form")
 	}
-	rec, err := s.Extensions.Install(r.Context(), who, src)
+	rec, err := s.Extensions.Install(r.Context(), who, src, lifecycle.Options{Force: force})
 	return answer(w, rec, err)
 }
 
-func (s *Surface) form(r *http.Request, to io.Writer, src *Source) error {
+func (s *Surface) form(r *http.Request, to io.Writer, src *lifecycle.Source) error {
 	form, err := r.MultipartReader()
 	for err == nil {
 		var part *multipart.Part
@@ -289,16 +296,16 @@ func (s *Surface) installURL(w http.ResponseWriter, r *http.Request, who capabil
 	if req.URL == "" {
 		return capability.Errorf(capability.CodeInvalidInput, "decode", "url is needed")
 	}
-	rec, err := s.Extensions.Install(r.Context(), who, Source{URL: req.URL, SHA256: req.SHA256, Force: req.Force})
+	rec, err := s.Extensions.Install(r.Context(), who, lifecycle.Source{URL: req.URL, SHA256: req.SHA256}, lifecycle.Options{Force: req.Force})
 	return answer(w, rec, err)
 }
 
 func (s *Surface) enable(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	var c Consent
+	var c consented
 	if err := httpapi.Decode(w, r, &c); err != nil {
 		return err
 	}
-	x, err := s.Extensions.Enable(r.Context(), who, r.PathValue("id"), c)
+	x, err := s.Extensions.Enable(r.Context(), who, r.PathValue("id"), lifecycle.Answer(c))
 	return answer(w, x, err)
 }
 
@@ -316,7 +323,7 @@ func (s *Surface) uninstall(w http.ResponseWriter, r *http.Request, who capabili
 	if err != nil {
 		return err
 	}
-	rec, err := s.Extensions.Uninstall(r.Context(), who, r.PathValue("id"), keep)
+	rec, err := s.Extensions.Uninstall(r.Context(), who, r.PathValue("id"), lifecycle.Removal{KeepWork: keep})
 	return answer(w, rec, err)
 }
 

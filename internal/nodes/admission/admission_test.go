@@ -41,7 +41,7 @@ func newRig(t *testing.T) *rig {
 	if r.policy, err = policy.New(t.Context(), policy.Config{Documents: []policy.Document{{Name: "x", Text: []byte(policy.DefaultRules())}}, Store: db, Now: now}); err != nil {
 		t.Fatal(err)
 	}
-	r.Admission = admission.New(db, r.policy, now)
+	r.Admission = admission.New(admission.NewSQLStore(db), r.policy, now)
 	return r
 }
 
@@ -217,7 +217,7 @@ func TestManyThatComeAtOnceAreWrittenOneByOneAndOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	_, token := r.token(capability.RoleNode, 0)
-	c := &crowded{Store: r.db}
+	c := &crowded{Store: admission.NewSQLStore(r.db)}
 	a := admission.New(c, r.policy, time.Now)
 	for range 2 { // the second time they come back
 		var all sync.WaitGroup
@@ -256,7 +256,7 @@ func TestATokenOfAnotherGatewayIsLookedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := admission.New(r.db, other, func() time.Time { return r.now })
+	late := admission.New(admission.NewSQLStore(r.db), other, func() time.Time { return r.now })
 	id, token := r.token(capability.RoleNode, 0, "gpu")
 	if _, err := r.Enrol(t.Context(), token, wire.Enrol{NodeID: "a", PublicKey: keyA}); err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestADeviceWhoseTokenHasEndedDoesNotHaveAllReadEachTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := &counting{Policy: r.policy}
-	a := admission.New(r.db, c, func() time.Time { return r.now })
+	a := admission.New(admission.NewSQLStore(r.db), c, func() time.Time { return r.now })
 	id, token := r.token(capability.RoleNode, 0)
 	if _, err := a.Enrol(t.Context(), token, wire.Enrol{NodeID: "a", PublicKey: keyA}); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,6 @@
 package restserve
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
@@ -103,7 +101,7 @@ func (s *Surface) agentCatalog(w http.ResponseWriter, r *http.Request, who capab
 			entries = append(entries, s.wire(who, doc, e))
 		}
 	}
-	return s.published(w, r, agent.Snapshot().Generation, page.mark(map[string]any{"audience": capability.AudienceAgent, "actions": actions, "entries": entries}))
+	return httpapi.WriteCatalog(w, r, agent.Snapshot().Generation, page.mark(map[string]any{"audience": capability.AudienceAgent, "actions": actions, "entries": entries}))
 }
 
 // internalCatalog is every entry, reachable or not.
@@ -126,31 +124,7 @@ func (s *Surface) internalCatalog(w http.ResponseWriter, r *http.Request, who ca
 		one.Withheld = snap.Withheld(e)
 		entries = append(entries, one)
 	}
-	return s.published(w, r, snap.Generation, page.mark(map[string]any{"audience": capability.AudienceInternal, "entries": entries, "rejected": snap.Rejected()}))
-}
-
-// published answers a catalog under its strong etag: the SHA-256 of its content
-// without the generation (catalog spec, section 19.3).
-func (s *Surface) published(w http.ResponseWriter, r *http.Request, generation uint64, body map[string]any) error {
-	content, err := jsonx.Marshal(body)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(content)
-	etag := hex.EncodeToString(sum[:])
-	tag := `"` + etag + `"`
-	w.Header().Set("Etag", tag)
-	if r.Header.Get("If-None-Match") == tag {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	if r.URL.Query().Get("etag") == etag {
-		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"audience": body["audience"], "etag": etag, "unchanged": true})
-		return nil
-	}
-	body["generation"], body["etag"] = generation, etag
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
+	return httpapi.WriteCatalog(w, r, snap.Generation, page.mark(map[string]any{"audience": capability.AudienceInternal, "entries": entries, "rejected": snap.Rejected()}))
 }
 
 func (s *Surface) conflicts(w http.ResponseWriter, r *http.Request, who capability.Principal) error {

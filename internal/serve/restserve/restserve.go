@@ -6,7 +6,6 @@ package restserve
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"iter"
 	"net/http"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/protocol/router"
 )
 
 // Secrets is the named-secret store; values go in and never come out.
@@ -66,23 +66,15 @@ type Config struct {
 	MaxInput int64
 	// AssetURL is where a browser finds a module's asset; "" when nowhere.
 	AssetURL func(endpoint, module, path string) string
-	// Trust is the decision that let a module of an endpoint in, as a value that
-	// marshals to the form of router spec section 9; nil when there is none.
-	Trust func(endpoint, module string) any
-	// Operator are the rows of the operator catalog on a snapshot; Static those of a
-	// static catalog, and false for a name that is none.
-	Operator func(context.Context, *catalog.Snapshot) (rows any, err error)
-	Static   func(ctx context.Context, name string) (rows any, ok bool, err error)
-	// Eval runs a scenario file (catalog spec, section 24) and writes one line for
-	// each answer; ok says that all were as expected.
-	Eval func(fixtures, scenarios []byte, out io.Writer) (ok bool, err error)
+	// Trust is the decision that let a module of an endpoint in; nil when there is none.
+	Trust func(endpoint, module string) *router.TrustDecision
 	// Explanation is the record of a choice by its id.
 	Explanation func(id string) (*arbitration.Explanation, bool)
 	// Feed are the catalog's last changes, Telemetry its last events of a name (""
-	// for all), as values that marshal to the catalog spec's form.
+	// for all).
 	Feed      *publish.Feed
 	Contexts  *publish.Contexts
-	Telemetry func(name string) any
+	Telemetry func(name string) []publish.Telemetry
 }
 
 // Surface serves /api/v1.
@@ -115,10 +107,6 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/catalog/backends", operator(s.backends))
 	mux.Handle("GET /api/v1/catalog/actions", operator(s.actions))
 	mux.Handle("GET /api/v1/catalog/lint", operator(s.lint))
-	mux.Handle("GET /api/v1/catalog/operator", operator(s.operatorCatalog))
-	mux.Handle("POST /api/v1/catalog/eval", operator(s.evaluate))
-	mux.Handle("GET /api/v1/catalog/static", operator(s.staticCatalogs))
-	mux.Handle("GET /api/v1/catalog/static/{name}", operator(s.staticCatalog))
 	mux.Handle("GET /api/v1/modules", operator(s.modules))
 	mux.Handle("GET /api/v1/modules/{id}", operator(s.module))
 	s.listingRoutes(mux)

@@ -1,7 +1,6 @@
 package restserve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -84,27 +83,6 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 	return nil
 }
 
-func (s *Surface) operatorCatalog(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	snap := s.Catalog.Snapshot()
-	rows, err := s.Operator(r.Context(), snap)
-	if err != nil {
-		return err
-	}
-	return s.published(w, r, snap.Generation, map[string]any{"audience": capability.AudienceOperator, "rows": rows})
-}
-
-func (s *Surface) staticCatalog(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	name := r.PathValue("name")
-	rows, ok, err := s.Static(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return capability.Errorf(capability.CodeNotFound, "catalog", "there is no static catalog %q; use install, onboarding, channels or cli", name)
-	}
-	return s.published(w, r, s.Catalog.Snapshot().Generation, map[string]any{"audience": "static/" + name, "rows": rows})
-}
-
 // explanation is the record of a choice that was made, for as long as it is kept.
 func (s *Surface) explanation(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	x, ok := s.Explanation(r.PathValue("id"))
@@ -176,48 +154,6 @@ func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.P
 			since = e.Generation
 		}
 	}
-}
-
-// staticCatalogs are all of them.
-func (s *Surface) staticCatalogs(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	body := map[string]any{"audience": "static"}
-	for _, name := range []string{"install", "onboarding", "channels", "cli"} {
-		rows, _, err := s.Static(r.Context(), name)
-		if err != nil {
-			return err
-		}
-		body[name] = rows
-	}
-	return s.published(w, r, s.Catalog.Snapshot().Generation, body)
-}
-
-// maxScenarios bounds the body of an evaluation.
-const maxScenarios = 16 << 20
-
-// evaluate runs scenarios; it touches nothing of this server.
-func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, maxScenarios)
-	if err != nil {
-		return err
-	}
-	var req struct {
-		Fixtures  jsonx.Raw `json:"fixtures,omitempty"`
-		Scenarios jsonx.Raw `json:"scenarios"`
-	}
-	if err := jsonx.UnmarshalStrict(body, &req); err != nil {
-		return httpapi.BadJSON(err)
-	}
-	var lines bytes.Buffer
-	ok, err := s.Eval(req.Fixtures, req.Scenarios, &lines)
-	if err != nil {
-		return err
-	}
-	outcomes := []jsonx.Raw{}
-	for line := range bytes.Lines(lines.Bytes()) {
-		outcomes = append(outcomes, jsonx.Raw(bytes.TrimSpace(line)))
-	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": ok, "outcomes": outcomes})
-	return nil
 }
 
 // untilStop is the request's context, which ends when the server begins to stop

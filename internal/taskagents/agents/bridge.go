@@ -3,7 +3,6 @@ package agents
 import (
 	"encoding/json"
 
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -17,7 +16,7 @@ type ParentContext struct {
 	Label        string            `json:"agent_label"`
 	Workdir      string            `json:"workdir"`
 	Repo         string            `json:"repo,omitempty"`
-	AgentType    framework.Name    `json:"agent_type"`
+	AgentType    programs.Name     `json:"agent_type"`
 	Character    *parent.Character `json:"character"`
 	Room         *parent.Room      `json:"room"`
 	OriginalTask string            `json:"original_task"`
@@ -26,8 +25,8 @@ type ParentContext struct {
 		Decisions []PeerDecision `json:"decisions"`
 	} `json:"swarm"`
 	Constraints struct {
-		Preset       adapter.Preset `json:"preset"`
-		AllowedRoots []string       `json:"allowed_roots"`
+		Preset       programs.Preset `json:"preset"`
+		AllowedRoots []string        `json:"allowed_roots"`
 	} `json:"constraints"`
 
 	// Creator is the id of who started it; ThreadID and RoomID are what its metadata names.
@@ -38,11 +37,11 @@ type ParentContext struct {
 
 // Peer is another session that is at work.
 type Peer struct {
-	SessionID string         `json:"session_id"`
-	Label     string         `json:"label"`
-	AgentType framework.Name `json:"agent_type"`
-	Workdir   string         `json:"workdir"`
-	Repo      string         `json:"repo,omitempty"`
+	SessionID string        `json:"session_id"`
+	Label     string        `json:"label"`
+	AgentType programs.Name `json:"agent_type"`
+	Workdir   string        `json:"workdir"`
+	Repo      string        `json:"repo,omitempty"`
 }
 
 // PeerDecision is what another session of the same thread has told.
@@ -94,7 +93,7 @@ func (a *Agents) Peers(id string) (list []Peer, ok bool) {
 	return list, true
 }
 
-func peer(id, label string, name framework.Name, workdir string, metadata json.RawMessage) Peer {
+func peer(id, label string, name programs.Name, workdir string, metadata json.RawMessage) Peer {
 	return Peer{SessionID: id, Label: label, AgentType: name, Workdir: workdir, Repo: metaOf(metadata).Repo}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -16,7 +15,7 @@ import (
 // Accounts says how programs are chosen and how they did, sets it, and logs people in
 // (task-agents, section 9.1).
 type Accounts interface {
-	Metrics() map[framework.Name]choice.Metrics
+	Metrics() map[programs.Name]choice.Metrics
 	Settings(ctx context.Context) Settings
 	ChangeSettings(ctx context.Context, by capability.Principal, c agentsettings.Change) error
 	// SignIn starts a login of an agent type, or of github, and returns once it is known
@@ -28,15 +27,15 @@ type Accounts interface {
 // Settings is how programs are chosen and started. The names of its members are those of
 // the API that agents of elizaOS use.
 type Settings struct {
-	Strategy        string                                  `json:"agentSelectionStrategy"`
-	Subscription    string                                  `json:"configuredSubscriptionProvider"`
-	DefaultType     framework.Name                          `json:"defaultAgentType"`
-	Preset          adapter.Preset                          `json:"defaultApprovalPreset"`
-	Frameworks      []choice.Framework                      `json:"frameworks"`
-	Credentials     string                                  `json:"llmProvider"`
-	Models          map[framework.Name]agentsettings.Models `json:"models"`
-	PreferredReason string                                  `json:"preferredAgentReason"`
-	PreferredType   framework.Name                          `json:"preferredAgentType"`
+	Strategy        string                                 `json:"agentSelectionStrategy"`
+	Subscription    string                                 `json:"configuredSubscriptionProvider"`
+	DefaultType     programs.Name                          `json:"defaultAgentType"`
+	Preset          programs.Preset                        `json:"defaultApprovalPreset"`
+	Frameworks      []choice.Framework                     `json:"frameworks"`
+	Credentials     string                                 `json:"llmProvider"`
+	Models          map[programs.Name]agentsettings.Models `json:"models"`
+	PreferredReason string                                 `json:"preferredAgentReason"`
+	PreferredType   programs.Name                          `json:"preferredAgentType"`
 }
 
 type signInRequest struct {

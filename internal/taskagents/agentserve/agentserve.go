@@ -19,7 +19,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -176,11 +175,11 @@ func (s *Surface) preflight(w http.ResponseWriter, r *http.Request, _ capability
 }
 
 func (s *Surface) presets(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	return answer(w, http.StatusOK, adapter.Presets(), nil)
+	return answer(w, http.StatusOK, programs.Presets(), nil)
 }
 
-func frameworkNamed(text string) (framework.Name, error) {
-	name, ok := framework.Normalise(text)
+func frameworkNamed(text string) (programs.Name, error) {
+	name, ok := programs.Normalise(text)
 	if !ok {
 		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "list them with: junctor frameworks list")
 	}
@@ -193,19 +192,19 @@ func (s *Surface) approval(w http.ResponseWriter, r *http.Request, _ capability.
 	if err != nil {
 		return err
 	}
-	a, err := adapter.ApprovalOf(name, adapter.Preset(q.Get("preset")))
+	a, err := programs.ApprovalOf(name, programs.Preset(q.Get("preset")))
 	return answer(w, http.StatusOK, a, err)
 }
 
 // workspaceFiles are the files that a program reads in its working directory.
 type workspaceFiles struct {
-	AgentType  framework.Name          `json:"agentType"`
-	MemoryFile string                  `json:"memoryFilePath,omitempty"`
-	Files      []adapter.WorkspaceFile `json:"files"`
+	AgentType  programs.Name            `json:"agentType"`
+	MemoryFile string                   `json:"memoryFilePath,omitempty"`
+	Files      []programs.WorkspaceFile `json:"files"`
 }
 
-func filesOf(name framework.Name) workspaceFiles {
-	f := workspaceFiles{AgentType: name, Files: adapter.Files(name)}
+func filesOf(name programs.Name) workspaceFiles {
+	f := workspaceFiles{AgentType: name, Files: programs.Of(name).Files}
 	if len(f.Files) > 0 && f.Files[0].Type == "memory" {
 		f.MemoryFile = f.Files[0].RelativePath
 	}
@@ -218,7 +217,7 @@ func (s *Surface) files(w http.ResponseWriter, r *http.Request, _ capability.Pri
 		return answer(w, http.StatusOK, filesOf(name), err)
 	}
 	var list []workspaceFiles
-	for _, n := range framework.Names() {
+	for _, n := range programs.All() {
 		list = append(list, filesOf(n.Name))
 	}
 	return answer(w, http.StatusOK, list, nil)
@@ -235,11 +234,11 @@ func (s *Surface) get(w http.ResponseWriter, r *http.Request, _ capability.Princ
 
 // spawned is the answer to a start.
 type spawned struct {
-	AgentType framework.Name `json:"agentType"`
-	Session   agents.Info    `json:"session"`
-	SessionID string         `json:"sessionId"`
-	Status    detect.State   `json:"status"`
-	Workdir   string         `json:"workdir"`
+	AgentType programs.Name `json:"agentType"`
+	Session   agents.Info   `json:"session"`
+	SessionID string        `json:"sessionId"`
+	Status    detect.State  `json:"status"`
+	Workdir   string        `json:"workdir"`
 }
 
 func (s *Surface) spawn(r *http.Request, who capability.Principal, req agents.Request) (spawned, error) {

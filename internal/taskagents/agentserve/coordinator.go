@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
@@ -89,7 +88,7 @@ type coordinatorStatus struct {
 	Frameworks           []choice.Framework `json:"frameworks"`
 	PendingConfirmations int                `json:"pendingConfirmations"`
 	PreferredReason      string             `json:"preferredAgentReason"`
-	PreferredType        framework.Name     `json:"preferredAgentType"`
+	PreferredType        programs.Name      `json:"preferredAgentType"`
 	RecentTasks          []taskView         `json:"recentTasks"`
 	SupervisionLevel     coordinator.Level  `json:"supervisionLevel"`
 	TaskCount            int                `json:"taskCount"`
@@ -136,7 +135,7 @@ type createRequest struct {
 	Workdir    string             `json:"workdir"`
 	Brief      string             `json:"brief"`
 	Memory     string             `json:"memoryContent"`
-	Preset     adapter.Preset     `json:"approvalPreset"`
+	Preset     programs.Preset    `json:"approvalPreset"`
 	Criteria   []string           `json:"acceptanceCriteria"`
 	Validator  *validation.Custom `json:"validator"`
 	RoomID     string             `json:"roomId"`

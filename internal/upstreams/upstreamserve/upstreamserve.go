@@ -9,24 +9,26 @@ package upstreamserve
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// Upstreams manages them. Values marshal to the answers as they are; records and
-// selections come as the bodies that were sent, and are decoded strictly.
+// Upstreams manages them. The values marshal to the answers.
 type Upstreams interface {
-	List() any
-	Show(name string) (any, error)
-	Add(ctx context.Context, by capability.Principal, record json.RawMessage) (any, error)
+	List() []upstream.Status
+	Show(name string) (upstream.Status, error)
+	Add(ctx context.Context, by capability.Principal, r record.Record) (upstream.Status, error)
 	Remove(ctx context.Context, by capability.Principal, name string) error
-	Restart(ctx context.Context, by capability.Principal, name string) (any, error)
-	Login(ctx context.Context, by capability.Principal, name string, step json.RawMessage) (any, error)
-	Diff(name string) (any, error)
-	Approve(ctx context.Context, by capability.Principal, name string, which json.RawMessage) (any, error)
+	Restart(ctx context.Context, by capability.Principal, name string) (upstream.Status, error)
+	Login(ctx context.Context, by capability.Principal, name string, step upstream.LoginStep) (upstream.LoginResult, error)
+	Diff(name string) ([]pins.Difference, error)
+	Approve(ctx context.Context, by capability.Principal, name string, which upstream.Selection) ([]upstream.Approved, error)
 }
 
 // Config is what the surface needs; all are required.
@@ -64,11 +66,11 @@ func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Prin
 }
 
 func (s *Surface) add(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	in, err := read[record.Record](w, r)
 	if err != nil {
 		return err
 	}
-	added, err := s.Upstreams.Add(r.Context(), who, body)
+	added, err := s.Upstreams.Add(r.Context(), who, in)
 	if err != nil {
 		return err
 	}
@@ -95,11 +97,11 @@ func (s *Surface) restart(w http.ResponseWriter, r *http.Request, who capability
 // login is both steps of a login: it begins with where the answer will come to, and
 // ends with the answer.
 func (s *Surface) login(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	step, err := read[upstream.LoginStep](w, r)
 	if err != nil {
 		return err
 	}
-	done, err := s.Upstreams.Login(r.Context(), who, r.PathValue("name"), body)
+	done, err := s.Upstreams.Login(r.Context(), who, r.PathValue("name"), step)
 	return answer(w, done, err)
 }
 
@@ -109,12 +111,27 @@ func (s *Surface) diff(w http.ResponseWriter, r *http.Request, _ capability.Prin
 }
 
 func (s *Surface) approve(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	which, err := read[upstream.Selection](w, r)
 	if err != nil {
 		return err
 	}
-	done, err := s.Upstreams.Approve(r.Context(), who, r.PathValue("name"), body)
+	done, err := s.Upstreams.Approve(r.Context(), who, r.PathValue("name"), which)
 	return answer(w, map[string]any{"approved": done}, err)
+}
+
+// read decodes a body strictly; an empty one is {}.
+func read[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	if err != nil {
+		return v, err
+	}
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	if err := jsonx.UnmarshalStrict(body, &v); err != nil {
+		return v, httpapi.BadJSON(err)
+	}
+	return v, nil
 }
 
 func answer(w http.ResponseWriter, v any, err error) error {

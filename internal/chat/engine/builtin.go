@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/session"
+)
+
+// Builtins are the commands of ours that Engine answers itself. They win over
+// everybody's (runner spec, section 6.6).
+func Builtins() []command.Command {
+	of := func(name, summary string, args ...command.Arg) command.Command {
+		return command.Builtin(name, summary, command.Action{ID: "default", Runner: "builtin", Description: summary, Args: args})
+	}
+	return []command.Command{
+		of("help", "List the commands, or explain one", command.Arg{Name: "command", Description: "a command's name"}),
+		of("commands", "List the commands"),
+		of("whoami", "Say who you are here"),
+		of("new", "Forget this conversation and its results"),
+		of("stop", "Stop what runs in this conversation"),
+		of("subagents", "Give work to task agents, and see to it",
+			command.Arg{Name: "action", Description: "list, create, spawn, send, stop, control, history, share, provision, finalize or issues"},
+			command.Arg{Name: "input", Description: "what it takes, as a JSON object in quotes, or a task"}),
+	}
+}
+
+func (e *Engine) builtin(ctx context.Context, m Message, route *command.Route) (string, error) {
+	switch route.Command.Name {
+	case "help":
+		if name := route.Values["command"]; name != "" {
+			return e.helpFor(strings.TrimPrefix(name, "/"))
+		}
+		return e.cfg.Commands().Help(), nil
+	case "commands":
+		return e.commands(), nil
+	case "whoami":
+		return fmt.Sprintf("%s, role %s", m.Principal.ID, m.Principal.Role), nil
+	case "subagents":
+		return e.subagents(ctx, m, route)
+	}
+	if m.Session == "" {
+		return "", capability.Errorf(capability.CodeInvalidInput, "chat", "/%s needs a session", route.Command.Name).With("invalid_args", "")
+	}
+	if route.Command.Name == "stop" {
+		return e.stop(m), nil
+	}
+	owner := session.Owner{Principal: m.Principal.ID, Session: m.Session}
+	if err := e.cfg.Messages.Delete(ctx, owner); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+		return "", err
+	}
+	return "This conversation begins anew.", e.cfg.Results.Clear(ctx, owner)
+}
+
+func (e *Engine) helpFor(name string) (string, error) {
+	router := e.cfg.Commands()
+	doc := ""
+	if line, ok := command.Parse("/"+name, nil); ok {
+		if c, err := router.Command(line); err == nil && c.Usage != "" && c.Extension != "" {
+			var err error
+			if doc, err = e.cfg.Usage(c.Extension); err != nil {
+				return "", err
+			}
+		}
+	}
+	return router.HelpFor(name, doc)
+}
+
+func (e *Engine) commands() string {
+	var b strings.Builder
+	for _, c := range e.cfg.Commands().List() {
+		if c.Enabled {
+			fmt.Fprintf(&b, "%s  %s\n", c.Name, c.Summary)
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func (e *Engine) stop(m Message) string {
+	n := 0
+	for _, run := range e.cfg.Runs.List(m.Principal, runs.Filter{Session: m.Session, Limit: runs.MaxEnded}) {
+		if run.Principal == m.Principal.ID && !run.Status.Over() && e.cfg.Runs.Cancel(m.Principal, run.ID) == nil {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return "Nothing runs in this conversation."
+	case 1:
+		return "Stopped 1 run."
+	}
+	return fmt.Sprintf("Stopped %d runs.", n)
+}

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/runs"
+)
+
+// subagents is the command by which people use what agents delegate work with. It is
+// the same call over the same path; its text is what the action says.
+func (e *Engine) subagents(ctx context.Context, m Message, route *command.Route) (string, error) {
+	const op = "execute"
+	name, input := route.Values["action"], strings.TrimSpace(route.Values["input"])
+	if name == "" {
+		name = "list"
+	}
+	action, ok := capability.Action(""), false
+	if e.cfg.Subagents != nil {
+		action, ok = e.cfg.Subagents(name)
+	}
+	if !ok {
+		return "", capability.Errorf(capability.CodeInvalidInput, op, "/subagents has no action %q", excerpt(name)).
+			With("invalid_args", "actions are list, create, spawn, send, stop, control, history, share, provision, finalize and issues")
+	}
+	switch {
+	case input == "":
+		input = "{}"
+	case !strings.HasPrefix(input, "{"):
+		task, err := jsonx.Marshal(map[string]string{"task": input})
+		if err != nil {
+			return "", capability.Wrap(capability.CodeInvalidInput, op, "the text cannot be written", err)
+		}
+		input = string(task)
+	}
+	reply, err := e.cfg.Runs.Do(ctx, capability.Invocation{
+		ID: e.cfg.Runs.NewID(), Surface: "slash", Client: m.Client, Principal: m.Principal, Session: m.Session, Input: json.RawMessage(input),
+		Target: capability.Target{Action: action},
+	}, runs.About{Command: "/subagents", Action: strings.ToLower(name)})
+	if err != nil {
+		return "", err
+	}
+	var said struct{ Text, Task string }
+	if err := json.Unmarshal(reply.Result, &said); err != nil {
+		return "", capability.Wrap(capability.CodeFailed, op, "the answer cannot be read", err)
+	}
+	if said.Text == "" && said.Task != "" {
+		said.Text = "It is begun: " + said.Task
+	}
+	if said.Text == "" {
+		said.Text = "Done."
+	}
+	return said.Text, nil
+}

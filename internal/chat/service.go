@@ -1,0 +1,144 @@
+// Package chat holds conversations: people type commands or messages, and the engine
+// answers. Service opens the engine with its messages and its API.
+package chat
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/chat/chatserve"
+	"github.com/junctor-run/junctor/internal/chat/engine"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/llm"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/blob"
+	"github.com/junctor-run/junctor/internal/store/sqlstore"
+)
+
+// sweepInterval is the time between two removals of what conversations left behind.
+const sweepInterval = 10 * time.Minute
+
+// Commands are the commands that people can type. The runtime of extensions has them.
+type Commands interface {
+	Commands() *command.Router
+	// Refresh makes the commands anew.
+	Refresh()
+	// Usage returns the usage document of an extension.
+	Usage(extension string) (string, error)
+}
+
+// Config is what a Service needs; all but Model are required.
+type Config struct {
+	Home     string    // shown as ~ in replies
+	Store    *store.DB // has the tables of sessions
+	Results  *session.Results
+	Blobs    *blob.Store
+	Model    *llm.Client // nil: there is none
+	Commands Commands
+	// Subagents finds the action that a word after /subagents means.
+	Subagents func(word string) (capability.Action, bool)
+	Engine    *invoke.Engine
+	Log       *audit.Log
+	Door      *httpapi.Door
+}
+
+// Service holds the conversations of this gateway.
+type Service struct {
+	cfg      Config
+	runs     *runs.Register
+	messages *session.Messages
+	surface  *chatserve.Surface
+}
+
+// New makes the engine.
+func New(cfg Config) (*Service, error) {
+	s := &Service{
+		cfg: cfg, runs: runs.New(cfg.Engine, time.Now),
+		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(cfg.Store)}),
+	}
+	c := engine.Config{
+		Runs: s.runs, Messages: s.messages, Results: cfg.Results, Log: cfg.Log, Commands: cfg.Commands.Commands, Usage: cfg.Commands.Usage, Home: cfg.Home,
+		Subagents: cfg.Subagents,
+	}
+	if cfg.Model != nil {
+		c.Model = talker{cfg.Model}
+	}
+	s.surface = chatserve.New(chatserve.Config{
+		Door: cfg.Door, Chat: engine.New(c), Runs: s.runs, Commands: cfg.Commands.Commands, Refresh: cfg.Commands.Refresh, Preview: s.preview, Blobs: cfg.Blobs,
+	})
+	return s, nil
+}
+
+// Run removes what is too old until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		_, err := s.cfg.Results.Sweep(ctx)
+		_, err2 := s.messages.Sweep(ctx)
+		err = errors.Join(err, err2)
+		if capability.CodeOf(err) == capability.CodeUnavailable {
+			err = nil // the shared store is away; the next sweep finds the same
+		}
+		if err := errors.Join(err, s.cfg.Blobs.Sweep(ctx)); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// Stop ends the runs that are under way.
+func (s *Service) Stop(ctx context.Context) { s.runs.Close(ctx) }
+
+// Close has nothing to release.
+func (s *Service) Close() error { return nil }
+
+// Routes adds the API of conversations to mux.
+func (s *Service) Routes(mux *http.ServeMux) { s.surface.Routes(mux) }
+
+// Checks has no findings of its own: the model and the store have theirs.
+func (s *Service) Checks(context.Context) []httpapi.Check { return nil }
+
+// Messages returns the messages of conversations.
+func (s *Service) Messages() *session.Messages { return s.messages }
+
+// talker lets the engine use a model.
+type talker struct{ *llm.Client }
+
+// Answer implements engine.Model.
+func (t talker) Answer(ctx context.Context, system string, turns []engine.Turn, emit func(string) error) (string, error) {
+	req := llm.Request{System: system}
+	for _, turn := range turns {
+		role := llm.User
+		if turn.Assistant {
+			role = llm.Assistant
+		}
+		req.Turns = append(req.Turns, llm.Turn{Role: role, Parts: []string{turn.Text}})
+	}
+	reply, err := t.Ask(ctx, req, emit)
+	return reply.Text, err
+}
+
+// preview returns what a command would do, for a dry run.
+func (s *Service) preview(ctx context.Context, who capability.Principal, id string, route *command.Route) (capability.Preview, error) {
+	input, err := engine.Input(route, false)
+	if err != nil {
+		return capability.Preview{}, err
+	}
+	_, p, err := s.cfg.Engine.Preview(ctx, capability.Invocation{
+		Surface: "slash", Principal: who, Session: id, Input: input, Audience: capability.AudienceInternal, Target: capability.Target{Member: engine.Member(route)},
+	})
+	return p, err
+}

@@ -1,0 +1,374 @@
+// Package extensions is the runtime of installed extensions: their files and rows,
+// their commands, the executors of their runners, and the room that their programs
+// run in. It wires the packages that do the work, of intake, exec, provider and
+// surface, which never meet elsewhere; the list of executors is in toolrunner.go.
+package extensions
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/core/queue"
+	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/commandtable"
+	"github.com/junctor-run/junctor/internal/extensions/condition"
+	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
+	"github.com/junctor-run/junctor/internal/extensions/exec/api"
+	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
+	"github.com/junctor-run/junctor/internal/extensions/exec/db"
+	"github.com/junctor-run/junctor/internal/extensions/exec/script"
+	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
+	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
+	"github.com/junctor-run/junctor/internal/extensions/fetch"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/operator"
+	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/plan"
+	"github.com/junctor-run/junctor/internal/extensions/registry"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
+	"github.com/junctor-run/junctor/internal/extensions/static"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/llm"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/platform/telemetry"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/blob"
+	"github.com/junctor-run/junctor/internal/store/sqlstore"
+)
+
+// Config is what a Service needs; all but Model are required.
+type Config struct {
+	// Home is a path below the home directory.
+	Home func(elem ...string) string
+	DB   *store.DB // this machine's own: what is installed and its blobs
+	// Sessions holds the last results of sessions.
+	Sessions *store.DB
+	Log      *audit.Log
+	Logger   *slog.Logger
+	Secrets  *secretstore.Store
+	Model    *llm.Client // nil: there is none
+	Version  string      // the server's
+	// Builtins are the commands that other parts of the server answer. They take
+	// precedence over commands of extensions.
+	Builtins []command.Command
+	Mode     policy.Deployment
+	// NeedDigest refuses installs from an address without a hash.
+	NeedDigest bool
+
+	Settings config.Extensions
+	Sandbox  config.Sandbox
+
+	Catalog *catalog.Catalog
+	Door    *httpapi.Door
+	Metrics *telemetry.Metrics
+}
+
+// Service joins what runs installed extensions: their files and rows, their
+// commands, and the room their programs run in.
+type Service struct {
+	dir       string
+	toolDirs  []string
+	minTier   sandbox.Tier // the operator's; 0: each extension's own
+	addresses []netip.Prefix
+	patterns  []*regexp.Regexp // of command lines that the operator wants to be asked about
+	secrets   *secretstore.Store
+	log       *audit.Log
+	results   *session.Results
+	blobs     *blob.Store
+	manager   *lifecycle.Manager
+	box       *sandbox.Box
+	tools     *tool.Executor
+	scripts   *script.Executor
+	model     *llm.Client // nil: none is configured
+	calls     *api.Client
+	databases *db.Executor
+	browsers  *browser.Browsers
+	analyzer  *analyze.Analyzer
+	queue     *queue.Queue
+	rates     queue.Rates
+	builtins  []command.Command
+	cache     *queue.Cache
+	running   runner.Running
+	registry  *registry.Registry
+	surface   *extensionserve.Surface
+	logger    *slog.Logger
+	users     sync.Map // by extension: the user of its programs
+	news      chan struct{}
+	router    atomic.Pointer[command.Router]
+	published published
+
+	mu        sync.Mutex
+	conflicts map[string]bool // names that several want, and who
+}
+
+// New repairs what a crash left and loads what is installed.
+func New(ctx context.Context, cfg Config) (_ *Service, err error) {
+	for _, t := range []struct {
+		db    *store.DB
+		owner string
+		files func() (fs.FS, error)
+	}{{cfg.Sessions, sqlstore.Owner, sqlstore.Migrations}, {cfg.DB, registry.Owner, registry.Migrations}, {cfg.DB, blob.Owner, blob.Migrations}} {
+		tables, err := t.files()
+		if err != nil {
+			return nil, err
+		}
+		if err := t.db.Migrate(ctx, t.owner, tables); err != nil {
+			return nil, err
+		}
+	}
+	x := &Service{
+		dir: cfg.Home("extensions"), registry: registry.New(cfg.DB.SQL()), secrets: cfg.Secrets, log: cfg.Log, news: make(chan struct{}, 1),
+		toolDirs: []string{cfg.Home("tools"), cfg.Home("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
+		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(cfg.Sessions)}),
+		cache:    queue.NewCache(time.Now),
+		queue: queue.New(queue.Limits{
+			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: cfg.Settings.PerUser, PerExtension: cfg.Settings.MaxConcurrent, Length: cfg.Settings.Queue,
+		}),
+		rates:    queue.Rates{PerMinute: cfg.Settings.CallsPerMinute, Burst: cfg.Settings.Burst},
+		logger:   cfg.Logger,
+		builtins: cfg.Builtins,
+	}
+	defer func() {
+		if err != nil {
+			_ = x.Close() // the first error is the one to tell
+		}
+	}()
+	if x.blobs, err = blob.Open(cfg.Home("blobs", "sha256"), cfg.DB.SQL(), time.Now); err != nil {
+		return nil, err
+	}
+	if text := cfg.Sandbox.MinTier; text != "" {
+		if err := x.minTier.UnmarshalText([]byte(text)); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range cfg.Sandbox.Addresses {
+		x.addresses = append(x.addresses, netip.MustParsePrefix(text)) // the configuration was checked
+	}
+	for _, text := range cfg.Sandbox.Confirm {
+		x.patterns = append(x.patterns, regexp.MustCompile(text)) // the configuration was checked
+	}
+	scratch := cfg.Home("run")
+	if os.Geteuid() == 0 { // programs run as somebody who cannot walk there
+		scratch = ""
+	}
+	x.box = sandbox.New(sandbox.Config{
+		Spares: 2, ReadOnly: cfg.Sandbox.ReadOnly, Off: sandbox.Without(cfg.Sandbox.Off), CacheFile: cfg.Home("cache", "sandbox.json"), Scratch: scratch,
+		Private: []string{cfg.Home("state"), cfg.Home("logs"), cfg.Home("audit"), cfg.Home("secrets")},
+	})
+	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), newAnalyzer(cfg.Model)
+	x.browsers = browser.New(browser.Config{Walls: x.box})
+	x.databases, err = x.openDatabases()
+	if err != nil {
+		return nil, err
+	}
+	x.scripts, x.model = newScripts(x.box), cfg.Model
+	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
+	fetcher := fetch.New(fetch.Config{})
+	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
+	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
+		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: programs{x}, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log, Logger: cfg.Logger,
+		Rules: extension.Rules{NoExternalBins: cfg.Settings.NoExternalBins, OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
+		Tier: x.reaches, Settings: fitsSchema, Executions: &x.running,
+		Permit: func(name string) error {
+			if cfg.Mode.Withholds(name) {
+				return fault.PermissionDenied(name, "the deployment mode "+string(cfg.Mode)+" keeps it from extensions")
+			}
+			return nil
+		},
+		Changed: func(ctx context.Context) { // whoever changed something may use it at once
+			wait := x.published.change()
+			if x.changed(); x.manager != nil {
+				wait(ctx)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	x.changed()
+	x.surface = extensionserve.New(extensionserve.Config{
+		Door: cfg.Door, Extensions: management{x.manager, x}, Catalog: cfg.Catalog, MaxPackage: archive.MaxBytes,
+		Static: static.New(static.Config{Dirs: []static.Dir{{Path: x.dir, Origin: "global"}}}),
+	})
+	x.gauges(cfg.Metrics)
+	return x, nil
+}
+
+// Routes adds the API of extensions to mux.
+func (x *Service) Routes(mux *http.ServeMux) { x.surface.Routes(mux) }
+
+func (x *Service) gauges(m *telemetry.Metrics) {
+	m.Gauge("runs_waiting", "Runs of extensions that wait for their turn.", func() float64 { return float64(x.queue.Stats().Waiting) })
+	m.Gauge("runs_running", "Runs of extensions under way.", func() float64 { return float64(x.queue.Stats().Running) })
+	m.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(x.Tier()) })
+}
+
+// reaches reports whether programs that need a tier can run here at all.
+func (x *Service) reaches(tier string) error {
+	need := x.minTier
+	if need == 0 {
+		if err := need.UnmarshalText([]byte(tier)); err != nil {
+			return err
+		}
+	}
+	if got := x.box.Facts().Tier; got < need {
+		return fault.SandboxUnavailable(need.String(), got.String())
+	}
+	return nil
+}
+
+// changed makes the commands anew and tells the catalog's source.
+func (x *Service) changed() {
+	if x.manager == nil {
+		return // it is being opened
+	}
+	x.retainBrowsers()
+	commands, conflicts := commandtable.Of(x.manager.View())
+	x.router.Store(command.New(command.Table{Commands: append(slices.Clone(x.builtins), withFlags(commands)...), Reserved: operator.ReservedCommand}))
+	x.conflicted(conflicts)
+	select {
+	case x.news <- struct{}{}:
+	default: // it knows already
+	}
+}
+
+// conflicted records the names that several extensions want, once for as long as
+// they do.
+func (x *Service) conflicted(now []catalog.Conflict) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	known := x.conflicts
+	x.conflicts = make(map[string]bool, len(now))
+	for _, c := range now {
+		members := strings.Join(c.Members, ", ")
+		key := c.Key + " " + members
+		x.conflicts[key] = true
+		if known[key] {
+			continue
+		}
+		_, _ = x.log.Append(context.Background(), audit.Record{ // a broken log says so itself
+			Logger: "extensions", Event: audit.CommandConflict, Command: "/" + c.Key,
+			Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "wanted_by", Value: members}, {Key: "resolution", Value: c.Remediation}}},
+		}, audit.Written)
+	}
+}
+
+// List are the extensions as the catalog takes them: their commands under their
+// own names, which are no others' business there.
+func (x *Service) List() (out []runner.Extension) {
+	x.published.reading()
+	view := x.manager.View()
+	commands, _ := commandtable.Of(view)
+	commands = withFlags(commands)
+	batch, _ := view.Batch()
+	for _, m := range batch.Modules {
+		one := runner.Extension{Module: m}
+		for _, c := range commands {
+			if c.Extension == m.Extension {
+				c.Name = c.Declared
+				one.Commands = append(one.Commands, c)
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// Source feeds the catalog.
+func (x *Service) Source() capability.Source {
+	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
+		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
+		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect, Artifacts: x.artifacts,
+	}, x.List, x.news)}
+}
+
+// Close ends what runs and lets go of the folder.
+func (x *Service) Close() error {
+	if x.browsers != nil {
+		x.browsers.Close()
+	}
+	if x.box != nil {
+		x.box.Close()
+	}
+	if x.blobs != nil {
+		_ = x.blobs.Close() // a folder that was read
+	}
+	if x.manager == nil {
+		return nil
+	}
+	return x.manager.Close()
+}
+
+// Results are the last results of sessions, which commands speak of.
+func (x *Service) Results() *session.Results { return x.results }
+
+// Blobs keep what runs made for others.
+func (x *Service) Blobs() *blob.Store { return x.blobs }
+
+// Usage is the usage document of an extension.
+func (x *Service) Usage(id string) (string, error) { return x.manager.Usage(id) }
+
+// Tier is the strongest sandbox that works here.
+func (x *Service) Tier() sandbox.Tier { return x.box.Facts().Tier }
+
+// Refresh makes the commands anew.
+func (x *Service) Refresh() { x.changed() }
+
+// Commands are those that can be typed now.
+func (x *Service) Commands() *command.Router { return x.router.Load() }
+
+func schemaFault(doc []byte) error {
+	_, err := catalog.CompileSchema(doc)
+	return err
+}
+
+func fitsSchema(schema, doc []byte) error {
+	compiled, err := catalog.CompileSchema(schema)
+	if err != nil {
+		return capability.Wrap(capability.CodeInternal, "settings", "the schema of the settings cannot be read", err) // it was at the install
+	}
+	return compiled.Check(doc)
+}
+
+// Run runs the self-test, once a boot and binary, as soon as an extension is
+// enabled: what would hold its programs is known before they run.
+func (x *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		if slices.ContainsFunc(x.manager.View().Extensions, func(l lifecycle.Loaded) bool { return l.Enabled && slices.Contains(l.Permissions, "exec") }) {
+			report, err := x.box.Report(ctx)
+			if err == nil && !report.Held() {
+				x.logger.Error("a wall of the sandbox gave way to the self-test; see junctor sandbox status")
+			}
+			return nil // the error is that the server stops
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/heldcall"
+	"github.com/junctor-run/junctor/internal/nodes/fleet"
+	"github.com/junctor-run/junctor/internal/nodes/nodesource"
+)
+
+// openHeldCalls keeps calls for nodes that are away.
+func (s *Service) openHeldCalls() {
+	s.held = heldcall.New(heldcall.Config{
+		Store: s.cfg.Store, Logger: s.cfg.Logger, Invoke: s.invokeHeld,
+		Present: func(node string) bool {
+			n, ok := s.gateway.Fleet().Get(node)
+			return ok && n.Status == fleet.Connected
+		},
+	})
+}
+
+// invokeHeld is one delivery: an invocation like any other, judged now. Its key makes
+// it run once, whoever delivers it.
+func (s *Service) invokeHeld(ctx context.Context, c heldcall.Call) (json.RawMessage, string, error) {
+	who, err := s.cfg.Policy.Standing(c.Principal)
+	if err != nil {
+		return nil, "", err
+	}
+	s.source.Settled(ctx)
+	in := map[string]any{"function": c.Function}
+	if len(c.Arguments) > 0 {
+		in["args"] = c.Arguments
+	}
+	input, err := json.Marshal(in)
+	if err != nil {
+		return nil, "", err
+	}
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = s.cfg.Limits.CallTimeout
+	}
+	reply, err := s.cfg.Engine.Invoke(ctx, capability.Invocation{
+		Surface: "held", Principal: who, IdempotencyKey: c.ID, Input: input, Timeout: timeout,
+		Target: capability.Target{Action: "device.function.invoke", Select: capability.Selector{"node": c.Node}},
+	})
+	return reply.Result, reply.Invocation, err
+}
+
+// heldCalls implements [nodeserve.Held].
+type heldCalls struct {
+	*heldcall.Keeper
+	heldcall.Store
+}
+
+func (d heldCalls) Call(ctx context.Context, id string) (heldcall.Call, bool, error) {
+	return d.HeldCall(ctx, id)
+}
+
+func (d heldCalls) List(ctx context.Context, principal, node string, limit int) ([]heldcall.Call, error) {
+	return d.HeldCalls(ctx, principal, node, limit)
+}
+
+// mayHold reports whether somebody may leave a call for a node: one that was let in,
+// and is not kept for others.
+func (s *Service) mayHold(ctx context.Context, who capability.Principal, node string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if s.admission.Gone(ctx, node) {
+		return false
+	}
+	labels, err := s.admission.Granted(node)
+	return err == nil && s.cfg.Policy.Serves(who, nodesource.UsersOf(labels), nodesource.ExtensionOf(node))
+}

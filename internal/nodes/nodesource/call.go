@@ -1,0 +1,223 @@
+package nodesource
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/nodes/fleet"
+	"github.com/junctor-run/junctor/internal/nodes/gateway"
+	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/cmp/wire"
+)
+
+// maxKept bounds what is kept of a stream that somebody hears as it comes; of one
+// that nobody hears, all of it is the result.
+const maxKept = 1 << 20
+
+// perChunk is what keeping a chunk costs beside its bytes.
+const perChunk = 64
+
+// provider is one node, for one of its two domains.
+type provider struct {
+	source *Source
+	node   string
+	key    capability.ProviderKey
+}
+
+// Key implements capability.Provider.
+func (p *provider) Key() capability.ProviderKey { return p.key }
+
+// ReturnsPromptly implements capability.Prompt: all it waits for is the gateway.
+func (p *provider) ReturnsPromptly() {}
+
+// Arguments implements capability.Arguer: the schema of a function is that of its
+// arguments by name.
+func (p *provider) Arguments(input json.RawMessage) (json.RawMessage, error) {
+	a, err := cmp.ParseArguments(input)
+	if err != nil || len(a.Args) > 0 {
+		return nil, err
+	}
+	if len(a.Kwargs) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	return jsonx.Marshal(a.Kwargs)
+}
+
+// Invoke calls the function that the call's member names. The input is loose JSON:
+// one rule makes arguments of it (nodes spec, section 4). A function that streams is
+// called as a stream; its chunks are the progress, and the result their list.
+func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
+	if c.Member.Kind != memberKind {
+		return capability.Result{}, capability.Wrap(capability.CodeInternal, "nodes.call", "this entry cannot be called itself", errNoDoor)
+	}
+	arguments, err := cmp.ParseArguments(c.Input)
+	if err != nil {
+		return capability.Result{}, err
+	}
+	role, _, _ := strings.Cut(c.Principal.ID, ":")
+	r := gateway.Request{
+		Node: p.node, Function: c.Member.Name, Arguments: arguments, IdempotencyKey: c.Key,
+		Caller: wire.Caller{Kind: role, ID: c.Principal.ID},
+	}
+	progress := 0.0
+	r.Progress = func(fraction float64, message string) {
+		if fraction <= progress { // chunks count themselves
+			return
+		}
+		progress = fraction
+		c.Progress(capability.Chunk{Progress: fraction, Total: 1, Message: message})
+	}
+	var stream collected
+	ran := &capability.Ran{Node: &capability.NodeRan{ID: p.node, Function: c.Member.Name}}
+	if n, ok := p.source.cfg.Fleet.Get(p.node); ok {
+		ran.Node.Epoch = n.Epoch
+		f := n.Function(c.Member.Name)
+		if f != nil {
+			if skill, is := strings.CutPrefix(f.Owner, "skill:"); is {
+				ran.Node.Skill = skill
+			}
+		}
+		if f != nil && f.Stream && c.Watched {
+			r.Stream = true
+			r.Chunk = func(value json.RawMessage) error {
+				stream.add(value)
+				c.Progress(capability.Chunk{Progress: float64(stream.count), Data: value})
+				return nil
+			}
+		}
+	}
+	result, err := p.source.cfg.Caller.Do(ctx, fleet.Request{Node: p.node, Function: c.Member.Name}, r)
+	if c.Member.Name == cmp.InstallSkill || c.Member.Name == cmp.UninstallSkill {
+		p.source.Settled(ctx) // whoever hears of an install finds what it brought
+		if kind := about(ran.Node, result.Value); kind != "" {
+			p.source.cfg.Told(kind, ran.Node)
+		}
+	}
+	if capability.AsError(err) != nil && capability.AsError(err).Reason == cmp.ReasonNodeLost {
+		p.source.cfg.Told(CallLost, ran.Node)
+	}
+	if err != nil {
+		return capability.Result{Ran: ran}, err
+	}
+	if r.Stream {
+		result.Value, err = stream.result()
+		if err != nil {
+			return capability.Result{Ran: ran}, err
+		}
+	}
+	value, err := p.whole(ctx, result.Value)
+	return capability.Result{Value: value, Ran: ran}, err
+}
+
+// about takes for the record what an install or uninstall says of the skill, and
+// returns what has happened, "" for nothing. The node says it, so it is no more than
+// that.
+func about(ran *capability.NodeRan, value json.RawMessage) (kind string) {
+	var said struct {
+		Installed       string `json:"installed_skill"`
+		Changed         bool   `json:"changed"`
+		DryRun          bool   `json:"dry_run"`
+		Removed         string `json:"skill_name"`
+		Uninstalled     bool   `json:"uninstalled"`
+		InstalledSkills map[string]struct {
+			SHA256 string `json:"sha256"`
+		} `json:"installed_skills"`
+	}
+	if jsonx.Unmarshal(value, &said) != nil {
+		return ""
+	}
+	digest := said.InstalledSkills[said.Installed].SHA256
+	if len(said.Removed) > cmp.MaxName || len(said.Installed) > cmp.MaxName || len(digest) > 64 {
+		return ""
+	}
+	if ran.Skill = said.Removed; said.Installed != "" {
+		ran.Skill, ran.PayloadDigest = said.Installed, digest
+	}
+	switch {
+	case said.Installed != "" && said.Changed && !said.DryRun:
+		return SkillInstalled
+	case said.Uninstalled:
+		return SkillUninstalled
+	}
+	return ""
+}
+
+// whole fetches a result that is kept elsewhere, where it fits.
+func (p *provider) whole(ctx context.Context, value json.RawMessage) (json.RawMessage, error) {
+	a, is := decodeAsset(value)
+	if !is || p.source.cfg.Asset == nil || a.Size > int64(p.source.cfg.MaxResult) || a.MediaType != "" && a.MediaType != "application/json" {
+		return value, nil
+	}
+	data, err := p.source.cfg.Asset(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if err := cmp.CheckJSON(data); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// collected is what is kept of a stream.
+type collected struct {
+	chunks []jsonx.Raw
+	count  int
+	bytes  int64
+}
+
+func (s *collected) add(value json.RawMessage) {
+	s.count++
+	s.bytes += int64(len(value))
+	if s.bytes+perChunk*int64(s.count) <= maxKept {
+		s.chunks = append(s.chunks, jsonx.Raw(slices.Clone(value)))
+	}
+}
+
+// result is the list of chunks, or of the first of them and how many there were.
+func (s *collected) result() (json.RawMessage, error) {
+	if s.chunks == nil {
+		s.chunks = []jsonx.Raw{}
+	}
+	if len(s.chunks) == s.count {
+		return jsonx.Marshal(s.chunks)
+	}
+	return jsonx.Marshal(map[string]any{"mode": "stream", "chunks": s.chunks, "chunkCount": s.count, "bytes": s.bytes, "truncated": true})
+}
+
+// Order puts the entries of one function on several nodes in the order in which they
+// are to be tried, at most three (nodes spec, section 18). Errors are those of
+// fleet.Table.Pick.
+func (s *Source) Order(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error) {
+	byNode := make(map[string]*catalog.Entry, len(among))
+	for _, e := range among {
+		if node, ok := NodeOf(e.Key()); ok {
+			byNode[node] = e
+		}
+	}
+	if len(byNode) == 0 {
+		return nil, cmp.Errorf(cmp.ReasonNoNodes, "no live node can take this call")
+	}
+	function := among[0].Contribution.Member.Name
+	strategy, _ := fleet.ParseStrategy(b.Strategy)
+	r := fleet.Request{
+		Function: function, Balance: true, Strategy: strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags,
+		NeedsGPU: b.NeedsGPU, MinMemory: b.MinMemory, Visible: func(n *fleet.Node) bool { return byNode[n.ID] != nil },
+	}
+	if s.cfg.Unhealthy != nil {
+		r.Unhealthy = func(node string) bool { return s.cfg.Unhealthy(function, node) }
+	}
+	picked, err := s.cfg.Fleet.Pick(r)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*catalog.Entry, 0, len(picked))
+	for i := range picked {
+		out = append(out, byNode[picked[i].ID])
+	}
+	return out, nil
+}

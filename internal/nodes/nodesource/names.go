@@ -1,0 +1,72 @@
+package nodesource
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// manifest lists the functions of a module as the actions of the router wire.
+func manifest(m *capability.Module) json.RawMessage {
+	type action struct {
+		Name        string    `json:"name"`
+		Description string    `json:"description"`
+		Parameters  jsonx.Raw `json:"parameters,omitempty"`
+	}
+	list := []action{}
+	for i := range m.Contributions {
+		c := &m.Contributions[i]
+		if c.Member.Kind != memberKind {
+			continue
+		}
+		a := action{Name: c.Member.Name, Description: c.Description, Parameters: jsonx.Raw(c.InputSchema)}
+		if a.Description == "" {
+			a.Description = a.Name
+		}
+		list = append(list, a)
+	}
+	doc, err := jsonx.Marshal(map[string]any{"id": m.ID, "name": m.Name, "actions": list})
+	if err != nil {
+		return nil // a schema that is no JSON: the catalog refuses that entry
+	}
+	return doc
+}
+
+// skillExtension is the catalog-wide id of an installed skill. Both ids may have dots,
+// so those of the skill are escaped: no node can name a skill such that it is another
+// node's.
+func skillExtension(node, skill string) string {
+	return "skill." + node + "." + strings.ReplaceAll(escape(skill), ".", "~2e")
+}
+
+// wireID is an extension id as module ids are spelled on the router wire, which have
+// no ~.
+func wireID(ext string) string {
+	if !strings.Contains(ext, "~") {
+		return ext
+	}
+	sum := sha256.Sum256([]byte(ext))
+	return strings.ReplaceAll(ext, "~", "-") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// escape spells a foreign name in the grammar of contribution ids (spec/README,
+// section 8).
+func escape(s string) string {
+	const hex = "0123456789abcdef"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._-", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('~')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+	return b.String()
+}

@@ -1,0 +1,35 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// WriteCatalog answers with a catalog under its strong etag: the SHA-256 of its content
+// without the generation. It answers a request that names the same etag without the
+// content.
+func WriteCatalog(w http.ResponseWriter, r *http.Request, generation uint64, body map[string]any) error {
+	content, err := jsonx.Marshal(body)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(content)
+	etag := hex.EncodeToString(sum[:])
+	tag := `"` + etag + `"`
+	w.Header().Set("Etag", tag)
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if r.URL.Query().Get("etag") == etag {
+		WriteJSON(w, http.StatusOK, map[string]any{"audience": body["audience"], "etag": etag, "unchanged": true})
+		return nil
+	}
+	body["generation"], body["etag"] = generation, etag
+	WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+

@@ -1,0 +1,110 @@
+// Package upstreams offers the tools, resources and prompts of MCP servers and the skills
+// of A2A agents that an operator added. Service opens their registry and its API; the
+// registry is a source of the catalog.
+package upstreams
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
+	"github.com/junctor-run/junctor/internal/upstreams/upstreamserve"
+)
+
+// Config is what a Service needs. All fields are required.
+type Config struct {
+	Dir     string    // where programs keep files
+	Store   *store.DB // the one that gateways share
+	Secrets *secretstore.Store
+	Log     *audit.Log
+	Door    *httpapi.Door
+	Logger  *slog.Logger
+}
+
+// Service holds the upstreams of this gateway.
+type Service struct {
+	registry *upstream.Registry
+	surface  *upstreamserve.Surface
+}
+
+// New brings the tables up to date. Nothing is connected before the catalog runs
+// [Service.Source].
+func New(ctx context.Context, cfg Config) (*Service, error) {
+	tables, err := upstreamsql.Migrations()
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Store.Migrate(ctx, upstreamsql.Owner, tables); err != nil {
+		return nil, err
+	}
+	registry := upstream.NewRegistry(upstream.Config{
+		Store: upstreamsql.New(cfg.Store), Secrets: cfg.Secrets, Tokens: cfg.Secrets, Log: cfg.Log, Logger: cfg.Logger, Dial: dial,
+		Dir: cfg.Dir, Environment: sandbox.Environment(),
+	})
+	return &Service{registry, upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry})}, nil
+}
+
+// Run has nothing to do: connections live as long as the catalog runs [Service.Source].
+func (s *Service) Run(context.Context) error { return nil }
+
+// Close has nothing to release.
+func (s *Service) Close() error { return nil }
+
+// Routes adds the API of upstreams to mux.
+func (s *Service) Routes(mux *http.ServeMux) { s.surface.Routes(mux) }
+
+// Source returns the source of the catalog.
+func (s *Service) Source() capability.Source { return s.registry }
+
+// Running reports whether the source runs.
+func (s *Service) Running() bool { return s.registry.Running() }
+
+// Refresh takes over what other gateways have changed.
+func (s *Service) Refresh(ctx context.Context) error { return s.registry.Refresh(ctx) }
+
+// Subscribe calls updated when a resource of a module changes, until stop is called.
+func (s *Service) Subscribe(ctx context.Context, module, uri string, updated func()) (stop func(), err error) {
+	return s.registry.Subscribe(ctx, strings.TrimPrefix(module, "mcp."), uri, updated) // modules are named after their upstreams
+}
+
+// Checks finds upstreams that were given up, cannot be reached, or have definitions that
+// wait for an approval.
+func (s *Service) Checks(context.Context) []httpapi.Check {
+	list := s.registry.List()
+	var checks []httpapi.Check
+	for i := range list {
+		u := &list[i]
+		waiting := u.Counts.Held + u.Counts.Quarantined
+		c := httpapi.Check{Name: "upstream " + u.Name}
+		switch {
+		case u.Disabled:
+			continue
+		case u.Failed:
+			c.Detail, c.Remedy = u.Reason, "junctor upstreams show "+u.Name+" has its last errors; then: junctor upstreams restart "+u.Name
+		case u.State == capability.StateUnauthorized && u.OAuth != nil:
+			c.Detail, c.Remedy = u.Reason, "junctor upstreams login "+u.Name
+		case u.State != capability.StateReady:
+			c.Detail, c.Remedy = u.Reason, "see that it runs and can be reached; it is tried again by itself"
+		case waiting > 0:
+			c.Detail = fmt.Sprintf("%d changed and %d new definitions wait for an approval", u.Counts.Held, u.Counts.Quarantined)
+			c.Remedy = "junctor upstreams diff " + u.Name + ", then: junctor upstreams approve " + u.Name
+		default:
+			continue
+		}
+		checks = append(checks, c)
+	}
+	if checks == nil {
+		checks = []httpapi.Check{{Name: "upstreams", OK: true, Detail: fmt.Sprintf("%d, and nothing waits", len(list))}}
+	}
+	return checks
+}
