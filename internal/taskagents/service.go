@@ -18,7 +18,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
-	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
@@ -90,7 +89,6 @@ type Config struct {
 	Engine  Engine
 	Tasks   Tasks
 	Model   Model        // nil: no model is configured
-	Git     *gitcmd.Git  // nil: git is not installed
 	Rooms   parent.Rooms // the conversations of this server's own chat
 
 	// Standing returns a principal with the rights that its token gives it now.
@@ -116,7 +114,7 @@ type Service struct {
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, logger: cfg.Logger}
 	if err := s.open(ctx); err != nil {
-		s.folders.close()
+		_ = s.folders.close() // err is the cause
 		return nil, err
 	}
 	return s, nil
@@ -140,10 +138,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Shutdown(ctx context.Context) { s.workers.close(ctx) }
 
 // Close releases the folders. It is called once, after Run has returned.
-func (s *Service) Close() error {
-	s.folders.close()
-	return nil
-}
+func (s *Service) Close() error { return s.folders.close() }
 
 // Routes adds the HTTP API of task agents to mux.
 func (s *Service) Routes(mux *http.ServeMux) {

@@ -248,7 +248,7 @@ func (s *Service) look(ctx context.Context, dir string) (validation.Look, error)
 	if i := slices.IndexFunc(s.folders.List(), func(w workspace.Workspace) bool { return w.Path == real }); i >= 0 {
 		root = cmp.Or(s.cfg.Agents.WorkspaceBase, s.path("workspaces", "repositories")) // a worktree's git directory is its clone's
 	}
-	e, err := workspace.Collect(ctx, s.cfg.Git, real, root)
+	e, err := workspace.Collect(ctx, s.folders.git, real, root)
 	return validation.Look{Files: e.Listing.Files, Status: e.Status, Stat: e.Stat}, err
 }
 

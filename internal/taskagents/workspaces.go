@@ -2,6 +2,7 @@ package taskagents
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -21,6 +22,7 @@ type workspaces struct {
 	*workspace.Manager
 	missing error // why there is no manager
 	scratch *scratch.Keeper
+	git     *gitcmd.Git // nil: it is not installed
 	log     func(what string, err error)
 }
 
@@ -40,6 +42,7 @@ func (s *Service) openWorkspaces(ctx context.Context) error {
 		s.logger.Warn("there are no workspaces of repositories", "err", err)
 		return nil
 	}
+	w.git = git
 	bare := &forge.BareHost{Git: git}
 	clones, records := filepath.Join(base, "repositories"), filepath.Join(state, "workspaces")
 	if own := s.cfg.Agents.WorkspaceBase; own != "" {
@@ -110,12 +113,13 @@ func (w *workspaces) run(ctx context.Context, a *agents.Agents) error {
 	}
 }
 
-func (w *workspaces) close() {
+func (w *workspaces) close() error {
 	if w == nil {
-		return
+		return nil
 	}
-	_ = w.scratch.Close() // a folder that was open, as below
+	err := w.scratch.Close()
 	if w.missing == nil {
-		_ = w.Close()
+		err = errors.Join(err, w.Close())
 	}
+	return err
 }

@@ -3,6 +3,7 @@ package agents
 import (
 	"encoding/json"
 
+	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
@@ -11,14 +12,14 @@ import (
 // it (task-agents, section 11). Room and Character are for others to say: null where no
 // conversation belongs to it, and where nobody speaks for it.
 type ParentContext struct {
-	SessionID    string        `json:"session_id"`
-	Label        string        `json:"agent_label"`
-	Workdir      string        `json:"workdir"`
-	Repo         string        `json:"repo,omitempty"`
-	AgentType    programs.Name `json:"agent_type"`
-	Character    any           `json:"character"`
-	Room         any           `json:"room"`
-	OriginalTask string        `json:"original_task"`
+	SessionID    string            `json:"session_id"`
+	Label        string            `json:"agent_label"`
+	Workdir      string            `json:"workdir"`
+	Repo         string            `json:"repo,omitempty"`
+	AgentType    programs.Name     `json:"agent_type"`
+	Character    *parent.Character `json:"character"`
+	Room         *parent.Room      `json:"room"`
+	OriginalTask string            `json:"original_task"`
 	Swarm        struct {
 		Siblings  []Peer         `json:"siblings"`
 		Decisions []PeerDecision `json:"decisions"`

@@ -119,19 +119,19 @@ func (s *Surface) guard(h httpapi.Handler) http.Handler {
 	}, capability.RoleAdmin, capability.RoleOperator)
 }
 
+// errorAnswer is the form of an error. The members of all answers are in alphabetical
+// order, which clients have always seen.
+type errorAnswer struct {
+	Code    capability.Code `json:"code"`
+	Details map[string]any  `json:"details,omitempty"`
+	Error   string          `json:"error"`
+	Hint    string          `json:"hint,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
+}
+
 func writeError(w http.ResponseWriter, err error) {
 	e := capability.AsError(err)
-	doc := map[string]any{"error": e.Message, "code": e.Code}
-	if e.Reason != "" {
-		doc["reason"] = e.Reason
-	}
-	if e.Hint != "" {
-		doc["hint"] = e.Hint
-	}
-	if len(e.Details) > 0 {
-		doc["details"] = e.Details
-	}
-	httpapi.WriteJSON(w, e.Code.Row().HTTP, doc)
+	httpapi.WriteJSON(w, e.Code.Row().HTTP, errorAnswer{Code: e.Code, Details: e.Details, Error: e.Message, Hint: e.Hint, Reason: e.Reason})
 }
 
 // answer writes a typed answer, unless err is set.

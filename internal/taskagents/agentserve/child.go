@@ -87,11 +87,17 @@ func (s *Surface) session(r *http.Request) (string, error) {
 
 var sessionID = regexp.MustCompile(`^pty-\d{1,20}-[0-9a-f]{1,32}$`)
 
+// refusal is the form of an error to the program of a session.
+type refusal struct {
+	Code  string `json:"code"`
+	Error string `json:"error"`
+}
+
 // bridge answers a question of a session's program about its own session (section 11).
 // The token may be in the query here: the helpers of old agents have no other place.
 func (s *Surface) bridge(r *http.Request, h func(id string, r *http.Request) (doc any, ok bool, err error)) (status int, doc any) {
 	refuse := func(status int, code, text string) (int, any) {
-		return status, map[string]string{"error": text, "code": code}
+		return status, refusal{code, text}
 	}
 	id := r.PathValue("id")
 	if r.Method != http.MethodGet {
