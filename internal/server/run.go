@@ -94,7 +94,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 			web.Close()
 		}
 	}
-	s.agents.Shutdown(stop)
+	s.agents.Stop(stop)
 	s.chat.Stop(stop)
 	s.tasks.Close(stop)
 	s.event(ctx, audit.ServerStopped)

@@ -134,8 +134,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// Shutdown ends every session. Ctx limits how long their programs may take.
-func (s *Service) Shutdown(ctx context.Context) { s.workers.close(ctx) }
+// Stop ends every session. Ctx limits how long their programs may take.
+func (s *Service) Stop(ctx context.Context) { s.workers.close(ctx) }
 
 // Close releases the folders. It is called once, after Run has returned.
 func (s *Service) Close() error { return s.folders.close() }
