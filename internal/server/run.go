@@ -50,7 +50,8 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts, partsCtx := errgroup.WithContext(callCtx)
 	parts.Go(func() error { return s.log.Run(partsCtx) })
 	parts.Go(func() error { return s.mcp.Run(partsCtx) })
-	parts.Go(func() error { return s.runAgents(partsCtx) })
+	parts.Go(func() error { return s.tasks.Run(partsCtx) })
+	parts.Go(func() error { return s.pushes.Run(partsCtx) })
 	parts.Go(func() error { return s.folders.run(partsCtx, s.workers.Agents) })
 	parts.Go(func() error { return s.workers.run(partsCtx, s.cfg.Agents.IdleTimeout) })
 	parts.Go(func() error { return s.workers.threads.run(partsCtx, s.cfg.Agents.AutoResume, s.standing) })
@@ -150,14 +151,20 @@ func (s *Server) close() {
 	}
 	s.folders.close()
 	if s.nodes != nil {
-		s.nodes.Close()
+		if err := s.nodes.Close(); err != nil {
+			s.logger.Error("nodes not closed cleanly", "err", err)
+		}
 	}
 	if s.log != nil {
 		if err := s.log.Close(); err != nil {
 			s.logger.Error("audit log not closed cleanly", "err", err)
 		}
 	}
-	s.closeShared()
+	if s.shared != nil && s.shared != s.db {
+		if err := s.shared.Close(); err != nil {
+			s.logger.Error("shared store not closed cleanly", "err", err)
+		}
+	}
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
 			s.logger.Error("database not closed cleanly", "err", err)
