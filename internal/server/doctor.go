@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
-	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/server/checkup"
-	"github.com/junctor-run/junctor/secret"
 )
 
 // Doctor looks for everything that keeps this installation from working, each
@@ -31,23 +29,4 @@ func (s *Server) status() restserve.Status {
 		Catalog: restserve.CatalogStatus{Generation: snap.Generation, Etag: snap.Etag, Entries: snap.Len(), Modules: snap.ModuleCount()},
 		Audit:   restserve.AuditStatus{Seq: h.Seq, Broken: h.Broken, Waiting: h.Waiting, Lost: h.Lost},
 	}
-}
-
-// secretNames shows the secret store to /api/v1 without its values.
-type secretNames struct{ *secretstore.Store }
-
-func (n secretNames) Set(name string, value []byte) error {
-	return n.Store.Set(name, secret.New(string(value)))
-}
-
-func (n secretNames) List() ([]restserve.SecretInfo, error) {
-	list, err := n.Store.List()
-	if err != nil {
-		return nil, err
-	}
-	out := make([]restserve.SecretInfo, len(list))
-	for i, info := range list {
-		out[i] = restserve.SecretInfo{Name: info.Name, Updated: info.Updated}
-	}
-	return out, nil
 }

@@ -187,7 +187,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{blobs: s.extensions.Blobs(), log: s.log, usage: s.extensions.Usage, limit: int64(cfg.Limits.Result)}, Texts: s.verbTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: mcpserve.OwnStore{Blobs: s.extensions.Blobs(), Log: s.log, Usages: s.extensions.Usage, Limit: int64(cfg.Limits.Result)}, Texts: s.verbTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
 	return nil

@@ -32,4 +32,3 @@ func WriteCatalog(w http.ResponseWriter, r *http.Request, generation uint64, bod
 	WriteJSON(w, http.StatusOK, body)
 	return nil
 }
-

@@ -19,20 +19,16 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // Secrets is the named-secret store; values go in and never come out.
 type Secrets interface {
-	Set(name string, value []byte) error
-	List() ([]SecretInfo, error)
+	Set(name string, value secret.Value) error
+	List() ([]secretstore.Info, error)
 	Remove(name string) error
-}
-
-// SecretInfo is what may be known of a secret.
-type SecretInfo struct {
-	Name    string    `json:"name"`
-	Updated time.Time `json:"updated"`
 }
 
 // Event is one notice of the live feed.
