@@ -14,11 +14,13 @@ import (
 // finding with its remedy.
 func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{s.checkAudit(s.cfg.Audit.Mode), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx), checkup.Disk(s.home.Dir), checkRoots(s.cfg.FS.Roots), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog()}
-	checks = append(checks, s.extensions.Checks(ctx)...)
-	checks = append(checks, s.checkAgents(ctx)...)
-	checks = append(checks, s.nodes.Checks(ctx)...)
-	checks = append(checks, s.upstreams.Checks(ctx)...)
-	return append(checks, s.endpoints.Checks(ctx)...)
+	for _, w := range s.wings() {
+		checks = append(checks, w.Checks(ctx)...)
+		if w == wing(s.extensions) {
+			checks = append(checks, s.checkAgents(ctx)...)
+		}
+	}
+	return checks
 }
 
 // status is the state of this server, for the REST API.

@@ -61,11 +61,11 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)
 	web.RegisterOnShutdown(s.a2a.Drain)
-	parts.Go(func() error { return s.chat.Run(partsCtx) })
+	for _, w := range s.wings() {
+		parts.Go(func() error { return w.Run(partsCtx) })
+	}
 	parts.Go(func() error { return s.saveUses(partsCtx) })
-	parts.Go(func() error { return s.nodes.Run(partsCtx) })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
-	parts.Go(func() error { return s.extensions.Run(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {

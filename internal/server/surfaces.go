@@ -20,20 +20,18 @@ import (
 // handler is every door on the one listener. A new surface is one line here.
 func (s *Server) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
-	s.endpoints.Routes(mux)
+	for _, w := range s.wings() {
+		w.Routes(mux)
+	}
 	restserve.New(restserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
 		Secrets: s.secrets, Permissions: permissions, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
 		AssetURL: routerserve.AssetURL, Trust: s.endpoints.Trust, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
 		Telemetry: s.recent.List,
 	}).Routes(mux)
-	s.extensions.Routes(mux)
-	s.chat.Routes(mux)
-	s.upstreams.Routes(mux)
 	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: restserve.Unrouted, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()}}).Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)
-	s.nodes.Routes(mux)
 	s.agentRoutes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
