@@ -2,6 +2,7 @@
 # make test   everything a change must pass; installs what it needs on Debian
 # make test-agents  installs the programs of task agents, and tries the server with them
 # make lint   gofumpt and golangci-lint (their versions: tools/go.mod)
+# make house  the figures of the repository's structure, and their limits
 # make bench  the figures of docs/performance.md, measured on this machine in under ten minutes
 # make soak   the long tests
 # make fuzz   every fuzz target below FUZZIN (.) for FUZZTIME (30s), one after the other
@@ -19,7 +20,7 @@ COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS  := -s -w -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT)
 SOURCES  := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
-.PHONY: run build test test-agents lint bench soak fuzz vuln release deps interop-deps agents-deps clean
+.PHONY: run build test test-agents lint house bench soak fuzz vuln release deps interop-deps agents-deps clean
 .DEFAULT_GOAL := build
 
 build:
@@ -73,6 +74,9 @@ lint: bin/tools/golangci-lint bin/tools/gofumpt
 	@unformatted=$$($(TOOLS)/gofumpt -l $(SOURCES)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
 	$(TOOLS)/golangci-lint run ./...
+
+house:
+	$(GO) test -count=1 -v -run '^TestHouse$$' ./internal/testkit/archtest
 
 bin/tools/%: tools/go.mod
 	@mkdir -p $(TOOLS)

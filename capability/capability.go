@@ -271,6 +271,13 @@ func (a Availability) Eligible() bool {
 	return a.State == StateReady || a.State == StateDegraded || a.State == ""
 }
 
+// Origins of modules that more than one package compares. OriginExtension is also the
+// provider kind of installed extensions; OriginSkill is that of skills on nodes.
+const (
+	OriginExtension = "extension"
+	OriginSkill     = "skill"
+)
+
 // Module is the unit of delivery, trust, load and unload.
 type Module struct {
 	Extension     string          `json:"extension"` // catalog-wide id: "remote.tools", "endpoint.cloud", "local"

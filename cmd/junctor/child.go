@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
@@ -79,8 +81,8 @@ func (a *app) childCommand() *cobra.Command {
 			if err != nil { // a program must not break because of its hooks
 				fmt.Fprintln(a.stderr, "junctor:", capability.AsError(err).Message)
 				reply = json.RawMessage("{}")
-				if args[0] == "gemini" {
-					reply = json.RawMessage(`{"continue":true}`)
+				if failed := programs.Of(programs.Name(args[0])).FailedHook; failed != "" {
+					reply = json.RawMessage(failed)
 				}
 			}
 			a.printf("%s\n", reply)

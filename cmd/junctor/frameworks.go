@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
@@ -46,17 +48,17 @@ A recording is a header line and one event on each line after it:
 }
 
 // ruleFiles are the rule files of the program and of the home's folder "frameworks".
-func (a *app) ruleFiles() ([]*framework.File, error) {
+func (a *app) ruleFiles() ([]*detect.File, error) {
 	home, err := a.findHome()
 	if err != nil {
 		return nil, err
 	}
-	return framework.Load(filepath.Join(home, "frameworks"))
+	return detect.Load(filepath.Join(home, "frameworks"))
 }
 
 // frameworkRow is one known program.
 type frameworkRow struct {
-	Name  framework.Name  `json:"name"`
+	Name  programs.Name   `json:"name"`
 	Also  []string        `json:"also"`
 	Rules []frameworkFile `json:"rules"`
 	preflight.Result
@@ -77,8 +79,8 @@ func (a *app) listFrameworks(ctx context.Context) error {
 	}
 	rows := []frameworkRow{}
 	checked := preflight.Check(ctx, preflight.Config{Env: a.env})
-	for i, accepted := range framework.Names() {
-		row := frameworkRow{Name: accepted.Name, Also: accepted.Words[1:], Rules: []frameworkFile{}, Result: checked[i]}
+	for i, accepted := range programs.All() {
+		row := frameworkRow{Name: accepted.Name, Also: accepted.Aliases[1:], Rules: []frameworkFile{}, Result: checked[i]}
 		for _, f := range files {
 			if f.Framework == accepted.Name {
 				row.Rules = append(row.Rules, frameworkFile{f.Revision, f.Min, f.Max, len(f.Rules), f.Source})
@@ -98,7 +100,7 @@ func (a *app) listFrameworks(ctx context.Context) error {
 			if f.Min+f.Max != "" {
 				rules += fmt.Sprintf(", %s to %s", dash(f.Min), dash(f.Max))
 			}
-			if f.Source != framework.BuiltIn {
+			if f.Source != detect.BuiltIn {
 				rules += ", " + f.Source
 			}
 		}
@@ -131,7 +133,7 @@ func (a *app) replayRecording(path, name, version string) error {
 	}
 	subject := replay.Subject{Version: version}
 	if name != "" {
-		known, ok := framework.Normalise(name)
+		known, ok := programs.Normalise(name)
 		if !ok {
 			return capability.Errorf(capability.CodeInvalidInput, "", "%q is no known framework", name).With("", "see: junctor frameworks list")
 		}
@@ -148,7 +150,7 @@ func (a *app) replayRecording(path, name, version string) error {
 		}
 		fmt.Fprintf(a.stderr, "junctor: this is %s, %s\n", strings.TrimSpace(string(subject.Framework)+" "+plainText(subject.Version)), subject.How)
 	}
-	file, remark, err := framework.Pick(files, subject.Framework, subject.Version)
+	file, remark, err := detect.Pick(files, subject.Framework, subject.Version)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/config/agentprogram"
 	"github.com/junctor-run/junctor/internal/config/elizafile"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -62,9 +61,9 @@ type foreignKey struct {
 }
 
 // foreignKeys is the table of task-agents, section 3.
-func foreignKeys() []foreignKey {
+func foreignKeys(programs []Program) []foreignKey {
 	list := []foreignKey{
-		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type; none is nobody", as("agents.default_type", agentType)},
+		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type; none is nobody", as("agents.default_type", agentType(programs))},
 		{"PARALLAX_AGENT_SELECTION_STRATEGY", "agents.strategy; heuristic is ranked", as("agents.strategy", choice(map[string]string{"heuristic": "ranked"}, "fixed", "ranked"))},
 		{"PARALLAX_DEFAULT_APPROVAL_PRESET", "agents.preset", as("agents.preset", choice(nil, "readonly", "standard", "permissive", "autonomous"))},
 		{"PARALLAX_LLM_PROVIDER", "agents.credentials", as("agents.credentials", choice(nil, "subscription", "api_keys", "cloud"))},
@@ -98,22 +97,22 @@ func foreignKeys() []foreignKey {
 
 // aliases are variables of other products that mean keys of ours; they come after
 // our own variables (decision R3). A blank one is not said.
-func aliases(environ []string) (*foreignSays, error) {
+func aliases(environ []string, programs []Program) (*foreignSays, error) {
 	vars := make(map[string]string)
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
 		vars[name] = value
 	}
-	out, err := readForeign("environment: ", func(name string) (string, error) { return vars[name], nil })
+	out, err := readForeign("environment: ", programs, func(name string) (string, error) { return vars[name], nil })
 	if mode := strings.TrimSpace(vars["AGENTOS_DEPLOYMENT_MODE"]); err == nil && mode != "" {
 		out.keys["deployment_mode"] = mode
 	}
 	return out, err
 }
 
-func readForeign(place string, get func(name string) (string, error)) (*foreignSays, error) {
+func readForeign(place string, programs []Program, get func(name string) (string, error)) (*foreignSays, error) {
 	out := &foreignSays{keys: make(map[string]any)}
-	for _, k := range foreignKeys() {
+	for _, k := range foreignKeys(programs) {
 		value, err := get(k.name)
 		if value = strings.TrimSpace(value); err == nil && value != "" {
 			err = k.read(value, out)
@@ -128,7 +127,7 @@ func readForeign(place string, get func(name string) (string, error)) (*foreignS
 // foreignFile reads the configuration of an elizaOS agent where the environment says that
 // there is one: ELIZA_CONFIG_PATH, else <namespace>.json in ELIZA_STATE_DIR or in the
 // directory of ELIZA_NAMESPACE.
-func foreignFile(environ []string) (*foreignSays, string, error) {
+func foreignFile(environ []string, programs []Program) (*foreignSays, string, error) {
 	vars := make(map[string]string)
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
@@ -136,7 +135,7 @@ func foreignFile(environ []string) (*foreignSays, string, error) {
 	}
 	path, dir, namespace := vars["ELIZA_CONFIG_PATH"], vars["ELIZA_STATE_DIR"], vars["ELIZA_NAMESPACE"]
 	if path == "" && dir == "" && namespace == "" {
-		said, err := readForeign("", func(string) (string, error) { return "", nil })
+		said, err := readForeign("", programs, func(string) (string, error) { return "", nil })
 		return said, "", err
 	}
 	if path == "" {
@@ -154,11 +153,11 @@ func foreignFile(environ []string) (*foreignSays, string, error) {
 		}
 		path = filepath.Join(dir, namespace+".json")
 	}
-	said, err := readForeignFile(path)
+	said, err := readForeignFile(path, programs)
 	return said, path, err
 }
 
-func readForeignFile(path string) (*foreignSays, error) {
+func readForeignFile(path string, programs []Program) (*foreignSays, error) {
 	doc, err := elizafile.ReadConfig(path)
 	if err != nil {
 		return nil, err
@@ -171,7 +170,7 @@ func readForeignFile(path string) (*foreignSays, error) {
 		}
 		return "", nil
 	}
-	said, err := readForeign(path+": env.", get)
+	said, err := readForeign(path+": env.", programs, get)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +196,7 @@ func readForeignFile(path string) (*foreignSays, error) {
 		}
 	}
 	custom, _ := said.keys["agents.custom_credential_keys"].([]string)
-	for _, name := range append(accountKeys(), custom...) {
+	for _, name := range append(accountKeys(programs), custom...) {
 		if value, err := get(name); err == nil {
 			said.hide(name, value)
 		}
@@ -205,12 +204,10 @@ func readForeignFile(path string) (*foreignSays, error) {
 	return said, nil
 }
 
-// accountKeys are the variables that are an account of some program.
-func accountKeys() (list []string) {
-	for _, p := range agentprogram.All() {
-		for _, k := range p.Keys {
-			list = append(list, k.Name)
-		}
+// accountKeys returns the variables that are an account of some program.
+func accountKeys(programs []Program) (list []string) {
+	for _, p := range programs {
+		list = append(list, p.Accounts...)
 	}
 	return append(list, "OPENAI_API_KEY", "GITHUB_TOKEN")
 }
@@ -235,7 +232,7 @@ func (c *Config) Reread() (Config, error) {
 	if c.Foreign.Path == "" {
 		return out, nil
 	}
-	said, err := readForeignFile(c.Foreign.Path)
+	said, err := readForeignFile(c.Foreign.Path, c.Programs)
 	if err != nil {
 		return out, err
 	}
@@ -252,7 +249,7 @@ func (c *Config) Reread() (Config, error) {
 		return out, err
 	}
 	out.Agents = defaultAgents()
-	if err := errors.Join(decode(k, &out), out.Agents.check()); err != nil {
+	if err := errors.Join(decode(k, &out), out.Agents.check(out.Programs)); err != nil {
 		return *c, err
 	}
 	out.Foreign.Secrets = said.secrets

@@ -12,7 +12,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/config/agentprogram"
 )
 
 // Agents is about task agents (task-agents, section 3). What is marked runtime can be
@@ -101,7 +100,7 @@ var (
 	prefixForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 )
 
-func (a *Agents) check() error {
+func (a *Agents) check(programs []Program) error {
 	if a.MaxSessions < 1 || a.MaxSessions > 200 {
 		return fmt.Errorf("agents.max_sessions: %d is not from 1 to 200", a.MaxSessions)
 	}
@@ -111,8 +110,8 @@ func (a *Agents) check() error {
 		}
 	}
 	if a.DefaultType != "" {
-		if p, ok := agentprogram.Find(a.DefaultType); !ok || p.Name == agentprogram.Hermes {
-			return fmt.Errorf("agents.default_type: %q must be one of claude, codex, gemini, aider, pi, opencode, shell", a.DefaultType)
+		if _, ok := programNamed(programs, a.DefaultType); !ok {
+			return fmt.Errorf("agents.default_type: %q must be one of %s", a.DefaultType, programNames(programs))
 		}
 	}
 	for _, m := range []ModelPair{a.Models.Claude, a.Models.Codex, a.Models.Gemini, a.Models.Aider, a.Models.OpenCode} {

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/config/agentprogram"
 )
 
 // as reads a value into one key.
@@ -49,15 +48,17 @@ func choice(also map[string]string, words ...string) func(string) (any, error) {
 	}
 }
 
-func agentType(s string) (any, error) {
-	if strings.EqualFold(s, "none") {
-		return "", nil
+func agentType(programs []Program) func(string) (any, error) {
+	return func(s string) (any, error) {
+		if strings.EqualFold(s, "none") {
+			return "", nil
+		}
+		name, ok := programNamed(programs, s)
+		if !ok {
+			return nil, fmt.Errorf("%.60q must be one of %s, none", s, programNames(programs))
+		}
+		return name, nil
 	}
-	p, ok := agentprogram.Find(s)
-	if !ok || p.Name == agentprogram.Hermes {
-		return nil, fmt.Errorf("%.60q must be one of claude, codex, gemini, aider, pi, opencode, shell, none", s)
-	}
-	return p.Name, nil
 }
 
 func truth(s string) (any, error) {
@@ -95,7 +96,7 @@ func millis(least int) func(string) (any, error) {
 }
 
 func model(s string) (any, error) {
-	if s != "" && !agentprogram.ValidModel(s) {
+	if s != "" && !ValidModel(s) {
 		return nil, fmt.Errorf("%.60q is no name of a model: one word that does not begin with a hyphen", s)
 	}
 	return s, nil

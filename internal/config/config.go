@@ -53,6 +53,8 @@ type Config struct {
 	// Foreign is where the settings of an elizaOS agent came from, and what they hold
 	// beside keys.
 	Foreign Foreign `koanf:"-"`
+	// Programs are the coding CLIs that agents.default_type may name.
+	Programs []Program `koanf:"-"`
 	// Home is found before the file is read, so it is no key of it.
 	Home string `koanf:"-"`
 }
@@ -240,7 +242,7 @@ func (c *Config) Validate() error {
 	if err := c.OAuth.check(); err != nil {
 		return err
 	}
-	if err := c.Agents.check(); err != nil {
+	if err := c.Agents.check(c.Programs); err != nil {
 		return err
 	}
 	if err := oneOf("sandbox.min_tier", c.Sandbox.MinTier, "", "T1", "T2", "T3"); err != nil {

@@ -14,13 +14,22 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 )
 
+// programs are coding CLIs for tests.
+func programs() []config.Program {
+	return []config.Program{
+		{Name: "claude", Aliases: []string{"claude", "claude-code"}, Accounts: []string{"ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"}},
+		{Name: "codex", Aliases: []string{"codex", "openai"}, Accounts: []string{"OPENAI_API_KEY"}},
+		{Name: "shell", Aliases: []string{"shell", "bash"}},
+	}
+}
+
 func load(t testing.TB, yaml string, env []string, flags map[string]any) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load("home", file, true, env, flags)
+	c, err := config.Load("home", file, true, env, flags, programs()...)
 	if err != nil {
 		err = fmt.Errorf("%s", strings.ReplaceAll(err.Error(), file, "config.yaml"))
 	}
@@ -39,6 +48,7 @@ func TestNoFileIsTheDefault(t *testing.T) {
 	if _, err := config.Load("home", missing, true, nil, nil); err == nil {
 		t.Error("a file that was asked for may be missing")
 	}
+	want.Programs = programs()
 	for _, empty := range []string{"", "\n", "# nothing\n", "{}", "---\n"} {
 		if got, err = load(t, empty, nil, nil); err != nil || cmp.Diff(want, got) != "" {
 			t.Errorf("%q: %v", empty, err)
@@ -59,7 +69,7 @@ func TestLayersCoverEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config.Default()
-	want.Home, want.Listen, want.Log.Level = "home", "127.0.0.1:3", "debug"
+	want.Home, want.Listen, want.Log.Level, want.Programs = "home", "127.0.0.1:3", "debug", programs()
 	want.Audit.Mode, want.Audit.SlowAfter, want.Audit.Retention = "strict", 3*time.Second, 720*time.Hour
 	want.Limits.Result, want.Limits.PerProvider = 512<<10, 7
 	want.FS.Roots = []config.Root{{ID: "two", Path: dir, ReadOnly: true}, {ID: "three", Path: dir}}

@@ -56,7 +56,7 @@ func Aliases() []Alias {
 		{"ELIZA_CONFIG_PATH", "", "Path of the agent's eliza.json, when it is somewhere else."},
 		{"ELIZA_NAMESPACE", "", "Name of an agent's directory and file, ~/.<namespace>/<namespace>.json, of which the settings of task agents are read."},
 	}
-	for _, k := range foreignKeys() {
+	for _, k := range foreignKeys(nil) {
 		doc := k.doc
 		if !strings.HasSuffix(doc, ".") {
 			doc = "Fills " + doc + "."

@@ -29,10 +29,11 @@ func notSections() []string {
 
 // Load merges the layers and validates the result. file may be absent unless
 // required. environ is os.Environ's form; flags maps key paths ("listen",
-// "audit.mode") to the values given on the command line.
-func Load(home, file string, required bool, environ []string, flags map[string]any) (Config, error) {
+// "audit.mode") to the values given on the command line. programs are the coding CLIs
+// that the configuration may name.
+func Load(home, file string, required bool, environ []string, flags map[string]any, programs ...Program) (Config, error) {
 	c := Default()
-	c.Home = home
+	c.Home, c.Programs = home, programs
 	k := koanf.New(".")
 	layer, err := readFile(file, required)
 	if err != nil {
@@ -49,11 +50,11 @@ func Load(home, file string, required bool, environ []string, flags map[string]a
 			}
 		}
 	}
-	alias, err := aliases(environ)
+	alias, err := aliases(environ, programs)
 	if err != nil {
 		return c, err
 	}
-	foreign, path, err := foreignFile(environ)
+	foreign, path, err := foreignFile(environ, programs)
 	if err != nil {
 		return c, err
 	}

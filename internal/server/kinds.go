@@ -27,7 +27,7 @@ type wing interface {
 
 // wings are the features. A new one is one line here, and one in open.
 func (s *Server) wings() []wing {
-	return []wing{s.extensions, s.nodes, s.upstreams, s.endpoints, s.chat}
+	return []wing{s.extensions, s.agents, s.nodes, s.upstreams, s.endpoints, s.chat}
 }
 
 // sources are the provider kinds: everything that feeds the catalog. A new kind
@@ -52,7 +52,7 @@ func (s *Server) coreFunctions() []core.Function {
 		core.Of(capability.Contribution{
 			ID: "memory", Kind: memory.Kind, Arbitration: &claim, Provider: capability.NewProviderKey("memory", claim.SelectorID, "default"),
 		}, memory.Functions(memory.Config{DB: s.shared, Workspace: workspace})...),
-		s.verbFunctions(),
+		s.agentFunctions(),
 		core.Of(capability.Contribution{Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", core.Extension, "default")},
 			diff.Functions(diff.Config{})...),
 	)

@@ -16,7 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/intake"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
 )
@@ -150,7 +149,7 @@ func (p *plane) saveUses(ctx context.Context) error {
 // another content now (spec/README section 5).
 func (p *plane) supersede(change catalog.Change) {
 	for _, old := range modulesOf(change.Old) {
-		if old.Origin != runner.Origin {
+		if old.Origin != capability.OriginExtension {
 			continue
 		}
 		content := ""

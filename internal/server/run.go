@@ -52,9 +52,6 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.mcp.Run(partsCtx) })
 	parts.Go(func() error { return s.tasks.Run(partsCtx) })
 	parts.Go(func() error { return s.pushes.Run(partsCtx) })
-	parts.Go(func() error { return s.folders.run(partsCtx, s.workers.Agents) })
-	parts.Go(func() error { return s.workers.run(partsCtx, s.cfg.Agents.IdleTimeout) })
-	parts.Go(func() error { return s.workers.threads.run(partsCtx, s.cfg.Agents.AutoResume, s.standing) })
 	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
 	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })
 	// Agents listen for as long as they live: their streams end with the
@@ -97,7 +94,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 			web.Close()
 		}
 	}
-	s.workers.close(stop)
+	s.agents.Shutdown(stop)
 	s.chat.Stop(stop)
 	s.tasks.Close(stop)
 	s.event(ctx, audit.ServerStopped)
@@ -149,7 +146,11 @@ func (s *Server) close() {
 	if s.model != nil {
 		s.model.Close()
 	}
-	s.folders.close()
+	if s.agents != nil {
+		if err := s.agents.Close(); err != nil {
+			s.logger.Error("task agents not closed cleanly", "err", err)
+		}
+	}
 	if s.nodes != nil {
 		if err := s.nodes.Close(); err != nil {
 			s.logger.Error("nodes not closed cleanly", "err", err)

@@ -27,7 +27,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/intake"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/endpoints"
 	"github.com/junctor-run/junctor/internal/extensions"
@@ -40,6 +39,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/a2aserve"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
+	"github.com/junctor-run/junctor/internal/taskagents"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/upstreams"
 )
@@ -64,13 +64,11 @@ type Server struct {
 	model *llm.Client // nil: none is configured
 
 	extensions *extensions.Service
+	agents     *taskagents.Service
 	nodes      *nodes.Service
 	upstreams  *upstreams.Service
 	endpoints  *endpoints.Service
 	chat       *chat.Service
-	messages   *session.Messages // the chat's
-	workers    *taskAgents
-	folders    *workspaces
 
 	listener net.Listener
 	ready    atomic.Bool
@@ -158,7 +156,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}); err != nil {
 		return err
 	}
-	s.messages = s.chat.Messages()
 	if err = s.openOAuth(); err != nil {
 		return err
 	}
@@ -187,7 +184,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: mcpserve.OwnStore{Blobs: s.extensions.Blobs(), Log: s.log, Usages: s.extensions.Usage, Limit: int64(cfg.Limits.Result)}, Texts: s.verbTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: mcpserve.OwnStore{Blobs: s.extensions.Blobs(), Log: s.log, Usages: s.extensions.Usage, Limit: int64(cfg.Limits.Result)}, Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
 	return nil

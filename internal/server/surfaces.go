@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
-	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 )
 
 // handler is every door on the one listener. A new surface is one line here.
@@ -29,7 +28,6 @@ func (s *Server) handler() (http.Handler, error) {
 		AssetURL: routerserve.AssetURL, Trust: s.endpoints.Trust, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
 		Telemetry: s.recent.List,
 	}).Routes(mux)
-	agentserve.New(agentserve.Config{Door: s.door, Agents: agentDoor{s.workers}, Accounts: accountDoor{s.workers}, Unrouted: restserve.Unrouted, Workspaces: folderDoor{s.folders}, Console: agentConsole{s.workers.sessions}, Coordinator: coordinatorDoor{s.workers.threads, s.workers.chooser, s.agentRoots()}}).Routes(mux)
 	s.mcp.Routes(mux)
 	s.resourceMetadata(mux)
 	s.agentRoutes(mux)

@@ -2,367 +2,39 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"os"
-	"os/exec"
-	"strings"
 
-	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
-	"github.com/junctor-run/junctor/internal/taskagents/agents"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
-	"github.com/junctor-run/junctor/internal/taskagents/permit"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
-	"github.com/junctor-run/junctor/internal/taskagents/sessions"
-	"github.com/junctor-run/junctor/internal/taskagents/threads"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+	"github.com/junctor-run/junctor/internal/local/core"
+	"github.com/junctor-run/junctor/internal/serve/mcpserve"
+	"github.com/junctor-run/junctor/internal/serve/restserve"
+	"github.com/junctor-run/junctor/internal/taskagents"
 )
 
-// taskAgents is all that runs agents' programs.
-type taskAgents struct {
-	*agents.Agents
-	sessions *sessions.Manager
-	settings *agentsettings.Settings
-	chooser  *chooser
-	logins   *logins
-	threads  *taskThreads
-	verbs    *verbs.Service
-	skills   *taskSkills
-}
-
-// openTaskAgents clears away what an earlier process left behind, and needs the policy
-// for that: the tokens of its sessions end.
-func (s *Server) openTaskAgents(ctx context.Context) error {
-	rules, err := framework.Load(s.home.Path("frameworks"))
-	if err != nil {
-		return err
+// openTaskAgents needs the policy, the chat and the tasks.
+func (s *Server) openTaskAgents(ctx context.Context) (err error) {
+	cfg := taskagents.Config{
+		Agents: s.cfg.Agents, Foreign: s.cfg.Foreign, Reread: s.cfg.Reread, Home: s.home.Dir, Version: s.version, Gateway: s.gateway,
+		DB: s.db, Shared: s.shared, Log: s.log, Secrets: s.secrets, Policy: s.policy, Catalog: s.catalog, Engine: s.engine, Tasks: s.tasks, Git: s.git, Rooms: s.chat.Messages(),
+		Standing: s.standing, Publish: s.publish, Address: s.Address, Door: s.door, Unrouted: restserve.Unrouted, Logger: s.logger,
 	}
-	user, err := os.UserHomeDir()
-	if err != nil {
-		s.logger.Warn("the user has no home directory, so agents' programs find no accounts there", "err", err)
-		user = s.home.Path("agents", "home")
+	if s.model != nil {
+		cfg.Model = s.model
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "home", "the path of this program is not known", err)
-	}
-	t := &taskAgents{sessions: sessions.New(sessions.Config{MaxLive: s.cfg.Agents.MaxSessions, Logger: s.logger})}
-	if err := s.openWorkspaces(ctx); err != nil {
-		return err
-	}
-	if err := s.openTaskSettings(ctx, t); err != nil {
-		return err
-	}
-	t.skills = s.openSkills(t)
-	parent := environment(os.Environ())
-	t.Agents, err = agents.New(ctx, agents.Config{
-		Dir: s.home.Path("agents"), Home: user, Own: s.home.Dir, Self: self, Version: s.version, Server: s.Address, Parent: parent, UID: os.Getuid(),
-		Login: func() map[string]string { return t.settings.Now().Login(parent) },
-		Roots: s.agentRoots(), Rules: rules, Sessions: t.sessions,
-		Check: func(ctx context.Context) []preflight.Result {
-			login := t.settings.Now().Login(parent)
-			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
-		},
-		Tokens: taskTokens{s.policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: agentRecords{s}, Skills: loneSkills{t.skills, t}, Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
-	})
-	s.workers = t
-	t.logins = s.openLogins(t, user)
-	t.chooser.programs, t.chooser.info = t.Programs, func(id string) (sessions.Info, error) {
-		one, err := t.sessions.Get(id)
-		if err != nil {
-			return sessions.Info{}, err
-		}
-		return one.Info(), nil
-	}
-	if err != nil {
-		return err
-	}
-	if err = s.openThreads(ctx, t); err != nil {
-		return err
-	}
-	s.openVerbs(t)
-	return nil
-}
-
-// ask has the coordinator decide what a preset asks about.
-func (t *taskAgents) ask(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool) {
-	allow, reason, ok := t.threads.coordinator.Permit(ctx, session, tool, input)
-	d.Rule, d.Reason, d.Effect = "coordinator", reason, permit.Deny
-	if allow {
-		d.Effect = permit.Allow
-	}
-	return d, ok
-}
-
-// decided tells the others of a session's thread what it decided. Sessions without one have
-// nobody to tell.
-func (t *taskAgents) decided(ctx context.Context, session, text string) {
-	if err := t.threads.coordinator.Share(ctx, session, text); err != nil && capability.AsError(err).Reason != threads.ReasonGone {
-		t.threads.follower.logger.Warn("a decision was not shared", "session", session, "err", err)
-	}
-}
-
-// close ends every session and what was prepared for them.
-func (t *taskAgents) close(ctx context.Context) {
-	if t == nil || t.Agents == nil {
-		return
-	}
-	t.logins.desk.Close()
-	t.threads.close()
-	t.sessions.Close(ctx)
-	t.Close()
-}
-
-func environment(list []string) map[string]string {
-	out := make(map[string]string, len(list))
-	for _, entry := range list {
-		if name, value, ok := strings.Cut(entry, "="); ok {
-			out[name] = value
-		}
-	}
-	return out
-}
-
-// taskTokens makes the tokens of sessions (README R41): of the role with the fewest
-// rights, named after the session, and never with more than who started it.
-type taskTokens struct{ *policy.Policy }
-
-func ownServer() capability.Principal {
-	return capability.Principal{ID: "server", Role: capability.RoleAdmin}
-}
-
-// Issue implements agents.Tokens.
-func (t taskTokens) Issue(ctx context.Context, by capability.Principal, session string) (string, error) {
-	_, value, err := t.CreateToken(ctx, ownServer(), policy.TokenRequest{Role: capability.RoleTask, Name: session, OnBehalfOf: &by})
-	if err != nil {
-		return "", err
-	}
-	return value.Reveal(), nil
-}
-
-// Revoke implements agents.Tokens.
-func (t taskTokens) Revoke(ctx context.Context, session string) error {
-	_, err := t.RevokeToken(ctx, ownServer(), session)
+	s.agents, err = taskagents.New(ctx, cfg)
 	return err
 }
 
-type scratchFolders struct{ *scratch.Keeper }
-
-// Create implements agents.Scratch.
-func (f scratchFolders) Create(session, label string) (string, error) {
-	r, err := f.Keeper.Create(session, label)
-	return r.Path, err
+// agentFunctions returns the functions of task agents for the catalog.
+func (s *Server) agentFunctions() (list []core.Function) {
+	for _, f := range s.agents.Functions() {
+		list = append(list, core.Function(f))
+	}
+	return list
 }
 
-// agentRecords writes what agents were allowed, and their starts and ends.
-type agentRecords struct{ s *Server }
-
-// Permission implements agents.Recorder.
-func (a agentRecords) Permission(ctx context.Context, session, tool string, d permit.Decision) {
-	outcome := audit.OutcomeSuccess
-	if d.Effect == permit.Deny {
-		outcome = audit.OutcomeFailure
+// agentTexts returns the resources of task agents for MCP clients.
+func (s *Server) agentTexts() (list []mcpserve.Text) {
+	for _, t := range s.agents.Texts() {
+		list = append(list, mcpserve.Text(t))
 	}
-	a.append(ctx, audit.Record{
-		Logger: "agents", Event: audit.AgentPermission, Session: session, User: "task:" + session, Success: outcome,
-		Metadata: audit.Metadata{Tool: tool, Attrs: []audit.Attr{
-			{Key: "verdict", Value: string(d.Effect)}, {Key: "category", Value: string(d.Category)}, {Key: "rule", Value: d.Rule},
-		}},
-	}, audit.Synced)
-}
-
-// Session implements agents.Recorder.
-func (a agentRecords) Session(ctx context.Context, by capability.Principal, i sessions.Info, event string) {
-	rec := audit.Record{
-		Logger: "agents", Event: audit.TaskStatusChanged, Session: i.ID, User: by.ID,
-		Metadata: audit.Metadata{WorkDir: i.Workdir, Attrs: []audit.Attr{{Key: "framework", Value: string(i.AdapterType)}, {Key: "status", Value: string(i.Status)}}},
-	}
-	if event == "created" {
-		rec.Event = audit.TaskCreated
-	}
-	a.append(ctx, rec, audit.Written)
-	a.s.publish("agent."+event, map[string]any{"session_id": i.ID, "framework": i.AdapterType, "status": i.Status})
-}
-
-func (a agentRecords) append(ctx context.Context, rec audit.Record, d audit.Durability) {
-	if _, err := a.s.log.Append(context.WithoutCancel(ctx), rec, d); err != nil {
-		a.s.logger.Error("audit record not written", "event", string(rec.Event), "err", err)
-	}
-}
-
-// agentDoor adapts the service to what the surface asks for.
-type agentDoor struct{ *taskAgents }
-
-// Programs implements agentserve.Agents.
-func (d agentDoor) Programs(ctx context.Context) any { return d.Agents.Programs(ctx) }
-
-// Presets implements agentserve.Agents.
-func (d agentDoor) Presets() any { return adapter.Presets() }
-
-// Approval implements agentserve.Agents.
-func (d agentDoor) Approval(agentType, preset string) (any, error) {
-	name, err := frameworkNamed(agentType)
-	if err != nil {
-		return nil, err
-	}
-	return adapter.ApprovalOf(name, adapter.Preset(preset))
-}
-
-// Files implements agentserve.Agents.
-func (d agentDoor) Files(agentType string) (any, error) {
-	type row struct {
-		AgentType  framework.Name          `json:"agentType"`
-		MemoryFile string                  `json:"memoryFilePath,omitempty"`
-		Files      []adapter.WorkspaceFile `json:"files"`
-	}
-	of := func(name framework.Name) row {
-		r := row{AgentType: name, Files: adapter.Files(name)}
-		if len(r.Files) > 0 && r.Files[0].Type == "memory" {
-			r.MemoryFile = r.Files[0].RelativePath
-		}
-		return r
-	}
-	if agentType != "" {
-		name, err := frameworkNamed(agentType)
-		return of(name), err
-	}
-	var list []row
-	for _, n := range framework.Names() {
-		list = append(list, of(n.Name))
-	}
-	return list, nil
-}
-
-func frameworkNamed(text string) (framework.Name, error) {
-	name, ok := framework.Normalise(text)
-	if !ok {
-		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "list them with: junctor frameworks list")
-	}
-	return name, nil
-}
-
-// List implements agentserve.Agents.
-func (d agentDoor) List() any { return d.Agents.List() }
-
-// Get implements agentserve.Agents.
-func (d agentDoor) Get(id string) (any, error) {
-	i, _, err := d.Agents.Get(id)
-	return i, err
-}
-
-// Spawn implements agentserve.Agents.
-func (d agentDoor) Spawn(ctx context.Context, by capability.Principal, request json.RawMessage) (any, error) {
-	var req agents.Request
-	if err := strict(request, &req); err != nil {
-		return nil, err
-	}
-	i, err := d.taskAgents.Spawn(ctx, by, req)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"sessionId": i.ID, "agentType": i.AgentType, "workdir": i.Workdir, "status": i.Status, "session": i}, nil
-}
-
-// Send implements agentserve.Agents.
-func (d agentDoor) Send(ctx context.Context, id string, request json.RawMessage) (any, error) {
-	var in struct {
-		Input string   `json:"input"`
-		Keys  []string `json:"keys"`
-		Queue string   `json:"queue"`
-	}
-	if err := strict(request, &in); err != nil {
-		return nil, err
-	}
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	if len(in.Keys) > 0 {
-		if err := session.Keys(ctx, in.Keys); err != nil {
-			return nil, err
-		}
-		return map[string]any{"success": true}, nil
-	}
-	outcome, err := sendSoon(ctx, session, in.Input, in.Queue == "agent")
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"success": true, "outcome": outcome}, nil
-}
-
-// Choose implements agentserve.Agents.
-func (d agentDoor) Choose(ctx context.Context, id string, request json.RawMessage) (any, error) {
-	var in struct {
-		Fingerprint string `json:"fingerprint"`
-		Label       string `json:"label"`
-	}
-	if err := strict(request, &in); err != nil {
-		return nil, err
-	}
-	_, session, err := d.Agents.Get(id)
-	if err == nil {
-		err = session.Choose(ctx, in.Fingerprint, in.Label)
-	}
-	return map[string]any{"success": true}, err
-}
-
-// Stop implements agentserve.Agents.
-func (d agentDoor) Stop(id string, force bool) (any, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	session.Stop(force)
-	return map[string]any{"success": true, "sessionId": id}, nil
-}
-
-// Lines implements agentserve.Agents.
-func (d agentDoor) Lines(id string, n int) ([]string, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	return session.Lines(n), nil
-}
-
-// Console implements agentserve.Agents.
-func (d agentDoor) Console(id string, since uint64) ([]byte, uint64, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, 0, err
-	}
-	data, next := session.Console(since)
-	return data, next, nil
-}
-
-// Explain implements agentserve.Agents.
-func (d agentDoor) Explain(id string) (any, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	return session.Explain(), nil
-}
-
-// Screen implements agentserve.Agents.
-func (d agentDoor) Screen(id string) (any, error) {
-	_, session, err := d.Agents.Get(id)
-	if err != nil {
-		return nil, err
-	}
-	t, err := sessions.InTerminal(session)
-	if err != nil {
-		return nil, err
-	}
-	return t.Screen(), nil
-}
-
-// Peers implements agentserve.Agents.
-func (d agentDoor) Peers(session string) (any, int, bool) {
-	list, ok := d.Agents.Peers(session)
-	return list, len(list), ok
+	return list
 }

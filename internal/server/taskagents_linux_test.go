@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+
 	"github.com/coder/websocket"
 	"golang.org/x/sys/unix"
 
@@ -448,14 +450,14 @@ func (n *node) replayed(t *testing.T, session, word string) {
 		t.Fatalf("%d %v", a.status, err)
 	}
 	subject, err := replay.Guess(rec, "")
-	if err != nil || subject.Framework != framework.Claude {
+	if err != nil || subject.Framework != programs.Claude {
 		t.Fatal(subject, err)
 	}
-	files, err := framework.Load(filepath.Join(n.home, "frameworks"))
+	files, err := detect.Load(filepath.Join(n.home, "frameworks"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, _, err := framework.Pick(files, subject.Framework, subject.Version)
+	rules, _, err := detect.Pick(files, subject.Framework, subject.Version)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/runs"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/testkit/sessiontest"
 )
 
 // invoker answers by the name of the action.
@@ -95,7 +96,7 @@ func newRig(with *model) *rig {
 		command.Command{Name: "x", Declared: "x", Extension: "tools.x", ExtensionName: "X", Enabled: true, Summary: "Does x", Usage: "docs/USAGE.md", Actions: []command.Action{act("go"), act("deny"), act("break"), act("ask"), act("slow"), secretive}},
 		command.Command{Name: "off", Extension: "tools.off", ExtensionName: "Off", Actions: []command.Action{act("go")}},
 	)})
-	store := session.NewMemory()
+	store := sessiontest.NewMemory()
 	r := &rig{engine: &invoker{}, model: with, messages: session.NewMessages(session.MessagesConfig{Store: store}), results: session.NewResults(session.ResultsConfig{Store: store})}
 	cfg := engine.Config{
 		Runs: runs.New(r.engine, time.Now), Messages: r.messages, Results: r.results, Commands: func() *command.Router { return router },

@@ -32,14 +32,6 @@ func (s State) Terminal() bool {
 	return false
 }
 
-// States returns every state.
-func States() []State {
-	return []State{
-		StateCreated, StateQueued, StateValidating, StateAwaiting, StateExecuting, StateProcessing,
-		StateLogging, StateCompleted, StateFailed, StateTimeout, StateCancelled,
-	}
-}
-
 // Event moves an invocation from one state to the next.
 type Event string
 
@@ -63,15 +55,6 @@ const (
 	EventCancel        Event = "cancel"
 	EventPanic         Event = "panic"
 )
-
-// Events returns every event.
-func Events() []Event {
-	return []Event{
-		EventValidate, EventEnqueue, EventExpire, EventValidated, EventInvalid, EventConfirmNeeded,
-		EventApproved, EventRejected, EventSuccess, EventError, EventTimeout, EventProcessed,
-		EventLogged, EventLogFailed, EventLogTolerated, EventCancel, EventPanic,
-	}
-}
 
 // next is the whole transition table: runner spec section 9 plus decision R56
 // (cancel and deadline before logging, panic anywhere alive). ok is false for an

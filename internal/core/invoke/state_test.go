@@ -55,12 +55,12 @@ func TestEveryPairOfStateAndEventIsDecided(t *testing.T) {
 		f := strings.Fields(line)
 		want[f[0]+" "+f[1]] = State(f[2])
 	}
-	if len(States()) != 11 || len(Events()) != 17 {
-		t.Fatalf("%d states and %d events", len(States()), len(Events()))
+	if len(states()) != 11 || len(events()) != 17 {
+		t.Fatalf("%d states and %d events", len(states()), len(events()))
 	}
 	at := time.Unix(0, 0)
-	for _, from := range States() {
-		for _, ev := range Events() {
+	for _, from := range states() {
+		for _, ev := range events() {
 			var m machine
 			m.start(at)
 			m.state = from
@@ -86,11 +86,28 @@ func TestEveryPairOfStateAndEventIsDecided(t *testing.T) {
 
 func TestNoEventLeavesATerminalState(t *testing.T) {
 	t.Parallel()
-	for _, s := range States() {
-		for _, ev := range Events() {
+	for _, s := range states() {
+		for _, ev := range events() {
 			if to, ok := next(s, ev); s.Terminal() && (ok || to != s) {
 				t.Errorf("%s leaves %s", ev, s)
 			}
 		}
+	}
+}
+
+// states returns every state.
+func states() []State {
+	return []State{
+		StateCreated, StateQueued, StateValidating, StateAwaiting, StateExecuting, StateProcessing,
+		StateLogging, StateCompleted, StateFailed, StateTimeout, StateCancelled,
+	}
+}
+
+// events returns every event.
+func events() []Event {
+	return []Event{
+		EventValidate, EventEnqueue, EventExpire, EventValidated, EventInvalid, EventConfirmNeeded,
+		EventApproved, EventRejected, EventSuccess, EventError, EventTimeout, EventProcessed,
+		EventLogged, EventLogFailed, EventLogTolerated, EventCancel, EventPanic,
 	}
 }

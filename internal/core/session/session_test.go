@@ -8,7 +8,7 @@ import (
 )
 
 func TestMemoryIsAStore(t *testing.T) {
-	sessiontest.Run(t, func(*testing.T) session.Store { return session.NewMemory() })
+	sessiontest.Run(t, func(*testing.T) session.Store { return sessiontest.NewMemory() })
 }
 
 func TestCut(t *testing.T) {

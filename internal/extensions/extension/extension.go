@@ -13,11 +13,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/commandfile"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
-	"github.com/junctor-run/junctor/internal/extensions/sources"
 )
 
 // Where the parts of a package are.
@@ -293,30 +291,6 @@ func Usage(files Files, m *Manifest) (string, error) {
 	}
 }
 
-// Local is the package as the catalog's mapping takes it. status is INSTALLED,
-// INSTALLING, FAILED or UNINSTALLED; agentVisible names the actions, as
-// <command>.<action> or all, that the operator showed to agents.
-func (p *Package) Local(status string, enabled bool, agentVisible []string) sources.LocalExtension {
-	l := sources.LocalExtension{
-		ID: p.Manifest.ID, Name: p.Manifest.Name, Version: p.Manifest.Version, Status: status, Enabled: enabled, Permissions: p.Permissions, AgentVisible: agentVisible,
-	}
-	for i := range p.Commands {
-		c := &p.Commands[i]
-		x := sources.LocalCommand{
-			Name: c.Name, Summary: c.Summary, Description: c.Description, Runner: c.Runner, DefaultAction: c.DefaultAction, Aliases: c.Aliases, Permissions: c.Permissions, Confirm: c.Confirm,
-		}
-		for j := range c.Actions {
-			a := &c.Actions[j]
-			x.Actions = append(x.Actions, sources.LocalAction{
-				ID: a.ID, Runner: a.Runner, Summary: a.Summary, Description: a.Description, Confirm: a.Confirm, AgentVisible: a.AgentVisible, Args: local(a.Args), Flags: local(a.Flags),
-				Permissions: p.needed(c, a),
-			})
-		}
-		l.Commands = append(l.Commands, x)
-	}
-	return l
-}
-
 // needed is what an action declares: its own, its command's, or all of the
 // package's, whichever is named first and closest.
 func (p *Package) needed(c *commandfile.Command, a *commandfile.Action) []string {
@@ -339,20 +313,6 @@ func (p *Package) warnOfNeeds() {
 			}
 		}
 	}
-}
-
-func local(list []commandfile.Argument) []sources.LocalArg {
-	var out []sources.LocalArg
-	for i := range list {
-		a := &list[i]
-		out = append(out, sources.LocalArg{Name: a.Name, Description: a.Description, Type: a.Type, Required: a.Required, Choices: a.Choices, Pattern: a.Pattern, TakesValue: a.TakesValue})
-	}
-	return out
-}
-
-// Extension is the package as a manifest of the catalog.
-func (p *Package) Extension(status string, enabled bool, agentVisible []string) (manifest.Extension, []string, error) {
-	return sources.Local(p.Local(status, enabled, agentVisible))
 }
 
 // AgentActions names the actions that become tools of agents when the package is

@@ -71,16 +71,6 @@ func ActionOf(word string) (_ Import, known bool) {
 	return Import{}, false
 }
 
-// ImportWords returns every word of the table, sorted.
-func ImportWords() []string {
-	var out []string
-	for _, row := range importTable() {
-		out = append(out, strings.Fields(row.words)...)
-	}
-	slices.Sort(out)
-	return out
-}
-
 type importRow struct {
 	words  string
 	action capability.Action

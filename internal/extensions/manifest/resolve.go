@@ -15,7 +15,6 @@ type Resolved struct {
 	Shadowed   []*Extension       // packages of a weaker origin with an id that is taken
 	Refused    []*Extension       // packages whose activation was refused while another ran, and stays refused
 	Conflicts  []catalog.Conflict // of runtime ids and HTTP surfaces
-	routes     map[string]bool    // "<runtime>#<n>" of routes that are withheld
 }
 
 // Resolve finds what cannot stand together (conflict class 1 and the HTTP part of
@@ -84,50 +83,9 @@ func (r *Resolved) standing(list []*Extension) []*Extension {
 	return rest
 }
 
-// Standing is how a package relates to those that run.
-type Standing string
-
-// The standings.
-const (
-	StandingNew      Standing = "new"      // nobody has its id
-	StandingReplaces Standing = "replaces" // its origin is stronger than that of the one that runs
-	StandingShadowed Standing = "shadowed" // it is recorded, and the stronger one goes on
-)
-
 // ReasonConflict is the failure class of packages that claim one id, and the
-// DisabledReason to keep for one that Admit refused for it.
+// DisabledReason of a package that was refused for it.
 const ReasonConflict = "registration-conflict"
-
-// Admit decides whether a package may be activated beside those that run. Where
-// one of equal origin has its id, or it declares a contribution twice, it is
-// refused (conflict, reason registration_conflict) and what runs is untouched;
-// the caller keeps [ReasonConflict] as its DisabledReason so that [Resolve] says
-// the same after a restart (catalog spec, sections 9.1 and 25.2, R13).
-func Admit(running []Extension, x *Extension) (Standing, error) {
-	refuse := func(format string, args ...any) error {
-		return capability.Errorf(capability.CodeConflict, "manifest.admit", format, args...).
-			With("registration_conflict", "remove one of the two, or give it another id")
-	}
-	if (&Resolved{Failed: make(map[string]string)}).duplicates(x).Stage == capability.StageFailed && x.Stage != capability.StageFailed {
-		return "", refuse("extension %s declares a contribution twice", x.ID)
-	}
-	standing := StandingNew
-	for i := range running {
-		other := &running[i]
-		if !strings.EqualFold(other.ID, x.ID) || other.DisabledReason != "" {
-			continue
-		}
-		switch mine, theirs := originStrength(x.origin()), originStrength(other.origin()); {
-		case mine == theirs:
-			return "", refuse("extension %s is already there, from an equal origin (%s)", x.ID, other.origin())
-		case mine < theirs:
-			standing = StandingShadowed
-		case standing == StandingNew:
-			standing = StandingReplaces
-		}
-	}
-	return standing, nil
-}
 
 func failed(x *Extension) *Extension {
 	y := *x

@@ -3,7 +3,6 @@ package manifest
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -30,7 +29,6 @@ const (
 // of meeting is a record of its own, so that a route that is merely nested in a
 // contested one is not withheld with it.
 func (r *Resolved) surfaces(owners map[string]string) {
-	r.routes = make(map[string]bool)
 	var all []surface
 	for _, x := range r.Extensions {
 		if !x.active() {
@@ -66,7 +64,7 @@ func (r *Resolved) surfaces(owners map[string]string) {
 	}
 }
 
-// contest records one clash and withholds the routes that lost.
+// contest records one clash.
 func (r *Resolved) contest(key, way string, members []surface, owners map[string]string) {
 	var ids []string
 	for _, m := range members {
@@ -86,14 +84,6 @@ func (r *Resolved) contest(key, way string, members []surface, owners map[string
 		})
 	}
 	r.Conflicts = append(r.Conflicts, record)
-	if way == meetNested {
-		return
-	}
-	for _, m := range members {
-		if m.runtime != record.Winner {
-			r.routes[routeKey(m.runtime, m.at)] = true
-		}
-	}
 }
 
 // meet says how two routes of one method meet, "" when no path reaches both. a's
@@ -112,15 +102,9 @@ func meet(a, b *Route) string {
 	return meetNested
 }
 
-func routeKey(runtime string, n int) string { return runtime + "#" + strconv.Itoa(n) }
-
 func (r *Route) auth() string {
 	if r.Auth == "" {
 		return "gateway"
 	}
 	return r.Auth
 }
-
-// Served reports whether the n-th route of a contribution is served: nobody else
-// has a better claim on its path.
-func (r *Resolved) Served(runtime string, n int) bool { return !r.routes[routeKey(runtime, n)] }

@@ -17,21 +17,12 @@ type Match struct {
 	Command     *manifest.Command
 }
 
-const (
-	maxNativeArgs = 4096    // what a messaging channel hands to a command
-	maxArgs       = 1 << 20 // what anything else does
-)
+const maxArgs = 1 << 20
 
 // Match finds the command of a line (catalog spec, section 17.4). /name:ext.id
 // names the extension. A command that takes no arguments does not match a line
 // that has some: it is ordinary text then. Arguments are cut at 1 MiB.
-func (c *Catalog) Match(line string) (Match, bool) { return c.match(line, maxArgs) }
-
-// MatchNative is Match for a native command of a messaging channel, whose
-// arguments are cut at 4096 bytes (decision R18).
-func (c *Catalog) MatchNative(line string) (Match, bool) { return c.match(line, maxNativeArgs) }
-
-func (c *Catalog) match(line string, most int) (Match, bool) {
+func (c *Catalog) Match(line string) (Match, bool) {
 	rest, found := strings.CutPrefix(strings.TrimSpace(line), "/")
 	if !found {
 		return Match{}, false
@@ -45,7 +36,7 @@ func (c *Catalog) match(line string, most int) (Match, bool) {
 	if cmd == nil {
 		return Match{}, false
 	}
-	args = clean(args, most)
+	args = clean(args)
 	if args != "" && !cmd.AcceptsArgs {
 		return Match{}, false
 	}
@@ -79,7 +70,7 @@ func (c *Catalog) lookup(word string) *command {
 }
 
 // clean drops control characters, before and after the cut.
-func clean(args string, most int) string {
+func clean(args string) string {
 	if len(args) > 4*maxArgs { // most of it can only be dropped
 		args = args[:4*maxArgs]
 	}
@@ -92,8 +83,8 @@ func clean(args string, most int) string {
 		}, s)
 	}
 	args = strings.TrimSpace(strip(args))
-	if len(args) > most {
-		args = strings.TrimSpace(strip(args[:most]))
+	if len(args) > maxArgs {
+		args = strings.TrimSpace(strip(args[:maxArgs]))
 	}
 	return args
 }

@@ -22,9 +22,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/session"
 )
 
-// Origin is the origin of these modules; deployment modes bind it.
-const Origin = "extension"
-
 // Kind is the member kind of the entry that every action has: its input is the
 // words that somebody typed (see Words), its name <command>.<action>.
 const Kind = "command"
@@ -140,9 +137,9 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 }
 
 func (s *Source) batch() capability.Batch {
-	b := capability.Batch{Source: Origin}
+	b := capability.Batch{Source: capability.OriginExtension}
 	for _, x := range s.list() {
-		p := &provider{cfg: s.cfg, key: capability.NewProviderKey("ext", Origin, x.Module.Extension), id: x.Module.Extension, digest: x.Module.Digest}
+		p := &provider{cfg: s.cfg, key: capability.NewProviderKey("ext", capability.OriginExtension, x.Module.Extension), id: x.Module.Extension, digest: x.Module.Digest}
 		b.Modules = append(b.Modules, p.module(x))
 		b.Providers = append(b.Providers, p)
 	}
@@ -183,7 +180,7 @@ func (p *provider) Settle() time.Duration { return settleTime }
 // tools their way here. What cannot run says why instead of being hidden.
 func (p *provider) module(x Extension) capability.Module {
 	m := x.Module
-	m.Origin = Origin
+	m.Origin = capability.OriginExtension
 	m.Contributions = slices.Clone(m.Contributions)
 	p.actions, p.tools = make(map[string]*action), make(map[string]*action)
 	commands := slices.Clone(x.Commands)

@@ -20,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
+	"github.com/junctor-run/junctor/internal/testkit/sessiontest"
 )
 
 // recorder is an executor that says what it was asked.
@@ -107,7 +108,7 @@ func sample() runner.Extension {
 func newRig(t testing.TB, exec *recorder, rates queue.Rates) *rig {
 	t.Helper()
 	r := &rig{TB: t, exec: exec, entries: make(map[string]capability.Contribution), news: make(chan struct{}), batches: make(chan capability.Batch)}
-	r.results = session.NewResults(session.ResultsConfig{Store: &leaving{Store: session.NewMemory(), away: &r.away}})
+	r.results = session.NewResults(session.ResultsConfig{Store: &leaving{Store: sessiontest.NewMemory(), away: &r.away}})
 	effect := func(permissions []string) capability.Effect {
 		if slices.Contains(permissions, "network") {
 			return capability.EffectExternal
@@ -153,7 +154,7 @@ func (r *rig) call(kind, name, input string) (runner.Reply, error) {
 func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, &recorder{}, queue.Rates{})
-	if r.module.Origin != runner.Origin {
+	if r.module.Origin != capability.OriginExtension {
 		t.Error(r.module.Origin)
 	}
 	for name, want := range map[string]struct {

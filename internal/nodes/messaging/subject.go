@@ -30,30 +30,6 @@ func plain(c byte) bool {
 	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// Unescape reads a token that Escape wrote; ok is false for any other.
-func Unescape(token string) (text string, ok bool) {
-	var b strings.Builder
-	for i := 0; i < len(token); i++ {
-		c := token[i]
-		switch {
-		case plain(c):
-		case c == '=' && i+2 < len(token):
-			hi, lo := unhex(token[i+1]), unhex(token[i+2])
-			if hi < 0 || lo < 0 || plain(byte(hi<<4|lo)) {
-				return "", false
-			}
-			c = byte(hi<<4 | lo)
-			i += 2
-		default:
-			return "", false
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), true
-}
-
-func unhex(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }
-
 // CheckSubject refuses what cannot be published to: empty tokens, wildcards,
 // control characters, spaces, more than MaxSubject bytes, and subjects beginning
 // with $, which belong to the bus.
@@ -176,32 +152,4 @@ func CheckEntry(key string, value []byte) error {
 		return tooLarge("an entry has at most %d bytes, this one %d", MaxValue, len(value))
 	}
 	return nil
-}
-
-// Covers reports whether everything that matches pattern also matches allowed.
-// A subject without wildcards is a pattern that matches itself.
-func Covers(allowed, pattern string) bool {
-	for {
-		a, aRest, aMore := strings.Cut(allowed, ".")
-		p, pRest, pMore := strings.Cut(pattern, ".")
-		switch {
-		case a == ">":
-			return true
-		case p == ">", a != "*" && a != p, aMore != pMore:
-			return false
-		case !aMore:
-			return true
-		}
-		allowed, pattern = aRest, pRest
-	}
-}
-
-// CoversAny reports whether one of the allowed patterns covers pattern.
-func CoversAny(allowed []string, pattern string) bool {
-	for _, a := range allowed {
-		if Covers(a, pattern) {
-			return true
-		}
-	}
-	return false
 }

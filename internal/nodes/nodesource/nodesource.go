@@ -25,12 +25,9 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Kind is the provider kind and the origin of the modules; OriginSkill is that of
-// the modules of skills.
-const (
-	Kind        = "node"
-	OriginSkill = "skill"
-)
+// Kind is the provider kind and the origin of the modules. Those of skills have origin
+// [capability.OriginSkill].
+const Kind = "node"
 
 // labelTag begins the tags that say what a node's credential grants; no function can
 // claim one.
@@ -246,7 +243,7 @@ func (s *Source) batch(id string) capability.Batch {
 		if skill, is := strings.CutPrefix(f.Owner, "skill:"); is && !cmp.IsReserved(f.Name) {
 			if skills[skill] == nil {
 				ext := skillExtension(id, skill)
-				skills[skill] = &capability.Module{Extension: ext, ID: wireID(ext), Name: skill, Label: id, Origin: OriginSkill, Endpoint: own.Endpoint, Users: users}
+				skills[skill] = &capability.Module{Extension: ext, ID: wireID(ext), Name: skill, Label: id, Origin: capability.OriginSkill, Endpoint: own.Endpoint, Users: users}
 			}
 			to = skills[skill]
 		}

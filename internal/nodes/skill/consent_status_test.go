@@ -99,23 +99,6 @@ func TestScenario24AskedBeforeCodeIsLoaded(t *testing.T) {
 	same(t, "the old one stays", r.answers("f.c"), `"1"`)
 }
 
-func TestRevokedConsentDisablesASkill(t *testing.T) {
-	t.Parallel()
-	o := &owner{answer: "grant"}
-	r := device(t, func(c *skill.Config) { c.Owner = o })
-	r.action("a", "x")
-	r.must(pack("s", consenting()))
-	if err := r.host.Revoke(t.Context(), "s", "alice"); err != nil {
-		t.Fatal(err)
-	}
-	same(t, "disabled", []any{r.host.Installed()["s"].State, r.answers("f.a")}, []any{"disabled", wire.ReasonFunctionNotFound})
-	again := restarted(t, r.dir, r.actions, func(c *skill.Config) { c.Owner = o })
-	same(t, "after a restart", []any{again.host.Installed()["s"].State, again.answers("f.a")}, []any{"disabled", wire.ReasonFunctionNotFound})
-	again.must(pack("s", consenting()))
-	same(t, "asked again", []any{len(o.questions()), again.answers("f.a")}, []any{2, `"x"`})
-	same(t, "unknown", r.host.Revoke(t.Context(), "nobody", "") != nil, true)
-}
-
 func TestConsentForEveryCall(t *testing.T) {
 	t.Parallel()
 	o := &owner{answer: "grant"}

@@ -66,35 +66,3 @@ func (h *Host) disown(skill string, leave bool) {
 		done, _ = h.cfg.Functions.Apply(c, revision) // a change that only takes away has no other error
 	}
 }
-
-// Revoke takes back what the owner agreed to: the skill's functions go, its record
-// stays as disabled, and installing it again asks again. A skill that is not there
-// is not_found.
-func (h *Host) Revoke(ctx context.Context, skill, caller string) error {
-	unlock, err := h.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	old := h.get(skill)
-	if old == nil {
-		return capability.Errorf(capability.CodeNotFound, "skill", "no skill %.128q is installed", skill)
-	}
-	next := &installed{Stored: old.Stored}
-	next.Record = old.Record.Clone()
-	next.Record.State, next.Record.Consent, next.Record.UpdatedAt = wire.StateDisabled, wire.Consent{Required: true}, wire.Time(h.cfg.Now())
-	next.Record.Revision++
-	if err := h.cfg.Store.Put(ctx, next.Stored); err != nil {
-		return capability.Wrap(capability.CodeInternal, "skill", "the skill could not be stored", err)
-	}
-	h.disown(skill, false)
-	h.mu.Lock()
-	h.skills[skill] = next
-	h.mu.Unlock()
-	for _, p := range old.programs {
-		p.Release()
-	}
-	h.cfg.Event(ctx, Event{Name: "confirmation_answered", Skill: skill, Digest: old.Record.SHA256, Caller: caller, Outcome: "revoked"})
-	h.refresh(ctx)
-	return nil
-}

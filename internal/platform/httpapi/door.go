@@ -169,6 +169,11 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	if err != nil {
 		return err
 	}
+	return DecodeStrict(body, v)
+}
+
+// DecodeStrict decodes a body that was read, as [Decode] does. An empty body is {}.
+func DecodeStrict(body []byte, v any) error {
 	if len(body) == 0 {
 		body = []byte("{}")
 	}

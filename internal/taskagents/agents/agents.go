@@ -21,10 +21,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/overlay"
 	"github.com/junctor-run/junctor/internal/platform/process"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -61,8 +62,8 @@ type Agents struct {
 // agent is what is known of a session beyond its terminal.
 type agent struct {
 	owner     string // who asked for it
-	preset    adapter.Preset
-	framework framework.Name
+	preset    programs.Preset
+	framework programs.Name
 	workdir   string
 	keep      bool // it is not stopped when its turn is over
 	// structured says that its program speaks a protocol: hooks judge, and tell nothing.
@@ -87,7 +88,7 @@ type Request struct {
 	Workdir     string            `json:"workdir"`
 	Task        string            `json:"task"`
 	Memory      string            `json:"memoryContent"`
-	Preset      adapter.Preset    `json:"approvalPreset"`
+	Preset      programs.Preset   `json:"approvalPreset"`
 	Custom      map[string]string `json:"customCredentials"`
 	Metadata    json.RawMessage   `json:"metadata"`
 	Name        string            `json:"name"`
@@ -216,11 +217,11 @@ func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 // that. Whatever fails, nothing is left of it.
 //
 // Its errors: invalid_input (unknown_agent_type, unknown_preset, bad_metadata, bad_mode,
-// no_structured_mode, and those of [adapter.Build]), denied (workdir_outside_allowed), unavailable (agent_not_installed),
+// no_structured_mode, and those of [programs.Build]), denied (workdir_outside_allowed), unavailable (agent_not_installed),
 // overloaded (too_many_sessions), and those of the parts.
 func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request) (Info, error) {
 	const op = "tasks.spawn"
-	name, ok := framework.Normalise(req.AgentType)
+	name, ok := programs.Normalise(req.AgentType)
 	if !ok {
 		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", req.AgentType).With("unknown_agent_type", "agent types are "+accepted())
 	}
@@ -241,7 +242,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	if err != nil {
 		return Info{}, err
 	}
-	rules, _, err := framework.Pick(a.cfg.Rules, name, program.Version)
+	rules, _, err := detect.Pick(a.cfg.Rules, name, program.Version)
 	if err != nil {
 		return Info{}, err
 	}
@@ -252,9 +253,9 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		return Info{}, err
 	}
 	if g.preset == "" {
-		g.preset = adapter.Permissive
+		g.preset = programs.Permissive
 		if made {
-			g.preset = adapter.Autonomous
+			g.preset = programs.Autonomous
 		}
 	}
 	undone := func(event string) error {
@@ -274,7 +275,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 }
 
 // prepared carries out the plan of a session and starts it.
-func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *framework.File, req Request, m meta) (sessions.Live, error) {
+func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *detect.File, req Request, m meta) (sessions.Live, error) {
 	state := filepath.Join(a.folder(), id)
 	err := os.MkdirAll(state, 0o700)
 	if err == nil {
@@ -288,10 +289,10 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 		return nil, err
 	}
 	manifest := ""
-	if a.cfg.Skills != nil && g.framework != framework.Shell {
+	if a.cfg.Skills != nil && g.framework != programs.Shell {
 		manifest = a.cfg.Skills.Equip(ctx, by, Equipment{Session: id, Thread: m.ThreadID, Task: req.Task, Repo: m.Repo})
 	}
-	plan, err := adapter.Build(adapter.Spawn{
+	plan, err := programs.Build(programs.Spawn{
 		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
 		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
 		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model, Provider: req.Provider, BaseURL: req.BaseURL,
@@ -309,9 +310,9 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	}
 	spec := sessions.Spec{
 		ID: id, Name: cmp.Or(req.Name, m.Label), AgentType: req.AgentType, Framework: g.framework, Version: program.Version, Rules: rules,
-		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == framework.Shell, Cols: req.Cols, Rows: req.Rows,
+		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == programs.Shell, Cols: req.Cols, Rows: req.Rows,
 		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata, ResumeToken: plan.ResumeToken,
-		Mask: g.mask, Answers: answers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
+		Mask: g.mask, Answers: startAnswers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
 	}
 	a.mu.Lock()
 	a.running[id] = g
@@ -368,7 +369,7 @@ func (a *Agents) disarm(id string) {
 }
 
 // program finds the program of a framework.
-func (a *Agents) program(ctx context.Context, name framework.Name) (preflight.Result, error) {
+func (a *Agents) program(ctx context.Context, name programs.Name) (preflight.Result, error) {
 	list := a.Programs(ctx)
 	i := slices.IndexFunc(list, func(r preflight.Result) bool { return r.Adapter == name })
 	if i < 0 || !list[i].Installed {
@@ -415,7 +416,7 @@ func (a *Agents) place(id, asked, label string) (dir string, made bool, err erro
 
 func accepted() string {
 	var list []string
-	for _, n := range framework.Names() {
+	for _, n := range programs.All() {
 		list = append(list, string(n.Name))
 	}
 	return strings.Join(list, ", ")

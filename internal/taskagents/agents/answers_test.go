@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -32,11 +33,11 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 		"codex-trust-dialog":           {"trust: Trust and continue"},
 		"gemini-trust-dialog":          {"trust: Trust folder (work)"},
 	}
-	files, err := framework.Load(filepath.Join(t.TempDir(), "none"))
+	files, err := detect.Load(filepath.Join(t.TempDir(), "none"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	casts, err := filepath.Glob("../../term/testdata/casts/*.cast")
+	casts, err := filepath.Glob("../term/testdata/casts/*.cast")
 	if err != nil || len(casts) != 26 {
 		t.Fatalf("%d recordings: %v", len(casts), err)
 	}
@@ -44,16 +45,16 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".cast")
 		t.Run(name, func(t *testing.T) {
 			first, _, _ := strings.Cut(name, "-")
-			of, _ := framework.Normalise(first)
-			rules, _, err := framework.Pick(files, of, "")
+			of, _ := programs.Normalise(first)
+			rules, _, err := detect.Pick(files, of, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for _, b := range dialogs(t, path, rules) {
 				chosen := "-"
-				for _, a := range answers(of, adapter.Autonomous) {
-					if option, ok := a.Fits(b); ok {
+				for _, a := range startAnswers(of, programs.Autonomous) {
+					if option, ok := sessions.Fits(a, b); ok {
 						chosen = strings.Join(a.Keys, " ")
 						if option >= 0 {
 							chosen = b.Options[option]
@@ -71,7 +72,7 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 }
 
 // dialogs are the dialogs of a recording, in order.
-func dialogs(t *testing.T, path string, rules *framework.File) (list []*detect.Blocker) {
+func dialogs(t *testing.T, path string, rules *detect.File) (list []*detect.Blocker) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {

@@ -3,7 +3,6 @@ package agents
 import (
 	"encoding/json"
 
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
@@ -12,21 +11,21 @@ import (
 // it (task-agents, section 11). Room and Character are for others to say: null where no
 // conversation belongs to it, and where nobody speaks for it.
 type ParentContext struct {
-	SessionID    string         `json:"session_id"`
-	Label        string         `json:"agent_label"`
-	Workdir      string         `json:"workdir"`
-	Repo         string         `json:"repo,omitempty"`
-	AgentType    framework.Name `json:"agent_type"`
-	Character    any            `json:"character"`
-	Room         any            `json:"room"`
-	OriginalTask string         `json:"original_task"`
+	SessionID    string        `json:"session_id"`
+	Label        string        `json:"agent_label"`
+	Workdir      string        `json:"workdir"`
+	Repo         string        `json:"repo,omitempty"`
+	AgentType    programs.Name `json:"agent_type"`
+	Character    any           `json:"character"`
+	Room         any           `json:"room"`
+	OriginalTask string        `json:"original_task"`
 	Swarm        struct {
 		Siblings  []Peer         `json:"siblings"`
 		Decisions []PeerDecision `json:"decisions"`
 	} `json:"swarm"`
 	Constraints struct {
-		Preset       adapter.Preset `json:"preset"`
-		AllowedRoots []string       `json:"allowed_roots"`
+		Preset       programs.Preset `json:"preset"`
+		AllowedRoots []string        `json:"allowed_roots"`
 	} `json:"constraints"`
 
 	// Creator is the id of who started it; ThreadID and RoomID are what its metadata names.
@@ -37,11 +36,11 @@ type ParentContext struct {
 
 // Peer is another session that is at work.
 type Peer struct {
-	SessionID string         `json:"session_id"`
-	Label     string         `json:"label"`
-	AgentType framework.Name `json:"agent_type"`
-	Workdir   string         `json:"workdir"`
-	Repo      string         `json:"repo,omitempty"`
+	SessionID string        `json:"session_id"`
+	Label     string        `json:"label"`
+	AgentType programs.Name `json:"agent_type"`
+	Workdir   string        `json:"workdir"`
+	Repo      string        `json:"repo,omitempty"`
 }
 
 // PeerDecision is what another session of the same thread has told.
@@ -93,7 +92,7 @@ func (a *Agents) Peers(id string) (list []Peer, ok bool) {
 	return list, true
 }
 
-func peer(id, label string, name framework.Name, workdir string, metadata json.RawMessage) Peer {
+func peer(id, label string, name programs.Name, workdir string, metadata json.RawMessage) Peer {
 	return Peer{SessionID: id, Label: label, AgentType: name, Workdir: workdir, Repo: metaOf(metadata).Repo}
 }
 

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"log/slog"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
@@ -66,7 +67,7 @@ type Config struct {
 	Parent   map[string]string // our environment
 	UID      int
 	Roots    []string // folders that sessions may work in
-	Rules    []*framework.File
+	Rules    []*detect.File
 	Check    func(ctx context.Context) []preflight.Result
 	Sessions *sessions.Manager
 	Tokens   Tokens

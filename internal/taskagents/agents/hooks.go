@@ -51,7 +51,7 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 	if t == nil { // its protocol tells what happens to it
 		return r.Reply(verdict), nil
 	}
-	if r.Kind == hooks.Complete && g.framework == framework.Codex && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
+	if r.Kind == hooks.Complete && programs.Of(g.framework).StrayTurns && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
 		return r.Reply(verdict), nil // a turn of its own, such as one that finds a title
 	}
 	if !a.named(g, r.Token) {

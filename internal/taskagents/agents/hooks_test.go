@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -34,7 +33,7 @@ func (live) ID() string            { return oneSession }
 func (live) Done() <-chan struct{} { return nil }
 
 // service has one session, of a preset.
-func service(t *testing.T, preset adapter.Preset, structured bool, cfg Config) (*Agents, *records) {
+func service(t *testing.T, preset programs.Preset, structured bool, cfg Config) (*Agents, *records) {
 	t.Helper()
 	r := &records{}
 	cfg.Recorder, cfg.Sessions = r, sessions.New(sessions.Config{})
@@ -43,7 +42,7 @@ func service(t *testing.T, preset adapter.Preset, structured bool, cfg Config) (
 	}
 	dir := t.TempDir()
 	return &Agents{cfg: cfg, running: map[string]*agent{oneSession: {
-		preset: preset, framework: framework.Claude, workdir: dir, kept: dir, structured: structured,
+		preset: preset, framework: programs.Claude, workdir: dir, kept: dir, structured: structured,
 	}}}, r
 }
 
@@ -65,14 +64,14 @@ func TestWhoIsAskedForAPermission(t *testing.T) {
 	type asker = func(context.Context, string, string, json.RawMessage, permit.Decision) (permit.Decision, bool)
 	answer := func(e permit.Effect, ok bool) asker {
 		return func(_ context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool) {
-			if session != oneSession || tool != "Write" || !strings.Contains(string(input), "a.txt") || d.Effect != permit.Ask || d.Category != adapter.FileWrite {
+			if session != oneSession || tool != "Write" || !strings.Contains(string(input), "a.txt") || d.Effect != permit.Ask || d.Category != programs.FileWrite {
 				t.Errorf("it was asked about %s %s %s %+v", session, tool, input, d)
 			}
 			return permit.Decision{Effect: e, Rule: "coordinator", Reason: "because"}, ok
 		}
 	}
 	for name, c := range map[string]struct {
-		preset     adapter.Preset
+		preset     programs.Preset
 		structured bool
 		ask        asker
 		body       string

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
@@ -14,10 +13,10 @@ import (
 // Info is a session as it is shown.
 type Info struct {
 	sessions.Info
-	Owner     string         `json:"owner,omitempty"` // who asked for it
-	Preset    adapter.Preset `json:"approvalPreset,omitempty"`
-	Decisions []string       `json:"decisions,omitempty"` // the last ten that it told
-	Notes     []string       `json:"notes,omitempty"`     // what could not be as it was asked for
+	Owner     string          `json:"owner,omitempty"` // who asked for it
+	Preset    programs.Preset `json:"approvalPreset,omitempty"`
+	Decisions []string        `json:"decisions,omitempty"` // the last ten that it told
+	Notes     []string        `json:"notes,omitempty"`     // what could not be as it was asked for
 }
 
 const shownDecisions = 10
@@ -100,33 +99,11 @@ func (a *Agents) Keep(id string) (Info, error) {
 	return i, nil
 }
 
-// answers are what is chosen in a program's dialogs without asking anybody: those of its
-// start, where the folder is one that we were told to work in. Whether a tool may be used
-// is never among them.
-func answers(name framework.Name, p adapter.Preset) []sessions.Answer {
-	switch name {
-	case framework.Claude:
-		list := []sessions.Answer{
-			{ID: "trust", Type: "trust", Prompt: "trust", Label: "Yes, I trust"},
-			{ID: "api-key", Type: "api_key", Label: "Yes", Once: true},
-			{ID: "theme", Type: "onboarding", Label: "Dark mode", Once: true},
-			{ID: "notes", Type: "onboarding", Keys: []string{"enter"}},
-		}
-		if p == adapter.Autonomous {
-			list = append(list, sessions.Answer{ID: "bypass", Type: "trust", Label: "Yes, I accept", Once: true})
-		}
-		return list
-	case framework.Codex:
-		return []sessions.Answer{
-			{ID: "trust", Type: "trust", Label: "Trust and continue"},
-			{ID: "model", Type: "config", Label: "Use existing model"},
-			{ID: "update", Type: "update", Label: "Skip"},
-		}
-	case framework.Gemini:
-		return []sessions.Answer{
-			{ID: "trust", Type: "trust", Label: "Trust folder"},
-			{ID: "data", Type: "config", Label: "No"},
-		}
+// startAnswers returns what is chosen in a program's start-up dialogs without asking the
+// user.
+func startAnswers(name programs.Name, p programs.Preset) []programs.Answer {
+	if answers := programs.Of(name).Answers; answers != nil {
+		return answers(p)
 	}
 	return nil
 }

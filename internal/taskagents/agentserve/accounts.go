@@ -2,23 +2,44 @@ package agentserve
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/signin"
 )
 
 // Accounts says how programs are chosen and how they did, sets it, and logs people in
 // (task-agents, section 9.1).
 type Accounts interface {
-	Metrics() any
-	Settings(ctx context.Context) (any, error)
-	ChangeSettings(ctx context.Context, by capability.Principal, request json.RawMessage) (any, error)
+	Metrics() map[programs.Name]choice.Metrics
+	Settings(ctx context.Context) Settings
+	ChangeSettings(ctx context.Context, by capability.Principal, c agentsettings.Change) error
 	// SignIn starts a login of an agent type, or of github, and returns once it is known
-	// what a person has to do. It goes on afterwards; a request may carry the code that
-	// they were given.
-	SignIn(ctx context.Context, name string, request json.RawMessage) (any, error)
+	// what a person has to do. It goes on afterwards; code is the one that they were given,
+	// or empty.
+	SignIn(ctx context.Context, name, code string) (signin.Prompt, error)
+}
+
+// Settings is how programs are chosen and started. The names of its members are those of
+// the API that agents of elizaOS use.
+type Settings struct {
+	Strategy        string                                 `json:"agentSelectionStrategy"`
+	Subscription    string                                 `json:"configuredSubscriptionProvider"`
+	DefaultType     programs.Name                          `json:"defaultAgentType"`
+	Preset          programs.Preset                        `json:"defaultApprovalPreset"`
+	Frameworks      []choice.Framework                     `json:"frameworks"`
+	Credentials     string                                 `json:"llmProvider"`
+	Models          map[programs.Name]agentsettings.Models `json:"models"`
+	PreferredReason string                                 `json:"preferredAgentReason"`
+	PreferredType   programs.Name                          `json:"preferredAgentType"`
+}
+
+type signInRequest struct {
+	Code string `json:"code"`
 }
 
 func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(method, path string, h httpapi.Handler)) {
@@ -26,27 +47,19 @@ func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(met
 		return answer(w, http.StatusOK, s.Accounts.Metrics(), nil)
 	})
 	handle("GET", "/settings", func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		doc, err := s.Accounts.Settings(r.Context())
-		return answer(w, http.StatusOK, doc, err)
+		return answer(w, http.StatusOK, s.Accounts.Settings(r.Context()), nil)
 	})
-	handle("PATCH", "/settings", func(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
-		if err != nil {
-			return err
+	handle("PATCH", "/settings", posted(http.StatusOK, nil, func(r *http.Request, who capability.Principal, c agentsettings.Change) (Settings, error) {
+		if err := s.Accounts.ChangeSettings(r.Context(), who, c); err != nil {
+			return Settings{}, err
 		}
-		doc, err := s.Accounts.ChangeSettings(r.Context(), who, body)
-		return answer(w, http.StatusOK, doc, err)
-	})
+		return s.Accounts.Settings(r.Context()), nil
+	}))
 	// /auth/{agent} overlaps with /{id}/send, which a mux refuses: so it is found among all
 	// paths of its length that nothing else takes.
-	signIn := s.guard(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
-		if err != nil {
-			return err
-		}
-		doc, err := s.Accounts.SignIn(r.Context(), r.PathValue("word"), body)
-		return answer(w, http.StatusOK, doc, err)
-	})
+	signIn := s.guard(posted(http.StatusOK, nil, func(r *http.Request, _ capability.Principal, in signInRequest) (signin.Prompt, error) {
+		return s.Accounts.SignIn(r.Context(), r.PathValue("word"), in.Code)
+	}))
 	mux.HandleFunc(base+"/{id}/{word}", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("id") == "auth" && r.Method == http.MethodPost {
 			signIn.ServeHTTP(w, r)

@@ -17,50 +17,53 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/parent"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Agents looks after sessions. Values marshal to the answers as they are; requests come
-// as the bodies that were sent, and are decoded strictly.
+// Agents looks after sessions.
 type Agents interface {
-	Programs(ctx context.Context) any
-	Presets() any
-	Approval(agentType, preset string) (any, error)
-	Files(agentType string) (any, error)
-
-	List() any
-	Get(id string) (any, error)
-	Spawn(ctx context.Context, by capability.Principal, request json.RawMessage) (any, error)
-	// Send types a text, or presses keys; the outcome is one of section 4.5.
-	Send(ctx context.Context, id string, request json.RawMessage) (any, error)
-	// Choose answers the open dialog by a label.
-	Choose(ctx context.Context, id string, request json.RawMessage) (any, error)
-	Stop(id string, force bool) (any, error)
-	Lines(id string, n int) ([]string, error)
-	Console(id string, since uint64) (data []byte, next uint64, err error)
-	Explain(id string) (any, error)
-	Screen(id string) (any, error)
+	Programs(ctx context.Context) []preflight.Result
+	List() []agents.Info
+	Get(id string) (agents.Info, sessions.Live, error)
+	Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error)
 	// Recording is what was recorded so far.
 	Recording(id string) (io.ReadCloser, error)
 
 	// Hook takes what the program of a session tells and returns what it is answered.
 	Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error)
-	// Parent, Peers and Memory are what that program may know; ok is false when the session
-	// is over. Alive is that alone, at once.
+	// ParentContext, Peers and Memory are what that program may know; ok is false when the
+	// session is over. Alive is that alone, at once.
 	Alive(session string) (ok bool)
-	Parent(ctx context.Context, session string) (doc any, ok bool)
-	Peers(session string) (list any, n int, ok bool)
-	Memory(ctx context.Context, session, query string, limit int) (doc any, ok bool, err error)
+	ParentContext(ctx context.Context, session string) (c agents.ParentContext, ok bool)
+	Peers(session string) (list []agents.Peer, ok bool)
+	Memory(ctx context.Context, session, query string, limit int) (m parent.Memory, ok bool, err error)
 }
 
-// Config is what the surface needs; all are required.
+// Config is what the surface needs; all are required, unless they name another meaning of
+// nil.
 type Config struct {
-	Door        *httpapi.Door
-	Agents      Agents
-	Accounts    Accounts
-	Workspaces  Workspaces
-	Console     Console
-	Coordinator Coordinator
+	Door     *httpapi.Door
+	Agents   Agents
+	Accounts Accounts
+	Console  Console
+
+	Workspaces   Workspaces // not used if NoWorkspaces is set
+	NoWorkspaces error      // why there are no workspaces; nil: there are
+	Scratch      Scratch
+
+	Threads    Threads
+	Launcher   Launcher
+	Supervisor Supervisor
+	Choice     Choice
+	Feed       *bus.Bus // of the coordinator's events
+	Roots      []string // folders that shares of threads may name
 	// Unrouted answers what no route of mux takes.
 	Unrouted func(mux *http.ServeMux, w http.ResponseWriter, r *http.Request)
 }
@@ -87,11 +90,11 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		handle("GET", "/approval-config", s.approval)
 		handle("GET", "/workspace-files", s.files)
 		handle("GET", "", s.list)
-		handle("POST", "/spawn", s.spawn)
+		handle("POST", "/spawn", posted(http.StatusCreated, nil, s.spawn))
 		handle("GET", "/{id}", s.get)
 		handle("POST", "/{id}/send", s.send)
-		handle("POST", "/{id}/choose", s.choose)
-		handle("POST", "/{id}/stop", s.stop)
+		handle("POST", "/{id}/choose", posted(http.StatusOK, nil, s.choose))
+		handle("POST", "/{id}/stop", posted(http.StatusOK, nil, s.stop))
 		handle("GET", "/{id}/output", s.output)
 		handle("GET", "/{id}/buffered-output", s.buffered)
 		handle("GET", "/{id}/explain", s.explain)
@@ -131,7 +134,8 @@ func writeError(w http.ResponseWriter, err error) {
 	httpapi.WriteJSON(w, e.Code.Row().HTTP, doc)
 }
 
-func answer(w http.ResponseWriter, status int, v any, err error) error {
+// answer writes a typed answer, unless err is set.
+func answer[Out any](w http.ResponseWriter, status int, v Out, err error) error {
 	if err != nil {
 		return err
 	}
@@ -139,23 +143,84 @@ func answer(w http.ResponseWriter, status int, v any, err error) error {
 	return nil
 }
 
+// posted handles a request with a body, which may be missing. If ready is set, it is asked
+// before the body is decoded.
+func posted[In, Out any](status int, ready func() error, do func(r *http.Request, by capability.Principal, in In) (Out, error)) httpapi.Handler {
+	return func(w http.ResponseWriter, r *http.Request, by capability.Principal) error {
+		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+		if err != nil {
+			return err
+		}
+		if ready != nil {
+			if err := ready(); err != nil {
+				return err
+			}
+		}
+		var in In
+		if err := httpapi.DecodeStrict(body, &in); err != nil {
+			return err
+		}
+		out, err := do(r, by, in)
+		return answer(w, status, out, err)
+	}
+}
+
+// success is the answer where there is nothing else to say.
+type success struct {
+	Success bool `json:"success"`
+}
+
 func (s *Surface) preflight(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	return answer(w, http.StatusOK, s.Agents.Programs(r.Context()), nil)
 }
 
 func (s *Surface) presets(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-	return answer(w, http.StatusOK, s.Agents.Presets(), nil)
+	return answer(w, http.StatusOK, programs.Presets(), nil)
+}
+
+func frameworkNamed(text string) (programs.Name, error) {
+	name, ok := programs.Normalise(text)
+	if !ok {
+		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "list them with: junctor frameworks list")
+	}
+	return name, nil
 }
 
 func (s *Surface) approval(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	q := r.URL.Query()
-	doc, err := s.Agents.Approval(q.Get("agentType"), q.Get("preset"))
-	return answer(w, http.StatusOK, doc, err)
+	name, err := frameworkNamed(q.Get("agentType"))
+	if err != nil {
+		return err
+	}
+	a, err := programs.ApprovalOf(name, programs.Preset(q.Get("preset")))
+	return answer(w, http.StatusOK, a, err)
+}
+
+// workspaceFiles are the files that a program reads in its working directory.
+type workspaceFiles struct {
+	AgentType  programs.Name            `json:"agentType"`
+	MemoryFile string                   `json:"memoryFilePath,omitempty"`
+	Files      []programs.WorkspaceFile `json:"files"`
+}
+
+func filesOf(name programs.Name) workspaceFiles {
+	f := workspaceFiles{AgentType: name, Files: programs.Of(name).Files}
+	if len(f.Files) > 0 && f.Files[0].Type == "memory" {
+		f.MemoryFile = f.Files[0].RelativePath
+	}
+	return f
 }
 
 func (s *Surface) files(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	doc, err := s.Agents.Files(r.URL.Query().Get("agentType"))
-	return answer(w, http.StatusOK, doc, err)
+	if text := r.URL.Query().Get("agentType"); text != "" {
+		name, err := frameworkNamed(text)
+		return answer(w, http.StatusOK, filesOf(name), err)
+	}
+	var list []workspaceFiles
+	for _, n := range programs.All() {
+		list = append(list, filesOf(n.Name))
+	}
+	return answer(w, http.StatusOK, list, nil)
 }
 
 func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
@@ -163,48 +228,91 @@ func (s *Surface) list(w http.ResponseWriter, _ *http.Request, _ capability.Prin
 }
 
 func (s *Surface) get(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	doc, err := s.Agents.Get(r.PathValue("id"))
-	return answer(w, http.StatusOK, doc, err)
+	i, _, err := s.Agents.Get(r.PathValue("id"))
+	return answer(w, http.StatusOK, i, err)
 }
 
-func (s *Surface) spawn(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
-	if err != nil {
-		return err
-	}
-	doc, err := s.Agents.Spawn(r.Context(), who, body)
-	return answer(w, http.StatusCreated, doc, err)
+// spawned is the answer to a start.
+type spawned struct {
+	AgentType programs.Name `json:"agentType"`
+	Session   agents.Info   `json:"session"`
+	SessionID string        `json:"sessionId"`
+	Status    detect.State  `json:"status"`
+	Workdir   string        `json:"workdir"`
+}
+
+func (s *Surface) spawn(r *http.Request, who capability.Principal, req agents.Request) (spawned, error) {
+	i, err := s.Agents.Spawn(r.Context(), who, req)
+	return spawned{AgentType: i.AdapterType, Session: i, SessionID: i.ID, Status: i.Status, Workdir: i.Workdir}, err
+}
+
+// sendRequest is a text, or keys to press.
+type sendRequest struct {
+	Input string   `json:"input"`
+	Keys  []string `json:"keys"`
+	Queue string   `json:"queue"`
+}
+
+// sent is the answer to a text; the outcome is one of section 4.5.
+type sent struct {
+	Outcome sessions.Outcome `json:"outcome"`
+	Success bool             `json:"success"`
 }
 
 func (s *Surface) send(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	var in sendRequest
+	if err := httpapi.Decode(w, r, &in); err != nil {
+		return err
+	}
+	_, session, err := s.Agents.Get(r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	doc, err := s.Agents.Send(r.Context(), r.PathValue("id"), body)
-	return answer(w, http.StatusOK, doc, err)
+	if len(in.Keys) > 0 {
+		return answer(w, http.StatusOK, success{true}, session.Keys(r.Context(), in.Keys))
+	}
+	outcome, err := sessions.SendSoon(r.Context(), session, in.Input, in.Queue == "agent")
+	return answer(w, http.StatusOK, sent{outcome, true}, err)
 }
 
-func (s *Surface) choose(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+// chooseRequest answers the open dialog by a label.
+type chooseRequest struct {
+	Fingerprint string `json:"fingerprint"`
+	Label       string `json:"label"`
+}
+
+func (s *Surface) choose(r *http.Request, _ capability.Principal, in chooseRequest) (success, error) {
+	_, session, err := s.Agents.Get(r.PathValue("id"))
+	if err == nil {
+		err = session.Choose(r.Context(), in.Fingerprint, in.Label)
+	}
+	return success{true}, err
+}
+
+type stopRequest struct {
+	Force bool `json:"force"`
+}
+
+// stopped is the answer to a stop.
+type stopped struct {
+	SessionID string `json:"sessionId"`
+	Success   bool   `json:"success"`
+}
+
+func (s *Surface) stop(r *http.Request, _ capability.Principal, in stopRequest) (stopped, error) {
+	id := r.PathValue("id")
+	_, session, err := s.Agents.Get(id)
 	if err != nil {
-		return err
+		return stopped{}, err
 	}
-	doc, err := s.Agents.Choose(r.Context(), r.PathValue("id"), body)
-	return answer(w, http.StatusOK, doc, err)
+	session.Stop(in.Force)
+	return stopped{id, true}, nil
 }
 
-func (s *Surface) stop(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	var in struct {
-		Force bool `json:"force"`
-	}
-	if r.ContentLength != 0 {
-		if err := httpapi.Decode(w, r, &in); err != nil {
-			return err
-		}
-	}
-	doc, err := s.Agents.Stop(r.PathValue("id"), in.Force)
-	return answer(w, http.StatusOK, doc, err)
+// outputText is the end of what a session has shown.
+type outputText struct {
+	Output    string `json:"output"`
+	SessionID string `json:"sessionId"`
 }
 
 func (s *Surface) output(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
@@ -213,8 +321,18 @@ func (s *Surface) output(w http.ResponseWriter, r *http.Request, _ capability.Pr
 		return err
 	}
 	id := r.PathValue("id")
-	list, err := s.Agents.Lines(id, int(n))
-	return answer(w, http.StatusOK, map[string]any{"sessionId": id, "output": strings.Join(list, "\n")}, err)
+	_, session, err := s.Agents.Get(id)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, outputText{strings.Join(session.Lines(int(n)), "\n"), id}, nil)
+}
+
+// bufferedText is what a session has shown from an offset on, and the offset after it.
+type bufferedText struct {
+	Output    string `json:"output"`
+	Seq       uint64 `json:"seq"`
+	SessionID string `json:"sessionId"`
 }
 
 func (s *Surface) buffered(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
@@ -223,8 +341,12 @@ func (s *Surface) buffered(w http.ResponseWriter, r *http.Request, _ capability.
 		return err
 	}
 	id := r.PathValue("id")
-	data, next, err := s.Agents.Console(id, since)
-	return answer(w, http.StatusOK, map[string]any{"sessionId": id, "output": strings.ToValidUTF8(string(data), "\uFFFD"), "seq": next}, err)
+	_, session, err := s.Agents.Get(id)
+	if err != nil {
+		return err
+	}
+	data, next := session.Console(since)
+	return answer(w, http.StatusOK, bufferedText{strings.ToValidUTF8(string(data), "\uFFFD"), next, id}, nil)
 }
 
 func number(q url.Values, name string, def, most uint64) (uint64, error) {
@@ -240,13 +362,23 @@ func number(q url.Values, name string, def, most uint64) (uint64, error) {
 }
 
 func (s *Surface) explain(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	doc, err := s.Agents.Explain(r.PathValue("id"))
-	return answer(w, http.StatusOK, doc, err)
+	_, session, err := s.Agents.Get(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, session.Explain(), nil)
 }
 
 func (s *Surface) screen(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	doc, err := s.Agents.Screen(r.PathValue("id"))
-	return answer(w, http.StatusOK, doc, err)
+	_, session, err := s.Agents.Get(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	terminal, err := sessions.InTerminal(session)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, terminal.Screen(), nil)
 }
 
 func (s *Surface) recording(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {

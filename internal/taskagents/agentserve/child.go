@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
 )
 
 // childRoutes are what the program of a session reaches: from this machine, with the
@@ -29,12 +30,12 @@ func (s *Surface) childRoutes(mux *http.ServeMux, base string) {
 		})
 	}
 	bridge("parent-context", func(id string, r *http.Request) (any, bool, error) {
-		doc, ok := s.Agents.Parent(r.Context(), id)
+		doc, ok := s.Agents.ParentContext(r.Context(), id)
 		return doc, ok, nil
 	})
 	bridge("active-workspaces", func(id string, _ *http.Request) (any, bool, error) {
-		list, n, ok := s.Agents.Peers(id)
-		return map[string]any{"workspaces": list, "count": n}, ok, nil
+		list, ok := s.Agents.Peers(id)
+		return peersAnswer{len(list), list}, ok, nil
 	})
 	bridge("memory", func(id string, r *http.Request) (any, bool, error) {
 		q := r.URL.Query()
@@ -44,6 +45,12 @@ func (s *Surface) childRoutes(mux *http.ServeMux, base string) {
 		}
 		return s.Agents.Memory(r.Context(), id, q.Get("q"), int(limit))
 	})
+}
+
+// peersAnswer is what works beside a session.
+type peersAnswer struct {
+	Count      int           `json:"count"`
+	Workspaces []agents.Peer `json:"workspaces"`
 }
 
 const remembered = 10 // messages of one answer, where nobody says how many
@@ -98,7 +105,7 @@ func (s *Surface) bridge(r *http.Request, h func(id string, r *http.Request) (do
 		r.Header.Set("X-Parallax-Hook-Token", token)
 	}
 	session, err := s.session(r)
-	_, unknown := s.Agents.Get(id)
+	_, _, unknown := s.Agents.Get(id)
 	if capability.CodeOf(err) == capability.CodeUnauthenticated && unknown == nil && !s.Agents.Alive(id) {
 		return refuse(http.StatusGone, "task_no_longer_active", "the session is over") // and its token with it
 	}

@@ -15,7 +15,10 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
+	"github.com/junctor-run/junctor/internal/taskagents/parent"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
 const (
@@ -31,24 +34,25 @@ type people struct {
 	hooked []string // whose hooks were taken
 }
 
-func (p *people) Get(id string) (any, error) {
+func (p *people) Get(id string) (i agents.Info, live sessions.Live, err error) {
 	if id != mine && id != other && id != ended {
-		return nil, capability.Errorf(capability.CodeNotFound, "test", "none")
+		return i, nil, capability.Errorf(capability.CodeNotFound, "test", "none")
 	}
-	return id, nil
+	i.ID = id
+	return i, nil, nil
 }
 
-func (p *people) Parent(_ context.Context, id string) (any, bool) {
-	return map[string]string{"session_id": id}, id == mine || id == other
+func (p *people) ParentContext(_ context.Context, id string) (agents.ParentContext, bool) {
+	return agents.ParentContext{SessionID: id}, id == mine || id == other
 }
 
-func (p *people) Memory(_ context.Context, id, _ string, _ int) (any, bool, error) {
-	return map[string]string{}, id == mine || id == other, nil
+func (p *people) Memory(_ context.Context, id, _ string, _ int) (parent.Memory, bool, error) {
+	return parent.Memory{}, id == mine || id == other, nil
 }
 
 func (p *people) Alive(id string) bool { return id == mine || id == other }
 
-func (p *people) Peers(id string) (any, int, bool) { return []string{}, 0, id == mine || id == other }
+func (p *people) Peers(id string) ([]agents.Peer, bool) { return nil, id == mine || id == other }
 
 func (p *people) Hook(_ context.Context, session string, _ []byte) (json.RawMessage, error) {
 	p.hooked = append(p.hooked, session)
@@ -88,12 +92,12 @@ func surface(t *testing.T) (http.Handler, *people, map[string]string) {
 	if _, err := p.RevokeToken(t.Context(), capability.Principal{ID: "test"}, ended); err != nil {
 		t.Fatal(err)
 	}
-	mux, agents := http.NewServeMux(), &people{}
+	mux, sessions := http.NewServeMux(), &people{}
 	agentserve.New(agentserve.Config{
-		Door: httpapi.New(p, log, nil), Agents: agents, Workspaces: struct{ agentserve.Workspaces }{},
+		Door: httpapi.New(p, log, nil), Agents: sessions,
 		Unrouted: func(_ *http.ServeMux, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 	}).Routes(mux)
-	return mux, agents, tokens
+	return mux, sessions, tokens
 }
 
 // TestTheBridgeIsForTheSessionItself: task-agents, section 11, and acceptance test 10.

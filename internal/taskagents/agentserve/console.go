@@ -16,44 +16,15 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Console is the terminals of sessions, for people who watch and type (task-agents,
-// section 18).
+// Console is the live sessions, for people who watch and type (task-agents, section 18).
+// Sessions without a terminal are shown as text.
 type Console interface {
-	// Hear hears of all sessions from now on.
-	Hear() Hearer
-	// Snapshot repaints a session's screen; next is the offset of the output that comes.
-	Snapshot(session string) (Snapshot, error)
-	// The rest is done by somebody, and refused while another one is in control.
-	Type(ctx context.Context, session, who string, data []byte) error
-	Keys(ctx context.Context, session string, keys []string) error
-	Say(ctx context.Context, session, text string) (outcome string, err error)
-	Resize(session, who string, cols, rows int) error
-	Control(session, who string, take bool) error
-	Stop(session string) error
-}
-
-// Snapshot makes a terminal show what a session's shows.
-type Snapshot struct {
-	Cols, Rows int
-	Data       []byte
-	Offset     uint64
-}
-
-// Hearer gets news until it is closed; slow ones miss output, which the offsets show.
-type Hearer interface {
-	// Next waits. ok is false at the end, also when ctx ends.
-	Next(ctx context.Context) (n News, ok bool)
-	Close()
-}
-
-// News is output of a session, or something else that happened to it.
-type News struct {
-	Session string
-	Output  []byte
-	Offset  uint64          // of the first byte of Output
-	Status  json.RawMessage // nil for output
+	// Subscribe hears of all sessions from now on.
+	Subscribe() *sessions.Subscription
+	Get(session string) (sessions.Live, error)
 }
 
 const (
@@ -88,6 +59,35 @@ type order struct {
 	Take    bool     `json:"take"`
 }
 
+// The messages to a person, by their type.
+type (
+	errorMessage struct {
+		Code      string `json:"code"`
+		Message   string `json:"message"`
+		SessionID string `json:"sessionId"`
+		Type      string `json:"type"`
+	}
+	snapshotMessage struct {
+		Cols      int    `json:"cols"`
+		Data      string `json:"data"`
+		Rows      int    `json:"rows"`
+		Seq       uint64 `json:"seq"`
+		SessionID string `json:"sessionId"`
+		Type      string `json:"type"`
+	}
+	statusMessage struct {
+		Event     sessions.Event `json:"event"`
+		SessionID string         `json:"sessionId"`
+		Type      string         `json:"type"`
+	}
+	outputMessage struct {
+		Data      string `json:"data"`
+		Seq       uint64 `json:"seq"`
+		SessionID string `json:"sessionId"`
+		Type      string `json:"type"`
+	}
+)
+
 // serveConsole is a WebSocket over which one person watches any number of sessions and
 // types into them. A page of another origin is refused.
 func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -100,9 +100,9 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	v := &viewer{console: s.Console, conn: conn, who: who.ID + " " + r.RemoteAddr, next: map[string]uint64{}, binary: map[string]bool{}, rest: map[string][]byte{}, orders: make(chan order)}
-	hearer := s.Console.Hear()
-	defer hearer.Close()
-	news := make(chan News)
+	heard := s.Console.Subscribe()
+	defer heard.Close()
+	news := make(chan sessions.Event)
 	ended := make(chan struct{}, 2)
 	go func() {
 		defer func() { ended <- struct{}{} }()
@@ -111,12 +111,12 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 	go func() {
 		defer func() { ended <- struct{}{} }()
 		for {
-			n, ok := hearer.Next(ctx)
-			if !ok {
+			e, ok, err := heard.Next(ctx)
+			if !ok || err != nil {
 				return
 			}
 			select {
-			case news <- n:
+			case news <- e:
 			case <-ctx.Done():
 				return
 			}
@@ -129,8 +129,8 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 		select {
 		case o := <-v.orders:
 			err = v.obey(ctx, o)
-		case n := <-news:
-			err = v.tell(ctx, n)
+		case e := <-news:
+			err = v.tell(ctx, e)
 		case <-beat.C:
 			ping, done := context.WithTimeout(ctx, consoleWrite)
 			err = conn.Ping(ping)
@@ -140,7 +140,7 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 		}
 	}
 	for session := range v.next { // whoever leaves is not in control any more
-		_ = s.Console.Control(session, v.who, false) // another one may be
+		_ = v.control(session, false) // another one may be
 	}
 	_ = conn.Close(websocket.StatusGoingAway, "")
 	cancel()
@@ -182,13 +182,12 @@ func (v *viewer) obey(ctx context.Context, o order) error {
 		if code == "" {
 			code = string(e.Code)
 		}
-		return v.send(ctx, map[string]any{"type": "error", "sessionId": o.Session, "code": code, "message": e.Message})
+		return v.send(ctx, errorMessage{code, e.Message, o.Session, "error"})
 	}
 	return err
 }
 
 func (v *viewer) do(ctx context.Context, o order) error {
-	c := v.console
 	switch o.Type {
 	case "subscribe":
 		if len(v.next) >= mostWatched {
@@ -206,12 +205,20 @@ func (v *viewer) do(ctx context.Context, o order) error {
 		delete(v.rest, o.Session)
 		return nil
 	case "input":
-		return c.Type(ctx, o.Session, v.who, []byte(o.Data))
+		terminal, err := v.terminal(o.Session)
+		if err != nil {
+			return err
+		}
+		return terminal.Raw(ctx, v.who, []byte(o.Data))
 	case "keys":
-		return c.Keys(ctx, o.Session, o.Keys)
+		session, err := v.console.Get(o.Session)
+		if err != nil {
+			return err
+		}
+		return session.Keys(ctx, o.Keys)
 	case "message":
 		go func() { // it may wait for the program for as long as that takes
-			outcome, err := c.Say(ctx, o.Session, o.Text)
+			outcome, err := v.say(ctx, o.Session, o.Text)
 			if err == nil && outcome != "delivered" {
 				err = capability.Errorf(capability.CodeConflict, "console", "the message was %s", strings.ReplaceAll(outcome, "_", " ")).With(outcome, "")
 			}
@@ -221,47 +228,85 @@ func (v *viewer) do(ctx context.Context, o order) error {
 		}()
 		return nil
 	case "failed":
-		return v.send(ctx, map[string]any{"type": "error", "sessionId": o.Session, "code": "not_delivered", "message": o.Text})
+		return v.send(ctx, errorMessage{"not_delivered", o.Text, o.Session, "error"})
 	case "resize":
-		return c.Resize(o.Session, v.who, o.Cols, o.Rows)
+		terminal, err := v.terminal(o.Session)
+		if err != nil {
+			return err
+		}
+		return terminal.Resize(v.who, o.Cols, o.Rows)
 	case "stop":
-		return c.Stop(o.Session)
+		session, err := v.console.Get(o.Session)
+		if err == nil {
+			session.Stop(false)
+		}
+		return err
 	case "control":
-		return c.Control(o.Session, v.who, o.Take)
+		return v.control(o.Session, o.Take)
 	}
 	return capability.Errorf(capability.CodeInvalidInput, "console", "a message is a JSON object whose type is subscribe, unsubscribe, input, keys, message, resize, control or stop").With("bad_message", "")
 }
 
-// show sends a snapshot, from which the output goes on.
-func (v *viewer) show(ctx context.Context, session string) error {
-	shot, err := v.console.Snapshot(session)
+// terminal finds a session that somebody wants to type into. One without a terminal is
+// only shown, and can be sent whole messages.
+func (v *viewer) terminal(session string) (*sessions.Session, error) {
+	s, err := v.console.Get(session)
+	if err != nil {
+		return nil, err
+	}
+	return sessions.InTerminal(s)
+}
+
+func (v *viewer) say(ctx context.Context, session, text string) (outcome string, err error) {
+	s, err := v.console.Get(session)
+	if err != nil {
+		return "", err
+	}
+	sent, err := s.Send(ctx, text, false)
+	return string(sent), err
+}
+
+func (v *viewer) control(session string, take bool) error {
+	s, err := v.terminal(session)
 	if err != nil {
 		return err
 	}
+	return s.Control(v.who, take)
+}
+
+// show sends a snapshot, from which the output goes on.
+func (v *viewer) show(ctx context.Context, session string) error {
+	s, err := v.console.Get(session)
+	if err != nil {
+		return err
+	}
+	shot := s.Snapshot()
 	v.next[session] = shot.Offset
 	delete(v.rest, session)
-	return v.send(ctx, map[string]any{"type": "snapshot", "sessionId": session, "cols": shot.Cols, "rows": shot.Rows, "seq": shot.Offset, "data": v.text(session, shot.Data)})
+	return v.send(ctx, snapshotMessage{
+		Cols: shot.Cols, Data: v.text(session, shot.Data), Rows: shot.Rows, Seq: shot.Offset, SessionID: session, Type: "snapshot",
+	})
 }
 
 // tell passes news of a watched session on. Where output was missed, a snapshot takes
 // its place.
-func (v *viewer) tell(ctx context.Context, n News) error {
-	next, watched := v.next[n.Session]
+func (v *viewer) tell(ctx context.Context, e sessions.Event) error {
+	next, watched := v.next[e.Session]
 	if !watched {
 		return nil
 	}
-	if n.Status != nil {
-		return v.send(ctx, map[string]any{"type": "status", "sessionId": n.Session, "event": n.Status})
+	if e.Type != sessions.Output {
+		return v.send(ctx, statusMessage{Event: e, SessionID: e.Session, Type: "status"})
 	}
-	end := n.Offset + uint64(len(n.Output))
+	end := e.Offset + uint64(len(e.Data))
 	switch {
 	case end <= next:
 		return nil // the snapshot had it
-	case n.Offset > next:
-		return v.show(ctx, n.Session)
+	case e.Offset > next:
+		return v.show(ctx, e.Session)
 	}
-	v.next[n.Session] = end
-	return v.send(ctx, map[string]any{"type": "output", "sessionId": n.Session, "seq": end, "data": v.text(n.Session, n.Output[next-n.Offset:])})
+	v.next[e.Session] = end
+	return v.send(ctx, outputMessage{Data: v.text(e.Session, e.Data[next-e.Offset:]), Seq: end, SessionID: e.Session, Type: "output"})
 }
 
 // text is output as it is sent: bytes that are no text become one sign each, unless

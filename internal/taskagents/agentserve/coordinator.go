@@ -3,86 +3,446 @@ package agentserve
 import (
 	"context"
 	"encoding/json"
-	"iter"
 	"net/http"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 )
 
-// Coordinator looks after threads (task-agents, sections 9.2 and 9.4). Values marshal to
-// the answers as they are; requests come as the bodies that were sent.
-type Coordinator interface {
-	Status(ctx context.Context) (any, error)
-	Create(ctx context.Context, by capability.Principal, request json.RawMessage) (any, error)
-	Threads(ctx context.Context, q url.Values) (any, error)
-	Count(ctx context.Context, q url.Values) (any, error)
-	Thread(ctx context.Context, id string, q url.Values) (any, error)
-	Share(ctx context.Context, id string) (any, error)
-	// Control takes the action beside the rest of the request; "": the request says it.
-	Control(ctx context.Context, by capability.Principal, id, action string, request json.RawMessage) (any, error)
-	Task(ctx context.Context, session string) (any, error)
-	Pending(ctx context.Context) (any, error)
-	Confirm(ctx context.Context, session string, request json.RawMessage) (any, error)
-	Supervision(thread string) any
-	Supervise(ctx context.Context, request json.RawMessage) (any, error)
-	// Snapshot is the first event of a stream; Events are those after an id, 0 being those
-	// that come.
-	Snapshot(ctx context.Context) (any, error)
-	Events(ctx context.Context, after uint64) iter.Seq2[uint64, []byte]
+// Threads are the threads of tasks (task-agents, sections 9.2 and 9.4).
+type Threads interface {
+	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
+	Count(ctx context.Context, f threads.Filter) (int, error)
+	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
+	Session(ctx context.Context, id string) (row.Session, error)
+	Pending(ctx context.Context) ([]row.PendingDecision, error)
+	Share(ctx context.Context, thread string, roots share.Roots) (threads.Shared, error)
 }
 
-const pingEvery = 30 * time.Second
+// Launcher creates threads and controls them.
+type Launcher interface {
+	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
+	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
+}
+
+// Supervisor is the coordinator: how much it decides alone, and what it waits for.
+type Supervisor interface {
+	Level(thread string) coordinator.Level
+	SetLevel(ctx context.Context, thread string, l coordinator.Level) error
+	Confirm(ctx context.Context, session string, approved bool, override *directive.Answer) error
+}
+
+// Choice returns which program would do a task.
+type Choice interface {
+	State(ctx context.Context, task choice.Task) choice.State
+}
+
+const (
+	pingEvery    = 30 * time.Second
+	shownThreads = 50
+	recentTasks  = 10
+)
+
+// taskView is a session's task as seed 001 shows it.
+type taskView struct {
+	ThreadID     string            `json:"threadId"`
+	NodeID       string            `json:"taskNodeId,omitempty"`
+	SessionID    string            `json:"sessionId"`
+	AgentType    string            `json:"agentType"`
+	Label        string            `json:"label"`
+	OriginalTask string            `json:"originalTask"`
+	Workdir      string            `json:"workdir"`
+	Repo         string            `json:"repo,omitempty"`
+	Status       row.SessionStatus `json:"status"`
+	Decisions    int               `json:"decisionCount"`
+	AutoResolved int               `json:"autoResolvedCount"`
+	Summary      string            `json:"completionSummary,omitempty"`
+	LastActivity row.Millis        `json:"lastActivityAt"`
+}
+
+func viewOf(s row.Session) taskView {
+	return taskView{
+		ThreadID: s.ThreadID, NodeID: row.Meta(s.Metadata, "taskNodeId"), SessionID: s.SessionID, AgentType: s.Framework, Label: s.Label, OriginalTask: s.OriginalTask,
+		Workdir: s.Workdir, Repo: s.Repo, Status: s.Status, Decisions: s.DecisionCount, AutoResolved: s.AutoResolvedCount, Summary: s.CompletionSummary, LastActivity: s.LastActivityAt,
+	}
+}
+
+// coordinatorStatus is how tasks stand.
+type coordinatorStatus struct {
+	Frameworks           []choice.Framework `json:"frameworks"`
+	PendingConfirmations int                `json:"pendingConfirmations"`
+	PreferredReason      string             `json:"preferredAgentReason"`
+	PreferredType        programs.Name      `json:"preferredAgentType"`
+	RecentTasks          []taskView         `json:"recentTasks"`
+	SupervisionLevel     coordinator.Level  `json:"supervisionLevel"`
+	TaskCount            int                `json:"taskCount"`
+	TaskThreadCount      int                `json:"taskThreadCount"`
+	TaskThreads          []threads.Summary  `json:"taskThreads"`
+	Tasks                []taskView         `json:"tasks"`
+}
+
+// snapshot is the first event of a stream.
+type snapshot struct {
+	Data      snapshotData `json:"data"`
+	Timestamp time.Time    `json:"timestamp"`
+	Type      string       `json:"type"`
+}
+
+type snapshotData struct {
+	PendingDecisions []row.PendingDecision `json:"pendingDecisions"`
+	SupervisionLevel coordinator.Level     `json:"supervisionLevel"`
+	Tasks            []taskView            `json:"tasks"`
+}
+
+// lost takes the place of events that the feed does not have any more.
+type lost struct {
+	Timestamp time.Time `json:"timestamp"`
+	Type      string    `json:"type"`
+}
+
+type partRequest struct {
+	Task      string `json:"task"`
+	AgentType string `json:"agentType"`
+	Label     string `json:"label"`
+	DependsOn []int  `json:"dependsOn"`
+}
+
+type createRequest struct {
+	Task       string             `json:"task"`
+	Title      string             `json:"title"`
+	Kind       row.ThreadKind     `json:"kind"`
+	AgentType  string             `json:"agentType"`
+	Label      string             `json:"label"`
+	Agents     []partRequest      `json:"agents"`
+	Repo       string             `json:"repo"`
+	BaseBranch string             `json:"baseBranch"`
+	Workdir    string             `json:"workdir"`
+	Brief      string             `json:"brief"`
+	Memory     string             `json:"memoryContent"`
+	Preset     programs.Preset    `json:"approvalPreset"`
+	Criteria   []string           `json:"acceptanceCriteria"`
+	Validator  *validation.Custom `json:"validator"`
+	RoomID     string             `json:"roomId"`
+	WorldID    string             `json:"worldId"`
+	UserID     string             `json:"userId"`
+	Metadata   json.RawMessage    `json:"metadata"`
+}
+
+type controlRequest struct {
+	Action      launch.Operation `json:"action"`
+	Note        string           `json:"note"`
+	Instruction string           `json:"instruction"`
+	AgentType   string           `json:"agentType"`
+}
+
+// controlled is the answer to an operation on a thread.
+type controlled struct {
+	Success bool `json:"success"`
+	launch.Controlled
+}
+
+// countAnswer is a number of threads.
+type countAnswer struct {
+	Total int `json:"total"`
+}
+
+// taskDetail is a session's task with what was decided about it.
+type taskDetail struct {
+	taskView
+	List []row.Decision `json:"decisions"`
+}
+
+type confirmRequest struct {
+	Approved *bool `json:"approved"`
+	Override *struct {
+		Response string   `json:"response"`
+		UseKeys  bool     `json:"useKeys"`
+		Keys     []string `json:"keys"`
+	} `json:"override"`
+}
+
+// confirmed is the answer to a confirmation.
+type confirmed struct {
+	Approved  bool   `json:"approved"`
+	SessionID string `json:"sessionId"`
+	Success   bool   `json:"success"`
+}
+
+type superviseRequest struct {
+	Level    coordinator.Level `json:"level"`
+	ThreadID string            `json:"threadId"`
+}
+
+type supervision struct {
+	Level coordinator.Level `json:"level"`
+}
+
+// supervised is the answer to a change of the supervision.
+type supervised struct {
+	Level   coordinator.Level `json:"level"`
+	Success bool              `json:"success"`
+}
 
 func (s *Surface) coordinatorRoutes(mux *http.ServeMux, base string) {
 	base += "/coordinator"
-	handle := func(method, path string, h httpapi.Handler) { mux.Handle(method+" "+base+path, s.guard(h)) }
-	get := func(path string, f func(r *http.Request) (any, error)) {
-		handle("GET", path, func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-			doc, err := f(r)
-			return answer(w, http.StatusOK, doc, err)
-		})
-	}
-	post := func(path string, status int, f func(r *http.Request, by capability.Principal, body json.RawMessage) (any, error)) {
-		handle("POST", path, func(w http.ResponseWriter, r *http.Request, by capability.Principal) error {
-			body, err := bodyOf(w, r)
-			if err != nil {
-				return err
-			}
-			doc, err := f(r, by, body)
-			return answer(w, status, doc, err)
-		})
-	}
-	c := s.Coordinator
+	handle := func(pattern, path string, h httpapi.Handler) { mux.Handle(pattern+" "+base+path, s.guard(h)) }
 	handle("GET", "/events", s.coordinatorEvents)
-	get("/status", func(r *http.Request) (any, error) { return c.Status(r.Context()) })
-	get("/threads", func(r *http.Request) (any, error) { return c.Threads(r.Context(), r.URL.Query()) })
-	get("/threads/count", func(r *http.Request) (any, error) { return c.Count(r.Context(), r.URL.Query()) })
-	get("/threads/{thread}", func(r *http.Request) (any, error) { return c.Thread(r.Context(), r.PathValue("thread"), r.URL.Query()) })
-	get("/threads/{thread}/share", func(r *http.Request) (any, error) { return c.Share(r.Context(), r.PathValue("thread")) })
-	get("/tasks/{session}", func(r *http.Request) (any, error) { return c.Task(r.Context(), r.PathValue("session")) })
-	get("/pending", func(r *http.Request) (any, error) { return c.Pending(r.Context()) })
-	get("/supervision", func(r *http.Request) (any, error) { return c.Supervision(r.URL.Query().Get("threadId")), nil })
-	post("/threads", http.StatusCreated, func(r *http.Request, by capability.Principal, body json.RawMessage) (any, error) {
-		return c.Create(r.Context(), by, body)
-	})
-	for _, action := range []string{"archive", "reopen", "control"} {
-		post("/threads/{thread}/"+action, http.StatusOK, func(r *http.Request, by capability.Principal, body json.RawMessage) (any, error) {
-			if action == "control" {
-				return c.Control(r.Context(), by, r.PathValue("thread"), "", body)
-			}
-			return c.Control(r.Context(), by, r.PathValue("thread"), action, body)
-		})
+	handle("GET", "/status", s.coordinatorStatus)
+	handle("GET", "/threads", s.threads)
+	handle("GET", "/threads/count", s.count)
+	handle("GET", "/threads/{thread}", s.thread)
+	handle("GET", "/threads/{thread}/share", s.share)
+	handle("GET", "/tasks/{session}", s.task)
+	handle("GET", "/pending", s.pending)
+	handle("GET", "/supervision", s.supervision)
+	handle("POST", "/threads", posted(http.StatusCreated, nil, s.create))
+	handle("POST", "/threads/{thread}/control", posted(http.StatusOK, nil, s.control))
+	for _, action := range []launch.Operation{"archive", "reopen"} {
+		handle("POST", "/threads/{thread}/"+string(action), posted(http.StatusOK, nil, func(r *http.Request, by capability.Principal, in controlRequest) (controlled, error) {
+			in.Action = action
+			return s.control(r, by, in)
+		}))
 	}
-	post("/confirm/{session}", http.StatusOK, func(r *http.Request, _ capability.Principal, body json.RawMessage) (any, error) {
-		return c.Confirm(r.Context(), r.PathValue("session"), body)
+	handle("POST", "/confirm/{session}", posted(http.StatusOK, nil, s.confirm))
+	handle("POST", "/supervision", posted(http.StatusOK, nil, s.supervise))
+}
+
+// views are the tasks of the threads that were active last: those that go on, and the
+// last ones that have ended.
+func (s *Surface) views(ctx context.Context, list []threads.Summary) (live, recent []taskView, err error) {
+	live, recent = []taskView{}, []taskView{}
+	for _, t := range list {
+		detail, err := s.Threads.Detail(ctx, t.ID, threads.Selection{Fields: []threads.Field{threads.FieldSessions}})
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, one := range detail.Sessions {
+			switch {
+			case row.Meta(one.Metadata, row.ReplacedBy) != "":
+			case one.Status.Live():
+				live = append(live, viewOf(one))
+			default:
+				recent = append(recent, viewOf(one))
+			}
+		}
+	}
+	slices.SortStableFunc(recent, func(a, b taskView) int { return int(b.LastActivity - a.LastActivity) })
+	return live, recent[:min(len(recent), recentTasks)], nil
+}
+
+func (s *Surface) coordinatorStatus(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	ctx := r.Context()
+	list, err := s.Threads.List(ctx, threads.Filter{Limit: shownThreads})
+	if err != nil {
+		return err
+	}
+	total, err := s.Threads.Count(ctx, threads.Filter{})
+	if err != nil {
+		return err
+	}
+	live, recent, err := s.views(ctx, list)
+	if err != nil {
+		return err
+	}
+	pending, err := s.Threads.Pending(ctx)
+	if err != nil {
+		return err
+	}
+	state := s.Choice.State(ctx, choice.Task{})
+	return answer(w, http.StatusOK, coordinatorStatus{
+		SupervisionLevel: s.Supervisor.Level(""), TaskCount: len(live), Tasks: live, RecentTasks: recent, TaskThreadCount: total, TaskThreads: list,
+		PendingConfirmations: len(pending), PreferredType: state.Preferred.ID, PreferredReason: state.Preferred.Reason, Frameworks: state.Frameworks,
+	}, nil)
+}
+
+func (s *Surface) snapshot(ctx context.Context) (snapshot, error) {
+	active := true
+	list, err := s.Threads.List(ctx, threads.Filter{Active: &active, Limit: threads.MaxLimit})
+	if err != nil {
+		return snapshot{}, err
+	}
+	live, _, err := s.views(ctx, list)
+	if err != nil {
+		return snapshot{}, err
+	}
+	pending, err := s.Threads.Pending(ctx)
+	if err != nil {
+		return snapshot{}, err
+	}
+	return snapshot{Type: "snapshot", Timestamp: time.Now().UTC(), Data: snapshotData{
+		Tasks: live, PendingDecisions: append([]row.PendingDecision{}, pending...), SupervisionLevel: s.Supervisor.Level(""),
+	}}, nil
+}
+
+func (s *Surface) create(r *http.Request, by capability.Principal, in createRequest) (launch.Created, error) {
+	t := launch.Task{
+		Title: in.Title, Request: in.Task, Kind: in.Kind, Repo: in.Repo, BaseBranch: in.BaseBranch, Workdir: in.Workdir, Brief: in.Brief, Memory: in.Memory, Preset: in.Preset,
+		Criteria: in.Criteria, Validator: in.Validator, RoomID: in.RoomID, WorldID: in.WorldID, UserID: in.UserID, Metadata: in.Metadata,
+	}
+	for _, p := range in.Agents {
+		t.Parts = append(t.Parts, launch.Part(p))
+	}
+	if len(in.Agents) == 0 && strings.TrimSpace(in.Task) != "" {
+		t.Parts = []launch.Part{{Task: in.Task, AgentType: in.AgentType, Label: in.Label}}
+	}
+	return s.Launcher.Create(r.Context(), by, t)
+}
+
+// filter reads the selection of threads (task-agents, section 9.2).
+func filter(q url.Values) (f threads.Filter, err error) {
+	bad := func(name, want string) error {
+		return capability.Errorf(capability.CodeInvalidInput, "coordinator.threads", "%s is %s", name, want)
+	}
+	f = threads.Filter{
+		Kind: row.ThreadKind(q.Get("kind")), RoomID: q.Get("roomId"), WorldID: q.Get("worldId"), OwnerUserID: q.Get("ownerUserId"), ScenarioID: q.Get("scenarioId"),
+		BatchID: q.Get("batchId"), Search: q.Get("search"), Archived: q.Get("includeArchived") == "true",
+	}
+	for _, text := range append(q["status"], strings.Split(q.Get("statuses"), ",")...) {
+		if text != "" {
+			f.Statuses = append(f.Statuses, row.ThreadStatus(strings.TrimSpace(text)))
+		}
+	}
+	for name, at := range map[string]*time.Time{
+		"createdAfter": &f.CreatedAfter, "createdBefore": &f.CreatedBefore, "updatedAfter": &f.UpdatedAfter, "updatedBefore": &f.UpdatedBefore,
+		"latestActivityAfter": &f.ActivityAfter, "latestActivityBefore": &f.ActivityBefore,
+	} {
+		if text := q.Get(name); text != "" {
+			ms, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || ms < 0 {
+				return f, bad(name, "a time in milliseconds since 1970")
+			}
+			*at = time.UnixMilli(ms)
+		}
+	}
+	if text := q.Get("hasActiveSession"); text != "" {
+		yes, err := strconv.ParseBool(text)
+		if err != nil {
+			return f, bad("hasActiveSession", "true or false")
+		}
+		f.Active = &yes
+	}
+	if text := q.Get("limit"); text != "" {
+		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 {
+			return f, bad("limit", "a number from 1 to 500")
+		}
+		f.Limit = min(f.Limit, threads.MaxLimit)
+	}
+	return f, nil
+}
+
+func (s *Surface) threads(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	f, err := filter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	list, err := s.Threads.List(r.Context(), f)
+	return answer(w, http.StatusOK, list, err)
+}
+
+func (s *Surface) count(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	f, err := filter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	n, err := s.Threads.Count(r.Context(), f)
+	return answer(w, http.StatusOK, countAnswer{n}, err)
+}
+
+// selection reads which parts of a thread are shown.
+func selection(q url.Values) (sel threads.Selection, err error) {
+	if q.Has("fields") {
+		sel.Fields = []threads.Field{}
+		for name := range strings.SplitSeq(q.Get("fields"), ",") {
+			f := threads.Field(strings.TrimSpace(name))
+			if !slices.Contains(threads.Fields(), f) {
+				return sel, capability.Errorf(capability.CodeInvalidInput, "coordinator.thread", "a thread has no field %.40q", f).With("unknown_field", "")
+			}
+			sel.Fields = append(sel.Fields, f)
+		}
+	}
+	if text := q.Get("transcriptLimit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return sel, capability.Errorf(capability.CodeInvalidInput, "coordinator.thread", "transcriptLimit is a number from 1 to %d", threads.MaxTranscript)
+		}
+		sel.Transcripts = min(n, threads.MaxTranscript)
+	}
+	return sel, nil
+}
+
+func (s *Surface) thread(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	sel, err := selection(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	detail, err := s.Threads.Detail(r.Context(), r.PathValue("thread"), sel)
+	return answer(w, http.StatusOK, detail, err)
+}
+
+func (s *Surface) share(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	shared, err := s.Threads.Share(r.Context(), r.PathValue("thread"), share.Roots{Allowed: s.Roots, Resolve: filepath.EvalSymlinks})
+	return answer(w, http.StatusOK, shared, err)
+}
+
+func (s *Surface) control(r *http.Request, by capability.Principal, in controlRequest) (controlled, error) {
+	out, err := s.Launcher.Control(r.Context(), by, launch.Control{
+		ThreadID: r.PathValue("thread"), Operation: in.Action, Note: in.Note, Instruction: in.Instruction, AgentType: in.AgentType,
 	})
-	post("/supervision", http.StatusOK, func(r *http.Request, _ capability.Principal, body json.RawMessage) (any, error) {
-		return c.Supervise(r.Context(), body)
-	})
+	return controlled{true, out}, err
+}
+
+func (s *Surface) task(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	ctx, session := r.Context(), r.PathValue("session")
+	one, err := s.Threads.Session(ctx, session)
+	if err != nil {
+		return err
+	}
+	detail, err := s.Threads.Detail(ctx, one.ThreadID, threads.Selection{Fields: []threads.Field{threads.FieldDecisions}})
+	if err != nil {
+		return err
+	}
+	mine := slices.DeleteFunc(slices.Clone(detail.Decisions), func(d row.Decision) bool { return d.SessionID != session })
+	return answer(w, http.StatusOK, taskDetail{viewOf(one), mine}, nil)
+}
+
+func (s *Surface) pending(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	list, err := s.Threads.Pending(r.Context())
+	return answer(w, http.StatusOK, list, err)
+}
+
+func (s *Surface) confirm(r *http.Request, _ capability.Principal, in confirmRequest) (confirmed, error) {
+	session, approved := r.PathValue("session"), in.Approved == nil || *in.Approved
+	var instead *directive.Answer
+	if o := in.Override; o != nil {
+		instead = &directive.Answer{Action: "respond", Response: o.Response, UseKeys: o.UseKeys, Keys: o.Keys}
+	}
+	err := s.Supervisor.Confirm(r.Context(), session, approved, instead)
+	return confirmed{approved, session, true}, err
+}
+
+func (s *Surface) supervision(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	return answer(w, http.StatusOK, supervision{s.Supervisor.Level(r.URL.Query().Get("threadId"))}, nil)
+}
+
+func (s *Surface) supervise(r *http.Request, _ capability.Principal, in superviseRequest) (supervised, error) {
+	err := s.Supervisor.SetLevel(r.Context(), in.ThreadID, in.Level)
+	return supervised{s.Supervisor.Level(in.ThreadID), true}, err
 }
 
 // coordinatorEvents streams what happens: a snapshot first, unless Last-Event-ID says
@@ -95,11 +455,11 @@ func (s *Surface) coordinatorEvents(w http.ResponseWriter, r *http.Request, _ ca
 			return capability.Errorf(capability.CodeInvalidInput, "coordinator.events", "Last-Event-ID: %.40q is not a number", text)
 		}
 	}
-	snapshot, err := s.Coordinator.Snapshot(r.Context())
+	shot, err := s.snapshot(r.Context())
 	if err != nil {
 		return err
 	}
-	first, err := json.Marshal(snapshot)
+	first, err := json.Marshal(shot)
 	if err != nil {
 		return err
 	}
@@ -110,16 +470,18 @@ func (s *Surface) coordinatorEvents(w http.ResponseWriter, r *http.Request, _ ca
 	if out.Comment("ok") != nil || out.Send("", "", first) != nil {
 		return nil
 	}
-	type event struct {
-		id   uint64
-		data []byte
+	if after == 0 {
+		after = s.Feed.Latest()
 	}
-	feed := make(chan event)
+	feed := make(chan bus.Event)
 	go func() {
 		defer close(feed)
-		for id, data := range s.Coordinator.Events(ctx, after) {
+		for e, err := range s.Feed.Subscribe(ctx, after) {
+			if err != nil {
+				return
+			}
 			select {
-			case feed <- event{id, data}:
+			case feed <- e:
 			case <-ctx.Done():
 				return
 			}
@@ -130,7 +492,14 @@ func (s *Surface) coordinatorEvents(w http.ResponseWriter, r *http.Request, _ ca
 	for {
 		select {
 		case e, ok := <-feed:
-			if !ok || out.Send(strconv.FormatUint(e.id, 10), "", e.data) != nil {
+			if !ok {
+				return nil
+			}
+			data := []byte(e.Data)
+			if len(data) == 0 { // events were lost
+				data, _ = json.Marshal(lost{e.At, e.Type})
+			}
+			if out.Send(strconv.FormatUint(e.ID, 10), "", data) != nil {
 				return nil
 			}
 		case <-ping.C:

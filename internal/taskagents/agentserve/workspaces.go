@@ -2,137 +2,306 @@ package agentserve
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
 )
 
-// Workspaces are the folders that agents work in, and the issues of their repositories
-// (task-agents, sections 9.3 and 16). Values marshal to the answers as they are.
+// Workspaces are the folders of repositories that agents work in, and the issues of those
+// repositories (task-agents, sections 9.3 and 16).
 type Workspaces interface {
-	List(ctx context.Context) (any, error)
-	Provision(ctx context.Context, request json.RawMessage) (any, error)
-	Status(ctx context.Context, id string) (any, error)
-	Diff(ctx context.Context, id, from string) (any, error)
-	Commit(ctx context.Context, id string, request json.RawMessage) (any, error)
-	Push(ctx context.Context, id string, request json.RawMessage) (any, error)
-	Pull(ctx context.Context, id string, request json.RawMessage) (any, error)
-	Finalize(ctx context.Context, id string, request json.RawMessage) (any, error)
+	List() []workspace.Workspace
+	Get(id string) (workspace.Workspace, error)
+	Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error)
+	Status(ctx context.Context, id string) (workspace.Status, error)
+	Diff(ctx context.Context, id, from string) (workspace.Diff, error)
+	Commit(ctx context.Context, id, message string) (workspace.Commit, error)
+	Push(ctx context.Context, id string, force bool) error
+	OpenPull(ctx context.Context, id string, p forge.PullRequest) (forge.Pull, error)
+	Finalize(ctx context.Context, id string, req workspace.FinalizeRequest) (workspace.Finalized, error)
 	Remove(ctx context.Context, id string, force bool) error
+	Repository(ctx context.Context, repo string) (forge.Repository, error)
+}
 
-	Issues(ctx context.Context, repo, state string, labels []string) (any, error)
-	CreateIssue(ctx context.Context, request json.RawMessage) (any, error)
-	Issue(ctx context.Context, repo string, number int) (any, error)
-	Comment(ctx context.Context, repo string, number int, request json.RawMessage) (any, error)
-	CloseIssue(ctx context.Context, repo string, number int) (any, error)
+// Scratch are the folders that were made for sessions.
+type Scratch interface {
+	List() []scratch.Record
+	Keep(session string) (scratch.Record, error)
+	Promote(session, name string) (scratch.Record, error)
+	Delete(session string) error
+}
 
-	Scratch() any
-	// Decide keeps, deletes or promotes the folder that was made for a session.
-	Decide(session, verb string, request json.RawMessage) (any, error)
+type provisionRequest struct {
+	Repo       string `json:"repo"`
+	BaseBranch string `json:"baseBranch"`
+	Worktree   bool   `json:"useWorktree"`
+	Parent     string `json:"parentWorkspaceId"`
+	Branch     string `json:"branchName"`
+	Label      string `json:"label"`
+}
+
+// workspaceStatus is the answer about one workspace.
+type workspaceStatus struct {
+	workspace.Status
+	Workspace workspace.Workspace `json:"workspace"`
+}
+
+type commitRequest struct {
+	Message string `json:"message"`
+}
+
+// pushRequest is read strictly. The upstream is always set.
+type pushRequest struct {
+	Force       bool  `json:"force"`
+	SetUpstream *bool `json:"setUpstream"`
+}
+
+type pullRequest struct {
+	Title string `json:"title"`
+	Body  string `json:"body"`
+	Base  string `json:"baseBranch"`
+	Draft bool   `json:"draft"`
+}
+
+type finalizeRequest struct {
+	Message  string `json:"commitMessage"`
+	Title    string `json:"prTitle"`
+	Body     string `json:"prBody"`
+	Base     string `json:"baseBranch"`
+	Draft    bool   `json:"draft"`
+	SkipPull bool   `json:"skipPR"`
+}
+
+// removed is the answer to a removal.
+type removed struct {
+	Success     bool   `json:"success"`
+	WorkspaceID string `json:"workspaceId"`
+}
+
+type issueRequest struct {
+	Repo   string   `json:"repo"`
+	Title  string   `json:"title"`
+	Body   string   `json:"body"`
+	Labels []string `json:"labels"`
+}
+
+type commentRequest struct {
+	Body string `json:"body"`
+}
+
+// decideRequest has the name that a promoted folder gets.
+type decideRequest struct {
+	Name string `json:"name"`
+}
+
+// decided is the answer to a decision about a folder; Scratch is null where it was deleted.
+type decided struct {
+	Scratch *scratch.Record `json:"scratch"`
+	Success bool            `json:"success"`
 }
 
 func (s *Surface) workspaceRoutes(mux *http.ServeMux) {
-	const base, issues = "/api/workspace", "/api/issues"
+	const base = "/api/workspace"
 	handle := func(pattern string, h httpapi.Handler) { mux.Handle(pattern, s.guard(h)) }
-	// what answers with what is done to one workspace, with a body.
-	what := func(status int, do func(context.Context, string, json.RawMessage) (any, error)) httpapi.Handler {
-		return func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-			body, err := bodyOf(w, r)
-			if err != nil {
-				return err
-			}
-			doc, err := do(r.Context(), r.PathValue("id"), body)
-			return answer(w, status, doc, err)
-		}
-	}
-	handle("GET "+base, func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		doc, err := s.Workspaces.List(r.Context())
-		return answer(w, http.StatusOK, doc, err)
-	})
-	handle("POST "+base+"/provision", what(http.StatusCreated, func(ctx context.Context, _ string, body json.RawMessage) (any, error) {
-		return s.Workspaces.Provision(ctx, body)
-	}))
-	handle("GET "+base+"/{id}", func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		doc, err := s.Workspaces.Status(r.Context(), r.PathValue("id"))
-		return answer(w, http.StatusOK, doc, err)
-	})
-	handle("GET "+base+"/{id}/diff", func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		doc, err := s.Workspaces.Diff(r.Context(), r.PathValue("id"), r.URL.Query().Get("from"))
-		return answer(w, http.StatusOK, doc, err)
-	})
-	handle("POST "+base+"/{id}/commit", what(http.StatusOK, s.Workspaces.Commit))
-	handle("POST "+base+"/{id}/push", what(http.StatusOK, s.Workspaces.Push))
-	handle("POST "+base+"/{id}/pr", what(http.StatusCreated, s.Workspaces.Pull))
-	handle("POST "+base+"/{id}/finalize", what(http.StatusOK, s.Workspaces.Finalize))
-	handle("DELETE "+base+"/{id}", func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		id := r.PathValue("id")
-		err := s.Workspaces.Remove(r.Context(), id, r.URL.Query().Get("force") == "true")
-		return answer(w, http.StatusOK, map[string]any{"success": true, "workspaceId": id}, err)
-	})
+	handle("GET "+base, s.workspaces)
+	handle("POST "+base+"/provision", posted(http.StatusCreated, s.ready, s.provision))
+	handle("GET "+base+"/{id}", s.workspaceStatus)
+	handle("GET "+base+"/{id}/diff", s.diff)
+	handle("POST "+base+"/{id}/commit", posted(http.StatusOK, s.ready, s.commit))
+	handle("POST "+base+"/{id}/push", posted(http.StatusOK, s.ready, s.push))
+	handle("POST "+base+"/{id}/pr", posted(http.StatusCreated, s.ready, s.pull))
+	handle("POST "+base+"/{id}/finalize", posted(http.StatusOK, s.ready, s.finalize))
+	handle("DELETE "+base+"/{id}", s.remove)
+	s.issueRoutes(handle)
+}
 
-	handle("GET "+issues, func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-		q := r.URL.Query()
-		var labels []string
-		if text := q.Get("labels"); text != "" {
-			labels = strings.Split(text, ",")
-		}
-		doc, err := s.Workspaces.Issues(r.Context(), q.Get("repo"), q.Get("state"), labels)
-		return answer(w, http.StatusOK, doc, err)
-	})
-	handle("POST "+issues, what(http.StatusCreated, func(ctx context.Context, _ string, body json.RawMessage) (any, error) {
-		return s.Workspaces.CreateIssue(ctx, body)
-	}))
-	issue := func(status int, do func(ctx context.Context, repo string, number int, body json.RawMessage) (any, error)) httpapi.Handler {
-		return func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-			number, err := strconv.Atoi(r.PathValue("number"))
-			if err != nil || number < 1 {
-				return capability.Errorf(capability.CodeInvalidInput, "issues", "an issue is named by its number").With("missing_issue_number", "")
-			}
-			var body json.RawMessage
-			if r.Method == http.MethodPost {
-				if body, err = bodyOf(w, r); err != nil {
-					return err
-				}
-			}
-			doc, err := do(r.Context(), r.PathValue("owner")+"/"+r.PathValue("name"), number, body)
-			return answer(w, status, doc, err)
-		}
+// ready returns why there are no workspaces.
+func (s *Surface) ready() error { return s.NoWorkspaces }
+
+func (s *Surface) workspaces(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	if err := s.ready(); err != nil {
+		return err
 	}
-	handle("GET "+issues+"/{owner}/{name}/{number}", issue(http.StatusOK, func(ctx context.Context, repo string, number int, _ json.RawMessage) (any, error) {
-		return s.Workspaces.Issue(ctx, repo, number)
-	}))
-	handle("POST "+issues+"/{owner}/{name}/{number}/comment", issue(http.StatusCreated, s.Workspaces.Comment))
-	handle("POST "+issues+"/{owner}/{name}/{number}/close", issue(http.StatusOK, func(ctx context.Context, repo string, number int, _ json.RawMessage) (any, error) {
-		return s.Workspaces.CloseIssue(ctx, repo, number)
-	}))
+	return answer(w, http.StatusOK, s.Workspaces.List(), nil)
+}
+
+func (s *Surface) provision(r *http.Request, _ capability.Principal, in provisionRequest) (workspace.Workspace, error) {
+	req := workspace.Request{Repo: in.Repo, BaseBranch: in.BaseBranch, BranchName: in.Branch, Label: in.Label}
+	if in.Worktree {
+		if in.Parent == "" {
+			return workspace.Workspace{}, capability.Errorf(capability.CodeInvalidInput, "workspace", "a worktree needs parentWorkspaceId").With("missing_parent", "provision a clone first")
+		}
+		req.Repo, req.Parent = "", in.Parent
+	}
+	return s.Workspaces.Provision(r.Context(), req)
+}
+
+func (s *Surface) workspaceStatus(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	ws, err := s.Workspaces.Get(id)
+	if err != nil {
+		return err
+	}
+	status, err := s.Workspaces.Status(r.Context(), id)
+	return answer(w, http.StatusOK, workspaceStatus{status, ws}, err)
+}
+
+func (s *Surface) diff(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	d, err := s.Workspaces.Diff(r.Context(), r.PathValue("id"), r.URL.Query().Get("from"))
+	return answer(w, http.StatusOK, d, err)
+}
+
+func (s *Surface) commit(r *http.Request, _ capability.Principal, in commitRequest) (workspace.Commit, error) {
+	return s.Workspaces.Commit(r.Context(), r.PathValue("id"), in.Message)
+}
+
+func (s *Surface) push(r *http.Request, _ capability.Principal, in pushRequest) (success, error) {
+	return success{true}, s.Workspaces.Push(r.Context(), r.PathValue("id"), in.Force)
+}
+
+func (s *Surface) pull(r *http.Request, _ capability.Principal, in pullRequest) (forge.Pull, error) {
+	return s.Workspaces.OpenPull(r.Context(), r.PathValue("id"), forge.PullRequest{Title: in.Title, Body: in.Body, Base: in.Base, Draft: in.Draft})
+}
+
+func (s *Surface) finalize(r *http.Request, _ capability.Principal, in finalizeRequest) (workspace.Finalized, error) {
+	return s.Workspaces.Finalize(r.Context(), r.PathValue("id"), workspace.FinalizeRequest{
+		Message: in.Message, Title: in.Title, Body: in.Body, Base: in.Base, Draft: in.Draft, SkipPull: in.SkipPull,
+	})
+}
+
+func (s *Surface) remove(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	err := s.Workspaces.Remove(r.Context(), id, r.URL.Query().Get("force") == "true")
+	return answer(w, http.StatusOK, removed{true, id}, err)
+}
+
+func (s *Surface) issueRoutes(handle func(pattern string, h httpapi.Handler)) {
+	const base = "/api/issues"
+	handle("GET "+base, s.issues)
+	handle("POST "+base, posted(http.StatusCreated, s.ready, s.createIssue))
+	handle("GET "+base+"/{owner}/{name}/{number}", s.issue)
+	handle("POST "+base+"/{owner}/{name}/{number}/comment", s.comment)
+	handle("POST "+base+"/{owner}/{name}/{number}/close", s.closeIssue)
+}
+
+func (s *Surface) repository(ctx context.Context, name string) (forge.Repository, error) {
+	if err := s.ready(); err != nil {
+		return nil, err
+	}
+	return s.Workspaces.Repository(ctx, name)
+}
+
+func (s *Surface) issues(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	q := r.URL.Query()
+	var labels []string
+	if text := q.Get("labels"); text != "" {
+		labels = strings.Split(text, ",")
+	}
+	repo, err := s.repository(r.Context(), q.Get("repo"))
+	if err != nil {
+		return err
+	}
+	list, err := repo.ListIssues(r.Context(), forge.IssueFilter{State: q.Get("state"), Labels: labels})
+	return answer(w, http.StatusOK, list, err)
+}
+
+func (s *Surface) createIssue(r *http.Request, _ capability.Principal, in issueRequest) (forge.Issue, error) {
+	if in.Title == "" {
+		return forge.Issue{}, capability.Errorf(capability.CodeInvalidInput, "issues", "an issue needs a title").With("missing_title", "")
+	}
+	repo, err := s.repository(r.Context(), in.Repo)
+	if err != nil {
+		return forge.Issue{}, err
+	}
+	return repo.CreateIssue(r.Context(), in.Title, in.Body, in.Labels)
+}
+
+// issueOf reads which issue of which repository a path names.
+func issueOf(r *http.Request) (repo string, number int, err error) {
+	number, err = strconv.Atoi(r.PathValue("number"))
+	if err != nil || number < 1 {
+		return "", 0, capability.Errorf(capability.CodeInvalidInput, "issues", "an issue is named by its number").With("missing_issue_number", "")
+	}
+	return r.PathValue("owner") + "/" + r.PathValue("name"), number, nil
+}
+
+func (s *Surface) issue(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	name, number, err := issueOf(r)
+	if err != nil {
+		return err
+	}
+	repo, err := s.repository(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	one, err := repo.GetIssue(r.Context(), number)
+	return answer(w, http.StatusOK, one, err)
+}
+
+func (s *Surface) comment(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	name, number, err := issueOf(r)
+	if err != nil {
+		return err
+	}
+	return posted(http.StatusCreated, s.ready, func(r *http.Request, _ capability.Principal, in commentRequest) (forge.Comment, error) {
+		if in.Body == "" {
+			return forge.Comment{}, capability.Errorf(capability.CodeInvalidInput, "issues", "a comment needs a body").With("missing_params", "")
+		}
+		repo, err := s.repository(r.Context(), name)
+		if err != nil {
+			return forge.Comment{}, err
+		}
+		return repo.Comment(r.Context(), number, in.Body)
+	})(w, r, who)
+}
+
+func (s *Surface) closeIssue(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	name, number, err := issueOf(r)
+	if err != nil {
+		return err
+	}
+	if _, err := httpapi.ReadBody(w, r, httpapi.BodyLimit); err != nil {
+		return err
+	}
+	repo, err := s.repository(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	closed := "closed"
+	one, err := repo.UpdateIssue(r.Context(), number, forge.IssueChange{State: &closed})
+	return answer(w, http.StatusOK, one, err)
 }
 
 // scratchRoutes are about the folders that were made for sessions.
 func (s *Surface) scratchRoutes(mux *http.ServeMux, base string) {
 	mux.Handle("GET "+base+"/scratch", s.guard(func(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
-		return answer(w, http.StatusOK, s.Workspaces.Scratch(), nil)
+		return answer(w, http.StatusOK, s.Scratch.List(), nil)
 	}))
-	for _, verb := range []string{"keep", "delete", "promote"} {
-		mux.Handle("POST "+base+"/{id}/scratch/"+verb, s.guard(func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-			body, err := bodyOf(w, r)
-			if err != nil {
-				return err
-			}
-			doc, err := s.Workspaces.Decide(r.PathValue("id"), verb, body)
-			return answer(w, http.StatusOK, map[string]any{"success": true, "scratch": doc}, err)
-		}))
+	for verb, decide := range map[string]func(session, name string) (*scratch.Record, error){
+		"keep":    func(session, _ string) (*scratch.Record, error) { return record(s.Scratch.Keep(session)) },
+		"promote": func(session, name string) (*scratch.Record, error) { return record(s.Scratch.Promote(session, name)) },
+		"delete":  func(session, _ string) (*scratch.Record, error) { return nil, s.Scratch.Delete(session) },
+	} {
+		mux.Handle("POST "+base+"/{id}/scratch/"+verb, s.guard(posted(http.StatusOK, nil, func(r *http.Request, _ capability.Principal, in decideRequest) (decided, error) {
+			rec, err := decide(r.PathValue("id"), in.Name)
+			return decided{rec, true}, err
+		})))
 	}
 }
 
-// bodyOf reads a body that may be missing.
-func bodyOf(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {
-	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
-	if err == nil && len(body) == 0 {
-		body = []byte("{}")
-	}
-	return body, err
-}
+func record(r scratch.Record, err error) (*scratch.Record, error) { return &r, err }

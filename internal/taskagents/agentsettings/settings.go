@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/junctor-run/junctor/internal/config"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/config/agentprogram"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/secret"
@@ -23,11 +23,11 @@ import (
 // Values are the settings at one moment. They belong to who asked; the maps are not to be
 // changed.
 type Values struct {
-	DefaultType framework.Name // "": nobody chose one
-	Ranked      bool           // the strategy is ranked; else fixed
-	Preset      adapter.Preset // "": autonomous in folders that were made, else permissive
-	Credentials string         // subscription, api_keys, cloud; "": all
-	Models      map[framework.Name]Models
+	DefaultType programs.Name   // "": nobody chose one
+	Ranked      bool            // the strategy is ranked; else fixed
+	Preset      programs.Preset // "": autonomous in folders that were made, else permissive
+	Credentials string          // subscription, api_keys, cloud; "": all
+	Models      map[programs.Name]Models
 
 	AiderProvider string
 	OpenCodeURL   string
@@ -62,16 +62,16 @@ func (v Values) Strategy() string {
 // Model is the model that a program is started with where asked was asked for. The words
 // powerful and fast mean the configured model, else the one that is known to be; where
 // nothing was asked for it is the configured powerful one, else the program's own.
-func (v Values) Model(name framework.Name, asked string) string {
-	powerful, fast := adapter.Models(name)
+func (v Values) Model(name programs.Name, asked string) string {
+	program := programs.Of(name)
 	own := v.Models[name]
 	switch asked {
 	case "":
 		return own.Powerful
 	case "powerful":
-		return either(own.Powerful, powerful)
+		return either(own.Powerful, program.Powerful)
 	case "fast":
-		return either(own.Fast, fast, own.Powerful)
+		return either(own.Fast, program.Fast, own.Powerful)
 	}
 	return asked
 }
@@ -99,8 +99,8 @@ func (v Values) Login(env map[string]string) map[string]string {
 	if !v.OpenCodeKey.Empty() {
 		out[openCodeKey] = v.OpenCodeKey.Reveal()
 	}
-	for _, n := range framework.Names() {
-		for _, k := range append(framework.ProgramOf(n.Name).Keys, agentprogram.Key{Name: "ANTHROPIC_AUTH_TOKEN", Method: "api_key"}) {
+	for _, n := range programs.All() {
+		for _, k := range append(n.Keys, programs.Key{Name: "ANTHROPIC_AUTH_TOKEN", Method: "api_key"}) {
 			subscription := k.Method == "subscription" || strings.HasPrefix(out[k.Name], "sk-ant-oat")
 			if v.Credentials == "cloud" || v.Credentials == "subscription" && !subscription || v.Credentials == "api_keys" && subscription {
 				delete(out, k.Name)
@@ -178,30 +178,30 @@ func (s *Settings) Now() Values {
 // over is v with what was set.
 func (c *Change) over(v Values) Values {
 	if c.DefaultType != nil {
-		v.DefaultType, _ = framework.Normalise(*c.DefaultType) // "none" is nobody's name
+		v.DefaultType, _ = programs.Normalise(*c.DefaultType) // "none" is nobody's name
 	}
 	if c.Strategy != nil {
 		v.Ranked = *c.Strategy == "ranked"
 	}
 	if c.Preset != nil {
-		v.Preset = adapter.Preset(*c.Preset)
+		v.Preset = programs.Preset(*c.Preset)
 	}
 	if c.Credentials != nil {
 		v.Credentials = *c.Credentials
 	}
 	models := maps.Clone(v.Models)
 	if models == nil {
-		models = make(map[framework.Name]Models)
+		models = make(map[programs.Name]Models)
 	}
 	for name, m := range c.Models {
-		own := models[framework.Name(name)]
+		own := models[programs.Name(name)]
 		if m.Powerful != nil {
 			own.Powerful = *m.Powerful
 		}
 		if m.Fast != nil {
 			own.Fast = *m.Fast
 		}
-		models[framework.Name(name)] = own
+		models[programs.Name(name)] = own
 	}
 	v.Models = models
 	return v
@@ -252,8 +252,8 @@ func (c *Change) with(more Change) (out Change, err error) {
 			return "", false
 		}
 	}
-	model := func(s string) (string, bool) { return s, agentprogram.ValidModel(s) }
-	out.DefaultType = word("defaultAgentType", c.DefaultType, more.DefaultType, program, "use claude, codex, gemini, aider, pi, opencode, shell or none")
+	model := func(s string) (string, bool) { return s, config.ValidModel(s) }
+	out.DefaultType = word("defaultAgentType", c.DefaultType, more.DefaultType, program, "use "+programs.Choices("none"))
 	out.Strategy = word("agentSelectionStrategy", c.Strategy, more.Strategy, func(s string) (string, bool) {
 		if strings.EqualFold(s, "heuristic") {
 			s = "ranked"
@@ -265,7 +265,7 @@ func (c *Change) with(more Change) (out Change, err error) {
 	out.Models = maps.Clone(c.Models)
 	for name, m := range more.Models {
 		canonical, ok := program(name)
-		if !ok || canonical == "none" || canonical == string(framework.Shell) {
+		if !ok || canonical == "none" || canonical == string(programs.Shell) {
 			return out, capability.Errorf(capability.CodeInvalidInput, "task.settings", "models: %.60q is no program that has models", name).With("bad_setting", "")
 		}
 		if out.Models == nil {
@@ -283,6 +283,6 @@ func program(text string) (string, bool) {
 	if strings.EqualFold(text, "none") {
 		return "none", true
 	}
-	name, ok := framework.Normalise(text)
-	return string(name), ok && name != framework.Hermes
+	name, ok := programs.Normalise(text)
+	return string(name), ok && name != programs.Hermes
 }

@@ -49,8 +49,8 @@ func text(s string) *string { return &s }
 func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	base := agentsettings.Values{
-		DefaultType: framework.Codex, Preset: "standard", Credentials: "api_keys", Cols: 100,
-		Models: map[framework.Name]agentsettings.Models{framework.Codex: {Powerful: "big", Fast: "small"}},
+		DefaultType: programs.Codex, Preset: "standard", Credentials: "api_keys", Cols: 100,
+		Models: map[programs.Name]agentsettings.Models{programs.Codex: {Powerful: "big", Fast: "small"}},
 	}
 	file := filepath.Join(t.TempDir(), "state.db")
 	get := func() (agentsettings.Values, error) { return base, nil }
@@ -68,24 +68,24 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 	check := func(s *agentsettings.Settings) {
 		t.Helper()
 		v := s.Now()
-		if v.DefaultType != framework.Claude || v.Strategy() != "ranked" || v.Preset != "readonly" || v.Credentials != "subscription" || v.Cols != 100 {
+		if v.DefaultType != programs.Claude || v.Strategy() != "ranked" || v.Preset != "readonly" || v.Credentials != "subscription" || v.Cols != 100 {
 			t.Errorf("%+v", v)
 		}
-		if d := cmp.Diff(map[framework.Name]agentsettings.Models{framework.Codex: {Powerful: "big", Fast: "tiny"}, framework.Claude: {Powerful: "huge"}}, v.Models); d != "" {
+		if d := cmp.Diff(map[programs.Name]agentsettings.Models{programs.Codex: {Powerful: "big", Fast: "tiny"}, programs.Claude: {Powerful: "huge"}}, v.Models); d != "" {
 			t.Error(d)
 		}
 	}
 	check(s)
 	again := open(t, rows(t, file), get)
 	check(again)
-	if base.Models[framework.Codex].Fast != "small" {
+	if base.Models[programs.Codex].Fast != "small" {
 		t.Error("the configuration was changed")
 	}
 	// A part alone changes; the empty text goes back; none is nobody.
 	if err := again.Change(t.Context(), agentsettings.Change{DefaultType: text("none"), Preset: text(""), Models: map[string]agentsettings.ModelChange{"codex": {Fast: text("")}}}); err != nil {
 		t.Fatal(err)
 	}
-	if v := again.Now(); v.DefaultType != "" || v.Preset != "standard" || v.Models[framework.Codex].Fast != "small" || v.Models[framework.Claude].Powerful != "huge" || v.Strategy() != "ranked" {
+	if v := again.Now(); v.DefaultType != "" || v.Preset != "standard" || v.Models[programs.Codex].Fast != "small" || v.Models[programs.Claude].Powerful != "huge" || v.Strategy() != "ranked" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -155,21 +155,21 @@ func TestDamagedSettingsAreAnError(t *testing.T) {
 
 func TestModels(t *testing.T) {
 	t.Parallel()
-	v := agentsettings.Values{Models: map[framework.Name]agentsettings.Models{framework.Codex: {Powerful: "big"}, framework.Gemini: {Fast: "flash"}}}
+	v := agentsettings.Values{Models: map[programs.Name]agentsettings.Models{programs.Codex: {Powerful: "big"}, programs.Gemini: {Fast: "flash"}}}
 	for _, tt := range []struct {
-		name        framework.Name
+		name        programs.Name
 		asked, want string
 	}{
-		{framework.Codex, "", "big"},
-		{framework.Codex, "powerful", "big"},
-		{framework.Codex, "fast", "gpt-5.5-mini"},
-		{framework.Codex, "mine", "mine"},
-		{framework.Claude, "", ""},
-		{framework.Claude, "powerful", "claude-opus-4-7"},
-		{framework.Claude, "fast", ""},
-		{framework.Gemini, "fast", "flash"},
-		{framework.Gemini, "", ""},
-		{framework.Shell, "", ""},
+		{programs.Codex, "", "big"},
+		{programs.Codex, "powerful", "big"},
+		{programs.Codex, "fast", "gpt-5.5-mini"},
+		{programs.Codex, "mine", "mine"},
+		{programs.Claude, "", ""},
+		{programs.Claude, "powerful", "claude-opus-4-7"},
+		{programs.Claude, "fast", ""},
+		{programs.Gemini, "fast", "flash"},
+		{programs.Gemini, "", ""},
+		{programs.Shell, "", ""},
 	} {
 		if got := v.Model(tt.name, tt.asked); got != tt.want {
 			t.Errorf("%s, asked for %q: %q, want %q", tt.name, tt.asked, got, tt.want)

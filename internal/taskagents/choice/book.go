@@ -96,8 +96,8 @@ type CoolDown struct {
 
 // Snapshot is a book at one moment. Its maps belong to who asked for it.
 type Snapshot struct {
-	Metrics   map[framework.Name]Metrics  `json:"metrics"`
-	CoolDowns map[framework.Name]CoolDown `json:"coolDowns"`
+	Metrics   map[programs.Name]Metrics  `json:"metrics"`
+	CoolDowns map[programs.Name]CoolDown `json:"coolDowns"`
 }
 
 // Store keeps a book's bytes; none yet is nil.
@@ -120,7 +120,7 @@ func OpenBook(ctx context.Context, store Store) (*Book, error) {
 	if err != nil {
 		return nil, capability.Wrap(capability.CodeFailed, "task.metrics", "the record of task agents cannot be read", err)
 	}
-	b := &Book{store: store, now: Snapshot{Metrics: make(map[framework.Name]Metrics), CoolDowns: make(map[framework.Name]CoolDown)}}
+	b := &Book{store: store, now: Snapshot{Metrics: make(map[programs.Name]Metrics), CoolDowns: make(map[programs.Name]CoolDown)}}
 	if len(data) == 0 {
 		return b, nil
 	}
@@ -129,10 +129,10 @@ func OpenBook(ctx context.Context, store Store) (*Book, error) {
 			With("choice_damaged", "remove it; choices are then made as if no task had been done yet")
 	}
 	if b.now.Metrics == nil {
-		b.now.Metrics = make(map[framework.Name]Metrics)
+		b.now.Metrics = make(map[programs.Name]Metrics)
 	}
 	if b.now.CoolDowns == nil {
-		b.now.CoolDowns = make(map[framework.Name]CoolDown)
+		b.now.CoolDowns = make(map[programs.Name]CoolDown)
 	}
 	return b, nil
 }
@@ -145,7 +145,7 @@ func (b *Book) Snapshot() Snapshot {
 }
 
 // Record counts an event. What was completed ends the program's cool-down.
-func (b *Book) Record(ctx context.Context, name framework.Name, e Event) error {
+func (b *Book) Record(ctx context.Context, name programs.Name, e Event) error {
 	return b.change(ctx, func() {
 		m := b.now.Metrics[name]
 		m.add(e)
@@ -157,7 +157,7 @@ func (b *Book) Record(ctx context.Context, name framework.Name, e Event) error {
 }
 
 // Rest takes a program out of use; a shorter rest does not end a longer one.
-func (b *Book) Rest(ctx context.Context, name framework.Name, c CoolDown) error {
+func (b *Book) Rest(ctx context.Context, name programs.Name, c CoolDown) error {
 	return b.change(ctx, func() {
 		if c.Until.After(b.now.CoolDowns[name].Until) {
 			b.now.CoolDowns[name] = c

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -15,7 +16,7 @@ import (
 
 // Candidate is a program as it was found on this machine.
 type Candidate struct {
-	Name              framework.Name
+	Name              programs.Name
 	Installed         bool
 	AuthReady         bool // somebody is logged in, or there is a key
 	SubscriptionReady bool // the login is a subscription's
@@ -27,8 +28,8 @@ type Input struct {
 	Candidates []Candidate // those that are missing count as not installed
 	Book       Snapshot
 	Now        time.Time
-	Default    framework.Name // what somebody chose expressly; "": nobody
-	Fixed      bool           // the strategy fixed: Default, while it is usable
+	Default    programs.Name // what somebody chose expressly; "": nobody
+	Fixed      bool          // the strategy fixed: Default, while it is usable
 	// Subscription is agents.defaults.subscriptionProvider: anthropic-subscription,
 	// openai-codex or openai-subscription; "" or another: no hint.
 	Subscription string
@@ -36,19 +37,19 @@ type Input struct {
 
 // Framework is the state of one program (task-agents, section 6.1).
 type Framework struct {
-	ID                framework.Name `json:"id"`
-	Label             string         `json:"label"`
-	Adapter           framework.Name `json:"adapter"`
-	Installed         bool           `json:"installed"`
-	AuthReady         bool           `json:"authReady"`
-	SubscriptionReady bool           `json:"subscriptionReady"`
-	Disabled          bool           `json:"temporarilyDisabled"`
-	DisabledUntil     time.Time      `json:"temporarilyDisabledUntil,omitzero"`
-	DisabledReason    string         `json:"temporarilyDisabledReason,omitempty"`
-	Recommended       bool           `json:"recommended"`
-	Reason            string         `json:"reason"`
-	Score             int            `json:"selectionScore"`
-	Signals           Signals        `json:"selectionSignals"`
+	ID                programs.Name `json:"id"`
+	Label             string        `json:"label"`
+	Adapter           programs.Name `json:"adapter"`
+	Installed         bool          `json:"installed"`
+	AuthReady         bool          `json:"authReady"`
+	SubscriptionReady bool          `json:"subscriptionReady"`
+	Disabled          bool          `json:"temporarilyDisabled"`
+	DisabledUntil     time.Time     `json:"temporarilyDisabledUntil,omitzero"`
+	DisabledReason    string        `json:"temporarilyDisabledReason,omitempty"`
+	Recommended       bool          `json:"recommended"`
+	Reason            string        `json:"reason"`
+	Score             int           `json:"selectionScore"`
+	Signals           Signals       `json:"selectionSignals"`
 }
 
 // Usable says that a task can be given to it now.
@@ -64,26 +65,15 @@ type State struct {
 // Preferred is the program that was chosen. Where nothing is installed it is the one with
 // the best score, and a task cannot be begun.
 type Preferred struct {
-	ID     framework.Name `json:"id"`
-	Reason string         `json:"reason"`
+	ID     programs.Name `json:"id"`
+	Reason string        `json:"reason"`
 }
 
-// profile is what a program is good at (task-agents, section 6.2).
-type profile struct {
-	name  framework.Name
-	label string
-	good  Signals
-}
-
-func profiles() []profile {
-	return []profile{
-		{framework.Aider, "Aider", Signals{.9, .45, .45, .75, .85, .35, .95, 1}},
-		{framework.Claude, "Claude Code", Signals{.95, .95, 1, .8, .85, 1, .9, .75}},
-		{framework.Codex, "Codex", Signals{1, .8, .75, .85, 1, .9, 1, .95}},
-		{framework.Gemini, "Gemini CLI", Signals{.7, 1, .95, .7, .6, .7, .65, .7}},
-		{framework.OpenCode, "OpenCode", Signals{.85, .75, .75, .7, .8, .7, .85, .85}},
-		{framework.Pi, "Pi", Signals{.55, .5, .55, .5, .5, .35, .5, .5}},
-	}
+// candidates returns the programs that are chosen among, in the order of their names.
+func candidates() []programs.Program {
+	list := slices.DeleteFunc(programs.All(), func(p programs.Program) bool { return p.Title == "" })
+	slices.SortFunc(list, func(a, b programs.Program) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return list
 }
 
 // Choose gives every program its score and prefers one. A program that is disabled or
@@ -91,16 +81,16 @@ func profiles() []profile {
 func Choose(in Input) State {
 	signals := in.Task.Signals()
 	out := State{Subscription: in.Subscription}
-	for _, p := range profiles() {
-		f := Framework{ID: p.name, Label: p.label, Adapter: p.name, Signals: signals}
-		if i := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Name == p.name }); i >= 0 {
+	for _, p := range candidates() {
+		f := Framework{ID: p.Name, Label: p.Title, Adapter: p.Name, Signals: signals}
+		if i := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Name == p.Name }); i >= 0 {
 			c := in.Candidates[i]
 			f.Installed, f.AuthReady, f.SubscriptionReady = c.Installed, c.AuthReady, c.SubscriptionReady
 		}
-		if rest, cooling := in.Book.CoolDowns[p.name]; cooling && in.Now.Before(rest.Until) {
+		if rest, cooling := in.Book.CoolDowns[p.Name]; cooling && in.Now.Before(rest.Until) {
 			f.Disabled, f.DisabledUntil, f.DisabledReason = true, rest.Until, rest.Reason
 		}
-		f.Score = in.score(&f, signals, p.good)
+		f.Score = in.score(&f, signals, Signals(p.Strengths))
 		f.Reason = f.reason()
 		out.Frameworks = append(out.Frameworks, f)
 	}
@@ -134,10 +124,7 @@ func (in *Input) score(f *Framework, signals, good Signals) int {
 
 // hint is what the configured subscription adds.
 func (in *Input) hint(f *Framework) int {
-	switch {
-	case f.ID == framework.Claude && in.Subscription == "anthropic-subscription":
-	case f.ID == framework.Codex && (in.Subscription == "openai-codex" || in.Subscription == "openai-subscription"):
-	default:
+	if !slices.Contains(programs.Of(f.ID).Subscriptions, in.Subscription) {
 		return 0
 	}
 	if f.SubscriptionReady {

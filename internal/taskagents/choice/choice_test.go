@@ -17,7 +17,7 @@ import (
 )
 
 func everything() (list []choice.Candidate) {
-	for _, n := range []framework.Name{framework.Claude, framework.Codex, framework.Gemini, framework.Aider, framework.Pi, framework.OpenCode} {
+	for _, n := range []programs.Name{programs.Claude, programs.Codex, programs.Gemini, programs.Aider, programs.Pi, programs.OpenCode} {
 		list = append(list, choice.Candidate{Name: n, Installed: true, AuthReady: true})
 	}
 	return list
@@ -25,8 +25,8 @@ func everything() (list []choice.Candidate) {
 
 func now() time.Time { return time.Date(2026, 11, 22, 14, 30, 0, 0, time.UTC) }
 
-func scores(s choice.State) map[framework.Name]int {
-	out := make(map[framework.Name]int)
+func scores(s choice.State) map[programs.Name]int {
+	out := make(map[programs.Name]int)
 	for _, f := range s.Frameworks {
 		out[f.ID] = f.Score
 	}
@@ -42,72 +42,72 @@ func TestScores(t *testing.T) {
 	const fix = "Fix the flaky test in the repo"
 	for name, tt := range map[string]struct {
 		in   choice.Input
-		want map[framework.Name]int // of some
-		best framework.Name
+		want map[programs.Name]int // of some
+		best programs.Name
 	}{
 		"no word of any list": { // claude fits 18.92, codex 19.745
 			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything()},
-			map[framework.Name]int{framework.Claude: 77, framework.Codex: 78},
-			framework.Codex,
+			map[programs.Name]int{programs.Claude: 77, programs.Codex: 78},
+			programs.Codex,
 		},
 		"a fix in a repository": { // 45.645, 50.245, 35.285, 45.29
 			choice.Input{Task: choice.Task{Text: fix, Repo: true}, Candidates: everything()},
-			map[framework.Name]int{framework.Claude: 104, framework.Codex: 108, framework.Gemini: 93, framework.Aider: 103},
-			framework.Codex,
+			map[programs.Name]int{programs.Claude: 104, programs.Codex: 108, programs.Gemini: 93, programs.Aider: 103},
+			programs.Codex,
 		},
 		// Implementation .2, research .7+.4 cut to 1, planning .1, ops .05, verification .15,
 		// coordination .05, repo .1, fast .15: claude 3.42 + 15.2 + 1.4 + .48 + 1.785 + .7 + .9 +
 		// 1.125 = 25.01; gemini 2.52 + 16 + 1.33 + .42 + 1.26 + .49 + .65 + 1.05 = 23.72.
 		"research": {
 			choice.Input{Task: choice.Task{Text: "Investigate the market"}, Candidates: everything()},
-			map[framework.Name]int{framework.Claude: 83, framework.Gemini: 82},
-			framework.Claude,
+			map[programs.Name]int{programs.Claude: 83, programs.Gemini: 82},
+			programs.Claude,
 		},
 		"a subscription that works": {
-			choice.Input{Task: choice.Task{Text: "hello"}, Subscription: "anthropic-subscription", Candidates: []choice.Candidate{{Name: framework.Claude, Installed: true, AuthReady: true, SubscriptionReady: true}}},
-			map[framework.Name]int{framework.Claude: 77 + 8 + 18, framework.Codex: -100 - 25 + 20},
-			framework.Claude,
+			choice.Input{Task: choice.Task{Text: "hello"}, Subscription: "anthropic-subscription", Candidates: []choice.Candidate{{Name: programs.Claude, Installed: true, AuthReady: true, SubscriptionReady: true}}},
+			map[programs.Name]int{programs.Claude: 77 + 8 + 18, programs.Codex: -100 - 25 + 20},
+			programs.Claude,
 		},
 		"a subscription that does not": {
 			choice.Input{Task: choice.Task{Text: "hello"}, Subscription: "openai-codex", Candidates: everything()},
-			map[framework.Name]int{framework.Claude: 77, framework.Codex: 78 + 6},
-			framework.Codex,
+			map[programs.Name]int{programs.Claude: 77, programs.Codex: 78 + 6},
+			programs.Codex,
 		},
 		"a default": {
-			choice.Input{Task: choice.Task{Text: "hello"}, Default: framework.Pi, Candidates: everything()},
-			map[framework.Name]int{framework.Codex: 78, framework.Pi: 58 + 11 + 40},
-			framework.Pi, // .6*.55*18 + .1*.5*16 + .1*.55*14 + .05*.5*12 + .15*.5*14 + .05*.35*14 + .1*.5*10 + .25*.5*10 = 10.855
+			choice.Input{Task: choice.Task{Text: "hello"}, Default: programs.Pi, Candidates: everything()},
+			map[programs.Name]int{programs.Codex: 78, programs.Pi: 58 + 11 + 40},
+			programs.Pi, // .6*.55*18 + .1*.5*16 + .1*.55*14 + .05*.5*12 + .15*.5*14 + .05*.35*14 + .1*.5*10 + .25*.5*10 = 10.855
 		},
 		"what it did before": { // .75*14 - .25*12 + .5*(4+1) = 10, for fast is .25
-			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[framework.Name]choice.Metrics{framework.Claude: {Spawned: 4, Completed: 3, StallCount: 1, AvgCompletionMs: 60_000}}}},
-			map[framework.Name]int{framework.Claude: 87, framework.Codex: 78},
-			framework.Claude,
+			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{programs.Claude: {Spawned: 4, Completed: 3, StallCount: 1, AvgCompletionMs: 60_000}}}},
+			map[programs.Name]int{programs.Claude: 87, programs.Codex: 78},
+			programs.Claude,
 		},
 		"slow, at most 8 less": { // 14 - 8
-			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[framework.Name]choice.Metrics{framework.Claude: {Spawned: 1, Completed: 1, AvgCompletionMs: 1e9}, framework.Codex: {StallCount: 5}}}},
-			map[framework.Name]int{framework.Claude: 77 + 6, framework.Codex: 78},
-			framework.Claude,
+			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{programs.Claude: {Spawned: 1, Completed: 1, AvgCompletionMs: 1e9}, programs.Codex: {StallCount: 5}}}},
+			map[programs.Name]int{programs.Claude: 77 + 6, programs.Codex: 78},
+			programs.Claude,
 		},
 		"never completed": { // -2*12, and no speed
-			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[framework.Name]choice.Metrics{framework.Codex: {Spawned: 1, StallCount: 2}}}},
-			map[framework.Name]int{framework.Claude: 77, framework.Codex: 78 - 24},
-			framework.Claude,
+			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{programs.Codex: {Spawned: 1, StallCount: 2}}}},
+			map[programs.Name]int{programs.Claude: 77, programs.Codex: 78 - 24},
+			programs.Claude,
 		},
 		"out of use": {
-			choice.Input{Task: choice.Task{Text: fix, Repo: true}, Candidates: everything(), Default: framework.Codex, Fixed: true, Now: now(), Book: choice.Snapshot{CoolDowns: map[framework.Name]choice.CoolDown{framework.Codex: {Until: now().Add(time.Second), Reason: "credit balance"}}}},
-			map[framework.Name]int{framework.Codex: 108 - 80},
-			framework.Claude,
+			choice.Input{Task: choice.Task{Text: fix, Repo: true}, Candidates: everything(), Default: programs.Codex, Fixed: true, Now: now(), Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Codex: {Until: now().Add(time.Second), Reason: "credit balance"}}}},
+			map[programs.Name]int{programs.Codex: 108 - 80},
+			programs.Claude,
 		},
 		"in use again": {
-			choice.Input{Task: choice.Task{Text: fix, Repo: true}, Candidates: everything(), Now: now(), Book: choice.Snapshot{CoolDowns: map[framework.Name]choice.CoolDown{framework.Codex: {Until: now()}}}},
-			map[framework.Name]int{framework.Codex: 108},
-			framework.Codex,
+			choice.Input{Task: choice.Task{Text: fix, Repo: true}, Candidates: everything(), Now: now(), Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Codex: {Until: now()}}}},
+			map[programs.Name]int{programs.Codex: 108},
+			programs.Codex,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := choice.Choose(tt.in)
-			if diff := cmp.Diff(tt.want, scores(got), cmpopts.IgnoreMapEntries(func(n framework.Name, _ int) bool { _, asked := tt.want[n]; return !asked })); diff != "" {
+			if diff := cmp.Diff(tt.want, scores(got), cmpopts.IgnoreMapEntries(func(n programs.Name, _ int) bool { _, asked := tt.want[n]; return !asked })); diff != "" {
 				t.Error(diff)
 			}
 			if got.Preferred.ID != tt.best || got.Preferred.Reason == "" {
@@ -127,24 +127,24 @@ func TestWhoIsPreferred(t *testing.T) {
 	only := func(c ...choice.Candidate) choice.Input {
 		return choice.Input{Task: choice.Task{Text: "hello"}, Candidates: c}
 	}
-	loggedOut := choice.Candidate{Name: framework.Codex, Installed: true}
-	pi := choice.Candidate{Name: framework.Pi, Installed: true, AuthReady: true}
-	fixed := func(in choice.Input, name framework.Name) choice.Input { in.Fixed, in.Default = true, name; return in }
+	loggedOut := choice.Candidate{Name: programs.Codex, Installed: true}
+	pi := choice.Candidate{Name: programs.Pi, Installed: true, AuthReady: true}
+	fixed := func(in choice.Input, name programs.Name) choice.Input { in.Fixed, in.Default = true, name; return in }
 	for name, tt := range map[string]struct {
 		in     choice.Input
-		want   framework.Name
+		want   programs.Name
 		reason string
 	}{
-		"fixed, though another fits better":        {fixed(choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything()}, framework.Gemini), framework.Gemini, "default"},
-		"fixed, and not usable":                    {fixed(only(loggedOut, pi), framework.Codex), framework.Pi, "fits best"},
-		"fixed without a default":                  {fixed(only(pi), ""), framework.Pi, "fits best"},
-		"a usable one before one that is not":      {only(loggedOut, pi), framework.Pi, "fits best"},
-		"an installed one where nothing is usable": {only(loggedOut), framework.Codex, "not logged in"},
-		"nothing installed":                        {only(), framework.Codex, "no agent's program is installed"},
-		"a program that takes no tasks":            {only(choice.Candidate{Name: framework.Shell, Installed: true, AuthReady: true}, pi), framework.Pi, "fits best"},
-		"equals": {choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[framework.Name]choice.Metrics{
-			framework.Claude: {Spawned: 14, Completed: 1, AvgCompletionMs: 120_000}, // one more, as many as Codex
-		}}}, framework.Claude, "fits best"},
+		"fixed, though another fits better":        {fixed(choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything()}, programs.Gemini), programs.Gemini, "default"},
+		"fixed, and not usable":                    {fixed(only(loggedOut, pi), programs.Codex), programs.Pi, "fits best"},
+		"fixed without a default":                  {fixed(only(pi), ""), programs.Pi, "fits best"},
+		"a usable one before one that is not":      {only(loggedOut, pi), programs.Pi, "fits best"},
+		"an installed one where nothing is usable": {only(loggedOut), programs.Codex, "not logged in"},
+		"nothing installed":                        {only(), programs.Codex, "no agent's program is installed"},
+		"a program that takes no tasks":            {only(choice.Candidate{Name: programs.Shell, Installed: true, AuthReady: true}, pi), programs.Pi, "fits best"},
+		"equals": {choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{
+			programs.Claude: {Spawned: 14, Completed: 1, AvgCompletionMs: 120_000}, // one more, as many as Codex
+		}}}, programs.Claude, "fits best"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,13 +213,13 @@ func TestABookRemembers(t *testing.T) {
 		{Stalled: true, ProviderError: true},
 		{Failed: true},
 	} {
-		if err := book.Record(t.Context(), framework.Codex, e); err != nil {
+		if err := book.Record(t.Context(), programs.Codex, e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rest := choice.CoolDown{Until: now(), Reason: "why"}
 	for _, c := range []choice.CoolDown{rest, {Until: now().Add(-time.Hour), Reason: "shorter"}} {
-		if err := book.Rest(t.Context(), framework.Claude, c); err != nil {
+		if err := book.Rest(t.Context(), programs.Claude, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -228,16 +228,16 @@ func TestABookRemembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := choice.Snapshot{
-		Metrics: map[framework.Name]choice.Metrics{framework.Codex: {
+		Metrics: map[programs.Name]choice.Metrics{programs.Codex: {
 			Spawned: 2, Completed: 3, ViaFastPath: 1, ViaClassifier: 1, ViaOutputReconcile: 1, StallCount: 1,
 			AvgCompletionMs: 4000. / 3, Failed: 1, ProviderErrors: 1, Retries: 3, TokensIn: 5, TokensOut: 2, CostUSD: .5,
 		}},
-		CoolDowns: map[framework.Name]choice.CoolDown{framework.Claude: rest},
+		CoolDowns: map[programs.Name]choice.CoolDown{programs.Claude: rest},
 	}
 	if diff := cmp.Diff(want, again.Snapshot(), cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 		t.Error(diff)
 	}
-	if err := again.Record(t.Context(), framework.Claude, choice.Event{Completed: true}); err != nil || len(again.Snapshot().CoolDowns) != 0 {
+	if err := again.Record(t.Context(), programs.Claude, choice.Event{Completed: true}); err != nil || len(again.Snapshot().CoolDowns) != 0 {
 		t.Errorf("a success does not end the rest: %v", err)
 	}
 }
@@ -256,7 +256,7 @@ func TestABookThatCannotBeKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.err = errors.New("no disk")
-	if err := book.Record(t.Context(), framework.Pi, choice.Event{Spawned: true}); capability.CodeOf(err) != capability.CodeFailed || book.Snapshot().Metrics[framework.Pi].Spawned != 1 {
+	if err := book.Record(t.Context(), programs.Pi, choice.Event{Spawned: true}); capability.CodeOf(err) != capability.CodeFailed || book.Snapshot().Metrics[programs.Pi].Spawned != 1 {
 		t.Errorf("%v %+v", err, book.Snapshot())
 	}
 }

@@ -95,12 +95,12 @@ type Chat interface {
 type Fleet interface {
 	// Next is the best program that is none of those that failed; ok is false where there
 	// is none.
-	Next(ctx context.Context, task string, failed []framework.Name) (name framework.Name, ok bool)
+	Next(ctx context.Context, task string, failed []programs.Name) (name programs.Name, ok bool)
 	// Rest takes a program out of use for a while.
-	Rest(ctx context.Context, name framework.Name, c choice.CoolDown) error
+	Rest(ctx context.Context, name programs.Name, c choice.CoolDown) error
 	// Spawn starts a session in place of another one, with its folder and rights, and the
 	// program that Next said. What it starts has to be kept alive when a turn is done.
-	Spawn(ctx context.Context, old row.Session, name framework.Name, task string) (session string, err error)
+	Spawn(ctx context.Context, old row.Session, name programs.Name, task string) (session string, err error)
 }
 
 // Skills uses what an agent's turn asks for; skills.Broker does. asked says that the agent
@@ -293,7 +293,7 @@ func (c *Coordinator) Adopt(ctx context.Context, session string) error {
 	return c.track(d.Thread, s, 0, nil)
 }
 
-func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed []framework.Name) error {
+func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed []programs.Name) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()

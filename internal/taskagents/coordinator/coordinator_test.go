@@ -132,7 +132,7 @@ func TestWhatCannotBeResumedIsBegunAnew(t *testing.T) {
 func TestAProgramThatCannotBeStartedIsPassedOver(t *testing.T) {
 	play(t, func(r *rig) {
 		r.cfg.Model = script(complete)
-		r.next, r.broken = []framework.Name{"opencode", "codex"}, "opencode"
+		r.next, r.broken = []programs.Name{"opencode", "codex"}, "opencode"
 	}, func(r *rig) {
 		r.start("s1", nil)
 		r.send("s1", sessions.Event{Type: sessions.TurnFailed, Kind: "billing_error", Text: "Credit balance is too low"})
@@ -147,7 +147,7 @@ func TestAProgramThatCannotBeStartedIsPassedOver(t *testing.T) {
 func TestAFailureOfTheProviderIsRecovered(t *testing.T) {
 	play(t, func(r *rig) {
 		r.cfg.Model = script(complete)
-		r.next = []framework.Name{"codex", "gemini", "pi"}
+		r.next = []programs.Name{"codex", "gemini", "pi"}
 	}, func(r *rig) {
 		x := r.start("s1", nil)
 		x.screen = []string{"half of it is in a.go"}
@@ -172,7 +172,7 @@ func TestAFailureOfTheProviderIsRecovered(t *testing.T) {
 		r.wait(10 * time.Second)
 		r.count(2, "task_recovery_started")
 		r.status("s3", row.SessionError)
-		if diff := cmp.Diff([]framework.Name{"claude", "codex"}, r.rested); diff != "" {
+		if diff := cmp.Diff([]programs.Name{"claude", "codex"}, r.rested); diff != "" {
 			t.Error(diff)
 		}
 		r.count(1, "swarm_complete")

@@ -128,7 +128,7 @@ func TestAProgramThatEndsLeavesAnEnd(t *testing.T) {
 
 func TestWhatCannotBeStartedIsAnEndToo(t *testing.T) {
 	play(t, func(r *rig) {
-		r.next, r.unable = []framework.Name{"codex"}, capability.Errorf(capability.CodeOverloaded, "test", "no room")
+		r.next, r.unable = []programs.Name{"codex"}, capability.Errorf(capability.CodeOverloaded, "test", "no room")
 	}, func(r *rig) {
 		r.start("s1", nil)
 		r.send("s1", sessions.Event{Type: sessions.TurnFailed, Kind: "authentication_failed"})
@@ -142,7 +142,7 @@ func TestWhatCannotBeStartedIsAnEndToo(t *testing.T) {
 }
 
 func TestAProgramThatRetriesHasNotFailed(t *testing.T) {
-	play(t, func(r *rig) { r.next = []framework.Name{"codex"} }, func(r *rig) {
+	play(t, func(r *rig) { r.next = []programs.Name{"codex"} }, func(r *rig) {
 		r.start("s1", nil)
 		retry := sessions.Event{Type: sessions.State, To: &detect.Status{State: detect.Busy, Phase: detect.PhaseRetry}}
 		r.send("s1", retry)
@@ -290,7 +290,7 @@ func TestEveryThreadEndsAndIsToldOnce(t *testing.T) {
 				}
 				r.cfg.Validator = validation.New(validation.Config{Model: r.cfg.Model, Now: time.Now})
 				r.cfg.Level = []coordinator.Level{coordinator.Autonomous, coordinator.Autonomous, coordinator.Confirm, coordinator.Notify}[seed%4]
-				r.next = []framework.Name{"codex", "gemini"}
+				r.next = []programs.Name{"codex", "gemini"}
 				if seed%7 == 6 {
 					r.unable = errors.New("no room")
 				}

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -128,11 +128,11 @@ func (t *task) subject(d threads.Detail) validation.Subject {
 // the agent, or whoever wrote the repository, has chosen: where its preset lets the agent run
 // them unasked, or has us asked, and we answer by ourselves.
 func (t *task) mayRun() bool {
-	preset := adapter.Preset(row.Meta(t.row.Metadata, metaPreset))
-	switch preset.Judge(adapter.ShellUse) {
-	case adapter.Auto:
+	preset := programs.Preset(row.Meta(t.row.Metadata, metaPreset))
+	switch preset.Judge(programs.ShellUse) {
+	case programs.Auto:
 		return true
-	case adapter.Ask:
+	case programs.Ask:
 		return t.c.Level(t.thread) == Autonomous
 	}
 	return preset == ""

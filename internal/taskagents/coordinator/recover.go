@@ -92,8 +92,8 @@ func (t *task) providerFailed(kind, text string) {
 		t.escalate(row.SessionBlocked, text, directive.Answer{Response: "The agent " + t.name() + " cannot go on: " + why})
 		return
 	}
-	name := framework.Name(t.row.Framework)
-	failed := append(append([]framework.Name(nil), t.failed...), name)
+	name := programs.Name(t.row.Framework)
+	failed := append(append([]programs.Name(nil), t.failed...), name)
 	rest, _ := providerFailure(kind, text, t.c.cfg.Now())
 	fleet := t.c.cfg.Fleet
 	if fleet == nil || t.recovered >= MaxRecovered {
@@ -136,7 +136,7 @@ func (t *task) providerFailed(kind, text string) {
 
 // successor enters a session that goes on in place of this one; one that cannot be
 // entered is ended.
-func (t *task) successor(was row.Session, id string, name framework.Name, recovered int, failed []framework.Name) error {
+func (t *task) successor(was row.Session, id string, name programs.Name, recovered int, failed []programs.Name) error {
 	s := row.Session{
 		SessionID: id, AgentID: was.AgentID, Framework: string(name), Label: was.Label, OriginalTask: was.OriginalTask, Workdir: was.Workdir, Repo: was.Repo,
 		Metadata: row.WithMeta(row.WithMeta(was.Metadata, row.ResumeToken, ""), row.StartOver, ""),
@@ -165,7 +165,7 @@ func (t *task) startOver(e sessions.Event) bool {
 	}
 	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTime)
 	defer cancel()
-	name := framework.Name(t.row.Framework)
+	name := programs.Name(t.row.Framework)
 	id, err := t.c.cfg.Fleet.Spawn(ctx, t.row, name, text)
 	if err == nil {
 		err = t.successor(t.row, id, name, t.recovered, t.failed)

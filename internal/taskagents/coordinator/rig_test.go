@@ -42,11 +42,11 @@ type rig struct {
 	terms  map[string]*term
 	events []coordinator.Event
 	said   []string
-	rested []framework.Name
+	rested []programs.Name
 	spawns []string // tasks
-	next   []framework.Name
-	unable error          // of spawns
-	broken framework.Name // cannot be spawned
+	next   []programs.Name
+	unable error         // of spawns
+	broken programs.Name // cannot be spawned
 	heard  chan struct{}
 }
 
@@ -296,7 +296,7 @@ func (r *rig) Synthesise(context.Context, decide.Swarm) (string, error) {
 	return "", errors.New("nobody writes it")
 }
 
-func (r *rig) Next(_ context.Context, _ string, failed []framework.Name) (framework.Name, bool) {
+func (r *rig) Next(_ context.Context, _ string, failed []programs.Name) (programs.Name, bool) {
 	for _, n := range r.next {
 		if !slices.Contains(failed, n) {
 			return n, true
@@ -305,14 +305,14 @@ func (r *rig) Next(_ context.Context, _ string, failed []framework.Name) (framew
 	return "", false
 }
 
-func (r *rig) Rest(_ context.Context, name framework.Name, c choice.CoolDown) error {
+func (r *rig) Rest(_ context.Context, name programs.Name, c choice.CoolDown) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rested = append(r.rested, name)
 	return nil
 }
 
-func (r *rig) Spawn(_ context.Context, _ row.Session, name framework.Name, task string) (string, error) {
+func (r *rig) Spawn(_ context.Context, _ row.Session, name programs.Name, task string) (string, error) {
 	r.mu.Lock()
 	n := len(r.spawns) + 2
 	err := r.unable

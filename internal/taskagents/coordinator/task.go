@@ -21,18 +21,18 @@ type task struct {
 	row        row.Session // as the registry had it last
 	ledger     directive.Ledger
 	recovered  int
-	failed     []framework.Name // programs that failed at the task
-	over       bool             // the goroutine ends
-	handled    string           // fingerprint of the dialog that was handled last
-	answers    int              // answers to dialogs since a turn ended
-	replies    int              // answers to turns since the user spoke
-	told       bool             // that somebody must log in
-	result     string           // the text of the last turn
-	screen     uint64           // of the last look
-	scan       time.Time        // when the watchdog looks next
-	stopAt     time.Time        // zero: not at all
-	waiting    time.Time        // since when the user is asked; zero: not
-	pending    string           // fingerprint of the dialog that waits for a yes; "-": of a turn
+	failed     []programs.Name // programs that failed at the task
+	over       bool            // the goroutine ends
+	handled    string          // fingerprint of the dialog that was handled last
+	answers    int             // answers to dialogs since a turn ended
+	replies    int             // answers to turns since the user spoke
+	told       bool            // that somebody must log in
+	result     string          // the text of the last turn
+	screen     uint64          // of the last look
+	scan       time.Time       // when the watchdog looks next
+	stopAt     time.Time       // zero: not at all
+	waiting    time.Time       // since when the user is asked; zero: not
+	pending    string          // fingerprint of the dialog that waits for a yes; "-": of a turn
 
 	calls chan func()
 	wake  chan struct{}
@@ -51,7 +51,7 @@ type letter struct {
 	due time.Time
 }
 
-func newTask(c *Coordinator, thread string, s row.Session, recovered int, failed []framework.Name) *task {
+func newTask(c *Coordinator, thread string, s row.Session, recovered int, failed []programs.Name) *task {
 	now := c.cfg.Now()
 	return &task{
 		c: c, id: s.SessionID, thread: thread, row: s, recovered: recovered, failed: failed, scan: now.Add(scanEvery), active: now,

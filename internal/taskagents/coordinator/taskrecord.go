@@ -133,7 +133,7 @@ func (t *task) event(kind string, data any) Event {
 }
 
 // shell says that the program is a shell, which carries out what others would read.
-func (t *task) shell() bool { return t.row.Framework == string(framework.Shell) }
+func (t *task) shell() bool { return t.row.Framework == string(programs.Shell) }
 
 func (t *task) name() string {
 	if t.row.Label != "" {

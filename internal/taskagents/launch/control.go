@@ -59,10 +59,10 @@ func (l *Launcher) halt(ctx context.Context, c Control) (Controlled, error) {
 func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control) (Controlled, error) {
 	const op = "tasks.control"
 	out := Controlled{ThreadID: c.ThreadID, Action: c.Operation}
-	name := framework.Name("")
+	name := programs.Name("")
 	if c.AgentType != "" {
 		ok := false
-		if name, ok = framework.Normalise(c.AgentType); !ok {
+		if name, ok = programs.Normalise(c.AgentType); !ok {
 			return out, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", c.AgentType).With("unknown_agent_type", agentTypes)
 		}
 	}
@@ -77,7 +77,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if c.Operation == Continue && len(live) > 0 {
 		s := live[len(live)-1]
 		out.Status = d.Status
-		out.Agents = []Started{{SessionID: s.SessionID, AgentType: framework.Name(s.Framework), Workdir: s.Workdir, Label: s.Label, Status: string(s.Status)}}
+		out.Agents = []Started{{SessionID: s.SessionID, AgentType: programs.Name(s.Framework), Workdir: s.Workdir, Label: s.Label, Status: string(s.Status)}}
 		return out, l.cfg.Agents.Send(ctx, s.SessionID, c.Instruction)
 	}
 	if c.Operation == Continue && len(rest) > 0 {
@@ -167,10 +167,10 @@ func sorted(list []row.Session) (live, rest []row.Session) {
 }
 
 // again starts a session in place of one that has ended.
-func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads.Detail, old row.Session, name framework.Name, c Control) Started {
-	out := Started{Label: old.Label, AgentType: framework.Name(old.Framework), Workdir: old.Workdir, Status: "failed"}
+func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads.Detail, old row.Session, name programs.Name, c Control) Started {
+	out := Started{Label: old.Label, AgentType: programs.Name(old.Framework), Workdir: old.Workdir, Status: "failed"}
 	if name == "" {
-		name = framework.Name(old.Framework)
+		name = programs.Name(old.Framework)
 	}
 	req := agents.Request{}
 	// A program that never took the task up has no conversation to go on with.
@@ -198,8 +198,8 @@ func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads
 
 // goingOn is what the agent is told that goes on. A shell is told commands alone: it
 // would carry out every other line as one.
-func goingOn(old row.Session, name framework.Name, remembers bool, c Control) string {
-	if name == framework.Shell {
+func goingOn(old row.Session, name programs.Name, remembers bool, c Control) string {
+	if name == programs.Shell {
 		return cmp.Or(strings.TrimSpace(c.Instruction), old.OriginalTask)
 	}
 	var b strings.Builder
@@ -233,7 +233,7 @@ func nodeOf(d threads.Detail, s row.Session) row.Node {
 }
 
 // replace starts a program where another one worked, with its rights.
-func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.Thread, old row.Session, name framework.Name, req agents.Request) (agents.Info, error) {
+func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.Thread, old row.Session, name programs.Name, req agents.Request) (agents.Info, error) {
 	if preset := row.Meta(old.Metadata, metaPreset); preset != "" {
 		t.Metadata = row.WithMeta(t.Metadata, metaPreset, preset)
 	}
@@ -242,7 +242,7 @@ func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.T
 }
 
 // Next implements coordinator.Fleet.
-func (l *Launcher) Next(ctx context.Context, task string, failed []framework.Name) (framework.Name, bool) {
+func (l *Launcher) Next(ctx context.Context, task string, failed []programs.Name) (programs.Name, bool) {
 	state := l.cfg.Chooser.State(ctx, choice.Task{Text: task, Workdir: true})
 	var best *choice.Framework
 	for i := range state.Frameworks {
@@ -259,12 +259,12 @@ func (l *Launcher) Next(ctx context.Context, task string, failed []framework.Nam
 }
 
 // Rest implements coordinator.Fleet.
-func (l *Launcher) Rest(ctx context.Context, name framework.Name, c choice.CoolDown) error {
+func (l *Launcher) Rest(ctx context.Context, name programs.Name, c choice.CoolDown) error {
 	return l.cfg.Chooser.Rest(ctx, name, c)
 }
 
 // Spawn implements coordinator.Fleet.
-func (l *Launcher) Spawn(ctx context.Context, old row.Session, name framework.Name, task string) (string, error) {
+func (l *Launcher) Spawn(ctx context.Context, old row.Session, name programs.Name, task string) (string, error) {
 	d, err := l.cfg.Registry.Detail(ctx, old.ThreadID, threads.Selection{Fields: []threads.Field{}})
 	if err != nil {
 		return "", err

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -29,7 +28,7 @@ type Task struct {
 	Workdir    string // where all parts work; "": a worktree, or a folder that is made
 	Brief      string // the plan that all parts share
 	Memory     string
-	Preset     adapter.Preset
+	Preset     programs.Preset
 	Criteria   []string
 	Validator  *validation.Custom
 	RoomID     string
@@ -57,7 +56,7 @@ type Created struct {
 // Started is a part's session.
 type Started struct {
 	SessionID string            `json:"sessionId,omitempty"`
-	AgentType framework.Name    `json:"agentType,omitempty"`
+	AgentType programs.Name     `json:"agentType,omitempty"`
 	Workdir   string            `json:"workdir,omitempty"`
 	Label     string            `json:"label"`
 	Status    string            `json:"status"` // the session's, or planned, ready or failed

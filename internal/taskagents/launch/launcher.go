@@ -83,7 +83,7 @@ type Workspaces interface {
 // Chooser says which program does a task.
 type Chooser interface {
 	State(ctx context.Context, t choice.Task) choice.State
-	Rest(ctx context.Context, name framework.Name, c choice.CoolDown) error
+	Rest(ctx context.Context, name programs.Name, c choice.CoolDown) error
 }
 
 // Config is what a Launcher works with. Coordinator and Handle may be set later, by
@@ -207,10 +207,10 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		OriginalRequest: cmp.Or(t.Request, t.Parts[0].Task), AcceptanceCriteria: criteria, Metadata: meta,
 	}}
 	for _, part := range t.Parts {
-		name := framework.Name("")
+		name := programs.Name("")
 		if part.AgentType != "" && part.AgentType != "auto" {
 			ok := false
-			if name, ok = framework.Normalise(part.AgentType); !ok {
+			if name, ok = programs.Normalise(part.AgentType); !ok {
 				return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", part.AgentType).With("unknown_agent_type", agentTypes)
 			}
 		}

@@ -47,13 +47,13 @@ func TestOnlyOperatorsNameCommands(t *testing.T) {
 func TestAShellIsToldCommandsAlone(t *testing.T) {
 	old := row.Session{OriginalTask: "make dist", TaskDelivered: true, CompletionSummary: "half of it is there"}
 	for name, c := range map[string]struct {
-		framework framework.Name
+		framework programs.Name
 		control   Control
 		want      string
 	}{
-		"a shell resumes":     {framework.Shell, Control{Operation: Resume, Note: "be quick"}, "make dist"},
-		"a shell continues":   {framework.Shell, Control{Operation: Continue, Instruction: " make check\n"}, "make check"},
-		"an agent is told so": {framework.Claude, Control{Operation: Resume}, "make dist\n\nThis was begun before, in the same folder, and interrupted: look at what is there first, and do not start over.\n\nIt had come to this:\n<<<\nhalf of it is there\n>>>"},
+		"a shell resumes":     {programs.Shell, Control{Operation: Resume, Note: "be quick"}, "make dist"},
+		"a shell continues":   {programs.Shell, Control{Operation: Continue, Instruction: " make check\n"}, "make check"},
+		"an agent is told so": {programs.Claude, Control{Operation: Resume}, "make dist\n\nThis was begun before, in the same folder, and interrupted: look at what is there first, and do not start over.\n\nIt had come to this:\n<<<\nhalf of it is there\n>>>"},
 	} {
 		if got := goingOn(old, c.framework, false, c.control); got != c.want {
 			t.Errorf("%s: %q", name, got)
@@ -70,10 +70,10 @@ func TestAShellIsNotToldWhatOthersSay(t *testing.T) {
 		Dependencies: []row.Dependency{{FromNodeID: "n1", ToNodeID: "n2", DependencyKind: row.Blocks}},
 		Mailbox:      []row.MailboxItem{{ID: "m", NodeID: "n2", Body: "the brief", DeliveryState: row.MailPending}},
 	}
-	if text, mail := instructions(d, n, framework.Shell); text != "echo after" || mail != nil {
+	if text, mail := instructions(d, n, programs.Shell); text != "echo after" || mail != nil {
 		t.Errorf("%q %v", text, mail)
 	}
-	if text, mail := instructions(d, n, framework.Claude); !strings.Contains(text, "touch /tmp/x") || !strings.Contains(text, "the brief") || len(mail) != 1 {
+	if text, mail := instructions(d, n, programs.Claude); !strings.Contains(text, "touch /tmp/x") || !strings.Contains(text, "the brief") || len(mail) != 1 {
 		t.Errorf("%q %v", text, mail)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
@@ -55,7 +54,7 @@ func unassigned(d threads.Detail) []row.Node {
 }
 
 func started(n row.Node) Started {
-	return Started{SessionID: n.AssignedSessionID, Label: n.AssignedLabel, AgentType: framework.Name(n.AgentType), Status: string(n.Status)}
+	return Started{SessionID: n.AssignedSessionID, Label: n.AssignedLabel, AgentType: programs.Name(n.AgentType), Status: string(n.Status)}
 }
 
 // begun reports whether something of a task was started, or is by somebody else, or nothing of
@@ -224,9 +223,9 @@ func (l *Launcher) register(ctx context.Context, in threads.Registration) error 
 }
 
 // program is who does a part: who was asked for, else the best.
-func (l *Launcher) program(ctx context.Context, d threads.Detail, n row.Node) (framework.Name, error) {
+func (l *Launcher) program(ctx context.Context, d threads.Detail, n row.Node) (programs.Name, error) {
 	if n.AgentType != "" {
-		return framework.Name(n.AgentType), nil
+		return programs.Name(n.AgentType), nil
 	}
 	state := l.cfg.Chooser.State(ctx, choice.Task{
 		Text: n.Instructions, Repo: n.Repo != "", Workdir: n.Workdir != "", Criteria: string(d.AcceptanceCriteria) != "[]", Subtasks: len(d.Nodes) - 1, Kind: string(d.Kind),
@@ -275,8 +274,8 @@ func (l *Launcher) clone(ctx context.Context, thread, repo, base, label string) 
 // instructions are what a part's agent is told: its task, what it was sent, and what the
 // parts that it waited for have come to; and the messages among that. A shell is told its
 // commands alone: it would carry out every other line as one.
-func instructions(d threads.Detail, n row.Node, name framework.Name) (text string, mail []string) {
-	if name == framework.Shell {
+func instructions(d threads.Detail, n row.Node, name programs.Name) (text string, mail []string) {
+	if name == programs.Shell {
 		return n.Instructions, nil
 	}
 	var b strings.Builder
@@ -313,7 +312,7 @@ func quoted(text string) string {
 }
 
 // spawn starts a program for a part of a thread. What is set in req stays.
-func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thread, n row.Node, p Place, name framework.Name, req agents.Request) (agents.Info, error) {
+func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thread, n row.Node, p Place, name programs.Name, req agents.Request) (agents.Info, error) {
 	label := cmp.Or(n.AssignedLabel, t.Title)
 	meta, err := withMember(nil, "keepAliveAfterComplete", true)
 	if err != nil {
@@ -323,7 +322,7 @@ func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thr
 		meta = row.WithMeta(meta, key, value)
 	}
 	req.AgentType, req.Workdir, req.Name, req.Metadata = string(name), cmp.Or(p.Path, n.Workdir), label, meta
-	req.Memory, req.Preset = row.Meta(t.Metadata, metaMemory), adapter.Preset(row.Meta(t.Metadata, metaPreset))
+	req.Memory, req.Preset = row.Meta(t.Metadata, metaMemory), programs.Preset(row.Meta(t.Metadata, metaPreset))
 	return l.cfg.Agents.Spawn(ctx, by, req)
 }
 

@@ -126,7 +126,7 @@ func or(text, other string) string {
 
 // Examples is CODING_AGENT_EXAMPLES: a few calls, with a program that can be used; ""
 // takes none in particular.
-func Examples(preferred framework.Name) string {
+func Examples(preferred programs.Name) string {
 	agent := ""
 	if preferred != "" {
 		agent = fmt.Sprintf(`, "agentType": %q`, preferred)

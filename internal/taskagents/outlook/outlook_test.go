@@ -19,8 +19,8 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 func TestTheContext(t *testing.T) {
 	t.Parallel()
 	state := choice.Choose(choice.Input{
-		Now: now, Candidates: []choice.Candidate{{Name: framework.Codex, Installed: true, AuthReady: true}, {Name: framework.Claude, Installed: true, AuthReady: true}, {Name: framework.Aider, Installed: true}},
-		Book: choice.Snapshot{CoolDowns: map[framework.Name]choice.CoolDown{framework.Claude: {Until: now.Add(time.Hour), Reason: "usage limit"}}},
+		Now: now, Candidates: []choice.Candidate{{Name: programs.Codex, Installed: true, AuthReady: true}, {Name: programs.Claude, Installed: true, AuthReady: true}, {Name: programs.Aider, Installed: true}},
+		Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Claude: {Until: now.Add(time.Hour), Reason: "usage limit"}}},
 	})
 	got := outlook.Context(outlook.Snapshot{
 		Workspaces: []outlook.Workspace{{"ws1", "", "acme/widget", "eliza/1"}}, Tasks: []outlook.Task{{"thr_1", "Fix the login", "active"}},
@@ -66,7 +66,7 @@ func TestTheContextIsBoundedAndHoldsNoCredential(t *testing.T) {
 // Each example is a call of a verb that exists, with parameters that are JSON.
 func TestTheExamplesAreCalls(t *testing.T) {
 	t.Parallel()
-	text := outlook.Examples(framework.Codex)
+	text := outlook.Examples(programs.Codex)
 	calls := regexp.MustCompile(`(?m)\b([A-Z]{3,}_[A-Z_]+) (\{.*\})$`).FindAllStringSubmatch(text, -1)
 	if len(calls) < 10 || len(text) > outlook.MaxText {
 		t.Errorf("%d calls in %d bytes", len(calls), len(text))

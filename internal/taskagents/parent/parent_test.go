@@ -15,11 +15,12 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
+	"github.com/junctor-run/junctor/internal/testkit/sessiontest"
 )
 
 func room(t *testing.T) *session.Messages {
 	t.Helper()
-	m := session.NewMessages(session.MessagesConfig{Store: session.NewMemory()})
+	m := session.NewMessages(session.MessagesConfig{Store: sessiontest.NewMemory()})
 	for n := range 120 {
 		say(t, m, "agent:a", "r", session.RoleUser, fmt.Sprintf("The port is %d", n))
 	}

@@ -19,7 +19,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
@@ -35,8 +34,8 @@ const (
 
 // Request is one use of a tool.
 type Request struct {
-	Framework framework.Name
-	Preset    adapter.Preset
+	Framework programs.Name
+	Preset    programs.Preset
 	Tool      string
 	Input     json.RawMessage // of the tool, as its program sent it
 	Workdir   string          // absolute, without symbolic links
@@ -49,24 +48,24 @@ type Request struct {
 
 // Decision is what holds for a request, and why.
 type Decision struct {
-	Effect   Effect           `json:"effect"`
-	Category adapter.Category `json:"category"`
-	Rule     string           `json:"rule"`   // preset, path, command, unreadable; coordinator
-	Reason   string           `json:"reason"` // for the agent: what is wrong, and what it may do instead
+	Effect   Effect            `json:"effect"`
+	Category programs.Category `json:"category"`
+	Rule     string            `json:"rule"`   // preset, path, command, unreadable; coordinator
+	Reason   string            `json:"reason"` // for the agent: what is wrong, and what it may do instead
 }
 
 // Judge decides. It looks at the file system, to see where a path really leads, and
 // changes nothing.
 func Judge(r Request) Decision {
-	d := Decision{Category: adapter.CategoryOf(r.Framework, r.Tool)}
+	d := Decision{Category: programs.CategoryOf(r.Framework, r.Tool)}
 	verdict := r.Preset.Judge(d.Category)
-	if verdict == adapter.Blocked {
+	if verdict == programs.Blocked {
 		return d.with(Deny, "preset", fmt.Sprintf("The preset %s does not allow %s. Do what you can without it, and say what is left.", r.Preset, words(d.Category)))
 	}
 	switch d.Category {
-	case adapter.FileRead, adapter.FileWrite:
+	case programs.FileRead, programs.FileWrite:
 		paths, ok := pathsOf(r.Input)
-		if !ok || len(paths) == 0 && d.Category == adapter.FileWrite {
+		if !ok || len(paths) == 0 && d.Category == programs.FileWrite {
 			return d.with(Ask, "unreadable", "It cannot be told which file is meant.")
 		}
 		for _, p := range paths {
@@ -74,7 +73,7 @@ func Judge(r Request) Decision {
 				return d.with(Deny, "path", why)
 			}
 		}
-	case adapter.ShellUse:
+	case programs.ShellUse:
 		command, ok := commandOf(r.Input)
 		if !ok {
 			return d.with(Ask, "unreadable", "It cannot be told what would be run.")
@@ -83,7 +82,7 @@ func Judge(r Request) Decision {
 			return d.with(Deny, "command", why)
 		}
 	}
-	if verdict == adapter.Auto {
+	if verdict == programs.Auto {
 		return d.with(Allow, "preset", "")
 	}
 	return d.with(Ask, "preset", fmt.Sprintf("The preset %s asks before %s.", r.Preset, words(d.Category)))
@@ -94,10 +93,10 @@ func (d Decision) with(e Effect, rule, reason string) Decision {
 	return d
 }
 
-func words(c adapter.Category) string {
-	return map[adapter.Category]string{
-		adapter.FileRead: "reading files", adapter.FileWrite: "writing files", adapter.ShellUse: "running commands", adapter.Web: "the web",
-		adapter.Agent: "other agents and tools", adapter.Planning: "plans", adapter.UserInteraction: "questions",
+func words(c programs.Category) string {
+	return map[programs.Category]string{
+		programs.FileRead: "reading files", programs.FileWrite: "writing files", programs.ShellUse: "running commands", programs.Web: "the web",
+		programs.Agent: "other agents and tools", programs.Planning: "plans", programs.UserInteraction: "questions",
 	}[c]
 }
 

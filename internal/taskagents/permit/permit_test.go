@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
@@ -31,7 +30,7 @@ func place(t testing.TB) (permit.Request, string) {
 		}
 	}
 	return permit.Request{
-		Framework: framework.Claude, Preset: adapter.Autonomous, Workdir: base + "/task", Roots: []string{base + "/common"}, Home: base + "/home", Own: base + "/own",
+		Framework: programs.Claude, Preset: programs.Autonomous, Workdir: base + "/task", Roots: []string{base + "/common"}, Home: base + "/home", Own: base + "/own",
 	}, base
 }
 
@@ -44,12 +43,12 @@ func judge(r permit.Request, tool string, input map[string]any) permit.Decision 
 func TestPresets(t *testing.T) {
 	r, _ := place(t)
 	write, run, read := map[string]any{"file_path": "a.txt"}, map[string]any{"command": "go test ./..."}, map[string]any{"file_path": "a.txt"}
-	for preset, want := range map[adapter.Preset][4]permit.Effect{
-		adapter.Readonly:   {permit.Allow, permit.Deny, permit.Deny, permit.Deny},
-		adapter.Standard:   {permit.Allow, permit.Ask, permit.Ask, permit.Allow},
-		adapter.Permissive: {permit.Allow, permit.Allow, permit.Ask, permit.Allow},
-		adapter.Autonomous: {permit.Allow, permit.Allow, permit.Allow, permit.Allow},
-		"made up":          {permit.Deny, permit.Deny, permit.Deny, permit.Deny},
+	for preset, want := range map[programs.Preset][4]permit.Effect{
+		programs.Readonly:   {permit.Allow, permit.Deny, permit.Deny, permit.Deny},
+		programs.Standard:   {permit.Allow, permit.Ask, permit.Ask, permit.Allow},
+		programs.Permissive: {permit.Allow, permit.Allow, permit.Ask, permit.Allow},
+		programs.Autonomous: {permit.Allow, permit.Allow, permit.Allow, permit.Allow},
+		"made up":           {permit.Deny, permit.Deny, permit.Deny, permit.Deny},
 	} {
 		r.Preset = preset
 		got := [4]permit.Effect{judge(r, "Read", read).Effect, judge(r, "Write", write).Effect, judge(r, "Bash", run).Effect, judge(r, "WebFetch", nil).Effect}
@@ -57,8 +56,8 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s: %v, want %v", preset, got, want)
 		}
 	}
-	r.Preset = adapter.Readonly
-	if d := judge(r, "Write", write); d.Rule != "preset" || !strings.Contains(d.Reason, "writing files") || d.Category != adapter.FileWrite {
+	r.Preset = programs.Readonly
+	if d := judge(r, "Write", write); d.Rule != "preset" || !strings.Contains(d.Reason, "writing files") || d.Category != programs.FileWrite {
 		t.Errorf("%+v", d)
 	}
 }
@@ -77,7 +76,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
-	r.Framework = framework.Codex
+	r.Framework = programs.Codex
 	patch := "*** Begin Patch\n*** Update File: src/a.go\n@@\n-a\n+b\n*** Add File: ../b.go\n+c\n*** End Patch"
 	if d := judge(r, "apply_patch", map[string]any{"input": patch}); d.Effect != permit.Deny || d.Rule != "path" {
 		t.Errorf("%+v", d)
@@ -85,7 +84,7 @@ func TestFiles(t *testing.T) {
 	if d := judge(r, "apply_patch", map[string]any{"input": strings.ReplaceAll(patch, "../", "")}); d.Effect != permit.Allow {
 		t.Errorf("%+v", d)
 	}
-	r.Framework, r.Tool = framework.Claude, "Write"
+	r.Framework, r.Tool = programs.Claude, "Write"
 	for _, input := range []string{"", "[]", `{"file_path":3}`, `{"paths":"x"}`, `{"target":"x"}`} {
 		r.Input = json.RawMessage(input)
 		if d := permit.Judge(r); d.Effect != permit.Ask || d.Rule != "unreadable" {
@@ -162,7 +161,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%.80s: %+v, want %s", command, d, want)
 		}
 	}
-	r.Framework = framework.Codex
+	r.Framework = programs.Codex
 	if d := judge(r, "shell_command", map[string]any{"command": []string{"bash", "-lc", "git push"}}); d.Effect != permit.Deny || d.Rule != "command" {
 		t.Errorf("%+v", d)
 	}

@@ -5,27 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+
+	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// Answer is what is chosen in a dialog without asking anybody (task-agents, section
-// 4.10). It fits a dialog of its type whose question holds the words, and names its
-// choice by label: never by being the default.
-type Answer struct {
-	ID     string
-	Type   string // of the blocker: trust, permission, onboarding, …
-	Prompt string // words of the question, whatever their case; "": any
-	Label  string // how the choice's label begins, whatever its case
-	// Keys are pressed where the program waits for keys and offers no choices; then Label
-	// says nothing.
-	Keys []string
-	Once bool // for one dialog of a session
-}
-
-// Fits says whether the answer is for a dialog, and which option it chooses.
-func (a Answer) Fits(b *detect.Blocker) (option int, ok bool) {
+// Fits reports whether an answer is for a dialog, and which option it chooses; -1 if its
+// keys are pressed.
+func Fits(a programs.Answer, b *detect.Blocker) (option int, ok bool) {
 	if b == nil || a.Type != b.Type || !strings.Contains(fold(b.Prompt), fold(a.Prompt)) {
 		return 0, false
 	}
@@ -66,13 +54,13 @@ type answering struct {
 
 // answerFor finds the answer to a dialog; nil: somebody has to be asked. The same dialog
 // is answered three times in a row at most. The caller holds mu.
-func (s *Session) answerFor(b *detect.Blocker) *Answer {
+func (s *Session) answerFor(b *detect.Blocker) *programs.Answer {
 	if !s.taken.IsZero() || b == nil {
 		return nil
 	}
 	for i := range s.spec.Answers {
 		a := &s.spec.Answers[i]
-		if _, ok := a.Fits(b); !ok || a.Once && slices.Contains(s.answers.used, a.ID) {
+		if _, ok := Fits(*a, b); !ok || a.Once && slices.Contains(s.answers.used, a.ID) {
 			continue
 		}
 		if s.answers.fingerprint != b.Fingerprint {
@@ -91,7 +79,7 @@ func (s *Session) answerFor(b *detect.Blocker) *Answer {
 
 // answer gives an answer to the dialog that was seen; where that does not work, the
 // dialog stays, and is told again as nobody's.
-func (s *Session) answer(a *Answer, b *detect.Blocker) {
+func (s *Session) answer(a *programs.Answer, b *detect.Blocker) {
 	err := s.give(a, b)
 	if err == nil || s.ctx.Err() != nil {
 		return
@@ -104,7 +92,7 @@ func (s *Session) answer(a *Answer, b *detect.Blocker) {
 	}
 }
 
-func (s *Session) give(a *Answer, b *detect.Blocker) error {
+func (s *Session) give(a *programs.Answer, b *detect.Blocker) error {
 	if len(a.Keys) == 0 {
 		return s.Choose(s.ctx, b.Fingerprint, a.Label)
 	}
@@ -141,7 +129,7 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label, s.spec.Mask.Text(strings.Join(d.Options, " | "))).With("no_such_option", "")
 	}
 	// The same list with the cursor there, and no other.
-	stands := func(d *framework.Dialog, at int) bool {
+	stands := func(d *detect.Dialog, at int) bool {
 		return d != nil && d.Selected == at && len(d.Options) > target && d.Options[target] == st.Blocker.Options[target]
 	}
 	for at := d.Selected; at != target; {

@@ -48,7 +48,7 @@ func watched(b *testing.B) (*pour, *sessions.Session, *sessions.Subscription) {
 	p.Reader, p.out = io.Pipe()
 	m := sessions.New(sessions.Config{Start: func(process.Spec) (sessions.Terminal, error) { return p, nil }})
 	heard := m.Subscribe()
-	s, err := m.Start(sessions.Spec{Framework: framework.Claude, Version: "2.1.197", Rules: claude(b), Dir: "/", Argv: []string{"claude"}})
+	s, err := m.Start(sessions.Spec{Framework: programs.Claude, Version: "2.1.197", Rules: claude(b), Dir: "/", Argv: []string{"claude"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func BenchmarkSpawn(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		began := time.Now()
-		s, err := m.Start(sessions.Spec{Framework: framework.Claude, Rules: rules, Dir: os.TempDir(), Argv: []string{"/bin/sleep", "600"}, Env: []string{"PATH=/bin"}})
+		s, err := m.Start(sessions.Spec{Framework: programs.Claude, Rules: rules, Dir: os.TempDir(), Argv: []string{"/bin/sleep", "600"}, Env: []string{"PATH=/bin"}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -87,8 +87,8 @@ func inTerminal(t *testing.T, r string, change func(*sessions.Spec)) (*sessions.
 	m := sessions.New(sessions.Config{})
 	heard := m.Subscribe()
 	spec := sessions.Spec{
-		Framework: framework.Claude, Version: "2.1.197", Rules: claude(t), Dir: t.TempDir(), Argv: []string{self}, Env: []string{role + "=" + r, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")},
-		Answers: []sessions.Answer{{ID: "trust", Type: "trust", Label: "Yes, I trust"}, {ID: "write", Type: "permission", Prompt: "create hello.txt", Label: "Yes"}},
+		Framework: programs.Claude, Version: "2.1.197", Rules: claude(t), Dir: t.TempDir(), Argv: []string{self}, Env: []string{role + "=" + r, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")},
+		Answers: []programs.Answer{{ID: "trust", Type: "trust", Label: "Yes, I trust"}, {ID: "write", Type: "permission", Prompt: "create hello.txt", Label: "Yes"}},
 	}
 	if change != nil {
 		change(&spec)
@@ -175,16 +175,16 @@ func TestARealProgramThatDoesNotListen(t *testing.T) {
 // A shell that marks its prompts is known by those, whatever is printed.
 func TestARealShell(t *testing.T) {
 	t.Parallel()
-	files, err := framework.Load(filepath.Join(t.TempDir(), "none"))
+	files, err := detect.Load(filepath.Join(t.TempDir(), "none"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, _, err := framework.Pick(files, framework.Shell, "")
+	rules, _, err := detect.Pick(files, programs.Shell, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, heard := inTerminal(t, "", func(s *sessions.Spec) {
-		s.Framework, s.Rules, s.HangUp = framework.Shell, rules, true
+		s.Framework, s.Rules, s.HangUp = programs.Shell, rules, true
 		s.Argv = []string{"/bin/bash", "--norc", "-i"}
 		s.Env = []string{`PS1=\[\e]133;A\a\]pty> \[\e]133;B\a\]`, `PS0=\e]133;C\a`, `PROMPT_COMMAND=printf '\e]133;D;%s\a' $?`, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")}
 	})

@@ -97,13 +97,13 @@ type rig struct {
 	events   []sessions.Event
 }
 
-func claude(t testing.TB) *framework.File {
+func claude(t testing.TB) *detect.File {
 	t.Helper()
-	files, err := framework.Load(filepath.Join(t.TempDir(), "none"))
+	files, err := detect.Load(filepath.Join(t.TempDir(), "none"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, _, err := framework.Pick(files, framework.Claude, "2.1.197")
+	f, _, err := detect.Pick(files, programs.Claude, "2.1.197")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func play(t *testing.T, change func(*sessions.Spec, *pipes), s script, test func
 			return r.terminal, nil
 		}})
 		r.heard = r.Subscribe()
-		spec := sessions.Spec{AgentType: "claude-code", Framework: framework.Claude, Version: "2.1.197", Rules: rules, Dir: "/project", Argv: []string{"claude"}}
+		spec := sessions.Spec{AgentType: "claude-code", Framework: programs.Claude, Version: "2.1.197", Rules: rules, Dir: "/project", Argv: []string{"claude"}}
 		if change != nil {
 			change(&spec, r.terminal)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/process"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/term"
@@ -299,7 +298,7 @@ func (s *Session) ready(from, to detect.Status) {
 	s.emit(e)
 }
 
-func (s *Session) view() *framework.View { return s.detector.View() }
+func (s *Session) view() *detect.View { return s.detector.View() }
 
 // recordingEnd is the mark after which a program is only being stopped.
 const recordingEnd = "end"

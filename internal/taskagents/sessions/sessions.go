@@ -94,9 +94,9 @@ type Spec struct {
 	ID        string // "": a new one
 	Name      string
 	AgentType string // as it was asked for
-	Framework framework.Name
+	Framework programs.Name
 	Version   string // of the program, "" where it is not known
-	Rules     *framework.File
+	Rules     *detect.File
 
 	Argv   []string
 	Env    []string // all of it; the session's mark is added
@@ -122,7 +122,7 @@ type Spec struct {
 	// it. nil: there is none.
 	Recording *cast.Writer
 	// Answers are tried in order on every dialog.
-	Answers []Answer
+	Answers []programs.Answer
 	// Cleanup undoes what was prepared for the session. It runs once, when the program
 	// is gone; after a failed start too.
 	Cleanup func() error
@@ -133,7 +133,7 @@ type Info struct {
 	ID           string          `json:"id"`
 	Name         string          `json:"name,omitempty"`
 	AgentType    string          `json:"agentType"`
-	AdapterType  framework.Name  `json:"adapterType"`
+	AdapterType  programs.Name   `json:"adapterType"`
 	Workdir      string          `json:"workdir"`
 	Status       detect.State    `json:"status"`
 	Phase        string          `json:"phase,omitempty"`

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
@@ -112,7 +114,7 @@ func TestATaskOnTheCommandLine(t *testing.T) {
 	})
 	t.Run("and after a dialog of the start", func(t *testing.T) {
 		play(t, func(s *sessions.Spec, _ *pipes) {
-			s.Task, s.TaskInArgv, s.Answers = "Say hello.", true, []sessions.Answer{{ID: "trust", Type: "trust", Label: "Yes"}}
+			s.Task, s.TaskInArgv, s.Answers = "Say hello.", true, []programs.Answer{{ID: "trust", Type: "trust", Label: "Yes"}}
 		}, func(ctx context.Context, s *fakecli.Screen) {
 			s.Ask(ctx, fakecli.Trust())
 			s.Say("❯ Say hello.")
@@ -220,7 +222,7 @@ func TestEnterIsPressedAgainWhereItWasLost(t *testing.T) {
 }
 
 func TestDialogs(t *testing.T) {
-	trust := sessions.Answer{ID: "trust", Type: "trust", Label: "Yes, I trust", Once: true}
+	trust := programs.Answer{ID: "trust", Type: "trust", Label: "Yes, I trust", Once: true}
 	// asks shows a dialog, tells what was chosen, and goes on.
 	asks := func(d fakecli.Dialog, chosen *[]int) script {
 		return func(ctx context.Context, s *fakecli.Screen) {
@@ -233,7 +235,7 @@ func TestDialogs(t *testing.T) {
 	}
 	t.Run("a default of no is not taken", func(t *testing.T) {
 		var chosen []int
-		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.Answers = "hello", []sessions.Answer{trust} }, asks(fakecli.Trust(), &chosen), func(r *rig) {
+		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.Answers = "hello", []programs.Answer{trust} }, asks(fakecli.Trust(), &chosen), func(r *rig) {
 			e := r.until(sessions.BlockedNow)
 			if e.Answered != "Yes, I trust" || e.To.Blocker.Type != "trust" {
 				r.Errorf("%+v", e)
@@ -251,7 +253,7 @@ func TestDialogs(t *testing.T) {
 		var chosen []int
 		d := fakecli.Trust()
 		d.Deaf = 2
-		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.Answers = "hello", []sessions.Answer{trust} }, asks(d, &chosen), func(r *rig) {
+		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.Answers = "hello", []programs.Answer{trust} }, asks(d, &chosen), func(r *rig) {
 			r.until(sessions.TaskComplete)
 			if d := cmp.Diff([]int{0}, chosen); d != "" {
 				r.Error(d)
@@ -305,7 +307,7 @@ func TestDialogs(t *testing.T) {
 	})
 	t.Run("the same one is answered three times and no more", func(t *testing.T) {
 		play(t, func(s *sessions.Spec, _ *pipes) {
-			s.Answers = []sessions.Answer{{ID: "q", Type: "question", Label: "Blue"}}
+			s.Answers = []programs.Answer{{ID: "q", Type: "question", Label: "Blue"}}
 		}, func(ctx context.Context, s *fakecli.Screen) {
 			for s.Ask(ctx, fakecli.Question("Which colour?", "Red", "Blue")) >= 0 {
 				s.Work(ctx, 5*time.Second) // and asks again, without an end of its turn
@@ -322,7 +324,7 @@ func TestDialogs(t *testing.T) {
 	})
 	t.Run("notes are left by a key", func(t *testing.T) {
 		play(t, func(s *sessions.Spec, _ *pipes) {
-			s.Task, s.Answers = "hello", []sessions.Answer{{ID: "notes", Type: "onboarding", Keys: []string{"enter"}}}
+			s.Task, s.Answers = "hello", []programs.Answer{{ID: "notes", Type: "onboarding", Keys: []string{"enter"}}}
 		}, func(ctx context.Context, s *fakecli.Screen) {
 			s.Notes(ctx, " Security notes:", " be careful")
 			turns(ctx, s)
@@ -335,7 +337,7 @@ func TestDialogs(t *testing.T) {
 	})
 	t.Run("a person in control is not disturbed", func(t *testing.T) {
 		var chosen []int
-		play(t, func(s *sessions.Spec, _ *pipes) { s.Answers = []sessions.Answer{trust} }, func(ctx context.Context, s *fakecli.Screen) {
+		play(t, func(s *sessions.Spec, _ *pipes) { s.Answers = []programs.Answer{trust} }, func(ctx context.Context, s *fakecli.Screen) {
 			if text, _ := s.Prompt(ctx); text != "mine" {
 				s.Say("what is " + text)
 			}

@@ -12,7 +12,7 @@ import (
 // long at 120 columns.
 func recorded(t *testing.T) []string {
 	t.Helper()
-	data, err := os.ReadFile("../../term/testdata/golden/codex-login-menu.txt")
+	data, err := os.ReadFile("../term/testdata/golden/codex-login-menu.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

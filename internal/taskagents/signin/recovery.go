@@ -37,7 +37,7 @@ type Sessions interface {
 type Recovery struct {
 	desk     *Desk
 	sessions Sessions
-	flow     func(framework.Name) (Flow, bool)
+	flow     func(programs.Name) (Flow, bool)
 	logger   *slog.Logger
 
 	mu    sync.Mutex
@@ -55,7 +55,7 @@ type waiting struct {
 }
 
 // NewRecovery makes one; flow is the login of a program, false where there is none.
-func NewRecovery(desk *Desk, s Sessions, flow func(framework.Name) (Flow, bool), logger *slog.Logger) *Recovery {
+func NewRecovery(desk *Desk, s Sessions, flow func(programs.Name) (Flow, bool), logger *slog.Logger) *Recovery {
 	return &Recovery{desk: desk, sessions: s, flow: flow, logger: logger, known: make(map[string]*waiting)}
 }
 

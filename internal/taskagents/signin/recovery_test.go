@@ -78,10 +78,10 @@ type recovery struct {
 }
 
 func newRecovery(enters int) *recovery {
-	r := &recovery{p: &program{info: sessions.Info{Status: detect.Authenticating, AdapterType: framework.Codex}, enters: enters, start: time.Now()}, in: make(chan error)}
+	r := &recovery{p: &program{info: sessions.Info{Status: detect.Authenticating, AdapterType: programs.Codex}, enters: enters, start: time.Now()}, in: make(chan error)}
 	r.desk = New(func(Event) {}, quiet())
-	r.Recovery = NewRecovery(r.desk, r.p, func(name framework.Name) (Flow, bool) {
-		return showing(&r.started, r.in), name == framework.Codex
+	r.Recovery = NewRecovery(r.desk, r.p, func(name programs.Name) (Flow, bool) {
+		return showing(&r.started, r.in), name == programs.Codex
 	}, quiet())
 	return r
 }
@@ -196,7 +196,7 @@ func TestAProgramWithoutALogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecovery(1)
 		defer r.close()
-		r.p.info.AdapterType = framework.Aider
+		r.p.info.AdapterType = programs.Aider
 		r.say(sessions.Started, sessions.LoginRequired)
 		time.Sleep(time.Minute)
 		if r.started.Load() != 0 || r.p.done() != "" {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
@@ -241,7 +240,7 @@ func (s *Session) blocker() {
 		return
 	}
 	q := s.open[i]
-	mark := framework.Fingerprint(q.Type, q.Prompt, q.Labels())
+	mark := detect.Fingerprint(q.Type, q.Prompt, q.Labels())
 	if b := s.status.Blocker; b != nil && s.status.State == detect.Blocked && b.Fingerprint == mark {
 		return
 	}

@@ -77,7 +77,7 @@ func TestAProgramThatMisbehavesIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cleaned := 0
-				r := start(t, framework.OpenCode, c.program, func(s *structured.Spec) {
+				r := start(t, programs.OpenCode, c.program, func(s *structured.Spec) {
 					s.Task, s.Cleanup = "go", func() error { cleaned++; return nil }
 				})
 				<-r.Done()
@@ -99,7 +99,7 @@ func TestAProgramThatMisbehavesIsEnded(t *testing.T) {
 }
 
 func TestLinesThatMeanNothingAreCountedAndPassedOver(t *testing.T) {
-	r := start(t, framework.Claude, func(c *child) process.Exit {
+	r := start(t, programs.Claude, func(c *child) process.Exit {
 		hello(t, c)
 		_, _ = io.Copy(c.out, io.LimitReader(endless{}, 9<<20)) // longer than a line may be
 		c.say("")
@@ -129,7 +129,7 @@ type endless struct{}
 func (endless) Read(b []byte) (int, error) { return copy(b, bytes.Repeat([]byte("x"), len(b))), nil }
 
 func TestWhatIsShownIsBoundedAndPlain(t *testing.T) {
-	r := start(t, framework.Gemini, func(c *child) process.Exit {
+	r := start(t, programs.Gemini, func(c *child) process.Exit {
 		greet(t, c)
 		c.hear(t, "go")
 		for range 3_000 {
@@ -150,7 +150,7 @@ func TestWhatIsShownIsBoundedAndPlain(t *testing.T) {
 
 func TestAStopIsForEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, framework.Claude, func(c *child) process.Exit { // deaf to what it is asked
+		r := start(t, programs.Claude, func(c *child) process.Exit { // deaf to what it is asked
 			<-c.killed
 			return process.Exit{}
 		})
@@ -167,9 +167,9 @@ func TestAStopIsForEverybody(t *testing.T) {
 
 func TestWhatCannotBeStartedIsCleanedUp(t *testing.T) {
 	for name, spec := range map[string]sessions.Spec{
-		"no protocol": {Framework: framework.Aider, Dir: t.TempDir()},
-		"no folder":   {Framework: framework.Claude, Dir: t.TempDir() + "/none"},
-		"no program":  {Framework: framework.Claude, Dir: t.TempDir()},
+		"no protocol": {Framework: programs.Aider, Dir: t.TempDir()},
+		"no folder":   {Framework: programs.Claude, Dir: t.TempDir() + "/none"},
+		"no program":  {Framework: programs.Claude, Dir: t.TempDir()},
 	} {
 		cleaned := 0
 		spec.Cleanup = func() error { cleaned++; return nil }
@@ -183,7 +183,7 @@ func TestWhatCannotBeStartedIsCleanedUp(t *testing.T) {
 }
 
 func TestSigningInIsForPeople(t *testing.T) {
-	r := start(t, framework.Gemini, func(c *child) process.Exit {
+	r := start(t, programs.Gemini, func(c *child) process.Exit {
 		c.hear(t)
 		c.say(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}`)
 		c.hear(t, "session/new")

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -24,7 +23,7 @@ const (
 // recorded are the conversations that real programs had.
 var recorded = []struct {
 	file    string
-	name    framework.Name
+	name    programs.Name
 	tool    string
 	token   string
 	in, out int64
@@ -35,19 +34,19 @@ var recorded = []struct {
 	instead string
 }{
 	{
-		file: "claude-stream-json", name: framework.Claude, tool: "Write", token: "21a21f42-a262-42ae-ae06-c2d93a0badbd", in: 30, out: 60, usd: true,
+		file: "claude-stream-json", name: programs.Claude, tool: "Write", token: "21a21f42-a262-42ae-ae06-c2d93a0badbd", in: 30, out: 60, usd: true,
 		allow: "Allow", deny: "Deny",
 	},
 	{
-		file: "codex-app-server", name: framework.Codex, tool: "exec_command", token: "01a1f9ad-59ac-7f61-85d6-deb005882aa4", in: 20, out: 10,
+		file: "codex-app-server", name: programs.Codex, tool: "exec_command", token: "01a1f9ad-59ac-7f61-85d6-deb005882aa4", in: 20, out: 10,
 		allow: "Allow", deny: "Deny", denied: `"decision": "accept"`, instead: `"decision": "decline"`,
 	},
 	{
-		file: "gemini-acp", name: framework.Gemini, tool: "write_file", token: "06170091-c10f-43ae-b1a9-9967dcef5f7f", in: 20, out: 10,
+		file: "gemini-acp", name: programs.Gemini, tool: "write_file", token: "06170091-c10f-43ae-b1a9-9967dcef5f7f", in: 20, out: 10,
 		allow: "Allow", deny: "Reject", denied: `"optionId": "proceed_once"`, instead: `"optionId": "cancel"`,
 	},
 	{
-		file: "opencode-acp", name: framework.OpenCode, tool: "edit", token: "ses_e06527e3fffelMSwzIOIPfwq8d",
+		file: "opencode-acp", name: programs.OpenCode, tool: "edit", token: "ses_e06527e3fffelMSwzIOIPfwq8d",
 		allow: "Allow once", deny: "Reject", denied: `"optionId": "once"`, instead: `"optionId": "reject"`,
 	},
 }
@@ -91,7 +90,7 @@ func TestARecordedConversationIsHadAgain(t *testing.T) {
 			if lines := strings.Join(r.Lines(100), "\n"); !strings.Contains(lines, "> "+task) || !strings.Contains(lines, reply) {
 				t.Errorf("the console shows\n%s", lines)
 			}
-			if c.name == framework.OpenCode { // it had us write the file
+			if c.name == programs.OpenCode { // it had us write the file
 				if data, err := os.ReadFile(filepath.Join(dir, "hello.txt")); err != nil || string(data) != "hello from the scripted model\n" {
 					t.Errorf("the file holds %q, %v", data, err)
 				}
@@ -116,7 +115,7 @@ func TestAPermissionIsAnsweredByWhoeverLooksOn(t *testing.T) {
 					if label == c.allow || !strings.Contains(want, `"behavior"`) && (c.denied == "" || !strings.Contains(want, c.denied)) {
 						return want
 					}
-					if c.name == framework.Claude {
+					if c.name == programs.Claude {
 						var m map[string]any
 						_ = json.Unmarshal([]byte(want), &m)
 						inner := m["response"].(map[string]any)
@@ -160,7 +159,7 @@ func TestAPermissionIsAnsweredByWhoeverLooksOn(t *testing.T) {
 // What a preset says is what the program is told, by the same judge that hooks have.
 func TestPresetsJudgeWhatAProgramAsks(t *testing.T) {
 	for _, c := range recorded {
-		for preset, want := range map[adapter.Preset]permit.Effect{adapter.Readonly: permit.Deny, adapter.Autonomous: permit.Allow, adapter.Standard: permit.Ask} {
+		for preset, want := range map[programs.Preset]permit.Effect{programs.Readonly: permit.Deny, programs.Autonomous: permit.Allow, programs.Standard: permit.Ask} {
 			t.Run(c.file+"/"+string(preset), func(t *testing.T) {
 				dir, err := filepath.EvalSymlinks(t.TempDir())
 				if err != nil {

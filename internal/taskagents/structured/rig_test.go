@@ -113,7 +113,7 @@ type rig struct {
 	news   chan struct{}
 }
 
-func start(t *testing.T, name framework.Name, p part, change ...func(*structured.Spec)) *rig {
+func start(t *testing.T, name programs.Name, p part, change ...func(*structured.Spec)) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), news: make(chan struct{}, 1)}
 	spec := structured.Spec{Spec: sessions.Spec{

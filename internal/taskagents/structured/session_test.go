@@ -12,7 +12,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/process"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -45,7 +44,7 @@ const (
 
 func TestTextsAreTurnsOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, framework.Claude, func(c *child) process.Exit {
+		r := start(t, programs.Claude, func(c *child) process.Exit {
 			hello(t, c)
 			for i := range 3 {
 				c.hear(t, fmt.Sprintf("text %d", i))
@@ -76,7 +75,7 @@ func TestTextsAreTurnsOneAfterTheOther(t *testing.T) {
 
 func TestABusyProgramGetsATextAtOnceWhereItsProtocolCan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, framework.Claude, func(c *child) process.Exit {
+		r := start(t, programs.Claude, func(c *child) process.Exit {
 			hello(t, c)
 			c.hear(t, "first")
 			c.say(inited)
@@ -94,7 +93,7 @@ func TestABusyProgramGetsATextAtOnceWhereItsProtocolCan(t *testing.T) {
 
 func TestMessagesThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, framework.Gemini, func(c *child) process.Exit {
+		r := start(t, programs.Gemini, func(c *child) process.Exit {
 			greet(t, c)
 			c.hear(t, "busy for ever")
 			return c.wait()
@@ -123,7 +122,7 @@ func TestMessagesThatWaitAreBounded(t *testing.T) {
 func TestATextThatIsNotTakenIsTold(t *testing.T) {
 	t.Run("nothing is said", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := start(t, framework.Claude, func(c *child) process.Exit {
+			r := start(t, programs.Claude, func(c *child) process.Exit {
 				hello(t, c)
 				c.hear(t, "text")
 				return c.wait()
@@ -137,7 +136,7 @@ func TestATextThatIsNotTakenIsTold(t *testing.T) {
 		})
 	})
 	t.Run("it is refused", func(t *testing.T) {
-		r := start(t, framework.Codex, func(c *child) process.Exit {
+		r := start(t, programs.Codex, func(c *child) process.Exit {
 			c.hear(t, "initialize")
 			c.say(`{"id":1,"result":{}}`)
 			c.hear(t, "initialized")
@@ -155,7 +154,7 @@ func TestATextThatIsNotTakenIsTold(t *testing.T) {
 
 func TestATurnIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, framework.OpenCode, func(c *child) process.Exit {
+		r := start(t, programs.OpenCode, func(c *child) process.Exit {
 			greet(t, c)
 			c.hear(t, "session/prompt")
 			c.say(`{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"title":"x","kind":"edit"},"options":[{"optionId":"a","name":"Yes","kind":"allow_once"}]}}`)
@@ -184,7 +183,7 @@ func TestATurnIsInterrupted(t *testing.T) {
 func TestAConversationIsTakenUpAgain(t *testing.T) {
 	resume := func(s *structured.Spec) { s.Resume = "s1" }
 	t.Run("claude", func(t *testing.T) {
-		r := start(t, framework.Claude, func(c *child) process.Exit {
+		r := start(t, programs.Claude, func(c *child) process.Exit {
 			hello(t, c)
 			return c.wait()
 		}, resume)
@@ -194,7 +193,7 @@ func TestAConversationIsTakenUpAgain(t *testing.T) {
 		}
 	})
 	t.Run("codex", func(t *testing.T) {
-		r := start(t, framework.Codex, func(c *child) process.Exit {
+		r := start(t, programs.Codex, func(c *child) process.Exit {
 			c.hear(t, "initialize")
 			c.say(`{"id":1,"result":{}}`)
 			c.hear(t, "initialized")
@@ -207,7 +206,7 @@ func TestAConversationIsTakenUpAgain(t *testing.T) {
 		}
 	})
 	t.Run("acp", func(t *testing.T) {
-		r := start(t, framework.Gemini, func(c *child) process.Exit { greet(t, c); return c.wait() }, resume)
+		r := start(t, programs.Gemini, func(c *child) process.Exit { greet(t, c); return c.wait() }, resume)
 		r.until(sessions.ReadyAgain, 1)
 		if lines := r.Lines(10); len(lines) != 0 || r.Info().ResumeToken != "s1" {
 			t.Errorf("of the earlier conversation it shows %q", lines)
@@ -246,7 +245,7 @@ func TestFilesAreThoseOfTheWorkingDirectory(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":23,"method":"terminal/create","params":{}}`, "-32601"},
 	}
 	done := make(chan struct{})
-	r := start(t, framework.OpenCode, func(c *child) process.Exit {
+	r := start(t, programs.OpenCode, func(c *child) process.Exit {
 		defer close(done)
 		greet(t, c)
 		for _, one := range cases {
@@ -270,7 +269,7 @@ func TestFilesAreThoseOfTheWorkingDirectory(t *testing.T) {
 
 func TestAProgramThatStandsStillIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, framework.Gemini, func(c *child) process.Exit {
+		r := start(t, programs.Gemini, func(c *child) process.Exit {
 			greet(t, c)
 			c.hear(t, "go")
 			return c.wait()
@@ -303,7 +302,7 @@ func filter(r *rig, kind sessions.Type) (list []sessions.Event) {
 func TestWhatAPresetRefusesIsNotWrittenEither(t *testing.T) {
 	dir := t.TempDir()
 	done := make(chan struct{})
-	start(t, framework.OpenCode, func(c *child) process.Exit {
+	start(t, programs.OpenCode, func(c *child) process.Exit {
 		defer close(done)
 		greet(t, c)
 		c.say(`{"jsonrpc":"2.0","id":7,"method":"fs/write_text_file","params":{"sessionId":"s1","path":%q,"content":"x"}}`, dir+"/new.txt")
@@ -312,7 +311,7 @@ func TestWhatAPresetRefusesIsNotWrittenEither(t *testing.T) {
 	}, func(s *structured.Spec) {
 		s.Dir = dir
 		s.Judge = func(_ context.Context, a structured.Ask) permit.Decision {
-			return permit.Judge(permit.Request{Framework: framework.OpenCode, Preset: adapter.Readonly, Tool: a.Tool, Input: a.Input, Workdir: dir})
+			return permit.Judge(permit.Request{Framework: programs.OpenCode, Preset: programs.Readonly, Tool: a.Tool, Input: a.Input, Workdir: dir})
 		}
 	})
 	<-done

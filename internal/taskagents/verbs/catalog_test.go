@@ -51,7 +51,7 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 			t.Errorf("%s: %+v", row.Action, registered)
 		}
 		for _, name := range append([]string{string(row.Name)}, row.Aliases...) {
-			if hits := index.Search(agent, name, 3); len(hits) == 0 || !slices.ContainsFunc(hits, func(h search.Hit) bool { return h.Action.Canonical == row.Action }) {
+			if hits := index.Search(agent, name, 3, compile.Spelling{}, nil); len(hits) == 0 || !slices.ContainsFunc(hits, func(h search.Hit) bool { return h.Action.Canonical == row.Action }) {
 				t.Errorf("%s does not find %s", name, row.Action)
 			}
 		}
@@ -59,7 +59,7 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 	for query, want := range map[string]capability.Action{
 		"delegate coding": "task-agent.task.create", "open a pull request": "workspace.finalize", "clone repository": "workspace.provision", "what was done yesterday history": "task-agent.task.history",
 	} {
-		if hits := index.Search(agent, query, 1); len(hits) == 0 || hits[0].Action.Canonical != want {
+		if hits := index.Search(agent, query, 1, compile.Spelling{}, nil); len(hits) == 0 || hits[0].Action.Canonical != want {
 			t.Errorf("%q finds %v", query, hits)
 		}
 	}

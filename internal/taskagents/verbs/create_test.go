@@ -128,13 +128,13 @@ func TestShellsAreNotGivenProse(t *testing.T) {
 			t.Errorf("%q: %s", task, got)
 		}
 	}
-	r.programs.fixed = framework.Gemini
+	r.programs.fixed = programs.Gemini
 	r.ok(call(""), "CREATE_TASK", `{"agentType":"claude","task":"x"}`)
 	if got := r.last().Parts[0].AgentType; got != "gemini" {
 		t.Errorf("the fixed program is not taken, but %s", got)
 	}
 	// Nothing else can be used.
-	r.programs.fixed, r.programs.none = framework.Pi, true
+	r.programs.fixed, r.programs.none = programs.Pi, true
 	r.ok(call(""), "CREATE_TASK", `{"task":"Why does the build fail?"}`)
 	if got := r.last().Parts[0].AgentType; got != "pi" {
 		t.Errorf("%s", got)

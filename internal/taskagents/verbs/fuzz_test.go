@@ -62,7 +62,7 @@ func FuzzRun(f *testing.F) {
 			i.Blocker = &detect.Blocker{Options: []string{"Yes", "No"}}
 			f.infos = append(f.infos, i)
 		}
-		s := verbs.New(verbs.Config{Launcher: noted{t}, Agents: f, Choice: &programs{}})
+		s := verbs.New(verbs.Config{Launcher: noted{t}, Agents: f, Choice: &offered{}})
 		got, err := s.Run(t.Context(), call(message), name, json.RawMessage(params))
 		if got.Success != (err == nil) || got.Success != (got.Error == "") || err != nil && (got.Text == "" || capability.AsError(err).Details["error"] != got.Error) {
 			t.Errorf("%+v %v", got, err)

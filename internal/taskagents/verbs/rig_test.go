@@ -156,7 +156,7 @@ func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch
 	}
 	out := launch.Created{ThreadID: made.Thread.ID, Task: "tsk_1"}
 	for i, p := range t.Parts {
-		s := launch.Started{AgentType: framework.Name(p.AgentType), Label: p.Label, Status: "failed", Error: l.refuse[p.AgentType]}
+		s := launch.Started{AgentType: programs.Name(p.AgentType), Label: p.Label, Status: "failed", Error: l.refuse[p.AgentType]}
 		if len(p.DependsOn) > 0 {
 			s.Status = string(made.Nodes[i+1].Status)
 		} else if s.Error == nil {
@@ -198,18 +198,18 @@ func (l *launcher) Track(ctx context.Context, by capability.Principal, session, 
 	return made.Thread.ID, err
 }
 
-// programs are codex and a shell, of which codex is the best.
-type programs struct {
-	fixed framework.Name
+// offered is codex and a shell, of which codex is the best.
+type offered struct {
+	fixed programs.Name
 	none  bool
 }
 
-func (p *programs) Fixed() framework.Name { return p.fixed }
+func (p *offered) Fixed() programs.Name { return p.fixed }
 
-func (p *programs) State(_ context.Context, t choice.Task) choice.State {
+func (p *offered) State(_ context.Context, t choice.Task) choice.State {
 	in := choice.Input{Task: t, Now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	if !p.none {
-		in.Candidates = []choice.Candidate{{Name: framework.Codex, Installed: true, AuthReady: true}, {Name: framework.Shell, Installed: true, AuthReady: true}, {Name: framework.Pi, Installed: true, AuthReady: true}}
+		in.Candidates = []choice.Candidate{{Name: programs.Codex, Installed: true, AuthReady: true}, {Name: programs.Shell, Installed: true, AuthReady: true}, {Name: programs.Pi, Installed: true, AuthReady: true}}
 	}
 	return choice.Choose(in)
 }
@@ -237,7 +237,7 @@ type rig struct {
 	registry *threads.Registry
 	fleet    *fleet
 	launcher *launcher
-	programs *programs
+	programs *offered
 	model    *model
 	history  *history.File
 	places   *workspace.Manager
@@ -251,7 +251,7 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, dir: dir, fleet: &fleet{}, programs: &programs{}, model: &model{}, now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+	r := &rig{T: t, dir: dir, fleet: &fleet{}, programs: &offered{}, model: &model{}, now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	clock := func() time.Time { return r.now }
 	db, err := store.Open(t.Context(), filepath.Join(dir, "junctor.db"))
 	if err != nil {

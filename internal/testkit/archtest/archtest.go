@@ -1,139 +1,129 @@
-// Package archtest holds the house together: its tests read the import graph and
-// the source tree and fail when a layer is crossed, a package has no comment, two
-// packages share a name, a file outgrows its ceiling, or a direct dependency is
-// not accounted for. The rules are docs/ARCHITECTURE.md's.
+// Package archtest holds the structure of the repository. Its tests read the import
+// graph and the source tree and fail when a package imports a level above its own,
+// when two wings import each other, when a package has no comment or shares its name
+// with another, when a file grows past its ceiling, and when a direct dependency has
+// no row in docs/dependencies.md. The rules are those of docs/ARCHITECTURE.md.
 package archtest
 
-import (
-	"strings"
+import "strings"
+
+const (
+	// module is the import path that all packages of this repository begin with.
+	module = "github.com/junctor-run/junctor"
+	// repository is the root of the repository, as seen from this folder.
+	repository = "../../.."
+	// maxFileLines is the largest size of a source file; 400 is the aim.
+	maxFileLines = 800
 )
 
-// module is the import path all of ours begin with.
-const module = "github.com/junctor-run/junctor"
-
-// layer is a package's height: imports point down only.
-func layer(pkg string) int {
-	switch {
-	case pkg == "capability", pkg == "secret", pkg == "internal/jsonx", strings.HasPrefix(pkg, "protocol/"):
-		return 0
-	case strings.HasPrefix(pkg, "internal/catalog"), pkg == "internal/session", pkg == "internal/audit",
-		strings.HasPrefix(pkg, "internal/audit/"), pkg == "internal/policy", pkg == "internal/command", strings.HasPrefix(pkg, "internal/command/"), pkg == "internal/invoke":
-		return 1
-	case strings.HasPrefix(pkg, "internal/surface/"), strings.HasPrefix(pkg, "internal/provider/"),
-		strings.HasPrefix(pkg, "internal/exec/"), strings.HasPrefix(pkg, "internal/task/"), pkg == "internal/intake", strings.HasPrefix(pkg, "internal/intake/"),
-		pkg == "internal/reference", pkg == "conformance", strings.HasPrefix(pkg, "conformance/"):
-		return 3
-	case pkg == "internal/server", strings.HasPrefix(pkg, "internal/server/"), pkg == "internal/config":
-		return 4
-	case strings.HasPrefix(pkg, "cmd/"), pkg == "bench", pkg == "release", pkg == "interop", strings.HasPrefix(pkg, "interop/"):
-		return 5
-	}
-	return 2
+// A place is a part of the repository with one position in the order of imports.
+type place struct {
+	folder string
+	level  int
+	wing   bool // a feature, or a surface over all features; wings never import each other
 }
 
-// beside lists the pairs of one layer that may be imported: the order inside the
-// core, and the few L2 packages that others build on.
-func beside(from, to string) bool {
-	if strings.HasPrefix(to, from+"/") || strings.HasPrefix(from, to+"/") {
-		return true // a package and its own sub-packages
+// places lists every folder that has a level, lowest first. The folder that a package
+// is in decides its level. The first match counts, so that an exception stands before
+// the folder that contains it.
+func places() []place {
+	return []place{
+		{folder: "capability"},
+		{folder: "secret"},
+		{folder: "protocol"},
+		{folder: "internal/base"},
+		{folder: "internal/core", level: 1},
+		{folder: "host/device", level: 5, wing: true}, // the public face of internal/nodes
+		{folder: "host", level: 2},
+		{folder: "internal/platform", level: 2},
+		{folder: "internal/store", level: 3},
+		{folder: "internal/config", level: 4},
+		{folder: "internal/local", level: 5, wing: true},
+		{folder: "internal/taskagents", level: 5, wing: true},
+		{folder: "internal/chat", level: 5, wing: true},
+		{folder: "internal/extensions", level: 5, wing: true},
+		{folder: "internal/nodes", level: 5, wing: true},
+		{folder: "internal/upstreams", level: 5, wing: true},
+		{folder: "internal/endpoints", level: 5, wing: true},
+		{folder: "internal/serve", level: 5, wing: true},
+		{folder: "conformance", level: 2},
+		{folder: "client", level: 2},
+		{folder: "internal/server", level: 6},
+		{folder: "internal/testkit", level: 7},
+		{folder: "cmd", level: 7},
+		{folder: "bench", level: 7},
+		{folder: "release", level: 7},
+		{folder: "interop", level: 7},
+		{folder: "examples", level: 7},
 	}
-	for _, root := range []string{"internal/catalog/", "internal/command/", "internal/intake/", "internal/framework/", "internal/messaging/", "internal/provider/upstream/", "internal/sandbox/", "internal/skill/", "internal/surface/mcpserve/", "internal/task/", "internal/workspace/"} { // parts of one whole, split for their size
-		if strings.HasPrefix(from, root) && strings.HasPrefix(to, root) {
-			return true
-		}
-	}
-	switch {
-	case strings.HasPrefix(from, "protocol/") && (to == "capability" || to == "secret" || to == "internal/jsonx"):
-		return true
-	case from == "internal/framework/replay" && to == "internal/term", from == "internal/framework/preflight" && to == "internal/sandbox":
-		return true
-	case from == "internal/skill/deviceaction" && to == "internal/sandbox", from == "internal/skill/pushed" && to == "internal/worker":
-		return true
-	}
-	if strings.HasPrefix(from, "host/device") && (to == "internal/skill" || strings.HasPrefix(to, "internal/skill/") || from == "host/device/pushcode" && (to == "internal/worker" || to == "internal/sandbox")) {
-		return true // it is the whole of a node, for programs of others
-	}
-	allowed := map[string][]string{
-		"capability":         {"secret", "internal/jsonx"},
-		"internal/session":   {"internal/catalog"},
-		"internal/audit":     {"internal/catalog"},
-		"internal/policy":    {"internal/catalog", "internal/catalog/actions", "internal/session", "internal/audit"},
-		"internal/invoke":    {"internal/catalog", "internal/catalog/actions", "internal/catalog/arbitration", "internal/catalog/compile", "internal/catalog/rules", "internal/catalog/search", "internal/session", "internal/audit", "internal/policy"},
-		"internal/gitcmd":    {"internal/sandbox"},
-		"internal/worker":    {"internal/sandbox"},
-		"host":               {"internal/sandbox"},
-		"internal/noderun":   {"host/device", "host/device/pushcode", "internal/skill/asking", "internal/segment"},
-		"host/device":        {"internal/hostfs", "internal/node", "internal/messaging", "internal/messaging/natsdial"},
-		"internal/term":      {"internal/sandbox"},
-		"internal/workspace": {"internal/gitcmd", "internal/sandbox", "internal/hostfs"},
-		// What the parts of a workspace use of the same two.
-		"internal/workspace/evidence":        {"internal/gitcmd"},
-		"internal/workspace/forge/bareforge": {"internal/gitcmd", "internal/sandbox"},
-		"internal/gateway":                   {"internal/bus", "internal/fleet", "internal/messaging"},
-		"internal/node":                      {"internal/messaging", "internal/skill", "internal/skill/functions", "internal/skill/execution"},
-		"internal/admission":                 {"internal/messaging"},
-		"internal/asset":                     {"internal/blob", "internal/messaging"},
-		"internal/store":                     {"internal/admission", "internal/heldcall"},
-		"internal/chat":                      {"internal/runs"},
-		"internal/backup":                    {"internal/hostfs", "internal/segment", "internal/store"},
-		"internal/server":                    {"internal/config"},
-		"internal/server/checkup":            {"internal/config"},
-	}
-	for _, ok := range allowed[from] {
-		if ok == to {
-			return true
-		}
-	}
-	// What all surfaces share, and the suites of a tree, are walls of the tree itself.
-	return to == "internal/surface/door" && strings.HasPrefix(from, "internal/surface/")
 }
 
-// coreForbidden is what the core (L1) never imports: it does no I/O.
+// placeOf returns the place that a package is in; ok is false for a package outside
+// every place, which is a defect of the table or of the package.
+func placeOf(pkg string) (p place, ok bool) {
+	for _, p := range places() {
+		if inFolder(pkg, p.folder) {
+			if p.folder == "host/device" {
+				p.folder = "internal/nodes"
+			}
+			return p, true
+		}
+	}
+	return place{}, false
+}
+
+func inFolder(pkg, folder string) bool {
+	return pkg == folder || strings.HasPrefix(pkg, folder+"/")
+}
+
+// isTestSupport reports whether a package exists for tests only.
+func isTestSupport(pkg string) bool { return inFolder(pkg, "internal/testkit") }
+
+// coreForbidden returns the standard packages that internal/core never imports,
+// because it does no I/O.
 func coreForbidden() []string {
 	return []string{"net", "net/http", "os/exec", "database/sql", "syscall"}
 }
 
-// coreThirdParty is what the core may use of others: schema, policy language,
-// rate limits.
+// coreThirdParty returns the modules that internal/core may use: JSON, JSON Schema,
+// the policy language and rate limits.
 func coreThirdParty() []string {
 	return []string{
 		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/cedar-policy/cedar-go", "golang.org/x/time/rate",
-		"github.com/go-json-experiment/json",
+		"github.com/go-json-experiment/json", "golang.org/x/text", "go.yaml.in/yaml/v4", "golang.org/x/sync/errgroup",
 	}
 }
 
-// stopsAt says in which packages a library's types end: nobody else imports it.
-func stopsAt() map[string]string {
+// libraryHomes returns, for each library, the packages that may import it, separated
+// by spaces. A type of the library is used nowhere else.
+func libraryHomes() map[string]string {
 	return map[string]string{
-		"github.com/cedar-policy/cedar-go":         "internal/policy",
-		"github.com/santhosh-tekuri/jsonschema/v6": "internal/catalog",
-		"modernc.org/sqlite":                       "internal/store internal/exec/db",
-		// One speaks to the servers that extensions name, the other to the one that gateways share.
-		"github.com/jackc/pgx/v5":                "internal/store internal/exec/db",
-		"modernc.org/quickjs":                    "internal/worker",
-		"github.com/tetratelabs/wazero":          "internal/worker",
+		"github.com/cedar-policy/cedar-go":         "internal/core/policy",
+		"github.com/santhosh-tekuri/jsonschema/v6": "internal/core/catalog",
+		// internal/extensions/exec/db connects to the databases that extensions name,
+		// internal/store to the one that gateways share.
+		"modernc.org/sqlite":                     "internal/store internal/extensions/exec/db",
+		"github.com/jackc/pgx/v5":                "internal/store internal/extensions/exec/db internal/testkit/pgtest",
+		"modernc.org/quickjs":                    "internal/platform/worker",
+		"github.com/tetratelabs/wazero":          "internal/platform/worker",
 		"github.com/pressly/goose/v3":            "internal/store",
-		"github.com/modelcontextprotocol/go-sdk": "internal/surface/mcpserve internal/oauthclient internal/samplemcp interop bench",
-		"github.com/a2aproject/a2a-go":           "internal/surface/a2aserve internal/provider/a2a",
-		"github.com/coreos/go-oidc":              "internal/oauth",
-		"golang.org/x/oauth2":                    "internal/oauthclient",
-		"github.com/go-jose/go-jose":             "internal/provider/a2a",
-		"github.com/google/go-github":            "internal/workspace/forge/githubforge",
-		"github.com/yosida95/uritemplate":        "internal/surface/mcpserve",
-		"github.com/prometheus/client_golang":    "internal/telemetry",
+		"github.com/modelcontextprotocol/go-sdk": "internal/serve/mcpserve internal/upstreams/oauthclient internal/upstreams/samplemcp internal/testkit interop bench",
+		"github.com/a2aproject/a2a-go":           "internal/serve/a2aserve internal/upstreams/a2a",
+		"github.com/coreos/go-oidc":              "internal/platform/oauth",
+		"golang.org/x/oauth2":                    "internal/upstreams/oauthclient",
+		"github.com/go-jose/go-jose":             "internal/upstreams/a2a",
+		"github.com/google/go-github":            "internal/taskagents/workspace/forge/githubforge",
+		"github.com/yosida95/uritemplate":        "internal/serve/mcpserve",
+		"github.com/prometheus/client_golang":    "internal/platform/telemetry",
 		"github.com/knadh/koanf":                 "internal/config",
 		"github.com/spf13/cobra":                 "cmd/junctor",
 		"github.com/spf13/pflag":                 "cmd/junctor",
-		"github.com/nats-io":                     "internal/messaging/natsbus internal/messaging/natsdial",
-		"github.com/coder/websocket":             "internal/messaging/natsbus internal/surface/agentserve bench cmd/junctor",
-		"github.com/creack/pty":                  "internal/task/process",
+		"github.com/nats-io":                     "internal/nodes/messaging/natsbus internal/nodes/messaging/natsdial internal/testkit",
+		"github.com/coder/websocket":             "internal/nodes/messaging/natsbus internal/taskagents/agentserve bench cmd/junctor",
+		"github.com/creack/pty":                  "internal/platform/process",
 		"golang.org/x/term":                      "cmd/junctor",
-		"mvdan.cc/sh":                            "internal/task/permit",
-		"google.golang.org/grpc":                 "nobody",
-		"github.com/stretchr/testify":            "nobody",
+		"mvdan.cc/sh":                            "internal/taskagents/permit",
+		"google.golang.org/grpc":                 "",
+		"github.com/stretchr/testify":            "",
 	}
 }
-
-const (
-	fileCeiling = 800 // lines; 400 is the aim
-)

@@ -15,21 +15,16 @@ import (
 func TestEveryConfigKeyReachesItsPart(t *testing.T) {
 	t.Parallel()
 	var wiring strings.Builder
-	for _, dir := range []string{"../server", "../../cmd/junctor"} {
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	for _, name := range sources(t, ".go") {
+		path := filepath.ToSlash(strings.TrimPrefix(name, repository+"/"))
+		if strings.HasSuffix(name, "_test.go") || inFolder(path, "internal/config") || !strings.HasPrefix(path, "internal/") && !strings.HasPrefix(path, "cmd/") {
+			continue
+		}
+		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range files {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wiring.Write(data)
-		}
+		wiring.Write(data)
 	}
 	var walk func(typ reflect.Type, selector string)
 	walk = func(typ reflect.Type, selector string) {

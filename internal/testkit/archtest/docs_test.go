@@ -77,7 +77,7 @@ func TestWhatDocumentsNameIsThere(t *testing.T) {
 			}
 			for _, file := range alternatives(m[1]) {
 				named++
-				if _, err := os.Stat(filepath.Join("../..", file)); err != nil {
+				if _, err := os.Stat(filepath.Join(repository, file)); err != nil {
 					t.Errorf("%s names %s, which is not there", path, file)
 				}
 			}

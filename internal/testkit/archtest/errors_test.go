@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const errorsPage = "../../docs/errors.md"
+const errorsPage = repository + "/docs/errors.md"
 
 // TestEveryErrorIsExplained holds the page of errors: each code with what every
 // surface makes of it, each reason that the program can give, with what it means and
@@ -90,7 +90,7 @@ func reasons(t *testing.T) map[string]string {
 	c := collector{t: t, files: make(map[string]*ast.File), consts: make(map[string]map[string]string), found: make(map[string]string)}
 	fset := token.NewFileSet()
 	for _, path := range sources(t, ".go") {
-		if strings.HasSuffix(path, "_test.go") || slices.ContainsFunc([]string{"/testdata/", "test/", "/interop/", "/bench/", "/examples/", "/fakecli/"}, func(part string) bool { return strings.Contains(filepath.ToSlash(path), part) }) {
+		if strings.HasSuffix(path, "_test.go") || slices.ContainsFunc([]string{"/testdata/", "/testkit/", "/interop/", "/bench/", "/examples/"}, func(part string) bool { return strings.Contains(filepath.ToSlash(path), part) }) {
 			continue
 		}
 		f, err := parser.ParseFile(fset, path, nil, 0)
@@ -101,7 +101,7 @@ func reasons(t *testing.T) map[string]string {
 		c.constants(filepath.ToSlash(filepath.Dir(path)), f)
 	}
 	for path, f := range c.files {
-		dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../")
+		dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), repository+"/")
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 				c.function(dir, fn)
@@ -127,7 +127,7 @@ func (c *collector) add(reason, where string) {
 }
 
 func (c *collector) constants(dir string, f *ast.File) {
-	dir = strings.TrimPrefix(dir, "../../")
+	dir = strings.TrimPrefix(dir, repository+"/")
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.CONST {
@@ -150,7 +150,7 @@ func (c *collector) constants(dir string, f *ast.File) {
 					c.consts[scope][name.Name] = text
 				}
 				_, isVerb := spec.Type.(*ast.Ident)
-				if strings.HasPrefix(strings.ToLower(name.Name), "reason") && reasonForm.MatchString(text) || isVerb && dir == "internal/task/verbs/verb" && spec.Type.(*ast.Ident).Name == "Code" {
+				if strings.HasPrefix(strings.ToLower(name.Name), "reason") && reasonForm.MatchString(text) || isVerb && dir == "internal/taskagents/verbs/verb" && spec.Type.(*ast.Ident).Name == "Code" {
 					c.add(text, dir)
 				}
 			}
@@ -282,7 +282,7 @@ func (c *collector) callers(dir string, within *ast.FuncDecl, function string, a
 		return
 	}
 	for path, f := range c.files {
-		if strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../") == dir || ast.IsExported(function) {
+		if strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), repository+"/") == dir || ast.IsExported(function) {
 			ast.Inspect(f, look)
 		}
 	}
@@ -292,13 +292,13 @@ func (c *collector) callers(dir string, within *ast.FuncDecl, function string, a
 // together, or none, where they pass on what another error has.
 func madeUp() map[string][]string {
 	return map[string][]string{
-		"internal/store.notFound":         {"approval_not_found", "grant_not_found", "live_token_not_found"},
-		"internal/catalog.Unwrap":         {"slot_ambiguous", "slot_provider_unavailable", "slot_provider_disabled", "slot_provider_unknown"},
-		"internal/task/verbs/verb.Errorf": nil, // its codes are collected as constants
-		"internal/intake/plainyaml.bad":   nil, // its caller's
-		"internal/skill/asking.Ask":       nil,
+		"internal/store.notFound":               {"approval_not_found", "grant_not_found", "live_token_not_found"},
+		"internal/core/catalog.Unwrap":          {"slot_ambiguous", "slot_provider_unavailable", "slot_provider_disabled", "slot_provider_unknown"},
+		"internal/taskagents/verbs/verb.Errorf": nil, // its codes are collected as constants
+		"internal/extensions/plainyaml.bad":     nil, // its caller's
+		"internal/nodes/skill/asking.Ask":       nil,
 
-		"internal/node.admitted": nil, "internal/provider/upstream.unreachable": nil, "internal/provider/endpoint.connectFailed": nil, "internal/exec/db.err": nil,
+		"internal/nodes/node.admitted": nil, "internal/upstreams/upstream.unreachable": nil, "internal/endpoints/endpoint.connectFailed": nil, "internal/extensions/exec/db.err": nil,
 		"protocol/cmp.Capability": nil, "host/device.refusal": nil,
 		"cmd/junctor.waitForTask": nil, "cmd/junctor.show": nil, "cmd/junctor.printRoute": nil, "cmd/junctor.readSecretFile": nil, "cmd/junctor.suggested": nil, "cmd/junctor.ask": nil,
 	}

@@ -73,7 +73,7 @@ func (c *conn) connect() {
 	c.session = c.b.newSession(id, c.o.Name)
 	c.events.Publish(messaging.Event{Kind: kind})
 	for s := range c.subs { // what it may do may have changed
-		if s.refused = !messaging.CoversAny(id.Subscribe, s.o.Pattern); s.refused {
+		if s.refused = !coversAny(id.Subscribe, s.o.Pattern); s.refused {
 			c.events.Publish(messaging.Event{Kind: messaging.Refused, Err: messaging.ErrDenied("subscribe", s.o.Pattern)})
 		}
 	}
@@ -164,12 +164,12 @@ func (c *conn) Publish(ctx context.Context, m messaging.Message) error {
 	if err := c.usable("publish"); err != nil {
 		return err
 	}
-	if !messaging.CoversAny(c.identity.Publish, m.Subject) {
+	if !coversAny(c.identity.Publish, m.Subject) {
 		c.events.Publish(messaging.Event{Kind: messaging.Refused, Err: messaging.ErrDenied("publish", m.Subject)})
 		return nil
 	}
 	if c.b.deliver(clone(m)) == 0 && m.Reply != "" {
-		c.b.sendBack(c, messaging.Nobody(m.Reply))
+		c.b.sendBack(c, messaging.Message{Subject: m.Reply, Header: map[string]string{"Status": "503"}})
 	}
 	return nil
 }
@@ -215,10 +215,10 @@ func (c *conn) ask(m messaging.Message) (*subscription, <-chan struct{}, error) 
 	}
 	c.inboxes++
 	m.Reply = fmt.Sprintf("%s.%s.%d", c.o.Inbox, c.session.ID, c.inboxes) // two sessions of one node hear their own answers
-	if !messaging.CoversAny(c.identity.Subscribe, m.Reply) {
+	if !coversAny(c.identity.Subscribe, m.Reply) {
 		return nil, nil, messaging.ErrDenied("subscribe", c.o.Inbox+".*")
 	}
-	if !messaging.CoversAny(c.identity.Publish, m.Subject) {
+	if !coversAny(c.identity.Publish, m.Subject) {
 		err := messaging.ErrDenied("publish", m.Subject)
 		c.events.Publish(messaging.Event{Kind: messaging.Refused, Err: err})
 		return nil, nil, err
@@ -241,7 +241,7 @@ func (c *conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (mes
 	if err := c.usable("subscribe"); err != nil {
 		return nil, err
 	}
-	if !messaging.CoversAny(c.identity.Subscribe, o.Pattern) {
+	if !coversAny(c.identity.Subscribe, o.Pattern) {
 		err := messaging.ErrDenied("subscribe", o.Pattern)
 		c.events.Publish(messaging.Event{Kind: messaging.Refused, Err: err})
 		return nil, err

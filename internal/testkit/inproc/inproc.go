@@ -165,7 +165,7 @@ func (b *Broker) deliver(m messaging.Message) int {
 		take(s)
 	}
 	for _, s := range b.wild {
-		if messaging.Covers(s.o.Pattern, m.Subject) {
+		if covers(s.o.Pattern, m.Subject) {
 			take(s)
 		}
 	}
@@ -182,7 +182,7 @@ func (b *Broker) deliver(m messaging.Message) int {
 // sendBack hands m to one subscription of a session that matches; b.mu is held.
 func (b *Broker) sendBack(c *conn, m messaging.Message) {
 	for s := range c.subs {
-		if messaging.Covers(s.o.Pattern, m.Subject) && !s.refused {
+		if covers(s.o.Pattern, m.Subject) && !s.refused {
 			s.push(m)
 			return
 		}

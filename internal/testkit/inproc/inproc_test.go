@@ -22,3 +22,31 @@ func TestContract(t *testing.T) {
 		}}
 	})
 }
+
+func TestCovers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		allowed, pattern string
+		want             bool
+	}{
+		{"a.b", "a.b", true},
+		{"a.b", "a.c", false},
+		{"a.*", "a.b", true},
+		{"a.*", "a.*", true},
+		{"a.*", "a.>", false},
+		{"a.*", "a.b.c", false},
+		{"a.>", "a.b.c", true},
+		{"a.>", "a.*.c", true},
+		{"a.>", "a", false},
+		{"a.b", "a.*", false},
+		{"a.b", "a", false},
+		{"a", "a.b", false},
+		{">", ">", true},
+		{"*.b", ">", false},
+		{"v1.host.n1.>", "v1.host.n10.call", false},
+	} {
+		if got := covers(c.allowed, c.pattern); got != c.want {
+			t.Errorf("covers(%q, %q) = %v, want %v", c.allowed, c.pattern, got, c.want)
+		}
+	}
+}

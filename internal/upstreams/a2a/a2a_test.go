@@ -506,7 +506,7 @@ func TestSignaturesOfCards(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{string(private), `{"kty":"oct","k":"AAAA"}`, `{}`, `x`} {
-		if err := provider.CheckKey([]byte(bad)); capability.CodeOf(err) != capability.CodeInvalidInput {
+		if _, err := provider.New(provider.Config{Name: "x", Card: "http://127.0.0.1:1/card", Local: true, Keys: [][]byte{[]byte(bad)}}); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

@@ -38,9 +38,6 @@ func checkKeys(keys [][]byte) error {
 	return nil
 }
 
-// CheckKey says whether a JWK can be pinned. Error: invalid_input.
-func CheckKey(raw []byte) error { return checkKeys([][]byte{raw}) }
-
 func keyOf(raw []byte) (*jose.JSONWebKey, error) {
 	var k jose.JSONWebKey
 	if err := json.Unmarshal(raw, &k); err != nil {

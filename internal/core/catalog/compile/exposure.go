@@ -2,10 +2,8 @@ package compile
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
@@ -240,66 +238,7 @@ func (a *Action) schemaSize() int {
 	return len(doc)
 }
 
-// Exposures keeps cuts that were made, by the etag of their catalog and their
-// limits: at most 256, of 65,536 names in all. The zero value is ready; it is safe
-// for concurrent use.
-type Exposures struct {
-	mu    sync.Mutex
-	cuts  map[string]cut
-	names int
-}
-
-// cut is an Exposure by name: a catalog of equal etag may be of another snapshot.
-type cut struct {
-	view     View
-	names    []string
-	deferred int
-}
-
 const (
 	maxCuts     = 256
 	maxCutNames = 1 << 16
 )
-
-// Expose is [Agent.Expose], remembered.
-func (k *Exposures) Expose(a *Agent, l Limits) (*Exposure, error) {
-	doc, err := json.Marshal(l)
-	if err != nil {
-		return nil, err
-	}
-	key := a.Etag() + string(doc)
-	k.mu.Lock()
-	known, ok := k.cuts[key]
-	k.mu.Unlock()
-	if ok {
-		out := &Exposure{View: known.view, Deferred: known.deferred, Direct: make([]*Action, 0, len(known.names))}
-		for _, name := range known.names {
-			if x, ok := a.Action(name); ok {
-				out.Direct = append(out.Direct, x)
-			}
-		}
-		return out, nil
-	}
-	out, err := a.Expose(l)
-	if err != nil || len(out.Direct) > maxCutNames/4 {
-		return out, err
-	}
-	names := make([]string, 0, len(out.Direct))
-	for _, x := range out.Direct {
-		names = append(names, x.Name)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.cuts) >= maxCuts || k.names+len(names) > maxCutNames {
-		clear(k.cuts)
-		k.names = 0
-	}
-	if k.cuts == nil {
-		k.cuts = make(map[string]cut)
-	}
-	if _, raced := k.cuts[key]; !raced {
-		k.cuts[key] = cut{out.View, names, out.Deferred}
-		k.names += len(names)
-	}
-	return out, nil
-}

@@ -126,7 +126,7 @@ func (d doors) lists(l *compile.Leases, key compile.LeaseKey, shown map[string]c
 func (d doors) finds(ix *search.Index) {
 	d.t.Helper()
 	for _, query := range []string{"go query message", "acme invoice", "select:query,go,message.send"} {
-		for _, h := range ix.Search(d.a, query, 20) {
+		for _, h := range ix.Search(d.a, query, 20, compile.Spelling{}, nil) {
 			if x, ok := d.a.Action(h.Action.Name); !ok || x != h.Action {
 				d.t.Fatalf("%s is found and not listed", h.Action.Name)
 			}

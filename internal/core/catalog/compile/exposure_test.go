@@ -54,7 +54,6 @@ func agent(t testing.TB, s catalog.Settings, ctx capability.Context, modules ...
 
 func shown(t testing.TB, a *compile.Agent, l compile.Limits) (names []string, deferred int) {
 	t.Helper()
-	var kept compile.Exposures
 	x, err := a.Expose(l)
 	if err != nil {
 		t.Fatal(err)
@@ -63,12 +62,6 @@ func shown(t testing.TB, a *compile.Agent, l compile.Limits) (names []string, de
 		names = append(names, d.Name)
 		if !x.Shows(d.Name) {
 			t.Errorf("%s is direct and not shown", d.Name)
-		}
-	}
-	for range 2 { // what was remembered is the same
-		again, err := kept.Expose(a, l)
-		if err != nil || again.Deferred != x.Deferred || again.View != x.View || !slices.Equal(again.Direct, x.Direct) {
-			t.Errorf("%v %+v", err, again)
 		}
 	}
 	if !slices.IsSorted(names) {
@@ -231,14 +224,6 @@ func BenchmarkExposure(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if x, err := a.Expose(l); err != nil || len(x.Direct) < 40 {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run(name+"-remembered", func(b *testing.B) {
-			var kept compile.Exposures
-			for b.Loop() {
-				if _, err := kept.Expose(a, l); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
 )
 
@@ -84,7 +85,7 @@ func TestSearchFindsWhatIsMeantAmongTenThousand(t *testing.T) {
 	var ix search.Index
 	found := 0
 	for _, w := range wanted() {
-		hits := ix.Search(a, w[2], 5)
+		hits := ix.Search(a, w[2], 5, compile.Spelling{}, nil)
 		if slices.ContainsFunc(hits, func(h search.Hit) bool { return strings.HasSuffix(h.Action.Name, w[0]) }) {
 			found++
 		} else {

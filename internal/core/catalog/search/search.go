@@ -73,13 +73,9 @@ type Hit struct {
 
 // Search returns the actions that fit the query best, at most limit (0: 10; never
 // more than 20), ties in the order of names. "select:name1,name2" returns exactly
-// those that are there, in the order given, each once.
-func (ix *Index) Search(a *compile.Agent, query string, limit int) []Hit {
-	return ix.find(a, query, limit, compile.Spelling{}, nil)
-}
-
-// find searches among the actions that among says yes to; nil: all.
-func (ix *Index) find(a *compile.Agent, query string, limit int, sp compile.Spelling, among func(*compile.Action) bool) []Hit {
+// those that are there, in the order given, each once. If among is not nil, only
+// actions for which it returns true are considered.
+func (ix *Index) Search(a *compile.Agent, query string, limit int, sp compile.Spelling, among func(*compile.Action) bool) []Hit {
 	if limit <= 0 {
 		limit = DefaultResults
 	}

@@ -88,11 +88,11 @@ func TestSearch(t *testing.T) {
 		" select:list_issues":                  "list_issues",
 		strings.Repeat("zz ", 1000) + "branch": "create_branch",
 	} {
-		if got := names(ix.Search(a, query, 0)); got != want {
+		if got := names(ix.Search(a, query, 0, compile.Spelling{}, nil)); got != want {
 			t.Errorf("%.40q: got %q, want %q", query, got, want)
 		}
 	}
-	if got := names(ix.Search(a, "repository", 2)); got != "send_mail list_issues" {
+	if got := names(ix.Search(a, "repository", 2, compile.Spelling{}, nil)); got != "send_mail list_issues" {
 		t.Error(got)
 	}
 }
@@ -105,11 +105,11 @@ func TestSearchKeepsToTheContext(t *testing.T) {
 	_, comp := fill(t, set, github())
 	tools := search.Tools{Index: &search.Index{}, Spelling: compile.Spelling{Dialect: naming.Strict64, Limit: 48}}
 	full, guest := comp.Compile(&capability.Context{Agent: "main"}), comp.Compile(&capability.Context{Agent: "guest"})
-	if got := tools.Search(full, "repository create branch", 100); len(got.Actions) != 3 {
+	if got := tools.SearchAmong(full, "repository create branch", 100, nil); len(got.Actions) != 3 {
 		t.Error(got)
 	}
 	for _, query := range []string{"repository create branch", "select:create_branch,createPullRequest,list_issues"} {
-		if got := tools.Search(guest, query, 20); len(got.Actions) != 1 || got.Actions[0].Name != "list_issues" {
+		if got := tools.SearchAmong(guest, query, 20, nil); len(got.Actions) != 1 || got.Actions[0].Name != "list_issues" {
 			t.Errorf("%s: %+v", query, got)
 		}
 	}
@@ -142,7 +142,7 @@ func TestFoundNamesAreLeased(t *testing.T) {
 		Shown: func(a *compile.Agent, shown []*compile.Action) { leases.Record(key, a, sp, shown) },
 	}
 	now := func() *compile.Agent { return comp.Compile(&capability.Context{}) }
-	if got := tools.Search(now(), "new branch", 1); len(got.Actions) != 1 || got.Actions[0].Name != "create_branch" {
+	if got := tools.SearchAmong(now(), "new branch", 1, nil); len(got.Actions) != 1 || got.Actions[0].Name != "create_branch" {
 		t.Fatal(got)
 	}
 	replace(t, c, module("mcp.neon", "neon", tool("create_branch", "", "")))
@@ -216,9 +216,9 @@ func TestSharedPieces(t *testing.T) {
 		a := comp.Compile(&capability.Context{})
 		for _, query := range []string{"thing 3", "round changed", "title 5 m7", fmt.Sprint("round ", round)} {
 			var cold search.Index
-			got, want := warm.Search(a, query, 20), cold.Search(a, query, 20)
+			got, want := warm.Search(a, query, 20, compile.Spelling{}, nil), cold.Search(a, query, 20, compile.Spelling{}, nil)
 			for limit := 1; limit < 20; limit++ { // what is passed over changes nothing
-				if got, want := names(warm.Search(a, query, limit)), names(want[:min(limit, len(want))]); got != want {
+				if got, want := names(warm.Search(a, query, limit, compile.Spelling{}, nil)), names(want[:min(limit, len(want))]); got != want {
 					t.Fatalf("%s, %d: %s, not %s", query, limit, got, want)
 				}
 			}
@@ -242,7 +242,7 @@ func TestManySearchAtOnce(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 200 {
-				if got := names(ix.Search(comp.Compile(&capability.Context{}), "branch", 1)); got != "create_branch" {
+				if got := names(ix.Search(comp.Compile(&capability.Context{}), "branch", 1, compile.Spelling{}, nil)); got != "create_branch" {
 					t.Error(got)
 				}
 			}
@@ -278,21 +278,21 @@ func Benchmark100000(b *testing.B) {
 	b.Run("build", func(b *testing.B) {
 		for b.Loop() {
 			var ix search.Index
-			ix.Search(a, "branch", 10)
+			ix.Search(a, "branch", 10, compile.Spelling{}, nil)
 		}
 	})
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	var ix search.Index
-	ix.Search(a, "x", 1)
+	ix.Search(a, "x", 1, compile.Spelling{}, nil)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	for _, query := range []string{"s1234", "invoice", "delete the image of a report", "create_branch_1004 owner"} {
 		b.Run("query/"+strings.ReplaceAll(query, " ", "-"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				ix.Search(a, query, 10)
+				ix.Search(a, query, 10, compile.Spelling{}, nil)
 			}
 			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/100_000, "B/tool")
 		})
@@ -303,7 +303,7 @@ func Benchmark100000(b *testing.B) {
 			replace(b, c, server(i%2000, i+1))
 			a := comp.Compile(&capability.Context{})
 			b.StartTimer()
-			ix.Search(a, "invoice", 10)
+			ix.Search(a, "invoice", 10, compile.Spelling{}, nil)
 		}
 	})
 }

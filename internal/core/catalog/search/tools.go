@@ -68,18 +68,13 @@ type Described struct {
 
 const maxFoundDescription = 300
 
-// Search is catalog.search: limit 0 is 10, more than 20 is 20.
-func (t Tools) Search(a *compile.Agent, query string, limit int) Found {
-	return t.SearchAmong(a, query, limit, nil)
-}
-
-// SearchAmong is Search for somebody who may not see everything: an action that
-// among says no to takes no place in the result. It is asked only of what would be
-// in it; nil: everything may be seen.
+// SearchAmong is catalog.search: limit 0 is 10, more than 20 is 20. An action for
+// which among returns false takes no place in the result; among is called only with
+// actions that would be in it. If among is nil, every action may be seen.
 func (t Tools) SearchAmong(a *compile.Agent, query string, limit int, among func(*compile.Action) bool) Found {
 	out := Found{Actions: []FoundAction{}}
 	var shown []*compile.Action
-	for _, h := range t.Index.find(a, query, limit, t.Spelling, among) {
+	for _, h := range t.Index.Search(a, query, limit, t.Spelling, among) {
 		out.Actions = append(out.Actions, FoundAction{
 			Name: t.Spelling.Write(a, h.Action), Title: h.Action.Title, Description: cut(h.Action.Description), Effect: h.Action.Effect(),
 		})
@@ -98,16 +93,6 @@ func cut(s string) string {
 		end--
 	}
 	return strings.TrimSpace(s[:end]) + "…"
-}
-
-// Describe is catalog.describe. A name that the context does not have is
-// unknown_capability, whether it exists elsewhere or not.
-func (t Tools) Describe(a *compile.Agent, name string) (Described, error) {
-	x, err := t.read(a, name)
-	if err != nil {
-		return Described{}, err
-	}
-	return t.DescribeAction(a, x)
 }
 
 // DescribeAction describes an action of the catalog.

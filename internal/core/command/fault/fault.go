@@ -94,31 +94,15 @@ func ExecutionFailed(exit int, stderr string) *capability.Error {
 		With("execution_failed", "").Detail("exit_code", exit)
 }
 
-// RateLimited says when to try again.
-func RateLimited(after time.Duration) *capability.Error {
-	return overloaded("rate_limited", "too many calls in a short time", after)
-}
-
 // QueueFull says that as many wait as may.
 func QueueFull(length int, after time.Duration) *capability.Error {
 	return overloaded("queue_full", "the queue is full", after).Detail("length", length)
-}
-
-// QueueTimeout says that its turn did not come in time.
-func QueueTimeout(waited time.Duration) *capability.Error {
-	return overloaded("queue_timeout", "its turn did not come in time", waited)
 }
 
 func overloaded(reason, text string, after time.Duration) *capability.Error {
 	err := capability.Errorf(capability.CodeOverloaded, op, "%s", text).With(reason, "try again in "+max(after.Round(time.Second), time.Second).String())
 	err.RetryAfter = after
 	return err
-}
-
-// Internal names the incident alone; the cause is for junctor's log.
-func Internal(incident string, cause error) *capability.Error {
-	return capability.Wrap(capability.CodeInternal, op, "something went wrong inside junctor (incident "+incident+")", cause).
-		With("", "an operator finds the details in the log").Detail("incident", incident)
 }
 
 // Text is the error as chat shows it: message, blank line, hint. home is the

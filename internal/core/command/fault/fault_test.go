@@ -29,10 +29,7 @@ func TestFailuresSayWhatTheSpecWants(t *testing.T) {
 		{fault.ResourceLimit("memory", "512 MiB"), "failed", "resource_limit", []string{"memory", "512 MiB"}},
 		{fault.OutputLimit(1024), "failed", "output_limit", []string{"1024"}},
 		{fault.ExecutionFailed(7, "first\n\x1b[31mlast "+strings.Repeat("é", 600)+"\n"), "failed", "execution_failed", []string{"7", "last"}},
-		{fault.RateLimited(1500 * time.Millisecond), "overloaded", "rate_limited", []string{"2s"}},
 		{fault.QueueFull(100, time.Second), "overloaded", "queue_full", []string{"full", "1s"}},
-		{fault.QueueTimeout(time.Minute), "overloaded", "queue_timeout", []string{"in time"}},
-		{fault.Internal("inc_1", fmt.Errorf("/secret/path")), "internal", "", []string{"inc_1", "log"}},
 	} {
 		text := fault.Text(c.err, "/home/al")
 		if string(c.err.Code) != c.code || c.err.Reason != c.reason {

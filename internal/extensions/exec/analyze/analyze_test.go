@@ -16,7 +16,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
 )
@@ -305,24 +304,6 @@ func TestASchemaAloneIsExplained(t *testing.T) {
 	}
 	if _, err := analyze.New(analyze.Config{}).Schema(t.Context(), analyze.SchemaRequest{}); capability.CodeOf(err) != capability.CodeUnavailable {
 		t.Error(err)
-	}
-}
-
-func TestTheCanonicalAction(t *testing.T) {
-	t.Parallel()
-	h := host.New(host.Config{})
-	stored := func(_ context.Context, c capability.Call, ref string) (string, error) {
-		return "of " + c.Session + " " + ref, nil
-	}
-	if err := h.Register(analyze.Functions(analyze.FunctionsConfig{Analyzer: analyze.New(analyze.Config{}), Stored: stored})...); err != nil {
-		t.Fatal(err)
-	}
-	res, err := h.Invoke(t.Context(), capability.Call{Action: "analyze.response", Session: "s", Input: json.RawMessage(`{"responseRef":"r1","question":"what?"}`)})
-	if err != nil || !strings.Contains(string(res.Value), `of s r1`) || !strings.Contains(string(res.Value), `"analysis_type":"simple"`) {
-		t.Error(string(res.Value), err)
-	}
-	if f := analyze.Functions(analyze.FunctionsConfig{}); f[0].Unavailable == "" {
-		t.Error("without results it is available")
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // The times of task-agents, sections 2, 4.4 and 4.7.
@@ -50,7 +48,7 @@ type Screen interface {
 // Detector follows one session. It is for one goroutine: the one that writes to the
 // screen.
 type Detector struct {
-	file    *framework.File
+	file    *File
 	version string
 	screen  Screen
 	reads   map[int]bool // the sequences that rules read
@@ -83,8 +81,8 @@ type Detector struct {
 	lower      string // what classes 3 and 4 say while a hook's fact holds
 	lowerSince time.Time
 
-	view     *framework.View
-	verdicts []framework.Verdict
+	view     *View
+	verdicts []Verdict
 	seen     [2]uint64 // of the screen and of the sequences, when that was made
 }
 
@@ -107,7 +105,7 @@ type Fact struct {
 
 // New returns a detector for a program that is about to start. version is the
 // program's, "" where it is not known.
-func New(file *framework.File, version string, screen Screen) *Detector {
+func New(file *File, version string, screen Screen) *Detector {
 	d := &Detector{file: file, version: version, screen: screen, status: Status{State: Pending}, sequences: map[int]sequence{}, reads: map[int]bool{}}
 	for _, r := range file.Rules {
 		if n, ok := r.Region.OSC(); ok {
@@ -136,7 +134,7 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 	}
 	if d.reads[n] {
 		d.order++
-		d.sequences[n] = sequence{clip(data, mostPayload), now, d.order}
+		d.sequences[n] = sequence{clipBytes(data, mostPayload), now, d.order}
 		if !d.entered.IsZero() && !d.took {
 			d.took, d.tookBy = d.says(n, "busy"), n
 		}
@@ -147,8 +145,8 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 // says whether the last sequence of a number is one that speaks for a state. It may be
 // followed by others before the next look.
 func (d *Detector) says(n int, state string) bool {
-	v := framework.Look(d.file, framework.Screen{OSC: map[int]string{n: d.sequences[n].data}})
-	return slices.ContainsFunc(v.Match(d.version), func(m framework.Verdict) bool {
+	v := Look(d.file, Snapshot{OSC: map[int]string{n: d.sequences[n].data}})
+	return slices.ContainsFunc(v.Match(d.version), func(m Verdict) bool {
 		of, _ := m.Rule.Region.OSC()
 		return m.Matched && m.Rule.Region.Sequence() && of == n && m.Rule.State == state
 	})
@@ -157,7 +155,7 @@ func (d *Detector) says(n int, state string) bool {
 // Output is told after the screen has taken in what the program printed.
 func (d *Detector) Output(now time.Time) {
 	d.output = now
-	if t := clip(d.screen.Title(), mostPayload); t != d.title {
+	if t := clipBytes(d.screen.Title(), mostPayload); t != d.title {
 		d.order++
 		d.title, d.sequences[0] = t, sequence{t, now, d.order}
 	}
@@ -220,7 +218,7 @@ func (d *Detector) Fact(now time.Time, f Fact) {
 	if d.fact != nil && d.fact.Class < f.Class {
 		return
 	}
-	f.at, f.Text = now, clip(f.Text, longestText)
+	f.at, f.Text = now, clipBytes(f.Text, longestText)
 	d.fact, d.factNews = &f, true
 	d.changed(now)
 }
@@ -317,7 +315,7 @@ func (d *Detector) evaluate(now time.Time) {
 
 // View is the screen as it is now, with its regions found. It is valid until the next
 // call of the detector.
-func (d *Detector) View() *framework.View {
+func (d *Detector) View() *View {
 	d.look()
 	return d.view
 }
@@ -339,7 +337,7 @@ func (d *Detector) Turn() string {
 // stands still then, it is not stalled (task-agents, section 4.8).
 func (d *Detector) Works() bool {
 	d.look()
-	return slices.ContainsFunc(d.verdicts, func(v framework.Verdict) bool {
+	return slices.ContainsFunc(d.verdicts, func(v Verdict) bool {
 		return v.Matched && v.Rule.State == "busy" && !v.Rule.Region.Sequence()
 	})
 }
@@ -351,7 +349,7 @@ func (d *Detector) look() {
 		return
 	}
 	d.seen = seen
-	s := framework.Screen{Title: d.title, OSC: make(map[int]string, len(d.sequences))}
+	s := Snapshot{Title: d.title, OSC: make(map[int]string, len(d.sequences))}
 	for y := range d.screen.Rows() {
 		s.Rows = append(s.Rows, d.screen.Row(y))
 		s.Inverse = append(s.Inverse, d.screen.Inverse(y))
@@ -359,7 +357,7 @@ func (d *Detector) look() {
 	for n, seq := range d.sequences {
 		s.OSC[n] = seq.data
 	}
-	d.view = framework.Look(d.file, s)
+	d.view = Look(d.file, s)
 	d.verdicts = d.view.Match(d.version)
 }
 
@@ -397,7 +395,7 @@ func (d *Detector) move(now time.Time, to Status, cause string, evidence []Evide
 	return []Change{{At: now, From: from, To: to, Cause: cause, Evidence: evidence}}
 }
 
-func clip(s string, n int) string {
+func clipBytes(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -20,20 +20,20 @@ type session struct {
 	said   []string
 }
 
-func start(t testing.TB, name framework.Name) *session {
+func start(t testing.TB, name programs.Name) *session {
 	t.Helper()
-	files, err := framework.Load("")
+	files, err := Load("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _, err := framework.Pick(files, name, "")
+	file, _, err := Pick(files, name, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return begin(file)
 }
 
-func begin(file *framework.File) *session {
+func begin(file *File) *session {
 	s := &session{screen: term.New(100, 30), now: time.Unix(1000, 0)}
 	s.Detector = New(file, "", s.screen)
 	s.screen.OSC = func(n int, data string) { s.OSC(s.now, n, data) }
@@ -103,7 +103,7 @@ func claude(above string) string {
 
 // ready is a session whose program waits for its first task.
 func ready(t testing.TB) *session {
-	s := start(t, framework.Claude)
+	s := start(t, programs.Claude)
 	return s.print("\x1b[?2004h" + idle).show(claude("Welcome")).after(long)
 }
 
@@ -238,7 +238,7 @@ func TestHooks(t *testing.T) {
 	})
 	t.Run("structured facts are all there is", func(t *testing.T) {
 		t.Parallel()
-		s := start(t, framework.Claude).fact(Fact{Class: 1, State: Ready, Source: "structured"}).after(time.Second)
+		s := start(t, programs.Claude).fact(Fact{Class: 1, State: Ready, Source: "structured"}).after(time.Second)
 		s.fact(Fact{Class: 1, State: Busy}).after(time.Second).fact(Fact{Class: 2, State: Ready}).after(time.Second)
 		s.show(ask).after(long).expect(t, "starting", "ready", "busy")
 	})
@@ -259,10 +259,10 @@ func TestExit(t *testing.T) {
 	s.hear(s.Stopping(s.now))
 	s.hear(s.Exit(s.now, -15, true))
 	s.expect(t, "starting", "ready", "stopping", "stopped")
-	s = start(t, framework.Codex).show("Error loading configuration: nothing fits")
+	s = start(t, programs.Codex).show("Error loading configuration: nothing fits")
 	s.hear(s.Exit(s.now, 1, false))
 	s.expect(t, "starting", "failed:config")
-	one := start(t, framework.OpenCode).show("> build · m\n").after(long).print("\nError: Incorrect API key provided.\n")
+	one := start(t, programs.OpenCode).show("> build · m\n").after(long).print("\nError: Incorrect API key provided.\n")
 	one.hear(one.Exit(one.now, 1, false))
 	one.expect(t, "starting", "busy", "failed:auth", "failed:exit")
 	if s.hear(s.show(ask).Tick(s.now.Add(long))); len(s.said) != 2 {
@@ -323,7 +323,7 @@ func TestMovesAreLegal(t *testing.T) {
 	keys := []string{"\r", "do it", "\x1b", "\x03", "\x1b[200~do it\x1b[201~\r", "2"}
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		names := []framework.Name{framework.Claude, framework.Codex, framework.Gemini, framework.OpenCode, framework.Pi, framework.Shell, framework.Aider}
+		names := []programs.Name{programs.Claude, programs.Codex, programs.Gemini, programs.OpenCode, programs.Pi, programs.Shell, programs.Aider}
 		s := start(t, names[r.IntN(len(names))])
 		last := Status{State: Starting}
 		check := func(changes []Change) {
@@ -343,8 +343,8 @@ func TestMovesAreLegal(t *testing.T) {
 			case 6, 7:
 				s.typed(keys[r.IntN(len(keys))])
 			case 8:
-				states := States()
-				s.fact(Fact{Class: 2 - r.IntN(20)/19, State: states[r.IntN(len(states))], Phase: "", Kind: "permission"})
+				allStates := allStates()
+				s.fact(Fact{Class: 2 - r.IntN(20)/19, State: allStates[r.IntN(len(allStates))], Phase: "", Kind: "permission"})
 			case 9:
 				if r.IntN(20) == 0 {
 					check(s.Exit(s.now, r.IntN(3)-1, r.IntN(2) == 0))
@@ -360,7 +360,7 @@ func TestMovesAreLegal(t *testing.T) {
 
 func TestAllowed(t *testing.T) {
 	t.Parallel()
-	for _, to := range States() {
+	for _, to := range allStates() {
 		for _, from := range []State{Stopped, Error} {
 			if Allowed(from, to) {
 				t.Errorf("%s moves to %s", from, to)
@@ -381,7 +381,7 @@ func TestAllowed(t *testing.T) {
 func FuzzDetector(f *testing.F) {
 	f.Add([]byte(idle+claude("Welcome")), []byte("do it\r"), uint8(0))
 	f.Add([]byte(ask), []byte("\x1b[200~x"), uint8(1))
-	files, err := framework.Load("")
+	files, err := Load("")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -402,3 +402,7 @@ func FuzzDetector(f *testing.F) {
 }
 
 func (s *session) typedText() string { return s.Detector.typed }
+
+func allStates() []State {
+	return []State{Pending, Starting, Authenticating, Ready, Busy, Blocked, Stopping, Stopped, Error}
+}

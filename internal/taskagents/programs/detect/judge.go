@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // proposal is a state that the evidence speaks for and that is announced once it has
@@ -20,9 +18,9 @@ type proposal struct {
 
 // signs is what one look found, sorted by what it is about.
 type signs struct {
-	seq                                          *framework.Verdict // class 3: the sequence that counts
+	seq                                          *Verdict // class 3: the sequence that counts
 	seqAt                                        time.Time
-	fatal, ask, busy, phase, failed, intr, ended *framework.Verdict // class 4
+	fatal, ask, busy, phase, failed, intr, ended *Verdict // class 4
 }
 
 // judge makes the evidence a candidate, or drops the one there was.
@@ -119,7 +117,7 @@ func (d *Detector) sort() (s signs) {
 			}
 			continue
 		}
-		place := map[string]**framework.Verdict{
+		place := map[string]**Verdict{
 			"error": &s.fatal, "blocked": &s.ask, "authenticating": &s.ask, "busy": &s.busy,
 			"failed": &s.failed, "interrupted": &s.intr, "done": &s.ended,
 		}[r.State]
@@ -138,7 +136,7 @@ func (d *Detector) sort() (s signs) {
 
 // mayAsk holds back what is looked for anywhere on a screen while an input box is
 // open: the program waits for us then, and the words are somebody's prose (exception 5).
-func (d *Detector) mayAsk(r *framework.Rule) bool { return !r.Region.Anywhere() || d.view.Box == nil }
+func (d *Detector) mayAsk(r *Rule) bool { return !r.Region.Anywhere() || d.view.Box == nil }
 
 // ofTerminal is what classes 3 and 4 say together.
 func (d *Detector) ofTerminal() (proposal, bool) {
@@ -285,7 +283,7 @@ func (d *Detector) endOfTurn(s signs, sequence bool, p *proposal) (sure bool) {
 	open := !d.turn.IsZero()
 	ran := open || d.worked
 	says := func(state string) bool { return sequence && s.seq.Rule.State == state }
-	set := func(phase, cause string, v *framework.Verdict) bool {
+	set := func(phase, cause string, v *Verdict) bool {
 		p.status.Phase, p.cause = phase, cause
 		if v != nil && v != s.seq {
 			p.evidence = append([]Evidence{d.evidence(v)}, p.evidence...)
@@ -332,8 +330,8 @@ func (d *Detector) readySettle() time.Duration {
 	return time.Duration(d.file.ReadyMS) * time.Millisecond
 }
 
-func (d *Detector) evidence(v *framework.Verdict) Evidence {
-	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: clip(v.Text, longestText), at: d.news}
+func (d *Detector) evidence(v *Verdict) Evidence {
+	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: clipBytes(v.Text, longestText), at: d.news}
 	if v.Rule.Region.Sequence() {
 		n, _ := v.Rule.Region.OSC()
 		e.Class, e.at = 3, d.sequences[n].at

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // State is where a session is (task-agents, section 4.1).
@@ -40,11 +38,6 @@ const (
 	PhaseCompacting  = "compacting"
 	phaseFailed      = "failed:"
 )
-
-// States returns every state, in the order of section 4.1.
-func States() []State {
-	return []State{Pending, Starting, Authenticating, Ready, Busy, Blocked, Stopping, Stopped, Error}
-}
 
 // Allowed says whether a session may move from one state to another; within a state
 // its phase or its dialog may change. To the moves of task-agents, section 4.1, these
@@ -147,5 +140,5 @@ func exitText(code int) string {
 }
 
 func blocker(kind, prompt string, options []string, selected int) *Blocker {
-	return &Blocker{Type: kind, Prompt: prompt, Options: options, Selected: selected, Fingerprint: framework.Fingerprint(kind, prompt, options)}
+	return &Blocker{Type: kind, Prompt: prompt, Options: options, Selected: selected, Fingerprint: Fingerprint(kind, prompt, options)}
 }

@@ -39,15 +39,15 @@ type Auth struct {
 
 // Result is one program (task-agents, section 5.2).
 type Result struct {
-	Adapter        framework.Name `json:"adapter"`
-	Binary         string         `json:"binary"`
-	Path           string         `json:"path,omitempty"`
-	Installed      bool           `json:"installed"`
-	Version        string         `json:"version,omitempty"`
-	Error          string         `json:"error,omitempty"` // why nothing more is known of an installed one
-	InstallCommand string         `json:"installCommand,omitempty"`
-	DocsURL        string         `json:"docsUrl,omitempty"`
-	Auth           Auth           `json:"auth"`
+	Adapter        programs.Name `json:"adapter"`
+	Binary         string        `json:"binary"`
+	Path           string        `json:"path,omitempty"`
+	Installed      bool          `json:"installed"`
+	Version        string        `json:"version,omitempty"`
+	Error          string        `json:"error,omitempty"` // why nothing more is known of an installed one
+	InstallCommand string        `json:"installCommand,omitempty"`
+	DocsURL        string        `json:"docsUrl,omitempty"`
+	Auth           Auth          `json:"auth"`
 }
 
 // Config is the machine. The zero value is this one.
@@ -63,18 +63,18 @@ const askMost = 64 << 10
 
 // Check asks about every program, as many at once as there are processors, for some of
 // them take seconds of one to say their version; two questions at most. The order is that
-// of [framework.Names].
+// of [programs.Names].
 func Check(ctx context.Context, cfg Config) []Result {
 	cfg.defaults()
-	names := framework.Names()
-	out := make([]Result, len(names))
+	list := programs.All()
+	out := make([]Result, len(list))
 	var all sync.WaitGroup
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for i, accepted := range names {
+	for i, p := range list {
 		all.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			out[i] = cfg.check(ctx, accepted.Name)
+			out[i] = cfg.check(ctx, p.Name)
 		})
 	}
 	all.Wait()
@@ -82,7 +82,7 @@ func Check(ctx context.Context, cfg Config) []Result {
 }
 
 // One asks about one program.
-func One(ctx context.Context, cfg Config, name framework.Name) Result {
+func One(ctx context.Context, cfg Config, name programs.Name) Result {
 	cfg.defaults()
 	return cfg.check(ctx, name)
 }
@@ -102,9 +102,9 @@ func (cfg *Config) defaults() {
 	}
 }
 
-func (cfg *Config) check(ctx context.Context, name framework.Name) Result {
-	f := factsOf(name)
-	if name == framework.Shell {
+func (cfg *Config) check(ctx context.Context, name programs.Name) Result {
+	f := programs.Of(name)
+	if name == programs.Shell {
 		if own := cfg.Env("SHELL"); own != "" {
 			f.Binary = own
 		}
@@ -115,7 +115,7 @@ func (cfg *Config) check(ctx context.Context, name framework.Name) Result {
 		return r
 	}
 	r.Path, r.Installed, r.InstallCommand = path, true, ""
-	if name == framework.Shell {
+	if name == programs.Shell {
 		r.Auth = Auth{Status: Authenticated, Method: "none"}
 		return r
 	}

@@ -52,7 +52,7 @@ func (m *machine) file(name, text string) {
 	}
 }
 
-func (m *machine) check(name framework.Name) preflight.Result {
+func (m *machine) check(name programs.Name) preflight.Result {
 	m.t.Helper()
 	all := preflight.Check(m.t.Context(), preflight.Config{
 		Home: m.home, Wait: m.wait, Env: func(k string) string { return m.env[k] },
@@ -64,7 +64,7 @@ func (m *machine) check(name framework.Name) preflight.Result {
 			return path, nil
 		},
 	})
-	if len(all) != len(framework.Names()) {
+	if len(all) != len(programs.All()) {
 		m.t.Fatalf("%d programs", len(all))
 	}
 	for _, r := range all {
@@ -79,10 +79,10 @@ func (m *machine) check(name framework.Name) preflight.Result {
 func TestWhatIsNotInstalledSaysHowToInstallIt(t *testing.T) {
 	t.Parallel()
 	want := preflight.Result{
-		Adapter: framework.Claude, Binary: "claude", InstallCommand: "npm install -g @anthropic-ai/claude-code", DocsURL: "https://code.claude.com/docs",
+		Adapter: programs.Claude, Binary: "claude", InstallCommand: "npm install -g @anthropic-ai/claude-code", DocsURL: "https://code.claude.com/docs",
 		Auth: preflight.Auth{Status: preflight.Unknown},
 	}
-	if diff := cmp.Diff(want, newMachine(t).check(framework.Claude)); diff != "" {
+	if diff := cmp.Diff(want, newMachine(t).check(programs.Claude)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -92,52 +92,52 @@ func TestAccounts(t *testing.T) {
 	const claudeIn = `if [ "$1" = --version ]; then echo "2.1.197 (Claude Code)"; else echo 'a note'; echo '{"loggedIn":true,"authMethod":"claude.ai","email":"somebody"}'; fi`
 	for _, tt := range []struct {
 		name    string
-		of      framework.Name
+		of      programs.Name
 		prepare func(*machine)
 		version string
 		want    preflight.Auth
 	}{
-		{"claude by its login", framework.Claude, func(m *machine) { m.program("claude", claudeIn) }, "2.1.197", preflight.Auth{Status: preflight.Authenticated, Method: "claude.ai", Detail: "claude auth status"}},
-		{"claude by a key", framework.Claude, func(m *machine) {
+		{"claude by its login", programs.Claude, func(m *machine) { m.program("claude", claudeIn) }, "2.1.197", preflight.Auth{Status: preflight.Authenticated, Method: "claude.ai", Detail: "claude auth status"}},
+		{"claude by a key", programs.Claude, func(m *machine) {
 			m.program("claude", claudeIn)
 			m.env["ANTHROPIC_API_KEY"] = "sk-secret"
 		}, "2.1.197", preflight.Auth{Status: preflight.Authenticated, Method: "api_key", Detail: "ANTHROPIC_API_KEY is set"}},
-		{"claude by a subscription", framework.Claude, func(m *machine) {
+		{"claude by a subscription", programs.Claude, func(m *machine) {
 			m.program("claude", claudeIn)
 			m.env["CLAUDE_CODE_OAUTH_TOKEN"] = "sk-ant-oat"
 		}, "2.1.197", preflight.Auth{Status: preflight.Authenticated, Method: "subscription", Detail: "CLAUDE_CODE_OAUTH_TOKEN is set"}},
-		{"claude logged out", framework.Claude, func(m *machine) {
+		{"claude logged out", programs.Claude, func(m *machine) {
 			m.program("claude", `[ "$1" = --version ] && echo 2.1.197 && exit; echo '{"loggedIn":false}'; exit 1`)
 		}, "2.1.197", preflight.Auth{Status: preflight.Unauthenticated, LoginHint: "claude auth login"}},
-		{"an old claude", framework.Claude, func(m *machine) {
+		{"an old claude", programs.Claude, func(m *machine) {
 			m.program("claude", `[ "$1" = --version ] && echo 0.9.1 && exit; echo "unknown command auth"; exit 1`)
 		}, "0.9.1", preflight.Auth{Status: preflight.Unknown, Detail: "its answer cannot be read", LoginHint: "claude auth login"}},
-		{"codex by its login", framework.Codex, func(m *machine) {
+		{"codex by its login", programs.Codex, func(m *machine) {
 			m.program("codex", `[ "$1" = --version ] && echo "codex-cli 0.169.0" && exit; echo "WARNING: x" >&2; echo "Logged in using ChatGPT" >&2`)
 		}, "0.169.0", preflight.Auth{Status: preflight.Authenticated, Method: "ChatGPT", Detail: "codex login status"}},
-		{"codex by a key, of which nothing is shown", framework.Codex, func(m *machine) {
+		{"codex by a key, of which nothing is shown", programs.Codex, func(m *machine) {
 			m.program("codex", `[ "$1" = --version ] && echo "codex-cli 0.169.0" && exit; echo "Logged in using an API key - sk-proj-***ABCDE"`)
 		}, "0.169.0", preflight.Auth{Status: preflight.Authenticated, Method: "api_key", Detail: "codex login status"}},
-		{"codex logged out", framework.Codex, func(m *machine) {
+		{"codex logged out", programs.Codex, func(m *machine) {
 			m.program("codex", `[ "$1" = --version ] && echo "codex-cli 0.169.0" && exit; echo "Not logged in"; exit 1`)
 		}, "0.169.0", preflight.Auth{Status: preflight.Unauthenticated, LoginHint: "codex login"}},
-		{"gemini by its login", framework.Gemini, func(m *machine) {
+		{"gemini by its login", programs.Gemini, func(m *machine) {
 			m.program("gemini", `echo 0.61.0`)
 			m.file(".gemini/google_accounts.json", `{"active":"somebody"}`)
 		}, "0.61.0", preflight.Auth{Status: preflight.Authenticated, Method: "login", Detail: "~/.gemini/google_accounts.json"}},
-		{"pi without one", framework.Pi, func(m *machine) {
+		{"pi without one", programs.Pi, func(m *machine) {
 			m.program("pi", `echo 0.74.2`)
 			m.file(".pi/agent/auth.json", `{}`)
 		}, "0.74.2", preflight.Auth{Status: preflight.Unauthenticated, LoginHint: "start pi and use /login"}},
-		{"opencode with a broken file", framework.OpenCode, func(m *machine) {
+		{"opencode with a broken file", programs.OpenCode, func(m *machine) {
 			m.program("opencode", `echo 1.18.33`)
 			m.file(".local/share/opencode/auth.json", `{"anthropic":`)
 		}, "1.18.33", preflight.Auth{Status: preflight.Unauthenticated, LoginHint: "opencode auth login"}},
-		{"aider by any provider's key", framework.Aider, func(m *machine) {
+		{"aider by any provider's key", programs.Aider, func(m *machine) {
 			m.program("aider", `echo "aider 0.86.1"`)
 			m.env["DEEPSEEK_API_KEY"] = "k"
 		}, "0.86.1", preflight.Auth{Status: preflight.Authenticated, Method: "api_key", Detail: "DEEPSEEK_API_KEY is set"}},
-		{"the shell needs none", framework.Shell, func(m *machine) { m.program("bash", `echo never asked; exit 1`) }, "", preflight.Auth{Status: preflight.Authenticated, Method: "none"}},
+		{"the shell needs none", programs.Shell, func(m *machine) { m.program("bash", `echo never asked; exit 1`) }, "", preflight.Auth{Status: preflight.Authenticated, Method: "none"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -159,7 +159,7 @@ func TestAUserWithoutAHomeCanAskToo(t *testing.T) {
 	m := newMachine(t)
 	m.home = filepath.Join(m.home, "nowhere")
 	m.program("codex", `[ "$1" = --version ] && echo 0.1.2 && exit; echo "Not logged in"`)
-	if got := m.check(framework.Codex); got.Version != "0.1.2" || got.Auth.Status != preflight.Unauthenticated {
+	if got := m.check(programs.Codex); got.Version != "0.1.2" || got.Auth.Status != preflight.Unauthenticated {
 		t.Errorf("%+v", got)
 	}
 }
@@ -179,7 +179,7 @@ func TestProgramsThatDoNotAnswer(t *testing.T) {
 			m := newMachine(t)
 			m.wait = tt.wait
 			m.program("codex", tt.script)
-			if got := m.check(framework.Codex); !got.Installed || !strings.Contains(got.Error, tt.says) || got.Auth.Status != preflight.Unknown {
+			if got := m.check(programs.Codex); !got.Installed || !strings.Contains(got.Error, tt.says) || got.Auth.Status != preflight.Unknown {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -192,7 +192,7 @@ func TestProgramsSeeNothingOfOurEnvironment(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "aws-secret")
 	m := newMachine(t)
 	m.program("codex", `env > "$HOME/seen"; echo 0.1.2`)
-	m.check(framework.Codex)
+	m.check(programs.Codex)
 	seen, err := os.ReadFile(filepath.Join(m.home, "seen"))
 	if err != nil || strings.Contains(string(seen), "secret") || !strings.Contains(string(seen), "HOME="+m.home) {
 		t.Errorf("%v: %s", err, seen)

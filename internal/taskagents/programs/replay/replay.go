@@ -30,7 +30,7 @@ type Step struct {
 
 // Subject is which program a recording shows.
 type Subject struct {
-	Framework framework.Name
+	Framework programs.Name
 	Version   string // "" where nothing says it
 	How       string // how that is known: a sentence's end
 }
@@ -39,12 +39,12 @@ type Subject struct {
 // the program printed about itself.
 func Guess(rec *cast.Recording, file string) (Subject, error) {
 	name, version := programAndVersion(rec.CLI)
-	if f, ok := framework.Normalise(name); ok {
+	if f, ok := programs.Normalise(name); ok {
 		return Subject{f, version, "by the recording's header"}, nil
 	}
 	for _, text := range []string{rec.Note, strings.TrimSuffix(path.Base(file), ".cast")} {
 		first, _, _ := strings.Cut(text, "-")
-		if f, ok := framework.Normalise(first); ok {
+		if f, ok := programs.Normalise(first); ok {
 			return Subject{f, version, "by the recording's name"}, nil
 		}
 	}
@@ -66,7 +66,7 @@ func programAndVersion(cli string) (name, version string) {
 	return cli, ""
 }
 
-func byContent(rec *cast.Recording) (framework.Name, bool) {
+func byContent(rec *cast.Recording) (programs.Name, bool) {
 	screen := term.New(rec.Cols, rec.Rows)
 	seen := 0
 	for _, e := range rec.Events {
@@ -79,20 +79,9 @@ func byContent(rec *cast.Recording) (framework.Name, bool) {
 		}
 	}
 	shown := screen.Text() + screen.Title()
-	for _, each := range []struct {
-		text string
-		name framework.Name
-	}{
-		{"Claude Code", framework.Claude},
-		{"OpenAI Codex", framework.Codex},
-		{"Gemini CLI", framework.Gemini},
-		{"Aider v", framework.Aider},
-		{"OpenCode", framework.OpenCode},
-		{"π - ", framework.Pi},
-		{"pty>", framework.Shell},
-	} {
-		if strings.Contains(shown, each.text) {
-			return each.name, true
+	for _, p := range programs.All() {
+		if p.Greeting != "" && strings.Contains(shown, p.Greeting) {
+			return p.Name, true
 		}
 	}
 	return "", false
@@ -101,7 +90,7 @@ func byContent(rec *cast.Recording) (framework.Name, bool) {
 // Run replays a recording and tells each change. It ends early with the error that tell
 // returns. The mark "end" ends a recording: what follows is the program being stopped.
 // Other marks are not looked at.
-func Run(rec *cast.Recording, file *framework.File, version string, tell func(Step) error) error {
+func Run(rec *cast.Recording, file *detect.File, version string, tell func(Step) error) error {
 	start := time.Unix(0, 0)
 	now := start
 	screen := term.New(rec.Cols, rec.Rows)

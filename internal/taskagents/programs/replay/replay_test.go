@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 )
 
@@ -27,7 +28,7 @@ func recordings(t testing.TB) []string {
 	return files
 }
 
-func load(t testing.TB, name string) (*cast.Recording, *framework.File, Subject) {
+func load(t testing.TB, name string) (*cast.Recording, *detect.File, Subject) {
 	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {
@@ -49,13 +50,13 @@ func load(t testing.TB, name string) (*cast.Recording, *framework.File, Subject)
 	return rec, file, subject
 }
 
-func rules(t testing.TB, s Subject) (*framework.File, string) {
+func rules(t testing.TB, s Subject) (*detect.File, string) {
 	t.Helper()
-	files, err := framework.Load("")
+	files, err := detect.Load("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, remark, err := framework.Pick(files, s.Framework, s.Version)
+	file, remark, err := detect.Pick(files, s.Framework, s.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func marks(rec *cast.Recording) (out []marked) {
 	return out
 }
 
-func run(t testing.TB, rec *cast.Recording, file *framework.File, version string) (steps []Step) {
+func run(t testing.TB, rec *cast.Recording, file *detect.File, version string) (steps []Step) {
 	t.Helper()
 	if err := Run(rec, file, version, func(s Step) error { steps = append(steps, s); return nil }); err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func run(t testing.TB, rec *cast.Recording, file *framework.File, version string
 
 // check compares what was announced with the marks: the same states in the same order,
 // each at its time, give or take the program's settle time and a second.
-func check(t *testing.T, rec *cast.Recording, file *framework.File, steps []Step) {
+func check(t *testing.T, rec *cast.Recording, file *detect.File, steps []Step) {
 	t.Helper()
 	var want, got []string
 	all := marks(rec)

@@ -234,14 +234,7 @@ func (c *acpCall) known() []byte {
 
 // tool is what presets call the tools of a kind: a request names the kind alone.
 func (a *acp) tool(kind string) string {
-	names := map[string]string{"read": "read", "edit": "edit", "delete": "edit", "move": "edit", "search": "grep", "execute": "bash", "fetch": "webfetch"}
-	if a.cfg.Framework == framework.Gemini {
-		names = map[string]string{
-			"read": "read_file", "edit": "write_file", "delete": "write_file", "move": "write_file",
-			"search": "glob", "execute": "run_shell_command", "fetch": "web_fetch",
-		}
-	}
-	if name := names[kind]; name != "" {
+	if name := programs.Of(a.cfg.Framework).Kinds[kind]; name != "" {
 		return name
 	}
 	return "other"

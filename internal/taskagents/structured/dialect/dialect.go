@@ -162,7 +162,7 @@ type Usage struct {
 
 // Config is what a conversation needs.
 type Config struct {
-	Framework framework.Name
+	Framework programs.Name
 	Workdir   string // absolute
 	Resume    string // the program's name of an earlier conversation; "": a new one
 	Version   string // of ours, for the program's log
@@ -171,12 +171,12 @@ type Config struct {
 // New returns our side of a conversation with a program. invalid_input, reason
 // no_structured_mode, for one that has no protocol.
 func New(c Config) (Dialect, error) {
-	switch c.Framework {
-	case framework.Claude:
+	switch programs.Of(c.Framework).Protocol {
+	case programs.StreamJSON:
 		return &claude{resume: c.Resume}, nil
-	case framework.Codex:
+	case programs.AppServer:
 		return &codex{cfg: c}, nil
-	case framework.Gemini, framework.OpenCode:
+	case programs.ACP:
 		return &acp{cfg: c, rpc: rpc{version: true}}, nil
 	}
 	return nil, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%s has no structured mode", c.Framework).

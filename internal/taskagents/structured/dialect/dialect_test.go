@@ -10,16 +10,16 @@ import (
 )
 
 // opened is a conversation that has begun.
-func opened(t *testing.T, name framework.Name) dialect.Dialect {
+func opened(t *testing.T, name programs.Name) dialect.Dialect {
 	t.Helper()
 	d, err := dialect.New(dialect.Config{Framework: name, Workdir: "/w", Version: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Begin()
-	lines := map[framework.Name][]string{
-		framework.Claude: {`{"type":"control_response","response":{"subtype":"success","request_id":"junctor-1"}}`},
-		framework.Codex: {
+	lines := map[programs.Name][]string{
+		programs.Claude: {`{"type":"control_response","response":{"subtype":"success","request_id":"junctor-1"}}`},
+		programs.Codex: {
 			`{"id":1,"result":{}}`, `{"id":2,"result":{"thread":{"id":"th"}}}`,
 			`{"method":"turn/started","params":{"threadId":"th","turn":{"id":"tu"}}}`,
 		},
@@ -43,12 +43,12 @@ func hear(t *testing.T, d dialect.Dialect, line string) dialect.Step {
 }
 
 func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
-	for name, c := range map[framework.Name]struct{ ask, first, none string }{
-		framework.Claude: {
+	for name, c := range map[programs.Name]struct{ ask, first, none string }{
+		programs.Claude: {
 			`{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_name":"AskUserQuestion","input":{"questions":[{"question":"Which?","header":"h","options":[{"label":"Red"},{"label":"Blue"}]}]}}}`,
 			`"answers":{"Which?":"Red"}`, `"behavior":"deny"`,
 		},
-		framework.Codex: {
+		programs.Codex: {
 			`{"id":9,"method":"item/tool/requestUserInput","params":{"threadId":"th","questions":[{"id":"q1","question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]}}`,
 			`{"id":9,"result":{"answers":{"q1":{"answers":["Red"]}}}}`, `{"id":9,"result":{"answers":{}}}`,
 		},
@@ -76,7 +76,7 @@ func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
 }
 
 func TestWhatCodexWantsToChangeIsKnownWhenItAsks(t *testing.T) {
-	d := opened(t, framework.Codex)
+	d := opened(t, programs.Codex)
 	hear(t, d, `{"method":"item/started","params":{"threadId":"th","item":{"type":"fileChange","id":"i1","changes":[{"path":"/w/a","kind":{"type":"update","move_path":"/etc/b"}},{"path":"/w/c","kind":{"type":"add"}}]}}}`)
 	q := hear(t, d, `{"id":0,"method":"item/fileChange/requestApproval","params":{"threadId":"th","turnId":"tu","itemId":"i1","grantRoot":"/r"}}`).Told[0].Question
 	if q.Tool != "apply_patch" || string(q.Input) != `{"paths":["/w/a","/etc/b","/w/c","/r"]}` {
@@ -89,13 +89,13 @@ func TestWhatCodexWantsToChangeIsKnownWhenItAsks(t *testing.T) {
 }
 
 func TestThreadsAndHelpersThatAreNotOursAreNotHeard(t *testing.T) {
-	for name, lines := range map[framework.Name][]string{
-		framework.Codex: {
+	for name, lines := range map[programs.Name][]string{
+		programs.Codex: {
 			`{"method":"turn/started","params":{"threadId":"other","turn":{"id":"x"}}}`,
 			`{"method":"turn/completed","params":{"threadId":"other","turn":{"id":"x","status":"completed"}}}`,
 		},
-		framework.Claude: {`{"type":"assistant","parent_tool_use_id":"t","message":{"content":[{"type":"text","text":"of a helper"}]}}`},
-		framework.Gemini: {`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"other","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"}}}}`},
+		programs.Claude: {`{"type":"assistant","parent_tool_use_id":"t","message":{"content":[{"type":"text","text":"of a helper"}]}}`},
+		programs.Gemini: {`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"other","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"}}}}`},
 	} {
 		d := opened(t, name)
 		for _, l := range lines {
@@ -111,25 +111,25 @@ func TestTurnsThatFailSayWhy(t *testing.T) {
 	codex := `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"failed","error":{"message":"it went wrong","codexErrorInfo":%s}}}}`
 	prompt := `{"jsonrpc":"2.0","id":3,%s}`
 	for _, c := range []struct {
-		name       framework.Name
+		name       programs.Name
 		line, want string
 	}{
-		{framework.Claude, fmt.Sprintf(result, "success", "401", "x"), "failed:auth"},
-		{framework.Claude, fmt.Sprintf(result, "success", "null", "Credit balance is too low"), "failed:billing"},
-		{framework.Claude, fmt.Sprintf(result, "success", "null", "Not logged in · Please run /login"), "failed:auth"},
-		{framework.Claude, fmt.Sprintf(result, "success", "529", ""), "failed:server"},
-		{framework.Claude, fmt.Sprintf(result, "error_max_turns", "null", ""), "failed:limit"},
-		{framework.Claude, fmt.Sprintf(result, "error_during_execution", "null", "hm"), "failed:unknown"},
-		{framework.Codex, fmt.Sprintf(codex, `"usageLimitExceeded"`), "failed:rate_limit"},
-		{framework.Codex, fmt.Sprintf(codex, `{"responseStreamConnectionFailed":{"httpStatusCode":401}}`), "failed:auth"},
-		{framework.Codex, fmt.Sprintf(codex, `{"responseStreamDisconnected":{"httpStatusCode":null}}`), "failed:network"},
-		{framework.Codex, fmt.Sprintf(codex, `null`), "failed:unknown"},
-		{framework.Gemini, fmt.Sprintf(prompt, `"error":{"code":429,"message":"x"}`), "failed:rate_limit"},
-		{framework.Gemini, fmt.Sprintf(prompt, `"error":{"code":-32000,"message":"x"}`), "failed:auth"},
-		{framework.Gemini, fmt.Sprintf(prompt, `"result":{"stopReason":"max_tokens"}`), "failed:limit"},
-		{framework.OpenCode, fmt.Sprintf(prompt, `"result":{"stopReason":"refusal"}`), "failed:refused"},
-		{framework.OpenCode, fmt.Sprintf(prompt, `"result":[]`), "failed:protocol"},
-		{framework.OpenCode, fmt.Sprintf(prompt, `"result":{"stopReason":"cancelled"}`), "interrupted"},
+		{programs.Claude, fmt.Sprintf(result, "success", "401", "x"), "failed:auth"},
+		{programs.Claude, fmt.Sprintf(result, "success", "null", "Credit balance is too low"), "failed:billing"},
+		{programs.Claude, fmt.Sprintf(result, "success", "null", "Not logged in · Please run /login"), "failed:auth"},
+		{programs.Claude, fmt.Sprintf(result, "success", "529", ""), "failed:server"},
+		{programs.Claude, fmt.Sprintf(result, "error_max_turns", "null", ""), "failed:limit"},
+		{programs.Claude, fmt.Sprintf(result, "error_during_execution", "null", "hm"), "failed:unknown"},
+		{programs.Codex, fmt.Sprintf(codex, `"usageLimitExceeded"`), "failed:rate_limit"},
+		{programs.Codex, fmt.Sprintf(codex, `{"responseStreamConnectionFailed":{"httpStatusCode":401}}`), "failed:auth"},
+		{programs.Codex, fmt.Sprintf(codex, `{"responseStreamDisconnected":{"httpStatusCode":null}}`), "failed:network"},
+		{programs.Codex, fmt.Sprintf(codex, `null`), "failed:unknown"},
+		{programs.Gemini, fmt.Sprintf(prompt, `"error":{"code":429,"message":"x"}`), "failed:rate_limit"},
+		{programs.Gemini, fmt.Sprintf(prompt, `"error":{"code":-32000,"message":"x"}`), "failed:auth"},
+		{programs.Gemini, fmt.Sprintf(prompt, `"result":{"stopReason":"max_tokens"}`), "failed:limit"},
+		{programs.OpenCode, fmt.Sprintf(prompt, `"result":{"stopReason":"refusal"}`), "failed:refused"},
+		{programs.OpenCode, fmt.Sprintf(prompt, `"result":[]`), "failed:protocol"},
+		{programs.OpenCode, fmt.Sprintf(prompt, `"result":{"stopReason":"cancelled"}`), "interrupted"},
 	} {
 		d := opened(t, c.name)
 		d.Say("text", false)
@@ -142,7 +142,7 @@ func TestTurnsThatFailSayWhy(t *testing.T) {
 
 // What a turn ends with is the last message, not all that was said on the way.
 func TestTheLastMessageIsWhatATurnEndsWith(t *testing.T) {
-	d := opened(t, framework.OpenCode)
+	d := opened(t, programs.OpenCode)
 	d.Say("text", false)
 	update := `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":%s}}}`
 	chunk := `"agent_message_chunk","messageId":%q,"content":{"type":"text","text":%q}`

@@ -34,7 +34,7 @@ func seeds(f *testing.F, file string) (all []byte) {
 
 // converse has whole conversations with a program that says anything: what goes out is
 // JSON on one line, what is told keeps to its bounds, and a question can be answered.
-func converse(f *testing.F, name framework.Name, file string) {
+func converse(f *testing.F, name programs.Name, file string) {
 	whole := seeds(f, file)
 	f.Add(whole)
 	f.Add(bytes.ToUpper(whole))
@@ -85,7 +85,7 @@ func converse(f *testing.F, name framework.Name, file string) {
 	})
 }
 
-func FuzzClaude(f *testing.F)   { converse(f, framework.Claude, "claude-stream-json") }
-func FuzzCodex(f *testing.F)    { converse(f, framework.Codex, "codex-app-server") }
-func FuzzGemini(f *testing.F)   { converse(f, framework.Gemini, "gemini-acp") }
-func FuzzOpenCode(f *testing.F) { converse(f, framework.OpenCode, "opencode-acp") }
+func FuzzClaude(f *testing.F)   { converse(f, programs.Claude, "claude-stream-json") }
+func FuzzCodex(f *testing.F)    { converse(f, programs.Codex, "codex-app-server") }
+func FuzzGemini(f *testing.F)   { converse(f, programs.Gemini, "gemini-acp") }
+func FuzzOpenCode(f *testing.F) { converse(f, programs.OpenCode, "opencode-acp") }

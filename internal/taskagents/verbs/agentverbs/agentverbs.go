@@ -56,7 +56,7 @@ type Tasks interface {
 	// Create is CREATE_TASK.
 	Create(ctx context.Context, c verb.Call, params json.RawMessage) (verb.Result, error)
 	// Pick is the program for a task, "" where any will do.
-	Pick(ctx context.Context, wanted framework.Name, t choice.Task) framework.Name
+	Pick(ctx context.Context, wanted programs.Name, t choice.Task) programs.Name
 }
 
 // Config is what the verbs work with. Without Agents or Registry the verbs that need them

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
@@ -39,7 +39,7 @@ type sessionView struct {
 	Dialog       *detect.Blocker `json:"dialog,omitempty"`
 	LoginURL     string          `json:"loginUrl,omitempty"`
 	ThreadID     string          `json:"threadId,omitempty"`
-	Preset       adapter.Preset  `json:"approvalPreset,omitempty"`
+	Preset       programs.Preset `json:"approvalPreset,omitempty"`
 	Decisions    []string        `json:"decisions,omitempty"`
 	StartedAt    time.Time       `json:"startedAt,omitzero"`
 	LastActivity time.Time       `json:"lastActivityAt,omitzero"`

@@ -10,7 +10,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
@@ -23,22 +22,22 @@ import (
 
 // started is what SPAWN_AGENT answers.
 type started struct {
-	SessionID string         `json:"sessionId"`
-	AgentType framework.Name `json:"agentType"`
-	Workdir   string         `json:"workdir"`
-	Status    string         `json:"status"`
-	ThreadID  string         `json:"threadId,omitempty"` // of the task, where one was given
-	Notes     []string       `json:"notes,omitempty"`
+	SessionID string        `json:"sessionId"`
+	AgentType programs.Name `json:"agentType"`
+	Workdir   string        `json:"workdir"`
+	Status    string        `json:"status"`
+	ThreadID  string        `json:"threadId,omitempty"` // of the task, where one was given
+	Notes     []string      `json:"notes,omitempty"`
 }
 
 type spawnParams struct {
-	AgentType string         `json:"agentType"`
-	Workdir   string         `json:"workdir"`
-	Task      string         `json:"task"`
-	Memory    string         `json:"memoryContent"`
-	Preset    adapter.Preset `json:"approvalPreset"`
-	Keep      bool           `json:"keepAliveAfterComplete"`
-	Label     string         `json:"label"`
+	AgentType string          `json:"agentType"`
+	Workdir   string          `json:"workdir"`
+	Task      string          `json:"task"`
+	Memory    string          `json:"memoryContent"`
+	Preset    programs.Preset `json:"approvalPreset"`
+	Keep      bool            `json:"keepAliveAfterComplete"`
+	Label     string          `json:"label"`
 }
 
 // spawn is SPAWN_AGENT (task-agents, section 7.2). Several tasks are CREATE_TASK's.
@@ -94,7 +93,7 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 }
 
 // program is who is started: who was asked for, else the best.
-func (v *Verbs) program(ctx context.Context, p spawnParams) (framework.Name, error) {
+func (v *Verbs) program(ctx context.Context, p spawnParams) (programs.Name, error) {
 	wanted, err := verb.Program(p.AgentType)
 	if err != nil {
 		return "", err

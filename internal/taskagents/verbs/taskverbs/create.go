@@ -10,11 +10,11 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
@@ -30,21 +30,21 @@ const (
 )
 
 type createParams struct {
-	Repo       string         `json:"repo"`
-	ReuseRepo  bool           `json:"reuseRepo"`
-	BaseBranch string         `json:"baseBranch"`
-	Workdir    string         `json:"workdir"`
-	AgentType  string         `json:"agentType"`
-	Task       string         `json:"task"`
-	Agents     parts          `json:"agents"`
-	Memory     string         `json:"memoryContent"`
-	Label      string         `json:"label"`
-	Preset     adapter.Preset `json:"approvalPreset"`
-	Validator  *validatorRef  `json:"validator"`
-	MaxRetries *int           `json:"maxRetries"`
-	OnFail     string         `json:"onVerificationFail"`
-	Criteria   []string       `json:"acceptanceCriteria"`
-	Metadata   jsonx.Raw      `json:"metadata"`
+	Repo       string          `json:"repo"`
+	ReuseRepo  bool            `json:"reuseRepo"`
+	BaseBranch string          `json:"baseBranch"`
+	Workdir    string          `json:"workdir"`
+	AgentType  string          `json:"agentType"`
+	Task       string          `json:"task"`
+	Agents     parts           `json:"agents"`
+	Memory     string          `json:"memoryContent"`
+	Label      string          `json:"label"`
+	Preset     programs.Preset `json:"approvalPreset"`
+	Validator  *validatorRef   `json:"validator"`
+	MaxRetries *int            `json:"maxRetries"`
+	OnFail     string          `json:"onVerificationFail"`
+	Criteria   []string        `json:"acceptanceCriteria"`
+	Metadata   jsonx.Raw       `json:"metadata"`
 }
 
 type validatorRef struct {

@@ -40,7 +40,7 @@ type Registry interface {
 type Choice interface {
 	State(ctx context.Context, t choice.Task) choice.State
 	// Fixed is the program that does every task, "" where the best is chosen for each.
-	Fixed() framework.Name
+	Fixed() programs.Name
 }
 
 // History is what is used of history.File.
@@ -89,15 +89,15 @@ func (v *Verbs) Table() map[verb.Name]verb.Do {
 // Pick is the program for a task: the fixed one, else the one that was asked for; in place of
 // a shell, or of Pi, the best that can reason where the task is written for a reader
 // (task-agents, section 7.1). "" leaves the choice to the launcher.
-func (v *Verbs) Pick(ctx context.Context, wanted framework.Name, t choice.Task) framework.Name {
+func (v *Verbs) Pick(ctx context.Context, wanted programs.Name, t choice.Task) programs.Name {
 	if fixed := v.cfg.Choice.Fixed(); fixed != "" {
 		wanted = fixed
 	}
-	if wanted != framework.Shell && wanted != framework.Pi || !utterance.Prose(t.Text) {
+	if !programs.Of(wanted).Terse || !utterance.Prose(t.Text) {
 		return wanted
 	}
 	state := v.cfg.Choice.State(ctx, t)
-	reasons := func(f choice.Framework) bool { return f.ID != framework.Shell && f.ID != framework.Pi && f.Usable() }
+	reasons := func(f choice.Framework) bool { return !programs.Of(f.ID).Terse && f.Usable() }
 	best := choice.Framework{}
 	for _, f := range state.Frameworks {
 		if reasons(f) && (best.ID == "" || f.ID == state.Preferred.ID || f.Score > best.Score && best.ID != state.Preferred.ID) {

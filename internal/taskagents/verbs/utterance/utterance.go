@@ -50,12 +50,12 @@ func Listed(text string) []string {
 
 // Agent takes the program off the beginning of a part of a list: "codex: fix it". name is
 // "" where none that is known stands there, in less than 20 characters.
-func Agent(part string) (name framework.Name, task string) {
+func Agent(part string) (name programs.Name, task string) {
 	before, after, ok := strings.Cut(part, ":")
 	if !ok || len(before) >= 20 {
 		return "", part
 	}
-	name, ok = framework.Normalise(before)
+	name, ok = programs.Normalise(before)
 	if task = strings.TrimSpace(after); !ok || task == "" {
 		return "", part
 	}

@@ -34,11 +34,11 @@ func TestAListIsSeveralTasks(t *testing.T) {
 func TestAPartMayNameItsProgram(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[string]struct {
-		name framework.Name
+		name programs.Name
 		task string
 	}{
-		"codex: fix it":                       {framework.Codex, "fix it"},
-		"Claude Code: fix: it":                {framework.Claude, "fix: it"},
+		"codex: fix it":                       {programs.Codex, "fix it"},
+		"Claude Code: fix: it":                {programs.Claude, "fix: it"},
 		"note: fix it":                        {"", "note: fix it"},
 		"claude:":                             {"", "claude:"},
 		"claude                       : fix ": {"", "claude                       : fix "},

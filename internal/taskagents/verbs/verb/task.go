@@ -24,11 +24,11 @@ func Needs(there bool, do Do) Do {
 }
 
 // Program is a framework by any of its names; "" and auto are none.
-func Program(name string) (framework.Name, error) {
+func Program(name string) (programs.Name, error) {
 	if name == "" || name == "auto" {
 		return "", nil
 	}
-	n, ok := framework.Normalise(name)
+	n, ok := programs.Normalise(name)
 	if !ok {
 		return "", AgentNotInstalled.Errorf("there is no agent type %.60q", name)
 	}

@@ -1,0 +1,232 @@
+package taskagents
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+)
+
+type kept struct{ data []byte }
+
+func (m *kept) Load(context.Context) ([]byte, error) { return m.data, nil }
+
+func (m *kept) Save(_ context.Context, data []byte) error { m.data = data; return nil }
+
+// chooserOf chooses among programs as they are found, of which one does what it is told.
+func chooserOf(t *testing.T, v agentsettings.Values, found ...preflight.Result) *chooser {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	book, err := choice.OpenBook(t.Context(), &kept{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := agentsettings.Open(t.Context(), &kept{}, func() (agentsettings.Values, error) { return v, nil }, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &chooser{
+		book: book, settings: s, logger: logger,
+		programs: func(context.Context) []preflight.Result { return found },
+		info: func(id string) (sessions.Info, error) {
+			if id == "gone" {
+				return sessions.Info{}, errors.New("gone")
+			}
+			return sessions.Info{ID: id, AdapterType: programs.Claude}, nil
+		},
+	}
+}
+
+// TestWhatHappensIsCounted: task-agents, sections 6.3 and 6.4.
+func TestWhatHappensIsCounted(t *testing.T) {
+	t.Parallel()
+	c := chooserOf(t, agentsettings.Values{})
+	turns := make(map[string]*turn)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	tell := func(after time.Duration, e sessions.Event) {
+		at = at.Add(after)
+		if e.At = at; e.Session == "" {
+			e.Session = "one"
+		}
+		c.count(t.Context(), turns, e)
+	}
+	tell(0, sessions.Event{Type: sessions.Started})
+	tell(time.Second, sessions.Event{Type: sessions.BusyNow})
+	tell(time.Second, sessions.Event{Type: sessions.BusyNow}) // another phase of the same turn
+	tell(3*time.Second, sessions.Event{Type: sessions.TaskComplete, Source: "hook"})
+	tell(time.Minute, sessions.Event{Type: sessions.BusyNow})
+	tell(2*time.Second, sessions.Event{Type: sessions.TaskComplete, Source: "signal"})
+	tell(time.Minute, sessions.Event{Type: sessions.Stall})
+	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "server"})
+	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "unknown", Text: "no"})
+	tell(0, sessions.Event{Type: sessions.Ended})
+	if len(turns) != 0 {
+		t.Errorf("%d sessions are remembered", len(turns))
+	}
+	tell(0, sessions.Event{Session: "gone", Type: sessions.Stall})
+	tell(0, sessions.Event{Session: "two", Type: sessions.Output})
+	if len(turns) != 0 {
+		t.Errorf("%d sessions are remembered", len(turns))
+	}
+	want := choice.Metrics{Spawned: 1, Completed: 2, ViaFastPath: 1, ViaOutputReconcile: 1, StallCount: 1, AvgCompletionMs: 3000, Failed: 2, ProviderErrors: 1}
+	if d := cmp.Diff(want, c.book.Snapshot().Metrics[programs.Claude]); d != "" {
+		t.Error(d)
+	}
+	if len(c.book.Snapshot().CoolDowns) != 0 {
+		t.Errorf("%+v", c.book.Snapshot().CoolDowns)
+	}
+	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "billing"})
+	rest := c.book.Snapshot().CoolDowns[programs.Claude]
+	if rest.Until.Sub(at) != choice.DefaultRest || rest.Reason != "billing" {
+		t.Errorf("%+v", rest)
+	}
+	tell(time.Minute, sessions.Event{Type: sessions.TaskComplete, Source: "hook"}) // it works again
+	if len(c.book.Snapshot().CoolDowns) != 0 {
+		t.Error("the program still rests")
+	}
+}
+
+// TestWhatIsSpentIsCounted: once, whatever a turn ends with, and what comes after the last.
+func TestWhatIsSpentIsCounted(t *testing.T) {
+	t.Parallel()
+	c := chooserOf(t, agentsettings.Values{})
+	var now *sessions.Usage
+	c.info = func(id string) (sessions.Info, error) {
+		return sessions.Info{ID: id, AdapterType: programs.Claude, Usage: now}, nil
+	}
+	turns := make(map[string]*turn)
+	tell := func(kind sessions.Type, in, out int64, usd float64) {
+		if in > 0 {
+			now = &sessions.Usage{In: in, Out: out, USD: usd}
+		}
+		c.count(t.Context(), turns, sessions.Event{Session: "one", Type: kind})
+	}
+	tell(sessions.Started, 0, 0, 0)
+	tell(sessions.TaskComplete, 0, 0, 0) // it does not tell yet
+	tell(sessions.TaskComplete, 100, 10, 0.5)
+	tell(sessions.BusyNow, 150, 12, 0.5)
+	tell(sessions.TurnFailed, 150, 15, 0.75)
+	tell(sessions.TaskComplete, 150, 15, 0.75)
+	tell(sessions.Ended, 160, 16, 1)
+	tell(sessions.Failed, 160, 16, 1) // after its end, nothing is new
+	want := choice.Metrics{Spawned: 1, Completed: 3, ViaFastPath: 3, Failed: 2, TokensIn: 160, TokensOut: 16, CostUSD: 1}
+	if d := cmp.Diff(want, c.book.Snapshot().Metrics[programs.Claude]); d != "" {
+		t.Error(d)
+	}
+}
+
+func found(name programs.Name, status preflight.Status, method string) preflight.Result {
+	return preflight.Result{Adapter: name, Installed: true, Auth: preflight.Auth{Status: status, Method: method}}
+}
+
+func TestWhoIsPicked(t *testing.T) {
+	t.Parallel()
+	claude, codex := found(programs.Claude, preflight.Authenticated, "claude.ai"), found(programs.Codex, preflight.Authenticated, "api_key")
+	out := found(programs.Codex, preflight.Unauthenticated, "")
+	for name, tt := range map[string]struct {
+		v        agentsettings.Values
+		programs []preflight.Result
+		want     programs.Name
+	}{
+		"what fits best":                       {agentsettings.Values{}, []preflight.Result{claude, codex}, programs.Claude},
+		"the default":                          {agentsettings.Values{DefaultType: programs.Codex}, []preflight.Result{claude, codex}, programs.Codex},
+		"the default where it is ranked":       {agentsettings.Values{DefaultType: programs.Codex, Ranked: true}, []preflight.Result{claude, codex}, programs.Codex},
+		"a default that is not logged in":      {agentsettings.Values{DefaultType: programs.Codex}, []preflight.Result{claude, out}, programs.Claude},
+		"a default that is not there":          {agentsettings.Values{DefaultType: programs.Gemini}, []preflight.Result{claude}, programs.Claude},
+		"nobody is logged in":                  {agentsettings.Values{}, []preflight.Result{out}, programs.Codex},
+		"a shell as the default":               {agentsettings.Values{DefaultType: programs.Shell}, []preflight.Result{claude}, programs.Shell},
+		"a shell is not ranked":                {agentsettings.Values{DefaultType: programs.Shell, Ranked: true}, []preflight.Result{claude, found(programs.Shell, preflight.Authenticated, "none")}, programs.Claude},
+		"nothing but a shell, nobody's choice": {agentsettings.Values{}, []preflight.Result{found(programs.Shell, preflight.Authenticated, "none")}, ""},
+	} {
+		c := chooserOf(t, tt.v, tt.programs...)
+		got, err := c.pick(t.Context(), choice.Task{Text: "plan it"})
+		if got != tt.want || (err != nil) != (tt.want == "") {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+		if err != nil && capability.AsError(err).Reason != "agent_not_installed" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	state := chooserOf(t, agentsettings.Values{Subscription: "anthropic-subscription"}, claude, codex).State(t.Context(), choice.Task{})
+	for _, f := range state.Frameworks {
+		if f.SubscriptionReady != (f.ID == programs.Claude) || f.AuthReady != (f.ID == programs.Claude || f.ID == programs.Codex) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if state.Subscription != "anthropic-subscription" {
+		t.Errorf("%+v", state)
+	}
+	// One whose account is used up is not picked while another is usable.
+	c := chooserOf(t, agentsettings.Values{DefaultType: programs.Claude}, claude, codex)
+	if err := c.Rest(t.Context(), programs.Claude, choice.CoolDown{Until: time.Now().Add(time.Hour), Reason: "billing"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.pick(t.Context(), choice.Task{}); err != nil || got != programs.Codex {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
+	t.Parallel()
+	v := agentsettings.Values{
+		Preset: "standard", AiderProvider: "openai", OpenCodeURL: ollama, Cols: 90, Rows: 20, Custom: map[string]string{"A": "set", "B": "set"},
+		Models: map[programs.Name]agentsettings.Models{programs.OpenCode: {Powerful: "big"}, programs.Codex: {Powerful: "gpt"}},
+	}
+	for name, tt := range map[string]struct {
+		program   programs.Name
+		req, want agents.Request
+	}{
+		"nothing": {programs.Codex, agents.Request{}, agents.Request{Preset: "standard", Model: "gpt", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"everything": {
+			programs.Codex,
+			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked"}},
+			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked", "B": "set"}},
+		},
+		"Aider's provider":                  {programs.Aider, agents.Request{}, agents.Request{Preset: "standard", Provider: "openai", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"OpenCode's service":                {programs.OpenCode, agents.Request{}, agents.Request{Preset: "standard", Model: "big", BaseURL: ollama, Cols: 90, Rows: 20, Custom: v.Custom}},
+		"OpenCode with a model of its user": {programs.OpenCode, agents.Request{Model: "local/x"}, agents.Request{Preset: "standard", Model: "local/x", Cols: 90, Rows: 20, Custom: v.Custom}},
+	} {
+		withSettings(&tt.req, tt.program, v)
+		if d := cmp.Diff(tt.want, tt.req); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func TestWhereAgentsWork(t *testing.T) {
+	t.Parallel()
+	at := func(change func(*config.Agents)) (scratch.Config, []string) {
+		s := &Service{cfg: Config{Home: "/home", Agents: config.Default().Agents}}
+		change(&s.cfg.Agents)
+		return s.scratchConfig("/base", "/state"), s.agentRoots()
+	}
+	made, roots := at(func(*config.Agents) {})
+	if made.Base != "/base/scratch" || made.State != "/state/scratch" || made.Retention != "" || made.TTL != 24*time.Hour || len(roots) != 1 {
+		t.Errorf("%+v %v", made, roots)
+	}
+	made, roots = at(func(a *config.Agents) {
+		a.CodingDirectory, a.WorkspaceBase, a.Workdirs = "/code", "/clones", []string{"/w"}
+	})
+	if made.Base != "/code" || made.State == "/state/scratch" || made.Retention != scratch.Persistent || len(roots) != 4 {
+		t.Errorf("%+v %v", made, roots)
+	}
+	made, roots = at(func(a *config.Agents) {
+		a.CodingDirectory, a.ScratchRetention, a.AnyWorkdir = "/other", "ephemeral", true
+	})
+	if other, _ := at(func(a *config.Agents) { a.CodingDirectory = "/code" }); made.Retention != scratch.Ephemeral || made.State == other.State || roots[0] != "/" {
+		t.Errorf("%+v %v", made, roots)
+	}
+}

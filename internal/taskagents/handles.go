@@ -1,0 +1,332 @@
+package taskagents
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/bus"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
+	"github.com/junctor-run/junctor/internal/taskagents/directive"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+)
+
+// threadTasks keeps the Task that each thread is (spec/README, R38) in step with it. What
+// is true is the thread: a Task is worked out from it again whenever something happened,
+// so nothing is lost by a crash.
+type threadTasks struct {
+	tasks    Tasks
+	c        *taskThreads
+	sessions *sessions.Manager
+	logger   *slog.Logger
+
+	mu    sync.Mutex
+	dirty map[string]bool              // threads to look at
+	asked map[string]map[string]string // what the user is asked, by thread and session
+	left  map[string]bool              // threads with parts that a server before has not begun
+	wake  chan struct{}
+}
+
+const handleKey = "task" // of a thread's metadata: its Task
+
+func newThreadTasks(m Tasks, c *taskThreads, live *sessions.Manager, logger *slog.Logger) *threadTasks {
+	return &threadTasks{tasks: m, c: c, sessions: live, logger: logger, dirty: map[string]bool{}, asked: map[string]map[string]string{}, left: map[string]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// open implements launch.Config.Handle: the thread's Task, a new one where it has none
+// that goes on.
+func (f *threadTasks) open(ctx context.Context, by capability.Principal, t row.Thread) (string, error) {
+	if id := row.Meta(t.Metadata, handleKey); id != "" {
+		if old, err := f.tasks.Get(ctx, t.AgentID, id); err == nil && !old.State.Terminal() {
+			return id, nil
+		}
+	}
+	made, err := f.tasks.OpenThread(ctx, by.ID, "agents", t.ID, t.Title)
+	return made.ID, err
+}
+
+// ask notes what the user is asked about a session.
+func (f *threadTasks) ask(thread, session, text string) {
+	f.mu.Lock()
+	if f.asked[thread] == nil {
+		f.asked[thread] = map[string]string{}
+	}
+	f.asked[thread][session] = text
+	f.mu.Unlock()
+	f.poke(thread)
+}
+
+// poke has a thread looked at.
+func (f *threadTasks) poke(thread string) {
+	if thread == "" {
+		return
+	}
+	f.mu.Lock()
+	f.dirty[thread] = true
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave notes threads that are to be resumed: those that ended or never began say nothing
+// of parts that are still to come.
+func (f *threadTasks) leave(list []row.Thread) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range list {
+		f.left[t.ID] = true
+	}
+}
+
+// asleep says that parts of a thread wait for somebody to resume it.
+func (f *threadTasks) asleep(d threads.Detail) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch d.Status {
+	case row.ThreadOpen, row.ThreadDone, row.ThreadFailed:
+		if !d.Held() && !threads.Told(d.Thread, len(d.Sessions)) {
+			return f.left[d.ID]
+		}
+	}
+	delete(f.left, d.ID) // it was resumed
+	return false
+}
+
+// all has every thread looked at whose Task has not ended.
+func (f *threadTasks) all() {
+	for _, t := range f.tasks.OpenThreads() {
+		f.poke(t.Thread)
+	}
+}
+
+// run follows the coordinator's events, and passes them on, until ctx or they end.
+func (f *threadTasks) run(ctx context.Context, events <-chan coordinator.Event, feed *bus.Bus) {
+	f.all() // what was missed
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group.Go(func() { f.follow(ctx) })
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return
+			}
+			f.poke(e.ThreadID)
+			raw, err := jsonx.Marshal(e)
+			if err != nil || len(raw) > 60<<10 { // the bus leaves out what is larger
+				e.Data = nil
+				raw, _ = jsonx.Marshal(e)
+			}
+			feed.Publish(e.Type, raw)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *threadTasks) follow(ctx context.Context) {
+	for {
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return
+		}
+		f.mu.Lock()
+		list := f.dirty
+		f.dirty = map[string]bool{}
+		f.mu.Unlock()
+		for thread := range list {
+			if err := f.move(ctx, thread); err != nil && ctx.Err() == nil {
+				f.logger.Warn("the task of a thread does not say how it stands", "thread", thread, "err", err)
+			}
+		}
+	}
+}
+
+// move brings a thread's Task up to date.
+func (f *threadTasks) move(ctx context.Context, thread string) error {
+	d, err := f.c.registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{threads.FieldSessions, threads.FieldPending}})
+	if err != nil {
+		return err
+	}
+	id := row.Meta(d.Metadata, handleKey)
+	state, ok := threads.TaskState(d.Thread)
+	if id == "" || !ok {
+		return nil
+	}
+	if f.asleep(d) {
+		state = tasks.Interrupted
+	}
+	to := tasks.Movement{State: state, Status: string(d.Status)}
+	switch state {
+	case tasks.Completed, tasks.Failed:
+		if !threads.Told(d.Thread, len(d.Sessions)) {
+			return nil // a further part may begin
+		}
+		to.Status = d.Thread.Summary
+		to.Result, err = jsonx.Marshal(map[string]any{"threadId": d.ID, "status": d.Status, "text": d.Thread.Summary, "agents": outcomes(d.Sessions)})
+		if err != nil {
+			return err
+		}
+		if state == tasks.Failed {
+			to.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary).With("task_failed", "look at the thread, or continue it with an instruction")
+		}
+	case tasks.Cancelled:
+		if to.Status = "cancelled"; len(d.Sessions) == 0 {
+			to.State, to.Status = tasks.Failed, "no agent could be started"
+			to.Error = capability.Errorf(capability.CodeUnavailable, "tasks", "no agent could be started").
+				With("not_started", "junctor frameworks list says what is missing; then: junctor tasks control "+d.ID+" resume")
+		}
+	case tasks.Interrupted:
+		to.Status = "interrupted: resume it, or cancel it"
+		to.Requests = []tasks.Request{resumption("It was interrupted. Is it to go on?")}
+	case tasks.InputRequired:
+		to.Requests = f.questions(d)
+		if len(to.Requests) == 0 && row.Meta(d.Metadata, row.ControlState) == row.Paused {
+			to.Requests = []tasks.Request{resumption("It is paused. Is it to go on?")}
+		}
+	}
+	if _, err := f.tasks.MoveThread(ctx, id, to); err != nil {
+		return err
+	}
+	if state.Terminal() {
+		f.mu.Lock()
+		delete(f.asked, thread)
+		f.mu.Unlock()
+	}
+	return nil
+}
+
+// The question whether a thread goes on, and its answers (spec/README, section 6).
+const (
+	resumeKey = "resume"
+	goOn      = "resume"
+	giveUp    = "cancel"
+)
+
+func resumption(text string) tasks.Request {
+	params := `{"message":"` + text + `","requestedSchema":{"type":"object","properties":{"text":{"type":"string","title":"Answer","enum":["` + goOn + `","` + giveUp + `"]}},"required":["text"]}}`
+	return tasks.Request{Key: resumeKey, Method: "elicitation/create", Params: json.RawMessage(params)}
+}
+
+func outcomes(list []row.Session) []map[string]any {
+	out := []map[string]any{}
+	for _, s := range list {
+		if row.Meta(s.Metadata, row.ReplacedBy) == "" {
+			out = append(out, map[string]any{
+				"sessionId": s.SessionID, "label": s.Label, "agentType": s.Framework, "status": s.Status, "workdir": s.Workdir, "summary": s.CompletionSummary,
+			})
+		}
+	}
+	return out
+}
+
+// questions are what the sessions of a thread wait for, as forms.
+func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {
+	for _, s := range d.Sessions {
+		if s.Status != row.SessionBlocked && s.Status != row.SessionWaiting {
+			continue
+		}
+		f.mu.Lock()
+		text := f.asked[d.ID][s.SessionID]
+		f.mu.Unlock()
+		answer := map[string]any{"type": "string", "title": "Answer"}
+		form := map[string]any{"text": answer}
+		for _, p := range d.PendingDecisions {
+			if p.SessionID == s.SessionID {
+				text = p.PromptText
+				form["approved"] = map[string]any{"type": "boolean", "title": "Do what was decided", "default": true}
+			}
+		}
+		if live, err := f.sessions.Get(s.SessionID); err == nil {
+			if b := live.Info().Blocker; b != nil {
+				if text == "" {
+					text = b.Prompt
+				}
+				if len(b.Options) > 0 {
+					answer["enum"] = b.Options
+				}
+			}
+		}
+		if text == "" {
+			text = s.Label + " waits for you."
+		}
+		params, err := jsonx.Marshal(map[string]any{"message": text, "requestedSchema": map[string]any{"type": "object", "properties": form}})
+		if err != nil {
+			f.logger.Error("a question of a thread cannot be asked", "session", s.SessionID, "err", err)
+			continue
+		}
+		list = append(list, tasks.Request{Key: s.SessionID, Method: "elicitation/create", Params: params})
+	}
+	return list
+}
+
+// Answer implements tasks.Threads.
+func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thread string, r tasks.Request, answer json.RawMessage) error {
+	const op = "tasks.answer"
+	var a struct {
+		Action  string `json:"action"`
+		Content struct {
+			Text     string `json:"text"`
+			Approved *bool  `json:"approved"`
+		} `json:"content"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the answer is not the result of elicitation/create")
+	}
+	yes, text := a.Action == "accept", a.Content.Text
+	if r.Key == resumeKey {
+		switch said := strings.ToLower(strings.TrimSpace(text)); {
+		case !yes || said == giveUp:
+			return f.Stop(ctx, who.ID, thread)
+		case said == goOn:
+			defer f.poke(thread)
+			_, err := f.c.launcher.Control(ctx, who, launch.Control{ThreadID: thread, Operation: launch.Resume})
+			return err
+		}
+		return capability.Errorf(capability.CodeInvalidInput, op, "the task is to go on or to end").With("no_answer", "answer resume or cancel")
+	}
+	_, pending, err := f.c.registry.PeekPending(ctx, r.Key)
+	if err != nil {
+		return err
+	}
+	if pending {
+		var instead *directive.Answer
+		if text != "" {
+			instead = &directive.Answer{Action: "respond", Response: text}
+		}
+		return f.c.coordinator.Confirm(ctx, r.Key, yes && (a.Content.Approved == nil || *a.Content.Approved), instead)
+	}
+	if !yes || text == "" {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the agent waits for a text").With("no_answer", "answer with a text, or cancel the task")
+	}
+	s, err := f.sessions.Get(r.Key)
+	if err != nil {
+		return err
+	}
+	if i := s.Info(); i.Status == detect.Blocked && i.Blocker != nil && len(i.Blocker.Options) > 0 {
+		return s.Choose(ctx, i.Blocker.Fingerprint, text)
+	}
+	_, err = sessions.SendSoon(ctx, s, text, false)
+	return err
+}
+
+// Stop implements tasks.Threads.
+func (f *threadTasks) Stop(ctx context.Context, who, thread string) error {
+	_, err := f.c.launcher.Control(ctx, capability.Principal{ID: who}, launch.Control{ThreadID: thread, Operation: launch.Stop, Note: "its task was cancelled"})
+	f.poke(thread)
+	return err
+}

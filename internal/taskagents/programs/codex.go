@@ -1,0 +1,216 @@
+package programs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+func codexProgram() Program {
+	return Program{
+		Name: Codex, Title: "Codex", Aliases: []string{"codex", "openai", "openai-codex"},
+		Binary: "codex", Install: "npm install -g @openai/codex", Docs: "https://developers.openai.com/codex", Login: "codex login",
+		Account:  Account{Ask: []string{"login", "status"}, Read: readCodexAccount},
+		SignIn:   []string{"login"},
+		Keys:     apiKeys("OPENAI_API_KEY"),
+		BaseURL:  "OPENAI_BASE_URL",
+		Powerful: "gpt-5.5", Fast: "gpt-5.5-mini",
+		Strengths: Strengths{1, .8, .75, .85, 1, .9, 1, .95}, Subscriptions: []string{"openai-codex", "openai-subscription"},
+		Tools: []ToolGroup{
+			{FileRead, []string{"grep_files", "read_file", "list_dir"}},
+			{FileWrite, []string{"apply_patch"}},
+			// Its hooks call every command Bash (measured).
+			{ShellUse, []string{"exec_command", "write_stdin", "shell_command", "Bash"}},
+			{Web, []string{"web_search", "view_image"}},
+			{Agent, []string{"spawn_agent", "send_input", "resume_agent", "wait", "close_agent"}},
+			{Planning, []string{"update_plan"}},
+			{UserInteraction, []string{"request_user_input"}},
+		},
+		Files:    []WorkspaceFile{memoryFile("AGENTS.md"), configFile(".codex/config.toml", "toml")},
+		Greeting: "OpenAI Codex", DeliverDelay: 2 * time.Second, StrayTurns: true,
+		Answers: func(Preset) []Answer {
+			return []Answer{
+				{ID: "trust", Type: "trust", Label: "Trust and continue"},
+				{ID: "model", Type: "config", Label: "Use existing model"},
+				{ID: "update", Type: "update", Label: "Skip"},
+			}
+		},
+		Protocol: AppServer,
+		plan:     (*build).codex,
+		approval: func(p Preset, a *Approval) {
+			var t toml
+			codexPermissions(&t, p)
+			a.addFile(".codex/config.toml", t.String(), "toml")
+		},
+	}
+}
+
+// readCodexAccount reads the line of `codex login status`.
+func readCodexAccount(answer string) (method string, loggedIn, known bool) {
+	for line := range strings.Lines(answer) {
+		switch method, in := strings.CutPrefix(strings.TrimSpace(line), "Logged in using "); {
+		case in:
+			if strings.Contains(strings.ToLower(method), "api key") {
+				method = "api_key" // the line goes on with a part of the key
+			}
+			return method, true, true
+		case strings.HasPrefix(strings.TrimSpace(line), "Not logged in"):
+			return "", false, true
+		}
+	}
+	return "", false, false
+}
+
+// codex plans Codex, whose home is a folder of the session's own: settings, hooks, memory
+// and login. The login is the user's by a link, so that a token that is renewed is
+// renewed for both.
+func (b *build) codex() error {
+	home := b.folder("codex-home")
+	b.env["CODEX_HOME"] = home
+	hooks, trust := b.codexHooks(home + "/hooks.json")
+	b.private(text(object{"hooks": hooks}), "codex-home", "hooks.json")
+	b.private(b.codexConfig()+trust, "codex-home", "config.toml")
+	b.private(b.memory(), "codex-home", "AGENTS.md")
+	if key := b.credential("OPENAI_API_KEY"); key != "" {
+		b.private(text(object{"auth_mode": "apikey", "OPENAI_API_KEY": key}), "codex-home", "auth.json")
+	} else {
+		b.link(b.Home+"/.codex/auth.json", "codex-home", "auth.json")
+	}
+	if b.KeepDir != "" {
+		b.link(b.KeepDir, "codex-home", "sessions")
+	}
+	flags := []string{"--no-daemon", "-C", b.Workdir}
+	if b.Resume != "" {
+		b.plan.ResumeToken = b.Resume
+		b.argv(append([]string{"resume"}, flags...), func(t string) []string { return []string{"--", b.Resume, t} })
+		if !b.plan.TaskInArgv {
+			b.plan.Argv = append(b.plan.Argv, "--", b.Resume)
+		}
+	} else {
+		b.argv(flags, func(t string) []string { return []string{"--", t} })
+	}
+	b.structured([]string{"app-server"}, nil)
+	return nil
+}
+
+// codexConfig is config.toml but for the trust in hooks. Tables come last, as TOML wants.
+func (b *build) codexConfig() string {
+	var t toml
+	if b.Model != "" {
+		t.set("model", tomlText(b.Model))
+	}
+	if b.BaseURL != "" {
+		t.set("model_provider", `"proxy"`)
+	}
+	codexPermissions(&t, b.Preset)
+	t.set("check_for_update_on_startup", "false")
+	t.set("notify", "["+tomlText(b.Self)+`, "child", "hook", "codex"]`)
+	// Commands find our helpers' token, and not the key.
+	t.table("shell_environment_policy")
+	t.set("ignore_default_excludes", "true")
+	t.set("exclude", `["OPENAI_API_KEY", "CODEX_API_KEY"]`)
+	t.table("projects", b.Workdir)
+	t.set("trust_level", `"trusted"`)
+	if b.BaseURL != "" {
+		t.table("model_providers", "proxy")
+		t.set("name", `"proxy"`)
+		t.set("base_url", tomlText(b.BaseURL))
+		t.set("wire_api", `"responses"`)
+		t.set("env_key", `"OPENAI_API_KEY"`)
+		t.set("supports_websockets", "false")
+	}
+	t.table("mcp_servers", "junctor")
+	t.set("url", tomlText(b.Server+"/mcp"))
+	t.set("bearer_token_env_var", `"ELIZA_HOOK_TOKEN"`)
+	return t.String()
+}
+
+// codexPermissions is what a preset says in config.toml. "untrusted", and the
+// "workspace-read" of old, are refused by today's versions (task-agents, section 5.6).
+func codexPermissions(t *toml, p Preset) {
+	sandbox, approval, web := "workspace-write", "on-request", "live"
+	switch p {
+	case Readonly:
+		sandbox, web = "read-only", "disabled"
+	case Autonomous:
+		approval = "never"
+	}
+	t.set("approval_policy", tomlText(approval))
+	t.set("sandbox_mode", tomlText(sandbox))
+	t.set("web_search", tomlText(web))
+}
+
+// codexHooks are the hooks, and the settings by which Codex takes them for reviewed: with
+// those it need not be told to trust every hook there is, the project's too.
+func (b *build) codexHooks(file string) (hooks object, trust string) {
+	hooks = make(object)
+	var t toml
+	for _, e := range []struct{ name, key string }{
+		{"SessionStart", "session_start"},
+		{"UserPromptSubmit", "user_prompt_submit"},
+		{"PreToolUse", "pre_tool_use"},
+		{"PermissionRequest", "permission_request"},
+		{"PostToolUse", "post_tool_use"},
+		{"Stop", "stop"},
+		{"SubagentStop", "subagent_stop"},
+		{"PreCompact", "pre_compact"},
+	} {
+		handler := object{"type": "command", "command": b.hookCommand(), "timeout": hookTimeout(e.name)}
+		hooks[e.name] = []any{object{"hooks": []any{handler}}}
+		t.table("hooks", "state", file+":"+e.key+":0:0")
+		t.set("trusted_hash", tomlText(codexHookHash(e.key, handler)))
+	}
+	return hooks, t.String()
+}
+
+// codexHookHash is how Codex knows a hook again (measured with 0.169.0): by the digest of
+// its group, with every default written out, as JSON whose members are sorted.
+func codexHookHash(event string, handler object) string {
+	whole := object{"async": false}
+	for k, v := range handler {
+		whole[k] = v
+	}
+	data, _ := jsonx.Marshal(object{"event_name": event, "hooks": []any{whole}})
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// toml writes the little of TOML that is needed here.
+type toml struct{ strings.Builder }
+
+func (t *toml) set(key, value string) { fmt.Fprintf(t, "%s = %s\n", key, value) }
+
+func (t *toml) table(names ...string) {
+	for i, n := range names {
+		if strings.Trim(n, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			names[i] = tomlText(n)
+		}
+	}
+	fmt.Fprintf(t, "\n[%s]\n", strings.Join(names, "."))
+}
+
+// tomlText is a basic string. Of control characters TOML knows few short forms, so all are
+// written by their number; what is no UTF-8 cannot be written at all.
+func tomlText(s string) string {
+	var out strings.Builder
+	out.WriteByte('"')
+	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
+		switch {
+		case r == '"' || r == '\\':
+			out.WriteByte('\\')
+			out.WriteRune(r)
+		case unicode.IsControl(r):
+			out.WriteString(`\u` + strings.Repeat("0", 4-len(strconv.FormatInt(int64(r), 16))) + strconv.FormatInt(int64(r), 16))
+		default:
+			out.WriteRune(r)
+		}
+	}
+	out.WriteByte('"')
+	return out.String()
+}

@@ -1,0 +1,127 @@
+package programs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+func geminiProgram() Program {
+	return Program{
+		Name: Gemini, Title: "Gemini CLI", Aliases: []string{"gemini", "google", "gemini-cli"},
+		Binary: "gemini", Install: "npm install -g @google/gemini-cli", Docs: "https://geminicli.com/docs",
+		Login:     "start gemini once, or set GEMINI_API_KEY",
+		Account:   Account{File: ".gemini/google_accounts.json"},
+		Keys:      apiKeys("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+		BaseURL:   "GOOGLE_GEMINI_BASE_URL",
+		Strengths: Strengths{.7, 1, .95, .7, .6, .7, .65, .7},
+		Tools: []ToolGroup{
+			{FileRead, []string{"read_file", "read_many_files", "list_directory", "glob", "search_file_content", "grep_search"}},
+			{FileWrite, []string{"write_file", "replace"}},
+			{ShellUse, []string{"run_shell_command"}},
+			{Web, []string{"web_fetch", "google_web_search"}},
+			{Agent, []string{"activate_skill", "get_internal_docs"}},
+			{Planning, []string{"save_memory", "write_todos"}},
+			{UserInteraction, []string{"ask_user"}},
+		},
+		Files:    []WorkspaceFile{memoryFile("GEMINI.md"), configFile(".gemini/settings.json", "json")},
+		Greeting: "Gemini CLI", DeliverDelay: defaultDeliverDelay,
+		Answers: func(Preset) []Answer {
+			return []Answer{
+				{ID: "trust", Type: "trust", Label: "Trust folder"},
+				{ID: "data", Type: "config", Label: "No"},
+			}
+		},
+		Protocol: ACP,
+		Kinds: map[string]string{
+			"read": "read_file", "edit": "write_file", "delete": "write_file", "move": "write_file",
+			"search": "glob", "execute": "run_shell_command", "fetch": "web_fetch",
+		},
+		FailedHook: `{"continue":true}`,
+		plan:       (*build).gemini,
+		approval: func(p Preset, a *Approval) {
+			a.CLIFlags = append(a.CLIFlags, geminiFlags(p)...)
+			if policy := geminiPolicy(p); policy != "" {
+				a.addFile(".gemini/policies/junctor.toml", policy, "toml")
+			}
+		},
+	}
+}
+
+// gemini plans Gemini CLI. Its settings are those of the system, by the variable that says
+// where these are: they win over the user's and the project's, and no file of either is
+// touched. Its memory is the file of a folder that belongs to the workspace, and what it
+// may do is a policy, since lists of tools are on their way out.
+func (b *build) gemini() error {
+	context := b.folder("gemini-context")
+	b.private(b.memory(), "gemini-context", "GEMINI.md")
+	settings := object{
+		"general":     object{"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+		"context":     object{"includeDirectories": []string{context}, "loadMemoryFromIncludeDirectories": true},
+		"hooksConfig": object{"enabled": true},
+		"hooks":       b.geminiHooks(),
+		"mcpServers":  object{"junctor": object{"httpUrl": b.Server + "/mcp", "headers": object{"Authorization": "Bearer $ELIZA_HOOK_TOKEN"}}},
+	}
+	security := object{"environmentVariableRedaction": object{"allowed": []string{"PARALLAX_SESSION_ID", "ELIZA_HOOK_PORT", "ELIZA_HOOK_TOKEN"}}}
+	if b.credential("GEMINI_API_KEY") != "" {
+		security["auth"] = object{"selectedType": "gemini-api-key"} // without it a menu opens
+	}
+	settings["security"] = security
+	b.env["GEMINI_CLI_SYSTEM_SETTINGS_PATH"] = b.private(text(settings), "gemini-settings.json")
+	// --skip-trust is for the workspace; a further folder is asked about all the same (measured).
+	b.env["GEMINI_CLI_TRUSTED_FOLDERS_PATH"] = b.private(text(object{b.Workdir: "TRUST_FOLDER", context: "TRUST_FOLDER"}), "gemini-trusted.json")
+	if b.Model != "" {
+		b.env["GEMINI_MODEL"] = b.Model
+	}
+	if b.BaseURL != "" {
+		b.env["GOOGLE_GEMINI_BASE_URL"] = b.BaseURL
+	}
+	b.plan.ResumeToken = b.UUID
+	id := "--session-id=" + b.UUID
+	if b.Resume != "" {
+		b.plan.ResumeToken, id = b.Resume, "--resume="+b.Resume
+	}
+	flags := append([]string{"--skip-trust"}, geminiFlags(b.Preset)...)
+	if policy := geminiPolicy(b.Preset); policy != "" {
+		flags = append(flags, "--policy="+b.private(policy, "gemini-policy.toml"))
+	}
+	b.argv(append(flags, id), func(t string) []string { return []string{"--prompt-interactive=" + t} })
+	b.structured([]string{"--acp"}, flags)
+	return nil
+}
+
+func geminiFlags(p Preset) []string {
+	return []string{"--approval-mode=" + map[Preset]string{Readonly: "plan", Standard: "default", Permissive: "auto_edit", Autonomous: "yolo"}[p]}
+}
+
+// geminiPolicy is what a preset says in a policy file; the autonomous one needs none.
+func geminiPolicy(p Preset) string {
+	if p == Autonomous {
+		return ""
+	}
+	var out strings.Builder
+	for _, d := range []struct {
+		word    string
+		verdict Verdict
+	}{{"allow", Auto}, {"ask_user", Ask}, {"deny", Blocked}} {
+		if tools := toolsWith(Gemini, p, d.verdict); len(tools) > 0 {
+			names, _ := jsonx.Marshal(tools)
+			fmt.Fprintf(&out, "[[rule]]\ntoolName = %s\ndecision = %q\npriority = 900\n\n", names, d.word)
+		}
+		if p.Judge(Agent) == d.verdict {
+			fmt.Fprintf(&out, "[[rule]]\nmcpName = \"junctor\"\ntoolName = \"*\"\ndecision = %q\npriority = 900\n\n", d.word)
+		}
+	}
+	return out.String()
+}
+
+// geminiHooks run our own binary, which posts what it reads and prints what it is answered.
+func (b *build) geminiHooks() object {
+	hooks := make(object)
+	for _, event := range []string{"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "Notification", "SessionEnd"} {
+		// Its timeouts are in milliseconds.
+		hooks[event] = []any{object{"matcher": "*", "hooks": []any{object{"type": "command", "name": "junctor", "command": b.hookCommand(), "timeout": hookTimeout(event) * 1000}}}}
+	}
+	return hooks
+}

@@ -1,0 +1,97 @@
+package programs
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+func openCodeProgram() Program {
+	return Program{
+		Name: OpenCode, Title: "OpenCode", Aliases: []string{"opencode", "opencode-agent"},
+		Binary: "opencode", Install: "npm install -g opencode-ai", Docs: "https://opencode.ai/docs", Login: "opencode auth login",
+		Account:     Account{File: ".local/share/opencode/auth.json"},
+		Keys:        apiKeys("ANTHROPIC_API_KEY", "OPENAI_API_KEY"),
+		Credentials: []string{openCodeKey, "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
+		BaseURL:     "PARALLAX_OPENCODE_BASE_URL",
+		Strengths:   Strengths{.85, .75, .75, .7, .8, .7, .85, .85},
+		Tools: []ToolGroup{
+			{FileRead, []string{"read", "grep", "glob", "list", "lsp"}},
+			{FileWrite, []string{"edit"}},
+			{ShellUse, []string{"bash"}},
+			{Web, []string{"webfetch", "websearch", "codesearch"}},
+			{Agent, []string{"task", "skill"}},
+			{Planning, []string{"todoread", "todowrite"}},
+			{UserInteraction, []string{"question"}},
+		},
+		Files:    []WorkspaceFile{memoryFile("AGENTS.md"), configFile("opencode.json", "json")},
+		Greeting: "OpenCode", DeliverDelay: defaultDeliverDelay,
+		Protocol: ACP,
+		Kinds:    map[string]string{"read": "read", "edit": "edit", "delete": "edit", "move": "edit", "search": "grep", "execute": "bash", "fetch": "webfetch"},
+		plan:     (*build).openCode,
+		approval: func(p Preset, a *Approval) {
+			a.EnvVars["OPENCODE_PERMISSION"] = strings.TrimSpace(text(openCodePermissions(p)))
+		},
+	}
+}
+
+// openCodeKey holds the key of a provider that we describe ourselves.
+const openCodeKey = "PARALLAX_OPENCODE_API_KEY"
+
+// openCode plans OpenCode, which does one task and ends. All its settings are in a
+// variable.
+func (b *build) openCode() error {
+	if b.Model == "" {
+		return capability.Errorf(capability.CodeInvalidInput, "task.spawn", "OpenCode has no model to work with").
+			With("OPENCODE_NO_PROVIDER", "name a model of the user's own configuration, as provider/model, or give the address and the model of a server")
+	}
+	config := object{
+		"autoupdate": false, "share": "disabled", "model": b.Model,
+		"instructions": []string{b.private(b.memory(), "memory.md")},
+		"permission":   openCodePermissions(b.Preset),
+		"mcp": object{"junctor": object{
+			"type": "remote", "url": b.Server + "/mcp", "enabled": true, "oauth": false,
+			"headers": object{"Authorization": "Bearer {env:ELIZA_HOOK_TOKEN}"},
+		}},
+	}
+	if b.BaseURL != "" {
+		_, model, named := strings.Cut(b.Model, "/")
+		if !named {
+			model = b.Model
+		}
+		config["model"] = "junctor/" + model
+		config["provider"] = object{"junctor": object{
+			"npm": "@ai-sdk/openai-compatible", "name": "junctor", "models": object{model: object{}},
+			"options": object{"baseURL": b.BaseURL, "apiKey": "{env:" + openCodeKey + "}"},
+		}}
+	}
+	b.env["OPENCODE_CONFIG_CONTENT"] = strings.TrimSuffix(text(config), "\n")
+	b.env["OPENCODE_DISABLE_AUTOUPDATE"] = "1"
+	if len(toolsWith(OpenCode, b.Preset, Ask)) > 0 {
+		b.note("OpenCode refuses what it would have to ask about, except in structured mode")
+	}
+	flags := []string{"run"}
+	if b.Resume != "" {
+		b.plan.ResumeToken = b.Resume
+		flags = append(flags, "--session", b.Resume)
+	}
+	b.argv(flags, func(t string) []string { return []string{"--", t} })
+	if !b.plan.TaskInArgv { // without a task there is nothing to run: its own screen
+		b.plan.Argv = slices.Delete(b.plan.Argv, 1, 2)
+	}
+	b.structured([]string{"acp"}, nil)
+	return nil
+}
+
+// openCodePermissions says of each of its tools what the preset does.
+func openCodePermissions(p Preset) object {
+	words := map[Verdict]string{Auto: "allow", Ask: "ask", Blocked: "deny"}
+	rules := object{"*": words[p.Judge(Agent)], "external_directory": "deny"}
+	for _, r := range Of(OpenCode).Tools {
+		for _, t := range r.Tools {
+			rules[t] = words[p.Judge(r.Category)]
+		}
+	}
+	return rules
+}

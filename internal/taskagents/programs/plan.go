@@ -1,0 +1,214 @@
+package programs
+
+import (
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/overlay"
+)
+
+// Spawn is what a session is to be.
+type Spawn struct {
+	Framework Name
+	Binary    string // the program; "": found on PATH, a shell in SHELL
+	Session   string // our session's id
+	UUID      string // a fresh one, for programs whose own session's id may be given
+	Server    string // our own server, such as http://127.0.0.1:2138
+	Token     string // of the task; no file and no command line holds it
+	Self      string // the path of our own binary, which runs as the command of hooks
+
+	Workdir  string // without symbolic links
+	StateDir string // the session's own folder, which exists; not below the temporary folder
+	// KeepDir outlives the session and exists: what a conversation is resumed from lies
+	// here. "": Codex and Pi cannot be resumed.
+	KeepDir string
+	// Home is the user's. One of the session's own must outlive it where Claude Code or Gemini
+	// CLI are to be resumed: their conversations are in there.
+	Home    string
+	OwnHome bool // it is the session's own
+	UID     int
+	Repo    bool // the task has a repository
+
+	Task   string
+	Memory string // the caller's text for the memory file
+	Skills string // the manifest of its skills; "": it has none
+	Preset Preset
+	Resume string // the program's own session to go on with
+
+	Model    string // "": the program's own choice
+	Provider string // of Aider and Pi: anthropic, openai or google; they get its key only
+	BaseURL  string // of the model's API; "": that of Parent's variable for it, else the vendor's
+
+	// Credentials are variables that a program logs in with; a program is given those that
+	// it knows. Custom are variables the caller asks for. Parent is our own environment.
+	Credentials, Custom, Parent map[string]string
+}
+
+// Plan is how a session is started. Its Env may hold credentials: it is not for logs.
+type Plan struct {
+	Argv    []string
+	Env     []string // all of it, sorted
+	Changes []overlay.Change
+	// FirstInput is the task as the program is told it; "": there is none. With TaskInArgv
+	// its command line says it; otherwise it is typed, DeliverDelay after the program is
+	// ready.
+	FirstInput   string
+	TaskInArgv   bool
+	DeliverDelay time.Duration
+	// ResumeToken is known before the start where the program lets us choose; elsewhere
+	// hooks tell it.
+	ResumeToken string
+	// Structured is the command line of structured mode, which is told the task in its own
+	// protocol; nil where there is none.
+	Structured []string
+	Notes      []string // for people: what could not be as it was asked for
+}
+
+// Limits of a task (task-agents, section 5.4).
+const (
+	MaxTyped = 4_000   // characters that are typed; a longer task goes into a file
+	MaxArgv  = 100_000 // bytes of an argument; Linux allows 128 KiB
+	MaxTask  = 1 << 20 // bytes of a task, or of a memory text
+)
+
+// Build plans a session. Its errors are the caller's to mend: adapter_invalid,
+// adapter_framework, adapter_preset, and OPENCODE_NO_PROVIDER.
+func Build(s Spawn) (Plan, error) {
+	b, err := newBuild(s)
+	if err != nil {
+		return Plan{}, err
+	}
+	b.skills()
+	if !b.program.Startable() {
+		return Plan{}, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "%q cannot be started as a task agent", s.Framework).
+			With("adapter_framework", "use "+Choices())
+	}
+	if err := b.program.plan(b); err != nil {
+		return Plan{}, err
+	}
+	if b.ignored != "" {
+		b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Ignore, Root: b.Workdir, Path: b.Workdir, Text: b.ignored})
+	}
+	b.plan.Env = b.environment()
+	return b.plan, nil
+}
+
+// build is a plan in the making.
+type build struct {
+	Spawn
+	program Program
+	port    string
+	plan    Plan
+	// ignored are the lines that git is told to ignore in the workspace.
+	ignored string
+	env     map[string]string // what the program itself needs; wins over everything but the rules
+}
+
+func newBuild(s Spawn) (*build, error) {
+	invalid := func(format string, args ...any) (*build, error) {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "task.spawn", format, args...).With("adapter_invalid", "")
+	}
+	for _, path := range []string{s.Workdir, s.StateDir, s.Home, s.Self} {
+		if !filepath.IsAbs(path) {
+			return invalid("%q must be an absolute path", path)
+		}
+	}
+	if s.KeepDir != "" && !filepath.IsAbs(s.KeepDir) {
+		return invalid("%q must be an absolute path", s.KeepDir)
+	}
+	server, err := url.Parse(s.Server)
+	if err != nil || server.Port() == "" {
+		return invalid("the server's address %q has no port", s.Server)
+	}
+	if !plainID.MatchString(s.Session) || !uuid.MatchString(s.UUID) || s.Resume != "" && (len(s.Resume) > 512 || !resumable.MatchString(s.Resume)) {
+		return invalid("the ids of the session, of the program's session or of what is resumed are malformed")
+	}
+	for what, text := range map[string]string{"task": s.Task, "memory": s.Memory, "manifest of skills": s.Skills, "model": s.Model, "provider": s.Provider} {
+		if strings.ContainsRune(text, 0) || len(text) > MaxTask {
+			return invalid("the %s holds a NUL character, or more than %d bytes", what, MaxTask)
+		}
+	}
+	if strings.HasPrefix(s.Model, "-") || strings.HasPrefix(s.Provider, "-") {
+		return invalid("a model and a provider do not begin with a hyphen")
+	}
+	if _, ok := s.Preset.row(); !ok {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "task.spawn", "there is no approval preset %q", s.Preset).
+			With("adapter_preset", "use readonly, standard, permissive or autonomous")
+	}
+	program := Of(s.Framework)
+	if s.Binary == "" {
+		s.Binary = program.Binary
+	}
+	if s.BaseURL == "" {
+		s.BaseURL = s.Parent[program.BaseURL]
+	}
+	s.Server = strings.TrimSuffix(s.Server, "/")
+	b := &build{Spawn: s, program: program, port: server.Port(), env: make(map[string]string)}
+	b.plan.DeliverDelay = program.DeliverDelay
+	return b, nil
+}
+
+var (
+	plainID   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,80}$`)
+	uuid      = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	resumable = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9._/ -]*$`) // an id, or Pi's file; never a flag
+)
+
+// state is a path in the session's folder.
+func (b *build) state(names ...string) string {
+	return filepath.Join(append([]string{b.StateDir}, names...)...)
+}
+
+// private adds a file of ours to the session's folder and returns its path.
+func (b *build) private(text string, names ...string) string {
+	path := b.state(names...)
+	b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Private, Root: b.StateDir, Path: path, Text: text})
+	return path
+}
+
+// folder adds a folder of ours, which goes with all that the program puts there.
+func (b *build) folder(name string) string {
+	path := b.state(name)
+	b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Folder, Root: b.StateDir, Path: path})
+	return path
+}
+
+func (b *build) link(target string, names ...string) {
+	b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Link, Root: b.StateDir, Path: b.state(names...), Target: target})
+}
+
+func (b *build) note(text string) { b.plan.Notes = append(b.plan.Notes, text) }
+
+// argv is the program with its flags and, where there is a task, what says it.
+func (b *build) argv(flags []string, task func(text string) []string) {
+	b.plan.Argv = append([]string{b.Binary}, flags...)
+	if text := b.firstTask(MaxArgv, true); text != "" {
+		b.plan.Argv, b.plan.TaskInArgv, b.plan.FirstInput = append(b.plan.Argv, task(text)...), true, text
+	}
+}
+
+// typed has the task typed.
+func (b *build) typed(flags []string) {
+	b.plan.Argv = append([]string{b.Binary}, flags...)
+	b.plan.FirstInput = b.firstTask(MaxTyped, false)
+}
+
+// structured is the program with the words of structured mode before its flags.
+func (b *build) structured(words []string, flags []string) {
+	b.plan.Structured = slices.Concat([]string{b.Binary}, words, flags)
+}
+
+func (b *build) hooksURL() string { return b.Server + "/api/coding-agents/hooks" }
+
+// hookCommand is our own binary as a line for a shell.
+func (b *build) hookCommand() string {
+	return quote(b.Self) + " child hook " + string(b.Framework)
+}
+
+// quote makes one word for a POSIX shell of any text (task-agents, section 5.3).
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

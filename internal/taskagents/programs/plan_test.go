@@ -1,0 +1,385 @@
+package programs_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/overlay"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// value is what a plan's environment says of a variable.
+func value(p programs.Plan, name string) (string, bool) {
+	for _, e := range p.Env {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+func TestEnvironments(t *testing.T) {
+	t.Parallel()
+	ours := secret.NewToken('a')
+	for name, tt := range map[string]struct {
+		change func(*programs.Spawn)
+		want   map[string]string // "-": not there
+	}{
+		"only what is on the list":          {nil, map[string]string{"PATH": "/usr/bin", "LANG": "C.UTF-8", "EDITOR": "-", "AWS_SECRET_ACCESS_KEY": "-", "HOME": "/home/user", "TERM": "xterm-256color", "COLORTERM": "truecolor"}},
+		"its own names":                     {nil, map[string]string{"PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d", "ELIZA_HOOK_PORT": "2138", "ELIZA_HOOK_TOKEN": token}},
+		"our key is not the task's":         {func(s *programs.Spawn) { s.Credentials = nil }, map[string]string{"ANTHROPIC_API_KEY": "-"}},
+		"another vendor's key":              {nil, map[string]string{"OPENAI_API_KEY": "-", "ANTHROPIC_API_KEY": "sk-ant-api03-0123456789"}},
+		"GITHUB_TOKEN without a repository": {func(s *programs.Spawn) { s.Custom = map[string]string{"GITHUB_TOKEN": "x"} }, map[string]string{"GITHUB_TOKEN": "-"}},
+		"GITHUB_TOKEN with one":             {func(s *programs.Spawn) { s.Repo = true }, map[string]string{"GITHUB_TOKEN": "gh"}},
+		"a subscription's token as a key": {
+			func(s *programs.Spawn) { s.Credentials = map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat01-x"} },
+			map[string]string{"ANTHROPIC_API_KEY": "-", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-x"},
+		},
+		"a subscription's token as a key of the caller's": {
+			func(s *programs.Spawn) {
+				s.Credentials, s.Custom = nil, map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat01-x", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-y"}
+			},
+			map[string]string{"ANTHROPIC_API_KEY": "-", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-y"},
+		},
+		"what nobody gets": {
+			func(s *programs.Spawn) {
+				s.Custom = map[string]string{"MY_PRIVATE_KEY": "x", "AWS_REGION": "x", "DISCORD_X": "x", "telegram_bot": "x", "JUNCTOR_TOKEN": "x", "HARMLESS": ours, "MINE": "y", "A=B": "z"}
+				s.Parent["TZ"] = ours
+			},
+			map[string]string{"MY_PRIVATE_KEY": "-", "AWS_REGION": "-", "DISCORD_X": "-", "telegram_bot": "-", "JUNCTOR_TOKEN": "-", "HARMLESS": "-", "TZ": "-", "MINE": "y", "A": "-"},
+		},
+		"what is ours wins": {
+			func(s *programs.Spawn) {
+				s.Custom = map[string]string{"ELIZA_HOOK_TOKEN": "x", "HOME": "/root", "PARALLAX_SESSION_ID": "x", "TERM_PROGRAM": "x", "PATH": "/mine"}
+			},
+			map[string]string{"ELIZA_HOOK_TOKEN": token, "HOME": "/home/user", "PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d", "TERM_PROGRAM": "ghostty", "PATH": "/usr/bin"},
+		},
+		"what has programs do something else": {
+			func(s *programs.Spawn) {
+				s.Parent["NODE_OPTIONS"] = "--ours"
+				s.Custom = map[string]string{
+					"LD_PRELOAD": "x", "ld_library_path": "x", "DYLD_INSERT_LIBRARIES": "x", "NODE_OPTIONS": "--require=x", "BASH_ENV": "x", "ENV": "x", "SHELL": "x",
+					"GIT_SSH_COMMAND": "x", "GIT_CONFIG_COUNT": "1", "GIT_DIR": "x", "GIT_AUTHOR_NAME": "me", "PYTHONSTARTUP": "x", "ELIZA_HOOK_PORT": "1", "GITLAB_TOKEN": "kept",
+				}
+			},
+			map[string]string{
+				"LD_PRELOAD": "-", "ld_library_path": "-", "DYLD_INSERT_LIBRARIES": "-", "NODE_OPTIONS": "--ours", "BASH_ENV": "-", "ENV": "-", "SHELL": "/bin/bash",
+				"GIT_SSH_COMMAND": "-", "GIT_CONFIG_COUNT": "-", "GIT_DIR": "-", "GIT_AUTHOR_NAME": "me", "PYTHONSTARTUP": "-", "ELIZA_HOOK_PORT": "2138", "GITLAB_TOKEN": "kept",
+			},
+		},
+		"a NUL":                  {func(s *programs.Spawn) { s.Custom = map[string]string{"MINE": "a\x00b"} }, map[string]string{"MINE": "-"}},
+		"the user's own address": {func(s *programs.Spawn) { s.Parent["ANTHROPIC_BASE_URL"] = "http://y" }, map[string]string{"ANTHROPIC_BASE_URL": "http://y"}},
+		"a model's address":      {func(s *programs.Spawn) { s.BaseURL = "http://x" }, map[string]string{"ANTHROPIC_BASE_URL": "http://x", "ANTHROPIC_MODEL": "some/model"}},
+		"root in a sandbox":      {func(s *programs.Spawn) { s.UID, s.Parent["IS_SANDBOX"] = 0, "1" }, map[string]string{"IS_SANDBOX": "1"}},
+		"one provider's key": {
+			func(s *programs.Spawn) { s.Framework, s.Provider = programs.Aider, "openai" },
+			map[string]string{"ANTHROPIC_API_KEY": "-", "OPENAI_API_KEY": "sk-openai"},
+		},
+		"root in none": {func(s *programs.Spawn) { s.UID = 0 }, map[string]string{"IS_SANDBOX": "-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := spawn(programs.Claude, programs.Standard)
+			if tt.change != nil {
+				tt.change(&s)
+			}
+			plan := build(t, s)
+			for variable, want := range tt.want {
+				if got, ok := value(plan, variable); ok && got != want || !ok && want != "-" {
+					t.Errorf("%s=%s (%v), want %s", variable, got, ok, want)
+				}
+			}
+		})
+	}
+}
+
+func TestRootDoesNotBypassPermissions(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		uid     int
+		sandbox string
+		want    string
+	}{{1000, "", "--dangerously-skip-permissions"}, {0, "", "--permission-mode=acceptEdits"}, {0, "0", "--permission-mode=acceptEdits"}, {0, "1", "--dangerously-skip-permissions"}} {
+		s := spawn(programs.Claude, programs.Autonomous)
+		s.UID, s.Parent["IS_SANDBOX"] = tt.uid, tt.sandbox
+		plan := build(t, s)
+		bypass := slices.Contains(plan.Argv, "--dangerously-skip-permissions")
+		if !slices.Contains(plan.Argv, tt.want) || bypass == (len(plan.Notes) > 0) {
+			t.Errorf("%d %q: %q %q", tt.uid, tt.sandbox, plan.Argv, plan.Notes)
+		}
+	}
+}
+
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	const prefix = "Work in /w/project and nowhere else.\n"
+	for name, tt := range map[string]struct {
+		of           programs.Name
+		task, memory string
+		want         string
+		inArgv       bool
+		file         bool
+	}{
+		"on the command line":          {programs.Claude, "do it", "", prefix + "do it", true, false},
+		"typed":                        {programs.Aider, "do it", "", prefix + "do it", false, false},
+		"a memory names the workspace": {programs.Codex, "do it", "m", "do it", true, false},
+		"a command of the program's":   {programs.Codex, "/exit now", "m", " /exit now", true, false},
+		"a flag":                       {programs.Pi, "--help", "m", " --help", true, false},
+		"a file":                       {programs.Pi, "@/etc/passwd", "m", " @/etc/passwd", true, false},
+		"a shell's command":            {programs.Shell, "!! /bin", "", "!! /bin", false, false},
+		"none":                         {programs.Claude, " \n", "", "", false, false},
+		"too long to type":             {programs.Aider, strings.Repeat("é", programs.MaxTyped+1), "m", "Read the file .task-agents/TASK-pty-1700000000000-0a1b2c3d.md: it is your task. Do what it says.", false, true},
+		"long enough to type":          {programs.Aider, strings.Repeat("é", programs.MaxTyped), "m", strings.Repeat("é", programs.MaxTyped), false, false},
+		"too long for an argument":     {programs.Gemini, strings.Repeat("x", programs.MaxArgv+1), "m", "Read the file .task-agents/TASK-pty-1700000000000-0a1b2c3d.md: it is your task. Do what it says.", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := spawn(tt.of, programs.Standard)
+			s.Task, s.Memory = tt.task, tt.memory
+			plan := build(t, s)
+			got := plan.FirstInput
+			if plan.TaskInArgv && got != strings.TrimPrefix(plan.Argv[len(plan.Argv)-1], "--prompt-interactive=") {
+				t.Errorf("the command line says %q", plan.Argv)
+			}
+			if got != tt.want || plan.TaskInArgv != tt.inArgv {
+				t.Errorf("%.200q %v", got, plan.TaskInArgv)
+			}
+			at := slices.IndexFunc(plan.Changes, func(c overlay.Change) bool { return strings.Contains(c.Path, "TASK-") })
+			if at >= 0 != tt.file || tt.file && plan.Changes[at].Text != tt.task {
+				t.Errorf("its file: %v", at)
+			}
+		})
+	}
+}
+
+func TestResuming(t *testing.T) {
+	t.Parallel()
+	const id = "01a20437-e8b5-7132-ab85-f90806957c7d"
+	for name, want := range map[programs.Name][]string{
+		programs.Claude: {"--resume=" + id}, programs.Codex: {"resume", "--no-daemon", "-C", "/w/project", "--", id},
+		programs.Gemini: {"--resume=" + id}, programs.Pi: {"--session", id}, programs.OpenCode: {"--session", id},
+	} {
+		s := spawn(name, programs.Standard)
+		s.Resume, s.Task = id, ""
+		plan := build(t, s)
+		if !strings.Contains(strings.Join(plan.Argv, "\n"), strings.Join(want, "\n")) || plan.ResumeToken != id || slices.Contains(plan.Argv, "--session-id="+s.UUID) {
+			t.Errorf("%s: %q", name, plan.Argv)
+		}
+	}
+}
+
+func TestWhatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*programs.Spawn)
+		reason string
+	}{
+		"an unknown program":      {func(s *programs.Spawn) { s.Framework = "vim" }, "adapter_framework"},
+		"hermes":                  {func(s *programs.Spawn) { s.Framework = programs.Hermes }, "adapter_framework"},
+		"an unknown preset":       {func(s *programs.Spawn) { s.Preset = "yolo" }, "adapter_preset"},
+		"opencode without model":  {func(s *programs.Spawn) { s.Framework, s.Model = programs.OpenCode, "" }, "OPENCODE_NO_PROVIDER"},
+		"a relative workspace":    {func(s *programs.Spawn) { s.Workdir = "w" }, "adapter_invalid"},
+		"a server without a port": {func(s *programs.Spawn) { s.Server = "http://localhost" }, "adapter_invalid"},
+		"a session of dots":       {func(s *programs.Spawn) { s.Session = "../x" }, "adapter_invalid"},
+		"an id that is a flag":    {func(s *programs.Spawn) { s.Resume = "--last" }, "adapter_invalid"},
+		"an id that is too long":  {func(s *programs.Spawn) { s.Resume = strings.Repeat("a", 513) }, "adapter_invalid"},
+		"a model that is a flag":  {func(s *programs.Spawn) { s.Model = "--yolo" }, "adapter_invalid"},
+		"a NUL in the task":       {func(s *programs.Spawn) { s.Task = "a\x00" }, "adapter_invalid"},
+		"a task without end":      {func(s *programs.Spawn) { s.Task = strings.Repeat("x", programs.MaxTask+1) }, "adapter_invalid"},
+		"no UUID":                 {func(s *programs.Spawn) { s.UUID = "" }, "adapter_invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := spawn(programs.Claude, programs.Standard)
+			tt.change(&s)
+			_, err := programs.Build(s)
+			if e := capability.AsError(err); e == nil || e.Code != capability.CodeInvalidInput || e.Reason != tt.reason {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestPlansLeaveNothingBehind carries out every plan in a repository and a home that hold
+// files of their users, and undoes it.
+func TestPlansLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	for _, name := range allNames() {
+		t.Run(string(name), func(t *testing.T) {
+			t.Parallel()
+			top, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := spawn(name, programs.Permissive)
+			s.Workdir, s.StateDir, s.KeepDir, s.Home = top+"/work", top+"/state", top+"/keep", top+"/home"
+			s.BaseURL, s.Task = "http://127.0.0.1:9", strings.Repeat("long ", programs.MaxArgv/4)
+			s.Skills = "# Skills"
+			for _, dir := range []string{s.Workdir, s.StateDir, s.KeepDir, s.Home} {
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for path, text := range map[string]string{s.Home + "/.claude.json": `{"numStartups": 1}`, s.Workdir + "/CLAUDE.md": "the project's", s.Workdir + "/AGENTS.md": "the project's", s.KeepDir + "/earlier": "x"} {
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if out, err := exec.Command("git", "-C", s.Workdir, "init", "-q").CombinedOutput(); err != nil {
+				t.Fatalf("%s", out)
+			}
+			before := tree(t, top)
+			plan := build(t, s)
+			if err := overlay.Apply(t.Context(), top+"/journal", s.Session, plan.Changes); err != nil {
+				t.Fatal(err)
+			}
+			if out, _ := exec.Command("git", "-C", s.Workdir, "status", "--porcelain", "--ignored=no").Output(); strings.Contains(string(out), "task-agents") {
+				t.Errorf("git sees %s", out)
+			}
+			if err := overlay.Undo(t.Context(), top+"/journal"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, tree(t, top)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestSkillsAreBesideTheWork: two programs may work in one folder, and each finds its own.
+func TestSkillsAreBesideTheWork(t *testing.T) {
+	t.Parallel()
+	for _, n := range programs.All() {
+		if n.Name == programs.Hermes {
+			continue
+		}
+		s := spawn(n.Name, programs.Permissive)
+		s.BaseURL, s.Skills = "http://127.0.0.1:9", "# Skills"
+		plan := build(t, s)
+		path, told := s.Workdir+"/.task-agents/SKILLS-"+s.Session+".md", false
+		for _, c := range plan.Changes {
+			if c.Path == path && c.Kind == overlay.Private && c.Text == "# Skills" {
+				path = ""
+			}
+			told = told || strings.Contains(c.Text, "SKILLS-"+s.Session+".md") && strings.Contains(c.Text, "USE_SKILL <slug>")
+		}
+		has := slices.Contains(plan.Env, "ELIZA_SKILLS_MANIFEST="+s.Workdir+"/.task-agents/SKILLS-"+s.Session+".md")
+		if want := n.Name != programs.Shell; (path == "") != want || has != want || told != want {
+			t.Errorf("%s: written %v, named %v, told %v", n.Name, path == "", has, told)
+		}
+	}
+}
+
+func tree(t *testing.T, top string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	err := fs.WalkDir(os.DirFS(top), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			data, rerr := os.ReadFile(filepath.Join(top, path))
+			all[path], err = string(data), rerr
+		} else {
+			all[path] = d.Type().String()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestAShellTellsHowCommandsEnd runs a real one with our file.
+func TestAShellTellsHowCommandsEnd(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash here")
+	}
+	s := spawn(programs.Shell, programs.Autonomous)
+	s.Binary, s.StateDir, s.Workdir, s.Home = bash, t.TempDir(), t.TempDir(), t.TempDir()
+	plan := build(t, s)
+	if err := overlay.Apply(t.Context(), s.Home+"/journal", s.Session, plan.Changes); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), plan.Argv[0], plan.Argv[1:]...)
+	var out bytes.Buffer
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = plan.Env, s.Workdir, strings.NewReader("true\n(exit 7)\nexit 0\n"), &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	var marks []string
+	for _, part := range strings.Split(out.String(), "\x1b]133;")[1:] {
+		mark, _, _ := strings.Cut(part, "\a")
+		marks = append(marks, mark)
+	}
+	if got := strings.Join(marks, " "); got != "A B C D;0 A B C D;7 A B C" {
+		t.Errorf("%s\n%q", got, out.String())
+	}
+}
+
+func TestPresets(t *testing.T) {
+	t.Parallel()
+	// One letter for each category in the order of the table: auto, ask, blocked.
+	want := map[programs.Preset]string{programs.Readonly: "abbbbaa", programs.Standard: "akkakaa", programs.Permissive: "aakaaaa", programs.Autonomous: "aaaaaaa", "unknown": "bbbbbbb"}
+	for p, letters := range want {
+		var got string
+		for _, c := range []programs.Category{programs.FileRead, programs.FileWrite, programs.ShellUse, programs.Web, programs.Agent, programs.Planning, programs.UserInteraction} {
+			got += map[programs.Verdict]string{programs.Auto: "a", programs.Ask: "k", programs.Blocked: "b"}[p.Judge(c)]
+		}
+		if got != letters {
+			t.Errorf("%s: %s, want %s", p, got, letters)
+		}
+	}
+	for _, tt := range []struct {
+		of   programs.Name
+		tool string
+		want programs.Category
+	}{
+		{programs.Claude, "Bash", programs.ShellUse},
+		{programs.Claude, "MultiEdit", programs.FileWrite},
+		{programs.Claude, "mcp__x__read", programs.Agent},
+		{programs.Claude, "TaskCreate", programs.Planning},
+		{programs.Gemini, "replace", programs.FileWrite},
+		{programs.Codex, "Bash", programs.ShellUse},
+		{programs.Codex, "apply_patch", programs.FileWrite},
+		{programs.Shell, "anything", programs.Agent},
+	} {
+		if got := programs.CategoryOf(tt.of, tt.tool); got != tt.want {
+			t.Errorf("%s %s: %s", tt.of, tt.tool, got)
+		}
+	}
+	if programs.ShellUse.Risk() != "high" || programs.Web.Risk() != "medium" || programs.Planning.Risk() != "low" {
+		t.Error("risks")
+	}
+}
+
+func TestPresetsInTheProgramsOwnWords(t *testing.T) {
+	t.Parallel()
+	for _, name := range allNames() {
+		for _, p := range presets() {
+			a, err := programs.ApprovalOf(name, p)
+			if err != nil || a.Summary == "" || name != programs.Shell && len(a.CLIFlags)+len(a.WorkspaceFiles)+len(a.EnvVars) == 0 {
+				t.Errorf("%s %s: %+v %v", name, p, a, err)
+			}
+		}
+		if files := programs.Of(name).Files; name != programs.Shell && (len(files) == 0 || files[0].Type != "memory") {
+			t.Errorf("%s: %+v", name, files)
+		}
+	}
+	if codex := programs.Of(programs.Codex); codex.Powerful == "" || codex.Fast == "" || codex.Powerful == codex.Fast {
+		t.Errorf("models of Codex = %q, %q; want two different names", codex.Powerful, codex.Fast)
+	}
+	if _, err := programs.ApprovalOf(programs.Claude, "none"); capability.CodeOf(err) != capability.CodeInvalidInput {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,113 @@
+package programs
+
+import (
+	"slices"
+	"strings"
+)
+
+// Preset says what a session may do without being asked (task-agents, section 5.6).
+type Preset string
+
+// The presets.
+const (
+	Readonly   Preset = "readonly"
+	Standard   Preset = "standard"
+	Permissive Preset = "permissive"
+	Autonomous Preset = "autonomous"
+)
+
+// Category is what a tool does, as far as presets care.
+type Category string
+
+// The categories.
+const (
+	FileRead        Category = "file_read"
+	FileWrite       Category = "file_write"
+	ShellUse        Category = "shell"
+	Web             Category = "web"
+	Agent           Category = "agent"
+	Planning        Category = "planning"
+	UserInteraction Category = "user_interaction"
+)
+
+// Verdict is what a preset says of a category.
+type Verdict string
+
+// The verdicts.
+const (
+	Auto    Verdict = "auto"
+	Ask     Verdict = "ask"
+	Blocked Verdict = "blocked"
+)
+
+// Risk is how much harm a category can do: low, medium or high.
+func (c Category) Risk() string {
+	switch c {
+	case FileRead, Planning, UserInteraction:
+		return "low"
+	case ShellUse:
+		return "high"
+	}
+	return "medium"
+}
+
+// PresetRow is one preset as GET /approval-presets shows it (task-agents, section 9.1).
+type PresetRow struct {
+	Preset      Preset     `json:"preset"`
+	Description string     `json:"description"`
+	Auto        []Category `json:"autoApprove"`
+	Ask         []Category `json:"requireApproval"`
+	Blocked     []Category `json:"blocked"`
+}
+
+// Presets returns the table of presets, the strictest first.
+func Presets() []PresetRow {
+	return []PresetRow{
+		{Readonly, "It may read and plan; everything else is refused.", []Category{FileRead, Planning, UserInteraction}, nil, []Category{FileWrite, ShellUse, Web, Agent}},
+		{Standard, "It may read, plan and use the web; it asks before it writes, runs commands or starts agents.", []Category{FileRead, Planning, UserInteraction, Web}, []Category{FileWrite, ShellUse, Agent}, nil},
+		{Permissive, "It asks before it runs commands, and for nothing else.", []Category{FileRead, FileWrite, Web, Agent, Planning, UserInteraction}, []Category{ShellUse}, nil},
+		{Autonomous, "It asks for nothing.", []Category{FileRead, FileWrite, ShellUse, Web, Agent, Planning, UserInteraction}, nil, nil},
+	}
+}
+
+// row finds a preset; ok is false for one that does not exist.
+func (p Preset) row() (PresetRow, bool) {
+	for _, r := range Presets() {
+		if r.Preset == p {
+			return r, true
+		}
+	}
+	return PresetRow{}, false
+}
+
+// Judge says what the preset says of a category; an unknown preset blocks everything.
+func (p Preset) Judge(c Category) Verdict {
+	switch r, _ := p.row(); {
+	case slices.Contains(r.Auto, c):
+		return Auto
+	case slices.Contains(r.Ask, c):
+		return Ask
+	}
+	return Blocked
+}
+
+// CategoryOf says what a tool does. One that is not known, such as a tool of an MCP
+// server, can do what an agent can.
+func CategoryOf(name Name, tool string) Category {
+	for _, r := range Of(name).Tools {
+		if slices.ContainsFunc(r.Tools, func(t string) bool { return strings.EqualFold(t, tool) }) {
+			return r.Category
+		}
+	}
+	return Agent
+}
+
+// toolsWith lists a program's tools of which the preset says one of the verdicts.
+func toolsWith(name Name, p Preset, verdicts ...Verdict) (tools []string) {
+	for _, r := range Of(name).Tools {
+		if slices.Contains(verdicts, p.Judge(r.Category)) {
+			tools = append(tools, r.Tools...)
+		}
+	}
+	return tools
+}

@@ -1,0 +1,200 @@
+// Package programs describes the coding CLIs that junctor starts as task agents. Each
+// program has one file with one [Program]: its names, how it is found and logged in to,
+// its tools, its files, what its start-up dialogs are answered with, and how a session of
+// it is planned. Its rule file, which package detect reads, is in the folder rules.
+// Adding a program is one such file, one row in [All], one rule file and one recording.
+//
+// [Build] is a pure function from a [Spawn] to a [Plan]: it reads nothing but its
+// argument and changes nothing. Package overlay applies the changes of a plan and undoes
+// them. A program receives its settings by its own flags and variables where it has them,
+// in the session's folder; the workspace stays as it is, and so does the user's home
+// except for what no flag can express.
+package programs
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/config"
+)
+
+// Name is the canonical name of a program.
+type Name string
+
+// The canonical names.
+const (
+	Claude   Name = "claude"
+	Codex    Name = "codex"
+	Gemini   Name = "gemini"
+	Aider    Name = "aider"
+	Pi       Name = "pi"
+	OpenCode Name = "opencode"
+	Shell    Name = "shell"
+	Hermes   Name = "hermes"
+)
+
+// A Program describes one coding CLI. The zero value of a field means that the program
+// has no such thing.
+type Program struct {
+	Name    Name
+	Title   string   // as people write it; "" for a program that is never chosen by score
+	Aliases []string // accepted names, the canonical one first; case, blanks, "_" and "-" are ignored
+
+	Binary  string
+	Install string // the command that installs it
+	Docs    string // address of its documentation
+	Login   string // how a user logs in, in words or as a command
+	Account Account
+	// SignIn holds the arguments of the command that logs a user in.
+	SignIn []string
+
+	Keys        []Key    // variables that are an account
+	Credentials []string // further variables that it may log in with
+	// OneProvider is set if it works with several model providers and receives the key
+	// of the session's provider only.
+	OneProvider bool
+	BaseURL     string // variable by which its users choose another model API
+	// Powerful and Fast are the models for hard and for quick tasks unless the operator
+	// sets others; "" leaves the choice to the program.
+	Powerful, Fast string
+
+	Strengths     Strengths
+	Subscriptions []string // configured subscription providers that are its own
+	// Terse is set if it carries out what it is given without reasoning about prose.
+	Terse bool
+
+	Tools    []ToolGroup
+	Files    []WorkspaceFile // that it reads in a workspace, its memory file first
+	Greeting string          // text on its first screen, by which a recording is recognised
+	Answers  func(Preset) []Answer
+	Protocol Protocol // of structured mode
+	// Kinds maps the tool kinds of the Agent Client Protocol to the names in Tools.
+	Kinds map[string]string
+	// FailedHook is the reply to a hook that could not be passed on; "" is {}.
+	FailedHook string
+	// StrayTurns is set if it runs turns of its own, for example one that finds a title.
+	StrayTurns bool
+
+	DeliverDelay time.Duration // between ready and the first input
+	NoServer     bool          // it cannot use an MCP server
+	Advice       string        // a line of the memory file that only this program needs
+
+	plan     func(*build) error
+	approval func(Preset, *Approval)
+}
+
+// Key is a variable, and the name of the account it stands for.
+type Key struct{ Name, Method string }
+
+// Account is how the account of an installed program is found, besides by its Keys.
+type Account struct {
+	Ask []string // arguments by which it reports its account
+	// Read interprets the answer to Ask. known is false if the answer cannot be read.
+	Read func(answer string) (method string, loggedIn, known bool)
+	File string // below the user's home; a JSON object that is not empty is an account
+}
+
+// Answer is chosen in a start-up dialog without asking the user. It fits a dialog of its
+// Type whose question contains Prompt, and names its choice by label, never by being the
+// default. No Answer decides whether a tool may be used.
+type Answer struct {
+	ID     string
+	Type   string // of the blocker: trust, onboarding, …
+	Prompt string // words of the question in any case; "" fits every question
+	Label  string // beginning of the choice's label in any case
+	// Keys are pressed if the program waits for keys and offers no choices. Label is then
+	// ignored.
+	Keys []string
+	Once bool // for one dialog of a session
+}
+
+// Protocol is the form of a program's structured mode.
+type Protocol string
+
+// The protocols.
+const (
+	StreamJSON Protocol = "stream-json" // Claude Code
+	AppServer  Protocol = "app-server"  // Codex
+	ACP        Protocol = "acp"         // Agent Client Protocol
+)
+
+// Strengths grade from 0 to 1 what a program is good at.
+type Strengths struct {
+	Implementation, Research, Planning, Ops, Verification, Coordination, RepoWork, FastIteration float64
+}
+
+// ToolGroup lists the tools of one category.
+type ToolGroup struct {
+	Category Category
+	Tools    []string
+}
+
+// All returns every program, in the order in which lists show them.
+func All() []Program {
+	return []Program{claudeProgram(), codexProgram(), geminiProgram(), aiderProgram(), piProgram(), openCodeProgram(), shellProgram(), {Name: Hermes, Aliases: []string{"hermes"}, Binary: "hermes"}}
+}
+
+// Of returns the description of a program. For an unknown name only Name and Binary are set.
+func Of(name Name) Program {
+	for _, p := range All() {
+		if p.Name == name {
+			return p
+		}
+	}
+	return Program{Name: name, Binary: string(name)}
+}
+
+// Choices lists the programs that can be started, and what else may be chosen, for an
+// error message: "a, b or c".
+func Choices(more ...string) string {
+	var names []string
+	for _, p := range All() {
+		if p.Startable() {
+			names = append(names, string(p.Name))
+		}
+	}
+	names = append(names, more...)
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// Startable reports whether a session of the program can be started.
+func (p *Program) Startable() bool { return p.plan != nil }
+
+// Normalise returns the canonical name for any accepted one. ok is false for an unknown
+// name.
+func Normalise(text string) (name Name, ok bool) {
+	for _, p := range All() {
+		if slices.ContainsFunc(p.Aliases, func(alias string) bool { return config.SameName(alias, text) }) {
+			return p.Name, true
+		}
+	}
+	return "", false
+}
+
+// Configurable returns the programs that the configuration may name.
+func Configurable() (list []config.Program) {
+	for _, p := range All() {
+		if !p.Startable() {
+			continue
+		}
+		named := config.Program{Name: string(p.Name), Aliases: p.Aliases}
+		for _, k := range p.Keys {
+			named.Accounts = append(named.Accounts, k.Name)
+		}
+		list = append(list, named)
+	}
+	return list
+}
+
+const defaultDeliverDelay = 300 * time.Millisecond
+
+// apiKeys returns variables that each hold an API key.
+func apiKeys(names ...string) []Key {
+	keys := make([]Key, len(names))
+	for i, n := range names {
+		keys[i] = Key{n, "api_key"}
+	}
+	return keys
+}

@@ -1,0 +1,79 @@
+package taskagents
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/taskagents/history"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// taskRecords writes what became of tasks, for those who begin something similar.
+type taskRecords struct {
+	registry *threads.Registry
+	history  *history.File
+	scratch  *scratch.Keeper
+	logger   *slog.Logger
+}
+
+// run remembers what became of tasks until the events end.
+func (r taskRecords) run(ctx context.Context, events <-chan coordinator.Event) {
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return
+			}
+			r.remember(ctx, e)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// remember adds to the history.
+func (r taskRecords) remember(ctx context.Context, e coordinator.Event) {
+	entry := history.Entry{SessionID: e.SessionID, Timestamp: e.Timestamp.UnixMilli()}
+	switch e.Type {
+	case "task_registered":
+		entry.Type = history.Registered
+	case "task_complete":
+		entry.Type = history.Completed
+	case "stopped":
+		entry.Type = history.Stopped
+	case "error":
+		entry.Type = history.Failed
+	case "decision_shared":
+		entry.Type = history.KeyDecision
+	case "swarm_complete":
+		swarm, _ := e.Data.(decide.Swarm)
+		for _, t := range swarm.Tasks { // nobody goes on in what was made for them
+			if err := r.scratch.Release(t.SessionID); err != nil {
+				r.logger.Warn("the folder of a session is still there", "session", t.SessionID, "err", err)
+			}
+		}
+		return
+	default:
+		return
+	}
+	s, err := r.registry.Session(ctx, e.SessionID)
+	if err != nil {
+		return
+	}
+	entry.Label, entry.AgentType, entry.Repo, entry.Workdir = s.Label, s.Framework, s.Repo, s.Workdir
+	switch data, _ := e.Data.(map[string]string); entry.Type {
+	case history.Registered:
+		entry.OriginalTask = secret.MaskTokens(s.OriginalTask)
+	case history.KeyDecision:
+		entry.Reasoning = secret.MaskTokens(data["text"])
+	default:
+		entry.CompletionSummary = secret.MaskTokens(s.CompletionSummary)
+	}
+	if err := r.history.Append(entry); err != nil {
+		r.logger.Warn("the history of tasks has a gap", "err", err)
+	}
+}

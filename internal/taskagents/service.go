@@ -1,0 +1,160 @@
+// Package taskagents runs coding agents for users and programs: their sessions, threads of
+// tasks with a coordinator, workspaces, skills and the HTTP API over all of it. [Service]
+// connects the sub-packages. The server opens one and knows nothing else of them.
+package taskagents
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
+	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/parent"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Policy issues and revokes the tokens of sessions.
+type Policy interface {
+	CreateToken(ctx context.Context, by capability.Principal, req policy.TokenRequest) (policy.Token, secret.Value, error)
+	RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (policy.Token, error)
+}
+
+// Catalog returns the current catalog.
+type Catalog interface{ Snapshot() *catalog.Snapshot }
+
+// Engine lists, plans and runs the capabilities that a principal may use.
+type Engine interface {
+	List(who capability.Principal, audience capability.Audience) []*catalog.Entry
+	Plan(ctx context.Context, inv capability.Invocation) invoke.Plan
+	Invoke(ctx context.Context, inv capability.Invocation) (invoke.Reply, error)
+}
+
+// Tasks holds the task of each thread.
+type Tasks interface {
+	// Carry sets what answers and stops the tasks of threads.
+	Carry(t tasks.Threads)
+	Get(ctx context.Context, owner, id string) (tasks.Task, error)
+	OpenThread(ctx context.Context, owner, surface, thread, status string) (tasks.Task, error)
+	OpenThreads() []tasks.Task
+	MoveThread(ctx context.Context, id string, to tasks.Movement) (moved bool, err error)
+}
+
+// Model completes prompts; tokens is the number that the completion used.
+type Model interface {
+	Complete(ctx context.Context, system string, parts ...string) (text string, tokens int, err error)
+}
+
+// Secrets stores credentials by name.
+type Secrets interface {
+	Get(name string) (secret.Value, error)
+	Set(name string, value secret.Value) error
+}
+
+// Log is the audit log.
+type Log interface {
+	Append(ctx context.Context, r audit.Record, d audit.Durability) (audit.Receipt, error)
+}
+
+// Config is what a Service works with. All fields are required, unless they name another
+// meaning of nil.
+type Config struct {
+	Agents  config.Agents
+	Foreign config.Foreign
+	// Reread returns the configuration with the current content of the foreign file.
+	Reread  func() (config.Config, error)
+	Home    string // the home's folder
+	Version string
+	Gateway string // the name among the gateways that share Shared
+
+	DB      agentsettings.Database // this machine's own
+	Shared  threadsql.Database     // of all gateways that share one; otherwise DB
+	Log     Log
+	Secrets Secrets
+	Policy  Policy
+	Catalog Catalog
+	Engine  Engine
+	Tasks   Tasks
+	Model   Model        // nil: no model is configured
+	Git     *gitcmd.Git  // nil: git is not installed
+	Rooms   parent.Rooms // the conversations of this server's own chat
+
+	// Standing returns a principal with the rights that its token gives it now.
+	Standing func(id string) (capability.Principal, error)
+	Publish  func(event string, data any) // to the live feed; it does not block
+	Address  func() string                // URL of the server
+	Door     *httpapi.Door
+	// Unrouted answers requests that no route of mux takes.
+	Unrouted func(mux *http.ServeMux, w http.ResponseWriter, r *http.Request)
+	Logger   *slog.Logger
+}
+
+// Service is the task agents of one server.
+type Service struct {
+	cfg     Config
+	logger  *slog.Logger
+	workers *taskAgents
+	folders *workspaces
+}
+
+// New opens the service and removes what an earlier process left behind. On failure nothing
+// stays open.
+func New(ctx context.Context, cfg Config) (*Service, error) {
+	s := &Service{cfg: cfg, logger: cfg.Logger}
+	if err := s.open(ctx); err != nil {
+		s.folders.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// path joins names below the home.
+func (s *Service) path(names ...string) string {
+	return filepath.Join(append([]string{s.cfg.Home}, names...)...)
+}
+
+// Run looks after sessions, threads and workspaces until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return s.folders.run(ctx, s.workers.Agents) })
+	parts.Go(func() error { return s.workers.run(ctx, s.cfg.Agents.IdleTimeout) })
+	parts.Go(func() error { return s.workers.threads.run(ctx, s.cfg.Agents.AutoResume, s.cfg.Standing) })
+	return parts.Wait()
+}
+
+// Shutdown ends every session. Ctx limits how long their programs may take.
+func (s *Service) Shutdown(ctx context.Context) { s.workers.close(ctx) }
+
+// Close releases the folders. It is called once, after Run has returned.
+func (s *Service) Close() error {
+	s.folders.close()
+	return nil
+}
+
+// Routes adds the HTTP API of task agents to mux.
+func (s *Service) Routes(mux *http.ServeMux) {
+	c := s.workers.threads
+	agentserve.New(agentserve.Config{
+		Door: s.cfg.Door, Agents: s.workers, Accounts: s.workers, Console: s.workers.sessions,
+		Workspaces: s.folders.Manager, NoWorkspaces: s.folders.missing, Scratch: s.folders.scratch,
+		Threads: c.registry, Launcher: c.launcher, Supervisor: c.coordinator, Choice: s.workers.chooser, Feed: c.feed, Roots: s.agentRoots(),
+		Unrouted: s.cfg.Unrouted,
+	}).Routes(mux)
+}
+
+// Functions returns the verbs of task agents as capabilities.
+func (s *Service) Functions() []verbs.Function { return verbs.Functions(s.workers.verbs) }

@@ -1,0 +1,209 @@
+package taskagents
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
+	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// openTaskSettings opens what was set and what was learnt about task agents, for t.
+func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
+	rows, err := agentsettings.OpenRows(ctx, s.cfg.DB)
+	if err != nil {
+		return err
+	}
+	if t.settings, err = agentsettings.Open(ctx, rows.Row("settings"), s.agentSettings, s.logger); err != nil {
+		return err
+	}
+	book, err := choice.OpenBook(ctx, rows.Row("choice"))
+	t.chooser = &chooser{book: book, settings: t.settings, logger: s.logger}
+	return err
+}
+
+// ollama is the OpenAI-compatible service that a machine has of its own.
+const ollama = "http://127.0.0.1:11434/v1"
+
+// agentSettings is the configuration of task agents now.
+func (s *Service) agentSettings() (agentsettings.Values, error) {
+	cfg, err := s.cfg.Reread()
+	if err != nil {
+		return agentsettings.Values{}, err
+	}
+	v := agentsettings.Values{
+		Ranked: cfg.Agents.Strategy == "ranked", Preset: programs.Preset(cfg.Agents.Preset), Credentials: cfg.Agents.Credentials,
+		Models: map[programs.Name]agentsettings.Models{
+			programs.Claude:   {Powerful: cfg.Agents.Models.Claude.Powerful, Fast: cfg.Agents.Models.Claude.Fast},
+			programs.Codex:    {Powerful: cfg.Agents.Models.Codex.Powerful, Fast: cfg.Agents.Models.Codex.Fast},
+			programs.Gemini:   {Powerful: cfg.Agents.Models.Gemini.Powerful, Fast: cfg.Agents.Models.Gemini.Fast},
+			programs.Aider:    {Powerful: cfg.Agents.Models.Aider.Powerful, Fast: cfg.Agents.Models.Aider.Fast},
+			programs.OpenCode: {Powerful: cfg.Agents.Models.OpenCode.Powerful, Fast: cfg.Agents.Models.OpenCode.Fast},
+		},
+		AiderProvider: cfg.Agents.AiderProvider, OpenCodeURL: cfg.Agents.OpenCodeURL, Subscription: cfg.Agents.Subscription, Cols: cfg.Agents.Cols, Rows: cfg.Agents.Rows,
+		ValidatorRetries: cfg.Agents.ValidatorRetries, SkillCallback: cfg.Agents.SkillCallback, CodexLoginOnly: cfg.Agents.CodexLoginOnly,
+		RolePolicy: cfg.Agents.RolePolicy, ConnectorPolicy: cfg.Agents.ConnectorPolicy,
+		Accounts: make(map[string]string), Custom: make(map[string]string),
+	}
+	v.DefaultType, _ = programs.Normalise(cfg.Agents.DefaultType) // it was checked; "" is nobody's name
+	if cfg.Agents.OpenCodeLocal {
+		v.OpenCodeURL = cmp.Or(v.OpenCodeURL, ollama)
+	}
+	v.OpenCodeKey = cfg.Foreign.Secret("PARALLAX_OPENCODE_API_KEY")
+	if name := cfg.Agents.OpenCodeKeySecret; name != "" {
+		if v.OpenCodeKey, err = s.cfg.Secrets.Get(name); err != nil {
+			return v, err
+		}
+	}
+	for _, list := range []map[string]secret.Value{cfg.Foreign.Secrets, cfg.Foreign.Given} {
+		for name, value := range list {
+			v.Accounts[name] = value.Reveal()
+		}
+	}
+	for _, name := range cfg.Agents.CustomKeys {
+		if value := cmp.Or(os.Getenv(name), v.Accounts[name]); value != "" {
+			v.Custom[name] = value
+		}
+	}
+	return v, nil
+}
+
+// agentRoots are the folders that sessions may be told to work in.
+func (s *Service) agentRoots() []string {
+	if s.cfg.Agents.AnyWorkdir {
+		return []string{"/"}
+	}
+	roots := append([]string{s.path("workspaces")}, s.cfg.Agents.Workdirs...)
+	for _, dir := range []string{s.cfg.Agents.CodingDirectory, s.cfg.Agents.WorkspaceBase} {
+		if dir != "" {
+			roots = append(roots, dir)
+		}
+	}
+	return roots
+}
+
+// scratchConfig says where folders for sessions are made, and what becomes of them.
+func (s *Service) scratchConfig(base, state string) scratch.Config {
+	c := scratch.Config{Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"), Retention: scratch.Retention(s.cfg.Agents.ScratchRetention), TTL: s.cfg.Agents.ScratchTTL}
+	if own := s.cfg.Agents.CodingDirectory; own != "" {
+		c.Base, c.State = own, ofFolder(c.State, own)
+		c.Retention = cmp.Or(c.Retention, scratch.Persistent)
+	}
+	return c
+}
+
+// ofFolder is where records are kept of what is in a folder that somebody chose: those of
+// another one must not be taken for them.
+func ofFolder(state, folder string) string {
+	sum := sha256.Sum256([]byte(folder))
+	return state + "-" + hex.EncodeToString(sum[:8])
+}
+
+// Spawn is the one way to a new session: what nobody asked for is as it is set.
+func (t *taskAgents) Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error) {
+	if req.AgentType == "" || req.AgentType == "auto" {
+		name, err := t.chooser.pick(ctx, choice.Task{Text: req.Task, Workdir: req.Workdir != ""})
+		if err != nil {
+			return agents.Info{}, err
+		}
+		req.AgentType = string(name)
+	}
+	if name, ok := programs.Normalise(req.AgentType); ok {
+		withSettings(&req, name, t.settings.Now())
+	}
+	return t.Agents.Spawn(ctx, by, req)
+}
+
+func withSettings(req *agents.Request, name programs.Name, v agentsettings.Values) {
+	req.Preset = cmp.Or(req.Preset, v.Preset)
+	switch name {
+	case programs.Aider:
+		req.Provider = cmp.Or(req.Provider, v.AiderProvider)
+	case programs.OpenCode:
+		if req.Model == "" { // one that is named may be of a provider that the user configured
+			req.BaseURL = cmp.Or(req.BaseURL, v.OpenCodeURL)
+		}
+	}
+	req.Model = v.Model(name, req.Model)
+	req.Cols, req.Rows = cmp.Or(req.Cols, v.Cols), cmp.Or(req.Rows, v.Rows)
+	custom := make(map[string]string, len(v.Custom)+len(req.Custom))
+	for _, from := range []map[string]string{v.Custom, req.Custom} {
+		for key, value := range from {
+			custom[key] = value
+		}
+	}
+	req.Custom = custom
+}
+
+// run counts what happens to sessions, has people log in for them, and stops those that wait for nobody, until ctx
+// ends.
+func (t *taskAgents) run(ctx context.Context, idle time.Duration) error {
+	var hearing sync.WaitGroup
+	defer hearing.Wait()
+	hearing.Go(func() { t.chooser.hear(ctx, t.sessions.Subscribe) })
+	hearing.Go(func() { t.logins.recovery.Hear(ctx, t.sessions.Subscribe) })
+	if idle <= 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(min(idle, time.Minute))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			for _, s := range t.sessions.List() {
+				if i := s.Info(); i.Status == detect.Ready && i.Queued == 0 && !i.Control && now.Sub(i.LastActivity) >= idle && now.Sub(i.LastInput) >= idle {
+					s.Stop(false)
+				}
+			}
+		}
+	}
+}
+
+// Metrics implements agentserve.Accounts.
+func (t *taskAgents) Metrics() map[programs.Name]choice.Metrics {
+	return t.chooser.book.Snapshot().Metrics
+}
+
+// Settings implements agentserve.Accounts.
+func (t *taskAgents) Settings(ctx context.Context) agentserve.Settings {
+	v, state := t.settings.Now(), t.chooser.State(ctx, choice.Task{})
+	return agentserve.Settings{
+		Preset: cmp.Or(v.Preset, programs.Permissive), Strategy: v.Strategy(), DefaultType: v.DefaultType,
+		PreferredType: state.Preferred.ID, PreferredReason: state.Preferred.Reason, Subscription: v.Subscription,
+		Frameworks: state.Frameworks, Credentials: v.Credentials, Models: v.Models,
+	}
+}
+
+// ChangeSettings implements agentserve.Accounts.
+func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal, c agentsettings.Change) error {
+	if err := t.settings.Change(ctx, c); err != nil {
+		return err
+	}
+	const mostRecorded = 2000
+	said, err := jsonx.Marshal(c)
+	if err != nil {
+		return err
+	}
+	t.records.append(ctx, audit.Record{
+		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "set", Value: string(said[:min(len(said), mostRecorded)])}}},
+	}, audit.Synced)
+	return nil
+}

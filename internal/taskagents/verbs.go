@@ -1,0 +1,78 @@
+package taskagents
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
+)
+
+// openVerbs needs the threads.
+func (s *Service) openVerbs(t *taskAgents) {
+	v := t.settings.Now()
+	cfg := verbs.Config{
+		Launcher: t.threads.launcher, Agents: verbAgents{t}, Registry: t.threads.registry, Choice: t.chooser, History: t.threads.records.history,
+		Roots: share.Roots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: access.Parse(v.RolePolicy, v.ConnectorPolicy), Now: time.Now,
+	}
+	if s.cfg.Model != nil {
+		cfg.Model = coordinatorModel{s.cfg.Model}
+	}
+	if s.folders.missing == nil {
+		cfg.Workspaces = s.folders.Manager
+	}
+	t.verbs = verbs.New(cfg)
+}
+
+// Text is a resource that agents read. Action is the one that a reader must be permitted.
+type Text struct {
+	URI                      string // junctor://…
+	Name, Title, Description string
+	Action                   capability.Action
+	Read                     func(ctx context.Context, by capability.Principal) (string, error)
+}
+
+// Texts returns the resources for agents that delegate.
+func (s *Service) Texts() []Text {
+	return []Text{
+		{
+			URI: "junctor://task-agents/context", Name: "task-agents-context", Title: "Task agents now", Action: "task-agent.list",
+			Description: "The agents that you have at work, their tasks and workspaces, what waits for a yes, and which programs there are.",
+			Read: func(ctx context.Context, by capability.Principal) (string, error) {
+				return s.workers.verbs.Context(ctx, by, "")
+			},
+		},
+		{
+			URI: "junctor://task-agents/examples", Name: "task-agents-examples", Title: "How to delegate", Action: "task-agent.list",
+			Description: "Examples of calls that give work to task agents.",
+			Read: func(ctx context.Context, by capability.Principal) (string, error) {
+				return s.workers.verbs.Examples(ctx, by)
+			},
+		},
+	}
+}
+
+// verbAgents are the live sessions as the verbs see them.
+type verbAgents struct{ *taskAgents }
+
+// Terminal implements agentverbs.Agents.
+func (a verbAgents) Terminal(id string) (agentverbs.Terminal, error) {
+	_, live, err := a.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	return patient{live}, nil
+}
+
+// patient does not have a caller wait for a program that is at work.
+type patient struct{ sessions.Live }
+
+// Send implements agentverbs.Terminal.
+func (p patient) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
+	return sessions.SendSoon(ctx, p.Live, text, atOnce)
+}

@@ -1,0 +1,122 @@
+package taskagents
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/platform/gitcmd"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/bareforge"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/githubforge"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// workspaces are the folders that agents work in. Without git there are only those
+// that were made empty.
+type workspaces struct {
+	*workspace.Manager
+	missing error // why there is no manager
+	scratch *scratch.Keeper
+	log     func(what string, err error)
+}
+
+// openWorkspaces opens what was there before.
+func (s *Service) openWorkspaces(ctx context.Context) error {
+	base, state := s.path("workspaces"), s.path("agents")
+	keeper, err := scratch.Open(s.scratchConfig(base, state))
+	if err != nil {
+		return err
+	}
+	w := &workspaces{scratch: keeper, log: func(what string, err error) { s.logger.Error(what, "err", err) }}
+	s.folders = w
+	github := githubforge.New(githubforge.Config{})
+	git, err := gitcmd.New(gitcmd.Config{})
+	if err != nil {
+		w.missing = err
+		s.logger.Warn("there are no workspaces of repositories", "err", err)
+		return nil
+	}
+	bare := &bareforge.Host{Git: git}
+	clones, records := filepath.Join(base, "repositories"), filepath.Join(state, "workspaces")
+	if own := s.cfg.Agents.WorkspaceBase; own != "" {
+		clones, records = own, ofFolder(records, own)
+	}
+	w.Manager, w.missing = workspace.Open(ctx, workspace.Config{
+		Base: clones, State: records, BranchPrefix: s.cfg.Agents.BranchPrefix, TTL: s.cfg.Agents.WorkspaceTTL,
+		Policy: forge.Policy{Hosts: s.cfg.Agents.Forges, OperatorPrefixes: s.cfg.Agents.Repositories},
+		Forge: func(r forge.Repo) forge.Host {
+			switch {
+			case r.Dir != "":
+				return bare
+			case r.Host == "github.com":
+				return github
+			}
+			return nil
+		},
+		Token: func(_ context.Context, r forge.Repo) (secret.Value, error) {
+			if r.Host != "github.com" {
+				return secret.Value{}, nil
+			}
+			return s.githubToken()
+		},
+		OnEvent: s.workspaceChanged,
+	})
+	if w.missing != nil {
+		s.logger.Warn("there are no workspaces of repositories", "err", w.missing)
+	}
+	return nil
+}
+
+// workspaceChanged records what became of a workspace.
+func (s *Service) workspaceChanged(e workspace.Event) {
+	rec := audit.Record{
+		Logger: "workspace", Event: audit.Event(e.Name),
+		Metadata: audit.Metadata{WorkDir: e.Workspace.Path, Attrs: []audit.Attr{{Key: "workspace", Value: e.Workspace.ID}, {Key: "repo", Value: e.Workspace.Repo.URL}, {Key: "branch", Value: e.Workspace.Branch}}},
+	}
+	if _, err := s.cfg.Log.Append(context.Background(), rec, audit.Buffered); err != nil {
+		s.logger.Error("audit record not written", "event", e.Name, "err", err)
+	}
+	s.cfg.Publish("agent."+e.Name, map[string]any{"workspace_id": e.Workspace.ID})
+}
+
+// run collects garbage each hour, but what somebody works in.
+func (w *workspaces) run(ctx context.Context, a *agents.Agents) error {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if _, err := w.scratch.Sweep(); err != nil {
+			w.log("folders of sessions whose time has come are still there", err)
+		}
+		if w.missing == nil {
+			used := map[string]bool{}
+			for _, i := range a.List() {
+				if i.Live() {
+					used[i.Workdir] = true
+				}
+			}
+			if _, err := w.GC(ctx, func(ws workspace.Workspace) bool { return used[ws.Path] }); err != nil && ctx.Err() == nil {
+				w.log("old workspaces are still there", err)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (w *workspaces) close() {
+	if w == nil {
+		return
+	}
+	_ = w.scratch.Close() // a folder that was open, as below
+	if w.missing == nil {
+		_ = w.Close()
+	}
+}
