@@ -6,8 +6,8 @@ import (
 
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
-	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -15,7 +15,7 @@ import (
 // taskRecords writes what became of tasks, for those who begin something similar.
 type taskRecords struct {
 	registry *threads.Registry
-	history  *history.File
+	history  *verbs.File
 	scratch  *scratch.Keeper
 	logger   *slog.Logger
 }
@@ -37,18 +37,18 @@ func (r taskRecords) run(ctx context.Context, events <-chan coordinator.Event) {
 
 // remember adds to the history.
 func (r taskRecords) remember(ctx context.Context, e coordinator.Event) {
-	entry := history.Entry{SessionID: e.SessionID, Timestamp: e.Timestamp.UnixMilli()}
+	entry := verbs.Entry{SessionID: e.SessionID, Timestamp: e.Timestamp.UnixMilli()}
 	switch e.Type {
 	case "task_registered":
-		entry.Type = history.Registered
+		entry.Type = verbs.Registered
 	case "task_complete":
-		entry.Type = history.Completed
+		entry.Type = verbs.Completed
 	case "stopped":
-		entry.Type = history.Stopped
+		entry.Type = verbs.Stopped
 	case "error":
-		entry.Type = history.Failed
+		entry.Type = verbs.Failed
 	case "decision_shared":
-		entry.Type = history.KeyDecision
+		entry.Type = verbs.KeyDecision
 	case "swarm_complete":
 		swarm, _ := e.Data.(decide.Swarm)
 		for _, t := range swarm.Tasks { // nobody goes on in what was made for them
@@ -66,9 +66,9 @@ func (r taskRecords) remember(ctx context.Context, e coordinator.Event) {
 	}
 	entry.Label, entry.AgentType, entry.Repo, entry.Workdir = s.Label, s.Framework, s.Repo, s.Workdir
 	switch data, _ := e.Data.(map[string]string); entry.Type {
-	case history.Registered:
+	case verbs.Registered:
 		entry.OriginalTask = secret.MaskTokens(s.OriginalTask)
-	case history.KeyDecision:
+	case verbs.KeyDecision:
 		entry.Reasoning = secret.MaskTokens(data["text"])
 	default:
 		entry.CompletionSummary = secret.MaskTokens(s.CompletionSummary)

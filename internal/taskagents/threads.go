@@ -17,15 +17,14 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
-	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/evidence"
 )
 
 // taskThreads is all that looks after tasks of agents: what they are, who does them,
@@ -54,7 +53,7 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	if c.registry, err = threads.New(threads.Config{Store: store, Gateway: s.cfg.Gateway, Now: time.Now}); err != nil {
 		return err
 	}
-	past, err := history.Open(s.path("agents", "swarm-history.jsonl"), time.Now)
+	past, err := verbs.Open(s.path("agents", "swarm-history.jsonl"), time.Now)
 	if err != nil {
 		return err
 	}
@@ -249,7 +248,7 @@ func (s *Service) look(ctx context.Context, dir string) (validation.Look, error)
 	if i := slices.IndexFunc(s.folders.List(), func(w workspace.Workspace) bool { return w.Path == real }); i >= 0 {
 		root = cmp.Or(s.cfg.Agents.WorkspaceBase, s.path("workspaces", "repositories")) // a worktree's git directory is its clone's
 	}
-	e, err := evidence.Collect(ctx, s.cfg.Git, real, root)
+	e, err := workspace.Collect(ctx, s.cfg.Git, real, root)
 	return validation.Look{Files: e.Listing.Files, Status: e.Status, Stat: e.Stat}, err
 }
 

@@ -7,10 +7,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
 )
 
 // openVerbs needs the threads.
@@ -18,7 +16,7 @@ func (s *Service) openVerbs(t *taskAgents) {
 	v := t.settings.Now()
 	cfg := verbs.Config{
 		Launcher: t.threads.launcher, Agents: verbAgents{t}, Registry: t.threads.registry, Choice: t.chooser, History: t.threads.records.history,
-		Roots: share.Roots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: access.Parse(v.RolePolicy, v.ConnectorPolicy), Now: time.Now,
+		Roots: threads.ShareRoots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: verbs.Parse(v.RolePolicy, v.ConnectorPolicy), Now: time.Now,
 	}
 	if s.cfg.Model != nil {
 		cfg.Model = coordinatorModel{s.cfg.Model}
@@ -61,7 +59,7 @@ func (s *Service) Texts() []Text {
 type verbAgents struct{ *taskAgents }
 
 // Terminal implements agentverbs.Agents.
-func (a verbAgents) Terminal(id string) (agentverbs.Terminal, error) {
+func (a verbAgents) Terminal(id string) (verbs.Terminal, error) {
 	_, live, err := a.Get(id)
 	if err != nil {
 		return nil, err

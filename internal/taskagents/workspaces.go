@@ -10,7 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/bareforge"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/githubforge"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
 	"github.com/junctor-run/junctor/secret"
@@ -41,7 +40,7 @@ func (s *Service) openWorkspaces(ctx context.Context) error {
 		s.logger.Warn("there are no workspaces of repositories", "err", err)
 		return nil
 	}
-	bare := &bareforge.Host{Git: git}
+	bare := &forge.BareHost{Git: git}
 	clones, records := filepath.Join(base, "repositories"), filepath.Join(state, "workspaces")
 	if own := s.cfg.Agents.WorkspaceBase; own != "" {
 		clones, records = own, ofFolder(records, own)

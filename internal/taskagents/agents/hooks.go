@@ -7,7 +7,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
-	"github.com/junctor-run/junctor/internal/taskagents/hooks"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -20,9 +19,9 @@ const notFound = `{"status":"ignored","reason":"session_not_found"}`
 
 // Hook takes what a session's program tells and returns what it is answered (task-agents,
 // section 10.3). The session is that of the caller's token, never one that the body
-// names. Its errors are those of [hooks.Read].
+// names. Its errors are those of [ReadReport].
 func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error) {
-	r, err := hooks.Read(body)
+	r, err := ReadReport(body)
 	if err != nil {
 		return nil, err
 	}
@@ -30,11 +29,11 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 	if g == nil || r.Session != "" && r.Session != session {
 		return json.RawMessage(notFound), nil
 	}
-	var verdict hooks.Verdict
+	var verdict Verdict
 	switch r.Kind {
-	case hooks.ToolStart, hooks.Permission:
+	case ToolStart, Permission:
 		verdict = a.judge(ctx, session, g, r)
-	case hooks.Decision:
+	case Decision:
 		g.mu.Lock()
 		d, ok := g.ledger.Post(g.mask.Text(r.Text))
 		if ok {
@@ -51,7 +50,7 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 	if t == nil { // its protocol tells what happens to it
 		return r.Reply(verdict), nil
 	}
-	if r.Kind == hooks.Complete && programs.Of(g.framework).StrayTurns && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
+	if r.Kind == Complete && programs.Of(g.framework).StrayTurns && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
 		return r.Reply(verdict), nil // a turn of its own, such as one that finds a title
 	}
 	if !a.named(g, r.Token) {
@@ -66,9 +65,9 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 // judge says whether a tool may be used. A use that is about to begin is refused or left
 // alone: a program that is unsure asks. Where one in structured mode asks, it is answered
 // there.
-func (a *Agents) judge(ctx context.Context, session string, g *agent, r hooks.Report) hooks.Verdict {
-	d := a.permitted(ctx, session, g, r.Tool, r.Input, r.Kind == hooks.Permission && !g.structured)
-	return hooks.Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
+func (a *Agents) judge(ctx context.Context, session string, g *agent, r Report) Verdict {
+	d := a.permitted(ctx, session, g, r.Tool, r.Input, r.Kind == Permission && !g.structured)
+	return Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
 }
 
 // permitted says what the preset and the rules do about the use of a tool, and, where they

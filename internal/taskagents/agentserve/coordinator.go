@@ -22,7 +22,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 )
 
 // Threads are the threads of tasks (task-agents, sections 9.2 and 9.4).
@@ -32,7 +31,7 @@ type Threads interface {
 	Detail(ctx context.Context, thread string, s threads.Selection) (threads.Detail, error)
 	Session(ctx context.Context, id string) (row.Session, error)
 	Pending(ctx context.Context) ([]row.PendingDecision, error)
-	Share(ctx context.Context, thread string, roots share.Roots) (threads.Shared, error)
+	Share(ctx context.Context, thread string, roots threads.ShareRoots) (threads.Shared, error)
 }
 
 // Launcher creates threads and controls them.
@@ -396,7 +395,7 @@ func (s *Surface) thread(w http.ResponseWriter, r *http.Request, _ capability.Pr
 }
 
 func (s *Surface) share(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	shared, err := s.Threads.Share(r.Context(), r.PathValue("thread"), share.Roots{Allowed: s.Roots, Resolve: filepath.EvalSymlinks})
+	shared, err := s.Threads.Share(r.Context(), r.PathValue("thread"), threads.ShareRoots{Allowed: s.Roots, Resolve: filepath.EvalSymlinks})
 	return answer(w, http.StatusOK, shared, err)
 }
 

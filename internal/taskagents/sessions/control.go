@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/keys"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 )
 
 // Keys presses keys, 50 ms apart. invalid_input (unknown_key) where one is none: then
 // nothing is pressed. It does not wait for what the program makes of them.
 func (s *Session) Keys(ctx context.Context, names []string) error {
-	list, err := keys.Bytes(names)
+	list, err := Bytes(names)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 )
 
 const (
@@ -127,25 +126,25 @@ type Shared struct {
 	Title        string           `json:"title"`
 	Status       row.ThreadStatus `json:"status"`
 	Summary      string           `json:"summary"`
-	Targets      []share.Target   `json:"targets"` // may be empty: NO_SHARE_TARGET
+	Targets      []Target         `json:"targets"` // may be empty: NO_SHARE_TARGET
 	Capabilities map[string]bool  `json:"capabilities"`
 	Found        []row.Artifact   `json:"-"` // what was recorded now
 }
 
 // Share finds what can be shown, and records what is new among it: an artifact and the
 // event share_discovered for each.
-func (r *Registry) Share(ctx context.Context, thread string, roots share.Roots) (Shared, error) {
+func (r *Registry) Share(ctx context.Context, thread string, roots ShareRoots) (Shared, error) {
 	d, err := r.Detail(ctx, thread, Selection{Fields: []Field{FieldSessions, FieldArtifacts}})
 	if err != nil {
 		return Shared{}, err
 	}
-	out := Shared{ThreadID: d.ID, Title: d.Title, Status: d.Status, Summary: d.Summary.Summary, Targets: []share.Target{}}
-	targets, found := share.Find(d.Thread, d.Artifacts, d.Sessions, roots)
+	out := Shared{ThreadID: d.ID, Title: d.Title, Status: d.Status, Summary: d.Summary.Summary, Targets: []Target{}}
+	targets, found := FindTargets(d.Thread, d.Artifacts, d.Sessions, roots)
 	out.Targets = append(out.Targets, targets...)
-	can := func(kinds ...share.Kind) bool {
-		return slices.ContainsFunc(targets, func(t share.Target) bool { return slices.Contains(kinds, t.Kind) })
+	can := func(kinds ...TargetKind) bool {
+		return slices.ContainsFunc(targets, func(t Target) bool { return slices.Contains(kinds, t.Kind) })
 	}
-	out.Capabilities = map[string]bool{"artifacts": can(share.ArtifactURI, share.ArtifactPath), "preview": can(share.PreviewURL), "workspace": can(share.Workspace)}
+	out.Capabilities = map[string]bool{"artifacts": can(ArtifactURI, ArtifactPath), "preview": can(PreviewURL), "workspace": can(Workspace)}
 	if len(found) == 0 {
 		return out, nil
 	}

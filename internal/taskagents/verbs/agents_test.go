@@ -10,18 +10,16 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
 func TestTellingAnAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.fails(call(""), "SEND_TO_AGENT", `{"input":"hello"}`, verb.NoSession)
-	r.fails(call(""), "SEND_TO_AGENT", `{"sessionId":"pty-1-00000009","input":"hello"}`, verb.SessionNotFound)
+	r.fails(call(""), "SEND_TO_AGENT", `{"input":"hello"}`, verbs.NoSession)
+	r.fails(call(""), "SEND_TO_AGENT", `{"sessionId":"pty-1-00000009","input":"hello"}`, verbs.SessionNotFound)
 	r.ok(call(""), "SPAWN_AGENT", `{}`)
-	r.ok(verb.Call{By: agent, Session: "other"}, "SPAWN_AGENT", `{}`)
-	r.fails(call(""), "SEND_TO_AGENT", `{"input":"  "}`, verb.NoInput)
+	r.ok(verbs.Call{By: agent, Session: "other"}, "SPAWN_AGENT", `{}`)
+	r.fails(call(""), "SEND_TO_AGENT", `{"input":"  "}`, verbs.NoInput)
 
 	// The conversation's own, not the newest.
 	_, data := r.ok(call(""), "TELL_CODING_AGENT", `{"input":"hello"}`)
@@ -29,7 +27,7 @@ func TestTellingAnAgent(t *testing.T) {
 		t.Errorf("%v %v", data, r.fleet.typed)
 	}
 	// Who was in no conversation means the newest.
-	_, data = r.ok(verb.Call{By: agent}, "SEND_TO_AGENT", `{"keys":["down","enter"]}`)
+	_, data = r.ok(verbs.Call{By: agent}, "SEND_TO_AGENT", `{"keys":["down","enter"]}`)
 	if data["sessionId"] != r.fleet.infos[1].ID || r.fleet.typed[1] != "[down enter]" {
 		t.Errorf("%v %v", data, r.fleet.typed)
 	}
@@ -41,7 +39,7 @@ func TestTellingAnAgent(t *testing.T) {
 		t.Errorf("%+v %v", s, err)
 	}
 	r.fleet.set(0, func(i *agents.Info) { i.Status = detect.Stopped })
-	r.fails(call(""), "SEND_TO_AGENT", `{"sessionId":"`+r.fleet.infos[0].ID+`","input":"hello"}`, verb.SessionNotFound)
+	r.fails(call(""), "SEND_TO_AGENT", `{"sessionId":"`+r.fleet.infos[0].ID+`","input":"hello"}`, verbs.SessionNotFound)
 }
 
 func TestAnAgentThatAsksIsAnswered(t *testing.T) {
@@ -66,7 +64,7 @@ func TestAnAgentThatAsksIsAnswered(t *testing.T) {
 	} {
 		r.fleet.typed = nil
 		if c.label == "" {
-			got, data := r.fails(call(""), "SEND_TO_AGENT", `{"input":"`+c.input+`"}`, verb.AgentBlocked)
+			got, data := r.fails(call(""), "SEND_TO_AGENT", `{"input":"`+c.input+`"}`, verbs.AgentBlocked)
 			if data["dialog"].(map[string]any)["fingerprint"] != "f" || !strings.Contains(got.Text, "No, tell me") || len(r.fleet.typed) != 0 {
 				t.Errorf("%q: %+v %v", c.input, got, r.fleet.typed)
 			}
@@ -89,19 +87,19 @@ func TestNobodyFindsWhatOthersBegan(t *testing.T) {
 	_, made := r.ok(call(""), "CREATE_TASK", `{"agents":"codex: write x"}`)
 	thread := made["threadId"].(string)
 	id := r.fleet.infos[0].ID
-	other := verb.Call{By: capability.Principal{ID: "agent:b", Role: capability.RoleAgent}}
+	other := verbs.Call{By: capability.Principal{ID: "agent:b", Role: capability.RoleAgent}}
 	for _, c := range []struct {
 		name, params string
-		code         verb.Code
+		code         verbs.Code
 	}{
-		{"SEND_TO_AGENT", `{"sessionId":"` + id + `","input":"hello"}`, verb.SessionNotFound},
-		{"SEND_TO_AGENT", `{"input":"hello"}`, verb.NoSession},
-		{"STOP_AGENT", `{"sessionId":"` + id + `"}`, verb.SessionNotFound},
-		{"STOP_AGENT", `{"all":true}`, verb.NoSession},
-		{"TASK_CONTROL", `{"operation":"stop","threadId":"` + thread + `"}`, verb.ThreadNotFound},
-		{"TASK_CONTROL", `{"operation":"stop","sessionId":"` + id + `"}`, verb.ThreadNotFound},
-		{"TASK_CONTROL", `{"operation":"stop","search":"write"}`, verb.ThreadNotFound},
-		{"TASK_SHARE", `{"threadId":"` + thread + `"}`, verb.ThreadNotFound},
+		{"SEND_TO_AGENT", `{"sessionId":"` + id + `","input":"hello"}`, verbs.SessionNotFound},
+		{"SEND_TO_AGENT", `{"input":"hello"}`, verbs.NoSession},
+		{"STOP_AGENT", `{"sessionId":"` + id + `"}`, verbs.SessionNotFound},
+		{"STOP_AGENT", `{"all":true}`, verbs.NoSession},
+		{"TASK_CONTROL", `{"operation":"stop","threadId":"` + thread + `"}`, verbs.ThreadNotFound},
+		{"TASK_CONTROL", `{"operation":"stop","sessionId":"` + id + `"}`, verbs.ThreadNotFound},
+		{"TASK_CONTROL", `{"operation":"stop","search":"write"}`, verbs.ThreadNotFound},
+		{"TASK_SHARE", `{"threadId":"` + thread + `"}`, verbs.ThreadNotFound},
 	} {
 		r.fails(other, c.name, c.params, c.code)
 	}
@@ -112,7 +110,7 @@ func TestNobodyFindsWhatOthersBegan(t *testing.T) {
 	if got, _ := r.ok(other, "TASK_HISTORY", `{"metric":"count"}`); strings.Contains(got.Text, "1") {
 		t.Errorf("%+v", got)
 	}
-	operator := verb.Call{By: capability.Principal{ID: "operator:o", Role: capability.RoleOperator}}
+	operator := verbs.Call{By: capability.Principal{ID: "operator:o", Role: capability.RoleOperator}}
 	if _, data := r.ok(operator, "LIST_AGENTS", `{}`); len(data["sessions"].([]any)) != 1 {
 		t.Errorf("%v", data)
 	}
@@ -125,8 +123,8 @@ func TestWhoIsAtWork(t *testing.T) {
 	if got.Text != "No agent is running." || len(data["sessions"].([]any)) != 0 || data["preferredTaskAgent"].(map[string]any)["id"] != "codex" {
 		t.Errorf("%+v", got)
 	}
-	r.fails(call(""), "STOP_AGENT", `{}`, verb.NoSession)
-	r.fails(call(""), "STOP_AGENT", `{"all":true}`, verb.NoSession)
+	r.fails(call(""), "STOP_AGENT", `{}`, verbs.NoSession)
+	r.fails(call(""), "STOP_AGENT", `{"all":true}`, verbs.NoSession)
 	r.ok(call(""), "CREATE_TASK", `{"agents":"codex: write x | codex: write y"}`)
 	r.ok(call(""), "SPAWN_AGENT", `{"agentType":"shell","label":"sh"}`)
 	for at, state := range []detect.State{detect.Ready, detect.Busy} {
@@ -162,7 +160,7 @@ func TestWhoIsAtWork(t *testing.T) {
 func TestEveryNameIsOneVerbs(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, row := range verb.Table() {
+	for _, row := range verbs.Table() {
 		for _, name := range append([]string{string(row.Name), string(row.Action)}, row.Aliases...) {
 			if seen[name] {
 				t.Errorf("%s is two", name)
@@ -172,13 +170,13 @@ func TestEveryNameIsOneVerbs(t *testing.T) {
 				if spelled != name && name == string(row.Action) {
 					continue
 				}
-				if got, _, ok := verb.Lookup(spelled); !ok || got.Name != row.Name {
+				if got, _, ok := verbs.Lookup(spelled); !ok || got.Name != row.Name {
 					t.Errorf("%q: %s", spelled, got.Name)
 				}
 			}
 		}
 	}
-	if _, _, ok := verb.Lookup("MAKE_COFFEE"); ok {
+	if _, _, ok := verbs.Lookup("MAKE_COFFEE"); ok {
 		t.Error("MAKE_COFFEE")
 	}
 	if len(seen) != 11*2+70 {
@@ -188,13 +186,13 @@ func TestEveryNameIsOneVerbs(t *testing.T) {
 
 func TestTheAccessPolicyComesFirst(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(r *rig) { r.cfg.Policy = access.Parse(`{"default":{"create":"ADMIN","interact":"USER"}}`, "") })
+	r := newRig(t, func(r *rig) { r.cfg.Policy = verbs.Parse(`{"default":{"create":"ADMIN","interact":"USER"}}`, "") })
 	guest, user := call(""), call("")
 	guest.UserRole, user.UserRole = "GUEST", "USER"
-	for _, row := range verb.Table() {
-		r.fails(guest, string(row.Name), `{}`, verb.Forbidden)
+	for _, row := range verbs.Table() {
+		r.fails(guest, string(row.Name), `{}`, verbs.Forbidden)
 		_, err := r.service.Run(t.Context(), user, string(row.Name), nil)
-		if forbidden := err != nil && capability.AsError(err).Reason == "forbidden"; forbidden != (row.Ability == access.Create) {
+		if forbidden := err != nil && capability.AsError(err).Reason == "forbidden"; forbidden != (row.Ability == verbs.Create) {
 			t.Errorf("%s: %v", row.Name, err)
 		}
 	}
@@ -207,8 +205,8 @@ func TestWithoutItsPartsAVerbSaysSo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.service = verbs.New(verbs.Config{Choice: r.programs})
-	for _, row := range verb.Table() {
-		r.fails(call(""), string(row.Name), `{}`, verb.ServiceUnavailable)
+	for _, row := range verbs.Table() {
+		r.fails(call(""), string(row.Name), `{}`, verbs.ServiceUnavailable)
 	}
 }
 

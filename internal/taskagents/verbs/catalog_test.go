@@ -12,7 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
@@ -45,7 +44,7 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 		t.Fatalf("%d actions, %v", agent.Len(), err)
 	}
 	index := new(search.Index)
-	for _, row := range verb.Table() {
+	for _, row := range verbs.Table() {
 		registered, ok := actions.Lookup(row.Action)
 		if !ok || registered.Effect != row.Effect || !slices.Contains(registered.Aliases, string(row.Name)) {
 			t.Errorf("%s: %+v", row.Action, registered)
@@ -68,15 +67,15 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 // Every parameter that a verb reads is in its schema, so that strict callers can give it.
 func TestSchemasAreTheVerbsOwn(t *testing.T) {
 	t.Parallel()
-	want := map[verb.Name]string{
-		verb.CreateTask: "acceptanceCriteria agentType agents approvalPreset baseBranch label maxRetries memoryContent metadata onVerificationFail repo reuseRepo task validator workdir",
-		verb.SpawnAgent: "agentType approvalPreset keepAliveAfterComplete label memoryContent task workdir", verb.SendToAgent: "input keys label sessionId task",
-		verb.ListAgents: "", verb.StopAgent: "all sessionId", verb.TaskControl: "agentType instruction note operation search sessionId threadId",
-		verb.TaskHistory: "includeArchived limit metric search sessionId statuses threadId window", verb.TaskShare: "search sessionId threadId",
-		verb.ProvisionWorkspace: "baseBranch branchName label parentWorkspaceId repo useWorktree",
-		verb.FinalizeWorkspace:  "baseBranch commitMessage draft prBody prTitle skipPR workspaceId", verb.ManageIssues: "body issueNumber labels limit operation repo state title",
+	want := map[verbs.Name]string{
+		verbs.CreateTask: "acceptanceCriteria agentType agents approvalPreset baseBranch label maxRetries memoryContent metadata onVerificationFail repo reuseRepo task validator workdir",
+		verbs.SpawnAgent: "agentType approvalPreset keepAliveAfterComplete label memoryContent task workdir", verbs.SendToAgent: "input keys label sessionId task",
+		verbs.ListAgents: "", verbs.StopAgent: "all sessionId", verbs.TaskControl: "agentType instruction note operation search sessionId threadId",
+		verbs.TaskHistory: "includeArchived limit metric search sessionId statuses threadId window", verbs.TaskShare: "search sessionId threadId",
+		verbs.ProvisionWorkspace: "baseBranch branchName label parentWorkspaceId repo useWorktree",
+		verbs.FinalizeWorkspace:  "baseBranch commitMessage draft prBody prTitle skipPR workspaceId", verbs.ManageIssues: "body issueNumber labels limit operation repo state title",
 	}
-	for _, row := range verb.Table() {
+	for _, row := range verbs.Table() {
 		registered, _ := actions.Lookup(row.Action)
 		var schema struct {
 			Properties map[string]json.RawMessage `json:"properties"`
@@ -134,7 +133,7 @@ func TestACallOfTheCatalog(t *testing.T) {
 		}
 		// A failure is the call's, and has the verb's own code and data beside.
 		_, err = f.Do(t.Context(), capability.Call{Principal: agent, Context: &capability.Context{}, Input: json.RawMessage(`{"task":"x","reuseRepo":true}`)})
-		if e := capability.AsError(err); e.Code != capability.CodeInvalidInput || e.Reason != "missing_repo" || e.Details["error"] != verb.MissingRepo {
+		if e := capability.AsError(err); e.Code != capability.CodeInvalidInput || e.Reason != "missing_repo" || e.Details["error"] != verbs.MissingRepo {
 			t.Errorf("%#v", err)
 		}
 	}
@@ -173,7 +172,7 @@ func FuzzTold(f *testing.F) {
 	f.Add([]byte(`{"user_role":"USER","messages":["a"],"time_zone":"UTC"}`))
 	f.Fuzz(func(t *testing.T, meta []byte) {
 		got := verbs.Told(capability.Call{Meta: meta, Context: &capability.Context{}})
-		if len(got.Recent) > verb.MaxRecent || len(got.Message) > verb.MaxMessage || len([]rune(got.UserRole)) > 128 {
+		if len(got.Recent) > verbs.MaxRecent || len(got.Message) > verbs.MaxMessage || len([]rune(got.UserRole)) > 128 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -182,26 +181,26 @@ func FuzzTold(f *testing.F) {
 // A conversation that nobody goes on with is forgotten for others.
 func TestConversationsAreBounded(t *testing.T) {
 	t.Parallel()
-	var talks verb.Talks
-	of := func(i int) verb.Call { return verb.Call{By: agent, Session: strings.Repeat("x", i)} }
-	talks.Remember(of(1), func(t *verb.Talk) { t.Repo = "first" })
+	var talks verbs.Talks
+	of := func(i int) verbs.Call { return verbs.Call{By: agent, Session: strings.Repeat("x", i)} }
+	talks.Remember(of(1), func(t *verbs.Talk) { t.Repo = "first" })
 	for i := range 1000 {
 		if i == 500 {
-			talks.Remember(of(1), func(t *verb.Talk) { t.ThreadID = "used" })
+			talks.Remember(of(1), func(t *verbs.Talk) { t.ThreadID = "used" })
 		}
-		talks.Remember(of(i+2), func(t *verb.Talk) { t.Repo = "r" })
+		talks.Remember(of(i+2), func(t *verbs.Talk) { t.Repo = "r" })
 	}
 	if got := talks.Last(of(1)); got.Repo != "first" || got.ThreadID != "used" {
 		t.Errorf("%+v", got)
 	}
-	if got := talks.Last(of(2)); got != (verb.Talk{}) {
+	if got := talks.Last(of(2)); got != (verbs.Talk{}) {
 		t.Errorf("%+v", got)
 	}
-	if got := talks.Last(verb.Call{By: capability.Principal{ID: "agent:b"}, Session: "x"}); got != (verb.Talk{}) {
+	if got := talks.Last(verbs.Call{By: capability.Principal{ID: "agent:b"}, Session: "x"}); got != (verbs.Talk{}) {
 		t.Error("another principal's conversation")
 	}
-	talks.Remember(verb.Call{By: agent}, func(t *verb.Talk) { t.Repo = "r" })
-	if got := talks.Last(verb.Call{By: agent}); got != (verb.Talk{}) {
+	talks.Remember(verbs.Call{By: agent}, func(t *verbs.Talk) { t.Repo = "r" })
+	if got := talks.Last(verbs.Call{By: agent}); got != (verbs.Talk{}) {
 		t.Error("a call without a conversation leaves something")
 	}
 }

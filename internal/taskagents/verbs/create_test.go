@@ -9,13 +9,12 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
-	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
 
 // last is the task that the launcher was given last.
@@ -100,17 +99,17 @@ func TestAListIsAnAgentEach(t *testing.T) {
 	if task = r.last(); task.Request != "a\nb\n" || task.Parts[1].Task != "b" {
 		t.Errorf("%+v", task)
 	}
-	r.fails(call("1. a\n2. b\n3. c\n4. d\n5. e\n6. f\n7. g\n8. h\n9. i"), "CREATE_TASK", `{}`, verb.TooManyAgents)
+	r.fails(call("1. a\n2. b\n3. c\n4. d\n5. e\n6. f\n7. g\n8. h\n9. i"), "CREATE_TASK", `{}`, verbs.TooManyAgents)
 }
 
 func TestWhatCannotBeATask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for params, want := range map[string]verb.Code{
-		`{}`: verb.MissingParams, `{"task":7}`: verb.MissingParams, `{"task":" "}`: verb.MissingParams, `{"task":"Remind me to buy milk"}`: verb.Declined,
-		`{"task":"x","agentType":"clippy"}`: verb.AgentNotInstalled, `{"task":"x","maxRetries":-1}`: verb.MissingParams, `{"task":"x","reuseRepo":true}`: verb.MissingRepo,
-		`{"task":"x","validator":{"service":"s"}}`: verb.MissingParams, `{"task":"x","onVerificationFail":"panic"}`: verb.MissingParams, `{"task":"x","metadata":[]}`: verb.MissingParams,
-		`{"agents":["a"," "]}`: verb.MissingParams, `{"task":"` + strings.Repeat("x", verb.MaxMessage+1) + `"}`: "TASK_TOO_LARGE",
+	for params, want := range map[string]verbs.Code{
+		`{}`: verbs.MissingParams, `{"task":7}`: verbs.MissingParams, `{"task":" "}`: verbs.MissingParams, `{"task":"Remind me to buy milk"}`: verbs.Declined,
+		`{"task":"x","agentType":"clippy"}`: verbs.AgentNotInstalled, `{"task":"x","maxRetries":-1}`: verbs.MissingParams, `{"task":"x","reuseRepo":true}`: verbs.MissingRepo,
+		`{"task":"x","validator":{"service":"s"}}`: verbs.MissingParams, `{"task":"x","onVerificationFail":"panic"}`: verbs.MissingParams, `{"task":"x","metadata":[]}`: verbs.MissingParams,
+		`{"agents":["a"," "]}`: verbs.MissingParams, `{"task":"` + strings.Repeat("x", verbs.MaxMessage+1) + `"}`: "TASK_TOO_LARGE",
 	} {
 		r.fails(call(""), "CREATE_TASK", params, want)
 	}
@@ -144,12 +143,12 @@ func TestShellsAreNotGivenProse(t *testing.T) {
 func TestWhichRepository(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withPlaces)
-	repo := func(c verb.Call, params string) string {
+	repo := func(c verbs.Call, params string) string {
 		r.Helper()
 		r.ok(c, "CREATE_TASK", params)
 		return r.last().Repo
 	}
-	other := verb.Call{By: agent, Session: "other"}
+	other := verbs.Call{By: agent, Session: "other"}
 	if got := repo(call("fix github.com/acme/widget now"), `{"task":"fix it"}`); got != "https://github.com/acme/widget" {
 		t.Errorf("%q", got)
 	}
@@ -162,7 +161,7 @@ func TestWhichRepository(t *testing.T) {
 	if got := repo(call("write a poem"), `{}`); got != "" {
 		t.Errorf("%q", got)
 	}
-	if err := r.history.Append(history.Entry{Type: history.Registered, SessionID: "s", Repo: "acme/old"}); err != nil {
+	if err := r.history.Append(verbs.Entry{Type: verbs.Registered, SessionID: "s", Repo: "acme/old"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := repo(other, `{"task":"x","reuseRepo":true,"repo":"acme/new"}`); got != "acme/old" {
@@ -171,17 +170,17 @@ func TestWhichRepository(t *testing.T) {
 	if got := repo(other, `{"task":"look at github.com/acme/widget","workdir":"/here"}`); got != "" || r.last().Workdir != "/here" {
 		t.Errorf("a folder was named: %q", got)
 	}
-	newRig(t).fails(call(""), "CREATE_TASK", `{"task":"x","repo":"acme/widget"}`, verb.WorkspaceServiceUnavailable)
+	newRig(t).fails(call(""), "CREATE_TASK", `{"task":"x","repo":"acme/widget"}`, verbs.WorkspaceServiceUnavailable)
 }
 
 func TestLessonsGoAlong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for i, e := range []history.Entry{
-		{Type: history.Completed, Label: "old", CompletionSummary: "forgotten", Timestamp: r.now.Add(-49 * time.Hour).UnixMilli()},
-		{Type: history.Registered, Label: "begun", OriginalTask: "no lesson"},
-		{Type: history.Failed, Label: "parser", Repo: "acme/widget", CompletionSummary: "the tests need go1.26, token sk-ant-api03-" + strings.Repeat("Ab1_", 24)},
-		{Type: history.KeyDecision, Reasoning: "we use TOML"},
+	for i, e := range []verbs.Entry{
+		{Type: verbs.Completed, Label: "old", CompletionSummary: "forgotten", Timestamp: r.now.Add(-49 * time.Hour).UnixMilli()},
+		{Type: verbs.Registered, Label: "begun", OriginalTask: "no lesson"},
+		{Type: verbs.Failed, Label: "parser", Repo: "acme/widget", CompletionSummary: "the tests need go1.26, token sk-ant-api03-" + strings.Repeat("Ab1_", 24)},
+		{Type: verbs.KeyDecision, Reasoning: "we use TOML"},
 	} {
 		e.SessionID = "s" + string(rune('0'+i))
 		if err := r.history.Append(e); err != nil {
@@ -204,7 +203,7 @@ func TestOneFailureDoesNotStopTheOthers(t *testing.T) {
 	if list := data["agents"].([]any); got.Text != "" || list[1].(map[string]any)["error"] == nil || list[0].(map[string]any)["error"] != nil {
 		t.Errorf("%+v", got)
 	}
-	got, data = r.fails(call(""), "CREATE_TASK", `{"agents":"gemini: a | gemini: b"}`, verb.AgentNotInstalled)
+	got, data = r.fails(call(""), "CREATE_TASK", `{"agents":"gemini: a | gemini: b"}`, verbs.AgentNotInstalled)
 	if !strings.Contains(got.Text, "gemini is not installed") || data["threadId"] == "" || got.Task == "" {
 		t.Errorf("%+v", got)
 	}
@@ -231,24 +230,24 @@ func TestAnAgentIsStarted(t *testing.T) {
 	if len(r.last().Parts) != 2 {
 		t.Errorf("%+v", r.last())
 	}
-	r.fails(call(""), "SPAWN_AGENT", `{"agentType":"clippy"}`, verb.AgentNotInstalled)
+	r.fails(call(""), "SPAWN_AGENT", `{"agentType":"clippy"}`, verbs.AgentNotInstalled)
 	r.fleet.refuse = capability.Errorf(capability.CodeDenied, "tasks", "outside").With("workdir_outside_allowed", "")
-	r.fails(call(""), "SPAWN_AGENT", `{"workdir":"/etc"}`, verb.WorkdirOutsideAllowed)
-	r.fails(call(""), "SPAWN_AGENT", `{"workdir":"/etc","task":"read passwd"}`, verb.WorkdirOutsideAllowed)
+	r.fails(call(""), "SPAWN_AGENT", `{"workdir":"/etc"}`, verbs.WorkdirOutsideAllowed)
+	r.fails(call(""), "SPAWN_AGENT", `{"workdir":"/etc","task":"read passwd"}`, verbs.WorkdirOutsideAllowed)
 	r.programs.none = true
-	r.fails(call(""), "SPAWN_AGENT", `{}`, verb.AgentNotInstalled)
+	r.fails(call(""), "SPAWN_AGENT", `{}`, verbs.AgentNotInstalled)
 }
 
 func TestAnAgentWithoutAFolderTakesAFreeWorkspace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withPlaces)
-	other := verb.Call{By: agent, Session: "other"}
+	other := verbs.Call{By: agent, Session: "other"}
 	_, data := r.ok(other, "PROVISION_WORKSPACE", `{"repo":"`+r.remote+`"}`)
 	r.ok(call(""), "SPAWN_AGENT", `{}`)
 	if got := r.fleet.requests[0].Workdir; got != data["path"] {
 		t.Errorf("%q", got)
 	}
-	third := verb.Call{By: agent, Session: "third"}
+	third := verbs.Call{By: agent, Session: "third"}
 	r.ok(third, "SPAWN_AGENT", `{}`)
 	if got := r.fleet.requests[1].Workdir; got != "" {
 		t.Errorf("somebody works in %q", got)

@@ -11,7 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
 // noted is a launcher that only looks at what it is given.
@@ -23,7 +22,7 @@ func (n noted) Create(_ context.Context, _ capability.Principal, t launch.Task) 
 	}
 	var out launch.Created
 	for _, p := range t.Parts {
-		if strings.TrimSpace(p.Task) == "" || strings.TrimSpace(p.Label) == "" || len([]rune(p.Label)) > verb.MaxLabel {
+		if strings.TrimSpace(p.Task) == "" || strings.TrimSpace(p.Label) == "" || len([]rune(p.Label)) > verbs.MaxLabel {
 			n.t.Errorf("%+v", p)
 		}
 		out.Agents = append(out.Agents, launch.Started{SessionID: "s", Label: p.Label})

@@ -9,9 +9,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
 // own is a configuration in which there is nothing but what a principal began: the rest
@@ -30,7 +27,7 @@ func own(cfg Config, by capability.Principal) Config {
 }
 
 type ownAgents struct {
-	agentverbs.Agents
+	Agents
 	by string
 }
 
@@ -38,9 +35,9 @@ func (o ownAgents) List() []agents.Info {
 	return slices.DeleteFunc(o.Agents.List(), func(i agents.Info) bool { return i.Owner != o.by })
 }
 
-func (o ownAgents) Terminal(id string) (agentverbs.Terminal, error) {
+func (o ownAgents) Terminal(id string) (Terminal, error) {
 	if !slices.ContainsFunc(o.List(), func(i agents.Info) bool { return i.ID == id }) {
-		return nil, verb.SessionNotFound.Errorf("there is no session %.60q of yours", id)
+		return nil, SessionNotFound.Errorf("there is no session %.60q of yours", id)
 	}
 	return o.Agents.Terminal(id)
 }
@@ -51,7 +48,7 @@ type ownThreads struct {
 }
 
 func none(thread string) error {
-	return verb.ThreadNotFound.Errorf("there is no thread %.60q of yours", thread)
+	return ThreadNotFound.Errorf("there is no thread %.60q of yours", thread)
 }
 
 func (o ownThreads) List(ctx context.Context, f threads.Filter) ([]threads.Summary, error) {
@@ -79,12 +76,12 @@ func (o ownThreads) Detail(ctx context.Context, thread string, s threads.Selecti
 func (o ownThreads) Session(ctx context.Context, id string) (row.Session, error) {
 	s, err := o.Registry.Session(ctx, id)
 	if err == nil && s.AgentID != o.by {
-		return row.Session{}, verb.SessionNotFound.Errorf("there is no session %.60q of yours", id)
+		return row.Session{}, SessionNotFound.Errorf("there is no session %.60q of yours", id)
 	}
 	return s, err
 }
 
-func (o ownThreads) Share(ctx context.Context, thread string, roots share.Roots) (threads.Shared, error) {
+func (o ownThreads) Share(ctx context.Context, thread string, roots threads.ShareRoots) (threads.Shared, error) {
 	if _, err := o.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}}); err != nil {
 		return threads.Shared{}, err
 	}

@@ -6,24 +6,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
 
 func TestAWorkspaceFromItsCloneToItsPullRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withPlaces)
-	r.fails(call(""), "PROVISION_WORKSPACE", `{}`, verb.MissingRepo)
-	r.fails(call(""), "FINALIZE_WORKSPACE", `{}`, verb.NoWorkspace)
-	r.fails(call(""), "PROVISION_WORKSPACE", `{"repo":"https://evil.example/a/b"}`, verb.InvalidRepoDomain)
-	r.fails(call(""), "PROVISION_WORKSPACE", `{"repo":"acme/widget","useWorktree":true}`, verb.MissingParent)
-	r.fails(call(""), "PROVISION_WORKSPACE", `{"parentWorkspaceId":"nope"}`, verb.WorkspaceNotFound)
+	r.fails(call(""), "PROVISION_WORKSPACE", `{}`, verbs.MissingRepo)
+	r.fails(call(""), "FINALIZE_WORKSPACE", `{}`, verbs.NoWorkspace)
+	r.fails(call(""), "PROVISION_WORKSPACE", `{"repo":"https://evil.example/a/b"}`, verbs.InvalidRepoDomain)
+	r.fails(call(""), "PROVISION_WORKSPACE", `{"repo":"acme/widget","useWorktree":true}`, verbs.MissingParent)
+	r.fails(call(""), "PROVISION_WORKSPACE", `{"parentWorkspaceId":"nope"}`, verbs.WorkspaceNotFound)
 
 	_, clone := r.ok(call(""), "clone_repo", `{"repo":"`+r.remote+`","label":"Widget"}`)
 	if clone["mode"] != "clone" || clone["baseBranch"] != "trunk" {
 		t.Errorf("%v", clone)
 	}
 	// The conversation's workspace is meant, although another one is newer.
-	_, tree := r.ok(verb.Call{By: agent, Session: "other"}, "PROVISION_WORKSPACE", `{"useWorktree":true,"parentWorkspaceId":"Widget","branchName":"second"}`)
+	_, tree := r.ok(verbs.Call{By: agent, Session: "other"}, "PROVISION_WORKSPACE", `{"useWorktree":true,"parentWorkspaceId":"Widget","branchName":"second"}`)
 	if tree["mode"] != "worktree" || tree["parentWorkspaceId"] != clone["workspaceId"] || tree["branch"] != "second" {
 		t.Errorf("%v", tree)
 	}
@@ -39,11 +39,11 @@ func TestAWorkspaceFromItsCloneToItsPullRequest(t *testing.T) {
 	}
 	// What looks like a credential stops it; the reason stays beside the one code.
 	r.write(tree["path"].(string)+"/key.txt", "ghp_"+strings.Repeat("a1B2", 9)+"\n")
-	got, data = r.fails(call(""), "FINALIZE_WORKSPACE", `{"workspaceId":"`+tree["workspaceId"].(string)+`","skipPR":true}`, verb.FinalizeFailed)
+	got, data = r.fails(call(""), "FINALIZE_WORKSPACE", `{"workspaceId":"`+tree["workspaceId"].(string)+`","skipPR":true}`, verbs.FinalizeFailed)
 	if !strings.Contains(r.encoded(data), "failed") || strings.Contains(got.Text, "ghp_a1") {
 		t.Errorf("%+v", got)
 	}
-	r.fails(call(""), "FINALIZE_WORKSPACE", `{"workspaceId":"nope"}`, verb.WorkspaceNotFound)
+	r.fails(call(""), "FINALIZE_WORKSPACE", `{"workspaceId":"nope"}`, verbs.WorkspaceNotFound)
 	if _, err := os.Stat(tree["path"].(string)); err != nil {
 		t.Error(err)
 	}
@@ -58,13 +58,13 @@ func TestIssues(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withPlaces)
 	const repo = `"repo":"acme/widget"`
-	for params, want := range map[string]verb.Code{
-		`{}`: verb.MissingRepo, `{` + repo + `,"operation":"explode"}`: verb.UnknownOperation, `{` + repo + `,"operation":"create"}`: verb.MissingTitle,
-		`{` + repo + `,"operation":"close"}`: verb.MissingIssueNumber, `{` + repo + `,"operation":"comment","issueNumber":1}`: verb.MissingParams,
-		`{` + repo + `,"operation":"add_labels","issueNumber":1}`: verb.MissingParams, `{` + repo + `,"operation":"update","issueNumber":1}`: verb.MissingParams,
-		`{"repo":"https://evil.example/a/b"}`: verb.InvalidRepoDomain, `{` + repo + `,"operation":"get","issueNumber":7}`: "ISSUE_NOT_FOUND",
+	for params, want := range map[string]verbs.Code{
+		`{}`: verbs.MissingRepo, `{` + repo + `,"operation":"explode"}`: verbs.UnknownOperation, `{` + repo + `,"operation":"create"}`: verbs.MissingTitle,
+		`{` + repo + `,"operation":"close"}`: verbs.MissingIssueNumber, `{` + repo + `,"operation":"comment","issueNumber":1}`: verbs.MissingParams,
+		`{` + repo + `,"operation":"add_labels","issueNumber":1}`: verbs.MissingParams, `{` + repo + `,"operation":"update","issueNumber":1}`: verbs.MissingParams,
+		`{"repo":"https://evil.example/a/b"}`: verbs.InvalidRepoDomain, `{` + repo + `,"operation":"get","issueNumber":7}`: "ISSUE_NOT_FOUND",
 	} {
-		r.fails(verb.Call{By: agent}, "MANAGE_ISSUES", params, want)
+		r.fails(verbs.Call{By: agent}, "MANAGE_ISSUES", params, want)
 	}
 	r.ok(call(""), "CREATE_ISSUE", `{`+repo+`,"title":"It crashes","body":"1. start it\n2. look","labels":"bug, urgent"}`)
 	// A list is an issue each, here in the conversation's repository.

@@ -26,21 +26,16 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
-	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/bareforge"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/githubforge"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -84,7 +79,7 @@ func (f *fleet) List() []agents.Info {
 	return slices.Clone(f.infos)
 }
 
-func (f *fleet) Terminal(id string) (agentverbs.Terminal, error) {
+func (f *fleet) Terminal(id string) (verbs.Terminal, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for at, i := range f.infos {
@@ -146,7 +141,7 @@ type launcher struct {
 
 func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error) {
 	l.tasks = append(l.tasks, t)
-	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verb.First(t.Title, verb.Cut(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
+	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verbs.First(t.Title, verbs.Cut(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
 	for _, p := range t.Parts {
 		plan.Parts = append(plan.Parts, threads.Part{Title: p.Label, Instructions: p.Task, DependsOn: p.DependsOn})
 	}
@@ -239,7 +234,7 @@ type rig struct {
 	launcher *launcher
 	programs *offered
 	model    *model
-	history  *history.File
+	history  *verbs.File
 	places   *workspace.Manager
 	github   *github
 	now      time.Time
@@ -265,13 +260,13 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 	if r.registry, err = threads.New(threads.Config{Store: kept, Gateway: "g", Now: clock}); err != nil {
 		t.Fatal(err)
 	}
-	if r.history, err = history.Open(filepath.Join(dir, "swarm-history.jsonl"), clock); err != nil {
+	if r.history, err = verbs.Open(filepath.Join(dir, "swarm-history.jsonl"), clock); err != nil {
 		t.Fatal(err)
 	}
 	r.launcher = &launcher{r: r, refuse: map[string]*capability.Error{}}
 	r.cfg = verbs.Config{
 		Launcher: r.launcher, Agents: r.fleet, Registry: r.registry, Choice: r.programs, History: r.history, Model: r.model,
-		Roots: share.Roots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Now: clock,
+		Roots: threads.ShareRoots{Allowed: []string{dir}, Resolve: filepath.EvalSymlinks}, Now: clock,
 	}
 	for _, f := range change {
 		f(r)
@@ -296,7 +291,7 @@ func withPlaces(r *rig) {
 		r.Fatal(err)
 	}
 	r.github = newGitHub(r.T)
-	bare, hub := &bareforge.Host{Git: git, Now: clock}, githubforge.New(githubforge.Config{Base: r.github.server.URL})
+	bare, hub := &forge.BareHost{Git: git, Now: clock}, githubforge.New(githubforge.Config{Base: r.github.server.URL})
 	r.places, err = workspace.Open(r.Context(), workspace.Config{
 		Base: filepath.Join(r.dir, "workspaces"), State: filepath.Join(r.dir, "state"), Now: clock,
 		Policy: forge.Policy{OperatorPrefixes: []string{filepath.Join(r.dir, "remotes")}},
@@ -339,16 +334,16 @@ func (r *rig) write(path, text string) {
 }
 
 // call is one in the conversation "s", in which the user said something.
-func call(message string) verb.Call { return verb.Call{By: agent, Session: "s", Message: message} }
+func call(message string) verbs.Call { return verbs.Call{By: agent, Session: "s", Message: message} }
 
 // ok runs a verb that has to succeed, and returns its data as JSON objects.
-func (r *rig) ok(c verb.Call, name, params string) (verb.Result, map[string]any) {
+func (r *rig) ok(c verbs.Call, name, params string) (verbs.Result, map[string]any) {
 	r.Helper()
 	got, err := r.service.Run(r.Context(), c, name, json.RawMessage(params))
 	if err != nil || !got.Success || got.Error != "" {
 		r.Fatalf("%s %s: %+v %v", name, params, got, err)
 	}
-	row, _, _ := verb.Lookup(name)
+	row, _, _ := verbs.Lookup(name)
 	registered, _ := actions.Lookup(row.Action)
 	schema, err := catalog.CompileSchema(registered.OutputSchema)
 	whole, failed := jsonx.Marshal(got)
@@ -362,7 +357,7 @@ func (r *rig) ok(c verb.Call, name, params string) (verb.Result, map[string]any)
 }
 
 // fails runs a verb that has to fail with a code, told in both ways.
-func (r *rig) fails(c verb.Call, name, params string, want verb.Code) (verb.Result, map[string]any) {
+func (r *rig) fails(c verbs.Call, name, params string, want verbs.Code) (verbs.Result, map[string]any) {
 	r.Helper()
 	got, err := r.service.Run(r.Context(), c, name, json.RawMessage(params))
 	if err == nil || got.Success || got.Error != want || got.Text == "" || capability.AsError(err).Details["error"] != want {

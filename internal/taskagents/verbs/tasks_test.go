@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
 
 // done ends a session of the fleet and the registry.
@@ -28,14 +28,14 @@ func (r *rig) done(at int, summary string) {
 func TestControlOfATask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.fails(call(""), "TASK_CONTROL", `{"operation":"pause"}`, verb.ThreadNotFound)
+	r.fails(call(""), "TASK_CONTROL", `{"operation":"pause"}`, verbs.ThreadNotFound)
 	_, data := r.ok(call(""), "CREATE_TASK", `{"task":"write the parser"}`)
 	thread, session := data["threadId"].(string), r.fleet.infos[0].ID
-	other := verb.Call{By: agent, Session: "other"}
+	other := verbs.Call{By: agent, Session: "other"}
 	said := other
 	said.Message = "please put the parser on hold"
 	for _, c := range []struct {
-		call         verb.Call
+		call         verbs.Call
 		name, params string
 		want         launch.Control
 	}{
@@ -53,12 +53,12 @@ func TestControlOfATask(t *testing.T) {
 		}
 	}
 	n := len(r.launcher.asked)
-	r.fails(call(""), "TASK_CONTROL", `{"operation":"explode"}`, verb.InvalidOperation)
-	r.fails(call(""), "TASK_CONTROL", `{"operation":"explode","note":"pause"}`, verb.InvalidOperation)
-	r.fails(call("how is it going?"), "TASK_CONTROL", `{}`, verb.InvalidOperation)
-	r.fails(call(""), "PAUSE_TASK", `{"search":"compiler"}`, verb.ThreadNotFound)
-	r.fails(call(""), "PAUSE_TASK", `{"sessionId":"pty-1-00000099"}`, verb.ThreadNotFound)
-	r.fails(call(""), "RESUME_TASK", `{"agentType":"clippy"}`, verb.AgentNotInstalled)
+	r.fails(call(""), "TASK_CONTROL", `{"operation":"explode"}`, verbs.InvalidOperation)
+	r.fails(call(""), "TASK_CONTROL", `{"operation":"explode","note":"pause"}`, verbs.InvalidOperation)
+	r.fails(call("how is it going?"), "TASK_CONTROL", `{}`, verbs.InvalidOperation)
+	r.fails(call(""), "PAUSE_TASK", `{"search":"compiler"}`, verbs.ThreadNotFound)
+	r.fails(call(""), "PAUSE_TASK", `{"sessionId":"pty-1-00000099"}`, verbs.ThreadNotFound)
+	r.fails(call(""), "RESUME_TASK", `{"agentType":"clippy"}`, verbs.AgentNotInstalled)
 	if len(r.launcher.asked) != n {
 		t.Errorf("%+v", r.launcher.asked[n:])
 	}
@@ -81,7 +81,7 @@ func TestWhatWasDone(t *testing.T) {
 		}
 	}
 	r.now = today
-	count := func(c verb.Call, params string) float64 {
+	count := func(c verbs.Call, params string) float64 {
 		r.Helper()
 		_, data := r.ok(c, "COUNT_TASKS", params)
 		return data["count"].(float64)
@@ -127,8 +127,8 @@ func TestWhatWasDone(t *testing.T) {
 	if got, _ = r.ok(call(""), "TASK_HISTORY", `{"metric":"detail","search":"compiler"}`); got.Text != "0 tasks." {
 		t.Errorf("%+v", got)
 	}
-	for params, want := range map[string]verb.Code{
-		`{"metric":"sum"}`: verb.MissingParams, `{"window":"tomorrow"}`: verb.MissingParams, `{"statuses":["better"]}`: verb.MissingParams, `{"threadId":"nope"}`: verb.ThreadNotFound,
+	for params, want := range map[string]verbs.Code{
+		`{"metric":"sum"}`: verbs.MissingParams, `{"window":"tomorrow"}`: verbs.MissingParams, `{"statuses":["better"]}`: verbs.MissingParams, `{"threadId":"nope"}`: verbs.ThreadNotFound,
 	} {
 		r.fails(call(""), "TASK_HISTORY", params, want)
 	}
@@ -137,15 +137,15 @@ func TestWhatWasDone(t *testing.T) {
 func TestWhatCanBeShown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.fails(call(""), "TASK_SHARE", `{}`, verb.ThreadNotFound)
+	r.fails(call(""), "TASK_SHARE", `{}`, verbs.ThreadNotFound)
 	folder := r.dir + "/site"
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	_, data := r.ok(call(""), "CREATE_TASK", `{"task":"write a page","workdir":"`+folder+`"}`)
 	r.done(0, "See http://127.0.0.1:4000/index.html and file:///etc/passwd")
-	other := verb.Call{By: agent, Session: "other"}
-	for _, c := range []verb.Call{call(""), other} {
+	other := verbs.Call{By: agent, Session: "other"}
+	for _, c := range []verbs.Call{call(""), other} {
 		got, shared := r.ok(c, "CAN_I_SEE_IT", `{}`)
 		if shared["threadId"] != data["threadId"] || !strings.Contains(got.Text, "http://127.0.0.1:4000/index.html") || !strings.Contains(got.Text, folder) || strings.Contains(got.Text, "passwd") {
 			t.Errorf("%+v", got)
@@ -156,7 +156,7 @@ func TestWhatCanBeShown(t *testing.T) {
 		t.Errorf("%v", detail)
 	}
 	r.ok(other, "CREATE_TASK", `{"task":"think","workdir":"/nowhere"}`)
-	_, shared := r.fails(other, "TASK_SHARE", `{"search":"think"}`, verb.NoShareTarget)
+	_, shared := r.fails(other, "TASK_SHARE", `{"search":"think"}`, verbs.NoShareTarget)
 	if len(shared["targets"].([]any)) != 0 {
 		t.Errorf("%v", shared)
 	}

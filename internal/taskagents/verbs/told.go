@@ -6,7 +6,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
 // Told is what a call of the catalog says about the conversation it comes from. The call's
@@ -15,8 +14,8 @@ import (
 // connector, room_id, world_id, user_id, time_zone, message, and messages before it. None
 // of it gives a right. What does not fit is as if it were not there, but for a role that
 // is none, which lets nothing happen.
-func Told(c capability.Call) verb.Call {
-	out := verb.Call{By: c.Principal, Session: c.Session}
+func Told(c capability.Call) Call {
+	out := Call{By: c.Principal, Session: c.Session}
 	if in := c.Context; in != nil {
 		switch {
 		case in.Route != nil:
@@ -31,7 +30,7 @@ func Told(c capability.Call) verb.Call {
 	_ = jsonx.Members(c.Meta, func(name string, value []byte) {
 		name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
 		text, _ := jsonx.Text(value)
-		id := verb.Cut(text, 128)
+		id := Cut(text, 128)
 		switch name {
 		case "userrole":
 			if out.UserRole = id; id == "" {
@@ -42,7 +41,7 @@ func Told(c capability.Call) verb.Call {
 				out.Connector = id
 			}
 		case "roomid":
-			out.RoomID = verb.First(id, out.RoomID)
+			out.RoomID = First(id, out.RoomID)
 		case "worldid":
 			out.WorldID = id
 		case "userid":
@@ -53,13 +52,13 @@ func Told(c capability.Call) verb.Call {
 				out.Zone = zone
 			}
 		case "message":
-			if len(text) <= verb.MaxMessage {
+			if len(text) <= MaxMessage {
 				out.Message = text
 			}
 		case "messages":
 			_ = jsonx.Elements(value, func(one []byte) error {
 				if text, ok := jsonx.Text(one); ok {
-					if out.Recent = append(out.Recent, verb.Cut(text, verb.MaxRecentText)); len(out.Recent) > verb.MaxRecent {
+					if out.Recent = append(out.Recent, Cut(text, MaxRecentText)); len(out.Recent) > MaxRecent {
 						out.Recent = out.Recent[1:]
 					}
 				}

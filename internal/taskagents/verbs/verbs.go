@@ -14,26 +14,20 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/outlook"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/agentverbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/repoverbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/taskverbs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/secret"
 )
 
 // Launcher is package launch's.
 type Launcher interface {
-	taskverbs.Launcher
-	agentverbs.Launcher
+	taskLauncher
+	agentLauncher
 }
 
 // Registry is threads.Registry.
 type Registry interface {
-	taskverbs.Registry
-	agentverbs.Registry
+	taskRegistry
+	agentRegistry
 }
 
 // Config is what the verbs work with; Choice and Now are required. Verbs whose parts are
@@ -42,47 +36,47 @@ type Registry interface {
 // repository.
 type Config struct {
 	Launcher   Launcher
-	Agents     agentverbs.Agents
+	Agents     Agents
 	Registry   Registry
-	Choice     taskverbs.Choice
-	Workspaces repoverbs.Workspaces
-	History    taskverbs.History
-	Model      taskverbs.Model
-	Roots      share.Roots // what may be shown
-	Policy     access.Policy
+	Choice     Choice
+	Workspaces Workspaces
+	History    History
+	Model      Model
+	Roots      threads.ShareRoots // what may be shown
+	Policy     Policy
 	Now        func() time.Time
 }
 
 // Service runs verbs. It is safe for concurrent use.
 type Service struct {
 	cfg   Config
-	talks *verb.Talks
+	talks *Talks
 }
 
 // New makes the service.
-func New(cfg Config) *Service { return &Service{cfg: cfg, talks: new(verb.Talks)} }
+func New(cfg Config) *Service { return &Service{cfg: cfg, talks: new(Talks)} }
 
 // of are the verbs as a principal may use them: who is no operator finds what it began
 // itself, and nothing of others.
-func (s *Service) of(by capability.Principal) (*agentverbs.Verbs, map[verb.Name]verb.Do) {
+func (s *Service) of(by capability.Principal) (*agentVerbs, map[Name]Do) {
 	cfg := s.cfg
 	if by.Role != capability.RoleAdmin && by.Role != capability.RoleOperator {
 		cfg = own(cfg, by)
 	}
-	tasks := taskverbs.New(taskverbs.Config{
+	tasks := newTaskVerbs(taskConfig{
 		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil, Roots: cfg.Roots, Talks: s.talks, Now: cfg.Now,
 	})
-	agents := agentverbs.Config{Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: s.talks}
-	repos := repoverbs.Config{Workspaces: cfg.Workspaces, Talks: s.talks}
+	agents := agentConfig{Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: s.talks}
+	repos := repoConfig{Workspaces: cfg.Workspaces, Talks: s.talks}
 	if cfg.Workspaces != nil {
 		agents.Workspaces = cfg.Workspaces.List
 	}
 	if cfg.History != nil {
 		repos.LastRepo = cfg.History.LastRepo
 	}
-	live, table := agentverbs.New(agents), tasks.Table()
+	live, table := newAgentVerbs(agents), tasks.Table()
 	maps.Copy(table, live.Table())
-	maps.Copy(table, repoverbs.New(repos).Table())
+	maps.Copy(table, newRepoVerbs(repos).Table())
 	return live, table
 }
 
@@ -94,7 +88,7 @@ func (s *Service) Context(ctx context.Context, by capability.Principal, message 
 	if err != nil {
 		return "", err
 	}
-	return outlook.Context(now), nil
+	return Context(now), nil
 }
 
 // Examples names the program that is preferred now.
@@ -104,20 +98,20 @@ func (s *Service) Examples(ctx context.Context, by capability.Principal) (string
 	if err != nil {
 		return "", err
 	}
-	return outlook.Examples(now.Preferred.ID), nil
+	return Examples(now.Preferred.ID), nil
 }
 
 // Run uses a verb by any of its names. What was not done is told twice: by the result,
 // whose Success is false and whose Error is the verb's own code, and by the error, which
 // has the code of spec/README, section 4, and the verb's in its details ("error", "data").
-func (s *Service) Run(ctx context.Context, c verb.Call, name string, params json.RawMessage) (verb.Result, error) {
-	row, spelled, ok := verb.Lookup(name)
+func (s *Service) Run(ctx context.Context, c Call, name string, params json.RawMessage) (Result, error) {
+	row, spelled, ok := Lookup(name)
 	if !ok {
-		return verb.Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(verb.Cut(name, 100))}), nil)
+		return Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(Cut(name, 100))}), nil)
 	}
 	c.Spelled = spelled
-	if err := s.cfg.Policy.Check(access.Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, row.Ability); err != nil {
-		return verb.Fail(err, nil)
+	if err := s.cfg.Policy.Check(Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, row.Ability); err != nil {
+		return Fail(err, nil)
 	}
 	_, table := s.of(c.By)
 	r, err := table[row.Name](ctx, c, params)
@@ -128,10 +122,10 @@ func (s *Service) Run(ctx context.Context, c verb.Call, name string, params json
 // Action is the action that a word means: a name of a verb, its action, or a part of
 // that after the domain, such as create or issues.
 func Action(word string) (capability.Action, bool) {
-	if row, _, ok := verb.Lookup(word); ok {
+	if row, _, ok := Lookup(word); ok {
 		return row.Action, true
 	}
-	for _, row := range verb.Table() {
+	for _, row := range Table() {
 		if slices.Contains(strings.Split(string(row.Action), ".")[1:], strings.ToLower(word)) && !strings.EqualFold(word, "task") {
 			return row.Action, true
 		}
@@ -152,9 +146,9 @@ const Unavailable = "task agents do not run on this server"
 // the registry of canonical actions. Without a service they are there and unavailable.
 func Functions(s *Service) []Function {
 	var out []Function
-	for _, row := range verb.Table() {
+	for _, row := range Table() {
 		domain := "task-agent"
-		if row.Name == verb.ProvisionWorkspace || row.Name == verb.FinalizeWorkspace || row.Name == verb.ManageIssues {
+		if row.Name == ProvisionWorkspace || row.Name == FinalizeWorkspace || row.Name == ManageIssues {
 			domain = "workspace"
 		}
 		f := Function{Contribution: capability.Contribution{
@@ -166,7 +160,7 @@ func Functions(s *Service) []Function {
 		}
 		f.Do = func(ctx context.Context, c capability.Call) (json.RawMessage, error) {
 			if s == nil {
-				return nil, verb.ServiceUnavailable.Errorf(Unavailable)
+				return nil, ServiceUnavailable.Errorf(Unavailable)
 			}
 			r, err := s.Run(ctx, Told(c), string(row.Name), c.Input)
 			if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/bareforge"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +29,7 @@ type site struct {
 	remote string // a bare repository with one commit on trunk
 	cfg    Config
 	m      *Manager
-	pulls  *bareforge.Host
+	pulls  *forge.BareHost
 
 	mu     sync.Mutex
 	now    time.Time
@@ -58,7 +57,7 @@ func newSite(t *testing.T, change ...func(*site)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.pulls = &bareforge.Host{Git: git, Now: s.clock}
+	s.pulls = &forge.BareHost{Git: git, Now: s.clock}
 	s.cfg = Config{
 		Base: filepath.Join(dir, "workspaces"), State: filepath.Join(dir, "state"),
 		Policy: forge.Policy{OperatorPrefixes: []string{filepath.Join(dir, "remotes")}},

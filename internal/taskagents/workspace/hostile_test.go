@@ -9,7 +9,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/evidence"
 )
 
 // trap writes a program that leaves a canary, and returns both.
@@ -136,7 +135,7 @@ func TestNothingOfARepositoryIsExecuted(t *testing.T) {
 	}
 	for _, one := range []Workspace{w, child} {
 		s.write(one.Path+"/a.txt", one.ID+"\n")
-		if _, err := evidence.Collect(ctx, git, one.Path, s.m.base); err != nil {
+		if _, err := Collect(ctx, git, one.Path, s.m.base); err != nil {
 			t.Error(err)
 		}
 		if _, err := s.m.Diff(ctx, one.ID, ""); err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/recordfile"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -216,7 +215,7 @@ func TestACrashLeavesNothingHalfMade(t *testing.T) {
 	half, going := s.provision(Request{Parent: parent.ID}), s.provision(Request{})
 	s.write(going.Path+"/work", "x")
 	_ = s.m.Close()
-	records, all, _, err := recordfile.Open[Workspace](filepath.Join(s.cfg.State, "records"))
+	records, all, _, err := OpenRecords[Workspace](filepath.Join(s.cfg.State, "records"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/recordfile"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -180,7 +179,7 @@ type Manager struct {
 	git     *gitcmd.Git
 	network *gitcmd.Git
 	local   *gitcmd.Git // for remotes that are folders
-	records *recordfile.Folder[Workspace]
+	records *RecordFolder[Workspace]
 	locks   locks
 
 	mu  sync.Mutex
@@ -237,7 +236,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folder of workspaces: %w", err)
 	}
-	if m.records, m.all, _, err = recordfile.Open[Workspace](filepath.Join(cfg.State, "records")); err != nil {
+	if m.records, m.all, _, err = OpenRecords[Workspace](filepath.Join(cfg.State, "records")); err != nil {
 		return nil, err
 	}
 	if m.dir, err = os.OpenRoot(m.base); err != nil {

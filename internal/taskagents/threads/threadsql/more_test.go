@@ -15,7 +15,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 )
 
 func filters(t *testing.T, w *world) {
@@ -290,7 +289,7 @@ func shared(t *testing.T, w *world) {
 	id := c.Thread.ID
 	must(w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-1", Label: "a", Workdir: work}}))(t)
 	must(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.CompletionSummary = "See http://localhost:3000/app." }))(t)
-	roots := share.Roots{Allowed: []string{root}, Resolve: filepath.EvalSymlinks}
+	roots := threads.ShareRoots{Allowed: []string{root}, Resolve: filepath.EvalSymlinks}
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	found := 0
@@ -316,8 +315,8 @@ func shared(t *testing.T, w *world) {
 	if found != 2 || len(d.Artifacts) != 2 || n != 2 {
 		t.Error(found, len(d.Artifacts), n)
 	}
-	s := must(w.Share(t.Context(), id, share.Roots{Resolve: filepath.EvalSymlinks}))(t) // nothing is allowed now
-	if len(s.Targets) != 1 || s.Targets[0].Kind != share.PreviewURL || s.Targets[0].Source != "artifact:"+d.Artifacts[0].ID {
+	s := must(w.Share(t.Context(), id, threads.ShareRoots{Resolve: filepath.EvalSymlinks}))(t) // nothing is allowed now
+	if len(s.Targets) != 1 || s.Targets[0].Kind != threads.PreviewURL || s.Targets[0].Source != "artifact:"+d.Artifacts[0].ID {
 		t.Errorf("%+v", s.Targets)
 	}
 }

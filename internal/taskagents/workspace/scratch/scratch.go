@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/recordfile"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 // Status is what was decided about a folder.
@@ -76,7 +76,7 @@ type Keeper struct {
 	cfg   Config
 	base  string // real
 	root  *os.Root
-	files *recordfile.Folder[Record]
+	files *workspace.RecordFolder[Record]
 
 	mu  sync.Mutex
 	all map[string]Record // by Folder
@@ -114,7 +114,7 @@ func Open(cfg Config) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scratch folder: %w", err)
 	}
-	files, all, _, err := recordfile.Open[Record](cfg.State)
+	files, all, _, err := workspace.OpenRecords[Record](cfg.State)
 	if err != nil {
 		return nil, err
 	}

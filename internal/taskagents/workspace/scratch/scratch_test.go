@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/recordfile"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 type desk struct {
@@ -232,7 +232,7 @@ func TestOnlyWhatWasMadeHereIsRemoved(t *testing.T) {
 	}
 	// A record that names another folder, whoever wrote it.
 	_ = d.Close()
-	files, _, _, err := recordfile.Open[Record](d.cfg.State)
+	files, _, _, err := workspace.OpenRecords[Record](d.cfg.State)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestAPromotionSurvivesACrash(t *testing.T) {
 	}
 	_ = d.Close()
 	// As it is after the record was written and before the folder was moved.
-	files, all, _, err := recordfile.Open[Record](d.cfg.State)
+	files, all, _, err := workspace.OpenRecords[Record](d.cfg.State)
 	if err != nil {
 		t.Fatal(err)
 	}

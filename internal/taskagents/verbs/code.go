@@ -1,0 +1,104 @@
+package verbs
+
+import (
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// Code says what went wrong, in a word that does not change.
+type Code string
+
+// The codes of task-agents, section 7. Declined is ours: step 1 of CREATE_TASK has none.
+const (
+	Forbidden                   Code = "FORBIDDEN"
+	ServiceUnavailable          Code = "SERVICE_UNAVAILABLE"
+	WorkspaceServiceUnavailable Code = "WORKSPACE_SERVICE_UNAVAILABLE"
+	InvalidCredentials          Code = "INVALID_CREDENTIALS"
+	AgentNotInstalled           Code = "AGENT_NOT_INSTALLED"
+	TooManyAgents               Code = "TOO_MANY_AGENTS"
+	WorkdirOutsideAllowed       Code = "WORKDIR_OUTSIDE_ALLOWED"
+	OpenCodeNoProvider          Code = "OPENCODE_NO_PROVIDER"
+	NoSession                   Code = "NO_SESSION"
+	SessionNotFound             Code = "SESSION_NOT_FOUND"
+	NoInput                     Code = "NO_INPUT"
+	AgentBlocked                Code = "AGENT_BLOCKED"
+	InvalidOperation            Code = "INVALID_OPERATION"
+	ThreadNotFound              Code = "THREAD_NOT_FOUND"
+	NoShareTarget               Code = "NO_SHARE_TARGET"
+	MissingRepo                 Code = "MISSING_REPO"
+	InvalidRepoDomain           Code = "INVALID_REPO_DOMAIN"
+	MissingParent               Code = "MISSING_PARENT"
+	NoWorkspace                 Code = "NO_WORKSPACE"
+	WorkspaceNotFound           Code = "WORKSPACE_NOT_FOUND"
+	FinalizeFailed              Code = "FINALIZE_FAILED"
+	MissingTitle                Code = "MISSING_TITLE"
+	MissingIssueNumber          Code = "MISSING_ISSUE_NUMBER"
+	MissingParams               Code = "MISSING_PARAMS"
+	UnknownOperation            Code = "UNKNOWN_OPERATION"
+	Declined                    Code = "DECLINED"
+)
+
+// general is the error code of a Code (spec/README, section 4).
+func (c Code) general() capability.Code {
+	switch c {
+	case Forbidden, WorkdirOutsideAllowed:
+		return capability.CodeDenied
+	case ServiceUnavailable, WorkspaceServiceUnavailable, AgentNotInstalled, OpenCodeNoProvider:
+		return capability.CodeUnavailable
+	case NoSession, SessionNotFound, ThreadNotFound, NoShareTarget, NoWorkspace, WorkspaceNotFound:
+		return capability.CodeNotFound
+	case AgentBlocked:
+		return capability.CodeConflict
+	case FinalizeFailed, InvalidCredentials:
+		return capability.CodeFailed
+	}
+	return capability.CodeInvalidInput
+}
+
+// Errorf is an error of a code; its reason is the code in small letters.
+func (c Code) Errorf(format string, args ...any) *capability.Error {
+	return capability.Errorf(c.general(), "tasks", format, args...).With(strings.ToLower(string(c)), "")
+}
+
+// CodeOf is the code of an error of the parts: its reason in capitals, where that has no
+// other name here.
+func CodeOf(err error) Code {
+	e := capability.AsError(err)
+	switch e.Reason {
+	case "unknown_agent_type":
+		return AgentNotInstalled
+	case "session_ended":
+		return SessionNotFound
+	case "invalid_repo":
+		return InvalidRepoDomain
+	case "":
+		switch e.Code {
+		case capability.CodeUnavailable:
+			return ServiceUnavailable
+		case capability.CodeDenied:
+			return Forbidden
+		}
+		return Code(strings.ToUpper(string(e.Code)))
+	}
+	return Code(strings.ToUpper(e.Reason))
+}
+
+// Fail is the answer of a verb that did not do what was asked. It is an error as well, which
+// carries the verb's code and data in its details, for callers that know errors only.
+func Fail(err error, data any) (Result, error) {
+	e := *capability.AsError(err)
+	r := Result{Text: e.Message, Error: CodeOf(err), Data: data}
+	if e.Hint != "" {
+		r.Text += ". " + strings.ToUpper(e.Hint[:1]) + e.Hint[1:]
+	}
+	details := map[string]any{"error": r.Error}
+	for key, value := range e.Details {
+		details[key] = value
+	}
+	if data != nil {
+		details["data"] = data
+	}
+	e.Details = details
+	return r, &e
+}

@@ -1,0 +1,406 @@
+package verbs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Bounds of what CREATE_TASK makes.
+const (
+	maxCriteria = 20
+	maxBrief    = 4_000 // characters
+	maxLesson   = 400   // characters of each
+	briefTime   = 30 * time.Second
+)
+
+type createParams struct {
+	Repo       string          `json:"repo"`
+	ReuseRepo  bool            `json:"reuseRepo"`
+	BaseBranch string          `json:"baseBranch"`
+	Workdir    string          `json:"workdir"`
+	AgentType  string          `json:"agentType"`
+	Task       string          `json:"task"`
+	Agents     parts           `json:"agents"`
+	Memory     string          `json:"memoryContent"`
+	Label      string          `json:"label"`
+	Preset     programs.Preset `json:"approvalPreset"`
+	Validator  *validatorRef   `json:"validator"`
+	MaxRetries *int            `json:"maxRetries"`
+	OnFail     string          `json:"onVerificationFail"`
+	Criteria   []string        `json:"acceptanceCriteria"`
+	Metadata   jsonx.Raw       `json:"metadata"`
+}
+
+type validatorRef struct {
+	Service string    `json:"service"`
+	Method  string    `json:"method"`
+	Params  jsonx.Raw `json:"params"`
+}
+
+// parts are "a | b | c", a list of texts, or of {task, agentType, label, dependsOn}.
+type parts []launch.Part
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *parts) UnmarshalJSON(data []byte) error {
+	if text, ok := jsonx.Text(data); ok {
+		for _, part := range utterance.Listed(text) {
+			*p = append(*p, labelled(part))
+		}
+		return nil
+	}
+	return jsonx.Elements(data, func(value []byte) error {
+		if text, ok := jsonx.Text(value); ok {
+			*p = append(*p, labelled(text))
+			return nil
+		}
+		var one struct {
+			Task      string `json:"task"`
+			AgentType string `json:"agentType"`
+			Label     string `json:"label"`
+			DependsOn []int  `json:"dependsOn"`
+		}
+		err := jsonx.Unmarshal(value, &one)
+		*p = append(*p, launch.Part(one))
+		return err
+	})
+}
+
+// labelled is a part that may begin with the name of its program.
+func labelled(text string) launch.Part {
+	name, task := utterance.Agent(strings.TrimSpace(text))
+	return launch.Part{Task: task, AgentType: string(name)}
+}
+
+// Create is CREATE_TASK (task-agents, section 7.1). The steps that make and start things are
+// the launcher's.
+func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+	var p createParams
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
+	}
+	request := First(c.Message, p.Task)
+	if request == "" && len(p.Agents) == 0 {
+		return Fail(MissingParams.Errorf("say what is to be done: task is empty"), nil)
+	}
+	if p.Repo == "" && len(p.Agents) < 2 && utterance.Errand(request) {
+		return Fail(Declined.Errorf("this is an errand of the user's own and no work for a task agent").With("declined", "answer the user yourself"), nil)
+	}
+	t, err := v.task(ctx, c, p, request)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	created, err := v.cfg.Launcher.Create(ctx, c.By, t)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	v.cfg.Talks.Remember(c, func(talk *Talk) {
+		talk.ThreadID = created.ThreadID
+		if t.Repo != "" {
+			talk.Repo = t.Repo
+		}
+		for _, a := range created.Agents {
+			if a.SessionID != "" {
+				talk.SessionID, talk.Workdir = a.SessionID, a.Workdir
+			}
+		}
+	})
+	return began(Result{Data: created, Task: created.Task}, created.Agents)
+}
+
+// began is the answer of a verb that started agents: success without a word where one of them
+// runs or waits its turn, because the coordinator reports; the first failure where none does.
+func began(r Result, agents []launch.Started) (Result, error) {
+	var failed []string
+	var first *capability.Error
+	for _, a := range agents {
+		if a.Error != nil {
+			failed = append(failed, fmt.Sprintf("%s: %s", a.Label, a.Error.Message))
+			if first == nil {
+				first = a.Error
+			}
+		}
+	}
+	if first == nil || len(failed) < len(agents) {
+		r.Success = true
+		return r, nil
+	}
+	whole := *first
+	whole.Message = "no agent could be started. " + strings.Join(failed, "; ")
+	out, err := Fail(&whole, r.Data)
+	out.Task = r.Task
+	return out, err
+}
+
+// task is what the launcher is given.
+func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request string) (t launch.Task, err error) {
+	if n := max(len(request), len(p.Task)); n > MaxMessage {
+		return t, capability.Errorf(capability.CodeTooLarge, "tasks", "the task has %d bytes; the limit is %d", n, MaxMessage).With("task_too_large", "put what is long into a file")
+	}
+	wanted, err := Program(p.AgentType)
+	if err != nil {
+		return t, err
+	}
+	t = launch.Task{
+		Title: Cut(p.Label, 120), Request: request, Parts: split(p, c.Message != "", request), BaseBranch: p.BaseBranch, Workdir: p.Workdir,
+		Preset: p.Preset, RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Memory: p.Memory,
+	}
+	if len(t.Parts) > launch.MaxParts {
+		return t, TooManyAgents.Errorf("these are %d tasks; one request may have %d", len(t.Parts), launch.MaxParts)
+	}
+	for i, part := range t.Parts {
+		if strings.TrimSpace(part.Task) == "" {
+			return t, MissingParams.Errorf("the task of agent %d is empty", i+1)
+		}
+	}
+	if t.Request == "" {
+		for _, part := range t.Parts {
+			t.Request += part.Task + "\n"
+		}
+	}
+	if t.Repo, err = v.repo(c, p, request); err != nil {
+		return t, err
+	}
+	if t.Repo != "" && !v.cfg.Repos {
+		return t, WorkspaceServiceUnavailable.Errorf("workspaces are not available on this server, so no repository can be worked in")
+	}
+	if err := checks(&t, p); err != nil {
+		return t, err
+	}
+	if t.Metadata, err = conversation(t.Metadata, c); err != nil {
+		return t, err
+	}
+	for i := range t.Parts {
+		part := &t.Parts[i]
+		own, err := Program(part.AgentType)
+		if err != nil {
+			return t, err
+		}
+		if own == "" {
+			own = wanted
+		}
+		part.AgentType = string(v.Pick(ctx, own, choice.Task{
+			Text: part.Task, Repo: t.Repo != "", Workdir: t.Workdir != "", Criteria: len(t.Criteria) > 0, Subtasks: len(t.Parts),
+		}))
+		part.Label = Cut(First(part.Label, part.Task), MaxLabel)
+	}
+	t.Brief = v.brief(ctx, c, t)
+	for i, part := range t.Parts {
+		t.Parts[i].Task = wording(c, p, part, request, len(t.Parts) > 1)
+	}
+	t.Memory = strings.TrimSpace(t.Memory + "\n\n" + v.lessons())
+	return t, nil
+}
+
+// split is what each agent does: the entries of the user's own list, or of the agents that
+// the caller names, whichever are more; the whole where there is no list.
+func split(p createParams, said bool, request string) []launch.Part {
+	own := utterance.Tasks(request)
+	if len(own) > len(p.Agents) && len(own) > 1 {
+		var list []launch.Part
+		for _, task := range own {
+			list = append(list, labelled(task))
+		}
+		return list
+	}
+	if len(p.Agents) > 0 {
+		return slices.Clone(p.Agents)
+	}
+	task := request
+	if said {
+		task = First(p.Task, request) // what is shown of it; the user's words come back below
+	}
+	return []launch.Part{{Task: task, Label: p.Label}}
+}
+
+// wording is a part's task as its agent reads it: the user's exact words first, what the
+// parent made of them after that.
+func wording(c Call, p createParams, part launch.Part, request string, several bool) string {
+	var out []string
+	add := func(heading, text string) {
+		text = strings.TrimSpace(text)
+		if text == "" || slices.ContainsFunc(out, func(s string) bool { return strings.Contains(s, text) }) {
+			return
+		}
+		if heading != "" && len(out) > 0 {
+			text = heading + "\n" + text
+		}
+		out = append(out, text)
+	}
+	if several && strings.Contains(request, part.Task) {
+		add("", part.Task) // the user's own words for this part
+		if c.Message != "" {
+			add("Said about the whole task:", p.Task)
+		}
+		return strings.Join(out, "\n\n")
+	}
+	add("", request)
+	if c.Message != "" {
+		add("What the agent that passes this on adds:", p.Task)
+	}
+	if several || part.Task != p.Task {
+		add("Your part of it:", part.Task)
+	}
+	return strings.Join(out, "\n\n")
+}
+
+// repo is the repository that is meant.
+func (v *taskVerbs) repo(c Call, p createParams, request string) (string, error) {
+	last := func() string {
+		if repo := v.cfg.Talks.Last(c).Repo; repo != "" || v.cfg.History == nil {
+			return repo
+		}
+		return v.cfg.History.LastRepo()
+	}
+	if p.ReuseRepo {
+		if repo := last(); repo != "" {
+			return repo, nil
+		}
+		return "", MissingRepo.Errorf("no repository was used before")
+	}
+	if p.Repo = strings.TrimSpace(p.Repo); p.Repo != "" || p.Workdir != "" {
+		return p.Repo, nil
+	}
+	if repo := First(utterance.Repo(request), utterance.Repo(p.Task)); repo != "" {
+		return repo, nil
+	}
+	if utterance.SameRepo(request) {
+		return last(), nil
+	}
+	return "", nil
+}
+
+// checks adds how it is found out whether the work is done, and what else the caller says.
+func checks(t *launch.Task, p createParams) error {
+	if ref := p.Validator; ref != nil {
+		if ref.Service == "" || ref.Method == "" {
+			return MissingParams.Errorf("a validator needs a service and a method")
+		}
+		t.Validator = &validation.Custom{Service: ref.Service, Method: ref.Method, Params: json.RawMessage(ref.Params), MaxRetries: p.MaxRetries}
+	}
+	if p.MaxRetries != nil && *p.MaxRetries < 0 {
+		return MissingParams.Errorf("maxRetries is %d; it cannot be less than 0", *p.MaxRetries)
+	}
+	switch p.OnFail {
+	case "", "retry":
+	case "escalate":
+		if t.Validator != nil {
+			t.Validator.OnFail = validation.Escalate
+		}
+	default:
+		return MissingParams.Errorf("onVerificationFail is %.40q; it is retry or escalate", p.OnFail)
+	}
+	for _, criterion := range p.Criteria {
+		if criterion = strings.TrimSpace(criterion); criterion != "" {
+			t.Criteria = append(t.Criteria, criterion)
+		}
+	}
+	if len(t.Criteria) > maxCriteria {
+		return MissingParams.Errorf("there are %d acceptance criteria; the limit is %d", len(t.Criteria), maxCriteria)
+	}
+	if len(p.Metadata) == 0 || string(p.Metadata) == "null" {
+		return nil
+	}
+	if err := jsonx.Members(p.Metadata, func(string, []byte) {}); err != nil {
+		return MissingParams.Errorf("metadata has to be an object")
+	}
+	t.Metadata = json.RawMessage(p.Metadata)
+	t.RoomID = First(row.Meta(t.Metadata, "originRoomId"), row.Meta(t.Metadata, "roomId"), t.RoomID)
+	return nil
+}
+
+// conversation notes where a task was asked for, so that those who do it can look it up
+// (task-agents, section 11).
+func conversation(metadata json.RawMessage, c Call) (json.RawMessage, error) {
+	members := map[string]json.RawMessage{}
+	if len(metadata) > 0 {
+		if err := jsonx.Unmarshal(metadata, &members); err != nil {
+			return nil, err
+		}
+	}
+	delete(members, row.OriginSession)
+	delete(members, row.OriginMessages)
+	if c.Session != "" {
+		members[row.OriginSession] = jsonx.AppendString(nil, c.Session)
+	}
+	if recent := c.Recent[max(0, len(c.Recent)-MaxRecent):]; len(recent) > 0 {
+		list := make([]string, len(recent))
+		for i, text := range recent {
+			list[i] = secret.MaskTokens(Cut(text, MaxRecentText))
+		}
+		raw, err := jsonx.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		members[row.OriginMessages] = raw
+	}
+	if len(members) == 0 {
+		return metadata, nil
+	}
+	return jsonx.Marshal(members)
+}
+
+// brief has a model write what several agents share; without one, or where it fails, they
+// work by their own parts.
+func (v *taskVerbs) brief(ctx context.Context, c Call, t launch.Task) string {
+	if len(t.Parts) < 2 || v.cfg.Model == nil {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d agents work at the same time on parts of one request. Write the plan that all of them are given: who does what, which names, files and interfaces they have to agree on, what nobody else should touch. At most 300 words, plain text, no preamble.\n\nThe request:\n%s\n\nThe parts:\n", len(t.Parts), Cut(t.Request, maxBrief))
+	for i, part := range t.Parts {
+		fmt.Fprintf(&b, "%d. %s\n", i+1, Cut(part.Task, 1_000))
+	}
+	if t.Repo != "" {
+		fmt.Fprintf(&b, "\nThe repository: %s; each agent has a branch of its own.\n", t.Repo)
+	}
+	if recent := c.Recent[max(0, len(c.Recent)-MaxRecent):]; len(recent) > 0 {
+		b.WriteString("\nWhat was said before:\n")
+		for _, text := range recent {
+			fmt.Fprintf(&b, "- %s\n", Cut(text, MaxRecentText))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, briefTime)
+	defer cancel()
+	text, err := v.cfg.Model.Ask(ctx, false, secret.MaskTokens(b.String()))
+	if err != nil {
+		return ""
+	}
+	if text = strings.TrimSpace(strings.ToValidUTF8(text, "")); len([]rune(text)) > maxBrief {
+		text = string([]rune(text)[:maxBrief])
+	}
+	return text
+}
+
+// lessons are what earlier tasks have shown, for the new ones to know.
+func (v *taskVerbs) lessons() string {
+	if v.cfg.History == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, e := range v.cfg.History.Lessons() {
+		if b.Len() == 0 {
+			b.WriteString("What earlier tasks have shown lately; it may not apply to yours:\n")
+		}
+		how := map[Type]string{Completed: "done", Stopped: "stopped", Failed: "failed", KeyDecision: "decided"}[e.Type]
+		where := ""
+		if e.Repo != "" {
+			where = " in " + Cut(e.Repo, 100)
+		}
+		fmt.Fprintf(&b, "- %s%s, %s: %s\n", Cut(First(e.Label, "a task"), 80), where, how, Cut(First(e.CompletionSummary, e.Reasoning), maxLesson))
+	}
+	return strings.TrimSpace(secret.MaskTokens(b.String()))
+}

@@ -1,0 +1,277 @@
+// Package history is swarm-history.jsonl (task-agents, section 13.10): what task agents
+// have done lately, one JSON object a line, for those who begin something similar. It
+// gives lessons to new agents (7.1, step 5) and remembers the last repository. It is a
+// help, not the truth: that is the task registry.
+//
+// The file is the home's, so one process has it, and its writes come one after the
+// other. A line is appended with one write. A process that dies in a write leaves a torn
+// last line, which is cut off when the file is opened again; a line that cannot be read
+// is left out, and gone with the next rotation. Rotation writes a new file beside the
+// old one and puts it in its place, so there is always one that is whole.
+package verbs
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Bounds of the file. Beyond MaxEntries or MaxBytes the newest Kept entries stay, fewer
+// where they have more than half of MaxBytes.
+const (
+	MaxEntries = 150
+	Kept       = 100
+	MaxBytes   = 1 << 20
+	// MaxText is how many bytes of each text of an entry are kept.
+	MaxText = 4 << 10
+)
+
+// Lessons of [File.Lessons].
+const (
+	MaxLessons  = 8
+	LessonsSpan = 48 * time.Hour
+)
+
+// Type is what happened.
+type Type string
+
+// The types.
+const (
+	Registered  Type = "task_registered"
+	Completed   Type = "task_completed"
+	Stopped     Type = "task_stopped"
+	Failed      Type = "task_error"
+	KeyDecision Type = "key_decision"
+)
+
+// Valid reports whether t is a type.
+func (t Type) Valid() bool {
+	return slices.Contains([]Type{Registered, Completed, Stopped, Failed, KeyDecision}, t)
+}
+
+// Entry is one line. Timestamp counts milliseconds since 1970.
+type Entry struct {
+	Timestamp         int64  `json:"timestamp"`
+	Type              Type   `json:"type"`
+	SessionID         string `json:"sessionId"`
+	Label             string `json:"label"`
+	AgentType         string `json:"agentType"`
+	Repo              string `json:"repo,omitzero"`
+	Workdir           string `json:"workdir"`
+	OriginalTask      string `json:"originalTask,omitzero"`
+	CompletionSummary string `json:"completionSummary,omitzero"`
+	Reasoning         string `json:"reasoning,omitzero"`
+}
+
+// File is an open history. It is safe for concurrent use; nothing has to be closed.
+type File struct {
+	path string
+	now  func() time.Time
+
+	mu      sync.Mutex
+	entries []Entry // what is in the file, the oldest first
+	size    int64
+	broken  bool // the last write may have left half a line
+}
+
+// Open reads the file, if there is one, and mends it. The folder must be there.
+func Open(path string, now func() time.Time) (*File, error) {
+	f := &File{path: path, now: now}
+	if err := f.load(); err != nil {
+		return nil, cannot("read", err)
+	}
+	return f, nil
+}
+
+func cannot(what string, err error) error {
+	return capability.Wrap(capability.CodeFailed, "history", "the history of task agents cannot be "+what, err).
+		With("history_unusable", "look at swarm-history.jsonl in the home; it may be removed")
+}
+
+// load reads what is there and cuts off a torn end.
+func (f *File) load() error {
+	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	// Somebody else's longer file is read from its end on.
+	data := make([]byte, min(info.Size(), 2*MaxBytes))
+	if _, err := file.ReadAt(data, info.Size()-int64(len(data))); err != nil {
+		return err
+	}
+	whole := bytes.LastIndexByte(data, '\n') + 1
+	f.size = info.Size() - int64(len(data)-whole)
+	if whole < len(data) {
+		if err := file.Truncate(f.size); err != nil {
+			return err
+		}
+	}
+	f.entries = parse(data[:whole])
+	if f.size > MaxBytes || len(f.entries) > MaxEntries {
+		return f.rotate()
+	}
+	return nil
+}
+
+// parse reads lines, and leaves out what is none of ours.
+func parse(data []byte) (entries []Entry) {
+	for line := range bytes.Lines(data) {
+		var e Entry
+		if jsonx.Unmarshal(bytes.TrimSpace(line), &e) == nil && e.Type.Valid() && e.Timestamp > 0 {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// Append adds an entry; one without a time has happened now. Texts are cut at MaxText.
+// It is in the file when this returns, but not flushed to the disk.
+func (f *File) Append(e Entry) error {
+	if !e.Type.Valid() {
+		return capability.Errorf(capability.CodeInvalidInput, "history", "the history has no entries of type %.40q", e.Type).With("invalid_entry", "")
+	}
+	if e.Timestamp <= 0 {
+		e.Timestamp = f.now().UnixMilli()
+	}
+	for _, s := range []*string{&e.SessionID, &e.Label, &e.AgentType, &e.Repo, &e.Workdir, &e.OriginalTask, &e.CompletionSummary, &e.Reasoning} {
+		*s = short(*s)
+	}
+	line, err := jsonx.Marshal(e)
+	if err != nil {
+		return cannot("written", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.entries = append(f.entries, e)
+	if f.broken || len(f.entries) > MaxEntries || f.size+int64(len(line))+1 > MaxBytes {
+		err = f.rotate()
+	} else {
+		err = f.append(append(line, '\n'))
+	}
+	if err != nil {
+		f.entries = f.entries[:len(f.entries)-1]
+		return cannot("written", err)
+	}
+	return nil
+}
+
+// short is s as UTF-8 and at most MaxText bytes.
+func short(s string) string {
+	if len(s) > MaxText {
+		s = s[:MaxText]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+func (f *File) append(line []byte) error {
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(line)
+	err = errors.Join(err, file.Close())
+	f.broken = err != nil
+	if err == nil {
+		f.size += int64(len(line))
+	}
+	return err
+}
+
+// rotate writes the newest entries to a new file and puts it in the old one's place.
+func (f *File) rotate() error {
+	entries := f.entries[max(0, len(f.entries)-Kept):]
+	if len(f.entries) <= MaxEntries && f.size <= MaxBytes {
+		entries = f.entries // it is only mended
+	}
+	var data []byte
+	from := len(entries)
+	for from > 0 {
+		line, err := jsonx.Marshal(entries[from-1])
+		if err != nil {
+			return err
+		}
+		if len(data)+len(line)+1 > MaxBytes/2 {
+			break
+		}
+		data = append(append(line, '\n'), data...)
+		from--
+	}
+	next := f.path + ".next"
+	if err := write(next, data); err != nil {
+		return err
+	}
+	if err := os.Rename(next, f.path); err != nil {
+		return err
+	}
+	f.entries, f.size, f.broken = slices.Clone(entries[from:]), int64(len(data)), false
+	return nil
+}
+
+// write makes a file that is on the disk when it returns.
+func write(path string, data []byte) error {
+	file, err := os.OpenFile(filepath.Clean(path), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+// Recent returns the newest entries, at most n of the time since, the oldest first, and
+// only those that which wants; nil wants all.
+func (f *File) Recent(n int, since time.Duration, which func(Entry) bool) []Entry {
+	after := f.now().Add(-since).UnixMilli()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Entry
+	for _, e := range slices.Backward(f.entries) {
+		if len(out) == n {
+			break
+		}
+		if e.Timestamp >= after && (which == nil || which(e)) {
+			out = append(out, e)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// Lessons are the last MaxLessons entries of LessonsSpan that say how something ended or
+// why something was decided.
+func (f *File) Lessons() []Entry {
+	return f.Recent(MaxLessons, LessonsSpan, func(e Entry) bool {
+		return e.Type != Registered && (e.CompletionSummary != "" || e.Reasoning != "")
+	})
+}
+
+// LastRepo is the repository that was used last; "" where none was.
+func (f *File) LastRepo() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range slices.Backward(f.entries) {
+		if e.Repo != "" {
+			return e.Repo
+		}
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+package verbs
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+// Texts is a list of texts, or one text with commas between them.
+type Texts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Texts) UnmarshalJSON(data []byte) error {
+	if text, ok := jsonx.Text(data); ok {
+		*t = nil
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				*t = append(*t, part)
+			}
+		}
+		return nil
+	}
+	var list []string
+	err := jsonx.Unmarshal(data, &list)
+	*t = list
+	return err
+}
+
+// Params reads a verb's parameters; nothing is no parameters. Members that nobody knows are
+// left out, as on the wire of seed 001 (spec/README, R6).
+func Params(data json.RawMessage, into any) error {
+	if len(data) == 0 {
+		return nil
+	}
+	if err := jsonx.Unmarshal(data, into); err != nil {
+		return MissingParams.Errorf("the parameters do not fit: %.200s", err)
+	}
+	return nil
+}
+
+// First is the first text that is not blank, trimmed.
+func First(texts ...string) string {
+	for _, t := range texts {
+		if t = strings.TrimSpace(t); t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// Cut is at most n characters of a text on one line.
+func Cut(text string, n int) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	if r := []rune(text); len(r) > n {
+		return strings.TrimSpace(string(r[:n-1])) + "…"
+	}
+	return text
+}

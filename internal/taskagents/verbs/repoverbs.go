@@ -1,0 +1,178 @@
+package verbs
+
+// This file has the three verbs about repositories (task-agents, sections 7.9 to
+// 7.11): make a workspace, bring the work of one to where people look at it, and look
+// after issues. What they do is package workspace's and the forge's.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+)
+
+// Workspaces is what is used of workspace.Manager.
+type Workspaces interface {
+	Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error)
+	List() []workspace.Workspace // the newest first
+	Resolve(labelOrID string) (workspace.Workspace, error)
+	Finalize(ctx context.Context, id string, req workspace.FinalizeRequest) (workspace.Finalized, error)
+	Repository(ctx context.Context, repo string) (forge.Repository, error)
+}
+
+// repoConfig is what the verbs work with. Without Workspaces they answer SERVICE_UNAVAILABLE;
+// without LastRepo "the same repo" is the conversation's only. Talks is required.
+type repoConfig struct {
+	Workspaces Workspaces
+	LastRepo   func() string
+	Talks      *Talks
+}
+
+// repoVerbs are the verbs.
+type repoVerbs struct{ cfg repoConfig }
+
+// newRepoVerbs makes the verbs.
+func newRepoVerbs(cfg repoConfig) *repoVerbs { return &repoVerbs{cfg} }
+
+// Table is every verb by its name.
+func (v *repoVerbs) Table() map[Name]Do {
+	there := v.cfg.Workspaces != nil
+	return map[Name]Do{
+		ProvisionWorkspace: Needs(there, v.provision),
+		FinalizeWorkspace:  Needs(there, v.finalize),
+		ManageIssues:       Needs(there, v.issues),
+	}
+}
+
+// repo is the repository that is meant: the parameter, else what the user names, else the
+// one of before where the user means that, or where before says that any will do.
+func (v *repoVerbs) repo(c Call, named string, before bool) string {
+	if repo := First(named, utterance.Repo(c.Message)); repo != "" {
+		return repo
+	}
+	if !before && !utterance.SameRepo(c.Message) {
+		return ""
+	}
+	if repo := v.cfg.Talks.Last(c).Repo; repo != "" || v.cfg.LastRepo == nil || !utterance.SameRepo(c.Message) {
+		return repo
+	}
+	return v.cfg.LastRepo()
+}
+
+// provisioned is what PROVISION_WORKSPACE answers.
+type provisioned struct {
+	WorkspaceID string         `json:"workspaceId"`
+	Path        string         `json:"path"`
+	Branch      string         `json:"branch"`
+	BaseBranch  string         `json:"baseBranch"`
+	Mode        workspace.Mode `json:"mode"`
+	Repo        string         `json:"repo"`
+	Parent      string         `json:"parentWorkspaceId,omitempty"`
+	Notes       []string       `json:"notes,omitempty"`
+}
+
+// provision is PROVISION_WORKSPACE (task-agents, section 7.9).
+func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+	var p struct {
+		Repo       string `json:"repo"`
+		BaseBranch string `json:"baseBranch"`
+		BranchName string `json:"branchName"`
+		Worktree   bool   `json:"useWorktree"`
+		Parent     string `json:"parentWorkspaceId"`
+		Label      string `json:"label"`
+	}
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
+	}
+	req := workspace.Request{BaseBranch: p.BaseBranch, BranchName: p.BranchName, Label: p.Label, Slug: p.Label}
+	switch {
+	case p.Worktree && p.Parent == "":
+		return Fail(MissingParent.Errorf("a worktree needs parentWorkspaceId, the workspace whose clone it belongs to"), nil)
+	case p.Parent != "":
+		parent, err := v.cfg.Workspaces.Resolve(p.Parent)
+		if err != nil {
+			return Fail(err, nil)
+		}
+		req.Parent = parent.ID
+	default:
+		if req.Repo = v.repo(c, p.Repo, false); req.Repo == "" {
+			return Fail(MissingRepo.Errorf("say which repository: owner/name, or its address"), nil)
+		}
+	}
+	w, err := v.cfg.Workspaces.Provision(ctx, req)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	v.cfg.Talks.Remember(c, func(t *Talk) { t.WorkspaceID, t.Workdir, t.Repo = w.ID, w.Path, w.Repo.URL })
+	return Result{
+		Success: true, Text: fmt.Sprintf("%s/%s is ready on branch %s in %s.", w.Repo.Owner, w.Repo.Name, w.Branch, w.Path),
+		Data: provisioned{w.ID, w.Path, w.Branch, w.BaseBranch, w.Mode, w.Repo.URL, w.Parent, w.Notes},
+	}, nil
+}
+
+// finalize is FINALIZE_WORKSPACE (task-agents, section 7.10).
+func (v *repoVerbs) finalize(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+	var p struct {
+		Workspace string `json:"workspaceId"`
+		Message   string `json:"commitMessage"`
+		Title     string `json:"prTitle"`
+		Body      string `json:"prBody"`
+		Base      string `json:"baseBranch"`
+		Draft     bool   `json:"draft"`
+		SkipPull  bool   `json:"skipPR"`
+	}
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
+	}
+	w, err := v.workspace(c, p.Workspace)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	done, err := v.cfg.Workspaces.Finalize(ctx, w.ID, workspace.FinalizeRequest{
+		Message: p.Message, Title: p.Title, Body: p.Body, Base: p.Base, Draft: p.Draft, SkipPull: p.SkipPull,
+	})
+	if err != nil {
+		e := *capability.AsError(err)
+		r, failed := Fail(&e, done)
+		// One code for all steps; which one and why is in the data and the error's reason.
+		r.Error = FinalizeFailed
+		if known, ok := failed.(*capability.Error); ok { //nolint:errorlint // it is Fail's own
+			known.Details["error"] = FinalizeFailed
+		}
+		return r, failed
+	}
+	v.cfg.Talks.Remember(c, func(t *Talk) { t.WorkspaceID = w.ID })
+	return Result{Success: true, Text: done.Text, Data: done}, nil
+}
+
+// workspace is the one that is meant: by its id or label, else where the conversation worked
+// last, else the newest.
+func (v *repoVerbs) workspace(c Call, named string) (workspace.Workspace, error) {
+	if named != "" {
+		return v.cfg.Workspaces.Resolve(named)
+	}
+	last := v.cfg.Talks.Last(c)
+	list := slices.DeleteFunc(v.cfg.Workspaces.List(), func(w workspace.Workspace) bool { return w.Mode == workspace.Folder })
+	for _, meant := range []func(workspace.Workspace) bool{
+		func(w workspace.Workspace) bool { return w.Path == last.Workdir },
+		func(w workspace.Workspace) bool { return w.ID == last.WorkspaceID },
+		func(workspace.Workspace) bool { return true },
+	} {
+		if at := slices.IndexFunc(list, meant); at >= 0 {
+			return list[at], nil
+		}
+	}
+	return workspace.Workspace{}, NoWorkspace.Errorf("there is no workspace with a repository")
+}
+
+// sentence begins with a capital and ends with a full stop.
+func sentence(format string, args ...any) string {
+	text := fmt.Sprintf(format, args...)
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}

@@ -1,0 +1,237 @@
+package verbs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
+)
+
+// started is what SPAWN_AGENT answers.
+type started struct {
+	SessionID string        `json:"sessionId"`
+	AgentType programs.Name `json:"agentType"`
+	Workdir   string        `json:"workdir"`
+	Status    string        `json:"status"`
+	ThreadID  string        `json:"threadId,omitempty"` // of the task, where one was given
+	Notes     []string      `json:"notes,omitempty"`
+}
+
+type spawnParams struct {
+	AgentType string          `json:"agentType"`
+	Workdir   string          `json:"workdir"`
+	Task      string          `json:"task"`
+	Memory    string          `json:"memoryContent"`
+	Preset    programs.Preset `json:"approvalPreset"`
+	Keep      bool            `json:"keepAliveAfterComplete"`
+	Label     string          `json:"label"`
+}
+
+// spawn is SPAWN_AGENT (task-agents, section 7.2). Several tasks are CREATE_TASK's.
+func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+	var p spawnParams
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
+	}
+	p.Task = First(p.Task, c.Message)
+	if len(utterance.Tasks(p.Task)) > 1 && v.cfg.Launcher != nil {
+		return v.cfg.Tasks.Create(ctx, c, params)
+	}
+	name, err := v.program(ctx, p)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	p.Workdir = First(p.Workdir, v.folder(c))
+	meta, err := jsonx.Marshal(map[string]any{"label": p.Label, "keepAliveAfterComplete": p.Keep})
+	if err != nil {
+		return Fail(err, nil)
+	}
+	out, task := started{}, ""
+	if p.Task == "" || v.cfg.Launcher == nil {
+		i, err := v.cfg.Agents.Spawn(ctx, c.By, agents.Request{
+			AgentType: string(name), Workdir: p.Workdir, Task: p.Task, Memory: p.Memory, Preset: p.Preset, Metadata: meta, Name: p.Label,
+		})
+		if err != nil {
+			return Fail(err, nil)
+		}
+		out = started{SessionID: i.ID, AgentType: name, Workdir: i.Workdir, Status: string(i.Status), Notes: i.Notes}
+	} else {
+		label := Cut(First(p.Label, p.Task), MaxLabel)
+		made, err := v.cfg.Launcher.Create(ctx, c.By, launch.Task{
+			Title: p.Label, Request: p.Task, Parts: []launch.Part{{Task: p.Task, AgentType: string(name), Label: label}}, Workdir: p.Workdir, Memory: p.Memory, Preset: p.Preset,
+			RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Metadata: meta,
+		})
+		if err == nil && len(made.Agents) == 1 && made.Agents[0].Error != nil {
+			err = made.Agents[0].Error
+		}
+		if err != nil {
+			return Fail(err, nil)
+		}
+		for _, a := range made.Agents {
+			out = started{SessionID: a.SessionID, AgentType: a.AgentType, Workdir: a.Workdir, Status: a.Status}
+		}
+		out.ThreadID, task = made.ThreadID, made.Task
+	}
+	v.cfg.Talks.Remember(c, func(t *Talk) {
+		t.SessionID, t.Workdir = out.SessionID, out.Workdir
+		t.ThreadID = First(out.ThreadID, t.ThreadID)
+	})
+	return Result{Success: true, Text: fmt.Sprintf("Started %s in %s (%s).", out.AgentType, out.Workdir, out.SessionID), Data: out, Task: task}, nil
+}
+
+// program is who is started: who was asked for, else the best.
+func (v *agentVerbs) program(ctx context.Context, p spawnParams) (programs.Name, error) {
+	wanted, err := Program(p.AgentType)
+	if err != nil {
+		return "", err
+	}
+	ask := choice.Task{Text: p.Task, Workdir: p.Workdir != ""}
+	if wanted = v.cfg.Tasks.Pick(ctx, wanted, ask); wanted != "" {
+		return wanted, nil
+	}
+	state := v.cfg.State(ctx, ask)
+	if !slices.ContainsFunc(state.Frameworks, func(f choice.Framework) bool { return f.ID == state.Preferred.ID && f.Installed }) {
+		return "", AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed", "junctor frameworks list says what is missing")
+	}
+	return state.Preferred.ID, nil
+}
+
+// folder is where an agent works that is given no folder: the conversation's, else the
+// newest workspace in which nobody works, else "", a new one.
+func (v *agentVerbs) folder(c Call) string {
+	if dir := v.cfg.Talks.Last(c).Workdir; dir != "" || v.cfg.Workspaces == nil {
+		return dir
+	}
+	live := v.cfg.Agents.List()
+	for _, w := range v.cfg.Workspaces() {
+		if !slices.ContainsFunc(live, func(i agents.Info) bool { return i.Live() && i.Workdir == w.Path }) {
+			return w.Path
+		}
+	}
+	return ""
+}
+
+// send is SEND_TO_AGENT (task-agents, section 7.3).
+func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+	var p struct {
+		SessionID string `json:"sessionId"`
+		Input     string `json:"input"`
+		Keys      Texts  `json:"keys"`
+		Task      string `json:"task"`
+		Label     string `json:"label"`
+	}
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
+	}
+	text := strings.TrimSpace(p.Input + "\n\n" + p.Task)
+	if text == "" && len(p.Keys) == 0 {
+		return Fail(NoInput.Errorf("there is nothing to send: give input, task or keys"), nil)
+	}
+	t, err := v.session(c, p.SessionID)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	i := t.Info()
+	if !i.Live() {
+		return Fail(SessionNotFound.Errorf("the agent %s has ended", i.ID), nil)
+	}
+	v.cfg.Talks.Remember(c, func(talk *Talk) { talk.SessionID, talk.Workdir = i.ID, i.Workdir })
+	if text == "" {
+		if err := t.Keys(ctx, p.Keys); err != nil {
+			return Fail(err, nil)
+		}
+		return Result{Success: true, Text: "Pressed " + strings.Join(p.Keys, ", ") + ".", Data: map[string]any{"sessionId": i.ID}}, nil
+	}
+	if i.Status == detect.Blocked && i.Blocker != nil {
+		label, ok := answer(i.Blocker, text)
+		if !ok {
+			return blocked(i)
+		}
+		if err := t.Choose(ctx, i.Blocker.Fingerprint, label); err != nil {
+			return Fail(err, map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
+		}
+		return Result{Success: true, Text: fmt.Sprintf("Answered %q.", label), Data: map[string]any{"sessionId": i.ID, "answered": label}}, nil
+	}
+	return v.tell(ctx, c, t, text, p.Task, p.Label)
+}
+
+// tell types a text; one that is a task of its own is looked after.
+func (v *agentVerbs) tell(ctx context.Context, c Call, t Terminal, text, task, label string) (Result, error) {
+	data, outcome, err := map[string]any{"sessionId": t.Info().ID}, sessions.Delivered, error(nil)
+	if strings.TrimSpace(task) != "" && v.cfg.Launcher != nil {
+		var thread string
+		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, text, Cut(First(label, task), MaxLabel)); thread != "" {
+			data["threadId"] = thread
+			v.cfg.Talks.Remember(c, func(talk *Talk) { talk.ThreadID = thread })
+		}
+	} else {
+		outcome, err = t.Send(ctx, text, false)
+	}
+	i := t.Info()
+	if err != nil && capability.AsError(err).Reason == "agent_blocked" && i.Blocker != nil {
+		return blocked(i) // the dialog opened meanwhile
+	}
+	if err != nil {
+		return Fail(err, data)
+	}
+	data["outcome"] = outcome
+	if outcome == sessions.ButBlocked {
+		data["dialog"] = i.Blocker
+		return Result{Success: true, Text: "Sent. The agent now waits for an answer.", Data: data}, nil
+	}
+	return Result{Success: true, Text: "Sent.", Data: data}, nil
+}
+
+func blocked(i sessions.Info) (Result, error) {
+	hint := "press keys"
+	if len(i.Blocker.Options) > 0 {
+		hint = "answer with one of: " + strings.Join(i.Blocker.Options, " | ")
+	}
+	err := AgentBlocked.Errorf("the agent waits for an answer to another question: %s", Cut(i.Blocker.Prompt, 500))
+	return Fail(err.With("agent_blocked", hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
+}
+
+// answer is the option of a dialog that a text means: by its label, its number, the only
+// label that begins with the text, or yes and no.
+func answer(b *detect.Blocker, text string) (label string, ok bool) {
+	text = strings.ToLower(strings.TrimSpace(strings.TrimRight(text, ".! ")))
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 1 || n > len(b.Options) {
+			return "", false
+		}
+		return b.Options[n-1], true
+	}
+	switch text {
+	case "y":
+		text = "yes"
+	case "n":
+		text = "no"
+	case "":
+		return "", false
+	}
+	var begins []string
+	for _, option := range b.Options {
+		if strings.EqualFold(strings.TrimSpace(option), text) {
+			return option, true
+		}
+		if strings.HasPrefix(strings.ToLower(strings.TrimSpace(option)), text) {
+			begins = append(begins, option)
+		}
+	}
+	if len(begins) != 1 {
+		return "", false
+	}
+	return begins[0], true
+}

@@ -1,0 +1,158 @@
+// Package outlook writes the two texts that stand in the prompt of an agent that delegates
+// (task-agents, section 7.13): what its task agents do now, and how they are used. Both
+// are pure functions, at most [MaxOutlook] bytes, and hold no credential: what looks like one
+// is masked, whoever wrote it.
+package verbs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// MaxOutlook bounds each text, in bytes.
+const MaxOutlook = 4 << 10
+
+const (
+	maxLines = 12  // of one section
+	maxLine  = 180 // characters
+)
+
+// Workspace is a place with a repository.
+type Workspace struct{ ID, Label, Repo, Branch string }
+
+// Session is an agent that runs.
+type Session struct {
+	ID, Label, AgentType string
+	Status               string // in the words for people
+	Asks                 string // the question it waits with
+}
+
+// Task is a task that has not ended.
+type Task struct{ ID, Title, Status string }
+
+// Confirmation is a decision that waits for somebody.
+type Confirmation struct{ SessionID, Prompt string }
+
+// Snapshot is all that the text is made of.
+type Snapshot struct {
+	Workspaces    []Workspace
+	Sessions      []Session
+	Tasks         []Task
+	Confirmations []Confirmation
+	Frameworks    []choice.Framework
+	Preferred     choice.Preferred
+	// Message is what the user says now; "" is not known. It decides about one line
+	// (task-agents, section 6.5), and is not repeated.
+	Message string
+}
+
+// Context is ACTIVE_WORKSPACE_CONTEXT. Where there is more than fits, each section shows
+// fewer lines and says how many it left out.
+func Context(s Snapshot) string {
+	n := maxLines
+	for {
+		text := secret.MaskTokens(s.text(n))
+		if len(text) <= MaxOutlook || n == 0 {
+			return text
+		}
+		n--
+	}
+}
+
+func (s Snapshot) text(n int) string {
+	var b strings.Builder
+	b.WriteString("# Task agents\n")
+	section(&b, n, "Decisions that wait for you", s.Confirmations, func(c Confirmation) string {
+		return fmt.Sprintf("%s: %s", c.SessionID, c.Prompt)
+	})
+	section(&b, n, "Agents", s.Sessions, func(x Session) string {
+		outlookLine := fmt.Sprintf("%s (%s, %s): %s", or(x.Label, x.ID), x.ID, x.AgentType, x.Status)
+		if x.Asks != "" {
+			outlookLine += ", asks: " + x.Asks
+		}
+		return outlookLine
+	})
+	section(&b, n, "Tasks", s.Tasks, func(t Task) string { return fmt.Sprintf("%s (%s): %s", t.Title, t.ID, t.Status) })
+	section(&b, n, "Workspaces", s.Workspaces, func(w Workspace) string {
+		return fmt.Sprintf("%s (%s): %s, branch %s", or(w.Label, w.Repo), w.ID, w.Repo, w.Branch)
+	})
+	section(&b, n, "Programs", s.Frameworks, func(f choice.Framework) string { return fmt.Sprintf("%s: %s", f.ID, f.Reason) })
+	if s.Preferred.ID != "" {
+		fmt.Fprintf(&b, "\nPreferred program: %s\n", outlookLine(fmt.Sprintf("%s (%s)", s.Preferred.ID, s.Preferred.Reason)))
+	}
+	if len(s.Sessions)+len(s.Tasks) == 0 {
+		b.WriteString("\nNo agent is at work.\n")
+	}
+	if choice.Complex(s.Message) {
+		b.WriteString("\nThe message is big enough for a task agent: CREATE_TASK.\n")
+	}
+	return b.String()
+}
+
+func section[T any](b *strings.Builder, n int, title string, list []T, show func(T) string) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n## %s\n", title)
+	for i, one := range list {
+		if i == n {
+			fmt.Fprintf(b, "- and %d more\n", len(list)-n)
+			return
+		}
+		b.WriteString("- " + outlookLine(show(one)) + "\n")
+	}
+}
+
+// outlookLine is a text on one line, with an end.
+func outlookLine(text string) string {
+	// The whole is masked before it is cut: half of a credential has no shape.
+	text = strings.Join(strings.Fields(secret.MaskTokens(strings.ToValidUTF8(text, ""))), " ")
+	if r := []rune(text); len(r) > maxLine {
+		return string(r[:maxLine-1]) + "…"
+	}
+	return text
+}
+
+func or(text, other string) string {
+	if strings.TrimSpace(text) == "" {
+		return other
+	}
+	return text
+}
+
+// Examples is CODING_AGENT_EXAMPLES: a few calls, with a program that can be used; ""
+// takes none in particular.
+func Examples(preferred programs.Name) string {
+	agent := ""
+	if preferred != "" {
+		agent = fmt.Sprintf(`, "agentType": %q`, preferred)
+	}
+	return `# Using task agents
+
+"Fix the login bug in acme/widget":
+CREATE_TASK {"task": "Fix the login bug: after a wrong password the page stays blank.", "repo": "acme/widget"` + agent + `}
+
+"Write the parser, its tests and the docs":
+CREATE_TASK {"agents": "write the parser | write the parser's tests | write its docs", "reuseRepo": true}
+
+"Tell it to use TOML":
+SEND_TO_AGENT {"input": "Use TOML for the configuration."}
+
+An agent asks whether it may overwrite a file:
+SEND_TO_AGENT {"sessionId": "pty-…", "input": "yes"}
+
+"What are they doing?": LIST_AGENTS {}
+"Put the parser on hold": TASK_CONTROL {"operation": "pause", "search": "parser"}
+"Go on with it, but in Go": TASK_CONTROL {"operation": "continue", "search": "parser", "instruction": "Write it in Go."}
+"What did you do yesterday?": TASK_HISTORY {"window": "yesterday"}
+"Can I see it?": TASK_SHARE {}
+"Make a pull request": FINALIZE_WORKSPACE {"commitMessage": "Fix the login page"}
+"Open issues for these: …": MANAGE_ISSUES {"operation": "create", "repo": "acme/widget", "body": "- …\n- …"}
+
+After CREATE_TASK say nothing more: the result is told when it is there.
+`
+}

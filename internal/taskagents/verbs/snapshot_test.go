@@ -1,0 +1,95 @@
+package verbs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func TestTheContext(t *testing.T) {
+	t.Parallel()
+	state := choice.Choose(choice.Input{
+		Now: now, Candidates: []choice.Candidate{{Name: programs.Codex, Installed: true, AuthReady: true}, {Name: programs.Claude, Installed: true, AuthReady: true}, {Name: programs.Aider, Installed: true}},
+		Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Claude: {Until: now.Add(time.Hour), Reason: "usage limit"}}},
+	})
+	got := verbs.Context(verbs.Snapshot{
+		Workspaces: []verbs.Workspace{{"ws1", "", "acme/widget", "eliza/1"}}, Tasks: []verbs.Task{{"thr_1", "Fix the login", "active"}},
+		Sessions:      []verbs.Session{{"pty-1-00000001", "fixer", "codex", "blocked", "May I\nwrite x?"}, {"pty-1-00000002", "", "shell", "idle", ""}},
+		Confirmations: []verbs.Confirmation{{"pty-1-00000001", "Overwrite?"}}, Frameworks: state.Frameworks, Preferred: state.Preferred, Message: "please fix this repo",
+	})
+	for _, part := range []string{
+		"\n- pty-1-00000001: Overwrite?\n", "\n- fixer (pty-1-00000001, codex): blocked, asks: May I write x?\n", "\n- pty-1-00000002 (pty-1-00000002, shell): idle\n",
+		"\n- Fix the login (thr_1): active\n", "\n- acme/widget (ws1): acme/widget, branch eliza/1\n", "- claude: installed, logged in, out of use until 2026-11-22T13:00:00Z (usage limit)", "\n- aider: ", "\n- gemini: not installed",
+		"\nPreferred program: codex (", "big enough for a task agent",
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q is not in\n%s", part, got)
+		}
+	}
+	if strings.Contains(got, "please fix this repo") {
+		t.Error("the message is repeated")
+	}
+	if got := verbs.Context(verbs.Snapshot{}); got != "# Task agents\n\nNo agent is at work.\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTheContextIsBoundedAndHoldsNoCredential(t *testing.T) {
+	t.Parallel()
+	key := "ghp_" + strings.Repeat("a1B2", 9)
+	var s verbs.Snapshot
+	for i := range 300 {
+		long := fmt.Sprint(i, strings.Repeat(" é", 80), key, strings.Repeat("ü", 300))
+		s.Sessions = append(s.Sessions, verbs.Session{fmt.Sprint("pty-", i), long, long, "working", key})
+		s.Tasks = append(s.Tasks, verbs.Task{"t", long, "active"})
+		s.Workspaces = append(s.Workspaces, verbs.Workspace{"w", long, key, key})
+		s.Confirmations = append(s.Confirmations, verbs.Confirmation{key, long})
+		s.Frameworks = append(s.Frameworks, choice.Framework{ID: "codex", Reason: long, Installed: true, AuthReady: true})
+	}
+	s.Preferred = choice.Preferred{ID: "codex", Reason: key + strings.Repeat("x", 9_000)}
+	got := verbs.Context(s)
+	if len(got) > verbs.MaxOutlook || strings.Contains(got, "ghp_") || strings.Count(got, " more\n") != 5 || !strings.Contains(got, "\n## Workspaces\n- ") {
+		t.Errorf("%d bytes\n%s", len(got), got)
+	}
+}
+
+// Each example is a call of a verb that exists, with parameters that are JSON.
+func TestTheExamplesAreCalls(t *testing.T) {
+	t.Parallel()
+	text := verbs.Examples(programs.Codex)
+	calls := regexp.MustCompile(`(?m)\b([A-Z]{3,}_[A-Z_]+) (\{.*\})$`).FindAllStringSubmatch(text, -1)
+	if len(calls) < 10 || len(text) > verbs.MaxOutlook {
+		t.Errorf("%d calls in %d bytes", len(calls), len(text))
+	}
+	for _, c := range calls {
+		if _, _, ok := verbs.Lookup(c[1]); !ok || !json.Valid([]byte(c[2])) {
+			t.Errorf("%s", c[0])
+		}
+	}
+	if !strings.Contains(text, `"agentType": "codex"`) || strings.Contains(verbs.Examples(""), "agentType") {
+		t.Error("the preferred program")
+	}
+}
+
+func FuzzContext(f *testing.F) {
+	f.Add("a", "b", 3)
+	f.Fuzz(func(t *testing.T, a, b string, n int) {
+		s := verbs.Snapshot{Message: a}
+		for range n % 50 {
+			s.Sessions = append(s.Sessions, verbs.Session{a, b, a, b, a})
+			s.Tasks = append(s.Tasks, verbs.Task{b, a, b})
+		}
+		if got := verbs.Context(s); len(got) > verbs.MaxOutlook || !strings.HasPrefix(got, "# Task agents\n") {
+			t.Errorf("%d bytes: %q", len(got), got)
+		}
+	})
+}

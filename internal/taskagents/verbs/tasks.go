@@ -1,0 +1,330 @@
+package verbs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/threads"
+	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
+	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
+)
+
+// which names a thread: by its id, by a session of it, or by words.
+type which struct {
+	ThreadID  string `json:"threadId"`
+	SessionID string `json:"sessionId"`
+	Search    string `json:"search"`
+}
+
+// thread is the one that is meant; without any of the three the conversation's.
+func (v *taskVerbs) thread(ctx context.Context, c Call, w which) (string, error) {
+	switch {
+	case w.ThreadID != "":
+		return w.ThreadID, nil
+	case w.SessionID != "":
+		s, err := v.cfg.Registry.Session(ctx, w.SessionID)
+		if err != nil {
+			return "", ThreadNotFound.Errorf("no task has a session %.64q", w.SessionID)
+		}
+		return s.ThreadID, nil
+	case strings.TrimSpace(w.Search) != "":
+		s, err := v.cfg.Registry.Find(ctx, w.Search, "")
+		return s.ID, err
+	}
+	if id := v.cfg.Talks.Last(c).ThreadID; id != "" {
+		return id, nil
+	}
+	return "", ThreadNotFound.Errorf("it is not clear which task is meant").With("thread_not_found", "give threadId, sessionId or search")
+}
+
+// control is TASK_CONTROL (task-agents, section 7.6).
+func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+	var p struct {
+		which
+		Operation   string `json:"operation"`
+		Action      string `json:"action"` // the same, as on /threads/{id}/control
+		Note        string `json:"note"`
+		Instruction string `json:"instruction"`
+		AgentType   string `json:"agentType"`
+	}
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
+	}
+	op, err := operation(c, First(p.Operation, p.Action), p.Note, p.Instruction)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	name, err := Program(p.AgentType)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	id, err := v.thread(ctx, c, p.which)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	done, err := v.cfg.Launcher.Control(ctx, c.By, launch.Control{ThreadID: id, Operation: op, Note: p.Note, Instruction: p.Instruction, AgentType: string(name)})
+	if err != nil {
+		return Fail(err, nil)
+	}
+	v.cfg.Talks.Remember(c, func(t *Talk) {
+		t.ThreadID = done.ThreadID
+		for _, a := range done.Agents {
+			if a.SessionID != "" {
+				t.SessionID, t.Workdir = a.SessionID, a.Workdir
+			}
+		}
+	})
+	words := map[launch.Operation]string{
+		launch.Pause: "paused", launch.Stop: "stopped", launch.Resume: "resumed", launch.Continue: "continued", launch.Archive: "archived", launch.Reopen: "reopened",
+	}
+	r := Result{Success: true, Text: fmt.Sprintf("The task is %s.", words[op]), Data: done, Task: done.Task}
+	if len(done.Agents) > 0 {
+		return began(r, done.Agents)
+	}
+	return r, nil
+}
+
+// operation is what is to be done: as a parameter says, else the alias that was used, else
+// words.
+func operation(c Call, named string, texts ...string) (launch.Operation, error) {
+	alias, _ := strings.CutSuffix(c.Spelled, "_TASK")
+	for _, text := range []string{named, alias} {
+		switch op := launch.Operation(strings.ToLower(text)); op {
+		case launch.Pause, launch.Stop, launch.Resume, launch.Continue, launch.Archive, launch.Reopen:
+			return op, nil
+		}
+		if named != "" {
+			break
+		}
+	}
+	if named == "" {
+		for _, text := range append(texts, c.Message) {
+			if op, ok := utterance.Operation(text); ok {
+				return launch.Operation(op), nil
+			}
+		}
+	}
+	return "", InvalidOperation.Errorf("%.40q is no operation on a task", named).With("invalid_operation", "the operations are pause, stop, resume, continue, archive and reopen")
+}
+
+// Bounds of what TASK_HISTORY shows.
+const (
+	defaultTasks   = 10
+	maxDetails     = 5
+	maxDetailItems = 50 // of each list of a task
+)
+
+// history is TASK_HISTORY (task-agents, section 7.7).
+func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+	var p struct {
+		which
+		Metric   string           `json:"metric"`
+		Window   utterance.Window `json:"window"`
+		Statuses Texts            `json:"statuses"`
+		Limit    int              `json:"limit"`
+		Archived bool             `json:"includeArchived"`
+	}
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
+	}
+	window, count := utterance.Asked(c.Message)
+	if p.Window == "" {
+		p.Window = window
+	}
+	if p.Metric == "" {
+		switch {
+		case p.ThreadID != "" || p.SessionID != "":
+			p.Metric = "detail"
+		case count || c.Spelled == "COUNT_TASKS":
+			p.Metric = "count"
+		default:
+			p.Metric = "list"
+		}
+	}
+	f, err := v.filter(c, p.Window, p.Statuses)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	f.Search, f.Archived, f.Limit = p.Search, p.Archived, min(max(p.Limit, 0), threads.MaxLimit)
+	switch p.Metric {
+	case "count":
+		n, err := v.cfg.Registry.Count(ctx, f)
+		if err != nil {
+			return Fail(err, nil)
+		}
+		return Result{Success: true, Text: counted(n, p.Window), Data: map[string]any{"metric": "count", "window": p.Window, "count": n}}, nil
+	case "detail":
+		return v.details(ctx, c, p.which, f)
+	case "list":
+	default:
+		return Fail(MissingParams.Errorf("metric is %.40q; it is list, count or detail", p.Metric), nil)
+	}
+	if f.Limit == 0 {
+		f.Limit = defaultTasks
+	}
+	list, err := v.cfg.Registry.List(ctx, f)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	text := counted(len(list), p.Window)
+	for _, s := range list {
+		text += fmt.Sprintf("\n- %s: %s", Cut(s.Title, 100), s.Status)
+		if s.Summary != "" {
+			text += ". " + Cut(s.Summary, 200)
+		}
+	}
+	return Result{Success: true, Text: text, Data: map[string]any{"metric": "list", "window": p.Window, "threads": Summaries(list)}}, nil
+}
+
+// counted says how many tasks there are of a window.
+func counted(n int, w utterance.Window) string {
+	word := "tasks"
+	if n == 1 {
+		word = "task"
+	}
+	of := map[utterance.Window]string{
+		utterance.Active: " not finished", utterance.Today: " of today", utterance.Yesterday: " of yesterday",
+		utterance.Last7: " of the last 7 days", utterance.Last30: " of the last 30 days",
+	}[w]
+	return fmt.Sprintf("%d %s%s.", n, word, of)
+}
+
+// filter is a window, in the user's zone, and statuses.
+func (v *taskVerbs) filter(c Call, w utterance.Window, statuses []string) (f threads.Filter, err error) {
+	now := v.cfg.Now()
+	if c.Zone != nil {
+		now = now.In(c.Zone)
+	}
+	from, to, ok := w.Span(now)
+	if !ok {
+		return f, MissingParams.Errorf("window is %.40q; it is active, today, yesterday, last_7_days or last_30_days", w)
+	}
+	f.ActivityAfter, f.ActivityBefore = from, to
+	if w == utterance.Active {
+		f.Statuses = Unfinished()
+	}
+	if len(statuses) > 0 {
+		f.Statuses = nil
+	}
+	for _, text := range statuses {
+		status := row.ThreadStatus(strings.ToLower(text))
+		if !status.Valid() {
+			return f, MissingParams.Errorf("%.40q is no status of a task", text)
+		}
+		f.Statuses = append(f.Statuses, status)
+	}
+	return f, nil
+}
+
+// details are whole tasks: the one that is named, else the newest that the filter finds.
+func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filter) (Result, error) {
+	var ids []string
+	if w.ThreadID != "" || w.SessionID != "" {
+		id, err := v.thread(ctx, c, w)
+		if err != nil {
+			return Fail(err, nil)
+		}
+		ids = []string{id}
+	} else {
+		f.Limit = min(max(f.Limit, 1), maxDetails)
+		list, err := v.cfg.Registry.List(ctx, f)
+		if err != nil {
+			return Fail(err, nil)
+		}
+		for _, s := range list {
+			ids = append(ids, s.ID)
+		}
+	}
+	type detail struct {
+		Summary
+		Sessions  []row.Session  `json:"sessions"`
+		Nodes     []row.Node     `json:"nodes"`
+		Decisions []row.Decision `json:"decisions"`
+		Artifacts []row.Artifact `json:"artifacts"`
+	}
+	list, text := []detail{}, ""
+	for _, id := range ids {
+		d, err := v.cfg.Registry.Detail(ctx, id, threads.Selection{Fields: []threads.Field{
+			threads.FieldSessions, threads.FieldNodes, threads.FieldDecisions, threads.FieldArtifacts,
+		}})
+		if err != nil {
+			return Fail(err, nil)
+		}
+		one := detail{Summaries([]threads.Summary{d.Summary})[0], newest(d.Sessions), newest(d.Nodes), newest(d.Decisions), newest(d.Artifacts)}
+		shorten(one.Sessions, one.Nodes, one.Decisions, one.Artifacts)
+		list = append(list, one)
+		text += fmt.Sprintf("%s: %s. %s\n", Cut(d.Title, 100), d.Status, Cut(First(d.Summary.Summary, d.OriginalRequest), MaxListedText))
+		for _, s := range one.Sessions {
+			text += fmt.Sprintf("- %s (%s): %s. %s\n", First(s.Label, s.SessionID), s.Framework, s.Status, Cut(s.CompletionSummary, 200))
+		}
+	}
+	if len(list) == 0 {
+		text = counted(0, "")
+	}
+	return Result{Success: true, Text: strings.TrimSpace(text), Data: map[string]any{"metric": "detail", "threads": list}}, nil
+}
+
+// shorten cuts long texts, and takes out documents that are not for agents: what callers
+// keep with a row, and the names by which programs go on with a conversation.
+func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision, artifacts []row.Artifact) {
+	cut := func(texts ...*string) {
+		for _, t := range texts {
+			*t = Cut(*t, MaxListedText)
+		}
+	}
+	for i := range sessions {
+		s := &sessions[i]
+		cut(&s.OriginalTask, &s.CompletionSummary)
+		s.Metadata = nil
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		cut(&n.Instructions)
+		n.Metadata = nil
+	}
+	for i := range decisions {
+		d := &decisions[i]
+		cut(&d.PromptText, &d.Response, &d.Reasoning)
+		d.Metadata = nil
+	}
+	for i := range artifacts {
+		artifacts[i].Metadata = nil
+	}
+}
+
+// newest is the end of a list that is too long to be shown.
+func newest[T any](list []T) []T { return list[max(0, len(list)-maxDetailItems):] }
+
+// share is TASK_SHARE (task-agents, sections 7.8 and 15.5).
+func (v *taskVerbs) share(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
+	var p which
+	if err := Params(params, &p); err != nil {
+		return Fail(err, nil)
+	}
+	id, err := v.thread(ctx, c, p)
+	if err != nil && p == (which{}) {
+		// "Can I see it?" is about what was done last.
+		list, failed := v.cfg.Registry.List(ctx, threads.Filter{Limit: 1})
+		if failed == nil && len(list) > 0 {
+			id, err = list[0].ID, nil
+		}
+	}
+	if err != nil {
+		return Fail(err, nil)
+	}
+	shared, err := v.cfg.Registry.Share(ctx, id, v.cfg.Roots)
+	if err != nil {
+		return Fail(err, nil)
+	}
+	if len(shared.Targets) == 0 {
+		return Fail(NoShareTarget.Errorf("the task %q has made nothing that can be shown", Cut(shared.Title, 100)), shared)
+	}
+	text := Cut(shared.Title, 100) + ":"
+	for _, target := range shared.Targets {
+		text += fmt.Sprintf("\n- %s: %s", Cut(First(target.Title, string(target.Kind)), 100), First(target.URI, target.Path))
+	}
+	return Result{Success: true, Text: text, Data: shared}, nil
+}

@@ -1,0 +1,134 @@
+// Package recordfile keeps small records, one JSON file each, in a folder of its
+// own: written beside, synced, and then put in place, so that a crash leaves the old
+// one or the new one and never half of one. It suits some hundreds of records that
+// change a few times each; what is asked of in many ways belongs into SQL.
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/internal/base/jsonx"
+)
+
+const (
+	maxFile = 256 << 10 // bytes of one record
+	ending  = ".json"
+	broken  = ".broken"
+)
+
+var recordIDForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
+
+// RecordFolder keeps records of one type, each under its id: lower-case letters, digits
+// and hyphens. It is safe for concurrent use by one process.
+type RecordFolder[T any] struct {
+	dir string
+	mu  sync.Mutex
+}
+
+// OpenRecords makes the folder if it is not there, removes what a crash left half written,
+// and returns what is kept, by id. A file that cannot be read is set aside under
+// another name and named in the last result: one must not keep the others away.
+func OpenRecords[T any](dir string) (*RecordFolder[T], map[string]T, []string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, nil, fmt.Errorf("folder of records: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("folder of records: %w", err)
+	}
+	all := make(map[string]T)
+	var bad []string
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if strings.HasPrefix(e.Name(), ".") && strings.HasSuffix(e.Name(), ".tmp") {
+			if err := os.Remove(path); err != nil {
+				return nil, nil, nil, fmt.Errorf("folder of records: %w", err)
+			}
+			continue
+		}
+		id, ok := strings.CutSuffix(e.Name(), ending)
+		if !ok {
+			continue
+		}
+		record, err := read[T](path)
+		if err != nil || !recordIDForm.MatchString(id) {
+			bad = append(bad, e.Name())
+			if err := os.Rename(path, path+broken); err != nil {
+				return nil, nil, nil, fmt.Errorf("set aside a record: %w", err)
+			}
+			continue
+		}
+		all[id] = record
+	}
+	return &RecordFolder[T]{dir: dir}, all, bad, nil
+}
+
+func read[T any](path string) (record T, err error) {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
+		return record, errors.New("no ordinary file, or a large one")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return record, err
+	}
+	return record, jsonx.Unmarshal(data, &record)
+}
+
+// Put writes a record whole, and returns when it is on disk. A record is at most
+// 256 KiB.
+func (f *RecordFolder[T]) Put(id string, record T) error {
+	data, err := jsonx.Marshal(record)
+	switch {
+	case err != nil:
+		return fmt.Errorf("record %s: %w", id, err)
+	case !recordIDForm.MatchString(id):
+		return fmt.Errorf("%q is no id of a record", id)
+	case len(data) > maxFile:
+		return fmt.Errorf("record %s has %d bytes; the limit is %d", id, len(data), maxFile)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	tmp, err := os.CreateTemp(f.dir, ".*.tmp") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(f.dir, id+ending))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("record %s: %w", id, err), os.Remove(tmp.Name()))
+	}
+	return f.sync()
+}
+
+// Delete removes a record; one that is not there is no error.
+func (f *RecordFolder[T]) Delete(id string) error {
+	if !recordIDForm.MatchString(id) {
+		return fmt.Errorf("%q is no id of a record", id)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := os.Remove(filepath.Join(f.dir, id+ending)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return f.sync()
+}
+
+// sync makes the folder's entries last.
+func (f *RecordFolder[T]) sync() error {
+	d, err := os.Open(f.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
