@@ -45,7 +45,7 @@ func (e connector) Connect(ctx context.Context, who capability.Principal, in rou
 // Down implements routerserve.Registry.
 func (e connector) Down() []routerserve.EndpointError {
 	var down []routerserve.EndpointError
-	for _, status := range e.Registry.List() {
+	for _, status := range e.List() {
 		if (capability.Availability{State: status.State}).Eligible() {
 			continue
 		}

@@ -10,8 +10,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/policy"
@@ -21,13 +19,6 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/taskserve"
 	"github.com/junctor-run/junctor/internal/store/tasksql"
 )
-
-// taskDoors are what other agents reach this plane by, and the tasks they leave here.
-type taskDoors struct {
-	tasks  *tasks.Manager
-	pushes *push.Sender
-	a2a    *a2aserve.Surface
-}
 
 // openAgents needs the engine and the door.
 func (s *Server) openAgents(ctx context.Context) error {
@@ -43,18 +34,17 @@ func (s *Server) openAgents(ctx context.Context) error {
 		}
 		local = append(local, p)
 	}
-	a := &taskDoors{}
-	if a.pushes, err = push.Open(ctx, push.Options{Database: s.shared, Bodies: a2aserve.Bodies, Task: kept.Task, Addresses: local, Logger: s.logger}); err != nil {
+	if s.pushes, err = push.Open(ctx, push.Options{Database: s.shared, Bodies: a2aserve.Bodies, Task: kept.Task, Addresses: local, Logger: s.logger}); err != nil {
 		return err
 	}
-	a.tasks = tasks.New(tasks.Config{
+	s.tasks = tasks.New(tasks.Config{
 		Store: kept, Engine: s.engine, Gateway: s.gateway, Log: s.log, Logger: s.logger, Standing: s.standing, Approval: s.shared.Approval,
 		Decide: func(ctx context.Context, by capability.Principal, id string, d policy.Decision) error {
 			_, _, err := s.policy.Answer(ctx, by, id, d)
 			return err
 		},
 		Changed: func(t tasks.Task) {
-			a.pushes.Changed(t)
+			s.pushes.Changed(t)
 			s.publish("task.status_changed", map[string]any{"task": t.ID, "state": t.State})
 		},
 	})
@@ -70,13 +60,12 @@ func (s *Server) openAgents(ctx context.Context) error {
 	if at == "" {
 		at = s.Address()
 	}
-	a.a2a = a2aserve.New(a2aserve.Config{
-		Door: s.door, Engine: s.engine, Tasks: a.tasks, Push: a.pushes, Key: key, URL: at, Version: s.version,
+	s.a2a = a2aserve.New(a2aserve.Config{
+		Door: s.door, Engine: s.engine, Tasks: s.tasks, Push: s.pushes, Key: key, URL: at, Version: s.version,
 		MaxBody: int64(s.cfg.Limits.RequestBody), Exposure: compile.View(s.cfg.MCP.Exposure), Logger: s.logger,
 	})
-	s.taskDoors = a
 	// Before there are new ones: what was under way in an earlier process is over.
-	return a.tasks.Open(ctx)
+	return s.tasks.Open(ctx)
 }
 
 // standing is a principal as its token makes it now. Whom an authorization server
@@ -105,12 +94,4 @@ func signingKey(seed []byte) (*ecdsa.PrivateKey, error) {
 func (s *Server) agentRoutes(mux *http.ServeMux) {
 	s.a2a.Routes(mux)
 	taskserve.New(s.door, s.tasks).Routes(mux)
-}
-
-// runAgents looks after tasks and pushes until ctx ends.
-func (s *Server) runAgents(ctx context.Context) error {
-	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error { return s.tasks.Run(ctx) })
-	parts.Go(func() error { return s.pushes.Run(ctx) })
-	return parts.Wait()
 }

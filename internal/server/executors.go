@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/local/files"
 	"github.com/junctor-run/junctor/internal/local/gitops"
 	"github.com/junctor-run/junctor/internal/local/terminal"
@@ -14,41 +17,62 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/roots"
 )
 
-// openHost carries what this machine can do itself. A new executor is one line
-// here.
-func (s *Server) openHost() (*host.Host, error) {
-	list := make([]roots.Root, len(s.cfg.FS.Roots))
-	for i, r := range s.cfg.FS.Roots {
-		list[i] = roots.Root{ID: r.ID, Path: r.Path, ReadOnly: r.ReadOnly}
-	}
-	var err error
-	if s.roots, err = roots.Open(list); err != nil {
-		return nil, err
-	}
-	if s.git, err = gitcmd.New(gitcmd.Config{}); err != nil {
-		s.git = nil // no git on this machine: its functions say so
-	}
-	h := host.New(host.Config{})
-	var functions []host.Function
-	functions = append(functions, files.Functions(files.Config{Roots: s.roots})...)
-	functions = append(functions, gitops.Functions(gitops.Config{Roots: s.roots, Git: s.git})...)
-	functions = append(functions, terminal.Functions(terminal.Config{Enabled: s.cfg.PTY.Enabled, Roots: s.roots})...)
-	return h, h.Register(functions...)
+// machine is what this machine can do itself.
+type machine struct {
+	local *host.Host
+	roots *roots.Set
+	git   *gitcmd.Git // nil without the program
 }
 
-func (s *Server) checkGit(ctx context.Context) httpapi.Check {
+// openHost registers what this machine can do itself. A new executor is one line
+// here.
+func (m *machine) openHost(cfg config.Config) (err error) {
+	list := make([]roots.Root, len(cfg.FS.Roots))
+	for i, r := range cfg.FS.Roots {
+		list[i] = roots.Root{ID: r.ID, Path: r.Path, ReadOnly: r.ReadOnly}
+	}
+	if m.roots, err = roots.Open(list); err != nil {
+		return err
+	}
+	if m.git, err = gitcmd.New(gitcmd.Config{}); err != nil {
+		m.git = nil // no git on this machine: its functions say so
+	}
+	m.local = host.New(host.Config{})
+	var functions []host.Function
+	functions = append(functions, files.Functions(files.Config{Roots: m.roots})...)
+	functions = append(functions, gitops.Functions(gitops.Config{Roots: m.roots, Git: m.git})...)
+	functions = append(functions, terminal.Functions(terminal.Config{Enabled: cfg.PTY.Enabled, Roots: m.roots})...)
+	return m.local.Register(functions...)
+}
+
+func (m *machine) checkGit(ctx context.Context) httpapi.Check {
 	c := httpapi.Check{Name: "git", OK: true}
-	if s.git == nil {
+	if m.git == nil {
 		c.Detail = "not installed, so git.* is unavailable on this machine; that is fine if you do not want it"
 		return c
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	version, err := s.git.Version(ctx)
+	version, err := m.git.Version(ctx)
 	if err != nil {
 		c.OK, c.Detail, c.Remedy = false, capability.AsError(err).Message, "install git "+gitcmd.MinVersion+" or newer"
 		return c
 	}
 	c.Detail = "version " + version
+	return c
+}
+
+// checkRoots finds configured folders that are gone.
+func checkRoots(list []config.Root) httpapi.Check {
+	c := httpapi.Check{Name: "local files", OK: true, Detail: fmt.Sprintf("%d roots", len(list))}
+	if len(list) == 0 {
+		c.Detail = "no root is configured, so fs.* and git.* are unavailable on this machine; that is fine if you do not want them"
+	}
+	for _, r := range list {
+		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
+			c.OK, c.Detail = false, "the root "+r.ID+" is gone"
+			c.Remedy = "make the directory again, or take fs.roots out of the configuration, and restart"
+		}
+	}
 	return c
 }

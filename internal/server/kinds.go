@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
@@ -9,7 +10,25 @@ import (
 	"github.com/junctor-run/junctor/internal/local/core"
 	"github.com/junctor-run/junctor/internal/local/diff"
 	"github.com/junctor-run/junctor/internal/local/memory"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
+
+// wing is the service of one feature.
+type wing interface {
+	// Run works until ctx ends.
+	Run(ctx context.Context) error
+	// Close releases what opening the wing acquired.
+	Close() error
+	// Routes adds the API to mux.
+	Routes(mux *http.ServeMux)
+	// Checks is the wing's part of the doctor.
+	Checks(ctx context.Context) []httpapi.Check
+}
+
+// wings are the features. A new one is one line here, and one in open.
+func (s *Server) wings() []wing {
+	return []wing{s.extensions, s.agents, s.nodes, s.upstreams, s.endpoints, s.chat}
+}
 
 // sources are the provider kinds: everything that feeds the catalog. A new kind
 // is one line here.

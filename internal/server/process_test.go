@@ -26,6 +26,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/worker"
 	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -74,7 +75,7 @@ func serverMain(home string) error {
 	signal.Ignore(syscall.SIGXFSZ) // as serve does
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, os.Environ(), map[string]any{"listen": "127.0.0.1:0"})
+	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, os.Environ(), map[string]any{"listen": "127.0.0.1:0"}, programs.Configurable()...)
 	if err != nil {
 		return err
 	}

@@ -50,19 +50,19 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts, partsCtx := errgroup.WithContext(callCtx)
 	parts.Go(func() error { return s.log.Run(partsCtx) })
 	parts.Go(func() error { return s.mcp.Run(partsCtx) })
-	parts.Go(func() error { return s.runAgents(partsCtx) })
-	parts.Go(func() error { return s.agents.Run(partsCtx) })
+	parts.Go(func() error { return s.tasks.Run(partsCtx) })
+	parts.Go(func() error { return s.pushes.Run(partsCtx) })
 	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
 	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })
 	// Agents listen for as long as they live: their streams end with the
 	// listener, or every stop would take the whole drain.
 	web.RegisterOnShutdown(s.mcp.Drain)
 	web.RegisterOnShutdown(s.a2a.Drain)
-	parts.Go(func() error { return s.chat.Run(partsCtx) })
+	for _, w := range s.wings() {
+		parts.Go(func() error { return w.Run(partsCtx) })
+	}
 	parts.Go(func() error { return s.saveUses(partsCtx) })
-	parts.Go(func() error { return s.nodes.Run(partsCtx) })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
-	parts.Go(func() error { return s.extensions.Run(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
 		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -152,14 +152,20 @@ func (s *Server) close() {
 		}
 	}
 	if s.nodes != nil {
-		s.nodes.Close()
+		if err := s.nodes.Close(); err != nil {
+			s.logger.Error("nodes not closed cleanly", "err", err)
+		}
 	}
 	if s.log != nil {
 		if err := s.log.Close(); err != nil {
 			s.logger.Error("audit log not closed cleanly", "err", err)
 		}
 	}
-	s.closeShared()
+	if s.shared != nil && s.shared != s.db {
+		if err := s.shared.Close(); err != nil {
+			s.logger.Error("shared store not closed cleanly", "err", err)
+		}
+	}
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
 			s.logger.Error("database not closed cleanly", "err", err)

@@ -17,34 +17,28 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/publish"
 	"github.com/junctor-run/junctor/internal/core/intake"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/endpoints"
 	"github.com/junctor-run/junctor/internal/extensions"
-	"github.com/junctor-run/junctor/internal/local/memory"
 	"github.com/junctor-run/junctor/internal/nodes"
-	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/platform/oauth"
-	"github.com/junctor-run/junctor/internal/platform/roots"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve"
+	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
-	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/taskagents"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/upstreams"
@@ -61,44 +55,34 @@ type Server struct {
 	began   time.Time
 	logger  *slog.Logger
 
-	home       *Home
-	db         *store.DB // this machine's own
-	shared     *store.DB // of all gateways that share one; else db
-	gateway    string    // its name among them
-	log        *audit.Log
-	secrets    *secretstore.Store
-	policy     *policy.Policy
-	deployment policy.Deployment
-	catalog    *catalog.Catalog
-	compiler   *compile.Compiler
-	choices    arbitration.Explanations
-	notices    *publish.Publisher
-	recent     publish.Recent // telemetry for the API
-	told       *publish.Queue // telemetry for the records
-	extensions *extensions.Service
-	chat       *chat.Service
-	model      *llm.Client // nil: none is configured
-	engine     *invoke.Engine
-	intake     *intake.Pipeline
-	bus        *bus.Bus
-	nodes      *nodes.Service
-	metrics    *telemetry.Metrics
-	door       *httpapi.Door
-	oauth      *oauth.Server // nil: no authorization server is trusted
-	endpoints  *endpoints.Service
-	upstreams  *upstreams.Service
-	mcp        *mcpserve.Surface
-	local      *host.Host
+	home *Home
+	stores
+	plane
+	machine
+	surfaces
+	bus   *bus.Bus
+	model *llm.Client // nil: none is configured
 
-	messages *session.Messages // the chat's
-	*taskDoors
-	agents *taskagents.Service
-	roots  *roots.Set
-	git    *gitcmd.Git // nil without the program
+	extensions *extensions.Service
+	agents     *taskagents.Service
+	nodes      *nodes.Service
+	upstreams  *upstreams.Service
+	endpoints  *endpoints.Service
+	chat       *chat.Service
 
 	listener net.Listener
 	ready    atomic.Bool
 	stopping chan struct{} // closed when Run begins to stop
+}
+
+// surfaces are the doors over the whole catalog.
+type surfaces struct {
+	door   *httpapi.Door
+	oauth  *oauth.Server // nil: no authorization server is trusted
+	mcp    *mcpserve.Surface
+	a2a    *a2aserve.Surface
+	tasks  *tasks.Manager // that other agents leave here
+	pushes *push.Sender
 }
 
 // Options are what is not configuration.
@@ -113,6 +97,7 @@ func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) 
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
+	s.plane.logger = s.logger
 	var err error
 	if s.home, err = OpenHome(cfg.Home); err != nil {
 		return nil, err
@@ -143,35 +128,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.bus = bus.New(bus.Config{})
-	var settings catalog.Settings
-	if err = config.ReadCatalog(s.home.Path("catalog.yaml"), &settings); err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "catalog", "catalog.yaml cannot be used: "+err.Error(), err).
-			With("invalid_settings", "correct the file in the home, or remove it")
-	}
-	from, err := s.home.generations()
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "home", "the catalog's generation cannot be kept", err)
-	}
-	if s.catalog, err = catalog.New(settings, from); err != nil {
+	if err = s.openPlane(); err != nil {
 		return err
 	}
-	s.compiler = compile.New(s.catalog)
-	s.told = publish.NewQueue(toldQueue)
-	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
-	s.metrics = telemetry.NewMetrics()
-	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
-	s.engine = invoke.New(invoke.Config{
-		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.shared, SharedOutcomes: s.shared.Shared(), Observer: s.metrics, Logger: s.logger,
-		DefaultTimeout: cfg.Limits.CallTimeout, MaxTimeout: cfg.Limits.MaxTimeout,
-		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
-		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
-		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
-		Balance: func(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error) {
-			return s.nodes.Order(b, among)
-		},
-		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.compiledFor,
-	})
-	s.door = httpapi.New(s.policy, s.log, s.logger)
 	if s.model, err = openModel(cfg, s.secrets); err != nil {
 		return err
 	}
@@ -188,7 +147,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}); err != nil {
 		return err
 	}
-	if s.local, err = s.openHost(); err != nil {
+	if err = s.openHost(s.cfg); err != nil {
 		return err
 	}
 	if s.chat, err = chat.New(chat.Config{
@@ -197,7 +156,6 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	}); err != nil {
 		return err
 	}
-	s.messages = s.chat.Messages()
 	if err = s.openOAuth(); err != nil {
 		return err
 	}
@@ -226,50 +184,46 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{
-		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: ownResources{blobs: s.extensions.Blobs(), log: s.log, usage: s.extensions.Usage, limit: int64(cfg.Limits.Result)}, Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
+		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views), Own: mcpserve.OwnStore{Blobs: s.extensions.Blobs(), Log: s.log, Usages: s.extensions.Usage, Limit: int64(cfg.Limits.Result)}, Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
 		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey, Logger: s.logger,
 	})
-	s.gauges()
 	return nil
 }
 
-func (s *Server) openStores(ctx context.Context) error {
-	var err error
-	if s.secrets, err = secretstore.Open(s.home.Path("secrets")); err != nil {
-		return err
+// openPlane makes the catalog and what works on it. Nothing runs yet.
+func (s *Server) openPlane() error {
+	cfg := s.cfg
+	var settings catalog.Settings
+	if err := config.ReadCatalog(s.home.Path("catalog.yaml"), &settings); err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "catalog", "catalog.yaml cannot be used: "+err.Error(), err).
+			With("invalid_settings", "correct the file in the home, or remove it")
 	}
-	if s.db, err = store.Open(ctx, s.home.Path("state", "junctor.db")); err != nil {
-		return err
-	}
-	if err = s.openShared(ctx); err != nil {
-		return err
-	}
-	tables, err := memory.Migrations()
+	from, err := s.home.generations()
 	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "home", "the catalog's generation cannot be kept", err)
+	}
+	if s.catalog, err = catalog.New(settings, from); err != nil {
 		return err
 	}
-	if err = s.shared.Migrate(ctx, memory.Owner, tables); err != nil {
-		return err
-	}
-	segments, err := segment.Open(s.home.Path("audit"), segment.Config{})
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "audit", "the audit log cannot be opened", err)
-	}
-	mirror, err := segment.OpenMirror(s.home.Path("logs"), segment.MirrorConfig{})
-	if err != nil {
-		segments.Close()
-		return capability.Wrap(capability.CodeFailed, "audit", "the log files cannot be opened", err)
-	}
-	key, err := s.home.key("audit.key")
-	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "audit", "the audit key cannot be read", err)
-	}
-	user, _ := os.UserHomeDir()
-	s.log, err = audit.Open(ctx, audit.Config{
-		Segments: segments, Mirror: mirror, Index: s.shared.Audit(s.gateway), Gateway: s.gateway, Mode: audit.Mode(s.cfg.Audit.Mode),
-		Key: key, Home: user, Logger: s.logger, Retain: s.cfg.Audit.Retention,
+	s.compiler = compile.New(s.catalog)
+	s.told = publish.NewQueue(toldQueue)
+	s.notices = publish.New(s.catalog.Snapshot(), s.compiler, publish.NewEmitter(time.Now, &s.recent, s.told))
+	s.metrics = telemetry.NewMetrics()
+	s.intake = intake.New(intake.Config{Catalog: s.catalog, Log: s.log, Logger: s.logger, Changed: s.catalogChanged})
+	s.engine = invoke.New(invoke.Config{
+		Catalog: s.catalog, Compiler: s.compiler, Policy: s.policy, Log: s.log, Outcomes: s.shared, SharedOutcomes: s.shared.Shared(), Observer: s.metrics, Logger: s.logger,
+		DefaultTimeout: cfg.Limits.CallTimeout, MaxTimeout: cfg.Limits.MaxTimeout,
+		ProviderTimeout: map[string]time.Duration{"endpoint": cfg.Limits.EndpointTimeout},
+		MaxInput:        int(cfg.Limits.RequestBody), MaxResult: int(cfg.Limits.Result),
+		PerProvider: cfg.Limits.PerProvider, SlowAfter: cfg.Audit.SlowAfter,
+		Balance: func(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error) {
+			return s.nodes.Order(b, among)
+		},
+		RecordReads: cfg.Audit.Level == "debug", Explain: s.explain, Vetoed: s.vetoed, Compiled: s.notices.Telemetry.Compiled,
 	})
-	return err
+	s.door = httpapi.New(s.policy, s.log, s.logger)
+	s.gauges()
+	return nil
 }
 
 // openPolicy reads the Cedar files, writing the default one into an empty
@@ -357,16 +311,4 @@ func (s *Server) catalogChanged(change catalog.Change) {
 	s.mcp.CatalogChanged()
 	s.notices.Changed(change)
 	s.publish("catalog.changed", map[string]any{"generation": change.After.Generation, "etag": change.After.Etag})
-}
-
-func (s *Server) gauges() {
-	s.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(s.catalog.Snapshot().Len()) })
-	s.metrics.Gauge("audit_waiting", "Audit records that wait in memory for a broken log.", func() float64 { return float64(s.log.Health().Waiting) })
-	s.metrics.Gauge("audit_records", "Number of the last audit record.", func() float64 { return float64(s.log.Health().Seq) })
-	s.metrics.Gauge("audit_broken", "1 while the audit log cannot be written.", func() float64 {
-		if s.log.Health().Broken {
-			return 1
-		}
-		return 0
-	})
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
-	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/secret"
@@ -66,14 +65,6 @@ func hostName() string {
 	return name
 }
 
-// ownToken is the name of a token that every home has, apart for each gateway.
-func (s *Server) ownToken(name string) string {
-	if s.shared.Shared() {
-		return name + "@" + s.gateway
-	}
-	return name
-}
-
 // watchShared takes over what other gateways change, until ctx ends. What it does
 // not take in, it reads again: Watch begins anew after an error.
 func (s *Server) watchShared(ctx context.Context) error {
@@ -121,39 +112,4 @@ func (s *Server) takeOver(ctx context.Context, table string) error {
 		return s.endpoints.Refresh(ctx)
 	}
 	return nil
-}
-
-// checkShared says which database holds what gateways share, and whether it answers.
-func (s *Server) checkShared(ctx context.Context) httpapi.Check {
-	c := httpapi.Check{Name: "store", OK: true, Detail: "everything is in state/junctor.db of the home"}
-	if !s.shared.Shared() {
-		return c
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	began := time.Now()
-	var version string
-	var gateways int
-	err := s.shared.SQL().QueryRowContext(ctx, `SELECT current_setting('server_version'), (SELECT count(*) FROM audit_position)`).Scan(&version, &gateways)
-	if err == nil {
-		c.Detail = fmt.Sprintf("shared: the database %s, version %s, answers in %s; %d gateways have written to it; this one is %s",
-			s.shared.Where(), version, time.Since(began).Round(time.Millisecond), gateways, s.gateway)
-		return c
-	}
-	e := capability.AsError(err)
-	c.OK, c.Detail, c.Remedy = false, "shared: the database "+s.shared.Where()+": "+e.Message, e.Hint
-	if c.Remedy == "" {
-		c.Remedy = "see that the server runs and can be reached; this gateway tries again by itself"
-	}
-	return c
-}
-
-// closeShared closes the connections.
-func (s *Server) closeShared() {
-	if s.shared == nil || s.shared == s.db {
-		return
-	}
-	if err := s.shared.Close(); err != nil {
-		s.logger.Error("shared store not closed cleanly", "err", err)
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/secret"
 )
 
 func (s *Surface) tokens(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
@@ -230,7 +232,7 @@ func (s *Surface) secrets(w http.ResponseWriter, _ *http.Request, _ capability.P
 		return err
 	}
 	if list == nil {
-		list = []SecretInfo{}
+		list = []secretstore.Info{}
 	}
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"secrets": list})
 	return nil
@@ -246,7 +248,7 @@ func (s *Surface) setSecret(w http.ResponseWriter, r *http.Request, _ capability
 	if err != nil {
 		return err
 	}
-	if err := s.Secrets.Set(r.PathValue("name"), value); err != nil {
+	if err := s.Secrets.Set(r.PathValue("name"), secret.New(string(value))); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -19,20 +19,16 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/protocol/router"
+	"github.com/junctor-run/junctor/secret"
 )
 
 // Secrets is the named-secret store; values go in and never come out.
 type Secrets interface {
-	Set(name string, value []byte) error
-	List() ([]SecretInfo, error)
+	Set(name string, value secret.Value) error
+	List() ([]secretstore.Info, error)
 	Remove(name string) error
-}
-
-// SecretInfo is what may be known of a secret.
-type SecretInfo struct {
-	Name    string    `json:"name"`
-	Updated time.Time `json:"updated"`
 }
 
 // Event is one notice of the live feed.
@@ -41,6 +37,34 @@ type Event struct {
 	Type string          `json:"type"`
 	At   time.Time       `json:"at"`
 	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Status is the body of GET /api/v1/status. The members are in the order of their names,
+// which is the order on the wire.
+type Status struct {
+	Audit     AuditStatus          `json:"audit"`
+	Catalog   CatalogStatus        `json:"catalog"`
+	Go        string               `json:"go"`
+	Principal capability.Principal `json:"principal"` // the caller
+	Started   string               `json:"started"`
+	URL       string               `json:"url"`
+	Version   string               `json:"version"`
+}
+
+// AuditStatus is the state of the audit log.
+type AuditStatus struct {
+	Broken  bool   `json:"broken"`
+	Lost    uint64 `json:"lost"`
+	Seq     uint64 `json:"seq"`
+	Waiting int    `json:"waiting"`
+}
+
+// CatalogStatus describes the snapshot of the catalog.
+type CatalogStatus struct {
+	Entries    int    `json:"entries"`
+	Etag       string `json:"etag"`
+	Generation uint64 `json:"generation"`
+	Modules    int    `json:"modules"`
 }
 
 // Config is what the surface needs; all are required.
@@ -60,8 +84,7 @@ type Config struct {
 	// Stopping is closed when the server begins to stop: who follows the log has
 	// then seen the end of it. Calls that run may go on for a while.
 	Stopping <-chan struct{}
-	// Status is the body of GET /api/v1/status.
-	Status func() map[string]any
+	Status   func() Status
 	// MaxInput bounds the body of an invocation, in bytes.
 	MaxInput int64
 	// AssetURL is where a browser finds a module's asset; "" when nowhere.
@@ -169,7 +192,7 @@ func audienceFor(who capability.Principal) capability.Audience {
 
 func (s *Surface) status(w http.ResponseWriter, _ *http.Request, who capability.Principal) error {
 	body := s.Status()
-	body["principal"] = who
+	body.Principal = who
 	httpapi.WriteJSON(w, http.StatusOK, body)
 	return nil
 }

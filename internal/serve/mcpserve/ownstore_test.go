@@ -1,4 +1,4 @@
-package server
+package mcpserve
 
 import (
 	"path/filepath"
@@ -23,18 +23,18 @@ func TestAResultIsKeptOnceAndForItsOwnerOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := ownResources{limit: 1 << 20}
+	own := OwnStore{Limit: 1 << 20}
 	now := time.Now()
-	if own.blobs, err = blob.Open(t.TempDir(), db.SQL(), func() time.Time { return now }); err != nil {
+	if own.Blobs, err = blob.Open(t.TempDir(), db.SQL(), func() time.Time { return now }); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = own.blobs.Close() })
+	t.Cleanup(func() { _ = own.Blobs.Close() })
 	var until time.Time
 	for i := range 3 {
 		if err := own.KeepResult(t.Context(), "agent:one", "run_1", []byte(`{"n":1}`)); err != nil {
 			t.Fatal(err)
 		}
-		refs, err := own.blobs.List(t.Context(), "run_1")
+		refs, err := own.Blobs.List(t.Context(), "run_1")
 		if err != nil || len(refs) != 1 {
 			t.Fatal(refs, err)
 		}

@@ -1,4 +1,4 @@
-package server
+package mcpserve
 
 import (
 	"bytes"
@@ -20,18 +20,19 @@ const (
 	latestCalls = 100
 )
 
-// ownResources are junctor's own resources at the MCP door.
-type ownResources struct {
-	blobs *blob.Store
-	log   *audit.Log
-	usage func(extension string) (string, error)
-	limit int64 // of a result, in bytes
+// OwnStore implements [Own]: results are blobs of their calls, and calls are read from
+// the audit log. All fields are required.
+type OwnStore struct {
+	Blobs  *blob.Store
+	Log    *audit.Log
+	Usages func(extension string) (string, error) // returns the usage document of an extension
+	Limit  int64                                  // of a result, in bytes
 }
 
 // KeepResult keeps a result as a blob of its call, once: a client that asks for its task
 // again and again has it neither written again nor kept for longer.
-func (o ownResources) KeepResult(ctx context.Context, principal, invocation string, result []byte) error {
-	refs, err := o.blobs.List(ctx, invocation)
+func (o OwnStore) KeepResult(ctx context.Context, principal, invocation string, result []byte) error {
+	refs, err := o.Blobs.List(ctx, invocation)
 	if err != nil {
 		return err
 	}
@@ -41,13 +42,13 @@ func (o ownResources) KeepResult(ctx context.Context, principal, invocation stri
 		return nil
 	}
 	ref := blob.Ref{Principal: principal, Run: invocation, Name: resultName, MIME: "application/json", Expires: time.Now().Add(resultKept)}
-	_, err = o.blobs.Put(ctx, ref, bytes.NewReader(result), o.limit)
+	_, err = o.Blobs.Put(ctx, ref, bytes.NewReader(result), o.Limit)
 	return err
 }
 
 // Result reads it, for its own principal only.
-func (o ownResources) Result(ctx context.Context, principal, invocation string) ([]byte, error) {
-	refs, err := o.blobs.List(ctx, invocation)
+func (o OwnStore) Result(ctx context.Context, principal, invocation string) ([]byte, error) {
+	refs, err := o.Blobs.List(ctx, invocation)
 	if err != nil {
 		return nil, err
 	}
@@ -55,19 +56,19 @@ func (o ownResources) Result(ctx context.Context, principal, invocation string) 
 		if ref.Name != resultName || ref.Principal != principal {
 			continue
 		}
-		f, err := o.blobs.Read(ref)
+		f, err := o.Blobs.Read(ref)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, o.limit))
+		return io.ReadAll(io.LimitReader(f, o.Limit))
 	}
 	return nil, capability.Errorf(capability.CodeNotFound, "result", "there is no kept result of %q", invocation)
 }
 
 // Calls reads the principal's calls out of the audit: what was carried out, and
 // nothing of what it was refused, whose names it may not know.
-func (o ownResources) Calls(ctx context.Context, principal string) ([]byte, error) {
+func (o OwnStore) Calls(ctx context.Context, principal string) ([]byte, error) {
 	type call struct {
 		At         time.Time `json:"at"`
 		Event      string    `json:"event"`
@@ -79,7 +80,7 @@ func (o ownResources) Calls(ctx context.Context, principal string) ([]byte, erro
 	}
 	calls := []call{}
 	for _, event := range []audit.Event{audit.CapabilityExecuted, audit.CapabilityFailed, audit.CapabilityTimeout, audit.CapabilityCancelled} {
-		records, err := o.log.Query(ctx, audit.Query{User: principal, Event: event, Limit: latestCalls})
+		records, err := o.Log.Query(ctx, audit.Query{User: principal, Event: event, Limit: latestCalls})
 		if err != nil {
 			return nil, err
 		}
@@ -105,8 +106,8 @@ func (o ownResources) Calls(ctx context.Context, principal string) ([]byte, erro
 }
 
 // Usage is an extension's usage document.
-func (o ownResources) Usage(extension string) (string, error) {
-	text, err := o.usage(extension)
+func (o OwnStore) Usage(extension string) (string, error) {
+	text, err := o.Usages(extension)
 	if err != nil || text == "" {
 		return "", capability.Errorf(capability.CodeNotFound, "usage", "%s has no usage document", extension)
 	}
