@@ -8,11 +8,11 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
@@ -283,9 +283,7 @@ func (m *Manager) entry(id string) *entry {
 func (m *Manager) change(ctx context.Context, e *entry, f func(*Task)) error {
 	t := e.task
 	f(&t)
-	if len(t.Status) > maxStatus {
-		t.Status = strings.ToValidUTF8(t.Status[:maxStatus], "") + "…"
-	}
+	t.Status = text.ShortenBytes(t.Status, maxStatus)
 	t.Version++
 	// Never the same moment twice: lists are ordered by it.
 	t.Updated = m.cfg.Now().UTC()

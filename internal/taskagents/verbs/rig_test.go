@@ -20,6 +20,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
@@ -28,7 +29,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/history"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	framework "github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
@@ -146,7 +147,7 @@ type launcher struct {
 
 func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error) {
 	l.tasks = append(l.tasks, t)
-	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verb.First(t.Title, verb.Cut(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
+	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verb.First(t.Title, text.Line(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
 	for _, p := range t.Parts {
 		plan.Parts = append(plan.Parts, threads.Part{Title: p.Label, Instructions: p.Task, DependsOn: p.DependsOn})
 	}

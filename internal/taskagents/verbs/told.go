@@ -6,6 +6,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/verb"
 )
 
@@ -30,8 +31,8 @@ func Told(c capability.Call) verb.Call {
 	}
 	_ = jsonx.Members(c.Meta, func(name string, value []byte) {
 		name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
-		text, _ := jsonx.Text(value)
-		id := verb.Cut(text, 128)
+		s, _ := jsonx.Text(value)
+		id := text.Line(s, 128)
 		switch name {
 		case "userrole":
 			if out.UserRole = id; id == "" {
@@ -53,13 +54,13 @@ func Told(c capability.Call) verb.Call {
 				out.Zone = zone
 			}
 		case "message":
-			if len(text) <= verb.MaxMessage {
-				out.Message = text
+			if len(s) <= verb.MaxMessage {
+				out.Message = s
 			}
 		case "messages":
 			_ = jsonx.Elements(value, func(one []byte) error {
-				if text, ok := jsonx.Text(one); ok {
-					if out.Recent = append(out.Recent, verb.Cut(text, verb.MaxRecentText)); len(out.Recent) > verb.MaxRecent {
+				if s, ok := jsonx.Text(one); ok {
+					if out.Recent = append(out.Recent, text.Line(s, verb.MaxRecentText)); len(out.Recent) > verb.MaxRecent {
 						out.Recent = out.Recent[1:]
 					}
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/outlook"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/share"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/access"
@@ -113,7 +114,7 @@ func (s *Service) Examples(ctx context.Context, by capability.Principal) (string
 func (s *Service) Run(ctx context.Context, c verb.Call, name string, params json.RawMessage) (verb.Result, error) {
 	row, spelled, ok := verb.Lookup(name)
 	if !ok {
-		return verb.Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(verb.Cut(name, 100))}), nil)
+		return verb.Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(text.Line(name, 100))}), nil)
 	}
 	c.Spelled = spelled
 	if err := s.cfg.Policy.Check(access.Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, row.Ability); err != nil {

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/base/text"
+	framework "github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // The times of task-agents, sections 2, 4.4 and 4.7.
@@ -136,7 +137,7 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 	}
 	if d.reads[n] {
 		d.order++
-		d.sequences[n] = sequence{clip(data, mostPayload), now, d.order}
+		d.sequences[n] = sequence{text.ClipBytes(data, mostPayload), now, d.order}
 		if !d.entered.IsZero() && !d.took {
 			d.took, d.tookBy = d.says(n, "busy"), n
 		}
@@ -157,7 +158,7 @@ func (d *Detector) says(n int, state string) bool {
 // Output is told after the screen has taken in what the program printed.
 func (d *Detector) Output(now time.Time) {
 	d.output = now
-	if t := clip(d.screen.Title(), mostPayload); t != d.title {
+	if t := text.ClipBytes(d.screen.Title(), mostPayload); t != d.title {
 		d.order++
 		d.title, d.sequences[0] = t, sequence{t, now, d.order}
 	}
@@ -220,7 +221,7 @@ func (d *Detector) Fact(now time.Time, f Fact) {
 	if d.fact != nil && d.fact.Class < f.Class {
 		return
 	}
-	f.at, f.Text = now, clip(f.Text, longestText)
+	f.at, f.Text = now, text.ClipBytes(f.Text, longestText)
 	d.fact, d.factNews = &f, true
 	d.changed(now)
 }
@@ -395,11 +396,4 @@ func (d *Detector) move(now time.Time, to Status, cause string, evidence []Evide
 		d.turn, d.worked = time.Time{}, false
 	}
 	return []Change{{At: now, From: from, To: to, Cause: cause, Evidence: evidence}}
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }

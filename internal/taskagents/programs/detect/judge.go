@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/base/text"
+	framework "github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // proposal is a state that the evidence speaks for and that is announced once it has
@@ -333,7 +334,7 @@ func (d *Detector) readySettle() time.Duration {
 }
 
 func (d *Detector) evidence(v *framework.Verdict) Evidence {
-	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: clip(v.Text, longestText), at: d.news}
+	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: text.ClipBytes(v.Text, longestText), at: d.news}
 	if v.Rule.Region.Sequence() {
 		n, _ := v.Rule.Region.OSC()
 		e.Class, e.at = 3, d.sequences[n].at

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/base/text"
+	framework "github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 // facts is what is known of a program before it is looked for, and how it is asked for its
@@ -114,5 +115,5 @@ func word(s string) string {
 		}
 		return r
 	}, s)
-	return strings.ToValidUTF8(s[:min(len(s), 64)], "")
+	return text.ValidBytes(s, 64)
 }

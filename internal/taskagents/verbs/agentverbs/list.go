@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
@@ -65,7 +66,7 @@ func (v *Verbs) list(ctx context.Context, _ verb.Call, _ json.RawMessage) (verb.
 		views = append(views, s)
 		line := fmt.Sprintf("- %s: %s, %s, in %s", verb.First(s.Label, s.SessionID), s.AgentType, s.Status, s.Workdir)
 		if s.Dialog != nil {
-			line += fmt.Sprintf("; it asks: %s", verb.Cut(s.Dialog.Prompt, 200))
+			line += fmt.Sprintf("; it asks: %s", text.Line(s.Dialog.Prompt, 200))
 		}
 		lines = append(lines, line)
 	}
@@ -86,16 +87,16 @@ func (v *Verbs) list(ctx context.Context, _ verb.Call, _ json.RawMessage) (verb.
 	}
 	confirmations := []pending{}
 	for _, p := range waiting {
-		confirmations = append(confirmations, pending{p.SessionID, p.ThreadID, verb.Cut(p.PromptText, 500), jsonx.Raw(p.LLMDecision)})
+		confirmations = append(confirmations, pending{p.SessionID, p.ThreadID, text.Line(p.PromptText, 500), jsonx.Raw(p.LLMDecision)})
 	}
-	text := "No agent is running."
+	content := "No agent is running."
 	if len(lines) > 0 {
-		text = fmt.Sprintf("%d running:\n%s", len(lines), strings.Join(lines, "\n"))
+		content = fmt.Sprintf("%d running:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 	if n := len(confirmations); n > 0 {
-		text += fmt.Sprintf("\n%d decisions wait to be confirmed.", n)
+		content += fmt.Sprintf("\n%d decisions wait to be confirmed.", n)
 	}
-	return verb.Result{Success: true, Text: text, Data: map[string]any{
+	return verb.Result{Success: true, Text: content, Data: map[string]any{
 		"sessions": views, "tasks": verb.Summaries(tasks), "pendingConfirmations": confirmations,
 		"preferredTaskAgent": v.cfg.State(ctx, choice.Task{}).Preferred,
 	}}, nil

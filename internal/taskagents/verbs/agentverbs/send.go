@@ -10,11 +10,12 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	framework "github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
@@ -70,7 +71,7 @@ func (v *Verbs) spawn(ctx context.Context, c verb.Call, params json.RawMessage) 
 		}
 		out = started{SessionID: i.ID, AgentType: name, Workdir: i.Workdir, Status: string(i.Status), Notes: i.Notes}
 	} else {
-		label := verb.Cut(verb.First(p.Label, p.Task), verb.MaxLabel)
+		label := text.Line(verb.First(p.Label, p.Task), verb.MaxLabel)
 		made, err := v.cfg.Launcher.Create(ctx, c.By, launch.Task{
 			Title: p.Label, Request: p.Task, Parts: []launch.Part{{Task: p.Task, AgentType: string(name), Label: label}}, Workdir: p.Workdir, Memory: p.Memory, Preset: p.Preset,
 			RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Metadata: meta,
@@ -170,16 +171,16 @@ func (v *Verbs) send(ctx context.Context, c verb.Call, params json.RawMessage) (
 }
 
 // tell types a text; one that is a task of its own is looked after.
-func (v *Verbs) tell(ctx context.Context, c verb.Call, t Terminal, text, task, label string) (verb.Result, error) {
+func (v *Verbs) tell(ctx context.Context, c verb.Call, t Terminal, s, task, label string) (verb.Result, error) {
 	data, outcome, err := map[string]any{"sessionId": t.Info().ID}, sessions.Delivered, error(nil)
 	if strings.TrimSpace(task) != "" && v.cfg.Launcher != nil {
 		var thread string
-		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, text, verb.Cut(verb.First(label, task), verb.MaxLabel)); thread != "" {
+		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, s, text.Line(verb.First(label, task), verb.MaxLabel)); thread != "" {
 			data["threadId"] = thread
 			v.cfg.Talks.Remember(c, func(talk *verb.Talk) { talk.ThreadID = thread })
 		}
 	} else {
-		outcome, err = t.Send(ctx, text, false)
+		outcome, err = t.Send(ctx, s, false)
 	}
 	i := t.Info()
 	if err != nil && capability.AsError(err).Reason == "agent_blocked" && i.Blocker != nil {
@@ -201,7 +202,7 @@ func blocked(i sessions.Info) (verb.Result, error) {
 	if len(i.Blocker.Options) > 0 {
 		hint = "answer with one of: " + strings.Join(i.Blocker.Options, " | ")
 	}
-	err := verb.AgentBlocked.Errorf("the agent waits for an answer to another question: %s", verb.Cut(i.Blocker.Prompt, 500))
+	err := verb.AgentBlocked.Errorf("the agent waits for an answer to another question: %s", text.Line(i.Blocker.Prompt, 500))
 	return verb.Fail(err.With("agent_blocked", hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
 }
 

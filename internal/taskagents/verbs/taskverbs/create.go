@@ -10,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/adapter"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
@@ -157,7 +158,7 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 		return t, err
 	}
 	t = launch.Task{
-		Title: verb.Cut(p.Label, 120), Request: request, Parts: split(p, c.Message != "", request), BaseBranch: p.BaseBranch, Workdir: p.Workdir,
+		Title: text.Line(p.Label, 120), Request: request, Parts: split(p, c.Message != "", request), BaseBranch: p.BaseBranch, Workdir: p.Workdir,
 		Preset: p.Preset, RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Memory: p.Memory,
 	}
 	if len(t.Parts) > launch.MaxParts {
@@ -197,7 +198,7 @@ func (v *Verbs) task(ctx context.Context, c verb.Call, p createParams, request s
 		part.AgentType = string(v.Pick(ctx, own, choice.Task{
 			Text: part.Task, Repo: t.Repo != "", Workdir: t.Workdir != "", Criteria: len(t.Criteria) > 0, Subtasks: len(t.Parts),
 		}))
-		part.Label = verb.Cut(verb.First(part.Label, part.Task), verb.MaxLabel)
+		part.Label = text.Line(verb.First(part.Label, part.Task), verb.MaxLabel)
 	}
 	t.Brief = v.brief(ctx, c, t)
 	for i, part := range t.Parts {
@@ -340,8 +341,8 @@ func conversation(metadata json.RawMessage, c verb.Call) (json.RawMessage, error
 	}
 	if recent := c.Recent[max(0, len(c.Recent)-verb.MaxRecent):]; len(recent) > 0 {
 		list := make([]string, len(recent))
-		for i, text := range recent {
-			list[i] = secret.MaskTokens(verb.Cut(text, verb.MaxRecentText))
+		for i, s := range recent {
+			list[i] = secret.MaskTokens(text.Line(s, verb.MaxRecentText))
 		}
 		raw, err := jsonx.Marshal(list)
 		if err != nil {
@@ -362,29 +363,26 @@ func (v *Verbs) brief(ctx context.Context, c verb.Call, t launch.Task) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d agents work at the same time on parts of one request. Write the plan that all of them are given: who does what, which names, files and interfaces they have to agree on, what nobody else should touch. At most 300 words, plain text, no preamble.\n\nThe request:\n%s\n\nThe parts:\n", len(t.Parts), verb.Cut(t.Request, maxBrief))
+	fmt.Fprintf(&b, "%d agents work at the same time on parts of one request. Write the plan that all of them are given: who does what, which names, files and interfaces they have to agree on, what nobody else should touch. At most 300 words, plain text, no preamble.\n\nThe request:\n%s\n\nThe parts:\n", len(t.Parts), text.Line(t.Request, maxBrief))
 	for i, part := range t.Parts {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, verb.Cut(part.Task, 1_000))
+		fmt.Fprintf(&b, "%d. %s\n", i+1, text.Line(part.Task, 1_000))
 	}
 	if t.Repo != "" {
 		fmt.Fprintf(&b, "\nThe repository: %s; each agent has a branch of its own.\n", t.Repo)
 	}
 	if recent := c.Recent[max(0, len(c.Recent)-verb.MaxRecent):]; len(recent) > 0 {
 		b.WriteString("\nWhat was said before:\n")
-		for _, text := range recent {
-			fmt.Fprintf(&b, "- %s\n", verb.Cut(text, verb.MaxRecentText))
+		for _, s := range recent {
+			fmt.Fprintf(&b, "- %s\n", text.Line(s, verb.MaxRecentText))
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, briefTime)
 	defer cancel()
-	text, err := v.cfg.Model.Ask(ctx, false, secret.MaskTokens(b.String()))
+	brief, err := v.cfg.Model.Ask(ctx, false, secret.MaskTokens(b.String()))
 	if err != nil {
 		return ""
 	}
-	if text = strings.TrimSpace(strings.ToValidUTF8(text, "")); len([]rune(text)) > maxBrief {
-		text = string([]rune(text)[:maxBrief])
-	}
-	return text
+	return text.CutRunes(strings.TrimSpace(strings.ToValidUTF8(brief, "")), maxBrief)
 }
 
 // lessons are what earlier tasks have shown, for the new ones to know.
@@ -400,9 +398,9 @@ func (v *Verbs) lessons() string {
 		how := map[history.Type]string{history.Completed: "done", history.Stopped: "stopped", history.Failed: "failed", history.KeyDecision: "decided"}[e.Type]
 		where := ""
 		if e.Repo != "" {
-			where = " in " + verb.Cut(e.Repo, 100)
+			where = " in " + text.Line(e.Repo, 100)
 		}
-		fmt.Fprintf(&b, "- %s%s, %s: %s\n", verb.Cut(verb.First(e.Label, "a task"), 80), where, how, verb.Cut(verb.First(e.CompletionSummary, e.Reasoning), maxLesson))
+		fmt.Fprintf(&b, "- %s%s, %s: %s\n", text.Line(verb.First(e.Label, "a task"), 80), where, how, text.Line(verb.First(e.CompletionSummary, e.Reasoning), maxLesson))
 	}
 	return strings.TrimSpace(secret.MaskTokens(b.String()))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -170,14 +171,14 @@ func (v *Verbs) history(ctx context.Context, c verb.Call, params json.RawMessage
 	if err != nil {
 		return verb.Fail(err, nil)
 	}
-	text := counted(len(list), p.Window)
+	content := counted(len(list), p.Window)
 	for _, s := range list {
-		text += fmt.Sprintf("\n- %s: %s", verb.Cut(s.Title, 100), s.Status)
+		content += fmt.Sprintf("\n- %s: %s", text.Line(s.Title, 100), s.Status)
 		if s.Summary != "" {
-			text += ". " + verb.Cut(s.Summary, 200)
+			content += ". " + text.Line(s.Summary, 200)
 		}
 	}
-	return verb.Result{Success: true, Text: text, Data: map[string]any{"metric": "list", "window": p.Window, "threads": verb.Summaries(list)}}, nil
+	return verb.Result{Success: true, Text: content, Data: map[string]any{"metric": "list", "window": p.Window, "threads": verb.Summaries(list)}}, nil
 }
 
 // counted says how many tasks there are of a window.
@@ -246,7 +247,7 @@ func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Fil
 		Decisions []row.Decision `json:"decisions"`
 		Artifacts []row.Artifact `json:"artifacts"`
 	}
-	list, text := []detail{}, ""
+	list, content := []detail{}, ""
 	for _, id := range ids {
 		d, err := v.cfg.Registry.Detail(ctx, id, threads.Selection{Fields: []threads.Field{
 			threads.FieldSessions, threads.FieldNodes, threads.FieldDecisions, threads.FieldArtifacts,
@@ -257,15 +258,15 @@ func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Fil
 		one := detail{verb.Summaries([]threads.Summary{d.Summary})[0], newest(d.Sessions), newest(d.Nodes), newest(d.Decisions), newest(d.Artifacts)}
 		shorten(one.Sessions, one.Nodes, one.Decisions, one.Artifacts)
 		list = append(list, one)
-		text += fmt.Sprintf("%s: %s. %s\n", verb.Cut(d.Title, 100), d.Status, verb.Cut(verb.First(d.Summary.Summary, d.OriginalRequest), verb.MaxListedText))
+		content += fmt.Sprintf("%s: %s. %s\n", text.Line(d.Title, 100), d.Status, text.Line(verb.First(d.Summary.Summary, d.OriginalRequest), verb.MaxListedText))
 		for _, s := range one.Sessions {
-			text += fmt.Sprintf("- %s (%s): %s. %s\n", verb.First(s.Label, s.SessionID), s.Framework, s.Status, verb.Cut(s.CompletionSummary, 200))
+			content += fmt.Sprintf("- %s (%s): %s. %s\n", verb.First(s.Label, s.SessionID), s.Framework, s.Status, text.Line(s.CompletionSummary, 200))
 		}
 	}
 	if len(list) == 0 {
-		text = counted(0, "")
+		content = counted(0, "")
 	}
-	return verb.Result{Success: true, Text: strings.TrimSpace(text), Data: map[string]any{"metric": "detail", "threads": list}}, nil
+	return verb.Result{Success: true, Text: strings.TrimSpace(content), Data: map[string]any{"metric": "detail", "threads": list}}, nil
 }
 
 // shorten cuts long texts, and takes out documents that are not for agents: what callers
@@ -273,7 +274,7 @@ func (v *Verbs) details(ctx context.Context, c verb.Call, w which, f threads.Fil
 func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision, artifacts []row.Artifact) {
 	cut := func(texts ...*string) {
 		for _, t := range texts {
-			*t = verb.Cut(*t, verb.MaxListedText)
+			*t = text.Line(*t, verb.MaxListedText)
 		}
 	}
 	for i := range sessions {
@@ -321,11 +322,11 @@ func (v *Verbs) share(ctx context.Context, c verb.Call, params json.RawMessage) 
 		return verb.Fail(err, nil)
 	}
 	if len(shared.Targets) == 0 {
-		return verb.Fail(verb.NoShareTarget.Errorf("the task %q has made nothing that can be shown", verb.Cut(shared.Title, 100)), shared)
+		return verb.Fail(verb.NoShareTarget.Errorf("the task %q has made nothing that can be shown", text.Line(shared.Title, 100)), shared)
 	}
-	text := verb.Cut(shared.Title, 100) + ":"
+	s := text.Line(shared.Title, 100) + ":"
 	for _, target := range shared.Targets {
-		text += fmt.Sprintf("\n- %s: %s", verb.Cut(verb.First(target.Title, string(target.Kind)), 100), verb.First(target.URI, target.Path))
+		s += fmt.Sprintf("\n- %s: %s", text.Line(verb.First(target.Title, string(target.Kind)), 100), verb.First(target.URI, target.Path))
 	}
-	return verb.Result{Success: true, Text: text, Data: shared}, nil
+	return verb.Result{Success: true, Text: s, Data: shared}, nil
 }
