@@ -2,8 +2,6 @@ package tasks
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
@@ -152,9 +151,7 @@ func (m *Manager) adopt(t Task) *entry {
 
 // NewID mints the id of a task: tsk_ and 32 random hex digits.
 func NewID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return "tsk_" + hex.EncodeToString(b[:])
+	return ids.Hex("tsk_", 16)
 }
 
 // Start makes a task of the invocation and returns it as it was kept; it runs on

@@ -7,14 +7,13 @@ package gitops
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
@@ -196,10 +195,8 @@ func (g *gitops) run(ctx context.Context, c capability.Call) (capability.Result,
 	if err != nil {
 		return capability.Result{}, err
 	}
-	var random [12]byte
-	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
 	op := operation{
-		ID: "git_" + hex.EncodeToString(random[:]), Name: "git " + args[0], Cwd: t.place.Rel,
+		ID: ids.Hex("git_", 12), Name: "git " + args[0], Cwd: t.place.Rel,
 		Command: append([]string{"git"}, p.Args...), Status: "completed", Stdout: result.Stdout.Text(),
 		StartedAt: stamp(result.Started), CompletedAt: stamp(result.Ended),
 	}

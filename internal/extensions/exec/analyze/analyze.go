@@ -12,14 +12,13 @@ package analyze
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
@@ -67,11 +66,7 @@ func New(cfg Config) *Analyzer {
 		cfg.Redact = func(s string) string { return s }
 	}
 	if cfg.Boundary == nil {
-		cfg.Boundary = func() string {
-			var raw [16]byte
-			_, _ = rand.Read(raw[:]) // never fails
-			return hex.EncodeToString(raw[:])
-		}
+		cfg.Boundary = func() string { return ids.Hex("", 16) }
 	}
 	return &Analyzer{cfg}
 }
