@@ -76,7 +76,7 @@ type Gateway struct {
 	table    *fleet.Table
 	conn     messaging.Conn
 	shared   *shared
-	breaker  *breaker
+	breaker  *nodeBreaker
 	lanes    [lanes]chan func(context.Context)
 	feed     messaging.Feed[Sight]
 	deaf     atomic.Bool   // our own session is broken: silence says nothing
