@@ -48,8 +48,13 @@ func TestBreakerCountsTrials(t *testing.T) {
 	if fail(&b, c, 1, 30); b.Wait(at(30)) != time.Minute {
 		t.Errorf("after a late failure Wait() = %s, want 1m", b.Wait(at(30)))
 	}
-	if !b.Admit(c, at(90)) || !b.Admit(c, at(90)) || b.Admit(c, at(1000)) || !b.Refuses(c, at(1000)) {
-		t.Error("it does not admit exactly two trials")
+	for i := range 3 {
+		if got, want := b.Admit(c, at(90+i)), i < 2; got != want {
+			t.Errorf("Admit(trial %d) = %v, want %v", i+1, got, want)
+		}
+	}
+	if !b.Refuses(c, at(1000)) {
+		t.Error("Refuses() = false after two trials, want true")
 	}
 	if b.Abandon(); !b.Admit(c, at(1000)) {
 		t.Error("an abandoned trial keeps its place")
