@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
@@ -99,7 +99,7 @@ goes to the language model, if one is configured (model.url). /help lists the co
   printf '/help\n' | junctor chat --session s1`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if session == "" {
-				session = "chat-" + strings.ToLower(rand.Text()[:10])
+				session = "chat-" + ids.Text()[:10]
 			}
 			return a.chat(cmd.Context(), session)
 		},

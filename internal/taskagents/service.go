@@ -19,10 +19,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
-	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -81,7 +81,7 @@ type Config struct {
 	Gateway string // the name among the gateways that share Shared
 
 	DB      agentsettings.Database // this machine's own
-	Shared  threadsql.Database     // of all gateways that share one; otherwise DB
+	Shared  store.Database         // of all gateways that share one; otherwise DB
 	Log     Log
 	Secrets Secrets
 	Policy  Policy

@@ -7,11 +7,15 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/runs"
 )
+
+// maxExcerpt is the length, in runes, of an input that an error quotes.
+const maxExcerpt = 60
 
 // Run is a command line to run outside a conversation.
 type Run struct {
@@ -54,10 +58,10 @@ func (e *Engine) Command(ctx context.Context, r Run) (Done, error) {
 }
 
 // Route reads a command line; see Command for the errors.
-func (e *Engine) Route(text string) (*command.Route, error) {
-	route, is, err := e.cfg.Commands().Route(text)
+func (e *Engine) Route(s string) (*command.Route, error) {
+	route, is, err := e.cfg.Commands().Route(s)
 	if err == nil && !is {
-		err = capability.Errorf(capability.CodeInvalidInput, "execute", "%q is no command", excerpt(text)).With("invalid_args", "a command begins with a slash; /help lists them")
+		err = capability.Errorf(capability.CodeInvalidInput, "execute", "%q is no command", text.ShortenRunes(s, maxExcerpt)).With("invalid_args", "a command begins with a slash; /help lists them")
 	}
 	return route, err
 }
@@ -171,11 +175,4 @@ func masked(text string, route *command.Route) string {
 		}
 	}
 	return text
-}
-
-func excerpt(s string) string {
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return s
 }

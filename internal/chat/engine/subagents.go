@@ -7,6 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/runs"
 )
@@ -24,7 +25,7 @@ func (e *Engine) subagents(ctx context.Context, m Message, route *command.Route)
 		action, ok = e.cfg.Subagents(name)
 	}
 	if !ok {
-		return "", capability.Errorf(capability.CodeInvalidInput, op, "/subagents has no action %q", excerpt(name)).
+		return "", capability.Errorf(capability.CodeInvalidInput, op, "/subagents has no action %q", text.ShortenRunes(name, maxExcerpt)).
 			With("invalid_args", "actions are list, create, spawn, send, stop, control, history, share, provision, finalize and issues")
 	}
 	switch {

@@ -6,14 +6,13 @@ package heldcall
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -130,7 +129,7 @@ func (k *Keeper) Hold(ctx context.Context, c Call, hold time.Duration) (Call, er
 		return Call{}, err
 	}
 	now := k.cfg.Now().UTC()
-	c.ID, c.State, c.Created, c.Expires = "hld_"+strings.ToLower(rand.Text()[:24]), Held, now, now.Add(hold)
+	c.ID, c.State, c.Created, c.Expires = "hld_"+ids.Text()[:24], Held, now, now.Add(hold)
 	ok, err := k.cfg.Store.HoldCall(ctx, c, MaxPrincipal, MaxNode)
 	if err == nil && !ok {
 		err = capability.Errorf(capability.CodeOverloaded, op, "%d calls of yours, or %d for %s, are held already", MaxPrincipal, MaxNode, c.Node).With("queue_full", "cancel what is not wanted any more")

@@ -8,8 +8,6 @@ package invoke
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
@@ -316,11 +315,5 @@ func (e *Engine) NewID() string { return newRunID(e.cfg.Now()) }
 
 // newRunID mints run_ + 24 hex, time first (spec/README section 8).
 func newRunID(now time.Time) string {
-	var b [12]byte
-	_, _ = rand.Read(b[6:])
-	ms := uint64(now.UnixMilli())
-	for i := range 6 {
-		b[5-i] = byte(ms >> (8 * i))
-	}
-	return "run_" + hex.EncodeToString(b[:])
+	return ids.Timed("run_", uint64(now.UnixMilli()), 6)
 }

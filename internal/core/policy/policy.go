@@ -9,8 +9,6 @@ package policy
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -20,6 +18,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
@@ -239,9 +238,5 @@ func roleList(roles []capability.Role) string {
 
 // newID mints prefix + 24 hex, the first eight of them the time in seconds.
 func newID(prefix string, now time.Time) string {
-	var b [12]byte
-	_, _ = rand.Read(b[4:])
-	sec := uint32(now.Unix())
-	b[0], b[1], b[2], b[3] = byte(sec>>24), byte(sec>>16), byte(sec>>8), byte(sec)
-	return prefix + hex.EncodeToString(b[:])
+	return ids.Timed(prefix, uint64(now.Unix()), 4)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Defaults of runner spec, section 17.
@@ -84,15 +84,11 @@ func (s *Results) Save(ctx context.Context, o Owner, r Result) error {
 
 // Cut shortens a text to most bytes, marker included, between two characters. It
 // reports whether it did.
-func Cut(text string, most int) (string, bool) {
-	if len(text) <= most {
-		return text, false
+func Cut(s string, most int) (string, bool) {
+	if len(s) <= most {
+		return s, false
 	}
-	end := max(most-len(truncatedMarker), 0)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + truncatedMarker, true
+	return text.CutBytes(s, max(most-len(truncatedMarker), 0)) + truncatedMarker, true
 }
 
 // Reader is who asks for a result.

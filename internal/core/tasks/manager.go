@@ -2,17 +2,16 @@ package tasks
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
@@ -152,9 +151,7 @@ func (m *Manager) adopt(t Task) *entry {
 
 // NewID mints the id of a task: tsk_ and 32 random hex digits.
 func NewID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return "tsk_" + hex.EncodeToString(b[:])
+	return ids.Hex("tsk_", 16)
 }
 
 // Start makes a task of the invocation and returns it as it was kept; it runs on
@@ -283,9 +280,7 @@ func (m *Manager) entry(id string) *entry {
 func (m *Manager) change(ctx context.Context, e *entry, f func(*Task)) error {
 	t := e.task
 	f(&t)
-	if len(t.Status) > maxStatus {
-		t.Status = strings.ToValidUTF8(t.Status[:maxStatus], "") + "…"
-	}
+	t.Status = text.ShortenBytes(t.Status, maxStatus)
 	t.Version++
 	// Never the same moment twice: lists are ordered by it.
 	t.Updated = m.cfg.Now().UTC()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/breaker"
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
@@ -20,39 +21,21 @@ const (
 // reasonOpen is the reason of a call that an open breaker refuses.
 const reasonOpen = "circuit_open"
 
-// breaker is for an endpoint that answers when it is asked what it offers, and
-// breaks when it is called. One that does not answer at all needs none: its
+// limits are those of a breaker for an endpoint that answers when it is asked what it
+// offers, and breaks when it is called. One that does not answer at all needs none: its
 // watcher marks it unavailable. Open, the endpoint is unavailable and is not
 // asked; after a while it is asked again, and the first call that gets an answer
 // closes the breaker, while the first that is lost opens it for twice as long.
-// Each endpoint has its own. Guarded by Endpoint.mu.
-type breaker struct {
-	lost  int           // calls in a row
-	open  time.Time     // until then; zero: closed
-	pause time.Duration // of the last opening
-}
-
-// heard notes how a call ended: lost, or with an answer of whatever kind. It
-// reports whether that opened the breaker.
-func (b *breaker) heard(lost bool, now time.Time) (opened bool) {
-	if !lost {
-		*b = breaker{}
-		return false
-	}
-	if b.lost++; b.lost < breakAfter || now.Before(b.open) {
-		return false
-	}
-	b.pause = min(max(2*b.pause, firstOpen), lastOpen)
-	b.open = now.Add(b.pause)
-	b.lost = breakAfter - 1 // half-open: the next one decides
-	return true
+// Each endpoint has its own.
+func limits() breaker.Config {
+	return breaker.Config{Failures: breakAfter, Open: firstOpen, MaxOpen: lastOpen}
 }
 
 // shut is how long the breaker is open still.
 func (ep *Endpoint) shut(now time.Time) time.Duration {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return max(0, ep.breaker.open.Sub(now))
+	return ep.breaker.Wait(now)
 }
 
 // circuit is the error of an open breaker; nil when it is closed.
@@ -75,7 +58,12 @@ func (ep *Endpoint) heard(ctx context.Context, err error) {
 	}
 	r := ep.registry
 	ep.mu.Lock()
-	opened := ep.breaker.heard(lost(err), r.cfg.Now())
+	opened := false
+	if lost(err) {
+		opened = ep.breaker.Fail(limits(), r.cfg.Now())
+	} else {
+		ep.breaker.Reset()
+	}
 	ep.mu.Unlock()
 	if !opened {
 		return

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/breaker"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/endpoints/endpoint/offered"
 	"github.com/junctor-run/junctor/protocol/router"
@@ -42,7 +43,7 @@ type Endpoint struct {
 	live     []live          // what was started there; changed under the URL's gate
 	draining map[string]bool // modules that are being reloaded, by id
 	hooks    []HookOutcome   // the last ones
-	breaker  breaker
+	breaker  breaker.Breaker
 	cancel   context.CancelFunc
 	kick     chan chan error // asks the watcher to look now
 	dead     chan struct{}   // closed when the watcher has ended

@@ -183,7 +183,7 @@ func (r *Registry) down(ep *Endpoint, cause error) {
 func (ep *Endpoint) markUp(now time.Time, failed error) {
 	ep.mu.Lock()
 	ep.synced = now
-	open := now.Before(ep.breaker.open)
+	open := ep.breaker.Wait(now) > 0
 	ep.mu.Unlock()
 	switch {
 	case open:

@@ -213,11 +213,11 @@ func CheckRunner(runner string) error {
 	return nil
 }
 
-// line holds that a text is short and can be shown as it is, text besides that it
+// line holds that a text is short and can be shown as it is, shown besides that it
 // may have lines.
-func line(s string, limit int) bool { return text(s, limit) && !strings.ContainsAny(s, "\n\t") }
+func line(s string, limit int) bool { return shown(s, limit) && !strings.ContainsAny(s, "\n\t") }
 
-func text(s string, limit int) bool {
+func shown(s string, limit int) bool {
 	return len(s) <= 4*limit && utf8.RuneCountInString(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool {
 		return unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r)
 	})
@@ -232,10 +232,10 @@ func (c *Command) check() error {
 		k.hold(ValidName(a), "the alias %.60q is not a command's name", a)
 	}
 	k.hold(c.Summary != "" && line(c.Summary, maxSummary), "it needs a summary: one line, at most %d characters", maxSummary)
-	k.hold(text(c.Description, maxText), "the description is longer than %d characters or holds some that are not shown", maxText)
+	k.hold(shown(c.Description, maxText), "the description is longer than %d characters or holds some that are not shown", maxText)
 	k.hold(len(c.Examples) <= maxItems && len(c.Aliases) <= maxItems, "it has more than %d examples or aliases", maxItems)
 	for _, e := range c.Examples {
-		k.hold(e.Command != "" && line(e.Command, maxText) && text(e.Description, maxText), "an example is empty, too long, or cannot be shown")
+		k.hold(e.Command != "" && line(e.Command, maxText) && shown(e.Description, maxText), "an example is empty, too long, or cannot be shown")
 	}
 	k.confirm(c.Confirm)
 	k.permissions(&c.Permissions)
@@ -293,7 +293,7 @@ func (a *Action) check(k *checker) {
 		e.Message = cut(k.at) + ": " + e.Message
 		k.err = e
 	}
-	k.hold(line(a.Summary, maxSummary) && text(a.Description, maxText), "its text is too long or cannot be shown")
+	k.hold(line(a.Summary, maxSummary) && shown(a.Description, maxText), "its text is too long or cannot be shown")
 	k.hold(len(a.Argv) <= maxItems, "its argv has more than %d items", maxItems)
 	for _, item := range a.Argv {
 		k.hold(len(item) <= maxText && !strings.ContainsRune(item, 0), "an item of its argv is too long or holds a NUL")
@@ -308,7 +308,7 @@ func (a *Action) check(k *checker) {
 	k.one("stdin", a.Stdin, "none", "args", "last_response")
 	k.one("output.format", a.Output.Format, "text", "json", "binary")
 	k.hold(0 <= a.Output.MaxBytes && a.Output.MaxBytes <= 16<<20, "output.max_bytes is between 0 and 16777216")
-	k.hold(len(a.BaseURL) <= 2048 && len(a.Headers) <= 64 && len(a.DSNRef) <= 128 && text(a.Command, maxText), "base_url, headers, dsn_ref or command is too long")
+	k.hold(len(a.BaseURL) <= 2048 && len(a.Headers) <= 64 && len(a.DSNRef) <= 128 && shown(a.Command, maxText), "base_url, headers, dsn_ref or command is too long")
 	k.hold(a.Entrypoint == "" || inPackage(a.Entrypoint), "the entrypoint is not a path in the package")
 	k.hold(a.Script == "" || inPackage(a.Script), "the script is not a path in the package")
 	k.hold(a.Runner != "exec.entrypoint" || a.Entrypoint != "", "exec.entrypoint needs an entrypoint: a program of the package")
@@ -328,7 +328,7 @@ func (k *checker) arguments(list []Argument, flags bool) {
 		x := &list[i]
 		k.hold(validAction(x.Name) && !seen[x.Name], "the name %.80q of an argument is none, or is given twice", x.Name)
 		seen[x.Name] = true
-		k.hold(text(x.Description, maxText), "the description of %s is too long or cannot be shown", x.Name)
+		k.hold(shown(x.Description, maxText), "the description of %s is too long or cannot be shown", x.Name)
 		k.one("the type of "+x.Name, x.Type, "string", "integer", "number", "boolean")
 		k.hold(len(x.Choices) <= maxItems, "%s has more than %d choices", x.Name, maxItems)
 		k.hold(x.Short == "" || flags && len(x.Short) == 1 && validAction(x.Short), "%s has a short form that is not one letter", x.Name)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // word is text for which a number or a truth value may be written: YAML reads
@@ -206,10 +207,7 @@ func (w *wireLegacy) modern() (Command, error) {
 		return Command{}, bad("%.60s needs a description", Name(w.Name))
 	}
 	summary, _, _ := strings.Cut(strings.TrimSpace(w.Description), "\n")
-	if r := []rune(summary); len(r) > maxSummary {
-		summary = string(r[:maxSummary])
-	}
-	c := Command{Name: Name(w.Name), Summary: summary, Description: w.Description, Examples: examples(w.Examples), Runner: "builtin"}
+	c := Command{Name: Name(w.Name), Summary: text.CutRunes(summary, maxSummary), Description: w.Description, Examples: examples(w.Examples), Runner: "builtin"}
 	entry := strings.TrimPrefix(w.Entrypoint, "./")
 	if entry != "" {
 		c.Runner = "exec.entrypoint"

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
@@ -118,7 +119,7 @@ func (w *writer) steps(title string, list []Step) {
 }
 
 // safe is one line without what a terminal acts on.
-func safe(s string) string { return strings.Join(strings.Fields(manifest.Clean(s, 4096)), " ") }
+func safe(s string) string { return text.OneLine(manifest.Clean(s, 4096)) }
 
 func quoted(s string) string {
 	return "“" + strings.NewReplacer("“", "'", "”", "'").Replace(safe(s)) + "”"

@@ -69,10 +69,10 @@ func twice[T any](list []T, name func(T) string) map[string]bool {
 	return out
 }
 
-// title and text cut the package's texts to the limits of a contribution.
+// title and summary cut the package's texts to the limits of a contribution.
 func title(parts ...string) string { return manifest.Clean(cmp.Or(parts...), 120) }
 
-func text(s string) string { return manifest.Clean(s, 1024) }
+func summary(s string) string { return manifest.Clean(s, 1024) }
 
 // shown quotes a foreign name for a diagnostic.
 func shown(name string) string { return fmt.Sprintf("%.80q", name) }
@@ -154,9 +154,9 @@ func bare(name string) string {
 
 func command(c *commandfile.Command, id, name string) manifest.Contribution {
 	return manifest.Contribution{
-		ID: id, Kind: "capability.control-command", Title: title("/" + name), Description: text(cmp.Or(c.Description, c.Summary)), Permissions: c.Permissions,
+		ID: id, Kind: "capability.control-command", Title: title("/" + name), Description: summary(cmp.Or(c.Description, c.Summary)), Permissions: c.Permissions,
 		Command: &manifest.Command{
-			Name: name, Description: text(cmp.Or(c.Summary, c.Description)), AcceptsArgs: true, UsageDoc: "docs/USAGE.md", Runner: c.Runner, ActionID: c.DefaultAction,
+			Name: name, Description: summary(cmp.Or(c.Summary, c.Description)), AcceptsArgs: true, UsageDoc: "docs/USAGE.md", Runner: c.Runner, ActionID: c.DefaultAction,
 		},
 	}
 }
@@ -174,7 +174,7 @@ func (p *Package) tool(c *commandfile.Command, a *commandfile.Action, qualified 
 		effect = capability.EffectExternal // it starts a program, whatever it says
 	}
 	return manifest.Contribution{
-		ID: "tool." + qualified, Kind: "capability.agent-tool", Title: title(a.Summary, c.Summary, qualified), Description: text(cmp.Or(a.Description, a.Summary, c.Description, c.Summary)),
+		ID: "tool." + qualified, Kind: "capability.agent-tool", Title: title(a.Summary, c.Summary, qualified), Description: summary(cmp.Or(a.Description, a.Summary, c.Description, c.Summary)),
 		Permissions: permissions,
 		Tool: &manifest.Tool{
 			Name: qualified, Effect: effect, InputSchema: inputOf(a), Approval: cmp.Or(a.Confirm, c.Confirm) == "always",
@@ -200,7 +200,7 @@ func inputOf(a *commandfile.Action) json.RawMessage {
 		if !validName(arg.Name) {
 			return
 		}
-		p := property{Type: "string", Description: text(arg.Description)}
+		p := property{Type: "string", Description: summary(arg.Description)}
 		switch arg.Type {
 		case "integer", "number", "boolean":
 			p.Type = arg.Type

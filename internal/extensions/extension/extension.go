@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
@@ -205,7 +205,7 @@ func (p *Package) formB() {
 				a.Command = c.AllowedCommands[0]
 			}
 			p.Commands = append(p.Commands, commandfile.Command{
-				Name: c.Command, Summary: cut(summary, 256), Description: c.Description, Runner: c.Runner, Permissions: c.Permissions, Actions: []commandfile.Action{a},
+				Name: c.Command, Summary: text.CutRunes(summary, 256), Description: c.Description, Runner: c.Runner, Permissions: c.Permissions, Actions: []commandfile.Action{a},
 			})
 			continue
 		}
@@ -217,13 +217,6 @@ func (p *Package) formB() {
 			}
 		}
 	}
-}
-
-func cut(s string, limit int) string {
-	if r := []rune(s); len(r) > limit {
-		return string(r[:limit])
-	}
-	return s
 }
 
 // asked is the union of what every part declares (section 6.5).
@@ -284,11 +277,7 @@ func Usage(files Files, m *Manifest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for n := min(len(data), maxUsage); ; n-- {
-		if n == len(data) || n == 0 || utf8.RuneStart(data[n]) {
-			return strings.ToValidUTF8(string(data[:n]), "\uFFFD"), nil
-		}
-	}
+	return strings.ToValidUTF8(text.CutBytes(string(data), maxUsage), "\uFFFD"), nil
 }
 
 // needed is what an action declares: its own, its command's, or all of the

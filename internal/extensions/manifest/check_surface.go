@@ -4,7 +4,8 @@ import (
 	"path"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 func (k *checker) surfaces(c *Contribution) {
@@ -64,8 +65,5 @@ func Clean(s string, most int) string {
 		}
 		return r
 	}, s)
-	if utf8.RuneCountInString(s) > most {
-		s = string([]rune(s)[:most])
-	}
-	return s
+	return text.CutRunes(s, most)
 }

@@ -3,8 +3,8 @@ package operator
 import (
 	"cmp"
 	"strings"
-	"unicode"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
@@ -74,17 +74,9 @@ func clean(args string) string {
 	if len(args) > 4*maxArgs { // most of it can only be dropped
 		args = args[:4*maxArgs]
 	}
-	strip := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) && r != '\t' && r != '\n' || r == unicode.ReplacementChar {
-				return -1
-			}
-			return r
-		}, s)
-	}
-	args = strings.TrimSpace(strip(args))
+	args = strings.TrimSpace(text.StripControl(args))
 	if len(args) > maxArgs {
-		args = strings.TrimSpace(strip(args[:maxArgs]))
+		args = strings.TrimSpace(text.StripControl(args[:maxArgs]))
 	}
 	return args
 }

@@ -13,9 +13,9 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/condition"
 )
@@ -143,7 +143,7 @@ func (e *Engine) Run(ctx context.Context, j Job) (Result, error) {
 		default:
 			r.Skipped = append(r.Skipped, s.ID)
 		}
-		report.Output = cut(report.Output)
+		report.Output = outputOf(report.Output)
 		if j.Done != nil {
 			if err := j.Done(report); err != nil && report.Err == nil {
 				return r, err
@@ -205,7 +205,7 @@ func (e *Engine) run(ctx context.Context, j *Job, s *Step) (string, error) {
 	})
 	if err == nil && out.ExitCode != 0 {
 		last := strings.TrimSpace(out.Output)
-		last = cut(last[strings.LastIndexByte(last, '\n')+1:])
+		last = outputOf(last[strings.LastIndexByte(last, '\n')+1:])
 		err = capability.Errorf(capability.CodeFailed, "plan", "the command ended with exit code %d: %s", out.ExitCode, last).With(ReasonCommand, "").Detail("exit_code", out.ExitCode)
 	}
 	return out.Output, err
@@ -304,10 +304,7 @@ func extract(ctx context.Context, j *Job, s *Step) error {
 	return nil
 }
 
-func cut(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if utf8.RuneCountInString(s) <= maxOutput {
-		return s
-	}
-	return string([]rune(s)[:maxOutput])
+// outputOf returns the part of a program's output that a report keeps.
+func outputOf(s string) string {
+	return text.CutRunes(strings.ToValidUTF8(s, "\uFFFD"), maxOutput)
 }

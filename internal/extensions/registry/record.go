@@ -2,14 +2,13 @@ package registry
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
@@ -17,11 +16,7 @@ import (
 const maxRecords = 1000
 
 // NewInstallID is "inst_" and 12 hex digits (runner spec, section 4.2).
-func NewInstallID() string {
-	b := make([]byte, 6)
-	_, _ = rand.Read(b) // never fails
-	return "inst_" + hex.EncodeToString(b)
-}
+func NewInstallID() string { return ids.Hex("inst_", 6) }
 
 const recordColumns = `install_id, extension_id, operation, status, progress, current_step, started_at, ended_at, error, error_code, hint, failed_step, completed, was_enabled, keep_work`
 

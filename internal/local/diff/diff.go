@@ -6,11 +6,11 @@ import (
 	"context"
 	"encoding/base64"
 	"time"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Limits of one rendering.
@@ -169,11 +169,5 @@ func (h hunk) each(a, b []string, line func(sign byte, before, after int, text s
 
 // cut shortens a line at the edge of a character.
 func cut(s string, most int) (string, bool) {
-	if len(s) <= most {
-		return s, false
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most], true
+	return text.CutBytes(s, most), len(s) > most
 }

@@ -2,8 +2,6 @@ package files
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -14,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/platform/roots"
 )
 
@@ -199,9 +198,7 @@ func replace(place roots.Place, text string, overwrite bool) (err error) {
 		}
 		mode = info.Mode().Perm()
 	}
-	var random [8]byte
-	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
-	temp := filepath.Join(filepath.Dir(target), ".jct-"+hex.EncodeToString(random[:])+".tmp")
+	temp := filepath.Join(filepath.Dir(target), ids.Hex(".jct-", 8)+".tmp")
 	file, err := place.FS.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

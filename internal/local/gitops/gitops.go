@@ -7,15 +7,15 @@ package gitops
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/roots"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
@@ -195,10 +195,8 @@ func (g *gitops) run(ctx context.Context, c capability.Call) (capability.Result,
 	if err != nil {
 		return capability.Result{}, err
 	}
-	var random [12]byte
-	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
 	op := operation{
-		ID: "git_" + hex.EncodeToString(random[:]), Name: "git " + args[0], Cwd: t.place.Rel,
+		ID: ids.Hex("git_", 12), Name: "git " + args[0], Cwd: t.place.Rel,
 		Command: append([]string{"git"}, p.Args...), Status: "completed", Stdout: result.Stdout.Text(),
 		StartedAt: stamp(result.Started), CompletedAt: stamp(result.Ended),
 	}
@@ -226,11 +224,7 @@ func (t tree) hide(s string) string {
 
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	const most = 300
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
-	}
-	return line
+	return text.ShortenBytes(line, 300)
 }
 
 func encode(value any) (capability.Result, error) {

@@ -9,21 +9,20 @@ package memory
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 //go:embed migrations/*.sql migrations/postgres/*.sql
@@ -181,9 +180,7 @@ func (m *memory) store(ctx context.Context, workspace string, input json.RawMess
 	if err != nil {
 		return nil, err
 	}
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
-	id := "mem_" + hex.EncodeToString(random[:])
+	id := ids.Hex("mem_", 16)
 	err = m.cfg.DB.InTx(ctx, "memory "+workspace, func(tx *sql.Tx) error {
 		// Counted by the statement that admits it, so that no two callers share the last place.
 		res, err := tx.ExecContext(ctx, `INSERT INTO memory_workspaces (workspace, items) VALUES (?, 1)
@@ -305,9 +302,5 @@ func short(s string) string {
 	if len(s) <= most {
 		return s
 	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
+	return text.CutBytes(s, most) + "…"
 }

@@ -11,7 +11,6 @@ package asset
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,6 +22,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -62,7 +62,7 @@ func New(cfg Config) *Store {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Store{cfg: cfg, name: strings.ToLower(rand.Text()[:16]), fetching: make(chan struct{}, maxFetching)}
+	return &Store{cfg: cfg, name: ids.Text()[:16], fetching: make(chan struct{}, maxFetching)}
 }
 
 // runPrefix and a digest is under what name blobs keep a value.

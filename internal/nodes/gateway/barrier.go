@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
@@ -23,7 +23,7 @@ const (
 func (g *Gateway) caughtUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, barrierTime)
 	defer cancel()
-	id, seen := barrierPrefix+strings.ToLower(rand.Text()), make(chan struct{})
+	id, seen := barrierPrefix+ids.Text(), make(chan struct{})
 	g.barriers.Store(id, seen)
 	defer g.barriers.Delete(id)
 	if g.conn.Publish(ctx, messaging.Message{Subject: wire.SubjectReply("gateway", g.instance, id)}) != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/breaker"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -19,25 +20,19 @@ type BreakerConfig struct {
 // maxCircuits bounds what is remembered; beyond it nothing new is.
 const maxCircuits = 1 << 16
 
-// breaker counts, per node and function, what the transport and a full queue made
+// nodeBreaker counts, per node and function, what the transport and a full queue made
 // fail. What a function answers is its own business and never counts.
-type breaker struct {
-	cfg BreakerConfig
+type nodeBreaker struct {
+	cfg breaker.Config
 	now func() time.Time
 
 	mu       sync.Mutex
-	circuits map[circuitKey]*circuit // of those that have failed
+	circuits map[circuitKey]*breaker.Breaker // of those that have failed
 }
 
 type circuitKey struct{ node, function string }
 
-type circuit struct {
-	failures int
-	until    time.Time // open so long; zero: closed
-	trials   int       // since then
-}
-
-func newBreaker(cfg BreakerConfig, now func() time.Time) *breaker {
+func newBreaker(cfg BreakerConfig, now func() time.Time) *nodeBreaker {
 	if cfg.Failures <= 0 {
 		cfg.Failures = 5
 	}
@@ -47,34 +42,30 @@ func newBreaker(cfg BreakerConfig, now func() time.Time) *breaker {
 	if cfg.HalfOpen <= 0 {
 		cfg.HalfOpen = 3
 	}
-	return &breaker{cfg: cfg, now: now, circuits: make(map[circuitKey]*circuit)}
+	return &nodeBreaker{
+		cfg: breaker.Config{Failures: cfg.Failures, Open: cfg.Open, Trials: cfg.HalfOpen, Extend: true}, now: now,
+		circuits: make(map[circuitKey]*breaker.Breaker),
+	}
 }
 
 // open reports whether a node takes no call of a function now.
-func (b *breaker) open(node, function string) bool {
+func (b *nodeBreaker) open(node, function string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.circuits[circuitKey{node, function}]
-	return c != nil && !c.until.IsZero() && (b.now().Before(c.until) || c.trials >= b.cfg.HalfOpen)
+	return c != nil && c.Refuses(b.cfg, b.now())
 }
 
 // enter counts a call that tries an open circuit; false: it may not.
-func (b *breaker) enter(node, function string) bool {
+func (b *nodeBreaker) enter(node, function string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.circuits[circuitKey{node, function}]
-	if c == nil || c.until.IsZero() {
-		return true
-	}
-	if b.now().Before(c.until) || c.trials >= b.cfg.HalfOpen {
-		return false
-	}
-	c.trials++
-	return true
+	return c == nil || c.Admit(b.cfg, b.now())
 }
 
 // count hears what came of a call.
-func (b *breaker) count(node, function string, err error) {
+func (b *nodeBreaker) count(node, function string, err error) {
 	failed := false
 	if err != nil {
 		switch capability.AsError(err).Reason {
@@ -95,26 +86,24 @@ func (b *breaker) count(node, function string, err error) {
 	case c == nil && len(b.circuits) >= maxCircuits:
 	default:
 		if c == nil {
-			c = &circuit{}
+			c = &breaker.Breaker{}
 			b.circuits[key] = c
 		}
-		if c.failures++; c.failures >= b.cfg.Failures {
-			c.until, c.trials = b.now().Add(b.cfg.Open), 0
-		}
+		c.Fail(b.cfg, b.now())
 	}
 }
 
 // abandon gives back the place of a call that has shown nothing.
-func (b *breaker) abandon(node, function string) {
+func (b *nodeBreaker) abandon(node, function string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.circuits[circuitKey{node, function}]; c != nil && c.trials > 0 {
-		c.trials--
+	if c := b.circuits[circuitKey{node, function}]; c != nil {
+		c.Abandon()
 	}
 }
 
 // forget forgets a node that has left: another process answers when it comes back.
-func (b *breaker) forget(node string) {
+func (b *nodeBreaker) forget(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key := range b.circuits {

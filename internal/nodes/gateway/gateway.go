@@ -15,7 +15,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
@@ -25,6 +24,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -76,7 +76,7 @@ type Gateway struct {
 	table    *fleet.Table
 	conn     messaging.Conn
 	shared   *shared
-	breaker  *breaker
+	breaker  *nodeBreaker
 	lanes    [lanes]chan func(context.Context)
 	feed     messaging.Feed[Sight]
 	deaf     atomic.Bool   // our own session is broken: silence says nothing
@@ -117,7 +117,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Fleet.Now == nil {
 		cfg.Fleet.Now = time.Now
 	}
-	cfg.Fleet.Gateway = strings.ToLower(rand.Text()[:16])
+	cfg.Fleet.Gateway = ids.Text()[:16]
 	g := &Gateway{
 		cfg: cfg, instance: cfg.Fleet.Gateway, table: fleet.New(cfg.Fleet), conn: cfg.Broker.Conn(), breaker: newBreaker(cfg.Breaker, cfg.Fleet.Now),
 		wake: make(chan struct{}, 1), older: make(chan older, 1024), sessions: make(map[string][]string), calls: make(map[string]*call), streams: make(map[string]*streams),

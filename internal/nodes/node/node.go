@@ -10,14 +10,13 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -177,7 +176,7 @@ func New(cfg Config) (*Node, error) {
 		cfg.Now = time.Now
 	}
 	n := &Node{
-		cfg: cfg, instance: strings.ToLower(rand.Text()), orders: make(chan order, 8), joined: make(chan struct{}), ended: make(chan struct{}),
+		cfg: cfg, instance: ids.Text(), orders: make(chan order, 8), joined: make(chan struct{}), ended: make(chan struct{}),
 		upward: make(chan struct{}, MaxUpward), calls: make(map[string]*call), told: make(chan struct{}, 1),
 		status: Status{ID: cfg.ID, State: Initializing, Since: cfg.Now(), Labels: labels},
 	}

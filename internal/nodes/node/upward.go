@@ -2,12 +2,11 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -40,7 +39,7 @@ func (n *Node) Call(ctx context.Context, u wire.Upward) (*wire.UpwardReply, erro
 		return nil, errNotJoined()
 	}
 	deadline, _ := ctx.Deadline()
-	u.CallID, u.DeadlineMS = strings.ToLower(rand.Text()), min(max(time.Until(deadline).Milliseconds(), 1), time.Hour.Milliseconds())
+	u.CallID, u.DeadlineMS = ids.Text(), min(max(time.Until(deadline).Milliseconds(), 1), time.Hour.Milliseconds())
 	data, err := wire.Encode(&u)
 	if err != nil {
 		return nil, err

@@ -7,13 +7,12 @@ package skill
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
@@ -97,9 +96,7 @@ type Asker struct {
 // Ask asks once for all. wait bounds how long, at most AskTime; 0 is AskTime, unless
 // nobody is there. Errors: consent_denied, consent_required.
 func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller string) (Answer, error) {
-	var id [12]byte
-	_, _ = rand.Read(id[:])
-	q.RequestID, q.NodeID = "cnf_"+hex.EncodeToString(id[:]), a.Node
+	q.RequestID, q.NodeID = ids.Hex("cnf_", 12), a.Node
 	required := func() error {
 		return wire.Errorf(wire.ReasonConsentRequired, "the device's owner must agree to the skill %s, and cannot be asked now", q.SkillName).
 			With(wire.ReasonConsentRequired, "ask again once the owner has answered, or with wait_for_consent_seconds").Detail("request_id", q.RequestID)

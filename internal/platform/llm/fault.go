@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -37,16 +38,11 @@ func fault(code capability.Code, message, cause, reason string) *capability.Erro
 var keyLike = regexp.MustCompile(`(?i)\b(?:sk-[A-Za-z0-9_-]{8,}|bearer\s+\S+|x-api-key["':=\s]+\S+)`)
 
 // redact shortens what a service says and cuts the key out of it.
-func redact(text string, key secret.Value) string {
+func redact(message string, key secret.Value) string {
 	if !key.Empty() {
-		text = strings.ReplaceAll(text, key.Reveal(), key.String())
+		message = strings.ReplaceAll(message, key.Reveal(), key.String())
 	}
-	text = keyLike.ReplaceAllString(text, key.String())
-	const most = 500
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
+	return text.ShortenBytes(keyLike.ReplaceAllString(message, key.String()), 500)
 }
 
 // refusal names what an answer other than 200 means.

@@ -7,10 +7,10 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -31,10 +31,7 @@ type answer struct {
 // add takes a piece; full means that no more is wanted.
 func (a *answer) add(piece string) (full bool, _ error) {
 	if room := a.most - a.text.Len(); len(piece) > room {
-		for room > 0 && !utf8.RuneStart(piece[room]) {
-			room--
-		}
-		piece, full, a.truncated = piece[:room], true, true
+		piece, full, a.truncated = text.CutBytes(piece, room), true, true
 	}
 	a.text.WriteString(piece)
 	if a.emit != nil && piece != "" {

@@ -108,7 +108,7 @@ func (p *Process) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	err = reap(p.cmd, func() {
+	err = Reap(p.cmd, func() {
 		p.mu.Lock()
 		p.ended = true
 		p.mu.Unlock()

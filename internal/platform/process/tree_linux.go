@@ -2,7 +2,6 @@ package process
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -17,22 +16,7 @@ import (
 // one that controls it, and inherit nothing but its standard files.
 func prepare(cmd *exec.Cmd, terminal bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal, Pdeathsig: syscall.SIGKILL}
-	// Our own descriptors are closed on exec, a parent's may not be.
-	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-}
-
-// reap calls then between the program's end and its reaping: until then its process id,
-// which is the session's and the group's, cannot belong to anyone else.
-func reap(cmd *exec.Cmd, then func()) error {
-	for {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	then()
-	return cmd.Wait()
+	SealDescriptors()
 }
 
 // A tree that goes on making processes while it is ended is given up after so many

@@ -13,12 +13,7 @@ func prepare(cmd *exec.Cmd, terminal bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
 }
 
-// reap calls then after the reaping: these systems cannot show an exit without it.
-func reap(cmd *exec.Cmd, then func()) error {
-	err := cmd.Wait()
-	then()
-	return err
-}
+func dieWithParent(*syscall.SysProcAttr) {} // these systems cannot do it
 
 // sweep ends what is left of the program's group. Who has left it is not found here.
 func sweep(leader int, _ string) int {

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
 // cgroups is where control groups can be made: below our own, so that whatever
@@ -121,7 +122,7 @@ func (c cgroups) removeStale() {
 // newGroup makes a group without limits.
 func (c cgroups) newGroup() (*group, error) {
 	g := &group{version: c.version, dirs: map[string]string{}}
-	name := groupPrefix + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(rand.Text()[:12])
+	name := groupPrefix + strconv.Itoa(os.Getpid()) + "-" + ids.Text()[:12]
 	for controller, parent := range c.dirs {
 		dir := filepath.Join(parent, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/process"
 )
 
 // Default caps of captured output (spec/README, section 10).
@@ -105,8 +106,8 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if cmd.Env == nil {
 		cmd.Env = []string{}
 	}
-	ownGroup(cmd)
-	sealDescriptors()
+	process.OwnGroup(cmd, false)
+	process.SealDescriptors()
 
 	stdout := newCapture(limit(spec.StdoutLimit, DefaultStdoutLimit))
 	stderr := newCapture(limit(spec.StderrLimit, DefaultStderrLimit))
@@ -151,13 +152,13 @@ func supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, grace
 		return false
 	case <-ctx.Done():
 	}
-	terminate(cmd)
+	process.TerminateGroup(cmd)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case <-exited:
 	case <-timer.C:
-		kill(cmd)
+		process.KillGroup(cmd)
 		<-exited
 	}
 	return true
@@ -166,11 +167,11 @@ func supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, grace
 // waitAndSweep waits for the leader to end and kills what it left behind in its
 // group. After a stop the rest gets the grace to end by itself.
 func waitAndSweep(ctx context.Context, cmd *exec.Cmd, pumps *pumps, grace time.Duration) error {
-	return reap(cmd, func() {
+	return process.Reap(cmd, func() {
 		if ctx.Err() != nil {
 			pumps.await(grace)
 		}
-		kill(cmd)
+		process.KillGroup(cmd)
 	})
 }
 

@@ -7,8 +7,6 @@ package secretstore
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -19,6 +17,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -81,9 +80,7 @@ func (s *Store) Set(name string, value secret.Value) error {
 }
 
 func (s *Store) replace(name, text string) (err error) {
-	var random [8]byte
-	_, _ = rand.Read(random[:])                 // crypto/rand.Read never fails
-	temp := "~" + hex.EncodeToString(random[:]) // no secret can have such a name
+	temp := ids.Hex("~", 8) // no secret can have such a name
 	file, err := s.dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

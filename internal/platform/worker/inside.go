@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
@@ -62,7 +63,7 @@ func Main() int {
 		case !ok:
 			f = &failure{Kind: kindCode, Message: err.Error()}
 		}
-		f.Message = clip(f.Message, 2000)
+		f.Message = text.ShortenRunes(f.Message, 2000)
 		c.end(f)
 		return 0
 	}

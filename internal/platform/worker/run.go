@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -90,19 +91,12 @@ func verdict(ctx context.Context, job *Job, t *talk, ran sandbox.Result, runErr,
 
 func executionFailed(format string, args ...any) *capability.Error {
 	e := capability.Errorf(capability.CodeFailed, "worker", "the script failed: "+format, args...).With("execution_failed", "")
-	e.Message = clip(fault.OneLine(e.Message), 600)
+	e.Message = text.ShortenRunes(fault.OneLine(e.Message), 600)
 	return e
 }
 
 func memoryLimit(job *Job) *capability.Error {
 	return fault.ResourceLimit("memory", strconv.FormatInt(job.Memory>>20, 10)+" MiB").Detail("kind", "memory")
-}
-
-func clip(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
 }
 
 // pipes are two: one towards the process, one back.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
@@ -225,7 +226,7 @@ func (t *talk) serve(ctx context.Context, l *line) (done bool) {
 			err = fmt.Errorf("the reply has %d bytes; the limit is %d", len(r.Result), MaxReply)
 		}
 		if err != nil {
-			r.Result, r.Error = nil, &replyError{codeFailed, clip(fault.OneLine(sentence(err)), 600)}
+			r.Result, r.Error = nil, &replyError{codeFailed, text.ShortenRunes(fault.OneLine(sentence(err)), 600)}
 		}
 	}
 	data, err := jsonx.Marshal(r)

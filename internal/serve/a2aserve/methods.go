@@ -2,15 +2,14 @@ package a2aserve
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
@@ -49,7 +48,7 @@ func (s *Surface) begin(ctx context.Context, c *caller, p *sendParams) (tasks.Ta
 	}
 	m := *p.Message
 	if m.ContextID == "" {
-		m.ContextID = "ctx-" + strings.ToLower(rand.Text())
+		m.ContextID = "ctx-" + ids.Text()
 	}
 	doc, err := jsonx.Marshal(m)
 	if err != nil {

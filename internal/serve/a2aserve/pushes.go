@@ -2,11 +2,10 @@ package a2aserve
 
 import (
 	"context"
-	"crypto/rand"
-	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
@@ -54,7 +53,7 @@ func shownPush(c *push.Config) *pushConfig {
 
 func (s *Surface) setPush(ctx context.Context, c *caller, p *pushConfig, t *tasks.Task) (*pushConfig, error) {
 	if p.ID == "" {
-		p.ID = "push-" + strings.ToLower(rand.Text())
+		p.ID = "push-" + ids.Text()
 	}
 	cfg := p.config(c.legacy)
 	cfg.Task, cfg.Owner = t.ID, t.Owner

@@ -6,7 +6,6 @@ package blob
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"embed"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
 //go:embed migrations/*.sql
@@ -76,7 +76,7 @@ func broken(err error) error {
 // until its time; it fills in size and digest. A name that a run has already is
 // replaced. Errors: too_large; failed, reason storage_failed.
 func (s *Store) Put(ctx context.Context, ref Ref, from io.Reader, limit int64) (Ref, error) {
-	tmp := ".new-" + strings.ToLower(rand.Text())
+	tmp := ".new-" + ids.Text()
 	f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return ref, broken(err)

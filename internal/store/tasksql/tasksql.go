@@ -20,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 //go:embed migrations/*.sql migrations/postgres/*.sql
@@ -31,26 +32,14 @@ const Owner = "tasks"
 // Migrations are the package's tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Database is what the store needs of the server's database; statements have the
-// placeholder ?.
-type Database interface {
-	SQL() *sql.DB
-	Migrate(ctx context.Context, owner string, files fs.FS) error
-	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
-}
-
 // Store implements [tasks.Store].
-type Store struct{ db Database }
+type Store struct{ db store.Database }
 
 var _ tasks.Store = (*Store)(nil)
 
 // Open brings the tables up to date.
-func Open(ctx context.Context, db Database) (*Store, error) {
-	files, err := Migrations()
-	if err == nil {
-		err = db.Migrate(ctx, Owner, files)
-	}
-	if err != nil {
+func Open(ctx context.Context, db store.Database) (*Store, error) {
+	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
 		return nil, fmt.Errorf("open the tasks: %w", err)
 	}
 	return &Store{db: db}, nil

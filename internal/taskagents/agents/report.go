@@ -10,10 +10,10 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -233,11 +233,7 @@ func decision(b *body) string {
 	if jsonx.Unmarshal(b.Data, &data) != nil {
 		return ""
 	}
-	text := strings.Join(strings.Fields(data.Text), " ")
-	if utf8.RuneCountInString(text) > maxDecision {
-		text = string([]rune(text)[:maxDecision])
-	}
-	return text
+	return text.CutRunes(text.OneLine(data.Text), maxDecision)
 }
 
 // Verdict is what is decided about a tool.

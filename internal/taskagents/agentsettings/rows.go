@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 )
 
@@ -32,11 +33,7 @@ type Rows struct{ db *sql.DB }
 
 // OpenRows brings the table up to date.
 func OpenRows(ctx context.Context, db Database) (Rows, error) {
-	files, err := Migrations()
-	if err == nil {
-		err = db.Migrate(ctx, Owner, files)
-	}
-	if err != nil {
+	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
 		return Rows{}, fmt.Errorf("open the settings of task agents: %w", err)
 	}
 	return Rows{db.SQL()}, nil

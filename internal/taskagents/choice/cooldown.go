@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Of a cool-down (task-agents, section 6.4).
@@ -21,10 +23,10 @@ var usedUp = regexp.MustCompile(`(?i)insufficient[ _-](credits?|quota|funds|bala
 // program should rest: until the time that it names itself, else half an hour. kind is a
 // failure's name where there is one, such as billing; text is what the program said.
 // now also gives the time zone that clock times are meant in.
-func Exhausted(kind, text string, now time.Time) (CoolDown, bool) {
-	text = text[:min(len(text), maxFailure)]
-	said := usedUp.FindString(text)
-	reason := strings.ToLower(strings.Join(strings.Fields(said), " "))
+func Exhausted(kind, s string, now time.Time) (CoolDown, bool) {
+	s = s[:min(len(s), maxFailure)]
+	said := usedUp.FindString(s)
+	reason := text.Fold(said)
 	switch kind {
 	case "billing", "billing_error", "rate_limit": // the state's word and the program's
 		reason = kind
@@ -32,7 +34,7 @@ func Exhausted(kind, text string, now time.Time) (CoolDown, bool) {
 	if reason == "" {
 		return CoolDown{}, false
 	}
-	until, named := resets(text, now)
+	until, named := resets(s, now)
 	if !named || !until.After(now) || until.After(now.Add(longestRest)) {
 		until = now.Add(DefaultRest)
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -103,13 +104,13 @@ func (t *task) guarded(text string, b *detect.Blocker, a directive.Answer) direc
 // option is the one choice that an answer means: its number, or how its label begins; -1
 // where that is none or several.
 func option(choices []string, answer string) int {
-	answer = strings.ToLower(strings.Join(strings.Fields(answer), " "))
+	answer = text.Fold(answer)
 	if n, err := strconv.Atoi(strings.TrimRight(answer, ".)")); err == nil && n >= 1 && n <= len(choices) {
 		return n - 1
 	}
 	found := -1
 	for i, c := range choices {
-		switch c = strings.ToLower(strings.Join(strings.Fields(c), " ")); {
+		switch c = text.Fold(c); {
 		case answer == "":
 			return -1
 		case c == answer:
@@ -188,7 +189,7 @@ func (t *task) open(term Terminal, b *detect.Blocker) bool {
 }
 
 // escalate asks the user. The session stays as it is.
-func (t *task) escalate(status row.SessionStatus, text string, a directive.Answer) {
+func (t *task) escalate(status row.SessionStatus, content string, a directive.Answer) {
 	t.waiting = t.c.cfg.Now()
 	t.update(func(s *row.Session) {
 		if s.Status.Live() {
@@ -197,9 +198,9 @@ func (t *task) escalate(status row.SessionStatus, text string, a directive.Answe
 	})
 	ask := a.Response
 	if strings.TrimSpace(ask) == "" {
-		ask = question(text)
+		ask = question(content)
 	}
-	t.c.tell(t.event("escalation", map[string]string{"question": ask, "reasoning": a.Reasoning, "text": decide.Last(text, 3000)}))
+	t.c.tell(t.event("escalation", map[string]string{"question": ask, "reasoning": a.Reasoning, "text": text.LastRunes(content, 3000)}))
 	t.c.tell(t.event("swarm_attention_required", map[string]string{"question": ask}))
 	t.say(ask)
 }
@@ -214,23 +215,23 @@ func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []
 	if t == nil || c.cfg.Model == nil && c.cfg.Parent == nil || c.Level(t.thread) != Autonomous {
 		return false, "", false
 	}
-	text := "The agent wants to use " + tool + ": " + decide.Cut(secret.MaskTokens(string(input)), maxInput) + "\nMay it?"
+	s := "The agent wants to use " + tool + ": " + text.CutRunes(secret.MaskTokens(string(input)), maxInput) + "\nMay it?"
 	err := t.do(ctx, func() error {
-		b := &detect.Blocker{Type: "permission", Prompt: text, Options: []string{"Allow", "Deny"}, Selected: -1}
+		b := &detect.Blocker{Type: "permission", Prompt: s, Options: []string{"Allow", "Deny"}, Selected: -1}
 		if t.answers >= MaxResponses || ctx.Err() != nil || !t.row.Status.Live() {
 			return nil
 		}
-		a := t.ask(situation{event: "blocked", text: text, blocker: b})
+		a := t.ask(situation{event: "blocked", text: s, blocker: b})
 		if a.Action != "respond" {
 			return nil
 		}
-		a = t.guarded(text, b, a)
+		a = t.guarded(s, b, a)
 		i := option(b.Options, a.Response)
 		if i < 0 {
 			return nil
 		}
 		t.answers++
-		t.record(row.Decision{EventType: "permission", PromptText: text, Decision: row.Verdict(a.Action), Response: b.Options[i], Reasoning: a.Reasoning})
+		t.record(row.Decision{EventType: "permission", PromptText: s, Decision: row.Verdict(a.Action), Response: b.Options[i], Reasoning: a.Reasoning})
 		t.c.tell(t.event("coordination_decision", map[string]any{"event": "permission", "decision": a}))
 		allow, reason, ok = i == 0, a.Reasoning, true
 		return nil

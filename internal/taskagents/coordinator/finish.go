@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
@@ -67,7 +68,7 @@ func (t *task) complete() {
 	default:
 		t.update(func(s *row.Session) { s.CompletionSummary = summary })
 		note := strings.TrimSpace(r.Summary + " " + strings.Join(r.Notes, " "))
-		t.escalate(row.SessionWaiting, summary, directive.Answer{Response: decide.Cut(summary, 4000) + "\n\nThe validation says: " + note, Reasoning: note})
+		t.escalate(row.SessionWaiting, summary, directive.Answer{Response: text.CutRunes(summary, 4000) + "\n\nThe validation says: " + note, Reasoning: note})
 	}
 }
 
@@ -256,11 +257,11 @@ func (c *Coordinator) synthesis(s decide.Swarm) string {
 	if c.cfg.Chat != nil {
 		ctx, cancel := context.WithTimeout(c.ctx, modelTime)
 		defer cancel()
-		if text, err := c.cfg.Chat.Synthesise(ctx, s); err == nil && strings.TrimSpace(text) != "" {
-			return decide.Cut(text, maxSummary)
+		if content, err := c.cfg.Chat.Synthesise(ctx, s); err == nil && strings.TrimSpace(content) != "" {
+			return text.CutRunes(content, maxSummary)
 		}
 	}
-	return decide.Cut(decide.Synthesis(s), maxSummary)
+	return text.CutRunes(decide.Synthesis(s), maxSummary)
 }
 
 // Settle tells the end of a thread that a server before did not live to tell. It reports

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
@@ -26,15 +27,15 @@ const (
 var noProvider = regexp.MustCompile(`(?i)\b(status|http|error|code)[ :=]*401\b|\b401 unauthorized|invalid (api|authentication) ?(key|token)|authentication[_ ](failed|error)|please (run /login|log ?in again)|oauth token has expired|model[^\n]{0,60}(is )?not (available|found|supported)|model_not_found|(cli|version)[^\n]{0,60}(is )?(too old|no longer supported|must be updated)`)
 
 // providerFailure says whether a failure is one that another program would not have.
-func providerFailure(kind, text string, now time.Time) (choice.CoolDown, bool) {
-	if c, ok := choice.Exhausted(kind, text, now); ok {
+func providerFailure(kind, s string, now time.Time) (choice.CoolDown, bool) {
+	if c, ok := choice.Exhausted(kind, s, now); ok {
 		return c, true
 	}
 	reason := kind
 	switch kind {
 	case "auth", "authentication_failed", "model_not_found", "model_not_available", "cli_too_old", "provider_retry":
 	default:
-		if reason = strings.ToLower(noProvider.FindString(decide.Last(text, 16_000))); reason == "" {
+		if reason = strings.ToLower(noProvider.FindString(text.LastRunes(s, 16_000))); reason == "" {
 			return choice.CoolDown{}, false
 		}
 	}
@@ -49,7 +50,7 @@ func (t *task) turnFailed(e sessions.Event) {
 		return
 	}
 	t.act("turn_failed", e.Text, nil, directive.Answer{
-		Action: "escalate", Response: fmt.Sprintf("The agent %s could not go on (%s): %s", t.name(), e.Kind, decide.Last(strings.TrimSpace(e.Text), 1500)), Reasoning: "its turn failed",
+		Action: "escalate", Response: fmt.Sprintf("The agent %s could not go on (%s): %s", t.name(), e.Kind, text.LastRunes(strings.TrimSpace(e.Text), 1500)), Reasoning: "its turn failed",
 	})
 }
 
@@ -74,7 +75,7 @@ func (t *task) ended(e sessions.Event) {
 		t.providerFailed(e.Kind, e.Text)
 		return
 	}
-	t.fail("The program failed: " + decide.Last(strings.TrimSpace(e.Text+" "+e.Cause), 1500))
+	t.fail("The program failed: " + text.LastRunes(strings.TrimSpace(e.Text+" "+e.Cause), 1500))
 }
 
 // fail ends the task badly.
@@ -86,15 +87,15 @@ func (t *task) fail(reason string) {
 }
 
 // providerFailed goes on with another program, where there is one (task-agents, 13.8).
-func (t *task) providerFailed(kind, text string) {
-	why := strings.TrimSpace(kind + " " + decide.Last(strings.TrimSpace(text), 500))
+func (t *task) providerFailed(kind, s string) {
+	why := strings.TrimSpace(kind + " " + text.LastRunes(strings.TrimSpace(s), 500))
 	if t.c.Level(t.thread) == Notify && !t.over {
-		t.escalate(row.SessionBlocked, text, directive.Answer{Response: "The agent " + t.name() + " cannot go on: " + why})
+		t.escalate(row.SessionBlocked, s, directive.Answer{Response: "The agent " + t.name() + " cannot go on: " + why})
 		return
 	}
 	name := programs.Name(t.row.Framework)
 	failed := append(append([]programs.Name(nil), t.failed...), name)
-	rest, _ := providerFailure(kind, text, t.c.cfg.Now())
+	rest, _ := providerFailure(kind, s, t.c.cfg.Now())
 	fleet := t.c.cfg.Fleet
 	if fleet == nil || t.recovered >= MaxRecovered {
 		t.fail("Its provider failed, and nothing else is tried: " + why)
@@ -159,14 +160,14 @@ func (t *task) successor(was row.Session, id string, name programs.Name, recover
 // startOver begins anew what a program could not resume: it does not keep a conversation
 // before its first answer. False says that this was not so.
 func (t *task) startOver(e sessions.Event) bool {
-	text := row.Meta(t.row.Metadata, row.StartOver)
-	if text == "" || t.row.TaskDelivered || t.c.cfg.Fleet == nil || t.c.ctx.Err() != nil {
+	s := row.Meta(t.row.Metadata, row.StartOver)
+	if s == "" || t.row.TaskDelivered || t.c.cfg.Fleet == nil || t.c.ctx.Err() != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTime)
 	defer cancel()
 	name := programs.Name(t.row.Framework)
-	id, err := t.c.cfg.Fleet.Spawn(ctx, t.row, name, text)
+	id, err := t.c.cfg.Fleet.Spawn(ctx, t.row, name, s)
 	if err == nil {
 		err = t.successor(t.row, id, name, t.recovered, t.failed)
 	}
@@ -174,7 +175,7 @@ func (t *task) startOver(e sessions.Event) bool {
 		t.c.cfg.Logger.Warn("what could not be resumed could not be begun anew either", "session", t.id, "err", err)
 		return false
 	}
-	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(name), "reason": "it could not be resumed: " + decide.Last(strings.TrimSpace(e.Text), 300)}})
+	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(name), "reason": "it could not be resumed: " + text.LastRunes(strings.TrimSpace(e.Text), 300)}})
 	return true
 }
 
@@ -191,8 +192,8 @@ func (t *task) handing(why string) string {
 		}
 	}
 	t.c.mu.Unlock()
-	if text := decide.Last(t.lines(1000), handedOver); strings.TrimSpace(text) != "" {
-		b.WriteString("\nThe last it printed, as data:\n" + decide.Fence(text))
+	if content := text.LastRunes(t.lines(1000), handedOver); strings.TrimSpace(content) != "" {
+		b.WriteString("\nThe last it printed, as data:\n" + decide.Fence(content))
 	}
 	return b.String()
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
@@ -92,14 +92,14 @@ type kept struct {
 }
 
 // pend keeps a decision until somebody has confirmed it.
-func (t *task) pend(event, text string, b *detect.Blocker, a directive.Answer) {
+func (t *task) pend(event, content string, b *detect.Blocker, a directive.Answer) {
 	p := row.PendingDecision{
-		SessionID: t.id, ThreadID: t.thread, PromptText: decide.Last(text, 4000), RecentOutput: decide.Last(t.lines(50), 8000),
+		SessionID: t.id, ThreadID: t.thread, PromptText: text.LastRunes(content, 4000), RecentOutput: text.LastRunes(t.lines(50), 8000),
 		LLMDecision: document(a), TaskContext: document(kept{event, b}), CreatedAt: row.At(t.c.cfg.Now()),
 	}
 	if err := t.c.cfg.Registry.PutPending(t.c.ctx, p); err != nil {
 		t.c.cfg.Logger.Error("a decision that waits could not be kept", "session", t.id, "err", err)
-		t.escalate(row.SessionBlocked, text, directive.Answer{Reasoning: "What was decided could not be kept."})
+		t.escalate(row.SessionBlocked, content, directive.Answer{Reasoning: "What was decided could not be kept."})
 		return
 	}
 	t.pending = "-"

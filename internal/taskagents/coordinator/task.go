@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -298,7 +298,7 @@ func (t *task) login(e sessions.Event) {
 	t.c.tell(t.event("login_required", e))
 	if !t.told {
 		t.told = true
-		t.say("The agent " + t.name() + " needs somebody to log in. " + decide.Cut(e.Text, 500))
+		t.say("The agent " + t.name() + " needs somebody to log in. " + text.CutRunes(e.Text, 500))
 	}
 }
 

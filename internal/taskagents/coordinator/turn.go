@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -61,16 +62,16 @@ func (t *task) turn(e sessions.Event) {
 	if !t.row.Status.Live() { // it is over, and nobody has begun anything new
 		return
 	}
-	text := directive.Text{Body: e.Text}
+	content := directive.Text{Body: e.Text}
 	if e.Source == "signal" {
-		text.Columns = sessions.Cols
+		content.Columns = sessions.Cols
 	}
 	t.answers = 0
 	if t.pending != "" { // of the turn before, or of a dialog that is gone
 		t.expire()
 	}
 	stuck := ""
-	for _, d := range t.ledger.Take(text, t.row.OriginalTask, t.brief()) {
+	for _, d := range t.ledger.Take(content, t.row.OriginalTask, t.brief()) {
 		t.share(d, e.Source)
 		if d.CannotContinue {
 			stuck = d.Text
@@ -91,9 +92,9 @@ func (t *task) turn(e sessions.Event) {
 			s.Status = row.SessionActive
 		}
 	})
-	t.c.tell(t.event("turn_complete", map[string]string{"source": e.Source, "text": decide.Cut(e.Text, 4000)}))
+	t.c.tell(t.event("turn_complete", map[string]string{"source": e.Source, "text": text.CutRunes(e.Text, 4000)}))
 	switch {
-	case t.c.Level(t.thread) == Notify, t.skill(e, text):
+	case t.c.Level(t.thread) == Notify, t.skill(e, content):
 		return
 	case stuck != "":
 		t.c.tell(t.event("turn_failed", map[string]string{"kind": "cannot_continue", "text": stuck}))
@@ -198,8 +199,8 @@ func (t *task) model(small bool, prompt string) (string, error) {
 }
 
 // question is what the user is asked where nobody put it better.
-func question(text string) string {
-	return "An agent needs you: " + decide.Last(strings.TrimSpace(text), 1500)
+func question(s string) string {
+	return "An agent needs you: " + text.LastRunes(strings.TrimSpace(s), 1500)
 }
 
 // situation is all that a prompt says of the task.
@@ -311,15 +312,15 @@ var telling = regexp.MustCompile(`https?://\S+|\b[0-9a-f]{7,40}\b`)
 // summary is what a task ended with: the agent's own words, else addresses, commits and
 // the last lines of the screen.
 func (t *task) summary() string {
-	if text := strings.TrimSpace(t.result); text != "" {
-		return decide.Last(text, 8000)
+	if s := strings.TrimSpace(t.result); s != "" {
+		return text.LastRunes(s, 8000)
 	}
-	text := t.lines(50)
-	return decide.Last(strings.Join(telling.FindAllString(text, 20), " ")+"\n"+decide.Last(text, 2000), 8000)
+	s := t.lines(50)
+	return text.LastRunes(strings.Join(telling.FindAllString(s, 20), " ")+"\n"+text.LastRunes(s, 2000), 8000)
 }
 
 func (t *task) record(d row.Decision) {
-	d.SessionID, d.PromptText, d.Response, d.Reasoning = t.id, decide.Last(d.PromptText, 4000), decide.Cut(d.Response, directive.MaxResponse), decide.Cut(d.Reasoning, directive.MaxStored)
+	d.SessionID, d.PromptText, d.Response, d.Reasoning = t.id, text.LastRunes(d.PromptText, 4000), text.CutRunes(d.Response, directive.MaxResponse), text.CutRunes(d.Reasoning, directive.MaxStored)
 	m, err := t.c.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.Decide(t.c.ctx, d) })
 	if err != nil {
 		t.c.cfg.Logger.Warn("a decision could not be kept", "session", t.id, "err", err)

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Answer is what a coordinator's model wants done (task-agents, section 12.2).
@@ -28,22 +29,22 @@ const noReasoning = "The model gave no reason."
 // ReadAnswer finds the last JSON object of the text that has a valid action; braces in
 // prose do no harm. ok is false where there is none, and where its action lacks what it
 // needs: to respond is to send a response or keys.
-func ReadAnswer(text string) (a Answer, ok bool) {
-	if len(text) > MaxText {
-		text = text[len(text)-MaxText:]
+func ReadAnswer(s string) (a Answer, ok bool) {
+	if len(s) > MaxText {
+		s = s[len(s)-MaxText:]
 	}
 	work := 0
-	for i := 0; i < len(text) && work < maxWork; {
-		end, looked := object(text, i)
+	for i := 0; i < len(s) && work < maxWork; {
+		end, looked := object(s, i)
 		work += looked
 		if end < 0 {
 			i++
 			continue
 		}
 		var one Answer
-		if jsonx.Unmarshal([]byte(text[i:end]), &one) == nil && validAction(one.Action) {
+		if jsonx.Unmarshal([]byte(s[i:end]), &one) == nil && validAction(one.Action) {
 			a, ok = one, true
-		} else if !jsonx.Valid([]byte(text[i:end])) {
+		} else if !jsonx.Valid([]byte(s[i:end])) {
 			work += end - i
 			i++ // something valid may be inside of it
 			continue
@@ -53,7 +54,7 @@ func ReadAnswer(text string) (a Answer, ok bool) {
 	if !ok {
 		return Answer{}, false
 	}
-	a.Response, a.Reasoning, a.KeyDecision = cut(a.Response, MaxResponse), cut(normal(a.Reasoning), MaxStored), cut(normal(a.KeyDecision), MaxShared)
+	a.Response, a.Reasoning, a.KeyDecision = text.CutRunes(a.Response, MaxResponse), text.CutRunes(normal(a.Reasoning), MaxStored), text.CutRunes(normal(a.KeyDecision), MaxShared)
 	if a.Reasoning == "" {
 		a.Reasoning = noReasoning
 	}

@@ -3,6 +3,8 @@ package directive
 import (
 	"crypto/sha256"
 	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Decision is what an agent decided by itself (task-agents, section 12.1).
@@ -71,27 +73,27 @@ func echoed(told []string, text string) bool {
 
 // Post enters a decision that an agent's helper sent by itself. ok is false for one that
 // is empty or known, and for more than MaxPosted of a session.
-func (l *Ledger) Post(text string) (d Decision, ok bool) {
+func (l *Ledger) Post(s string) (d Decision, ok bool) {
 	if l.posted >= MaxPosted {
 		return Decision{}, false
 	}
-	if d, ok = l.enter(normal(cut(text, MaxText))); ok {
+	if d, ok = l.enter(normal(text.CutRunes(s, MaxText))); ok {
 		l.posted++
 	}
 	return d, ok
 }
 
-func (l *Ledger) enter(text string) (Decision, bool) {
-	text = strings.TrimSpace(cut(text, MaxStored))
-	key := sha256.Sum256([]byte(text))
-	if _, known := l.seen[key]; text == "" || known || len(l.seen) >= maxSeen {
+func (l *Ledger) enter(s string) (Decision, bool) {
+	s = strings.TrimSpace(text.CutRunes(s, MaxStored))
+	key := sha256.Sum256([]byte(s))
+	if _, known := l.seen[key]; s == "" || known || len(l.seen) >= maxSeen {
 		return Decision{}, false
 	}
 	if l.seen == nil {
 		l.seen = make(map[[sha256.Size]byte]struct{})
 	}
 	l.seen[key] = struct{}{}
-	return Decision{Text: text, Shared: strings.TrimSpace(cut(text, MaxShared)), CannotContinue: givesUp(text)}, true
+	return Decision{Text: s, Shared: strings.TrimSpace(text.CutRunes(s, MaxShared)), CannotContinue: givesUp(s)}, true
 }
 
 func givesUp(text string) bool {

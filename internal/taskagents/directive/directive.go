@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/text/width"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Limits of what is read.
@@ -138,15 +140,5 @@ func normal(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-	return strings.Join(strings.Fields(s), " ")
-}
-
-// cut keeps at most n characters.
-func cut(s string, n int) string {
-	for i := range s {
-		if n--; n < 0 {
-			return s[:i]
-		}
-	}
-	return s
+	return text.OneLine(s)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Limits of the calls of skills (task-agents, section 12.3).
@@ -60,14 +61,14 @@ func (t Text) directiveText(all []line, at int, text string) string {
 }
 
 // SkillResult is what is typed back to the agent.
-func SkillResult(slug string, ok bool, text string) string {
+func SkillResult(slug string, ok bool, s string) string {
 	word := "ok"
 	if !ok {
 		word = "error"
 	}
-	text = strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
-	if short := cut(text, MaxSkillResult); short != text {
-		text = short[:len(cut(short, MaxSkillResult-1))] + "…"
+	s = strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD"))
+	if short := text.CutRunes(s, MaxSkillResult); short != s {
+		s = short[:len(text.CutRunes(short, MaxSkillResult-1))] + "…"
 	}
-	return fmt.Sprintf("[skill %s: %s]\n%s\n[end of skill %s]", slug, word, text, slug)
+	return fmt.Sprintf("[skill %s: %s]\n%s\n[end of skill %s]", slug, word, s, slug)
 }

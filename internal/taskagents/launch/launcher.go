@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -258,12 +259,12 @@ func (l *Launcher) Track(ctx context.Context, by capability.Principal, session, 
 }
 
 // beginning is how a text is called: its first line, as far as a title goes.
-func beginning(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+func beginning(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	if utf8.RuneCountInString(line) <= titleLen {
 		return line
 	}
-	return strings.TrimSpace(string([]rune(line)[:titleLen-1])) + "…"
+	return strings.TrimSpace(text.CutRunes(line, titleLen-1)) + "…"
 }
 
 func withMember(object json.RawMessage, key string, value any) (json.RawMessage, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
@@ -304,12 +305,7 @@ func instructions(d threads.Detail, n row.Node, name programs.Name) (text string
 }
 
 // quoted is what an agent said, as data for another one.
-func quoted(text string) string {
-	if r := []rune(text); len(r) > maxResult {
-		text = string(r[:maxResult]) + "…"
-	}
-	return decide.Fence(text)
-}
+func quoted(s string) string { return decide.Fence(text.ShortenRunes(s, maxResult)) }
 
 // spawn starts a program for a part of a thread. What is set in req stays.
 func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thread, n row.Node, p Place, name programs.Name, req agents.Request) (agents.Info, error) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -299,10 +300,6 @@ func lines(list []string) []string {
 	return out
 }
 
-func cut(text string, n int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return string([]rune(text)[:n-1]) + "…"
+func cut(s string, n int) string {
+	return text.FitRunes(strings.ToValidUTF8(s, "\uFFFD"), n)
 }

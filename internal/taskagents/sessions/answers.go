@@ -5,16 +5,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs"
-
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
 // Fits reports whether an answer is for a dialog, and which option it chooses; -1 if its
 // keys are pressed.
 func Fits(a programs.Answer, b *detect.Blocker) (option int, ok bool) {
-	if b == nil || a.Type != b.Type || !strings.Contains(fold(b.Prompt), fold(a.Prompt)) {
+	if b == nil || a.Type != b.Type || !strings.Contains(text.Fold(b.Prompt), text.Fold(a.Prompt)) {
 		return 0, false
 	}
 	if len(a.Keys) > 0 || len(b.Options) == 0 {
@@ -26,10 +26,10 @@ func Fits(a programs.Answer, b *detect.Blocker) (option int, ok bool) {
 
 // labelled finds the one option whose label begins with a text; -1: none, or several.
 func labelled(options []string, label string) int {
-	label = fold(label)
+	label = text.Fold(label)
 	found := -1
 	for i, o := range options {
-		switch o = strings.TrimRight(fold(o), " ✔✓"); { // a mark says what holds now
+		switch o = strings.TrimRight(text.Fold(o), " ✔✓"); { // a mark says what holds now
 		case label == "":
 			return -1
 		case o == label:
@@ -42,8 +42,6 @@ func labelled(options []string, label string) int {
 	}
 	return found
 }
-
-func fold(s string) string { return strings.Join(strings.Fields(strings.ToLower(s)), " ") }
 
 // answering remembers what was answered.
 type answering struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -225,9 +226,9 @@ func (s *Session) firstTask() {
 }
 
 // remember tells of a text that goes to the program. The caller holds mu.
-func (s *Session) remember(text string) {
-	s.sent = append(s.sent[max(0, len(s.sent)-mostSent+1):], fold(text))
-	s.emit(Event{Type: Message, Direction: "stdin", Text: text})
+func (s *Session) remember(content string) {
+	s.sent = append(s.sent[max(0, len(s.sent)-mostSent+1):], text.Fold(content))
+	s.emit(Event{Type: Message, Direction: "stdin", Text: content})
 }
 
 // failed tells that a text did not get through.

@@ -16,8 +16,6 @@ package sessions
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -28,6 +26,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
@@ -199,9 +198,7 @@ func ValidID(id string) bool { return len(id) <= 64 && idForm.MatchString(id) }
 
 // NewID makes an id: pty-<unix ms>-<8 hex digits>.
 func NewID() string {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return "pty-" + strconv.FormatInt(time.Now().UnixMilli(), 10) + "-" + hex.EncodeToString(b[:])
+	return ids.Hex("pty-"+strconv.FormatInt(time.Now().UnixMilli(), 10)+"-", 4)
 }
 
 // Mark is the entry of a session's environment by which its processes are found.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -58,7 +59,7 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 func (s *Session) Asked(texts []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(texts, func(text string) bool { return slices.Contains(s.sent, fold(text)) })
+	return slices.ContainsFunc(texts, func(content string) bool { return slices.Contains(s.sent, text.Fold(content)) })
 }
 
 // Explain says why the session is in its state.

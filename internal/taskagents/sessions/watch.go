@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -74,13 +75,12 @@ func (s *Session) look(now time.Time) time.Time {
 
 // counted is the end of a text without digits, signs and glyphs: spinners, times and
 // counters go on while nothing happens.
-func counted(text string) string {
-	text = strings.Map(func(r rune) rune {
+func counted(s string) string {
+	s = strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || r == ' ' {
 			return r
 		}
 		return -1
-	}, text)
-	runes := []rune(text)
-	return string(runes[max(0, len(runes)-stallText):])
+	}, s)
+	return text.LastRunes(s, stallText)
 }

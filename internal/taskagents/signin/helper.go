@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/term"
 	"github.com/junctor-run/junctor/secret"
@@ -136,7 +137,7 @@ func (f found) prompt(argv []string) Prompt {
 	}
 	if f.url == "" && len(f.others) > 0 {
 		told := strings.Join(f.others, " ")
-		p.Instructions += " It names an address of a host that is not known to be the vendor's, so look at it before you open it: " + strings.ToValidUTF8(told[:min(len(told), maxTold)], "")
+		p.Instructions += " It names an address of a host that is not known to be the vendor's, so look at it before you open it: " + text.ValidBytes(told, maxTold)
 	}
 	return p
 }
@@ -208,9 +209,9 @@ func (w *watch) last() string {
 	defer w.mu.Unlock()
 	lines := w.lines()
 	for i := len(lines) - 1; i >= 0; i-- {
-		if text := strings.TrimSpace(lines[i]); text != "" {
-			text = secret.MaskTokens(text)
-			return strings.ToValidUTF8(text[:min(len(text), 200)], "")
+		if line := strings.TrimSpace(lines[i]); line != "" {
+			line = secret.MaskTokens(line)
+			return text.ValidBytes(line, 200)
 		}
 	}
 	return "it said nothing"

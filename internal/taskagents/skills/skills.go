@@ -11,9 +11,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 )
 
@@ -91,10 +91,10 @@ an answer counts; a task has %d of them.
 			}
 			left--
 			name := ""
-			if s.Name = short(s.Name, maxName); s.Name != "" && s.Name != s.Slug {
+			if s.Name = text.Line(s.Name, maxName); s.Name != "" && s.Name != s.Slug {
 				name = " (" + s.Name + ")"
 			}
-			fmt.Fprintf(&b, "- `%s`%s: %s\n", s.Slug, name, short(s.Description, MaxDescription))
+			fmt.Fprintf(&b, "- `%s`%s: %s\n", s.Slug, name, text.Line(s.Description, MaxDescription))
 		}
 	}
 	section("Recommended for your task", recommended)
@@ -104,15 +104,6 @@ an answer counts; a task has %d of them.
 		section("All", rest)
 	}
 	return b.String()
-}
-
-// short is at most n characters of a text on one line.
-func short(text string, n int) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return strings.TrimSpace(string([]rune(text)[:n-1])) + "…"
 }
 
 // Situation is what an agent's manual depends on.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -111,7 +112,7 @@ func (s *Session) turnEnded(t dialect.Told) {
 }
 
 // move announces a state. text is what the turn ended with, or why.
-func (s *Session) move(to detect.Status, cause, text string) {
+func (s *Session) move(to detect.Status, cause, content string) {
 	from := s.status
 	if !detect.Allowed(from.State, to.State) || from.State == to.State && from.Phase == to.Phase && from.Blocker == to.Blocker {
 		return
@@ -119,7 +120,7 @@ func (s *Session) move(to detect.Status, cause, text string) {
 	s.status = to
 	s.info.Status, s.info.Phase, s.info.Blocker = to.State, to.Phase, to.Blocker
 	s.moved = time.Now()
-	s.why = sessions.Event{Type: sessions.State, From: &from, To: &to, Cause: cause, Evidence: []detect.Evidence{{Class: 1, Source: "structured", Text: cut(text, 200)}}}
+	s.why = sessions.Event{Type: sessions.State, From: &from, To: &to, Cause: cause, Evidence: []detect.Evidence{{Class: 1, Source: "structured", Text: text.ClipBytes(content, 200)}}}
 	s.emit(s.why)
 	switch to.State {
 	case detect.Busy:
@@ -131,16 +132,16 @@ func (s *Session) move(to detect.Status, cause, text string) {
 	case detect.Blocked:
 		s.emit(sessions.Event{Type: sessions.BlockedNow, To: &to})
 	case detect.Authenticating:
-		s.emit(sessions.Event{Type: sessions.LoginRequired, To: &to, Text: text})
+		s.emit(sessions.Event{Type: sessions.LoginRequired, To: &to, Text: content})
 	case detect.Ready:
 		if s.info.ReadyAt.IsZero() {
 			s.info.ReadyAt = time.Now()
 		}
 		e := sessions.Event{Type: sessions.ReadyAgain, To: &to}
 		if kind, failed := strings.CutPrefix(to.Phase, "failed:"); failed {
-			e.Type, e.Kind, e.Text, e.Source = sessions.TurnFailed, kind, text, "structured"
+			e.Type, e.Kind, e.Text, e.Source = sessions.TurnFailed, kind, content, "structured"
 		} else if to.Phase == detect.PhaseDone {
-			e.Type, e.Text, e.Source = sessions.TaskComplete, text, "structured"
+			e.Type, e.Text, e.Source = sessions.TaskComplete, content, "structured"
 			s.info.Completed++
 		}
 		s.emit(e)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
@@ -51,7 +52,7 @@ func (f *files) close() { _ = f.root.Close() }
 func (s *Session) filed(f *dialect.File) (string, error) {
 	if s.spec.Judge != nil {
 		input, _ := jsonx.Marshal(map[string]string{"path": f.Path}) // a path that was decoded: it cannot fail
-		if d := s.judge(Ask{f.Tool, input, f.Tool + " " + cut(plain(f.Path), 1_000), true}); d.Effect == permit.Deny {
+		if d := s.judge(Ask{f.Tool, input, f.Tool + " " + text.ClipBytes(plain(f.Path), 1_000), true}); d.Effect == permit.Deny {
 			return "", errors.New(d.Reason)
 		}
 	}
@@ -62,11 +63,11 @@ func (s *Session) filed(f *dialect.File) (string, error) {
 	if f.Write {
 		return "", s.files.write(rel, f.Text)
 	}
-	text, err := s.files.read(rel)
+	content, err := s.files.read(rel)
 	if err != nil {
 		return "", err
 	}
-	return part(text, f.Line, f.Limit), nil
+	return part(content, f.Line, f.Limit), nil
 }
 
 // rel is a path beneath the folder.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
@@ -93,10 +94,7 @@ type view struct {
 
 func (v *view) add(line string) {
 	for {
-		part := line
-		if len(part) > longestLine {
-			part = strings.ToValidUTF8(line[:longestLine], "")
-		}
+		part := text.ClipBytes(line, longestLine)
 		v.lines = append(v.lines, part)
 		v.size += len(part) + 1
 		if len(line) <= longestLine {
@@ -190,11 +188,4 @@ func (s *Session) questions() (list []*dialect.Question) {
 		list = append(list, p.Question)
 	}
 	return list
-}
-
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }

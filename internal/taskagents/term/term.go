@@ -12,7 +12,8 @@ package term
 import (
 	"bytes"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 const (
@@ -287,14 +288,7 @@ func (s *Screen) setTitle(data []byte) {
 		}
 		return r
 	}, clean)
-	if len(clean) > MaxTitle {
-		cut := MaxTitle
-		for !utf8.RuneStart(clean[cut]) {
-			cut--
-		}
-		clean = clean[:cut]
-	}
-	s.title = clean
+	s.title = text.CutBytes(clean, MaxTitle)
 	s.changes++
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
@@ -171,12 +172,9 @@ func rowsOf(pieces []Piece, now time.Time) (rows []row.TranscriptItem) {
 				flush()
 				rows = append(rows, row.TranscriptItem{ID: row.NewID("trn"), Timestamp: at, Direction: p.Direction})
 			}
-			n := min(len(rest), row.MaxText-content.Len())
-			for n < len(rest) && !utf8.RuneStart(rest[n]) {
-				n--
-			}
-			content.WriteString(rest[:n])
-			rest = rest[n:]
+			piece := text.CutBytes(rest, row.MaxText-content.Len())
+			content.WriteString(piece)
+			rest = rest[len(piece):]
 		}
 	}
 	flush()

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
@@ -181,10 +182,7 @@ func (r ShareRoots) within(path string) (string, bool) {
 func record(thread string, t Target) row.Artifact {
 	sum := sha256.Sum256([]byte(thread + "\x00" + t.URI + "\x00" + t.Path))
 	a := row.Artifact{
-		ID: "art_" + hex.EncodeToString(sum[:16]), ThreadID: thread, SessionID: t.session, ArtifactType: string(t.Kind), Title: t.Title, URI: t.URI, Path: t.Path,
-	}
-	if len(a.Title) > row.MaxName {
-		a.Title = strings.ToValidUTF8(a.Title[:row.MaxName], "")
+		ID: "art_" + hex.EncodeToString(sum[:16]), ThreadID: thread, SessionID: t.session, ArtifactType: string(t.Kind), Title: text.ClipBytes(t.Title, row.MaxName), URI: t.URI, Path: t.Path,
 	}
 	return a
 }

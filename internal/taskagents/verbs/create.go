@@ -10,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
@@ -155,7 +156,7 @@ func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request st
 		return t, err
 	}
 	t = launch.Task{
-		Title: Cut(p.Label, 120), Request: request, Parts: split(p, c.Message != "", request), BaseBranch: p.BaseBranch, Workdir: p.Workdir,
+		Title: text.Line(p.Label, 120), Request: request, Parts: split(p, c.Message != "", request), BaseBranch: p.BaseBranch, Workdir: p.Workdir,
 		Preset: p.Preset, RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Memory: p.Memory,
 	}
 	if len(t.Parts) > launch.MaxParts {
@@ -195,7 +196,7 @@ func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request st
 		part.AgentType = string(v.Pick(ctx, own, choice.Task{
 			Text: part.Task, Repo: t.Repo != "", Workdir: t.Workdir != "", Criteria: len(t.Criteria) > 0, Subtasks: len(t.Parts),
 		}))
-		part.Label = Cut(First(part.Label, part.Task), MaxLabel)
+		part.Label = text.Line(First(part.Label, part.Task), MaxLabel)
 	}
 	t.Brief = v.brief(ctx, c, t)
 	for i, part := range t.Parts {
@@ -338,8 +339,8 @@ func conversation(metadata json.RawMessage, c Call) (json.RawMessage, error) {
 	}
 	if recent := c.Recent[max(0, len(c.Recent)-MaxRecent):]; len(recent) > 0 {
 		list := make([]string, len(recent))
-		for i, text := range recent {
-			list[i] = secret.MaskTokens(Cut(text, MaxRecentText))
+		for i, s := range recent {
+			list[i] = secret.MaskTokens(text.Line(s, MaxRecentText))
 		}
 		raw, err := jsonx.Marshal(list)
 		if err != nil {
@@ -360,29 +361,26 @@ func (v *taskVerbs) brief(ctx context.Context, c Call, t launch.Task) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d agents work at the same time on parts of one request. Write the plan that all of them are given: who does what, which names, files and interfaces they have to agree on, what nobody else should touch. At most 300 words, plain text, no preamble.\n\nThe request:\n%s\n\nThe parts:\n", len(t.Parts), Cut(t.Request, maxBrief))
+	fmt.Fprintf(&b, "%d agents work at the same time on parts of one request. Write the plan that all of them are given: who does what, which names, files and interfaces they have to agree on, what nobody else should touch. At most 300 words, plain text, no preamble.\n\nThe request:\n%s\n\nThe parts:\n", len(t.Parts), text.Line(t.Request, maxBrief))
 	for i, part := range t.Parts {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, Cut(part.Task, 1_000))
+		fmt.Fprintf(&b, "%d. %s\n", i+1, text.Line(part.Task, 1_000))
 	}
 	if t.Repo != "" {
 		fmt.Fprintf(&b, "\nThe repository: %s; each agent has a branch of its own.\n", t.Repo)
 	}
 	if recent := c.Recent[max(0, len(c.Recent)-MaxRecent):]; len(recent) > 0 {
 		b.WriteString("\nWhat was said before:\n")
-		for _, text := range recent {
-			fmt.Fprintf(&b, "- %s\n", Cut(text, MaxRecentText))
+		for _, s := range recent {
+			fmt.Fprintf(&b, "- %s\n", text.Line(s, MaxRecentText))
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, briefTime)
 	defer cancel()
-	text, err := v.cfg.Model.Ask(ctx, false, secret.MaskTokens(b.String()))
+	brief, err := v.cfg.Model.Ask(ctx, false, secret.MaskTokens(b.String()))
 	if err != nil {
 		return ""
 	}
-	if text = strings.TrimSpace(strings.ToValidUTF8(text, "")); len([]rune(text)) > maxBrief {
-		text = string([]rune(text)[:maxBrief])
-	}
-	return text
+	return text.CutRunes(strings.TrimSpace(strings.ToValidUTF8(brief, "")), maxBrief)
 }
 
 // lessons are what earlier tasks have shown, for the new ones to know.
@@ -398,9 +396,9 @@ func (v *taskVerbs) lessons() string {
 		how := map[Type]string{Completed: "done", Stopped: "stopped", Failed: "failed", KeyDecision: "decided"}[e.Type]
 		where := ""
 		if e.Repo != "" {
-			where = " in " + Cut(e.Repo, 100)
+			where = " in " + text.Line(e.Repo, 100)
 		}
-		fmt.Fprintf(&b, "- %s%s, %s: %s\n", Cut(First(e.Label, "a task"), 80), where, how, Cut(First(e.CompletionSummary, e.Reasoning), maxLesson))
+		fmt.Fprintf(&b, "- %s%s, %s: %s\n", text.Line(First(e.Label, "a task"), 80), where, how, text.Line(First(e.CompletionSummary, e.Reasoning), maxLesson))
 	}
 	return strings.TrimSpace(secret.MaskTokens(b.String()))
 }

@@ -17,12 +17,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Bounds of the file. Beyond MaxEntries or MaxBytes the newest Kept entries stay, fewer
@@ -151,7 +151,7 @@ func (f *File) Append(e Entry) error {
 		e.Timestamp = f.now().UnixMilli()
 	}
 	for _, s := range []*string{&e.SessionID, &e.Label, &e.AgentType, &e.Repo, &e.Workdir, &e.OriginalTask, &e.CompletionSummary, &e.Reasoning} {
-		*s = short(*s)
+		*s = text.ValidBytes(*s, MaxText)
 	}
 	line, err := jsonx.Marshal(e)
 	if err != nil {
@@ -170,14 +170,6 @@ func (f *File) Append(e Entry) error {
 		return cannot("written", err)
 	}
 	return nil
-}
-
-// short is s as UTF-8 and at most MaxText bytes.
-func short(s string) string {
-	if len(s) > MaxText {
-		s = s[:MaxText]
-	}
-	return strings.ToValidUTF8(s, "")
 }
 
 func (f *File) append(line []byte) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
@@ -176,7 +177,7 @@ func (p *issueParams) change() (c forge.IssueChange) {
 }
 
 func line(i forge.Issue) string {
-	return fmt.Sprintf("#%d %s (%s) %s", i.Number, Cut(i.Title, 200), i.State, i.URL)
+	return fmt.Sprintf("#%d %s (%s) %s", i.Number, text.Line(i.Title, 200), i.State, i.URL)
 }
 
 func lines(list []forge.Issue) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
@@ -64,7 +65,7 @@ func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Resul
 		views = append(views, s)
 		line := fmt.Sprintf("- %s: %s, %s, in %s", First(s.Label, s.SessionID), s.AgentType, s.Status, s.Workdir)
 		if s.Dialog != nil {
-			line += fmt.Sprintf("; it asks: %s", Cut(s.Dialog.Prompt, 200))
+			line += fmt.Sprintf("; it asks: %s", text.Line(s.Dialog.Prompt, 200))
 		}
 		lines = append(lines, line)
 	}
@@ -85,16 +86,16 @@ func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Resul
 	}
 	confirmations := []pending{}
 	for _, p := range waiting {
-		confirmations = append(confirmations, pending{p.SessionID, p.ThreadID, Cut(p.PromptText, 500), jsonx.Raw(p.LLMDecision)})
+		confirmations = append(confirmations, pending{p.SessionID, p.ThreadID, text.Line(p.PromptText, 500), jsonx.Raw(p.LLMDecision)})
 	}
-	text := "No agent is running."
+	content := "No agent is running."
 	if len(lines) > 0 {
-		text = fmt.Sprintf("%d running:\n%s", len(lines), strings.Join(lines, "\n"))
+		content = fmt.Sprintf("%d running:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 	if n := len(confirmations); n > 0 {
-		text += fmt.Sprintf("\n%d decisions wait to be confirmed.", n)
+		content += fmt.Sprintf("\n%d decisions wait to be confirmed.", n)
 	}
-	return Result{Success: true, Text: text, Data: map[string]any{
+	return Result{Success: true, Text: content, Data: map[string]any{
 		"sessions": views, "tasks": Summaries(tasks), "pendingConfirmations": confirmations,
 		"preferredTaskAgent": v.cfg.State(ctx, choice.Task{}).Preferred,
 	}}, nil

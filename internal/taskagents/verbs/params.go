@@ -48,12 +48,3 @@ func First(texts ...string) string {
 	}
 	return ""
 }
-
-// Cut is at most n characters of a text on one line.
-func Cut(text string, n int) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if r := []rune(text); len(r) > n {
-		return strings.TrimSpace(string(r[:n-1])) + "…"
-	}
-	return text
-}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
@@ -141,7 +142,7 @@ type launcher struct {
 
 func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error) {
 	l.tasks = append(l.tasks, t)
-	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verbs.First(t.Title, verbs.Cut(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
+	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verbs.First(t.Title, text.Line(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
 	for _, p := range t.Parts {
 		plan.Parts = append(plan.Parts, threads.Part{Title: p.Label, Instructions: p.Task, DependsOn: p.DependsOn})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
@@ -68,7 +69,7 @@ func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) 
 		}
 		out = started{SessionID: i.ID, AgentType: name, Workdir: i.Workdir, Status: string(i.Status), Notes: i.Notes}
 	} else {
-		label := Cut(First(p.Label, p.Task), MaxLabel)
+		label := text.Line(First(p.Label, p.Task), MaxLabel)
 		made, err := v.cfg.Launcher.Create(ctx, c.By, launch.Task{
 			Title: p.Label, Request: p.Task, Parts: []launch.Part{{Task: p.Task, AgentType: string(name), Label: label}}, Workdir: p.Workdir, Memory: p.Memory, Preset: p.Preset,
 			RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Metadata: meta,
@@ -168,16 +169,16 @@ func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (
 }
 
 // tell types a text; one that is a task of its own is looked after.
-func (v *agentVerbs) tell(ctx context.Context, c Call, t Terminal, text, task, label string) (Result, error) {
+func (v *agentVerbs) tell(ctx context.Context, c Call, t Terminal, s, task, label string) (Result, error) {
 	data, outcome, err := map[string]any{"sessionId": t.Info().ID}, sessions.Delivered, error(nil)
 	if strings.TrimSpace(task) != "" && v.cfg.Launcher != nil {
 		var thread string
-		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, text, Cut(First(label, task), MaxLabel)); thread != "" {
+		if thread, err = v.cfg.Launcher.Track(ctx, c.By, t.Info().ID, s, text.Line(First(label, task), MaxLabel)); thread != "" {
 			data["threadId"] = thread
 			v.cfg.Talks.Remember(c, func(talk *Talk) { talk.ThreadID = thread })
 		}
 	} else {
-		outcome, err = t.Send(ctx, text, false)
+		outcome, err = t.Send(ctx, s, false)
 	}
 	i := t.Info()
 	if err != nil && capability.AsError(err).Reason == "agent_blocked" && i.Blocker != nil {
@@ -199,7 +200,7 @@ func blocked(i sessions.Info) (Result, error) {
 	if len(i.Blocker.Options) > 0 {
 		hint = "answer with one of: " + strings.Join(i.Blocker.Options, " | ")
 	}
-	err := AgentBlocked.Errorf("the agent waits for an answer to another question: %s", Cut(i.Blocker.Prompt, 500))
+	err := AgentBlocked.Errorf("the agent waits for an answer to another question: %s", text.Line(i.Blocker.Prompt, 500))
 	return Fail(err.With("agent_blocked", hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/secret"
@@ -107,14 +108,10 @@ func section[T any](b *strings.Builder, n int, title string, list []T, show func
 	}
 }
 
-// outlookLine is a text on one line, with an end.
-func outlookLine(text string) string {
+// outlookLine returns s on one line of bounded length.
+func outlookLine(s string) string {
 	// The whole is masked before it is cut: half of a credential has no shape.
-	text = strings.Join(strings.Fields(secret.MaskTokens(strings.ToValidUTF8(text, ""))), " ")
-	if r := []rune(text); len(r) > maxLine {
-		return string(r[:maxLine-1]) + "…"
-	}
-	return text
+	return text.FitRunes(text.OneLine(secret.MaskTokens(strings.ToValidUTF8(s, ""))), maxLine)
 }
 
 func or(text, other string) string {

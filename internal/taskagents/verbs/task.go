@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -63,7 +64,7 @@ func Summaries(list []threads.Summary) []Summary {
 	out := []Summary{}
 	for _, s := range list {
 		out = append(out, Summary{
-			s.ID, s.Title, s.Kind, s.Status, Cut(s.OriginalRequest, MaxListedText), Cut(s.Summary, MaxListedText), s.LatestRepo, s.LatestWorkdir,
+			s.ID, s.Title, s.Kind, s.Status, text.Line(s.OriginalRequest, MaxListedText), text.Line(s.Summary, MaxListedText), s.LatestRepo, s.LatestWorkdir,
 			s.LatestSessionID, s.SessionCount, s.CreatedAt, s.LatestActivityAt,
 		})
 	}

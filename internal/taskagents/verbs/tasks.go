@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -169,14 +170,14 @@ func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage)
 	if err != nil {
 		return Fail(err, nil)
 	}
-	text := counted(len(list), p.Window)
+	content := counted(len(list), p.Window)
 	for _, s := range list {
-		text += fmt.Sprintf("\n- %s: %s", Cut(s.Title, 100), s.Status)
+		content += fmt.Sprintf("\n- %s: %s", text.Line(s.Title, 100), s.Status)
 		if s.Summary != "" {
-			text += ". " + Cut(s.Summary, 200)
+			content += ". " + text.Line(s.Summary, 200)
 		}
 	}
-	return Result{Success: true, Text: text, Data: map[string]any{"metric": "list", "window": p.Window, "threads": Summaries(list)}}, nil
+	return Result{Success: true, Text: content, Data: map[string]any{"metric": "list", "window": p.Window, "threads": Summaries(list)}}, nil
 }
 
 // counted says how many tasks there are of a window.
@@ -245,7 +246,7 @@ func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filt
 		Decisions []row.Decision `json:"decisions"`
 		Artifacts []row.Artifact `json:"artifacts"`
 	}
-	list, text := []detail{}, ""
+	list, content := []detail{}, ""
 	for _, id := range ids {
 		d, err := v.cfg.Registry.Detail(ctx, id, threads.Selection{Fields: []threads.Field{
 			threads.FieldSessions, threads.FieldNodes, threads.FieldDecisions, threads.FieldArtifacts,
@@ -256,15 +257,15 @@ func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filt
 		one := detail{Summaries([]threads.Summary{d.Summary})[0], newest(d.Sessions), newest(d.Nodes), newest(d.Decisions), newest(d.Artifacts)}
 		shorten(one.Sessions, one.Nodes, one.Decisions, one.Artifacts)
 		list = append(list, one)
-		text += fmt.Sprintf("%s: %s. %s\n", Cut(d.Title, 100), d.Status, Cut(First(d.Summary.Summary, d.OriginalRequest), MaxListedText))
+		content += fmt.Sprintf("%s: %s. %s\n", text.Line(d.Title, 100), d.Status, text.Line(First(d.Summary.Summary, d.OriginalRequest), MaxListedText))
 		for _, s := range one.Sessions {
-			text += fmt.Sprintf("- %s (%s): %s. %s\n", First(s.Label, s.SessionID), s.Framework, s.Status, Cut(s.CompletionSummary, 200))
+			content += fmt.Sprintf("- %s (%s): %s. %s\n", First(s.Label, s.SessionID), s.Framework, s.Status, text.Line(s.CompletionSummary, 200))
 		}
 	}
 	if len(list) == 0 {
-		text = counted(0, "")
+		content = counted(0, "")
 	}
-	return Result{Success: true, Text: strings.TrimSpace(text), Data: map[string]any{"metric": "detail", "threads": list}}, nil
+	return Result{Success: true, Text: strings.TrimSpace(content), Data: map[string]any{"metric": "detail", "threads": list}}, nil
 }
 
 // shorten cuts long texts, and takes out documents that are not for agents: what callers
@@ -272,7 +273,7 @@ func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filt
 func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision, artifacts []row.Artifact) {
 	cut := func(texts ...*string) {
 		for _, t := range texts {
-			*t = Cut(*t, MaxListedText)
+			*t = text.Line(*t, MaxListedText)
 		}
 	}
 	for i := range sessions {
@@ -320,11 +321,11 @@ func (v *taskVerbs) share(ctx context.Context, c Call, params json.RawMessage) (
 		return Fail(err, nil)
 	}
 	if len(shared.Targets) == 0 {
-		return Fail(NoShareTarget.Errorf("the task %q has made nothing that can be shown", Cut(shared.Title, 100)), shared)
+		return Fail(NoShareTarget.Errorf("the task %q has made nothing that can be shown", text.Line(shared.Title, 100)), shared)
 	}
-	text := Cut(shared.Title, 100) + ":"
+	s := text.Line(shared.Title, 100) + ":"
 	for _, target := range shared.Targets {
-		text += fmt.Sprintf("\n- %s: %s", Cut(First(target.Title, string(target.Kind)), 100), First(target.URI, target.Path))
+		s += fmt.Sprintf("\n- %s: %s", text.Line(First(target.Title, string(target.Kind)), 100), First(target.URI, target.Path))
 	}
-	return Result{Success: true, Text: text, Data: shared}, nil
+	return Result{Success: true, Text: s, Data: shared}, nil
 }

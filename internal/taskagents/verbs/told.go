@@ -6,6 +6,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Told is what a call of the catalog says about the conversation it comes from. The call's
@@ -29,8 +30,8 @@ func Told(c capability.Call) Call {
 	}
 	_ = jsonx.Members(c.Meta, func(name string, value []byte) {
 		name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
-		text, _ := jsonx.Text(value)
-		id := Cut(text, 128)
+		s, _ := jsonx.Text(value)
+		id := text.Line(s, 128)
 		switch name {
 		case "userrole":
 			if out.UserRole = id; id == "" {
@@ -52,13 +53,13 @@ func Told(c capability.Call) Call {
 				out.Zone = zone
 			}
 		case "message":
-			if len(text) <= MaxMessage {
-				out.Message = text
+			if len(s) <= MaxMessage {
+				out.Message = s
 			}
 		case "messages":
 			_ = jsonx.Elements(value, func(one []byte) error {
-				if text, ok := jsonx.Text(one); ok {
-					if out.Recent = append(out.Recent, Cut(text, MaxRecentText)); len(out.Recent) > MaxRecent {
+				if s, ok := jsonx.Text(one); ok {
+					if out.Recent = append(out.Recent, text.Line(s, MaxRecentText)); len(out.Recent) > MaxRecent {
 						out.Recent = out.Recent[1:]
 					}
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -107,7 +108,7 @@ func (s *Service) Examples(ctx context.Context, by capability.Principal) (string
 func (s *Service) Run(ctx context.Context, c Call, name string, params json.RawMessage) (Result, error) {
 	row, spelled, ok := Lookup(name)
 	if !ok {
-		return Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(Cut(name, 100))}), nil)
+		return Fail(capability.UnknownCapability(capability.Target{Action: capability.Action(text.Line(name, 100))}), nil)
 	}
 	c.Spelled = spelled
 	if err := s.cfg.Policy.Check(Person{By: c.By, Role: c.UserRole, Connector: c.Connector}, row.Ability); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -182,7 +183,7 @@ func (m *Manager) OpenPull(ctx context.Context, id string, p forge.PullRequest) 
 		return forge.Pull{}, err
 	}
 	const maxBody, maxNames = 60 << 10, 50
-	p.Title = strings.Join(strings.Fields(secret.MaskTokens(p.Title)), " ")
+	p.Title = text.OneLine(secret.MaskTokens(p.Title))
 	p.Body, p.Head = secret.MaskTokens(p.Body), w.Branch
 	if p.Base == "" {
 		p.Base = w.BaseBranch

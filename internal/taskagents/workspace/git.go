@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
@@ -116,11 +117,7 @@ func (m *Manager) failed(op string, result sandbox.Result) error {
 		}
 	}
 	line = strings.ReplaceAll(strings.ReplaceAll(line, m.base, "<workspaces>"), m.state, "<state>")
-	line = secret.MaskTokens(line)
-	const most = 300
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
-	}
+	line = text.ShortenBytes(secret.MaskTokens(line), 300)
 	e := capability.Wrap(capability.CodeFailed, op, "git failed: "+line, errors.New(secret.MaskTokens(said))).With("git_failed", "")
 	has := func(texts ...string) bool {
 		for _, t := range texts {

@@ -17,8 +17,6 @@ package workspace
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +27,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
@@ -253,11 +252,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 // Close closes the base folder; the manager is unusable afterwards.
 func (m *Manager) Close() error { return m.dir.Close() }
 
-func newID() string {
-	var random [8]byte
-	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
-	return "ws-" + hex.EncodeToString(random[:])
-}
+func newID() string { return ids.Hex("ws-", 8) }
 
 // Get returns a ready workspace by its id. Error: not_found, reason
 // workspace_not_found.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // result is the end as MCP has it.
@@ -60,12 +61,7 @@ func (m *incoming) text() string {
 }
 
 // cut bounds what a stranger says in an error or a notice.
-func cut(text string) string {
-	if len(text) > 1024 {
-		return strings.ToValidUTF8(text[:1024], "") + "…"
-	}
-	return text
-}
+func cut(s string) string { return text.ShortenBytes(s, 1024) }
 
 // onlyObject is the data of the only data part, where that is an object.
 func onlyObject(parts []part) (data jsonx.Raw) {

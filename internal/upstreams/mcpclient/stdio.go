@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/junctor-run/junctor/internal/platform/process"
 )
 
 // The steps of stopping a process.
@@ -46,7 +48,7 @@ func (c *Client) openProcess() (link, error) {
 	cmd := exec.Command(c.cfg.Command[0], c.cfg.Command[1:]...)
 	cmd.Dir = c.cfg.Dir
 	cmd.Env = append([]string{}, c.cfg.Env...) // nil would be our own
-	ownGroup(cmd)
+	process.OwnGroup(cmd, true)
 	l := &processLink{conn: c.newConn(), queue: make(chan line), exited: make(chan struct{}), leader: cmd}
 	pipes, err := newPipes(3)
 	if err != nil {
@@ -103,7 +105,7 @@ func (l *processLink) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.exited)
-	sealDescriptors()
+	process.SealDescriptors()
 	err := l.leader.Start()
 	for _, f := range []any{l.leader.Stdin, l.leader.Stdout, l.leader.Stderr} {
 		f.(*os.File).Close() // the child has its own
@@ -112,7 +114,7 @@ func (l *processLink) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	err = reap(l.leader)
+	err = process.Reap(l.leader, func() { process.KillGroup(l.leader) })
 	// Whoever left the group may still hold the output open.
 	_ = l.stdout.SetReadDeadline(time.Now().Add(time.Second))
 	l.log("the process of an upstream ended", err)
@@ -291,7 +293,7 @@ func (l *processLink) close(bool) {
 		for _, step := range []struct {
 			grace time.Duration
 			then  func(*exec.Cmd)
-		}{{graceInput, terminate}, {graceTerm, kill}} {
+		}{{graceInput, process.TerminateGroup}, {graceTerm, process.KillGroup}} {
 			t := time.NewTimer(step.grace)
 			select {
 			case <-l.exited:

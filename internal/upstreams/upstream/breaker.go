@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/breaker"
 )
 
 const (
@@ -12,55 +13,47 @@ const (
 	breakFor   = 30 * time.Second
 )
 
-// breaker keeps calls from an upstream that is connected and breaks them. After five
+// limits make others wait for a trial, or for as long again if it never ends.
+func limits() breaker.Config {
+	return breaker.Config{Failures: breakAfter, Open: breakFor, Trials: 1, TrialTimeout: breakFor}
+}
+
+// callBreaker keeps calls from an upstream that is connected and breaks them. After five
 // failures in a row nothing is sent for half a minute; then one call goes out on
 // trial. What an upstream answers, also an error of its own, is no failure here.
-type breaker struct {
-	mu     sync.Mutex
-	failed int
-	opened time.Time // when it opened, or the trial began; zero: closed
-	trial  bool
+type callBreaker struct {
+	mu    sync.Mutex
+	state breaker.Breaker
 }
 
 // admit says whether a call may be sent, and when to ask again.
-func (b *breaker) admit(now time.Time) (wait time.Duration, ok bool) {
+func (b *callBreaker) admit(now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.opened.IsZero() {
-		return 0, true
+	if !b.state.Admit(limits(), now) {
+		return b.state.Wait(now), false
 	}
-	if left := b.opened.Add(breakFor).Sub(now); left > 0 {
-		return left, false
-	}
-	b.opened, b.trial = now, true // others wait for it, or for as long again if it never ends
 	return 0, true
 }
 
 // report takes a call's end in, and reports whether it opened the breaker.
-func (b *breaker) report(err error, now time.Time) (opened bool) {
+func (b *callBreaker) report(err error, now time.Time) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case answered(err):
-		b.failed, b.opened, b.trial = 0, time.Time{}, false
-		return false
-	case !broke(err):
-		return false
-	case b.trial:
-		b.opened, b.trial = now, false
-		return false
-	}
-	if b.failed++; b.failed == breakAfter {
-		b.opened = now
-		return true
+		b.state.Reset()
+	case broke(err):
+		closed := b.state.Closed()
+		return b.state.Fail(limits(), now) && closed
 	}
 	return false
 }
 
-func (b *breaker) reset() {
+func (b *callBreaker) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.failed, b.opened, b.trial = 0, time.Time{}, false
+	b.state.Reset()
 }
 
 // answered reports whether a call came to the upstream and back.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
@@ -289,7 +290,7 @@ func firstText(content []byte) string {
 			Text string `json:"text"`
 		}
 		if json.Unmarshal(item, &block) == nil && block.Type == "text" && block.Text != "" {
-			return ingest.Cut(ingest.Shown(block.Text), maxErrorText)
+			return text.CutBytes(ingest.Shown(block.Text), maxErrorText)
 		}
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
@@ -142,9 +143,9 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 }
 
 // lastLines are what an operator needs to see of a program's errors.
-func lastLines(text string) string {
-	lines := strings.Split(strings.TrimSpace(ingest.Shown(text)), "\n")
-	return ingest.Cut(strings.Join(lines[max(0, len(lines)-20):], "\n"), 4<<10)
+func lastLines(s string) string {
+	lines := strings.Split(strings.TrimSpace(ingest.Shown(s)), "\n")
+	return text.CutBytes(strings.Join(lines[max(0, len(lines)-20):], "\n"), 4<<10)
 }
 
 // reserve keeps a name from being added twice at once.

@@ -3,11 +3,11 @@ package upstream
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
@@ -215,9 +215,5 @@ func (u *upstream) telemetry() map[string]string {
 
 // cleanText is a stranger's text of one line for display.
 func cleanText(s string, most int) string {
-	s = strings.Join(strings.Fields(ingest.Shown(s)), " ")
-	if r := []rune(s); len(r) > most {
-		s = string(r[:most])
-	}
-	return s
+	return text.CutRunes(text.OneLine(ingest.Shown(s)), most)
 }

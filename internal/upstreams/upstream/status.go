@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
@@ -96,14 +97,14 @@ func (u *upstream) status(whole bool) Status {
 	}
 	if u.current != nil {
 		s.Connections++
-		if text := u.current.client.Stderr(); text != "" && whole {
-			s.Stderr = tail(u.masked(text))
+		if content := u.current.client.Stderr(); content != "" && whole {
+			s.Stderr = tail(u.masked(content))
 		}
 	}
 	if u.server.Version != "" {
 		server := u.server
 		server.Name, server.Title, server.Release = cleanText(server.Name, 120), cleanText(server.Title, 120), cleanText(server.Release, 64)
-		server.Instructions = ingest.Cut(ingest.Shown(server.Instructions), 8<<10)
+		server.Instructions = text.CutBytes(ingest.Shown(server.Instructions), 8<<10)
 		s.Server = &server
 	}
 	lists := make(map[ingest.Kind]string)
@@ -166,7 +167,7 @@ func (c *Counts) add(p *pins.Row) {
 func statusOf(p *pins.Row) DefinitionStatus {
 	d := DefinitionStatus{Kind: p.Kind, Name: p.Name, State: p.State, Pin: p.Pin.Pin, Offered: p.Offered, Seen: p.Seen}
 	if p.Shown != nil {
-		d.Title, d.Description, d.Advice = p.Shown.Title, ingest.Cut(p.Shown.Description, 300), p.Shown.Advice
+		d.Title, d.Description, d.Advice = p.Shown.Title, text.CutBytes(p.Shown.Description, 300), p.Shown.Advice
 	}
 	if p.Offer != nil {
 		d.Advice = p.Offer.Advice

@@ -26,7 +26,7 @@ type upstream struct {
 	damaged string
 	key     capability.ProviderKey
 	http    *http.Client // nil for programs
-	breaker breaker
+	breaker callBreaker
 	tokens  *oauthclient.Source // nil without OAuth
 	calls   atomic.Int64
 	view    atomic.Pointer[view]

@@ -1,9 +1,9 @@
 package arbitration
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"sync"
+
+	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
 // Bounds of what is kept; the oldest makes room.
@@ -25,9 +25,7 @@ type Explanations struct {
 // Put keeps a record under a new id ("exp_" and 24 hex), which it returns and
 // writes into the record; the record must be the caller's own.
 func (k *Explanations) Put(x *Explanation) string {
-	var raw [12]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	x.ID = "exp_" + hex.EncodeToString(raw[:])
+	x.ID = ids.Hex("exp_", 12)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.byID == nil {

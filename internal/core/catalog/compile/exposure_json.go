@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
@@ -167,9 +168,7 @@ func tags(e *catalog.Entry) map[string]string {
 			delete(all, key)
 			continue
 		}
-		if len(value) > maxTag {
-			all[key] = strings.ToValidUTF8(value[:maxTag], "")
-		}
+		all[key] = text.ClipBytes(value, maxTag)
 	}
 	return all
 }

@@ -1,8 +1,6 @@
 package publish
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 )
@@ -44,10 +43,8 @@ type Call struct {
 }
 
 func (m *Emitter) emit(name string, generation uint64, c *capability.Context, correlation string, payload any) {
-	var id [12]byte
-	_, _ = rand.Read(id[:]) // never fails
 	e := Telemetry{
-		Event: name, Version: 1, ID: "evt_" + hex.EncodeToString(id[:]), OccurredAt: m.now(), Generation: generation,
+		Event: name, Version: 1, ID: ids.Hex("evt_", 12), OccurredAt: m.now(), Generation: generation,
 		CorrelationID: correlation, Payload: payload,
 	}
 	if c != nil {

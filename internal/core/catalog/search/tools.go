@@ -3,9 +3,9 @@ package search
 import (
 	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
@@ -88,11 +88,7 @@ func cut(s string) string {
 	if len(s) <= maxFoundDescription {
 		return s
 	}
-	end := maxFoundDescription
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return strings.TrimSpace(s[:end]) + "…"
+	return strings.TrimSpace(text.CutBytes(s, maxFoundDescription)) + "…"
 }
 
 // DescribeAction describes an action of the catalog.

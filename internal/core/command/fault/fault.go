@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 const op = "command"
@@ -158,12 +159,6 @@ func bidi(r rune) bool {
 }
 
 // OneLine is Clean with every run of white space made one space.
-func OneLine(s string) string { return strings.Join(strings.Fields(Clean(s)), " ") }
+func OneLine(s string) string { return text.OneLine(Clean(s)) }
 
-func excerpt(s string, most int) string {
-	s = OneLine(s)
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:most]) + "…"
-}
+func excerpt(s string, most int) string { return text.ShortenRunes(OneLine(s), most) }

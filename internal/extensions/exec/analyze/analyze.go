@@ -12,15 +12,14 @@ package analyze
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 const op = "analyze"
@@ -67,11 +66,7 @@ func New(cfg Config) *Analyzer {
 		cfg.Redact = func(s string) string { return s }
 	}
 	if cfg.Boundary == nil {
-		cfg.Boundary = func() string {
-			var raw [16]byte
-			_, _ = rand.Read(raw[:]) // never fails
-			return hex.EncodeToString(raw[:])
-		}
+		cfg.Boundary = func() string { return ids.Hex("", 16) }
 	}
 	return &Analyzer{cfg}
 }
@@ -111,7 +106,7 @@ func (a *Analyzer) Response(ctx context.Context, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	content = strip(a.cfg.Redact(content))
+	content = text.StripControl(a.cfg.Redact(content))
 	shown, cut := elide(content)
 	meta := map[string]any{"analyzed_content_length": utf8.RuneCountInString(content), "truncated": cut}
 	why := ""
@@ -122,10 +117,10 @@ func (a *Analyzer) Response(ctx context.Context, req Request) (Result, error) {
 		why = "this action has no permission llm"
 	default:
 		system, parts := a.prompt(cmp.Or(req.Task, "Analyse the response."), req.Usage, "response", shown)
-		text, tokens, err := a.ask(ctx, system, parts)
+		s, tokens, err := a.ask(ctx, system, parts)
 		if err == nil {
 			meta["analysis_type"], meta["model"], meta["tokens"] = "llm", a.cfg.ModelName, tokens
-			return Result{text, meta}, nil
+			return Result{s, meta}, nil
 		}
 		if ctx.Err() != nil {
 			return Result{}, capability.AsError(ctx.Err())
@@ -182,27 +177,27 @@ func (s Source) last(ctx context.Context) (string, error) {
 func (a *Analyzer) ask(ctx context.Context, system string, parts []string) (string, int, error) {
 	ctx, cancel := context.WithTimeout(ctx, modelTimeout)
 	defer cancel()
-	text, tokens, err := a.cfg.Model.Complete(ctx, system, parts...)
+	s, tokens, err := a.cfg.Model.Complete(ctx, system, parts...)
 	if err != nil {
 		return "", 0, err
 	}
-	text = strings.TrimSpace(strip(a.cfg.Redact(text)))
-	if text == "" {
+	s = strings.TrimSpace(text.StripControl(a.cfg.Redact(s)))
+	if s == "" {
 		return "", 0, capability.Errorf(capability.CodeFailed, op, "it answered nothing")
 	}
-	if len(text) > maxAnswer {
-		text = head(text, maxAnswer) + "…"
+	if len(s) > maxAnswer {
+		s = text.CutBytes(s, maxAnswer) + "…"
 	}
-	return text, tokens, nil
+	return s, tokens, nil
 }
 
 // prompt makes what a model is given (runner spec, section 18.2). Guide and
 // content are parts of their own between boundaries that neither contains.
 func (a *Analyzer) prompt(task, guide, name, content string) (system string, parts []string) {
-	guide = head(strip(a.cfg.Redact(guide)), maxUsage)
+	guide = text.CutBytes(text.StripControl(a.cfg.Redact(guide)), maxUsage)
 	boundary := a.boundary(guide, content)
 	system = "You help a user understand an API response or a data structure.\n" + notice(boundary)
-	parts = []string{"Task: " + head(strip(task), maxTask) + "\n\n" +
+	parts = []string{"Task: " + text.CutBytes(text.StripControl(task), maxTask) + "\n\n" +
 		"Say, concisely and as plain text:\n" +
 		"- its structure and format\n- the key fields and what they mean\n- patterns worth noticing\n- problems or warnings"}
 	if guide != "" {
@@ -237,31 +232,10 @@ func elide(s string) (string, bool) {
 	if len(s) <= maxContent {
 		return s, false
 	}
-	first := head(s, maxContent-contentTail)
+	first := text.CutBytes(s, maxContent-contentTail)
 	from := len(s) - contentTail
 	for !utf8.RuneStart(s[from]) {
 		from++
 	}
 	return first + "\n[… " + itoa(from-len(first)) + " bytes left out …]\n" + s[from:], true
-}
-
-func head(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most]
-}
-
-// strip drops control characters and what is not UTF-8: neither a terminal nor a
-// model is to be steered by the data.
-func strip(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError {
-			return -1
-		}
-		return r
-	}, s)
 }

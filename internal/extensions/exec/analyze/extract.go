@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 const (
@@ -33,7 +35,7 @@ func extract(content string) string {
 	}
 	b.WriteString("\nFirst lines:\n")
 	for _, line := range lines[:min(firstLines, len(lines))] {
-		if short := head(line, maxLine); short != line {
+		if short := text.CutBytes(line, maxLine); short != line {
 			line = short + "…"
 		}
 		b.WriteString("  " + line + "\n")
@@ -52,14 +54,14 @@ func plural(n int, noun string) string {
 }
 
 func detect(content string) (string, any) {
-	text := strings.TrimSpace(content)
-	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
-		if value, err := parse([]byte(text)); err == nil {
+	s := strings.TrimSpace(content)
+	if strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[") {
+		if value, err := parse([]byte(s)); err == nil {
 			return "JSON", value
 		}
 	}
-	if strings.HasPrefix(text, "<") {
-		start := strings.ToLower(head(text, 512))
+	if strings.HasPrefix(s, "<") {
+		start := strings.ToLower(text.CutBytes(s, 512))
 		if strings.HasPrefix(start, "<!doctype html") || strings.Contains(start, "<html") {
 			return "HTML", nil
 		}
@@ -111,7 +113,7 @@ func outline(b *strings.Builder, value any) {
 }
 
 // label makes one line of a name or a value that stood escaped in JSON.
-func label(s string) string { return head(strings.Join(strings.Fields(strip(s)), " "), maxLine) }
+func label(s string) string { return text.CutBytes(text.OneLine(text.StripControl(s)), maxLine) }
 
 func describe(value any) string {
 	switch v := value.(type) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Limits of runner spec, section 18.4.
@@ -78,14 +79,14 @@ func (a *Analyzer) Schema(ctx context.Context, req SchemaRequest) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	content = strip(a.cfg.Redact(content))
+	content = text.StripControl(a.cfg.Redact(content))
 	found, faults := judge(content, checker, meta)
 	if faults == nil {
 		return Result{pretty(found), meta}, nil
 	}
-	reason, text := "output_parse_error", "there is no JSON in the text"
+	reason, s := "output_parse_error", "there is no JSON in the text"
 	if found != nil {
-		reason, text = "output_contract_violation", "the JSON does not fit the schema: "+faults[0].Path+": "+faults[0].Message
+		reason, s = "output_contract_violation", "the JSON does not fit the schema: "+faults[0].Path+": "+faults[0].Message
 	}
 	if a.cfg.Model != nil && req.AllowModel {
 		meta["repair_attempted"] = true
@@ -98,9 +99,9 @@ func (a *Analyzer) Schema(ctx context.Context, req SchemaRequest) (Result, error
 			return Result{}, capability.AsError(ctx.Err())
 		}
 		meta["repair_parse_ok"] = again["parse_ok"] == true
-		reason, text = "output_repair_failed", text+"; a repair was tried and failed"
+		reason, s = "output_repair_failed", s+"; a repair was tried and failed"
 	}
-	failed := capability.Errorf(capability.CodeFailed, op, "%s", text).With(reason, "")
+	failed := capability.Errorf(capability.CodeFailed, op, "%s", s).With(reason, "")
 	failed.Details = meta
 	return Result{}, failed
 }
@@ -129,10 +130,10 @@ func (req SchemaRequest) schema(ctx context.Context) ([]byte, error) {
 
 // judge finds the JSON of a text and holds it to the schema; no faults mean that
 // it fits.
-func judge(text string, checker Checker, meta map[string]any) (json.RawMessage, []Fault) {
-	found, strategy, index := find(text)
+func judge(s string, checker Checker, meta map[string]any) (json.RawMessage, []Fault) {
+	found, strategy, index := find(s)
 	meta["parse_ok"], meta["parse_strategy"], meta["candidate_index"] = found != nil, strategy, index
-	meta["raw_excerpt"] = head(text, rawExcerpt)
+	meta["raw_excerpt"] = text.CutBytes(s, rawExcerpt)
 	var faults []Fault
 	if found == nil {
 		faults = []Fault{{"parse", "", "no JSON value was found"}}
@@ -230,20 +231,20 @@ func (a *Analyzer) repair(ctx context.Context, doc []byte, content string, found
 	for _, f := range faults[:min(len(faults), promptFaults)] {
 		fmt.Fprintf(&b, "- %s: %s: %s\n", f.Stage, f.Path, f.Message)
 	}
-	candidate = head(candidate, promptCandidate)
+	candidate = text.CutBytes(candidate, promptCandidate)
 	wrong := a.cfg.Redact(b.String()) // quotes names of the candidate, so it is data too
 	boundary := a.boundary(candidate, wrong)
 	system := "You repair JSON. Answer with one JSON value that fits the schema and nothing else. Keep what is there; invent nothing.\n" + notice(boundary)
 	parts := []string{
-		"The schema:\n" + head(string(doc), promptSchema),
+		"The schema:\n" + text.CutBytes(string(doc), promptSchema),
 		fence(boundary, "What is wrong", wrong),
 		fence(boundary, "The candidate", candidate),
 	}
-	text, _, err := a.ask(ctx, system, parts)
+	s, _, err := a.ask(ctx, system, parts)
 	if err != nil {
 		return nil, faults
 	}
-	return judge(text, checker, meta)
+	return judge(s, checker, meta)
 }
 
 func pretty(value json.RawMessage) string {
@@ -260,12 +261,12 @@ func (a *Analyzer) explain(ctx context.Context, doc []byte, meta map[string]any,
 	if a.cfg.Model != nil && !allowed {
 		why = "this action has no permission llm"
 	} else if a.cfg.Model != nil {
-		shown, _ := elide(strip(string(doc)))
+		shown, _ := elide(text.StripControl(string(doc)))
 		system, parts := a.prompt("Explain what JSON this schema asks for.", "", "schema", shown)
-		text, tokens, err := a.ask(ctx, system, parts)
+		s, tokens, err := a.ask(ctx, system, parts)
 		if err == nil {
 			meta["analysis_type"], meta["model"], meta["tokens"] = "llm", a.cfg.ModelName, tokens
-			return Result{text, meta}, nil
+			return Result{s, meta}, nil
 		}
 		if ctx.Err() != nil {
 			return Result{}, capability.AsError(ctx.Err())

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -78,7 +79,7 @@ func (x *instance) do(ctx context.Context, req Request) (Result, error) {
 	x.mu.Lock()
 	status := x.status
 	x.mu.Unlock()
-	address, title := x.redact(head(at.URL, maxURL)), x.redact(fault.OneLine(head(at.Title, 500)))
+	address, title := x.redact(text.ValidBytes(at.URL, maxURL)), x.redact(fault.OneLine(text.ValidBytes(at.Title, 500)))
 	meta := map[string]any{"url": address, "title": title}
 	if status != 0 {
 		meta["status"] = status
@@ -126,7 +127,7 @@ func (x *instance) click(ctx context.Context, selector string) (string, error) {
 	if why := x.refused(); why != "" {
 		return "", fault.SecurityViolation(why)
 	}
-	return "clicked " + fault.OneLine(head(selector, 200)) + "\n", nil
+	return "clicked " + fault.OneLine(text.ValidBytes(selector, 200)) + "\n", nil
 }
 
 func missing(selector string) error {
@@ -158,7 +159,7 @@ func (x *instance) fill(ctx context.Context, fields []Field) (string, error) {
 		case got.Hidden: // a password, whoever gave it
 			x.conceal(value)
 		}
-		b.WriteString("filled " + fault.OneLine(head(f.Selector, 200)) + " with •••\n")
+		b.WriteString("filled " + fault.OneLine(text.ValidBytes(f.Selector, 200)) + " with •••\n")
 	}
 	return b.String(), nil
 }
@@ -175,7 +176,7 @@ func (x *instance) extract(ctx context.Context, req Request) (string, error) {
 	if !got.Found {
 		return "", missing(req.Selector)
 	}
-	out := fault.Clean(x.redact(head(got.Text, 4*maxText)))
+	out := fault.Clean(x.redact(text.ValidBytes(got.Text, 4*maxText)))
 	if !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}

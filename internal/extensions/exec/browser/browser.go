@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
@@ -199,7 +200,7 @@ func ended(err error, after time.Duration) error {
 		return fault.Cancelled()
 	}
 	if r, ok := errors.AsType[*refusal](err); ok {
-		return capability.Errorf(capability.CodeFailed, op, "the browser refuses %s: %s", r.method, fault.OneLine(head(r.text, 300))).With("execution_failed", "")
+		return capability.Errorf(capability.CodeFailed, op, "the browser refuses %s: %s", r.method, fault.OneLine(text.ValidBytes(r.text, 300))).With("execution_failed", "")
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
@@ -118,7 +119,7 @@ func (x *instance) judge(address string) (string, egress.Decision) {
 	case "data", "blob", "about": // from nowhere
 		return "", egress.Decision{}
 	default:
-		return "addresses of the kind " + strconv.Quote(head(scheme, 32)) + " are not opened", egress.Decision{}
+		return "addresses of the kind " + strconv.Quote(text.ValidBytes(scheme, 32)) + " are not opened", egress.Decision{}
 	}
 	u, err := url.Parse(address)
 	if err != nil {
@@ -131,7 +132,7 @@ func (x *instance) judge(address string) (string, egress.Decision) {
 		}
 	}
 	if why := x.policy.Admits(u.Hostname(), port); why != "" {
-		return "the host " + strconv.Quote(head(u.Hostname(), 100)) + ": " + why, egress.Decision{Host: head(u.Hostname(), 256), Port: port, Reason: why, At: time.Now()}
+		return "the host " + strconv.Quote(text.ValidBytes(u.Hostname(), 100)) + ": " + why, egress.Decision{Host: text.ValidBytes(u.Hostname(), 256), Port: port, Reason: why, At: time.Now()}
 	}
 	return "", egress.Decision{}
 }
@@ -241,7 +242,7 @@ func (x *instance) navigate(ctx context.Context, address string) error {
 		return fault.SecurityViolation(why)
 	}
 	if got.Error != "" {
-		return capability.Errorf(capability.CodeFailed, op, "the page cannot be opened: %s", fault.OneLine(head(got.Error, 100))).With("execution_failed", "")
+		return capability.Errorf(capability.CodeFailed, op, "the page cannot be opened: %s", fault.OneLine(text.ValidBytes(got.Error, 100))).With("execution_failed", "")
 	}
 	return nil
 }
@@ -292,5 +293,3 @@ func (x *instance) script(ctx context.Context, function string, argument, result
 	}
 	return json.Unmarshal(got.Result.Value, result)
 }
-
-func head(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

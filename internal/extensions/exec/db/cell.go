@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
@@ -93,11 +94,7 @@ func cut(s string) (string, bool) {
 	if len(s) <= MaxCell {
 		return s, false
 	}
-	n := MaxCell
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…", true
+	return text.CutBytes(s, MaxCell) + "…", true
 }
 
 // check holds an answer of the worker to what answers are: its room may be

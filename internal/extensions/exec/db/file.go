@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"modernc.org/sqlite"
-	"modernc.org/sqlite/lib"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -60,10 +61,8 @@ func (f *answerFault) err() error {
 	default:
 		code = capability.CodeFailed
 	}
-	return capability.Errorf(code, op, "%s", fault.OneLine(head(f.Message, 1000))).With(head(f.Reason, 64), "")
+	return capability.Errorf(code, op, "%s", fault.OneLine(text.ValidBytes(f.Message, 1000))).With(text.ValidBytes(f.Reason, 64), "")
 }
-
-func head(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
 // checkName holds the name of a database to a plain relative path that is none of
 // the files that SQLite keeps beside one.

@@ -49,7 +49,7 @@ func (s *scanner) next() *capability.Error {
 	case strings.HasPrefix(rest, "/*"):
 		return s.comment()
 	case c == '\'':
-		return s.quote(text, 0, '\'', false)
+		return s.quote(literal, 0, '\'', false)
 	case c == '"':
 		return s.quote(quoted, 0, '"', false)
 	case s.d == SQLite && c == '`':
@@ -156,9 +156,9 @@ func (s *scanner) word() *capability.Error {
 	if s.d == Postgres {
 		switch {
 		case value == "e" && strings.HasPrefix(rest[n:], "'"):
-			return s.quote(text, n, '\'', true)
+			return s.quote(literal, n, '\'', true)
 		case (value == "b" || value == "x" || value == "n") && strings.HasPrefix(rest[n:], "'"):
-			return s.quote(text, n, '\'', false)
+			return s.quote(literal, n, '\'', false)
 		case value == "u" && (strings.HasPrefix(rest[n:], "&'") || strings.HasPrefix(rest[n:], "&\"")):
 			return fault.InvalidArgs("", "write characters as they are, not as U&…")
 		}
@@ -182,7 +182,7 @@ func (s *scanner) dollar() *capability.Error {
 	if end < 0 {
 		return unended("quote")
 	}
-	s.emit(text, rest[n+1:n+1+end], 2*len(tag)+end)
+	s.emit(literal, rest[n+1:n+1+end], 2*len(tag)+end)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 	"github.com/junctor-run/junctor/secret"
@@ -263,8 +264,8 @@ func (a address) refused(err error) error {
 		case strings.HasPrefix(said.Code, "28"):
 			return capability.Errorf(capability.CodeFailed, op, "the database does not let us in").With("execution_failed", "look at user and password in the address of the database").Detail("sqlstate", said.Code)
 		}
-		return capability.Errorf(capability.CodeFailed, op, "the database says: %s", fault.OneLine(head(a.redact(said.Message), 1000))).
-			With("execution_failed", "").Detail("sqlstate", head(said.Code, 5))
+		return capability.Errorf(capability.CodeFailed, op, "the database says: %s", fault.OneLine(text.ValidBytes(a.redact(said.Message), 1000))).
+			With("execution_failed", "").Detail("sqlstate", text.ValidBytes(said.Code, 5))
 	}
 	var large *pgproto3.ExceededMaxBodyLenErr
 	if errors.As(err, &large) {

@@ -49,7 +49,7 @@ type class int
 const (
 	word class = iota
 	quoted
-	text
+	literal
 	number
 	param
 	mark
@@ -111,7 +111,7 @@ func (t token) is(s string) bool { return t.class == mark && t.value == s }
 // kind is the statement's verb; that of WITH is the one behind its queries.
 func kind(tokens []token) string {
 	switch first := tokens[0]; {
-	case first.class == quoted || first.class == text:
+	case first.class == quoted || first.class == literal:
 		return "" // a name is no verb, whatever it says
 	case first.class != word || first.value != "with":
 		return first.value

@@ -20,10 +20,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
@@ -184,7 +184,7 @@ func document(req *Request) (json.RawMessage, error) {
 	r := req.Route
 	about := map[string]any{"session_id": req.Session, "user_id": req.User, "extension_id": req.Extension, "action_id": r.Action.ID, "command": r.Command.Declared}
 	if req.Usage != "" {
-		about["usage_doc"] = cut(req.Usage, maxUsage)
+		about["usage_doc"] = text.CutBytes(req.Usage, maxUsage)
 	}
 	if req.Last != nil {
 		about["last_response"] = *req.Last
@@ -206,17 +206,6 @@ func orEmpty[V any](m map[string]V) map[string]V {
 		return map[string]V{}
 	}
 	return m
-}
-
-// cut keeps at most n bytes, of whole characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // hostCalls are the host calls of one run; one is made at a time.

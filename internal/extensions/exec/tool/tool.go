@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/argv"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
@@ -206,15 +207,12 @@ func outcome(ran sandbox.Result, secrets []string) Result {
 	return r
 }
 
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
-		text = text[i+1:]
+func lastLine(output string) string {
+	line := strings.TrimSpace(output)
+	if i := strings.LastIndexByte(line, '\n'); i >= 0 {
+		line = line[i+1:]
 	}
-	if runes := []rune(text); len(runes) > errorLine {
-		text = string(runes[:errorLine]) + "…"
-	}
-	return text
+	return text.ShortenRunes(line, errorLine)
 }
 
 // dirs are where the program may look for others of its kind.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/tasks"
+	"github.com/junctor-run/junctor/internal/store"
 )
 
 // Bounds.
@@ -60,16 +61,9 @@ type Config struct {
 	delivered           int64
 }
 
-// Database is what is needed of the server's.
-type Database interface {
-	SQL() *sql.DB
-	Migrate(ctx context.Context, owner string, files fs.FS) error
-	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
-}
-
 // Options of a Sender; Database, Bodies and Task are required.
 type Options struct {
-	Database Database
+	Database store.Database
 	// Bodies are the documents that tell of a change; before is nil where the receiver
 	// has heard nothing yet.
 	Bodies func(before, now *tasks.Task, legacy bool) [][]byte
@@ -107,11 +101,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 		opts: o, post: newPoster(o.Addresses), wants: make(map[string]bool), queue: make(map[string][]tasks.Task),
 		busy: make(map[string]bool), wake: make(chan struct{}, 1), last: make(map[string]*tasks.Task),
 	}
-	files, err := Migrations()
-	if err == nil {
-		err = o.Database.Migrate(ctx, Owner, files)
-	}
-	if err != nil {
+	if err := store.MigrateOwner(ctx, o.Database, Owner, Migrations); err != nil {
 		return nil, fmt.Errorf("open the push configurations: %w", err)
 	}
 	return s, nil

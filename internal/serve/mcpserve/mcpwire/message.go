@@ -18,6 +18,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // MetaPrefix begins the _meta keys that the protocol keeps for itself.
@@ -214,10 +215,7 @@ func nameIn(raw []byte) string {
 			}
 		})
 	}
-	if len(name) > 128 {
-		name = strings.ToValidUTF8(name[:128], "")
-	}
-	return name
+	return text.ClipBytes(name, 128)
 }
 
 // malformed names the byte at which the text stops being JSON.

@@ -3,6 +3,8 @@ package decide
 import (
 	"fmt"
 	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Sibling is another session of the same thread, as a prompt tells of it.
@@ -74,8 +76,8 @@ func Prompt(s Situation) string {
 		repo = "none (scratch)"
 	}
 	fmt.Fprintf(&b, "Agent: %s, label %s\nWorking directory: %s\nRepository: %s\n", one(s.AgentType), one(s.Label), one(s.Workdir), one(repo))
-	section(&b, "Its task", head(s.Task, maxTask))
-	section(&b, "The plan that all share", head(s.Brief, maxBrief))
+	section(&b, "Its task", text.ShortenRunes(s.Task, maxTask))
+	section(&b, "The plan that all share", text.ShortenRunes(s.Brief, maxBrief))
 	var list strings.Builder
 	for _, p := range s.Siblings[max(0, len(s.Siblings)-mostPeers):] {
 		fmt.Fprintf(&list, "- %s (%s): %s\n", one(p.Label), one(p.Status), one(p.Result))
@@ -120,5 +122,5 @@ func section(b *strings.Builder, title, text string) {
 
 // one is a text on one line, cut.
 func one(s string) string {
-	return head(strings.Join(strings.Fields(head(s, 4*maxItem)), " "), maxItem)
+	return text.ShortenRunes(text.OneLine(text.ShortenRunes(s, 4*maxItem)), maxItem)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
@@ -80,11 +81,11 @@ func Synthesis(s Swarm) string {
 		if name == "" {
 			name = t.SessionID
 		}
-		summary := head(strings.TrimSpace(t.CompletionSummary), 1000)
+		summary := text.ShortenRunes(strings.TrimSpace(t.CompletionSummary), 1000)
 		if summary == "" {
 			summary = "no result was told"
 		}
-		fmt.Fprintf(&b, "- %s (%s): %s\n", one(name), t.Status, strings.Join(strings.Fields(summary), " "))
+		fmt.Fprintf(&b, "- %s (%s): %s\n", one(name), t.Status, text.OneLine(summary))
 	}
 	for _, label := range s.NotBegun {
 		fmt.Fprintf(&b, "- %s (not begun)\n", one(label))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Runner runs a command in a folder. It ends the command, and all that this started,
@@ -91,12 +91,12 @@ func run(ctx context.Context, r Runner, now func() time.Time, dir string, list [
 		begun := now()
 		limited, cancel := context.WithTimeout(ctx, checkTime)
 		exit, output, err := r.Run(limited, dir, argv)
-		c := Check{Argv: argv, Exit: exit, Output: decide.Last(output, maxOutput), TookMS: now().Sub(begun).Milliseconds()}
+		c := Check{Argv: argv, Exit: exit, Output: text.LastRunes(output, maxOutput), TookMS: now().Sub(begun).Milliseconds()}
 		switch {
 		case limited.Err() != nil:
 			c.Error = "it was ended after " + checkTime.String()
 		case err != nil:
-			c.Error = decide.Cut(err.Error(), maxSummary)
+			c.Error = text.CutRunes(err.Error(), maxSummary)
 		}
 		cancel()
 		out = append(out, c)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -54,7 +55,7 @@ func SettleCriteria(ctx context.Context, model Model, task string, kind row.Thre
 
 // readCriteria finds the first JSON array of texts.
 func readCriteria(answer string) []string {
-	answer = decide.Cut(answer, 64<<10)
+	answer = text.CutRunes(answer, 64<<10)
 	begin, end := strings.IndexByte(answer, '['), strings.LastIndexByte(answer, ']')
 	var list []string
 	if begin < 0 || end < begin || jsonx.Unmarshal([]byte(answer[begin:end+1]), &list) != nil {
@@ -69,7 +70,7 @@ var bullet = regexp.MustCompile(`^\s*([-*•]|\d{1,2}[.)])\s+`)
 func tidy(list []string) (out []string) {
 	seen := make(map[string]bool)
 	for _, s := range list {
-		s = decide.Cut(strings.Join(strings.Fields(bullet.ReplaceAllString(decide.Cut(s, 4*maxCriterion), "")), " "), maxCriterion)
+		s = text.CutRunes(text.OneLine(bullet.ReplaceAllString(text.CutRunes(s, 4*maxCriterion), "")), maxCriterion)
 		if key := strings.ToLower(s); s != "" && !seen[key] && len(out) < mostCriteria {
 			seen[key] = true
 			out = append(out, s)
@@ -79,5 +80,5 @@ func tidy(list []string) (out []string) {
 }
 
 func quoted(s string, n int) string {
-	return decide.Fence(decide.Cut(s, n))
+	return decide.Fence(text.CutRunes(s, n))
 }

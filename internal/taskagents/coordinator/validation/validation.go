@@ -21,7 +21,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -160,7 +160,7 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 			if c.Error != "" {
 				what = "could not be run (" + c.Error + ")"
 			}
-			return r.settle(Revise, "checks", "A check fails.", fmt.Sprintf("`%s` %s:\n%s\nCorrect this, and say again that the work is done.", strings.Join(c.Argv, " "), what, decide.Last(c.Output, 2000)))
+			return r.settle(Revise, "checks", "A check fails.", fmt.Sprintf("`%s` %s:\n%s\nCorrect this, and say again that the work is done.", strings.Join(c.Argv, " "), what, text.LastRunes(c.Output, 2000)))
 		}
 	}
 	passed := slices.ContainsFunc(r.Checks, Check.Passed)
@@ -187,9 +187,9 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 }
 
 func (r *Report) settle(o Outcome, by, summary, followUp string) (most int) {
-	r.Outcome, r.By, r.Summary = o, by, decide.Cut(summary, maxSummary)
+	r.Outcome, r.By, r.Summary = o, by, text.CutRunes(summary, maxSummary)
 	if o == Revise {
-		r.FollowUp = decide.Cut(followUp, maxFollowUp)
+		r.FollowUp = text.CutRunes(followUp, maxFollowUp)
 	}
 	return MaxRounds
 }
@@ -273,7 +273,7 @@ func prompt(s Subject, r Report) string {
 	}
 	return "You validate the work of an agent. You see its task, what it says, and evidence that was collected without it.\n\nTask:\n" + quoted(s.Task, 8000) +
 		"\nCriteria:\n" + quoted("- "+strings.Join(s.Criteria.Criteria, "\n- "), 4000) + "\nKind: " + string(s.Kind) + "\nRepository: " + repo +
-		"\n\nWhat the agent said last:\n" + quoted(decide.Last(s.Text, 2400), 2400) + "\nEvidence:\n" + quoted(string(seen), 24_000) + `
+		"\n\nWhat the agent said last:\n" + quoted(text.LastRunes(s.Text, 2400), 2400) + "\nEvidence:\n" + quoted(string(seen), 24_000) + `
 Rules:
 - pass only what the evidence supports.
 - A question or research without a repository is judged by its answer.
@@ -289,7 +289,7 @@ Answer with one JSON object alone:
 // lastOf are the last items, cut (task-agents, section 14.2).
 func lastOf(list []string) (out []string) {
 	for _, s := range list[max(0, len(list)-8):] {
-		out = append(out, decide.Cut(s, 220))
+		out = append(out, text.CutRunes(s, 220))
 	}
 	return out
 }

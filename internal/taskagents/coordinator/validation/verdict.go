@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Outcome is what comes of a validation.
@@ -72,13 +72,13 @@ func verdict(raw []byte) (v Verdict, ok bool) {
 	if jsonx.Unmarshal(raw, &said) != nil {
 		return v, false
 	}
-	v.Summary, v.FollowUp = decide.Cut(strings.TrimSpace(said.Summary), maxSummary), decide.Cut(strings.TrimSpace(said.FollowUp), maxFollowUp)
+	v.Summary, v.FollowUp = text.CutRunes(strings.TrimSpace(said.Summary), maxSummary), text.CutRunes(strings.TrimSpace(said.FollowUp), maxFollowUp)
 	for _, item := range said.Checklist[:min(len(said.Checklist), mostListed)] {
-		text, isText := jsonx.Text(item)
+		s, isText := jsonx.Text(item)
 		if !isText {
-			text = string(item)
+			s = string(item)
 		}
-		v.Checklist = append(v.Checklist, decide.Cut(text, maxCriterion))
+		v.Checklist = append(v.Checklist, text.CutRunes(s, maxCriterion))
 	}
 	switch strings.ToLower(strings.TrimSpace(said.Verdict)) {
 	case "pass", "approved":
@@ -112,14 +112,14 @@ func ReadCustom(raw json.RawMessage, err error) CustomResult {
 	}
 	switch {
 	case err != nil:
-		return CustomResult{Prompt: decide.Cut("The work could not be verified: "+err.Error()+" Check that it is complete, and say again that it is done.", maxFollowUp)}
+		return CustomResult{Prompt: text.CutRunes("The work could not be verified: "+err.Error()+" Check that it is complete, and say again that it is done.", maxFollowUp)}
 	case len(raw) > maxVerdict || jsonx.Unmarshal(raw, &said) != nil || said.Verdict != "pass" && said.Verdict != "fail":
 		return CustomResult{Prompt: "The work could not be verified: the verifier's answer has no verdict. Check that it is complete, and say again that it is done."}
 	case said.Verdict == "pass":
 		return CustomResult{Pass: true}
 	}
 	for _, p := range []string{said.Retryable, said.FollowUp} {
-		if p = decide.Cut(strings.TrimSpace(p), maxFollowUp); p != "" {
+		if p = text.CutRunes(strings.TrimSpace(p), maxFollowUp); p != "" {
 			return CustomResult{Prompt: p}
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // The times of task-agents, sections 2, 4.4 and 4.7.
@@ -134,7 +136,7 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 	}
 	if d.reads[n] {
 		d.order++
-		d.sequences[n] = sequence{clipBytes(data, mostPayload), now, d.order}
+		d.sequences[n] = sequence{text.ClipBytes(data, mostPayload), now, d.order}
 		if !d.entered.IsZero() && !d.took {
 			d.took, d.tookBy = d.says(n, "busy"), n
 		}
@@ -155,7 +157,7 @@ func (d *Detector) says(n int, state string) bool {
 // Output is told after the screen has taken in what the program printed.
 func (d *Detector) Output(now time.Time) {
 	d.output = now
-	if t := clipBytes(d.screen.Title(), mostPayload); t != d.title {
+	if t := text.ClipBytes(d.screen.Title(), mostPayload); t != d.title {
 		d.order++
 		d.title, d.sequences[0] = t, sequence{t, now, d.order}
 	}
@@ -218,7 +220,7 @@ func (d *Detector) Fact(now time.Time, f Fact) {
 	if d.fact != nil && d.fact.Class < f.Class {
 		return
 	}
-	f.at, f.Text = now, clipBytes(f.Text, longestText)
+	f.at, f.Text = now, text.ClipBytes(f.Text, longestText)
 	d.fact, d.factNews = &f, true
 	d.changed(now)
 }
@@ -393,11 +395,4 @@ func (d *Detector) move(now time.Time, to Status, cause string, evidence []Evide
 		d.turn, d.worked = time.Time{}, false
 	}
 	return []Change{{At: now, From: from, To: to, Cause: cause, Evidence: evidence}}
-}
-
-func clipBytes(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }

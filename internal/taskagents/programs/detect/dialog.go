@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Dialog is a question with a selection list, found by its structure and not by its
@@ -83,28 +85,28 @@ func findDialog(rows []string, inverse []bool, file *File) *Dialog {
 
 // readOption reads a row as an option: borders, cursor, number, label.
 func readOption(rows []string, y int, cursors string) (o option, ok bool) {
-	text, col := unbordered(rows[y])
-	if text == "" || isRule(rows[y], ruleRunes) {
+	s, col := unbordered(rows[y])
+	if s == "" || isRule(rows[y], ruleRunes) {
 		return o, false
 	}
 	o.row = y
-	if c, size := utf8.DecodeRuneInString(text); strings.ContainsRune(cursors, c) && strings.HasPrefix(text[size:], " ") {
-		rest := strings.TrimLeft(text[size:], " ")
-		col += 1 + utf8.RuneCountInString(text[size:]) - utf8.RuneCountInString(rest)
-		text, o.cursor = rest, true
+	if c, size := utf8.DecodeRuneInString(s); strings.ContainsRune(cursors, c) && strings.HasPrefix(s[size:], " ") {
+		rest := strings.TrimLeft(s[size:], " ")
+		col += 1 + utf8.RuneCountInString(s[size:]) - utf8.RuneCountInString(rest)
+		s, o.cursor = rest, true
 	}
-	o.col, o.label = col, text
-	digits := len(text) - len(strings.TrimLeftFunc(text, unicode.IsDigit))
-	if digits > 0 && digits <= 2 && len(text) > digits+1 && (text[digits] == '.' || text[digits] == ')') && text[digits+1] == ' ' {
-		for _, c := range text[:digits] {
+	o.col, o.label = col, s
+	digits := len(s) - len(strings.TrimLeftFunc(s, unicode.IsDigit))
+	if digits > 0 && digits <= 2 && len(s) > digits+1 && (s[digits] == '.' || s[digits] == ')') && s[digits+1] == ' ' {
+		for _, c := range s[:digits] {
 			if c < '0' || c > '9' {
 				return o, false
 			}
 			o.number = o.number*10 + int(c-'0')
 		}
-		o.label = strings.TrimSpace(text[digits+1:])
+		o.label = strings.TrimSpace(s[digits+1:])
 	}
-	o.label = clip(o.label, longestPrompt)
+	o.label = text.CutRunes(o.label, longestPrompt)
 	return o, o.label != ""
 }
 
@@ -219,9 +221,9 @@ func prompt(rows []string) string {
 	var paragraphs []string
 	var open []string
 	for _, row := range slices.Concat(rows, []string{""}) {
-		text, _ := unbordered(row)
-		if text != "" {
-			open = append(open, text)
+		s, _ := unbordered(row)
+		if s != "" {
+			open = append(open, s)
 			continue
 		}
 		if len(open) > 0 {
@@ -230,13 +232,13 @@ func prompt(rows []string) string {
 	}
 	for i := len(paragraphs) - 1; i >= 0; i-- {
 		if strings.Contains(paragraphs[i], "?") {
-			return clip(paragraphs[i], longestPrompt)
+			return text.CutRunes(paragraphs[i], longestPrompt)
 		}
 	}
 	if len(paragraphs) == 0 {
 		return ""
 	}
-	return clip(paragraphs[len(paragraphs)-1], longestPrompt)
+	return text.CutRunes(paragraphs[len(paragraphs)-1], longestPrompt)
 }
 
 // Fingerprint recognises the same question when it is drawn again (task-agents,
@@ -248,5 +250,5 @@ func Fingerprint(kind, question string, options []string) string {
 		}
 		return c
 	}, question)
-	return kind + "|" + clip(question, 100) + "|" + strings.Join(options, "|")
+	return kind + "|" + text.CutRunes(question, 100) + "|" + strings.Join(options, "|")
 }

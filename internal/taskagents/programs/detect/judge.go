@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // proposal is a state that the evidence speaks for and that is announced once it has
@@ -331,7 +333,7 @@ func (d *Detector) readySettle() time.Duration {
 }
 
 func (d *Detector) evidence(v *Verdict) Evidence {
-	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: clipBytes(v.Text, longestText), at: d.news}
+	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: text.ClipBytes(v.Text, longestText), at: d.news}
 	if v.Rule.Region.Sequence() {
 		n, _ := v.Rule.Region.OSC()
 		e.Class, e.at = 3, d.sequences[n].at

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Verdict is what a look found out about one rule.
@@ -76,7 +78,7 @@ func (v *View) ask(r *Rule, version string) Verdict {
 		}
 		d.Text = line
 	}
-	d.Matched, d.Text = true, clip(d.Text, 200)
+	d.Matched, d.Text = true, text.CutRunes(d.Text, 200)
 	return d
 }
 
@@ -91,7 +93,7 @@ func firstMatch(lines []string, regexes []*regexp.Regexp) (string, bool) {
 	return "", false
 }
 
-func quote(s string) string { return `"` + clip(s, 60) + `"` }
+func quote(s string) string { return `"` + text.CutRunes(s, 60) + `"` }
 
 // Question returns what a matching rule says is asked: prompt and options by its
 // extract, else those of the dialog that is open. A URL that the terminal's width broke
@@ -123,7 +125,7 @@ func groups(lines []string, re *regexp.Regexp, most int) (found []string) {
 	for _, line := range lines {
 		for _, m := range re.FindAllStringSubmatch(line, most) {
 			if m[1] != "" && len(found) < most {
-				found = append(found, clip(m[1], longestPrompt))
+				found = append(found, text.CutRunes(m[1], longestPrompt))
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Region says where on a screen a rule looks (task-agents, section 5.8). Beyond the
@@ -86,7 +88,7 @@ type View struct {
 	Dialog *Dialog
 	Box    *Box
 
-	found map[Region]*text
+	found map[Region]*regionText
 }
 
 // Box is the input box of a screen.
@@ -95,27 +97,27 @@ type Box struct {
 	Text        string // what stands in it, placeholders too
 }
 
-// text is a region's lines, and the same folded, once a rule asks for that.
-type text struct {
+// regionText is a region's lines, and the same folded, once a rule asks for that.
+type regionText struct {
 	lines  []string
 	folded string
 }
 
-func (t *text) holds(s string) bool {
+func (t *regionText) holds(s string) bool {
 	if t.folded == "" {
-		t.folded = fold(strings.Join(t.lines, " "))
+		t.folded = text.Fold(strings.Join(t.lines, " "))
 	}
 	return strings.Contains(t.folded, s)
 }
 
 // Look finds the regions of a screen.
 func Look(file *File, s Snapshot) *View {
-	v := &View{file: file, title: clip(s.Title, mostPayload), osc: s.OSC, last: -1, found: map[Region]*text{}}
+	v := &View{file: file, title: text.CutRunes(s.Title, mostPayload), osc: s.OSC, last: -1, found: map[Region]*regionText{}}
 	rows := s.Rows[max(0, len(s.Rows)-mostRows):]
 	v.inverse = make([]bool, len(rows))
 	copy(v.inverse, s.Inverse[max(0, min(len(s.Inverse), len(s.Rows)-len(rows))):])
 	for i, row := range rows {
-		row = strings.TrimRightFunc(clip(plainSpace(row), longestRow), unicode.IsSpace)
+		row = strings.TrimRightFunc(text.CutRunes(plainSpace(row), longestRow), unicode.IsSpace)
 		v.rows = append(v.rows, row)
 		if row != "" {
 			v.last = i
@@ -142,18 +144,6 @@ func (v *View) settle() {
 }
 
 func plainSpace(s string) string { return strings.ReplaceAll(s, "\u00a0", " ") }
-
-func clip(s string, runes int) string {
-	if len(s) <= runes {
-		return s
-	}
-	for i := range s {
-		if runes--; runes < 0 {
-			return s[:i]
-		}
-	}
-	return s
-}
 
 // findBox finds the lowest input box.
 func findBox(rows []string, last int, in Input) *Box {
@@ -232,11 +222,11 @@ func isRule(row, runes string) bool {
 const ruleRunes = "─━═╌┄▄▀"
 
 // region returns the lines of a region.
-func (v *View) region(r Region) *text {
+func (v *View) region(r Region) *regionText {
 	if t, ok := v.found[r]; ok {
 		return t
 	}
-	t := &text{lines: v.linesOf(r)}
+	t := &regionText{lines: v.linesOf(r)}
 	v.found[r] = t
 	return t
 }
@@ -246,7 +236,7 @@ func (v *View) linesOf(r Region) []string {
 	case "title":
 		return nonEmpty(v.title)
 	case "osc":
-		return nonEmpty(clip(v.osc[r.n], mostPayload))
+		return nonEmpty(text.CutRunes(v.osc[r.n], mostPayload))
 	case "whole":
 		return v.rows[:v.last+1]
 	case "last_lines":
@@ -339,9 +329,9 @@ func (v *View) Submitted(typed string) bool {
 				continue
 			}
 			line, _ = afterGlyph(line, v.file.Input.Echo)
-			return strings.HasPrefix(fold(line), first)
+			return strings.HasPrefix(text.Fold(line), first)
 		}
-		if strings.HasPrefix(fold(line), first) {
+		if strings.HasPrefix(text.Fold(line), first) {
 			return true
 		}
 	}
@@ -355,7 +345,7 @@ func (v *View) Holds(typed string) bool {
 	if v.Box == nil || first == "" {
 		return false
 	}
-	box := fold(v.Box.Text)
+	box := text.Fold(v.Box.Text)
 	return strings.Contains(box, first) || strings.HasPrefix(box, "[pasted")
 }
 
@@ -363,7 +353,7 @@ func (v *View) Holds(typed string) bool {
 // breaks it.
 func firstLine(typed string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(typed), "\n")
-	return strings.TrimSpace(clip(fold(line), 40))
+	return strings.TrimSpace(text.CutRunes(text.Fold(line), 40))
 }
 
 func nonEmpty(s string) []string {
@@ -373,13 +363,10 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// fold makes texts comparable: lower case, one blank for any run of them.
-func fold(s string) string { return strings.Join(strings.Fields(strings.ToLower(s)), " ") }
-
 func foldAll(list []string) []string {
 	var out []string
 	for _, s := range list {
-		out = append(out, fold(s))
+		out = append(out, text.Fold(s))
 	}
 	return out
 }

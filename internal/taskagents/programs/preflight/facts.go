@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
@@ -62,5 +63,5 @@ func word(s string) string {
 		}
 		return r
 	}, s)
-	return strings.ToValidUTF8(s[:min(len(s), 64)], "")
+	return text.ValidBytes(s, 64)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
@@ -191,7 +192,7 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 	if jsonx.Unmarshal(params, &p) != nil || a.session == "" || p.Session != a.session || len(p.Options) == 0 || len(p.Options) > MaxOptions {
 		return nil, false
 	}
-	q := &Question{ID: string(id), id: id, Type: "permission", Tool: a.tool(p.Call.Kind), Input: p.Call.known(), Prompt: clip(p.Call.Title, maxPrompt)}
+	q := &Question{ID: string(id), id: id, Type: "permission", Tool: a.tool(p.Call.Kind), Input: p.Call.known(), Prompt: text.ShortenBytes(p.Call.Title, maxPrompt)}
 	for _, o := range p.Options {
 		if o.ID.Kind() != '"' || len(o.ID) > maxID {
 			return nil, false
@@ -199,7 +200,7 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 		if !slices.Contains([]string{"allow_once", "allow_always", "reject_once", "reject_always"}, o.Kind) {
 			o.Kind = ""
 		}
-		q.Options = append(q.Options, Option{Label: clip(o.Name, maxLabel), Kind: o.Kind, answer: o.ID})
+		q.Options = append(q.Options, Option{Label: text.ShortenBytes(o.Name, maxLabel), Kind: o.Kind, answer: o.ID})
 	}
 	return q, true
 }
@@ -242,7 +243,7 @@ func (a *acp) tool(kind string) string {
 
 func (a *acp) noted(method string, params jsonx.Raw) (Step, error) {
 	if method != "session/update" {
-		return told(Told{Kind: Unknown, Text: clip(method, maxLabel)}), nil
+		return told(Told{Kind: Unknown, Text: text.ShortenBytes(method, maxLabel)}), nil
 	}
 	var p struct {
 		Session string `json:"sessionId"`
@@ -274,7 +275,7 @@ func (a *acp) noted(method string, params jsonx.Raw) (Step, error) {
 		if part.Type != "text" {
 			return Step{}, nil
 		}
-		return a.said(clip(p.Update.Message, maxID), part.Text), nil
+		return a.said(text.ShortenBytes(p.Update.Message, maxID), part.Text), nil
 	case "tool_call", "tool_call_update":
 		var u struct {
 			Update acpCall `json:"update"`
@@ -291,7 +292,7 @@ func (a *acp) noted(method string, params jsonx.Raw) (Step, error) {
 	case "user_message_chunk", "agent_thought_chunk", "plan", "available_commands_update", "current_mode_update", "config_option_update", "session_info_update":
 		return Step{}, nil
 	}
-	return told(Told{Kind: Unknown, Text: "session/update " + clip(p.Update.Type, maxLabel)}), nil
+	return told(Told{Kind: Unknown, Text: "session/update " + text.ShortenBytes(p.Update.Type, maxLabel)}), nil
 }
 
 // said takes a part of a message. What a turn ends with is its last one: a message ends
@@ -324,9 +325,9 @@ func (a *acp) used(begins bool, c acpCall) Step {
 	}
 	name := a.tool(c.Kind)
 	if name == "other" {
-		name = clip(c.Title, maxLabel)
+		name = text.ShortenBytes(c.Title, maxLabel)
 	}
-	return told(Told{Kind: Tool, Tool: name, Text: clip(c.Title, maxPrompt)})
+	return told(Told{Kind: Tool, Tool: name, Text: text.ShortenBytes(c.Title, maxPrompt)})
 }
 
 func (a *acp) ended(result jsonx.Raw, fail *rpcError) (s Step) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -92,7 +93,7 @@ func (c *claude) Hear(line []byte) (Step, error) {
 	case "control_request":
 		return c.asked(m.RequestID, m.Request)
 	case "control_cancel_request":
-		return told(Told{Kind: Withdrawn, Text: clip(string(m.RequestID), maxID)}), nil
+		return told(Told{Kind: Withdrawn, Text: text.ShortenBytes(string(m.RequestID), maxID)}), nil
 	case "system":
 		return c.system(m.Subtype, m.SessionID, m.Status), nil
 	case "assistant":
@@ -100,7 +101,7 @@ func (c *claude) Hear(line []byte) (Step, error) {
 			return Step{}, nil
 		}
 		if word, ok := jsonx.Text(m.Error); ok {
-			c.failed = clip(word, maxLabel)
+			c.failed = text.ShortenBytes(word, maxLabel)
 		}
 		return assistant(m.Message)
 	case "user":
@@ -115,7 +116,7 @@ func (c *claude) Hear(line []byte) (Step, error) {
 	case "":
 		return Step{}, errNoMessage
 	}
-	return told(Told{Kind: Unknown, Text: clip(m.Type, maxLabel)}), nil
+	return told(Told{Kind: Unknown, Text: text.ShortenBytes(m.Type, maxLabel)}), nil
 }
 
 func (c *claude) answered(response jsonx.Raw) (Step, error) {
@@ -129,7 +130,7 @@ func (c *claude) answered(response jsonx.Raw) (Step, error) {
 	}
 	refused := ""
 	if r.Subtype != "success" {
-		refused = "it answered " + clip(r.Subtype+": "+r.Error, maxPrompt)
+		refused = "it answered " + text.ShortenBytes(r.Subtype+": "+r.Error, maxPrompt)
 	}
 	switch r.RequestID {
 	case "":
@@ -163,15 +164,15 @@ func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
 	}
 	if r.Subtype != "can_use_tool" {
 		s := sent(encoded(object{"type": "control_response", "response": object{"subtype": "error", "request_id": id, "error": "this client does not offer that"}}))
-		s.tell(Told{Kind: Unknown, Text: "control_request " + clip(r.Subtype, maxLabel)})
+		s.tell(Told{Kind: Unknown, Text: "control_request " + text.ShortenBytes(r.Subtype, maxLabel)})
 		return s, nil
 	}
 	if r.Input.Kind() != '{' || r.Tool == "" {
 		return Step{}, errNoMessage
 	}
 	q := &Question{
-		ID: string(id), Type: "permission", Tool: clip(r.Tool, maxLabel), Input: json.RawMessage(r.Input), id: id, raw: r.Input,
-		Prompt:  clip(strings.TrimSpace("Use "+r.Tool+": "+brief(r.Input, r.Description)), maxPrompt),
+		ID: string(id), Type: "permission", Tool: text.ShortenBytes(r.Tool, maxLabel), Input: json.RawMessage(r.Input), id: id, raw: r.Input,
+		Prompt:  text.ShortenBytes(strings.TrimSpace("Use "+r.Tool+": "+brief(r.Input, r.Description)), maxPrompt),
 		Options: []Option{{Label: "Allow", Kind: "allow_once"}, {Label: "Deny", Kind: "reject_once"}},
 	}
 	if r.Tool == "AskUserQuestion" {
@@ -218,13 +219,13 @@ func brief(input jsonx.Raw, otherwise string) string {
 	_ = jsonx.Members(input, func(name string, value []byte) {
 		switch name {
 		case "command", "file_path", "path", "notebook_path", "url", "query", "pattern":
-			if text, ok := jsonx.Text(value); ok && found == "" {
-				found = clip(text, maxPrompt)
+			if s, ok := jsonx.Text(value); ok && found == "" {
+				found = text.ShortenBytes(s, maxPrompt)
 			}
 		}
 	})
 	if found == "" {
-		return clip(otherwise, maxPrompt)
+		return text.ShortenBytes(otherwise, maxPrompt)
 	}
 	return found
 }
@@ -267,7 +268,7 @@ func assistant(message jsonx.Raw) (s Step, err error) {
 		case "text":
 			s.tell(Told{Kind: Words, Text: last(part.Text)})
 		case "tool_use":
-			s.tell(Told{Kind: Tool, Tool: clip(part.Name, maxLabel), Text: brief(part.Input, "")})
+			s.tell(Told{Kind: Tool, Tool: text.ShortenBytes(part.Name, maxLabel), Text: brief(part.Input, "")})
 		}
 	}
 	return s, nil
@@ -310,7 +311,7 @@ func (c *claude) result(line []byte) (s Step, err error) {
 		end.Phase = detect.PhaseInterrupted
 	case r.IsError || r.Subtype != "success":
 		if end.Text == "" {
-			end.Text = clip(strings.Join(r.Errors, "\n"), maxPrompt)
+			end.Text = text.ShortenBytes(strings.Join(r.Errors, "\n"), maxPrompt)
 		}
 		status := 0
 		if r.Status != nil {

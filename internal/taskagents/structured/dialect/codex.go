@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
@@ -218,7 +219,7 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 	default:
 		return c.unsupported(id, method), nil
 	}
-	q.Prompt = clip(q.Prompt, maxPrompt)
+	q.Prompt = text.ShortenBytes(q.Prompt, maxPrompt)
 	q.Options = []Option{{Label: "Allow", Kind: "allow_once", answer: jsonx.Raw(`"accept"`)}}
 	if slices.ContainsFunc(p.Available, func(d jsonx.Raw) bool { return string(d) == `"acceptForSession"` }) {
 		q.Options = append(q.Options, Option{Label: "Always allow in this session", Kind: "allow_always", answer: jsonx.Raw(`"acceptForSession"`)})
@@ -233,7 +234,7 @@ func (q *Question) codexChoice(list []codexQuestion) bool {
 	if len(list) != 1 || list[0].Secret || len(list[0].Options) == 0 || len(list[0].Options) > MaxOptions || list[0].ID == "" || len(list[0].ID) > maxID {
 		return false
 	}
-	q.Type, q.Tool, q.Prompt, q.about = "question", "request_user_input", clip(list[0].Question, maxPrompt), list[0].ID
+	q.Type, q.Tool, q.Prompt, q.about = "question", "request_user_input", text.ShortenBytes(list[0].Question, maxPrompt), list[0].ID
 	for _, o := range list[0].Options {
 		if len(o.Label) > maxLabel {
 			return false
@@ -287,7 +288,7 @@ func (c *codex) noted(method string, params jsonx.Raw) (Step, error) {
 		}
 		return c.item(p.Item, method == "item/completed"), nil
 	case "serverRequest/resolved":
-		return told(Told{Kind: Withdrawn, Text: clip(string(p.RequestID), maxID)}), nil
+		return told(Told{Kind: Withdrawn, Text: text.ShortenBytes(string(p.RequestID), maxID)}), nil
 	case "thread/tokenUsage/updated":
 		if p.Usage == nil {
 			return Step{}, errNoMessage
@@ -300,9 +301,9 @@ func (c *codex) noted(method string, params jsonx.Raw) (Step, error) {
 		c.failed = p.Error.told()
 		return Step{}, nil
 	case "warning", "configWarning", "deprecationNotice":
-		return told(Told{Kind: Warned, Text: clip(p.Message+p.Summary, maxPrompt)}), nil
+		return told(Told{Kind: Warned, Text: text.ShortenBytes(p.Message+p.Summary, maxPrompt)}), nil
 	}
-	return told(Told{Kind: Unknown, Text: clip(method, maxLabel)}), nil
+	return told(Told{Kind: Unknown, Text: text.ShortenBytes(method, maxLabel)}), nil
 }
 
 func (c *codex) item(i *codexItem, completed bool) Step {
@@ -315,17 +316,17 @@ func (c *codex) item(i *codexItem, completed bool) Step {
 		c.reply = last(i.Text)
 		return told(Told{Kind: Words, Text: c.reply})
 	case "commandExecution":
-		t.Tool, t.Text = "exec_command", clip(i.Command, maxPrompt)
+		t.Tool, t.Text = "exec_command", text.ShortenBytes(i.Command, maxPrompt)
 	case "fileChange":
 		paths := i.paths()
-		t.Tool, t.Text = "apply_patch", clip(strings.Join(paths, ", "), maxPrompt)
+		t.Tool, t.Text = "apply_patch", text.ShortenBytes(strings.Join(paths, ", "), maxPrompt)
 		if !completed && len(i.ID) <= maxID {
 			c.items = append(c.items[max(0, len(c.items)-mostItems+1):], item{i.ID, paths})
 		}
 	case "mcpToolCall", "dynamicToolCall", "collabAgentToolCall":
-		t.Tool, t.Text = clip(strings.TrimPrefix(i.Server+"."+i.Tool, "."), maxLabel), ""
+		t.Tool, t.Text = text.ShortenBytes(strings.TrimPrefix(i.Server+"."+i.Tool, "."), maxLabel), ""
 	case "webSearch":
-		t.Tool, t.Text = "web_search", clip(i.Query, maxPrompt)
+		t.Tool, t.Text = "web_search", text.ShortenBytes(i.Query, maxPrompt)
 	case "contextCompaction":
 		t = Told{Kind: Phase, Phase: detect.PhaseCompacting}
 	default: // the user's own words, thoughts, plans
@@ -360,8 +361,8 @@ func (e *codexError) told() Told {
 		return Told{Kind: Ended, Phase: failed("unknown")}
 	}
 	word, status := "", 0
-	if text, ok := jsonx.Text(e.Info); ok {
-		word = text
+	if s, ok := jsonx.Text(e.Info); ok {
+		word = s
 	} else {
 		_ = jsonx.Members(e.Info, func(name string, value []byte) {
 			var detail struct {
@@ -372,6 +373,6 @@ func (e *codexError) told() Told {
 			status = detail.Status
 		})
 	}
-	text := clip(strings.TrimSpace(e.Message+"\n"+e.More), maxPrompt)
-	return Told{Kind: Ended, Phase: failed(failure(status, word, text)), Text: text}
+	s := text.ShortenBytes(strings.TrimSpace(e.Message+"\n"+e.More), maxPrompt)
+	return Told{Kind: Ended, Phase: failed(failure(status, word, s)), Text: s}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
@@ -183,14 +184,6 @@ func New(c Config) (Dialect, error) {
 		With("no_structured_mode", "start it in a terminal")
 }
 
-// clip is the beginning of a text, within bytes.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
-}
-
 // last is the end of a text, within the bound of a reply.
 func last(s string) string {
 	if len(s) <= maxReply {
@@ -213,7 +206,7 @@ var words = []struct {
 
 // failure is the kind of a failure: by the status of HTTP where it is known, by the
 // program's own word, then by its text. "unknown" is one too.
-func failure(status int, word, text string) string {
+func failure(status int, word, s string) string {
 	switch {
 	case status == 401 || status == 403:
 		return "auth"
@@ -239,7 +232,7 @@ func failure(status int, word, text string) string {
 		return "network"
 	}
 	for _, w := range words {
-		if w.said.MatchString(clip(text, maxPrompt)) {
+		if w.said.MatchString(text.ShortenBytes(s, maxPrompt)) {
 			return w.kind
 		}
 	}

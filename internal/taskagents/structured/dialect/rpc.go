@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // rpc is JSON-RPC with both sides asking. Codex leaves out the member that says so.
@@ -28,13 +29,13 @@ func (e *rpcError) words() string {
 		Message string `json:"message"`
 	}
 	_ = jsonx.Unmarshal(e.Data, &data)
-	text := strings.TrimSpace(e.Message)
+	s := strings.TrimSpace(e.Message)
 	for _, more := range []string{data.Details, data.Message} {
-		if more != "" && !strings.Contains(text, more) {
-			text += ": " + more
+		if more != "" && !strings.Contains(s, more) {
+			s += ": " + more
 		}
 	}
-	return clip(text, maxPrompt)
+	return text.ShortenBytes(s, maxPrompt)
 }
 
 var errNoMessage = errors.New("the line is no message of the protocol")
@@ -70,8 +71,8 @@ func (r *rpc) failure(id jsonx.Raw, code int, text string) []byte {
 
 // unsupported answers a request that we do not know.
 func (r *rpc) unsupported(id jsonx.Raw, method string) Step {
-	s := sent(r.failure(id, -32601, "this client does not offer "+clip(method, maxLabel)))
-	s.tell(Told{Kind: Unknown, Text: clip(method, maxLabel)})
+	s := sent(r.failure(id, -32601, "this client does not offer "+text.ShortenBytes(method, maxLabel)))
+	s.tell(Told{Kind: Unknown, Text: text.ShortenBytes(method, maxLabel)})
 	return s
 }
 

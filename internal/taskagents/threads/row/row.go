@@ -13,9 +13,9 @@
 package row
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
 // Bounds of one column, in bytes; what exceeds them is too_large.
@@ -57,9 +57,7 @@ func (m Millis) Time() time.Time {
 
 // NewID returns a random id: the prefix, which says of what, and 32 hex digits.
 func NewID(prefix string) string {
-	var raw [16]byte
-	_, _ = rand.Read(raw[:]) // crypto/rand.Read never fails
-	return prefix + "_" + hex.EncodeToString(raw[:])
+	return ids.Hex(prefix+"_", 16)
 }
 
 // Key is the column that names a row: session_id of sessions and of pending decisions,

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
@@ -31,26 +32,14 @@ const Owner = "threads"
 // Migrations are the package's tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Database is what the store needs of the server's database; statements have the
-// placeholder ?.
-type Database interface {
-	SQL() *sql.DB
-	Migrate(ctx context.Context, owner string, files fs.FS) error
-	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
-}
-
 // Store implements [threads.Store].
-type Store struct{ db Database }
+type Store struct{ db store.Database }
 
 var _ threads.Store = (*Store)(nil)
 
 // Open brings the tables up to date. The database stays the caller's.
-func Open(ctx context.Context, db Database) (*Store, error) {
-	files, err := Migrations()
-	if err == nil {
-		err = db.Migrate(ctx, Owner, files)
-	}
-	if err != nil {
+func Open(ctx context.Context, db store.Database) (*Store, error) {
+	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
 		return nil, fmt.Errorf("open the task registry: %w", err)
 	}
 	return &Store{db: db}, nil

@@ -41,12 +41,12 @@ func (c *clock) now() time.Time {
 // world is a registry over a database.
 type world struct {
 	*threads.Registry
-	db    threadsql.Database
+	db    store.Database
 	store *threadsql.Store
 	clock *clock
 }
 
-func over(t testing.TB, db threadsql.Database) *world {
+func over(t testing.TB, db store.Database) *world {
 	t.Helper()
 	s, err := threadsql.Open(t.Context(), db)
 	if err != nil {

@@ -13,19 +13,13 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
 // MaxRead is how many bytes of a text are looked at for words.
 const MaxRead = 16 << 10
-
-func head(text string) string {
-	if len(text) > MaxRead {
-		text = strings.ToValidUTF8(text[:MaxRead], "")
-	}
-	return text
-}
 
 // Tasks are the tasks that a text is a list of: its numbered lines, else its bullets,
 // two at least; nil where it is one task. What is indented beneath an entry belongs to it.
@@ -72,18 +66,18 @@ var (
 // Prose says that a text is meant for somebody who understands it, and not for a shell:
 // it has more than five words, an article or a pronoun, a question or exclamation mark,
 // or the end of a sentence. What also looks like a command line needs three of them.
-func Prose(text string) bool {
-	text = head(text)
+func Prose(s string) bool {
+	s = text.ClipBytes(s, MaxRead)
 	signs := 0
-	if len(strings.Fields(text)) > 5 {
+	if len(strings.Fields(s)) > 5 {
 		signs++
 	}
 	for _, sign := range []*regexp.Regexp{ofProse, asked, ended} {
-		if sign.MatchString(text) {
+		if sign.MatchString(s) {
 			signs++
 		}
 	}
-	if ofShell.MatchString(text) {
+	if ofShell.MatchString(s) {
 		return signs > 2
 	}
 	return signs > 0
@@ -96,8 +90,8 @@ var (
 
 // Repo is the repository that a text names by an address of one of the three forges, as
 // it stands there; "" where there is none. Of several it is the first.
-func Repo(text string) string {
-	found := strings.TrimRight(repository.FindString(head(text)), ".-_")
+func Repo(s string) string {
+	found := strings.TrimRight(repository.FindString(text.ClipBytes(s, MaxRead)), ".-_")
 	if found == "" {
 		return ""
 	}
@@ -114,7 +108,7 @@ func Repo(text string) string {
 }
 
 // SameRepo says that a text means the repository that was worked in last.
-func SameRepo(text string) bool { return same.MatchString(head(text)) }
+func SameRepo(s string) bool { return same.MatchString(text.ClipBytes(s, MaxRead)) }
 
 var (
 	// Nobody gives an errand to a coding agent, so either list may be short: what is
@@ -125,18 +119,18 @@ var (
 
 // Errand says that a text is about the person's own life and not about work: the agent
 // that was told answers it itself.
-func Errand(text string) bool {
-	text = head(text)
-	return errands.MatchString(text) && !work.MatchString(text)
+func Errand(s string) bool {
+	s = text.ClipBytes(s, MaxRead)
+	return errands.MatchString(s) && !work.MatchString(s)
 }
 
 // first returns the value of the entry that is mentioned first; entries that are forbidden
 // ("don't stop") do not count.
-func first[V any](text string, entries []mention[V]) (value V, ok bool) {
-	text = negated.ReplaceAllString(head(text), " ")
-	at := len(text)
+func first[V any](s string, entries []mention[V]) (value V, ok bool) {
+	s = negated.ReplaceAllString(text.ClipBytes(s, MaxRead), " ")
+	at := len(s)
 	for _, e := range entries {
-		if loc := e.words.FindStringIndex(text); loc != nil && loc[0] < at {
+		if loc := e.words.FindStringIndex(s); loc != nil && loc[0] < at {
 			value, ok, at = e.means, true, loc[0]
 		}
 	}

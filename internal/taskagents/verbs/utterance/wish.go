@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 var operations = []mention[string]{
@@ -47,8 +49,8 @@ func IssueOperation(text string) string {
 var numbers = regexp.MustCompile(`(?i)#(\d{1,9})\b|\b(?:issue|ticket|bug)(?: number| no\.?)? (\d{1,9})\b`)
 
 // IssueNumber is the issue that a text names as #12 or issue 12.
-func IssueNumber(text string) (int, bool) {
-	m := numbers.FindStringSubmatch(head(text))
+func IssueNumber(s string) (int, bool) {
+	m := numbers.FindStringSubmatch(text.ClipBytes(s, MaxRead))
 	if m == nil {
 		return 0, false
 	}
@@ -101,12 +103,12 @@ var windows = []mention[Window]{
 
 // Asked is what a text asks about the past: which window and, with "how many", that a
 // number is wanted.
-func Asked(text string) (w Window, count bool) {
-	if blank(text) {
+func Asked(s string) (w Window, count bool) {
+	if blank(s) {
 		return "", false
 	}
-	w, _ = first(text, windows)
-	return w, howMany.MatchString(head(text))
+	w, _ = first(s, windows)
+	return w, howMany.MatchString(text.ClipBytes(s, MaxRead))
 }
 
 var howMany = regexp.MustCompile(`(?i)\bhow many\b|\bcount\b|\bnumber of\b`)

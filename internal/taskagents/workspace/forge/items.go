@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Item is one entry of a list: its first line, and what follows beneath it.
@@ -71,6 +73,5 @@ func item(line string) Item {
 	if utf8.RuneCountInString(line) <= maxTitle {
 		return Item{Title: line}
 	}
-	r := []rune(line)
-	return Item{Title: string(r[:maxTitle-1]) + "…", Body: line + "\n"}
+	return Item{Title: text.FitRunes(line, maxTitle), Body: line + "\n"}
 }

@@ -7,8 +7,6 @@ package scratch
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +19,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
@@ -144,9 +143,7 @@ func (k *Keeper) Create(session, label string) (Record, error) {
 	if r, ok := k.find(session); ok && r.Status != Deleted {
 		return Record{}, capability.Errorf(capability.CodeConflict, "scratch.create", "the session has a scratch folder already").With("exists", "use that one")
 	}
-	var random [8]byte
-	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
-	name := prefix + hex.EncodeToString(random[:])
+	name := ids.Hex(prefix, 8)
 	r := Record{SessionID: session, Path: filepath.Join(k.base, name), Status: Pending, Label: label, CreatedAt: k.cfg.Now().UTC(), Folder: name}
 	// The record first: a folder that nobody remembers would stay for ever.
 	if err := k.put(r); err != nil {

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // suspicious are texts that speak to a model rather than of a tool. They are advice
@@ -32,12 +34,12 @@ func advice(in *declared) (list []string) {
 	texts := []string{in.Description, in.Title, in.Annotations.Title, string(in.InputSchema)}
 	lower := make([]string, len(texts))
 	for i := range texts {
-		texts[i] = Cut(texts[i], maxAdvised)
+		texts[i] = text.CutBytes(texts[i], maxAdvised)
 		lower[i] = strings.ToLower(texts[i])
 	}
 	for _, s := range suspicious {
-		for i, text := range texts {
-			if slices.ContainsFunc(s.keys, func(key string) bool { return strings.Contains(lower[i], key) }) && s.pattern.MatchString(text) {
+		for i, content := range texts {
+			if slices.ContainsFunc(s.keys, func(key string) bool { return strings.Contains(lower[i], key) }) && s.pattern.MatchString(content) {
 				where := "it "
 				if i == 3 {
 					where = "its input schema "
@@ -47,7 +49,7 @@ func advice(in *declared) (list []string) {
 			}
 		}
 	}
-	if text := in.Title + in.Description; Shown(text) != text {
+	if content := in.Title + in.Description; Shown(content) != content {
 		list = append(list, "it holds characters that are not shown; they are left out")
 	}
 	if strings.Contains(string(in.InputSchema), "x-mcp-header") {

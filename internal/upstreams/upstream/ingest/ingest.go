@@ -17,6 +17,7 @@ import (
 	"regexp"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // Kind is what is declared; it is the member kind of the contribution too.
@@ -146,7 +147,7 @@ func (c *Collector) drop(name, reason string) {
 		c.out.More++
 		return
 	}
-	c.out.Dropped = append(c.out.Dropped, Dropped{Kind: c.kind, Name: Cut(Shown(name), 80), Reason: reason})
+	c.out.Dropped = append(c.out.Dropped, Dropped{Kind: c.kind, Name: text.CutBytes(Shown(name), 80), Reason: reason})
 }
 
 // Done ends the list. Of a name that was given more than once none remains: which of

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // ownPrefix belongs to the protocol's participants: what a server puts under it
@@ -47,9 +48,9 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 	}
 	var in declared
 	if err := jsonx.Unmarshal(raw, &in); err != nil {
-		return nil, fmt.Errorf("its definition cannot be read: %s", Cut(Shown(err.Error()), 200))
+		return nil, fmt.Errorf("its definition cannot be read: %s", text.CutBytes(Shown(err.Error()), 200))
 	}
-	d := &Definition{Kind: kind, Title: Cut(Shown(first(in.Title, in.Annotations.Title, in.Name, in.URI, in.URITemplate)), 120)}
+	d := &Definition{Kind: kind, Title: text.CutBytes(Shown(first(in.Title, in.Annotations.Title, in.Name, in.URI, in.URITemplate)), 120)}
 	if err := d.named(&in); err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 	}
 	d.Description = Shown(in.Description)
 	if len(d.Description) > MaxDescription {
-		d.Description, d.Cut = Cut(d.Description, MaxDescription), true
+		d.Description, d.Cut = text.CutBytes(d.Description, MaxDescription), true
 		d.Advice = append(d.Advice, fmt.Sprintf("its description has %d bytes; agents see the first %d", len(in.Description), MaxDescription))
 	}
 	d.Advice = append(d.Advice, advice(&in)...)
@@ -71,7 +72,7 @@ func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 		return nil, err
 	}
 	if d.Pin, err = pin(d.Published); err != nil {
-		return nil, fmt.Errorf("its definition has no canonical form: %s", Cut(Shown(err.Error()), 200))
+		return nil, fmt.Errorf("its definition has no canonical form: %s", text.CutBytes(Shown(err.Error()), 200))
 	}
 	return d, nil
 }
@@ -136,17 +137,6 @@ func Shown(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// Cut is at most n bytes of s, of whole characters.
-func Cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // publish is the definition as agents see it: raw itself, where nothing has to go.
@@ -237,7 +227,7 @@ func bounded(doc []byte) error {
 	for objects == 0 || dec.StackDepth() > 0 {
 		t, err := dec.ReadToken()
 		if err != nil {
-			return fmt.Errorf("its definition is not sound JSON: %s", Cut(Shown(err.Error()), 200))
+			return fmt.Errorf("its definition is not sound JSON: %s", text.CutBytes(Shown(err.Error()), 200))
 		}
 		switch {
 		case t.Kind() == '{':

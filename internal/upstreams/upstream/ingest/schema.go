@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
@@ -54,7 +55,7 @@ func (d *Definition) schema(which string, doc jsonx.Raw) (json.RawMessage, error
 		return nil, fmt.Errorf("its %s schema refers to itself so often that checking by it would not end", which)
 	}
 	if _, err := catalog.CompileSchema(doc); err != nil {
-		return nil, fmt.Errorf("its %s schema cannot be used: %s", which, Cut(Shown(err.Error()), 300))
+		return nil, fmt.Errorf("its %s schema cannot be used: %s", which, text.CutBytes(Shown(err.Error()), 300))
 	}
 	return json.RawMessage(doc), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
@@ -83,7 +84,7 @@ func compare(before, after []byte) (list []Change, more int) {
 		if len(list) == maxChanges {
 			return list, len(paths) - maxChanges
 		}
-		list = append(list, Change{Path: ingest.Cut(ingest.Shown(path), 500), Old: ingest.Cut(a[path], maxShown), New: ingest.Cut(b[path], maxShown)})
+		list = append(list, Change{Path: text.CutBytes(ingest.Shown(path), 500), Old: text.CutBytes(a[path], maxShown), New: text.CutBytes(b[path], maxShown)})
 	}
 	return list, 0
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-github/v88/github"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -208,22 +209,18 @@ func (r *repository) explain(op string, err error, missing string) error {
 
 // said is what the forge gave as its reason: short, on one line, without the token.
 func (r *repository) said(a *github.ErrorResponse) string {
-	text := a.Message
+	message := a.Message
 	for _, e := range a.Errors {
-		text += "; " + strings.TrimSpace(e.Field+" "+e.Code+" "+e.Message)
+		message += "; " + strings.TrimSpace(e.Field+" "+e.Code+" "+e.Message)
 	}
 	if !r.token.Empty() {
-		text = strings.ReplaceAll(text, r.token.Reveal(), r.token.String())
+		message = strings.ReplaceAll(message, r.token.Reveal(), r.token.String())
 	}
-	text = strings.Map(func(c rune) rune {
+	message = strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {
 			return ' '
 		}
 		return c
-	}, secret.MaskTokens(text))
-	const most = 300
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
+	}, secret.MaskTokens(message))
+	return text.ShortenBytes(message, 300)
 }

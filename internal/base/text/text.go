@@ -1,0 +1,127 @@
+// Package text shortens and normalises strings. Limits count bytes or runes, as the
+// name of a function states, and a cut never divides a valid character. The functions
+// differ in what they do with invalid UTF-8; unless their comment mentions it, they
+// keep it.
+package text
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const ellipsis = "…"
+
+// CutBytes returns the longest prefix of s that has at most maxBytes bytes and ends
+// before the beginning of a character.
+func CutBytes(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
+		return s
+	}
+	for maxBytes > 0 && !utf8.RuneStart(s[maxBytes]) {
+		maxBytes--
+	}
+	return s[:maxBytes]
+}
+
+// ClipBytes returns s if it has at most maxBytes bytes. Otherwise it returns its first
+// maxBytes bytes without those that are not valid UTF-8.
+func ClipBytes(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxBytes], "")
+}
+
+// ShortenBytes is ClipBytes with an ellipsis after a text that was cut. The ellipsis
+// does not count.
+func ShortenBytes(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
+		return s
+	}
+	return ClipBytes(s, maxBytes) + ellipsis
+}
+
+// ValidBytes returns at most the first maxBytes bytes of s, without those that are not
+// valid UTF-8.
+func ValidBytes(s string, maxBytes int) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxBytes)], "")
+}
+
+// CutRunes returns the first maxRunes runes of s. Invalid bytes of a text that is cut
+// become U+FFFD.
+func CutRunes(s string, maxRunes int) string {
+	if end := runes(s, maxRunes); end < len(s) {
+		return string([]rune(s[:end]))
+	}
+	return s
+}
+
+// ShortenRunes is CutRunes with an ellipsis after a text that was cut. The ellipsis
+// does not count.
+func ShortenRunes(s string, maxRunes int) string {
+	if runes(s, maxRunes) < len(s) {
+		return CutRunes(s, maxRunes) + ellipsis
+	}
+	return s
+}
+
+// FitRunes is CutRunes with an ellipsis as the last rune of a text that was cut.
+func FitRunes(s string, maxRunes int) string {
+	if runes(s, maxRunes) < len(s) {
+		return CutRunes(s, maxRunes-1) + ellipsis
+	}
+	return s
+}
+
+// LastRunes returns the last maxRunes runes of s. Invalid bytes of a text that is cut
+// become U+FFFD.
+func LastRunes(s string, maxRunes int) string {
+	if len(s) <= maxRunes {
+		return s
+	}
+	if r := []rune(s); len(r) > maxRunes {
+		return string(r[len(r)-maxRunes:])
+	}
+	return s
+}
+
+// runes returns the length in bytes of the first maxRunes runes of s.
+func runes(s string, maxRunes int) int {
+	if len(s) <= maxRunes {
+		return len(s)
+	}
+	for i := range s {
+		if maxRunes--; maxRunes < 0 {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// OneLine returns the words of s, separated by single spaces.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Fold returns s on one line and in lower case, so that texts can be compared.
+func Fold(s string) string { return OneLine(strings.ToLower(s)) }
+
+// Line returns s on one line of at most maxRunes runes, without bytes that are not valid
+// UTF-8. A text that was cut ends in an ellipsis, without a space before it.
+func Line(s string, maxRunes int) string {
+	s = OneLine(strings.ToValidUTF8(s, ""))
+	if runes(s, maxRunes) == len(s) {
+		return s
+	}
+	return strings.TrimSpace(CutRunes(s, maxRunes-1)) + ellipsis
+}
+
+// StripControl removes control characters except newline and tab, the replacement
+// character, and bytes that are not valid UTF-8.
+func StripControl(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,30 @@
+package process
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
+
+// SealDescriptors keeps programs that are started later from inheriting the descriptors
+// that this process inherited. Its own descriptors are closed on exec, a parent's may
+// not be.
+func SealDescriptors() { _ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) }
+
+// Reap waits for the program and calls sweep between its end and its reaping. Until then
+// its process id, which is the group's, cannot belong to another process.
+func Reap(cmd *exec.Cmd, sweep func()) error {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	sweep()
+	return cmd.Wait()
+}
