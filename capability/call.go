@@ -35,15 +35,15 @@ type Invocation struct {
 	// Relay lets the caller answer questions of the provider with another call.
 	Relay *Relay
 	// Balance asks for a choice among the nodes that offer the function; nil: only
-	// where nobody could mind which (decision R51).
+	// where nobody could mind which.
 	Balance *Balance
 	// Keep and Resume are for callers that outlive this process; see [Resumer].
 	Keep   Keeper
 	Resume string
 }
 
-// Balance says how one of several nodes is chosen (nodes spec, section 18). The
-// zero value leaves it all to the gateway.
+// Balance says how one of several nodes is chosen. The zero value leaves it all
+// to the gateway.
 type Balance struct {
 	Strategy  string   // "": resource_aware
 	Preferred []string // ids of nodes: first, if alive and able
@@ -142,8 +142,8 @@ type Result struct {
 	Ran *Ran
 }
 
-// Ran says what a provider ran (runner spec, section 20.1). Nothing in it is
-// secret but Output, of which only a keyed hash is recorded.
+// Ran says what a provider ran. Nothing in it is secret but Output, of which
+// only a keyed hash is recorded.
 type Ran struct {
 	Command   string // "/postman"
 	Action    string // "get"
@@ -159,7 +159,7 @@ type Ran struct {
 	Node *NodeRan
 }
 
-// NodeRan is what the record of a call to a node adds (nodes spec, section 28).
+// NodeRan is what the record of a call to a node adds.
 type NodeRan struct {
 	ID            string
 	Epoch         int64

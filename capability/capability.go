@@ -16,9 +16,8 @@ import (
 	"time"
 )
 
-// ID names one invocable catalog entry:
-// <extension id>/<contribution id>#<canonical action>@<instance>.
-// It is stable across restarts (catalog spec, section 3).
+// ID names one invocable catalog entry: <extension id>/<contribution
+// id>#<canonical action>@<instance>. It is stable across restarts.
 type ID string
 
 // Action is a canonical, provider-independent verb such as "fs.readText", or a
@@ -26,7 +25,7 @@ type ID string
 type Action string
 
 // Effect is the class of what a call may change, ordered read < write <
-// external < admin (decision R22).
+// external < admin.
 type Effect string
 
 // The effect classes. An unknown effect is treated as external.
@@ -58,7 +57,7 @@ func (e Effect) Mutates() bool { return e.AtLeast(EffectWrite) }
 
 // ProviderKey names a concrete provider instance: <domain>:<kind>:<instance>,
 // for example "fs:endpoint:cloud". Bytes outside [A-Za-z0-9._~-] are
-// percent-encoded per segment (catalog spec, section 3).
+// percent-encoded per segment.
 type ProviderKey string
 
 // NewProviderKey joins and escapes the three segments.
@@ -103,7 +102,7 @@ func (m Member) String() string { return m.Module + ":" + m.Kind + ":" + m.Name 
 func (m Member) IsZero() bool { return m == Member{} }
 
 // Selector names what a caller wants among several providers. Every field set
-// must match (catalog spec, section 4.8); a blank value is an error, never "any".
+// must match; a blank value is an error, never "any".
 type Selector map[string]string
 
 // Target is what is asked for; exactly one of the first three is set.
@@ -159,7 +158,7 @@ const (
 func Roles() []Role { return []Role{RoleAdmin, RoleOperator, RoleAgent, RoleNode, RoleTask} }
 
 // Principal is who asks, as the credential of the connection says; nothing in a
-// payload can change it. ID is "<role>:<name>" (spec/README section 8).
+// payload can change it. ID is "<role>:<name>".
 type Principal struct {
 	ID     string   `json:"id"`
 	Role   Role     `json:"role"`
@@ -245,7 +244,7 @@ type Batch struct {
 	Providers []Provider
 }
 
-// State of a provider instance or an entry (catalog spec, section 4.5).
+// State of a provider instance or an entry.
 type State string
 
 // Availability states; ready and degraded are eligible for calls.
@@ -292,8 +291,7 @@ type Module struct {
 	Manifest      json.RawMessage `json:"manifest,omitempty"`
 	Contributions []Contribution  `json:"contributions"`
 	// Users are the only ones of role agent, task or node who may call it, besides
-	// those whom a grant names; none: everybody whom the rules permit (nodes spec,
-	// section 28).
+	// those whom a grant names; none: everybody whom the rules permit.
 	Users []string `json:"users,omitempty"`
 }
 
@@ -320,7 +318,7 @@ type Contribution struct {
 	Tags         []string          `json:"tags,omitempty"`
 	Telemetry    map[string]string `json:"telemetry,omitempty"`
 
-	// What only some declare (catalog spec, section 4.1).
+	// What only some declare.
 	Visibility  Visibility   `json:"visibility,omitempty"`
 	Exact       bool         `json:"exact,omitempty"`       // insists on Tool as it is
 	Unsupported bool         `json:"unsupported,omitempty"` // the provider's account cannot do this action

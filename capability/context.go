@@ -3,10 +3,10 @@ package capability
 import "strings"
 
 // Context is what the catalog is compiled for and a choice is made in: who is
-// at work, in which conversation, and what was settled for the session (catalog
-// spec, section 4.7). The zero value is a local command-line session of nobody
-// in particular: no conversation, no adapter. Bounds: 64 bindings, 64 blocks,
-// 256 bytes a value; [Context.Check] holds them.
+// at work, in which conversation, and what was settled for the session. The
+// zero value is a local command-line session of nobody in particular: no
+// conversation, no adapter. Bounds: 64 bindings, 64 blocks, 256 bytes a value;
+// [Context.Check] holds them.
 type Context struct {
 	Workspace     string    `json:"workspace,omitempty"`
 	Agent         string    `json:"agent,omitempty"`
@@ -179,9 +179,9 @@ func (c *Context) Set(key, value string) error {
 	return nil
 }
 
-// Scope says where a contribution may be used (catalog spec, section 4.4). A
-// dimension that is empty or holds "*" admits everything; any other demands that
-// the context has a value and that it is listed. Lists are sorted.
+// Scope says where a contribution may be used. A dimension that is empty or
+// holds "*" admits everything; any other demands that the context has a value
+// and that it is listed. Lists are sorted.
 type Scope struct {
 	Workspace        []string `json:"workspace,omitempty"`
 	Agent            []string `json:"agent,omitempty"`

@@ -1,8 +1,7 @@
 package capability
 
 // Arbitration is what a contribution may say about how it is chosen. It cannot
-// choose a mode: Mode, when given, must be the registry's (decision D11 of the
-// catalog spec).
+// choose a mode: Mode, when given, must be the registry's.
 type Arbitration struct {
 	Mode            string `json:"mode,omitempty"`
 	Slot            string `json:"slot,omitempty"`
@@ -30,7 +29,7 @@ const (
 	HealthUnknown   Health = "unknown" // not yet probed
 )
 
-// Backend describes a runtime backend (catalog spec, section 12).
+// Backend describes a runtime backend.
 type Backend struct {
 	Class        string   `json:"class"`
 	ID           string   `json:"id"`
@@ -40,7 +39,7 @@ type Backend struct {
 	Capabilities []string `json:"capabilities,omitempty"`
 }
 
-// Augment describes a route augmenter (catalog spec, sections 9.2 and 14.4).
+// Augment describes a route augmenter.
 type Augment struct {
 	Effect      string   `json:"effect"` // observe-only, augment, veto, resolve
 	Targets     []string `json:"targets,omitempty"`
@@ -60,9 +59,8 @@ const (
 	VisibleNone     Visibility = "none"
 )
 
-// Stages of a module on its way into the catalogs (catalog spec, section 19.1).
-// The empty stage is activated: a source that only publishes live modules need
-// not say so.
+// Stages of a module on its way into the catalogs. The empty stage is
+// activated: a source that only publishes live modules need not say so.
 const (
 	StageDeclared  = "declared"
 	StageApproved  = "approved" // policy-approved, not activated

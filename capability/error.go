@@ -12,7 +12,7 @@ import (
 // through one table (see [CodeTable]); a finer cause is the Error's Reason.
 type Code string
 
-// The sixteen codes (spec/README section 4).
+// The sixteen codes.
 const (
 	CodeUnauthenticated   Code = "unauthenticated"
 	CodeDenied            Code = "denied"

@@ -75,7 +75,7 @@ type Invocation struct {
 	IdempotencyKey string              `json:"idempotency_key,omitempty"`
 	DryRun         bool                `json:"dry_run,omitempty"`
 	Stream         bool                `json:"stream,omitempty"`
-	// LoadBalancing is true, the name of a strategy, or an object (nodes spec, 18.1).
+	// LoadBalancing is true, the name of a strategy, or an object.
 	LoadBalancing any `json:"load_balancing,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Node is a device as lists show it (nodes spec, section 17).
+// Node is a device as lists show it.
 type Node struct {
 	ID            string   `json:"node_id"`
 	Status        string   `json:"status"` // connected, disconnected, draining
@@ -122,8 +122,8 @@ type CallOptions struct {
 	// Node is a node's id; "" leaves the choice to the gateway: the least loaded of
 	// those that offer the function.
 	Node string
-	// Balancing is the name of a strategy or an object (nodes spec, section 18.1);
-	// broadcast calls every node. It counts where Node is empty; nil is resource_aware.
+	// Balancing is the name of a strategy or an object; broadcast calls every node. It
+	// counts where Node is empty; nil is resource_aware.
 	Balancing      any
 	Timeout        time.Duration // 0: the server's
 	IdempotencyKey string
@@ -150,8 +150,8 @@ func (o CallOptions) invocation(function string, arguments any) (Invocation, err
 }
 
 // Call calls a function of a node and returns its result and the node that answered.
-// arguments are loose JSON: an object by name, a list by place (nodes spec, section
-// 4). Nothing is kept of earlier calls, and nothing is sent twice.
+// arguments are loose JSON: an object by name, a list by place. Nothing is kept of
+// earlier calls, and nothing is sent twice.
 func (c *Client) Call(ctx context.Context, function string, arguments any, o CallOptions) (result json.RawMessage, node string, err error) {
 	inv, err := o.invocation(function, arguments)
 	if err != nil {

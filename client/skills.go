@@ -19,8 +19,8 @@ type Profile struct {
 }
 
 // Skills are the skills that one user has on the calling side: what an alias stands
-// for, in which languages, on which device (nodes spec, section 24). Nothing of it is
-// kept by the server. It is safe for concurrent use.
+// for, in which languages, on which device. Nothing of it is kept by the server. It
+// is safe for concurrent use.
 type Skills struct {
 	client  *Client
 	profile Profile

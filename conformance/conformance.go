@@ -1,10 +1,10 @@
 // Package conformance exercises an endpoint of the capability-router protocol
 // over HTTP and says, place by place, what does not hold. It drives all twelve
-// surfaces as the original's harness does (router spec, section 12), spread over
-// the endpoint's modules, keeps a ledger of every call, and adds what the
-// original never tried: credentials, error envelopes, bad parameters, assets out
-// of bounds, equality of the two ways to an asset, concurrency, and what each
-// generation of routers makes of the manifests.
+// surfaces as the original's harness does, spread over the endpoint's modules,
+// keeps a ledger of every call, and adds what the original never tried:
+// credentials, error envelopes, bad parameters, assets out of bounds, equality
+// of the two ways to an asset, concurrency, and what each generation of routers
+// makes of the manifests.
 //
 //	report, err := conformance.Run(ctx, conformance.Options{BaseURL: url, Token: token})
 //

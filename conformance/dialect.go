@@ -10,8 +10,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// Dialect is the generation of routers an endpoint is judged for (router spec,
-// section 16). They differ in what they accept of a manifest.
+// Dialect is the generation of routers an endpoint is judged for. They differ
+// in what they accept of a manifest.
 type Dialect string
 
 // The dialects. What one of them refuses is a fault in that dialect and a warning

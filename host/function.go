@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits of one function's declaration (catalog spec, sections 3 and 4.1).
+// Limits of one function's declaration.
 const (
 	maxTitleRunes       = 120
 	maxDescriptionRunes = 1024

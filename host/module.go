@@ -8,8 +8,8 @@ import (
 )
 
 // Module declares one module: what it is called, what it offers and the closures
-// that do the work (router spec, sections 3 and 4). Only ID and Name are
-// required. It is copied by NewEndpoint; changing it later changes nothing.
+// that do the work. Only ID and Name are required. It is copied by NewEndpoint;
+// changing it later changes nothing.
 type Module struct {
 	// ID is the module's name on the wire: letters, digits, '.', '_' and '-'.
 	ID string

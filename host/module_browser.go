@@ -10,7 +10,7 @@ import (
 // KindRelease. Older routers learn from it whether it is for developers only.
 type ViewKind string
 
-// The kinds of the protocol (router spec, section 16).
+// The kinds of the protocol.
 const (
 	KindRelease   ViewKind = "release"
 	KindSystem    ViewKind = "system"

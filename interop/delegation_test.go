@@ -221,7 +221,7 @@ func (w *world) delegated(t *testing.T, s *mcp.ClientSession, task string) (text
 }
 
 // TestATaskAgentHasItsCreatorsRights: what a task agent can do over MCP with its own
-// token (README R41), and that agents do not see each other's work.
+// token, and that agents do not see each other's work.
 func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 	w := newWorld(t, func(home string) {
 		folder := filepath.Join(home, "policy")

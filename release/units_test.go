@@ -55,8 +55,8 @@ func TestUnitsStartTheServerAndLeaveItsSandboxItsMeans(t *testing.T) {
 				t.Errorf("%s: %s", name, s)
 			}
 		}
-		// The server is given ten seconds for what runs (command-line, section 2); it says nothing
-		// to the manager of its own, so Type is not notify.
+		// The server is given ten seconds for what runs; it says nothing to the manager of its
+		// own, so Type is not notify.
 		for _, line := range append(want, "[Service]Type=exec", "[Service]KillMode=mixed", "[Service]TimeoutStopSec=30", "[Service]UMask=0077") {
 			if !slices.Contains(said, line) {
 				t.Errorf("%s does not say %s", name, line)

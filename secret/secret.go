@@ -62,8 +62,7 @@ func (v Value) LogValue() slog.Value { return slog.StringValue(mask) }
 // characters of entropy and 6 of checksum.
 const tokenPrefix = "jct_"
 
-// NewToken mints an opaque token: jct_<role letter>_ + 256 bits + checksum
-// (spec/README section 8).
+// NewToken mints an opaque token: jct_<role letter>_ + 256 bits + checksum.
 func NewToken(roleLetter byte) string {
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // crypto/rand.Read never fails: it crashes the program instead

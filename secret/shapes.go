@@ -38,8 +38,8 @@ var shapes = []shape{
 }
 
 // FindTokens returns where text has what looks like a credential of a well-known
-// service (task-agents, section 19.6), in order and apart. It knows shapes, not
-// secrets: a password that is a word is not found.
+// service, in order and apart. It knows shapes, not secrets: a password that is
+// a word is not found.
 func FindTokens(text string) []Token {
 	var found []Token
 	for _, s := range shapes {

@@ -33,8 +33,7 @@ type app struct {
 	json                bool
 }
 
-// execute runs one command line and returns its exit status
-// (command-line, section 1).
+// execute runs one command line and returns its exit status.
 func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)

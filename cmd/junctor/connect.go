@@ -130,7 +130,7 @@ func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (m
 	return body, nil
 }
 
-// cloudBody is the member cloud of it (router spec, section 10.2).
+// cloudBody is the member cloud of it.
 func (a *app) cloudBody(o *connectFlags, token string) (map[string]any, error) {
 	auth, err := a.secretFlag("--cloud-auth-token", o.cloudAuthToken, o.cloudAuthFile)
 	if err != nil {

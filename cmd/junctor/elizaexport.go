@@ -26,7 +26,7 @@ type savedRow struct {
 }
 
 // endpointsExportCommand writes what is remembered into the files of an elizaOS
-// agent (router spec, section 11; decision R45).
+// agent.
 func (a *app) endpointsExportCommand() *cobra.Command {
 	var to string
 	var withTokens, replaceAll bool
@@ -163,7 +163,7 @@ func exported(saved []savedRow, before config.Eliza) ([]elizafile.Endpoint, erro
 }
 
 // fillTokens reads the tokens from the secret store of the home, which must be
-// that of the server: values leave it by no API (decision R46).
+// that of the server: values leave it by no API.
 func (a *app) fillTokens(c *client.Client, saved []savedRow, list []elizafile.Endpoint) error {
 	home, err := a.findHome()
 	if err != nil {

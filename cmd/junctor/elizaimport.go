@@ -23,8 +23,7 @@ type imported struct {
 	Error   *capability.Error `json:"error,omitempty"`
 }
 
-// endpointsImportCommand connects what an elizaOS agent has in its own files
-// (router spec, section 11; decision R45).
+// endpointsImportCommand connects what an elizaOS agent has in its own files.
 func (a *app) endpointsImportCommand() *cobra.Command {
 	var from string
 	var dryRun bool

@@ -19,8 +19,8 @@ import (
 )
 
 // liveTarget is the endpoint of a live report: what the variables
-// ELIZA_REMOTE_CAPABILITY_<PROVIDER>_URL, _ENDPOINT_ID, _TOKEN and _MODULES say
-// (router spec, section 15), or the flags over them.
+// ELIZA_REMOTE_CAPABILITY_<PROVIDER>_URL, _ENDPOINT_ID, _TOKEN and _MODULES
+// say, or the flags over them.
 type liveTarget struct {
 	provider, id, url string
 	token             secret.Value

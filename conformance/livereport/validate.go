@@ -1,8 +1,7 @@
 // Package livereport validates live reports: what a run of an agent against a
-// real remote endpoint leaves behind (router spec, section 14). A report is
-// believed only if every number in it can be derived from another part of it and
-// nothing in it looks like a credential. The first failure of a file is reported,
-// naming the field.
+// real remote endpoint leaves behind. A report is believed only if every number
+// in it can be derived from another part of it and nothing in it looks like a
+// credential. The first failure of a file is reported, naming the field.
 package livereport
 
 import (

@@ -224,8 +224,8 @@ func orNone[T any](list []T) []T {
 	return list
 }
 
-// Counts are the counts of the plugin that an agent makes of a module (router
-// spec, section 14). An app bridge brings functions init and dispose with it.
+// Counts are the counts of the plugin that an agent makes of a module. An app
+// bridge brings functions init and dispose with it.
 func Counts(m *router.Module) map[string]int {
 	one := func(given bool) int {
 		if given {

@@ -1,6 +1,5 @@
 // Package device lets a program join a gateway as a node: what it registers can be
-// called by everybody the gateway lets, and skills can be put on it while it runs
-// (nodes spec, sections 5, 8 and 13).
+// called by everybody the gateway lets, and skills can be put on it while it runs.
 //
 //	echo := device.Func("demo.echo", func(ctx context.Context, in struct{ Text string }) (string, error) {
 //		return in.Text, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Agents is about task agents (task-agents, section 3). What is marked runtime can be
-// set while the server runs, by PATCH /api/coding-agents/settings.
+// Agents is about task agents. What is marked runtime can be set while the server
+// runs, by PATCH /api/coding-agents/settings.
 type Agents struct {
 	MaxSessions  int      `koanf:"max_sessions" doc:"How many agents' programs may run at once."`
 	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Else somebody resumes it."`

@@ -111,8 +111,8 @@ type Router struct {
 	PublicRoutes           []PublicRoute `koanf:"public_routes" doc:"Routes that may be called without a token. The module must declare each as public, with its reason, and the policy must permit it to Principal::\"public\" without anybody's approval. As a variable: endpoint/module:METHOD:/path, comma-separated. Without one there are none."`
 }
 
-// PublicRoute is one route of one module of one endpoint (router spec, section
-// 7.4): what a remote calls public is so only where the operator says it, too.
+// PublicRoute is one route of one module of one endpoint: what a remote calls
+// public is so only where the operator says it, too.
 type PublicRoute struct {
 	Endpoint string `koanf:"endpoint" doc:"Id of the endpoint."`
 	Module   string `koanf:"module" doc:"Id of the module."`
@@ -125,7 +125,7 @@ type A2A struct {
 	PushAddresses []string `koanf:"push_addresses" doc:"Private ranges that push notifications may go to, also by plain http, such as 10.1.0.0/16; all others go by https to public addresses."`
 }
 
-// Extensions bound how much installed extensions do (runner spec, section 21).
+// Extensions bound how much installed extensions do.
 type Extensions struct {
 	CallsPerMinute int  `koanf:"calls_per_minute" doc:"How many calls a minute each user, each extension and each action may have."`
 	Burst          int  `koanf:"burst" doc:"How many of those calls may come at once."`

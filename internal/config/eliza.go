@@ -14,13 +14,13 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Eliza is what the variables of an elizaOS agent say of capability endpoints
-// (router spec, section 5.1). They rank below JUNCTOR_* (decision R3).
+// Eliza is what the variables of an elizaOS agent say of capability endpoints.
+// They rank below JUNCTOR_* (decision R3).
 type Eliza struct {
 	Environment string // of the six, "server" when nothing is said
 	Endpoints   []ElizaEndpoint
 	// TrustAudit is the agent's own record of what it let in, oldest first: a JSON
-	// list of at most 50 objects, nil when there is none (router spec, section 11).
+	// list of at most 50 objects, nil when there is none.
 	TrustAudit []byte
 }
 

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Gateway is the side of the node protocol that nodes join (nodes spec, sections 16
-// and 25).
+// Gateway is the side of the node protocol that nodes join.
 type Gateway struct {
 	Heartbeat        time.Duration `koanf:"heartbeat" doc:"How often a node says that it lives."`
 	HeartbeatTimeout time.Duration `koanf:"heartbeat_timeout" doc:"A node that says nothing for longer is removed; three heartbeats at least."`

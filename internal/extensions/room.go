@@ -18,8 +18,7 @@ import (
 )
 
 // wish is the weakest sandbox that an extension's programs call for: the strongest
-// for programs that came from an address (runner spec, section 15.1). The operator
-// may set another floor.
+// for programs that came from an address. The operator may set another floor.
 func (x *Service) wish(l *lifecycle.Loaded) sandbox.Tier {
 	if l.SourceURL != "" && slices.Contains(l.Permissions, "exec") {
 		return sandbox.T3
@@ -30,9 +29,9 @@ func (x *Service) wish(l *lifecycle.Loaded) sandbox.Tier {
 // floor is the weakest sandbox that an extension's programs may run in.
 func (x *Service) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.minTier, x.wish(l)) }
 
-// room is what an extension's programs are put behind (runner spec, sections 10.1
-// and 15): the package to read, the working folder to write with the permission,
-// the network through the proxy with another.
+// room is what an extension's programs are put behind: the package to read, the
+// working folder to write with the permission, the network through the proxy with
+// another.
 func (x *Service) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier, permissions []string) sandbox.Confinement {
 	may := func(name string) bool { return slices.Contains(permissions, name) }
 	user := x.user(ctx, m.ID)
@@ -96,7 +95,7 @@ func (x *Service) decided(rec audit.Record, d egress.Decision) {
 	_, _ = x.log.Append(context.Background(), rec, audit.Buffered) // a broken log says so itself
 }
 
-// walls is what a result says of where its program ran (runner spec, section 15.7).
+// walls is what a result says of where its program ran.
 func walls(p sandbox.Placement, l sandbox.Limits) map[string]any {
 	d := sandbox.DefaultLimits()
 	return map[string]any{

@@ -90,8 +90,8 @@ func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
 	return out
 }
 
-// secret reports whether a setting is not to be seen: its name says so (runner spec,
-// section 4.4), or the manifest uses it as a secret.
+// secret reports whether a setting is not to be seen: its name says so, or the
+// manifest uses it as a secret.
 func (s settings) secret(name string) bool {
 	return secretName(name) || slices.Contains(s.declared, name)
 }

@@ -172,9 +172,8 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	return p, nil
 }
 
-// binds is a digest of what a yes holds for (runner spec, section 10.6): the words,
-// the names of variables, the folder and the permissions. The package is bound by
-// its own hash.
+// binds is a digest of what a yes holds for: the words, the names of variables, the
+// folder and the permissions. The package is bound by its own hash.
 func (p *prepared) binds() (string, error) {
 	data, err := jsonx.Marshal([]any{
 		p.words, p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret, p.request.Confinement.Work, p.request.Permissions, p.placed.Tier, p.placed.Network,
@@ -290,7 +289,7 @@ func (x *Service) installed(r runner.Run) (*lifecycle.Loaded, error) {
 	return got, nil
 }
 
-// artifactTTL is how long a run's artifacts are kept (decision R26).
+// artifactTTL is how long a run's artifacts are kept.
 const artifactTTL = 24 * time.Hour
 
 // artifacts watches the working folder for what a run makes for others, and keeps

@@ -100,8 +100,7 @@ func contribution(f host.Function) capability.Contribution {
 }
 
 // domain is the first segment of the provider key: the row's, else the root of
-// an unreviewed action, else "ext" as for every single tool (catalog spec,
-// section 3).
+// an unreviewed action, else "ext" as for every single tool.
 func domain(a capability.Action) string {
 	if row, known := actions.Lookup(a); known {
 		return row.Domain

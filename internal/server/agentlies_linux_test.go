@@ -10,7 +10,7 @@ import (
 
 // TestWhatAnAgentSaysIsNeitherRunNorBelieved: names of files outside in a proof, in links,
 // in folders, decisions that the task itself shows, ends that are only said, fences of our
-// prompts (task-agents 12, 15.5, 19.3).
+// prompts.
 func TestWhatAnAgentSaysIsNeitherRunNorBelieved(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)

@@ -25,7 +25,7 @@ func (n *node) ofEnv(t *testing.T, s shownAgent, name string) string {
 }
 
 // TestTheTokenOfATaskAgent: a program's token is good for its own hooks, its own bridge and
-// /mcp, over every door that there is (spec/README, R41; task-agents 19.1).
+// /mcp, over every door that there is.
 func TestTheTokenOfATaskAgent(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)

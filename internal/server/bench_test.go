@@ -10,8 +10,7 @@ import (
 
 // BenchmarkRun is a slash command from the request to the answer, its program in the
 // strongest sandbox there is, against plain fork and exec of the same program in the
-// same run: everything but the tool must stay within 50 ms (runner spec, section
-// 23).
+// same run: everything but the tool must stay within 50 ms.
 func BenchmarkRun(b *testing.B) {
 	n := serve(b, b.TempDir(), "JUNCTOR_EXTENSIONS_CALLS_PER_MINUTE=1000000", "JUNCTOR_EXTENSIONS_BURST=1000000")
 	if err := n.admin.Do(b.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(b, "1.0.0"), nil); err != nil {

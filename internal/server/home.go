@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-// Home is the directory one server owns (spec/README section 9).
+// Home is the directory one server owns.
 type Home struct {
 	Dir  string
 	lock *os.File
@@ -132,7 +132,7 @@ const generationsPerStart = 1 << 32
 
 // generations returns where the catalog's generations of this process begin, and
 // takes those it may use out of what later processes get, so that none is ever
-// given out twice (catalog spec, section 3).
+// given out twice.
 func (h *Home) generations() (from uint64, err error) {
 	path := h.Path("state", "generation")
 	data, err := os.ReadFile(path)

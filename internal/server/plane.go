@@ -56,8 +56,8 @@ func (p *plane) vetoed(inv *capability.Invocation, e *catalog.Entry, by, _ strin
 // counted.
 const toldQueue = 1024
 
-// recordTelemetry writes the events that are records as well (spec/README section
-// 7); conflicts of contributions are recorded where they come in.
+// recordTelemetry writes the events that are records as well; conflicts of
+// contributions are recorded where they come in.
 func (p *plane) recordTelemetry(e publish.Telemetry) {
 	rec := audit.Record{Logger: "catalog"}
 	add := func(key, value string) {
@@ -146,7 +146,7 @@ func (p *plane) saveUses(ctx context.Context) error {
 }
 
 // supersede ends the open questions about extensions that are gone, or have
-// another content now (spec/README section 5).
+// another content now.
 func (p *plane) supersede(change catalog.Change) {
 	for _, old := range modulesOf(change.Old) {
 		if old.Origin != capability.OriginExtension {

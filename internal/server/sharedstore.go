@@ -17,10 +17,10 @@ import (
 )
 
 // openShared opens the database that several gateways share, where one is
-// configured, and finds the name by which this gateway is told from the others
-// (decision R44). Without one, the file in the home holds everything. What belongs
-// to this machine stays in the file either way: installed extensions, their
-// settings and users, and which blobs are kept.
+// configured, and finds the name by which this gateway is told from the others.
+// Without one, the file in the home holds everything. What belongs to this machine
+// stays in the file either way: installed extensions, their settings and users,
+// and which blobs are kept.
 func (s *Server) openShared(ctx context.Context) (err error) {
 	s.shared, s.gateway = s.db, hostName()
 	if s.cfg.Store.URL == "" {

@@ -72,7 +72,7 @@ func (n *node) bridge(t *testing.T, id, token, what string, status int, into any
 }
 
 // TestTheRoomOfATask: agents read the conversation in which their task was given, and
-// nobody else's (task-agents, acceptance test 10; spec/README, R42).
+// nobody else's (task-agents, acceptance test 10).
 func TestTheRoomOfATask(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)

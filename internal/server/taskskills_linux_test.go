@@ -63,7 +63,7 @@ func (n *node) told(t *testing.T, thread, session string) (list []string) {
 }
 
 // TestSkillsOfAgents: what a session may use is written down for its program, is used when
-// it asks, and is taken back; what it may not is refused (task-agents, 12.3 and 17).
+// it asks, and is taken back; what it may not is refused.
 func TestSkillsOfAgents(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)

@@ -1,9 +1,9 @@
-// Package store keeps in one SQL database what must outlive the process:
-// tokens, approvals, grants and idempotency outcomes, which are truth, and the
-// audit index, which is a copy. The database is a SQLite file of one gateway or a
-// Postgres server that several share (decision R44). It implements the store
-// interfaces that the core packages declare; the suite in storetest says what each
-// of them promises, and both pass it.
+// Package store keeps in one SQL database what must outlive the process: tokens,
+// approvals, grants and idempotency outcomes, which are truth, and the audit
+// index, which is a copy. The database is a SQLite file of one gateway or a
+// Postgres server that several share. It implements the store interfaces that the
+// core packages declare; the suite in storetest says what each of them promises,
+// and both pass it.
 //
 // One set of statements serves both, with SQLite's placeholders; tables are
 // declared once for each, in migrations and migrations/postgres under the same

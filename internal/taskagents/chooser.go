@@ -14,8 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// chooser says which program does a task, and learns from what becomes of it (task-agents,
-// section 6).
+// chooser says which program does a task, and learns from what becomes of it.
 type chooser struct {
 	book     *choice.Book
 	settings *agentsettings.Settings

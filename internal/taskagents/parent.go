@@ -15,11 +15,10 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// decisionTime is how long a service may think (task-agents, section 13.2); its caller may
-// end that sooner.
+// decisionTime is how long a service may think; its caller may end that sooner.
 const decisionTime = 30 * time.Second
 
-// openParent makes what answers for whoever agents work for (spec/README, R42).
+// openParent makes what answers for whoever agents work for.
 func (s *Service) openParent() *parent.Parent {
 	cfg := parent.Config{
 		Rooms: s.cfg.Rooms, Character: parent.Character{Name: s.cfg.Agents.Character.Name, Topics: s.cfg.Agents.Character.Topics}, Logger: s.logger,

@@ -128,8 +128,8 @@ func environment(list []string) map[string]string {
 	return out
 }
 
-// taskTokens makes the tokens of sessions (README R41): of the role with the fewest
-// rights, named after the session, and never with more than who started it.
+// taskTokens makes the tokens of sessions: of the role with the fewest rights,
+// named after the session, and never with more than who started it.
 type taskTokens struct{ Policy }
 
 func ownServer() capability.Principal {

@@ -20,9 +20,9 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// threadTasks keeps the Task that each thread is (spec/README, R38) in step with it. What
-// is true is the thread: a Task is worked out from it again whenever something happened,
-// so nothing is lost by a crash.
+// threadTasks keeps the Task that each thread is in step with it. What is true is the
+// thread: a Task is worked out from it again whenever something happened, so nothing is
+// lost by a crash.
 type threadTasks struct {
 	tasks    Tasks
 	c        *taskThreads
@@ -210,7 +210,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 	return nil
 }
 
-// The question whether a thread goes on, and its answers (spec/README, section 6).
+// The question whether a thread goes on, and its answers.
 const (
 	resumeKey = "resume"
 	goOn      = "resume"

@@ -14,7 +14,7 @@ const (
 	MaxArguments = 1024 // positional and by name, each
 )
 
-// Arguments are those of a call: by place and by name (section 4).
+// Arguments are those of a call: by place and by name.
 type Arguments struct {
 	Args   []json.RawMessage          `json:"args"`
 	Kwargs map[string]json.RawMessage `json:"kwargs"`

@@ -12,8 +12,7 @@ import (
 // maxNodes bounds the lists of nodes and labels in a request for balancing.
 const maxNodes = 256
 
-// Balancing says how one of several nodes is chosen for a call (nodes spec, section
-// 18.1).
+// Balancing says how one of several nodes is chosen for a call.
 type Balancing struct {
 	On        bool
 	All       bool   // every node that offers it is called: the strategy broadcast
@@ -97,7 +96,7 @@ func ParseBalancing(v json.RawMessage) (b Balancing, err error) {
 }
 
 // strategy takes out what is no strategy of a gateway: broadcast asks all, and two
-// that were declared and never worked are refused by name (section 18.2).
+// that were declared and never worked are refused by name.
 func (b *Balancing) strategy() error {
 	switch b.Strategy {
 	case "broadcast":

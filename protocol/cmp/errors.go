@@ -113,7 +113,7 @@ func Errorf(reason, format string, args ...any) *capability.Error {
 	return capability.Errorf(row.Code, "cmp", format, args...).With(reason, "")
 }
 
-// MaxMessage bounds the text of an error on the wire, in bytes (section 21.2).
+// MaxMessage bounds the text of an error on the wire, in bytes.
 const MaxMessage = 4 << 10
 
 // WireError is a failure as it travels. Code is a fine code, Type the original's

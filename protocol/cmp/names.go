@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// The reserved functions (section 5).
+// The reserved functions.
 const (
 	InstallSkill   = "device.install_remote_skill"
 	UninstallSkill = "device.uninstall_remote_skill"
@@ -24,7 +24,7 @@ const (
 	HostStatus     = "device.get_capability_host_status"
 )
 
-// The effect classes of functions as the wire spells them (decision R22).
+// The effect classes of functions as the wire spells them.
 const (
 	EffectRead       = "read"
 	EffectWrite      = "write"
@@ -62,7 +62,7 @@ func IsReserved(name string) bool {
 }
 
 // EngineEffect is the effect class that an effect of the wire means; what is not
-// known is external (decision R22).
+// known is external.
 func EngineEffect(effect string) capability.Effect {
 	switch effect {
 	case EffectRead:
@@ -75,7 +75,7 @@ func EngineEffect(effect string) capability.Effect {
 	return capability.EffectExternal
 }
 
-// The bounds of names, in bytes, and of labels in number (section 3).
+// The bounds of names, in bytes, and of labels in number.
 const (
 	MaxName     = 128 // node ids, labels, skill names, aliases
 	MaxFunction = 200

@@ -9,7 +9,7 @@ import (
 // Time is a moment as the protocol writes it: ISO 8601, UTC, microseconds.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 
-// Function is one entry of the list of a node's functions (section 5.4).
+// Function is one entry of the list of a node's functions.
 type Function struct {
 	Name           string   `json:"name"`
 	Tags           []string `json:"tags"` // sorted
@@ -33,8 +33,8 @@ type Function struct {
 	Stats         *Stats          `json:"stats,omitzero"`
 }
 
-// Stats of one function since it was registered (section 13.3). The average is a
-// moving one, in seconds.
+// Stats of one function since it was registered. The average is a moving one, in
+// seconds.
 type Stats struct {
 	Total        int64   `json:"total"`
 	Successful   int64   `json:"successful"`
@@ -62,7 +62,7 @@ const (
 	StateDisabled = "disabled"
 )
 
-// CapabilityRecord is one capability of an installed skill (section 8.6).
+// CapabilityRecord is one capability of an installed skill.
 type CapabilityRecord struct {
 	FunctionName string          `json:"function_name"`
 	ActionName   *string         `json:"action_name"` // null when bound to code
@@ -85,7 +85,7 @@ type Consent struct {
 	Digest    string `json:"digest,omitzero"`
 }
 
-// Record is one installed skill (section 8.6).
+// Record is one installed skill.
 type Record struct {
 	Source       string                      `json:"source"`
 	InstalledAt  string                      `json:"installed_at"`
@@ -140,7 +140,7 @@ type Flags struct {
 	ConsentInteractive      bool `json:"consent_interactive"`
 }
 
-// Sandbox is how the last look into the folder of actions went (section 10).
+// Sandbox is how the last look into the folder of actions went.
 type Sandbox struct {
 	Attempted         bool    `json:"attempted"`
 	Path              *string `json:"path"`
@@ -164,8 +164,8 @@ type Language struct {
 	Reason    string `json:"reason,omitzero"`
 }
 
-// Limits of what is pushed; bytes where nothing else is said (section 6.4). Zero
-// means none at all.
+// Limits of what is pushed; bytes where nothing else is said. Zero means none at
+// all.
 type Limits struct {
 	Modules      int `json:"max_runtime_modules"`
 	ModuleSource int `json:"max_runtime_module_source_bytes"`
@@ -176,7 +176,7 @@ type Limits struct {
 // DefaultLimits are those of section 6.
 func DefaultLimits() Limits { return Limits{8, 200_000, 800_000, 1 << 20} }
 
-// Status is what a host says of itself (section 12).
+// Status is what a host says of itself.
 type Status struct {
 	NodeID              *string `json:"node_id"`
 	Flags               Flags   `json:"flags"`
@@ -207,7 +207,7 @@ type Warning struct {
 	Message      string `json:"message"`
 }
 
-// Installed answers device.install_remote_skill (section 5.1).
+// Installed answers device.install_remote_skill.
 type Installed struct {
 	InstalledSkill       string            `json:"installed_skill"`
 	InstalledSkills      map[string]Record `json:"installed_skills"`
@@ -219,7 +219,7 @@ type Installed struct {
 	DryRun               bool              `json:"dry_run,omitzero"`
 }
 
-// Uninstalled answers device.uninstall_remote_skill (section 5.2).
+// Uninstalled answers device.uninstall_remote_skill.
 type Uninstalled struct {
 	SkillName            string            `json:"skill_name"`
 	Uninstalled          bool              `json:"uninstalled"`
@@ -230,7 +230,7 @@ type Uninstalled struct {
 	Warnings             []Warning         `json:"warnings,omitempty"`
 }
 
-// Functions answers device.list_node_functions (section 5.4).
+// Functions answers device.list_node_functions.
 type Functions struct {
 	NodeID               string     `json:"node_id,omitzero"`
 	CapabilityHostStatus Status     `json:"capability_host_status"`

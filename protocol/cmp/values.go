@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Asset refers to bytes that the gateway keeps (section 27.6). Digest is
-// sha256:<lower-case hex>.
+// Asset refers to bytes that the gateway keeps. Digest is sha256:<lower-case
+// hex>.
 type Asset struct {
 	Digest    string `json:"digest"`
 	Size      int64  `json:"size"`
@@ -20,7 +20,7 @@ type Asset struct {
 	URL       string `json:"url,omitzero"`
 }
 
-// MaxAsset bounds an asset, in bytes (spec/README, section 10).
+// MaxAsset bounds an asset, in bytes.
 const MaxAsset = 64 << 20
 
 var digestGrammar = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)

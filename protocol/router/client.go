@@ -19,13 +19,13 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Defaults of [ClientConfig] (spec section 5.2, spec/README section 10).
+// Defaults of [ClientConfig].
 const (
 	DefaultTimeout     = 60 * time.Second
 	DefaultMaxResponse = 32 << 20
 
 	// ptyDefault is how long an endpoint may run a command that names no
-	// timeout (decision R49); ptyMargin is for the way there and back.
+	// timeout; ptyMargin is for the way there and back.
 	ptyDefault = 300 * time.Second
 	ptyMargin  = 5 * time.Second
 )
@@ -124,8 +124,8 @@ func DefaultTransport() *http.Transport {
 	}
 }
 
-// NormalizeBaseURL brings an endpoint's URL into its one form (spec section
-// 5.1): query and fragment dropped, trailing slashes stripped, path kept.
+// NormalizeBaseURL brings an endpoint's URL into its one form: query and
+// fragment dropped, trailing slashes stripped, path kept.
 func NormalizeBaseURL(s string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	switch {

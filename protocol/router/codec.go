@@ -33,11 +33,11 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// DecodeParams checks the parameters of a call (spec section 2.3) and returns
-// them without unknown members: the very same bytes when there were none, so
-// the result aliases raw. Missing parameters, and a value that is not an
-// object, become {}. The old spelling root of git's cwd is renamed. Both ends
-// use it: the client before it sends, the endpoint before it believes.
+// DecodeParams checks the parameters of a call and returns them without unknown
+// members: the very same bytes when there were none, so the result aliases raw.
+// Missing parameters, and a value that is not an object, become {}. The old
+// spelling root of git's cwd is renamed. Both ends use it: the client before it
+// sends, the endpoint before it believes.
 //
 // Errors are *Error: UNAVAILABLE for an unknown method, DECODE_FAILED else.
 func DecodeParams(method string, raw json.RawMessage) (json.RawMessage, error) {
@@ -75,10 +75,10 @@ func (d *decoder) refuse(at, msg string) error {
 	return e
 }
 
-// DecodeResult checks the result of a call (spec sections 2 to 4) and returns
-// it without unknown members: the very same bytes when there were none, so the
-// answer aliases raw. nil stands for an absent result. model.status gains the
-// member raw with the whole object. A manifest is held to [DefaultLimits].
+// DecodeResult checks the result of a call and returns it without unknown
+// members: the very same bytes when there were none, so the answer aliases raw.
+// nil stands for an absent result. model.status gains the member raw with the
+// whole object. A manifest is held to [DefaultLimits].
 //
 // The error is an *Error whose details say code failed, reason decode_failed:
 // it is the answer that was wrong, not the question.

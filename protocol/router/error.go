@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// The three codes of the wire; there are no others (spec section 1.3).
+// The three codes of the wire; there are no others.
 const (
 	CodeUnavailable   = "CAPABILITY_UNAVAILABLE"
 	CodeDecodeFailed  = "CAPABILITY_DECODE_FAILED"

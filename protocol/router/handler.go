@@ -17,14 +17,14 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// The paths of the wire (spec section 1).
+// The paths of the wire.
 const (
 	PathAvailability = "/v1/capabilities"
 	PathInvoke       = "/v1/capabilities/invoke"
 	PathAssets       = "/v1/capabilities/assets/"
 )
 
-// DefaultMaxBody bounds the body of a request (spec/README section 10).
+// DefaultMaxBody bounds the body of a request.
 const DefaultMaxBody = 4 << 20
 
 // DefaultBodyTimeout bounds the arrival of a request's body.

@@ -11,8 +11,8 @@ var (
 	errHeaderValue = errors.New("holds a header value with CR, LF or NUL")
 )
 
-// CheckHeader reports whether name and value may stand in a route call (spec
-// section 2.3): the name is an HTTP token, the value has no CR, LF or NUL.
+// CheckHeader reports whether name and value may stand in a route call: the
+// name is an HTTP token, the value has no CR, LF or NUL.
 func CheckHeader(name, value string) error {
 	if name == "" {
 		return errHeaderName
@@ -35,10 +35,9 @@ func isTokenByte(c byte) bool {
 func singleLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
 // Forwardable reports whether a header may cross between the agent's own HTTP
-// traffic and a remote module, in either direction (spec section 7.3):
-// credentials never do, and neither do hop-by-hop and framing headers, which
-// describe one connection only. Names in extra, compared without case, are
-// withheld as well.
+// traffic and a remote module, in either direction: credentials never do, and
+// neither do hop-by-hop and framing headers, which describe one connection
+// only. Names in extra, compared without case, are withheld as well.
 func Forwardable(name string, extra ...string) bool {
 	switch strings.ToLower(name) {
 	case "authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key",

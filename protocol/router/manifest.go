@@ -73,8 +73,7 @@ func widgetShape() *shape {
 		opt("componentExport", text), opt("viewKind", text).among(viewKinds()...))...)
 }
 
-// viewKinds are the values of the newest dialect (section 16); older ones use
-// developerOnly.
+// viewKinds are the values of the newest dialect; older ones use developerOnly.
 func viewKinds() []string { return []string{"system", "release", "developer", "preview"} }
 
 func viewShape() *shape {

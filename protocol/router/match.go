@@ -3,9 +3,8 @@ package router
 import "strings"
 
 // MatchRoute reports whether path is an instance of the declared route path:
-// ":name" stands for one segment, ":name*" for all that follow (spec section
-// 4.2). Parameters are matched by the agent's side; an endpoint receives the
-// concrete path.
+// ":name" stands for one segment, ":name*" for all that follow. Parameters are
+// matched by the agent's side; an endpoint receives the concrete path.
 func MatchRoute(declared, path string) bool {
 	want, have := strings.Split(declared, "/"), strings.Split(path, "/")
 	for i, w := range want {

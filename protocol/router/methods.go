@@ -77,7 +77,7 @@ func indexMethods(rows []Method) map[string]int {
 	return m
 }
 
-// The catalog kinds that module surfaces become (catalog spec, section 6).
+// The catalog kinds that module surfaces become.
 const (
 	kindTool     = "capability.agent-tool"
 	kindContext  = "capability.context-augmenter"

@@ -6,11 +6,10 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Module is one manifest (spec sections 3 and 4) as far as the rest of the
-// system needs it typed. An optional string that is absent reads as "", an
-// optional number or boolean as nil where absence means something else than
-// zero. Raw is the decoded form, without unknown members; digests and storage
-// use it.
+// Module is one manifest as far as the rest of the system needs it typed. An
+// optional string that is absent reads as "", an optional number or boolean as
+// nil where absence means something else than zero. Raw is the decoded form,
+// without unknown members; digests and storage use it.
 type Module struct {
 	ID                             string              `json:"id"`
 	Name                           string              `json:"name"`
@@ -261,7 +260,7 @@ func decodeModule(value []byte) (Module, error) {
 	return m, nil
 }
 
-// Availability is the answer of GET /v1/capabilities (spec section 1.4).
+// Availability is the answer of GET /v1/capabilities.
 type Availability struct {
 	Environment  string       `json:"environment"`
 	Available    bool         `json:"available"`

@@ -17,11 +17,11 @@ var (
 	errURL        = errors.New("must be an absolute http or https URL without credentials")
 )
 
-// CheckLocalPath reports whether p is a local app path (spec section 4.2): it
-// starts with one '/', has no query, fragment, backslash or scheme and no
-// empty, "." or ".." segment; "/" alone is allowed. Beyond the original it also
-// refuses control characters and segments that become ".", ".." or contain a
-// slash once percent-decoded.
+// CheckLocalPath reports whether p is a local app path: it starts with one '/',
+// has no query, fragment, backslash or scheme and no empty, "." or ".."
+// segment; "/" alone is allowed. Beyond the original it also refuses control
+// characters and segments that become ".", ".." or contain a slash once
+// percent-decoded.
 func CheckLocalPath(p string) error {
 	if !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "//") {
 		return errPathForm
@@ -32,10 +32,10 @@ func CheckLocalPath(p string) error {
 	return checkSegments(p[1:])
 }
 
-// CheckAssetPath reports whether p names an asset (spec section 4.3). Leading
-// slashes are optional, but "//" is refused, and so is a path without a
-// segment. Surrounding blanks are tolerated because the original trims before
-// it looks; [CleanAssetPath] removes them.
+// CheckAssetPath reports whether p names an asset. Leading slashes are
+// optional, but "//" is refused, and so is a path without a segment.
+// Surrounding blanks are tolerated because the original trims before it looks;
+// [CleanAssetPath] removes them.
 func CheckAssetPath(p string) error {
 	t := trimJS(p)
 	if t == "" || strings.HasPrefix(t, "//") || schemePrefix.MatchString(t) {
@@ -108,11 +108,11 @@ func trimJS(s string) string {
 
 func blank(s string) bool { return trimJS(s) == "" }
 
-// CheckBrowserURL reports whether s is a URL a browser may be sent to (spec
-// section 4.4): http or https, no user, no password. It follows the leniency of
-// browsers (surrounding blanks, "http:host", upper-case schemes) because
-// manifests rely on it, and is stricter in one point: a host with a percent sign
-// or an empty user before '@' is refused.
+// CheckBrowserURL reports whether s is a URL a browser may be sent to: http or
+// https, no user, no password. It follows the leniency of browsers (surrounding
+// blanks, "http:host", upper-case schemes) because manifests rely on it, and is
+// stricter in one point: a host with a percent sign or an empty user before '@'
+// is refused.
 func CheckBrowserURL(s string) error {
 	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
 	s = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(s)

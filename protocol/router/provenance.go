@@ -24,7 +24,7 @@ import (
 const signatureAlgorithm = "ed25519"
 
 // SignedBytes are what a provenance signature covers: three lines without a
-// final newline (spec section 9). The content is bound by the digest alone.
+// final newline. The content is bound by the digest alone.
 func (p *Provenance) SignedBytes() []byte {
 	return fmt.Appendf(nil, "issuer:%s\nsubject:%s\ndigestSha256:%s", p.Issuer, p.Subject, strings.ToLower(p.DigestSHA256))
 }
@@ -58,10 +58,10 @@ func (p *Provenance) VerifySignature(publicKeyPEM string) error {
 }
 
 // Digests returns the digests a provenance may state for the module, as lower
-// case hex: the original's form (spec section 9), and RFC 8785's. Both are of
-// the decoded module as the endpoint sent it, without capabilityEndpointId and
-// provenance. The second is unambiguous and preferred; the first is what
-// existing signers produce.
+// case hex: the original's form, and RFC 8785's. Both are of the decoded module
+// as the endpoint sent it, without capabilityEndpointId and provenance. The
+// second is unambiguous and preferred; the first is what existing signers
+// produce.
 func (m *Module) Digests() (original, rfc8785 string, err error) {
 	var members map[string]json.RawMessage
 	if err := jsonx.Unmarshal(m.Raw, &members); err != nil {

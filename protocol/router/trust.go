@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// TrustPolicy says which modules of an endpoint are let in (spec section 9).
-// AllowedModules nil allows all; an empty list is refused where a policy is
-// taken in, because "nothing" is never what was meant.
+// TrustPolicy says which modules of an endpoint are let in. AllowedModules nil
+// allows all; an empty list is refused where a policy is taken in, because
+// "nothing" is never what was meant.
 type TrustPolicy struct {
 	AllowedEndpointIDs           []string          `json:"allowedEndpointIds,omitempty"`
 	AllowedModuleIDs             []string          `json:"allowedModuleIds,omitempty"`
@@ -18,14 +18,14 @@ type TrustPolicy struct {
 	RequireVerifiedProvenance    bool              `json:"requireVerifiedProvenance,omitempty"`
 	RequireProvenanceDigestMatch bool              `json:"requireProvenanceDigestMatch,omitempty"`
 	// AllowSharedModelTypes stacks models of one type by priority instead of
-	// rejecting the later module (decision R20); ours.
+	// rejecting the later module; ours.
 	AllowSharedModelTypes bool `json:"allowSharedModelTypes,omitempty"`
 	// StrictNames rejects actions, context providers and events whose name
-	// another module has (decision R52); ours.
+	// another module has; ours.
 	StrictNames bool `json:"strictNames,omitempty"`
 }
 
-// The reasons of a trust decision (spec section 9).
+// The reasons of a trust decision.
 const (
 	TrustNoPolicy         = "no-policy"
 	TrustAllowed          = "allowed"

@@ -1,7 +1,7 @@
 // Package pushcode runs the code of skills and of action files for a device, each
-// call in a process of its own that can only compute (decision R27). It is apart from
-// package device because it brings the engines with it, and because a program that
-// uses it is started again as such a process: its main must begin with
+// call in a process of its own that can only compute. It is apart from package device
+// because it brings the engines with it, and because a program that uses it is
+// started again as such a process: its main must begin with
 //
 //	if status, child := pushcode.Main(); child {
 //		os.Exit(status)

@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits (decision R44; spec/README, section 10).
+// Limits.
 const (
 	defaultReplay = 1000
 	defaultLag    = 1 << 20

@@ -1,5 +1,5 @@
 // Package chatserve is the part of /api/v1 that people talk to: conversations,
-// slash commands, and the runs that come of them (runner spec, sections 4.4 and 6).
+// slash commands, and the runs that come of them.
 package chatserve
 
 import (

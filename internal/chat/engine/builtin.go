@@ -12,7 +12,7 @@ import (
 )
 
 // Builtins are the commands of ours that Engine answers itself. They win over
-// everybody's (runner spec, section 6.6).
+// everybody's.
 func Builtins() []command.Command {
 	of := func(name, summary string, args ...command.Arg) command.Command {
 		return command.Builtin(name, summary, command.Action{ID: "default", Runner: "builtin", Description: summary, Args: args})

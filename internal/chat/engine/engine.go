@@ -1,9 +1,9 @@
 // Package engine answers what people type: a message behind a slash runs a command
 // over the one governed path, everything else goes to a language model where one
-// is configured (runner spec, sections 1 and 6). Every reply, also that a command
-// is unknown, disabled, denied or has failed, is a text that is kept in the
-// session, comes whole or as a stream of pieces of that text, and never as
-// anything else; what a program needs to know is beside it.
+// is configured. Every reply, also that a command is unknown, disabled, denied or
+// has failed, is a text that is kept in the session, comes whole or as a stream of
+// pieces of that text, and never as anything else; what a program needs to know is
+// beside it.
 package engine
 
 import (

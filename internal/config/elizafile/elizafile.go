@@ -1,8 +1,7 @@
 // Package elizafile reads and writes the two files in which an elizaOS agent
 // keeps its capability endpoints: config.env, which holds the tokens, and
-// eliza.json, which holds none (router spec, section 11). For us they are forms
-// of import and export only; what we remember is in SQL, tokens in the secret
-// store (decision R45).
+// eliza.json, which holds none. For us they are forms of import and export
+// only; what we remember is in SQL, tokens in the secret store.
 //
 // Whatever else stands in the files is the agent's: it is kept as it is, line by
 // line and member by member. What is ours but cannot be read is an error that

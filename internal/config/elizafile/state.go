@@ -20,7 +20,7 @@ type Endpoint struct {
 }
 
 // Record is one entry of the trust audit, which the original appends at each
-// connect (router spec, section 11).
+// connect.
 type Record struct {
 	RecordedAt       string         `json:"recordedAt"` // as Stamp writes it
 	Mode             string         `json:"mode"`
@@ -40,7 +40,7 @@ type RecordEndpoint struct {
 	HasToken bool   `json:"hasToken"`
 }
 
-// Decision is a trust decision in the original's form (router spec, section 9).
+// Decision is a trust decision in the original's form.
 type Decision struct {
 	ModuleID         string `json:"moduleId"`
 	PluginName       string `json:"pluginName"`

@@ -34,7 +34,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Mode says what happens while the log cannot be written (decision R25).
+// Mode says what happens while the log cannot be written.
 type Mode string
 
 // The modes; the empty one is Standard.

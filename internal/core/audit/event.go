@@ -1,7 +1,7 @@
 package audit
 
 // Event names what a record tells of. The bus event of the same thing has dots
-// where the audit event has underscores (spec/README section 7).
+// where the audit event has underscores.
 type Event string
 
 // The events of spec/README section 7, grouped as there.

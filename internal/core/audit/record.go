@@ -6,8 +6,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// MaxLine is the longest record in bytes, its newline included (runner spec,
-// section 20.1). Fields that would exceed it are cut and the record says so.
+// MaxLine is the longest record in bytes, its newline included. Fields that
+// would exceed it are cut and the record says so.
 const MaxLine = 16 << 10
 
 // Outcome is the success member of a record: true, false, or null for what is
@@ -65,7 +65,7 @@ type Metadata struct {
 	Permissions []string
 	Decision    Decision
 	Sandbox     string
-	State       string // final state of the invocation (spec/README section 6)
+	State       string // final state of the invocation
 	Truncated   bool   // output of the call was cut; also set when this record was
 
 	CapabilityID    string

@@ -177,7 +177,7 @@ func (l *Log) writeBatch(batch []*pending) error {
 }
 
 // link appends the finished line of the next record to buf: the hash covers the
-// 32 raw bytes of the previous one and the line up to its hash member (R57).
+// 32 raw bytes of the previous one and the line up to its hash member.
 func (c *chain) link(body []byte) {
 	start := len(c.buf)
 	c.buf = append(c.buf, body...)

@@ -92,8 +92,8 @@ func (r *ruling) lostAll(e *Entry) bool {
 	return !slices.ContainsFunc(selectorsOf(b), func(s string) bool { return !r.contested[b.Class+":"+s][e.Runtime] })
 }
 
-// Backend chooses a runtime backend (catalog spec, section 12). An id, asked for
-// or configured, is never replaced by another backend.
+// Backend chooses a runtime backend. An id, asked for or configured, is never
+// replaced by another backend.
 func (s *Snapshot) Backend(req BackendRequest) (BackendChoice, error) {
 	fail := func(code capability.Code, reason, format string, args ...any) (BackendChoice, error) {
 		return BackendChoice{}, capability.Errorf(code, "catalog.backend", format, args...).With(reason, "see what there is with: junctor catalog internal")
@@ -179,8 +179,8 @@ type BlockingIssue struct {
 	Remediation string `json:"remediation"`
 }
 
-// Blocking returns the exclusive backend classes that have no decided holder
-// (catalog spec, section 12); rank decides nothing here.
+// Blocking returns the exclusive backend classes that have no decided holder;
+// rank decides nothing here.
 func (s *Snapshot) Blocking() []BlockingIssue {
 	var out []BlockingIssue
 	for _, class := range sortedKeys(s.settings.Backends) {

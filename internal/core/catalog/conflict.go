@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Conflict is something several contributions claimed (catalog spec, section 9).
-// Nothing in it depends on who came first.
+// Conflict is something several contributions claimed. Nothing in it depends on
+// who came first.
 type Conflict struct {
 	Class       string   `json:"class"` // runtime_id, canonical_overlap, planner_name, singleton_slot, route_surface, backend_selector
 	Key         string   `json:"key"`
@@ -37,9 +37,9 @@ func SortConflicts(list []Conflict) {
 	})
 }
 
-// Ladder decides a contested key of class 5 or 6 (catalog spec, section 9.3):
-// the operator's pin, else the one member that supersedes all others and is
-// superseded by none, else nobody. Rank and order of arrival do not count.
+// Ladder decides a contested key of class 5 or 6: the operator's pin, else the
+// one member that supersedes all others and is superseded by none, else nobody.
+// Rank and order of arrival do not count.
 func Ladder(class, key string, members []string, owners map[string]string, supersedes func(a, b string) bool) Conflict {
 	slices.Sort(members)
 	members = slices.Compact(members)
@@ -162,7 +162,7 @@ type double struct {
 }
 
 // providerKeys finds claims on one target: only entries with that provider key
-// are withheld (catalog spec, section 9.2).
+// are withheld.
 func (r *ruling) providerKeys(settings *Settings, doubled map[capability.Action][]double, supersedes func(a, b string) bool) {
 	members := make(map[capability.ProviderKey][]string)
 	for _, list := range doubled {

@@ -80,8 +80,8 @@ func (e *Entry) Name() string {
 }
 
 // VisibleTo reports whether the audience can ever see the entry: the kind's
-// ceiling, narrowed by the family and by what the contribution declares (catalog
-// spec, section 8). Contexts and rules narrow further.
+// ceiling, narrowed by the family and by what the contribution declares.
+// Contexts and rules narrow further.
 func (e *Entry) VisibleTo(a capability.Audience) bool { return e.ceiling.has(a) }
 
 // Eligible reports whether calls may go to the entry now.
@@ -104,8 +104,8 @@ func (e *Entry) Facts() rules.Facts {
 func (e *Entry) Sum() ordered.Sum { return e.sum }
 
 // Schema returns the compiled input schema, or nil when the contribution has
-// none (decision R59). It is compiled at first use and kept; entries with equal
-// documents share it.
+// none. It is compiled at first use and kept; entries with equal documents
+// share it.
 func (e *Entry) Schema() (*Schema, error) {
 	if e.schema == nil {
 		return nil, nil
@@ -151,7 +151,7 @@ func (e *Entry) ContentHash() string {
 }
 
 // DisplayName is the human label: the registry's title with the provider, or the
-// contribution's own title (catalog spec, section 4.2).
+// contribution's own title.
 func (e *Entry) DisplayName() string {
 	_, kind, instance := e.key.Parts()
 	title := e.Contribution.Title
@@ -204,9 +204,8 @@ func (s audienceSet) has(a capability.Audience) bool {
 	return false
 }
 
-// kernelKind reports whether contributions of a kind have entries at all, and
-// the ceiling of the kind (catalog spec, section 5). Operator and host kinds have
-// none: intake keeps them.
+// kernelKind reports whether contributions of a kind have entries at all, and the
+// ceiling of the kind. Operator and host kinds have none: intake keeps them.
 func kernelKind(kind string) (ceiling audienceSet, known, kernel bool) {
 	switch kind {
 	case "adapter.runtime", "capability.agent-tool", "capability.memory", "capability.interaction":
@@ -299,11 +298,10 @@ var (
 func foldOf(s string) string { return naming.Fold(s) }
 
 // Reserved reports whether a fold belongs to a canonical action, with or without
-// a provider (catalog spec, section 15.3).
+// a provider.
 func Reserved(fold string) bool { return coreFolds()[fold] }
 
-// unreviewed is the fixed meaning of an action outside the registry (catalog
-// spec, section 7.4).
+// unreviewed is the fixed meaning of an action outside the registry.
 func unreviewed(domain string) *actions.Row {
 	fields := []string{"kind", "instance", "extension"}
 	if domain == "fn" {

@@ -33,10 +33,10 @@ func (j joinings) without(tools []mappable) joinings {
 }
 
 // settle decides which mappable tools form a family: those that the operator's
-// canonical map names, and functions of the same name on several nodes (catalog
-// spec, sections 6 and 6.2). Tools of one family must have equal input schemas.
-// Of mapped tools the odd ones stay apart, rejected mapping_schema_mismatch;
-// functions of nodes join only if all agree.
+// canonical map names, and functions of the same name on several nodes. Tools
+// of one family must have equal input schemas. Of mapped tools the odd ones
+// stay apart, rejected mapping_schema_mismatch; functions of nodes join only if
+// all agree.
 func (j *joinings) settle(groups map[capability.Action][]mappable) {
 	for action, list := range groups {
 		function := strings.HasPrefix(string(action), "fn.")

@@ -10,8 +10,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// Settings are the operator's words on the catalog (catalog spec, sections 4.6,
-// 6.2, 9.3, 11, 12, 14, 15 and 20). The zero value leaves every default.
+// Settings are the operator's words on the catalog. The zero value leaves every
+// default.
 type Settings struct {
 	Slots          map[string]SlotSetting         `json:"slots,omitempty"`
 	Policy         []rules.Rule                   `json:"policy,omitempty"`
@@ -80,7 +80,7 @@ type Exposure struct {
 	Direct         []string `json:"direct,omitempty"`         // patterns that are always shown
 }
 
-// Slots of the core; a claim on another is rejected (catalog spec, section 11).
+// Slots of the core; a claim on another is rejected.
 const (
 	SlotMemory        = "memory"
 	SlotContextEngine = "context-engine"
@@ -147,8 +147,7 @@ func (s *Settings) check() error {
 }
 
 // checkAction returns "" or the reason why an id cannot be a contribution's
-// action: bad grammar, or an unregistered id under a reserved root (catalog spec,
-// sections 3 and 7.4).
+// action: bad grammar, or an unregistered id under a reserved root.
 func checkAction(id capability.Action) string {
 	if registryRow(id) != nil {
 		return ""

@@ -82,8 +82,8 @@ type SlotChoice struct {
 }
 
 // SlotError says why a slot has no holder. No code path takes another provider
-// instead, whatever its rank and however few there are (catalog spec, section
-// 11). errors.As finds it; [SlotError.Unwrap] is its capability error.
+// instead, whatever its rank and however few there are. errors.As finds it;
+// [SlotError.Unwrap] is its capability error.
 type SlotError struct {
 	Code        string   `json:"code"` // slot_ambiguous, slot_provider_unavailable, slot_provider_disabled, slot_provider_unknown
 	Slot        string   `json:"slot"`
@@ -150,7 +150,7 @@ func (s *Settings) want(slot, workspace, agent string) (selected, source, mode s
 	return selected, "configured", mode
 }
 
-// resolve decides a slot (catalog spec, section 11).
+// resolve decides a slot.
 func (r *ruling) resolve(settings *Settings, slot, workspace, agent string) SlotChoice {
 	choice := SlotChoice{Slot: slot, Available: []string{}}
 	choice.Requested, choice.Source, choice.Mode = settings.want(slot, workspace, agent)

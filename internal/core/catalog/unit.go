@@ -189,7 +189,7 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 	}
 	switch e.Effect {
 	case capability.EffectRead, capability.EffectWrite, capability.EffectAdmin:
-	default: // also what nobody knows (decision R22)
+	default: // also what nobody knows
 		e.Effect = capability.EffectExternal
 	}
 	if e.Row != nil && (c.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)) {

@@ -1,9 +1,8 @@
 // Package command reads what people type behind a slash: whether a message is a
 // command, its words, the action that is meant, its flags, and whether the
-// arguments are what the action declares (runner spec, sections 6 and 22). It
-// is pure. A [Router] is built from a table of commands that somebody else
-// registered under their names (decision R18), is immutable, and is replaced as
-// a whole when extensions change.
+// arguments are what the action declares. It is pure. A [Router] is built from
+// a table of commands that somebody else registered under their names, is
+// immutable, and is replaced as a whole when extensions change.
 //
 // Nothing a user types is ever expanded, interpreted or joined: words stay words
 // on their way to a program, which package argv sees to.
@@ -80,7 +79,7 @@ type Action struct {
 	BaseURL     string
 	Headers     map[string]string
 	DSNRef      string
-	// AgentVisible says that the action is an agent's tool too (decision R19).
+	// AgentVisible says that the action is an agent's tool too.
 	AgentVisible bool
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// flag reads the flag at Args[i] (runner spec, section 6.4) and returns how many
-// words it takes, 0 if it is none. The words stay in Args: Flags is a view.
+// flag reads the flag at Args[i] and returns how many words it takes, 0 if it is
+// none. The words stay in Args: Flags is a view.
 func (r *Route) flag(a *compiled, i int) (int, *capability.Error) {
 	arg := r.Args[i]
 	if len(arg) == 2 && arg[0] == '-' && a.short[arg[1:]] != nil {

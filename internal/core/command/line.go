@@ -15,19 +15,18 @@ type Line struct {
 }
 
 // maxTyped is how long a name that extensions declare may be. Names that were
-// made longer because several extensions wanted one (decision R18) may have
-// maxName bytes, and are commands only where they are registered.
+// made longer because several extensions wanted one may have maxName bytes, and
+// are commands only where they are registered.
 const (
 	maxTyped     = 32
 	maxName      = 300
 	maxExtension = 128
 )
 
-// Parse reads the beginning of a message (runner spec, section 6.1): whether it
-// is a command, and which. A suffix behind the name, as in /deploy@bot, is
-// dropped. Everything else, a pasted path for instance, is ordinary chat; so is
-// a name beyond 32 bytes, unless registered says that there is such a command.
-// registered may be nil.
+// Parse reads the beginning of a message: whether it is a command, and which. A
+// suffix behind the name, as in /deploy@bot, is dropped. Everything else, a
+// pasted path for instance, is ordinary chat; so is a name beyond 32 bytes,
+// unless registered says that there is such a command. registered may be nil.
 func Parse(text string, registered func(name string) bool) (Line, bool) {
 	i := words.Skip(text, 0)
 	if i == len(text) || text[i] != '/' {

@@ -102,8 +102,8 @@ func (r *Router) findOf(line Line) (*entry, error) {
 	return found[0], nil
 }
 
-// choose takes the action off the words (runner spec, section 6.3): the first
-// word, if it is one; otherwise what the command does by default, with all words.
+// choose takes the action off the words: the first word, if it is one; otherwise
+// what the command does by default, with all words.
 func (e *entry) choose(tokens []words.Token) (*compiled, []words.Token, error) {
 	if len(tokens) > 0 && word(tokens[0].Text) {
 		if a := e.actions[tokens[0].Text]; a != nil {

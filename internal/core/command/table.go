@@ -35,8 +35,8 @@ type entry struct {
 }
 
 // New builds a router. A faulty command is left out, and [Router.Problems] says
-// why; it never keeps the others from working (runner spec, section 6.6). The
-// table must not be changed afterwards.
+// why; it never keeps the others from working. The table must not be changed
+// afterwards.
 func New(t Table) *Router {
 	r := &Router{
 		names: make(map[string]*entry), aliases: make(map[string]*entry), declared: make(map[string][]*entry),

@@ -115,7 +115,7 @@ func wake(ctx context.Context, candidates []*catalog.Entry) *catalog.Entry {
 
 // choose makes e the entry of the call. A rule of the catalog or the source may
 // demand an approval where the principal's rules do not; people who may approve
-// are not asked (spec/README section 5).
+// are not asked.
 func (r *run) choose(e *catalog.Entry) {
 	r.entry = e
 	r.verdict = r.engine.cfg.Policy.Authorize(r.inv.Principal, e)

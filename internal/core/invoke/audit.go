@@ -38,7 +38,7 @@ func (r *run) finish(ctx context.Context, result capability.Result, err error) (
 		r.fire(EventLogged, "")
 	case failure == nil:
 		// The work is done and cannot be recorded: say so, and keep a digest so
-		// that the result can be recognized later (decision R56).
+		// that the result can be recognized later.
 		r.fire(EventLogFailed, "audit_unavailable")
 		failure = capability.Wrap(capability.CodeFailed, "audit", "the work was done, but its audit record could not be written", logErr).
 			With("audit_unavailable", "junctor doctor says what is wrong with the log").
@@ -230,8 +230,8 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 }
 
 // recordable is what a record says of a failure. What a run of an extension says
-// may quote what its program said, and that its arguments, which are never recorded
-// (runner spec, section 20.1).
+// may quote what its program said, and that its arguments, which are never
+// recorded.
 func (r *run) recordable(failure *capability.Error) string {
 	quotes := failure.Code == capability.CodeFailed || failure.Code == capability.CodeInvalidInput || failure.Code == capability.CodeInternal
 	if r.entry == nil || r.entry.Module.Origin != "extension" || !quotes {
@@ -310,8 +310,7 @@ func (r *run) observe(reply Reply, failure *capability.Error) {
 	r.engine.cfg.Observer.Finished(ended)
 }
 
-// MarshalJSON renders the "invocation" member of every JSON answer
-// (command-line, section 3).
+// MarshalJSON renders the "invocation" member of every JSON answer.
 func (r Reply) MarshalJSON() ([]byte, error) {
 	return jsonx.Answer(struct {
 		ID         string                 `json:"id"`

@@ -131,8 +131,7 @@ func (r *run) obtainConsent(ctx context.Context) error {
 	return nil
 }
 
-// What a contribution or a preview demands of people too (runner spec, section
-// 10.6).
+// What a contribution or a preview demands of people too.
 const (
 	confirmFirst  = "first"
 	confirmAlways = "always"

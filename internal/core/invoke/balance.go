@@ -20,13 +20,13 @@ const (
 	// selectAny is the value of the selector field node that asks for balancing.
 	selectAny = "any"
 	// moreTries is how many other nodes a balanced call may go to when the first
-	// provably did not start (nodes spec, section 18.2).
+	// provably did not start.
 	moreTries = 2
 )
 
 // balance narrows the nodes that offer a function to one, where the caller asked
-// for that or could not mind: a read (decision R51). It counts as the caller's own
-// selector; anything else is left to arbitration, which asks for one.
+// for that or could not mind: a read. It counts as the caller's own selector;
+// anything else is left to arbitration, which asks for one.
 func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	wanted := r.inv.Balance != nil || r.inv.Target.Select["node"] == selectAny
 	if r.engine.cfg.Balance == nil || !wanted && (len(candidates) < 2 || len(r.inv.Target.Select) > 0 || !harmless(candidates)) {
@@ -102,8 +102,8 @@ func balancedMayFallBack(err error) bool {
 	return code == capability.CodeUnavailable || code == capability.CodeOverloaded
 }
 
-// unwrapFunction takes the function that device.function.invoke names in its place
-// (decision R17). Functions of one name on several nodes stay several candidates.
+// unwrapFunction takes the function that device.function.invoke names in its
+// place. Functions of one name on several nodes stay several candidates.
 func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	var in struct {
 		Function  string    `json:"function"`

@@ -313,7 +313,7 @@ func (r *run) fire(ev Event, reason string) {
 // NewID mints the id of an invocation that somebody has to know before it begins.
 func (e *Engine) NewID() string { return newRunID(e.cfg.Now()) }
 
-// newRunID mints run_ + 24 hex, time first (spec/README section 8).
+// newRunID mints run_ + 24 hex, time first.
 func newRunID(now time.Time) string {
 	return ids.Timed("run_", uint64(now.UnixMilli()), 6)
 }

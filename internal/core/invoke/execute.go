@@ -177,7 +177,7 @@ func (r *run) carry(ctx context.Context, call capability.Call) (capability.Resul
 }
 
 // timeout is the nearer of what the caller and the capability name, else the
-// provider kind's default; never above the ceiling (decision R28).
+// provider kind's default; never above the ceiling.
 func (r *run) timeout() time.Duration {
 	t := r.inv.Timeout
 	if own := r.entry.Contribution.Timeout; t == 0 || own > 0 && own < t {

@@ -15,7 +15,7 @@ import (
 
 const (
 	fanOutMost    = 64 // providers asked by one call
-	broadcastMost = 50 // nodes (nodes spec, section 18.2)
+	broadcastMost = 50 // nodes
 	fanOutAtOnce  = 8
 )
 
@@ -45,8 +45,8 @@ type answered struct {
 }
 
 // asksAll reports whether a call wants every provider's answer: "all": true to an
-// action that only reads and whose providers stand side by side (catalog spec,
-// section 10). It is never the default, and naming one provider ends it.
+// action that only reads and whose providers stand side by side. It is never the
+// default, and naming one provider ends it.
 func (r *run) asksAll(candidates []*catalog.Entry) bool {
 	if r.asksAllNodes() {
 		return true

@@ -9,7 +9,7 @@ import (
 )
 
 // Outcome is the remembered end of a call made with an idempotency key. Calls of
-// effect write and above are remembered durably for 24 h (decision R58).
+// effect write and above are remembered durably for 24 h.
 type Outcome struct {
 	Principal  string
 	Key        string // the caller's idempotency key

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State of an invocation, lower case on every wire (spec/README section 6).
+// State of an invocation, lower case on every wire.
 type State string
 
 // The states; the last four are terminal.

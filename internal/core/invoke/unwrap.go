@@ -11,9 +11,9 @@ import (
 )
 
 // unwrap takes the action that catalog.call or catalog.callRead names in its
-// place: a generic door is judged, approved and recorded as what goes through it
-// (decision R17). Who may not know the inner action gets the answer of one that
-// does not exist.
+// place: a generic door is judged, approved and recorded as what goes through
+// it. Who may not know the inner action gets the answer of one that does not
+// exist.
 func (r *run) unwrap(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	door := candidates[0].Action
 	if door == actionInvokeFunction {

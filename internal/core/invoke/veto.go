@@ -17,7 +17,7 @@ import (
 const vetoWithin = 5 * time.Second
 
 // vetoQuestion is what a route augmenter is asked before an action that changes
-// something leaves (catalog spec, section 14.4).
+// something leaves.
 type vetoQuestion struct {
 	Stage    string                 `json:"stage"` // egress.preparing
 	Action   capability.Action      `json:"action"`

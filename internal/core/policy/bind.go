@@ -10,10 +10,10 @@ import (
 
 // Bound is g as an administrator who wrote it means it now. A grant for an
 // installed extension is bound to the content that the extension has, and dies with
-// it (runner spec, section 10.5); its action must be one of the extension's, as the
-// catalog calls it or as people type it: <command>.<action>. A module that is not
-// here is not_found, unless g is bound to some content already, or it is one of an
-// endpoint, which come and go.
+// it; its action must be one of the extension's, as the catalog calls it or as
+// people type it: <command>.<action>. A module that is not here is not_found,
+// unless g is bound to some content already, or it is one of an endpoint, which
+// come and go.
 func Bound(g Grant, snap *catalog.Snapshot) (Grant, error) {
 	const op = "grants.create"
 	if named(g.Action) && !named(g.Module) {

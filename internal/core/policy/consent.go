@@ -57,9 +57,9 @@ type Consent struct {
 
 // Consent looks for a live grant, then for an approved once that fits the call
 // exactly, and spends it. Without either it opens an approval, or finds the one
-// already open for this very call, and fails with consent_required and its id.
-// On the client channel whoever called may answer ([Policy.Answer]); a caller that
-// cannot be asked has an operator answer for it (decision R54).
+// already open for this very call, and fails with consent_required and its id. On
+// the client channel whoever called may answer ([Policy.Answer]); a caller that
+// cannot be asked has an operator answer for it.
 func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	now := p.now().UTC()
 	if id, ok, err := p.useGrant(ctx, a, now); err != nil || ok {

@@ -8,9 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// Deployment says how far the machine trusts what was installed on it (runner
-// spec, section 10.3; decision R30). It binds extensions only: programs that the
-// operator configured are bound by Cedar.
+// Deployment says how far the machine trusts what was installed on it. It binds
+// extensions only: programs that the operator configured are bound by Cedar.
 type Deployment string
 
 // The deployment modes.

@@ -12,7 +12,7 @@ import (
 
 // useGrant finds a grant that covers the call: session scope first, then user,
 // then global; an exact action before "*". SQL is asked only where uses are
-// counted (decision R58).
+// counted.
 func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, bool, error) {
 	live := *p.grants.Load()
 	for _, scope := range []string{"session", "user", "global"} {

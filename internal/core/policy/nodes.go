@@ -26,9 +26,9 @@ func (p *Policy) kept(principal capability.Principal, e *catalog.Entry) bool {
 	})
 }
 
-// Serves reports whether somebody may know of what is for certain users (nodes spec,
-// section 28): its name or a label of its token says who it is, it is a person who
-// runs the place, or a grant names the module. No users are everybody.
+// Serves reports whether somebody may know of what is for certain users: its name or
+// a label of its token says who it is, it is a person who runs the place, or a grant
+// names the module. No users are everybody.
 func (p *Policy) Serves(principal capability.Principal, users []string, module string) bool {
 	if principal.OnBehalfOf != "" {
 		creator, ok := p.creator(principal)
@@ -93,7 +93,7 @@ func (p *Policy) named(principal capability.Principal, e *catalog.Entry) bool {
 }
 
 // granted lets through what the rules keep from agents until a grant names it: the
-// administration of a node (decision R17).
+// administration of a node.
 func (p *Policy) granted(principal capability.Principal, e *catalog.Entry, v Verdict) Verdict {
 	forbidden := len(v.Policies) > 0 || v.Fault != ""
 	if v.Permitted || forbidden || e.Module.Origin != nodeOrigin || e.Effect != capability.EffectAdmin {

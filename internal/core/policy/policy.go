@@ -112,13 +112,12 @@ type Verdict struct {
 }
 
 // Authorize judges one candidate. It is what hides a capability too: an entry
-// that is not Permitted does not exist for that principal (decision R23).
+// that is not Permitted does not exist for that principal.
 //
-// The deployment mode comes before the rules (spec/README section 5): what it
-// withholds, no rule gives.
+// The deployment mode comes before the rules: what it withholds, no rule gives.
 //
 // Who acts on behalf of somebody may what both may, and needs the stricter consent of
-// the two (spec/README, R41).
+// the two.
 func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Verdict {
 	v := p.alone(principal, e)
 	if principal.OnBehalfOf == "" || !v.Permitted {

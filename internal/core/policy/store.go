@@ -95,7 +95,7 @@ func (t Token) Live(now time.Time) bool {
 	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
 }
 
-// ApprovalState is where an approval stands (spec/README section 5).
+// ApprovalState is where an approval stands.
 type ApprovalState string
 
 // The states of an approval; superseded is reached when the content it was

@@ -11,8 +11,8 @@ import (
 )
 
 // uses counts how often grants without a number of uses were used. Nothing depends
-// on these numbers, so the path of a call does not wait for the store to have them
-// (decision R58).
+// on these numbers, so the path of a call does not wait for the store to have
+// them.
 type uses struct {
 	saving sync.Mutex
 	n      sync.Map // grant id → *atomic.Int64

@@ -9,9 +9,9 @@ import (
 // maxCached is how many bytes of results are kept; those used longest ago go first.
 const maxCached = 64 << 20
 
-// Cache keeps results of actions that say so (runner spec, section 21). The key
-// must name everything a result depends on: package, action, arguments, user and
-// settings. Only successful results belong in it. It is safe for concurrent use.
+// Cache keeps results of actions that say so. The key must name everything a
+// result depends on: package, action, arguments, user and settings. Only
+// successful results belong in it. It is safe for concurrent use.
 type Cache struct {
 	now func() time.Time
 

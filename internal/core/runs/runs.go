@@ -1,7 +1,7 @@
 // Package runs knows what is under way and what has just ended, for those who
-// start something and ask for it later (runner spec, sections 4.4 and 9). Every
-// run goes through the one engine; this is its waiting room and its notice board.
-// Nothing here outlives the process: what was done is in the audit.
+// start something and ask for it later. Every run goes through the one engine;
+// this is its waiting room and its notice board. Nothing here outlives the
+// process: what was done is in the audit.
 package runs
 
 import (
@@ -25,7 +25,7 @@ const (
 	MaxUnheard = 100       // runs at once that nobody waits for
 )
 
-// Status is what pollers are told (runner spec, section 9).
+// Status is what pollers are told.
 type Status string
 
 // The statuses.

@@ -1,6 +1,6 @@
 // Package session keeps what belongs to a conversation: its messages, and the
 // last results of what ran in it, so that a following command can speak of "the
-// last response" (runner spec, sections 1 and 17; decisions R26 and R32).
+// last response".
 //
 // Everything belongs to an [Owner]: a session id is unique for its principal
 // only, so nobody reaches another's session by knowing its name. The rules are
@@ -35,7 +35,7 @@ type Owner struct {
 }
 
 // Check returns invalid_input when the ids are not ids: a session is 1 to 128 of
-// [A-Za-z0-9._:@-] (runner spec, section 7).
+// [A-Za-z0-9._:@-].
 func (o Owner) Check() error {
 	if o.Principal == "" || len(o.Principal) > maxPrincipal {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the session has no principal, or one beyond %d bytes", maxPrincipal)

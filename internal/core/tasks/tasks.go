@@ -1,7 +1,7 @@
 // Package tasks keeps what takes longer than one request. A Task is an invocation
-// that somebody started and looks at later (spec/README, R38): it is on the disk
-// before anybody hears its id, it belongs to one principal, and nobody else can tell
-// it from one that does not exist. MCP's task id, A2A's task id and ours are one.
+// that somebody started and looks at later: it is on the disk before anybody hears
+// its id, it belongs to one principal, and nobody else can tell it from one that
+// does not exist. MCP's task id, A2A's task id and ours are one.
 //
 // The [Manager] carries each invocation through the one governed path in a goroutine
 // of its own. What the path says becomes the task's state: progress its status text,
@@ -60,7 +60,7 @@ const (
 	KindThread Kind = "thread" // a thread of a task agent
 )
 
-// State of a task (spec/README section 6).
+// State of a task.
 type State string
 
 // The states.

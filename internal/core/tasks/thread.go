@@ -21,8 +21,8 @@ type Threads interface {
 // Carry says who carries threads. It comes before the first of them.
 func (m *Manager) Carry(t Threads) { m.threads = t }
 
-// OpenThread makes the task that a thread is (spec/README, R38). Errors: overloaded;
-// unavailable once the server stops.
+// OpenThread makes the task that a thread is. Errors: overloaded; unavailable once
+// the server stops.
 func (m *Manager) OpenThread(ctx context.Context, owner, surface, thread, status string) (Task, error) {
 	now := m.cfg.Now().UTC()
 	t := Task{

@@ -78,8 +78,8 @@ func (c *change) reloading() map[string]bool {
 
 // run calls the hooks: first those that dispose of old modules, the last one
 // first, then init and applyConfig in the order of the manifest. When all is
-// strict the first failure ends it, else a module that fails is left out and
-// the others go on. A module whose init failed is disposed of (router spec 7.1).
+// strict the first failure ends it, else a module that fails is left out and the
+// others go on. A module whose init failed is disposed of.
 func (c *change) run(ctx context.Context, strict bool) error {
 	var old []live
 	for _, t := range c.work {

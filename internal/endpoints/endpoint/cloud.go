@@ -11,8 +11,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// CloudRequest asks a cloud for an agent that serves an endpoint (router spec,
-// section 10.2).
+// CloudRequest asks a cloud for an agent that serves an endpoint.
 type CloudRequest struct {
 	APIBase      string
 	AuthToken    secret.Value

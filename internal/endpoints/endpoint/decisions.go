@@ -22,8 +22,8 @@ const (
 
 // TrustRecord is one attempt to take modules in: what was accepted, what was
 // rejected and why. The members up to TrustDecisions are those of the original's
-// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT (router spec, section 11); the rest is
-// ours. The lasting record of the same is the audit log.
+// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT; the rest is ours. The lasting record of
+// the same is the audit log.
 type TrustRecord struct {
 	RecordedAt       time.Time              `json:"recordedAt"`
 	Mode             string                 `json:"mode"` // endpoint, a provider family, cloud; sync
@@ -48,8 +48,7 @@ type TrustedEndpoint struct {
 	HasToken bool   `json:"hasToken"`
 }
 
-// Collision is a name that two modules claim (router spec, section 8; decisions
-// R20 and R52).
+// Collision is a name that two modules claim.
 type Collision struct {
 	Kind    string   `json:"kind"`
 	Key     string   `json:"key"`

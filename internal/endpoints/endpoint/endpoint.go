@@ -26,7 +26,7 @@ type Endpoint struct {
 	timeout, ownTimeout   time.Duration       // of one call; what the request said, 0: nothing
 	policy                *router.TrustPolicy // never nil: the endpoint's own, with its allow-list
 	distrust              string              // why the saved policy cannot be read: nothing is let in
-	keepMissing           bool                // what it no longer lists stays (router spec, section 10)
+	keepMissing           bool                // what it no longer lists stays
 	saved, unsaved        bool                // unsaved: its offer was, but could not be
 	record                Saved               // what is saved of it; changed under Registry.changing
 	secret                string              // name of the saved token

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// The hooks of plugin.lifecycle.call (router spec, section 7.1).
+// The hooks of plugin.lifecycle.call.
 const (
 	hookInit    = "init"
 	hookDispose = "dispose"
@@ -71,7 +71,7 @@ func declares(m *router.Module, hook string) bool {
 
 // hookConfig is the module's configuration as hooks get it: every value that is
 // not null as text, and the reserved keys, which nothing in the manifest
-// overrides (router spec, sections 3 and 7.1).
+// overrides.
 func hookConfig(m *router.Module, endpoint string) (map[string]string, error) {
 	out := make(map[string]string)
 	if len(m.Config) > 0 {

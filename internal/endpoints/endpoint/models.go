@@ -13,7 +13,7 @@ import (
 )
 
 // modelInvoke is the canonical action behind which models of a type are stacked
-// by priority (decisions R20 and R31).
+// by priority.
 const modelInvoke = capability.Action("model.invoke")
 
 // modelsID is the module that offers it. Its first contribution is the stack of
@@ -83,7 +83,7 @@ func (r *Registry) publishModels(publish func(capability.Batch) error) {
 // modelProvider carries out model.invoke with the models of one endpoint, or of
 // all. It decides between models as arbitration decides between providers, and
 // hands the choice to the engine as a call of its own: authorized, limited and
-// recorded as the model it is (decision R17).
+// recorded as the model it is.
 type modelProvider struct {
 	r        *Registry
 	key      capability.ProviderKey

@@ -31,16 +31,16 @@ type Config struct {
 	MaxAnswer    int64             // bytes; 0: 32 MiB
 	Timeout      time.Duration     // of one call when nobody says; 0: 60 s
 	SyncInterval time.Duration     // 0: 5 min
-	Primary      string            // id of the primary endpoint (decision R11)
+	Primary      string            // id of the primary endpoint
 	// Local lists this machine's own modules, whose names no endpoint may take;
 	// nil: there are none.
 	Local func() []capability.Module
 	// Configured are the endpoints that the configuration names.
 	Configured []Configured
 	// TrustAudit is the history of trust decisions that an elizaOS agent kept in
-	// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT, a JSON list (router spec, section 11);
-	// empty: none. It is where [Registry.TrustAudit] begins. Unlike a policy it
-	// restricts nothing, so what cannot be read of it is logged and left out.
+	// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT, a JSON list; empty: none. It is where
+	// [Registry.TrustAudit] begins. Unlike a policy it restricts nothing, so what
+	// cannot be read of it is logged and left out.
 	TrustAudit []byte
 	// Call runs an invocation on the engine's path for a principal; it is how
 	// model.invoke reaches the model it chose (decision R17: authorized as the

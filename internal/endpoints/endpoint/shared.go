@@ -8,12 +8,12 @@ import (
 )
 
 // Refresh takes over what another server has connected, connected anew or
-// disconnected in the store that both use (decision R44): a new endpoint is there
-// at once as it was seen last, and asked by its watcher. Endpoints that are not
-// saved are this server's own and stay. Nothing is stopped at the far side: the
-// server that disconnected has done so. It fails when the store cannot be read,
-// and then changes nothing; before Run has begun and after its end it does nothing,
-// since Run reads the store itself.
+// disconnected in the store that both use: a new endpoint is there at once as it
+// was seen last, and asked by its watcher. Endpoints that are not saved are this
+// server's own and stay. Nothing is stopped at the far side: the server that
+// disconnected has done so. It fails when the store cannot be read, and then
+// changes nothing; before Run has begun and after its end it does nothing, since
+// Run reads the store itself.
 func (r *Registry) Refresh(ctx context.Context) error {
 	if r.cfg.Store == nil {
 		return nil

@@ -219,8 +219,8 @@ func TestWhatIsMissingStaysWhenAskedTo(t *testing.T) {
 	}
 }
 
-// Only a configured primary takes low-level calls that name nobody (decision
-// R11); every call of a module goes to the endpoint that offers it.
+// Only a configured primary takes low-level calls that name nobody; every call
+// of a module goes to the endpoint that offers it.
 func TestLowLevelCallsGoToThePrimaryOrWhereTheyAreSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *endpoint.Config) { c.Primary = "main" })

@@ -140,7 +140,7 @@ func badPolicy(format string, args ...any) error {
 }
 
 // effectivePolicy is what decides for one endpoint and no other: its own
-// options, its allow-list, and that a module comes from it (router spec, 9).
+// options, its allow-list, and that a module comes from it.
 func effectivePolicy(req Request) *router.TrustPolicy {
 	var p router.TrustPolicy
 	if req.TrustPolicy != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // assetBase is where browsers find the files of views, whatever endpoint they
-// come from and whether or not it wants a token (router spec, section 6).
+// come from and whether or not it wants a token.
 const assetBase = "/api/capability-router/assets/"
 
 const opAsset = "assets"

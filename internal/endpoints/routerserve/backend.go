@@ -190,7 +190,7 @@ func actionResult(value json.RawMessage) (json.RawMessage, error) {
 }
 
 // primaryRank is what an endpoint that was configured as the primary offers its
-// low-level calls with (decision R11).
+// low-level calls with.
 const primaryRank = 100
 
 // unrouted says where a low-level call without an endpointId goes: to the
@@ -216,7 +216,7 @@ func (b *backend) unrouted(action capability.Action) (capability.Selector, error
 }
 
 // selectorOf reads the wire's endpointId; nodes answer to "node:<id>" and
-// "local" is this machine (decision R11).
+// "local" is this machine.
 func selectorOf(endpoint string) capability.Selector {
 	if node, ok := strings.CutPrefix(endpoint, "node:"); ok {
 		return capability.Selector{"node": node}

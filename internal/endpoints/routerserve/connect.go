@@ -39,7 +39,7 @@ type ConnectRequest struct {
 	Cloud                         *CloudRequest // then BaseURL and Token come from there
 }
 
-// CloudRequest asks a cloud to make the endpoint (router spec, section 10.2).
+// CloudRequest asks a cloud to make the endpoint.
 type CloudRequest struct {
 	APIBase, Name         string
 	AuthToken             secret.Value

@@ -115,7 +115,7 @@ func refuseMethod(w http.ResponseWriter, r *http.Request, verbs []string) {
 	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }
 
-// bridge asks the app bridge (router spec, section 7.2).
+// bridge asks the app bridge.
 func (s *Surface) bridge(w http.ResponseWriter, r *http.Request, inv capability.Invocation, in request) (err error) {
 	if inv.Input, err = in.context(); err != nil {
 		return err

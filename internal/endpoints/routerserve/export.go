@@ -9,8 +9,8 @@ import (
 )
 
 // SavedEndpoint is one endpoint as it is remembered over restarts, which is what
-// an export moves (decision R45). TokenSecret is the name of the secret that
-// holds its token: the token itself leaves by no API (decision R46).
+// an export moves. TokenSecret is the name of the secret that holds its token:
+// the token itself leaves by no API.
 type SavedEndpoint struct {
 	ID               string    `json:"id"`
 	BaseURL          string    `json:"baseUrl"`

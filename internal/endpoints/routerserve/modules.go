@@ -58,7 +58,7 @@ func (s *Surface) view() *view {
 }
 
 // knows reports whether the id names an endpoint or node of ours. Another one is
-// the routing key of whoever called us, and is dropped (router spec, 1.2).
+// the routing key of whoever called us, and is dropped.
 func (v *view) knows(endpoint string) bool {
 	for kind, id := range selectorOf(endpoint) {
 		_, kind, instance := capability.NewProviderKey("any", kind, id).Parts()
@@ -116,9 +116,9 @@ func (v *view) manifest(m *capability.Module) (stamp, error) {
 	return done, nil
 }
 
-// soundViews takes the bundle URLs out that are not absolute http(s) URLs
-// without credentials (router spec, section 5.4). A bundlePath is left to whoever
-// lists: the URL it leads to is on the origin that the browser knows, not on ours.
+// soundViews takes the bundle URLs out that are not absolute http(s) URLs without
+// credentials. A bundlePath is left to whoever lists: the URL it leads to is on
+// the origin that the browser knows, not on ours.
 func soundViews(m *capability.Module, raw jsonx.Raw) (jsonx.Raw, []ViewError, error) {
 	var views []map[string]jsonx.Raw
 	if err := jsonx.Unmarshal(raw, &views); err != nil {
@@ -181,8 +181,8 @@ func (b *backend) modules(raw json.RawMessage) (json.RawMessage, error) {
 		}
 		permitted = append(permitted, m)
 	}
-	// By endpoint (decision R37); the catalog does not keep the manifest's order
-	// within one, so there it is by id.
+	// By endpoint; the catalog does not keep the manifest's order within one, so
+	// there it is by id.
 	slices.SortFunc(permitted, func(a, b *capability.Module) int {
 		return cmp.Or(strings.Compare(a.Endpoint, b.Endpoint), strings.Compare(a.ID, b.ID))
 	})

@@ -86,7 +86,7 @@ func (p params) without(drop ...string) json.RawMessage {
 	return out.Bytes()
 }
 
-// action joins content and options into one input (decision R53).
+// action joins content and options into one input.
 func (p params) action() json.RawMessage {
 	content, options := p.raw("content"), p.raw("options")
 	if len(options) == 0 {

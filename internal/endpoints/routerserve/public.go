@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// PublicRoute is a route that may be called without a token (router spec, section
-// 7.4): of this endpoint, this module, and declared like this.
+// PublicRoute is a route that may be called without a token: of this endpoint,
+// this module, and declared like this.
 type PublicRoute struct{ Endpoint, Module, Method, Path string }
 
 // publicID is the principal of who calls without a token. It cannot be that of a
@@ -59,7 +59,7 @@ func (s *Surface) isPublic(r *http.Request) bool {
 
 // openRoutes are those of s.Public that a module of the endpoint declares public
 // now. Without a reason, and for what writes without saying so, the declaration
-// does not count (router spec, section 16).
+// does not count.
 func (s *Surface) openRoutes(modules []*capability.Module) map[capability.Member]bool {
 	out := make(map[capability.Member]bool)
 	for _, m := range modules {

@@ -1,10 +1,9 @@
 // Package archive reads what an extension is delivered in, a zip file or a
-// folder, and puts it on disk (runner spec, section 3.1). Nothing a header says
-// is believed: names are checked against every way in which two of them could
-// mean one file, and bytes are counted as they come out of the decompressor. What
-// is written goes through a directory handle that cannot be left, and the tree's
-// hash is taken of what was written, so a zip and the folder it was made of give
-// the same hash.
+// folder, and puts it on disk. Nothing a header says is believed: names are
+// checked against every way in which two of them could mean one file, and bytes
+// are counted as they come out of the decompressor. What is written goes through
+// a directory handle that cannot be left, and the tree's hash is taken of what
+// was written, so a zip and the folder it was made of give the same hash.
 package archive
 
 import (

@@ -1,7 +1,7 @@
 // Package artifact finds the files that a run has made for others: what was created
-// or changed beneath artifacts/ of its working folder (runner spec, section 11). The
-// folder belongs to a stranger's program: no link is followed out of it, nothing but
-// regular files with one name is read, and everything is bounded.
+// or changed beneath artifacts/ of its working folder. The folder belongs to a
+// stranger's program: no link is followed out of it, nothing but regular files with
+// one name is read, and everything is bounded.
 package artifact
 
 import (

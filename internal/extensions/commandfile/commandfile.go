@@ -1,7 +1,6 @@
 // Package commandfile reads commands/commands.yaml, in its current and its older
-// shape, into one list of slash commands with their actions (runner spec, section
-// 3.3). It says what the file declares and holds its limits; what a command may do
-// is decided where it is run.
+// shape, into one list of slash commands with their actions. It says what the file
+// declares and holds its limits; what a command may do is decided where it is run.
 package commandfile
 
 import (
@@ -197,8 +196,8 @@ func validAction(id string) bool {
 	return true
 }
 
-// CheckRunner holds the grammar of a runner (runner spec, sections 8 and 13.1): a
-// family, or family.name, and for exec.* a name that can be no path.
+// CheckRunner holds the grammar of a runner: a family, or family.name, and for
+// exec.* a name that can be no path.
 func CheckRunner(runner string) error {
 	family, rest, dotted := strings.Cut(runner, ".")
 	ok := family != "" && len(runner) <= 80 && strings.Trim(family, "abcdefghijklmnopqrstuvwxyz_") == ""

@@ -1,8 +1,8 @@
 // Package commandtable turns the installed extensions into the table that the
 // command router is built from: the declarations of commands.yaml under the names
-// that the operator catalog registered (decision R18), enabled or not, so that a
-// command of a disabled extension is answered with how to enable it. It is pure;
-// whoever watches the extensions builds a new table after each change.
+// that the operator catalog registered, enabled or not, so that a command of a
+// disabled extension is answered with how to enable it. It is pure; whoever
+// watches the extensions builds a new table after each change.
 package commandtable
 
 import (

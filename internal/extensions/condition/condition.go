@@ -1,8 +1,8 @@
-// Package condition reads and evaluates the conditions of install plans (runner
-// spec, section 5): a small language of its own, because the original's, which was
-// a programming language's evaluator, let a plan run anything. There are two
-// variables, comparison with text, and, or, not and parentheses; nothing can be
-// called and nothing else can be reached.
+// Package condition reads and evaluates the conditions of install plans: a small
+// language of its own, because the original's, which was a programming language's
+// evaluator, let a plan run anything. There are two variables, comparison with
+// text, and, or, not and parentheses; nothing can be called and nothing else can
+// be reached.
 package condition
 
 import (

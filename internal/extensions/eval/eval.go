@@ -1,6 +1,6 @@
 // Package eval runs scenario files against the catalog, without network, clock or
-// activation (catalog spec, section 24): it is how the behaviour of the catalog is
-// checked from outside. It decides nothing itself; it asks the packages that do.
+// activation: it is how the behaviour of the catalog is checked from outside. It
+// decides nothing itself; it asks the packages that do.
 package eval
 
 import (

@@ -1,8 +1,7 @@
 // Package extension reads an extension package whole: manifest.json,
 // commands/commands.yaml, install/plan.yaml and the user's guide become one
-// [Package], or one error that says what the author must change (runner spec,
-// sections 3.2 to 3.4). It also says what the package is to the catalog. It keeps
-// nothing and runs nothing.
+// [Package], or one error that says what the author must change. It also says
+// what the package is to the catalog. It keeps nothing and runs nothing.
 package extension
 
 import (
@@ -219,7 +218,7 @@ func (p *Package) formB() {
 	}
 }
 
-// asked is the union of what every part declares (section 6.5).
+// asked is the union of what every part declares.
 func (p *Package) asked() []string {
 	list := slices.Clone(p.Manifest.PermissionsRequired)
 	for i := range p.Manifest.Capabilities {

@@ -30,7 +30,7 @@ const (
 	ReasonPolicy   = "runtime_policy"
 )
 
-// Manifest is manifest.json (runner spec, section 3.2).
+// Manifest is manifest.json.
 type Manifest struct {
 	ID                  string             `json:"id"`
 	Name                string             `json:"name"`
@@ -205,7 +205,7 @@ func (k *checker) warn(format string, args ...any) {
 }
 
 // ValidID reports whether an id is one: the grammar of section 3.2 within 120
-// bytes, and none of the roots that belong to the server (README section 8).
+// bytes, and none of the roots that belong to the server.
 func ValidID(id string) bool {
 	if len(id) > 120 || !strings.Contains(id, ".") || strings.Contains(id, "..") || !idGrammar(id) {
 		return false
@@ -389,8 +389,8 @@ func validTool(name string) bool {
 	return true
 }
 
-// validHost holds the patterns the egress proxy matches (section 15.5), in lower
-// case ASCII: what another script would write is written in its xn-- form.
+// validHost holds the patterns the egress proxy matches, in lower case ASCII:
+// what another script would write is written in its xn-- form.
 func validHost(p string) bool {
 	host, port, ported := strings.Cut(p, ":")
 	if ported && (port == "" || len(port) > 5 || strings.Trim(port, "0123456789") != "") {

@@ -7,7 +7,7 @@ import (
 )
 
 // PolicyCode is the verdict of the strict runtime policy, which an operator may
-// turn on (runner spec, section 3.2). The spelling is the original's.
+// turn on. The spelling is the original's.
 type PolicyCode string
 
 // The verdicts.

@@ -14,7 +14,7 @@ import (
 const maxScript = 8 << 20
 
 // handlersFile is where the handlers of runtime python are, where an action names
-// no other file (runner spec, section 16.3).
+// no other file.
 const handlersFile = "commands/handlers.py"
 
 // script finds the file an action runs, and its hash: an action that names none

@@ -1,7 +1,6 @@
-// Package extensionserve is the part of /api/v1 that installs and shows extensions, and
-// the catalogs of what packages declare (runner spec, section 4.4). It reads requests and writes answers; what
-// an extension is and whether it may run is decided behind Extensions and by the
-// engine.
+// Package extensionserve is the part of /api/v1 that installs and shows extensions, and the catalogs of what
+// packages declare. It reads requests and writes answers; what an extension is and whether it may run is
+// decided behind Extensions and by the engine.
 package extensionserve
 
 import (

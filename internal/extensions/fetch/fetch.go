@@ -1,8 +1,7 @@
 // Package fetch is how the core itself reaches addresses that extensions and
-// operators name: downloads of install plans and packages from the network (runner
-// spec, section 5). It goes to public addresses only, and looks at the address
-// that is really dialled, because what a name resolved to a moment ago proves
-// nothing.
+// operators name: downloads of install plans and packages from the network. It
+// goes to public addresses only, and looks at the address that is really dialled,
+// because what a name resolved to a moment ago proves nothing.
 package fetch
 
 import (

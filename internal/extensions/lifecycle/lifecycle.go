@@ -1,7 +1,6 @@
-// Package lifecycle installs, enables, disables, upgrades and removes extensions
-// (runner spec, section 4). It joins the parts beside it: archive puts the files
-// down, extension reads them, plan takes the steps, consent asks, registry
-// remembers.
+// Package lifecycle installs, enables, disables, upgrades and removes
+// extensions. It joins the parts beside it: archive puts the files down,
+// extension reads them, plan takes the steps, consent asks, registry remembers.
 //
 // One rule holds everywhere: an extension is its old self or its new self, never
 // something between. The new one is complete in .staging before the old one moves
@@ -78,8 +77,8 @@ type Config struct {
 	Platform condition.Platform
 	// Tier reports whether the sandbox reaches a tier (T1 to T3); nil: always.
 	Tier func(tier string) error
-	// Permit reports whether the deployment mode lets steps of plans use a permission
-	// (section 10.3); nil: always.
+	// Permit reports whether the deployment mode lets steps of plans use a
+	// permission; nil: always.
 	Permit func(permission string) error
 	// Settings holds the settings of an extension to its schema; nil: nobody does.
 	Settings func(schema, doc []byte) error
@@ -185,7 +184,7 @@ func (m *Manager) open(id string) (*os.Root, error) {
 }
 
 // openWork opens the working folder of a package that is in the given folder. A
-// link there could lead to another extension's: it is an error (section 11).
+// link there could lead to another extension's: it is an error.
 func (m *Manager) openWork(pkg string) (*os.Root, error) {
 	dir, err := openDir(m.root, pkg)
 	if err != nil {

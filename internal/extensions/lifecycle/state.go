@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
-// tier is the sandbox an extension needs at least (section 15.1): the strongest
-// for programs that came from an address.
+// tier is the sandbox an extension needs at least: the strongest for programs
+// that came from an address.
 func (m *Manager) tier(x *registry.Extension) string {
 	if x.SourceURL != "" && slices.Contains(x.Permissions, "exec") {
 		return "T3"

@@ -168,8 +168,8 @@ func (m *Manager) undo(ctx context.Context, rec *registry.Record, cause *capabil
 	return nil
 }
 
-// repair mends what a crash left (section 4.3). One extension that cannot be
-// repaired keeps its journal, and stops neither the others nor the server.
+// repair mends what a crash left. One extension that cannot be repaired keeps
+// its journal, and stops neither the others nor the server.
 func (m *Manager) repair(ctx context.Context) error {
 	open, err := m.cfg.Registry.Open(ctx)
 	if err != nil {

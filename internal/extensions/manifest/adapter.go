@@ -9,10 +9,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 )
 
-// Adapter is what a chat adapter says of itself (catalog spec, section 6.1).
-// Actions are canonical ids or words of the adapters' own vocabulary, which the
-// import table translates ([ActionOf]). GatewayFeatures advertise only: callable
-// methods are contributions of kind capability.rpc.
+// Adapter is what a chat adapter says of itself. Actions are canonical ids or
+// words of the adapters' own vocabulary, which the import table translates
+// ([ActionOf]). GatewayFeatures advertise only: callable methods are
+// contributions of kind capability.rpc.
 type Adapter struct {
 	ConversationKinds  []string `json:"conversationKinds,omitempty"` // dm, group, channel, thread, call, cli
 	Actions            []string `json:"actions,omitempty"`
@@ -55,9 +55,9 @@ type Import struct {
 	Args   map[string]any
 }
 
-// ActionOf translates a word of the adapters' vocabulary (catalog spec, section
-// 7.3). known is false for words the table lacks: they are reported and stay
-// single tools, as do the four that have no family yet, whose Action is "".
+// ActionOf translates a word of the adapters' vocabulary. known is false for
+// words the table lacks: they are reported and stay single tools, as do the
+// four that have no family yet, whose Action is "".
 func ActionOf(word string) (_ Import, known bool) {
 	for _, row := range importTable() {
 		if slices.Contains(strings.Fields(row.words), word) {
@@ -185,8 +185,8 @@ func (in *Instance) supports(action capability.Action, word string) bool {
 }
 
 // identify turns a scope that names accounts or one channel into the provider it
-// means: an adapter's accounts are who it is, not where it may be used (catalog
-// spec, section 4.4). It reports whether it changed anything.
+// means: an adapter's accounts are who it is, not where it may be used. It
+// reports whether it changed anything.
 func (c *Contribution) identify() bool {
 	if c.Kind != "adapter.runtime" || c.Scope == nil || c.Provider != nil && len(c.Provider.Instances) > 0 {
 		return false

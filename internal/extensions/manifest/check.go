@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Limits of one extension (catalog spec, section 4.1). Those without a number
-// there are ours, so that a single manifest cannot fill the catalog.
+// Limits of one extension. Those without a number there are ours, so that a
+// single manifest cannot fill the catalog.
 const (
 	MaxBytes         = 4 << 20 // of a manifest
 	maxContributions = 4096

@@ -1,9 +1,9 @@
-// Package manifest reads what extensions declare (catalog spec, sections 4.1 and
-// 24): one JSON form for every source, whether it comes from a file, from a
-// mapping of another protocol or from a scenario. Reading is bounded and strict
-// about shapes; fields nobody knows are reported, not dropped in silence. What a
-// declaration means for calls is decided by package catalog, what it means for
-// operators by the packages beside this one.
+// Package manifest reads what extensions declare: one JSON form for every
+// source, whether it comes from a file, from a mapping of another protocol or
+// from a scenario. Reading is bounded and strict about shapes; fields nobody
+// knows are reported, not dropped in silence. What a declaration means for calls
+// is decided by package catalog, what it means for operators by the packages
+// beside this one.
 package manifest
 
 import (
@@ -26,7 +26,7 @@ type Extension struct {
 	Stage   string `json:"stage,omitempty"`  // default activated
 	Enabled *bool  `json:"enabled,omitempty"`
 	// DisabledReason is why the host refused to activate the package, kept so that
-	// a restart refuses it again (catalog spec, section 9.1).
+	// a restart refuses it again.
 	DisabledReason string `json:"disabledReason,omitempty"`
 	// Entries names the files that hold the code. They are listed for installers;
 	// nothing in intake opens them.
@@ -109,7 +109,7 @@ type Arbitration struct {
 	Rank int `json:"rank,omitempty"`
 }
 
-// Gates are the typed policies of a contribution (catalog spec, section 4.6).
+// Gates are the typed policies of a contribution.
 type Gates struct {
 	PromptMutation string `json:"promptMutation,omitempty"`
 	RouteEffect    string `json:"routeEffect,omitempty"`
@@ -284,7 +284,7 @@ func (c *Contribution) depends() *capability.Depends {
 }
 
 // health of a backend without a word on it: healthy where there is nothing to
-// probe, unknown until it is probed (catalog spec, section 12).
+// probe, unknown until it is probed.
 func (b *Backend) health() capability.Health {
 	switch {
 	case b.Health != "":
@@ -302,8 +302,8 @@ func (x *Extension) origin() string {
 	return x.Origin
 }
 
-// originStrength orders origins: of packages with one id the strongest is kept
-// (catalog spec, section 9.1). 0 is no origin.
+// originStrength orders origins: of packages with one id the strongest is kept.
+// 0 is no origin.
 func originStrength(origin string) int {
 	return 1 + slices.Index([]string{"catalog-file", "remote", "bundled", "global", "workspace", "config"}, origin)
 }

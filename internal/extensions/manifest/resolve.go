@@ -18,8 +18,7 @@ type Resolved struct {
 }
 
 // Resolve finds what cannot stand together (conflict class 1 and the HTTP part of
-// class 5; catalog spec, sections 9.1 and 9.2). The outcome does not depend on
-// the order of the extensions.
+// class 5). The outcome does not depend on the order of the extensions.
 func Resolve(extensions []Extension, owners map[string]string) *Resolved {
 	r := &Resolved{Failed: make(map[string]string)}
 	byID := make(map[string][]*Extension)

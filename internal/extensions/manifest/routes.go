@@ -25,9 +25,9 @@ const (
 	meetEqual    = "equal"
 )
 
-// surfaces finds HTTP surfaces that overlap (catalog spec, section 9.2). Each way
-// of meeting is a record of its own, so that a route that is merely nested in a
-// contested one is not withheld with it.
+// surfaces finds HTTP surfaces that overlap. Each way of meeting is a record of
+// its own, so that a route that is merely nested in a contested one is not
+// withheld with it.
 func (r *Resolved) surfaces(owners map[string]string) {
 	var all []surface
 	for _, x := range r.Extensions {

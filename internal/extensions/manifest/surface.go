@@ -2,8 +2,7 @@ package manifest
 
 import "github.com/junctor-run/junctor/capability"
 
-// Command is a control command. Its metadata reaches the channels unchanged
-// (catalog spec, section 17.2).
+// Command is a control command. Its metadata reaches the channels unchanged.
 type Command struct {
 	Name        string            `json:"name"`
 	Description string            `json:"description,omitempty"`
@@ -16,7 +15,7 @@ type Command struct {
 	ActionID    string            `json:"actionId,omitempty"`
 }
 
-// Auth is a provider integration (catalog spec, section 16).
+// Auth is a provider integration.
 type Auth struct {
 	ProviderID        string       `json:"providerId"`
 	Aliases           []string     `json:"aliases,omitempty"`
@@ -35,7 +34,7 @@ type AuthMethod struct {
 	Rank  int    `json:"rank,omitempty"`
 }
 
-// Route is an HTTP surface (catalog spec, section 9.2).
+// Route is an HTTP surface.
 type Route struct {
 	Method    string            `json:"method"`
 	Path      string            `json:"path"`
@@ -66,7 +65,7 @@ type Setup struct {
 }
 
 // Channel is a messaging channel the picker offers. Every field survives the way
-// from manifest to catalog (catalog spec, section 18).
+// from manifest to catalog.
 type Channel struct {
 	ID                                   string   `json:"id"`
 	Label                                string   `json:"label,omitempty"`

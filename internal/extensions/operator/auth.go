@@ -23,9 +23,8 @@ type AuthChoice struct {
 }
 
 // SelectAuth finds the provider by id, else by alias, then the method: the one
-// asked for, or the one of highest rank (catalog spec, section 16). An unknown
-// method is an error, never the first one instead. preferred is the operator's
-// order of runtime ids.
+// asked for, or the one of highest rank. An unknown method is an error, never
+// the first one instead. preferred is the operator's order of runtime ids.
 func (c *Catalog) SelectAuth(provider, method string, preferred []string) (AuthChoice, error) {
 	want := lower(provider)
 	match := func(by func(a *integration) bool) (out []*integration) {

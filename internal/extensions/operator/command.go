@@ -21,7 +21,7 @@ type command struct {
 	level        int    // of detail in the name, where several wanted it
 }
 
-// reservedCommands cannot be taken by an extension (catalog spec, section 17.3).
+// reservedCommands cannot be taken by an extension.
 func reservedCommands() []string {
 	return strings.Fields("help commands status whoami context stop restart reset new compact config debug allowlist activation skill " +
 		"subagents model models queue send bash exec think verbose reasoning elevated usage catalog")
@@ -42,9 +42,9 @@ func validCommand(name string) bool {
 }
 
 // register names the commands. Of several that want one name nobody gets it;
-// each is registered under a longer one (decision R18): <label>-<name>, with the
-// full extension id where that is not unique, then with the contribution's. No
-// outcome depends on the order of the list.
+// each is registered under a longer one: <label>-<name>, with the full extension
+// id where that is not unique, then with the contribution's. No outcome depends
+// on the order of the list.
 func (c *Catalog) register(list []*command) {
 	wanted := make(map[string][]*command)
 	for _, cmd := range list {

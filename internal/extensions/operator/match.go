@@ -19,9 +19,9 @@ type Match struct {
 
 const maxArgs = 1 << 20
 
-// Match finds the command of a line (catalog spec, section 17.4). /name:ext.id
-// names the extension. A command that takes no arguments does not match a line
-// that has some: it is ordinary text then. Arguments are cut at 1 MiB.
+// Match finds the command of a line. /name:ext.id names the extension. A
+// command that takes no arguments does not match a line that has some: it is
+// ordinary text then. Arguments are cut at 1 MiB.
 func (c *Catalog) Match(line string) (Match, bool) {
 	rest, found := strings.CutPrefix(strings.TrimSpace(line), "/")
 	if !found {

@@ -1,8 +1,7 @@
 // Package operator holds what only operators see of extensions: control commands
 // and how a line of text finds one, provider integrations and which way of
 // signing in is taken, and the rows of setup, command-line, configuration and
-// status surfaces (catalog spec, sections 16 and 17). It is pure: built from
-// manifests, it activates nothing.
+// status surfaces. It is pure: built from manifests, it activates nothing.
 package operator
 
 import (

@@ -29,7 +29,7 @@ type Row struct {
 	Grants  string   // what it lets the extension do, after "It may"
 	Risk    Risk
 	Effect  capability.Effect
-	Locked  bool // withheld in local_locked and remote_exposed (section 10.3)
+	Locked  bool // withheld in local_locked and remote_exposed
 }
 
 // Table returns every permission, in the order of the spec.

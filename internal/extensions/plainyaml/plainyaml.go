@@ -1,8 +1,8 @@
 // Package plainyaml reads the part of YAML that documents written by strangers
-// may use (runner spec, section 3.3): one document, plain scalars, lists and maps
-// with text keys, each key once. There are no tags of one's own, what aliases
-// expand to is counted, and depth is bounded. The document is handed on as JSON,
-// so that one decoder says what a field must be.
+// may use: one document, plain scalars, lists and maps with text keys, each key
+// once. There are no tags of one's own, what aliases expand to is counted, and
+// depth is bounded. The document is handed on as JSON, so that one decoder says
+// what a field must be.
 package plainyaml
 
 import (

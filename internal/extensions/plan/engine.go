@@ -105,7 +105,7 @@ type Report struct {
 	Err      error
 }
 
-// Result is what came of a run (runner spec, section 5).
+// Result is what came of a run.
 type Result struct {
 	Completed []string
 	Skipped   []string

@@ -9,8 +9,8 @@ import (
 )
 
 // modern turns the older spellings of a step into the current ones: steps with
-// action (runner spec, section 5) and the names the original's own sample used
-// (D21). It returns the kind of step.
+// action and the names the original's own sample used (D21). It returns the
+// kind of step.
 func (c *checker) modern(w *wire) (string, error) {
 	kind := cmp.Or(w.Type, w.Action)
 	of := map[string]string{

@@ -1,10 +1,9 @@
-// Package plan reads and carries out install plans (runner spec, section 5): the
-// few kinds of steps an extension may take while it is installed and removed.
-// Everything is checked before the first step runs: kinds, conditions, where a
-// download may go, and that each step's permissions were declared. The core does
-// the downloads; programs are run by whoever implements [Programs], in the same
-// sandbox as the extension later. The package changes nothing outside the folder
-// it is given.
+// Package plan reads and carries out install plans: the few kinds of steps an
+// extension may take while it is installed and removed. Everything is checked
+// before the first step runs: kinds, conditions, where a download may go, and
+// that each step's permissions were declared. The core does the downloads;
+// programs are run by whoever implements [Programs], in the same sandbox as the
+// extension later. The package changes nothing outside the folder it is given.
 package plan
 
 import (
@@ -375,7 +374,7 @@ func validID(id string) bool {
 	return true
 }
 
-// validTool is the grammar of a program's name (runner spec, section 13.1).
+// validTool is the grammar of a program's name.
 func validTool(name string) bool {
 	if name == "" || len(name) > 64 || name == "." || name == ".." {
 		return false

@@ -15,7 +15,7 @@ import (
 // maxRecords is how many ended records are kept.
 const maxRecords = 1000
 
-// NewInstallID is "inst_" and 12 hex digits (runner spec, section 4.2).
+// NewInstallID is "inst_" and 12 hex digits.
 func NewInstallID() string { return ids.Hex("inst_", 6) }
 
 const recordColumns = `install_id, extension_id, operation, status, progress, current_step, started_at, ended_at, error, error_code, hint, failed_step, completed, was_enabled, keep_work`

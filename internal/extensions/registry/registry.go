@@ -1,8 +1,8 @@
 // Package registry keeps in SQL which extensions are installed and what was done
-// to them (runner spec, section 4.1): one row for each extension, one for each
-// install or removal, which is also the journal that crash recovery reads. What
-// changes the catalog is one transaction with the generation's increase, so nobody
-// sees one without the other.
+// to them: one row for each extension, one for each install or removal, which is
+// also the journal that crash recovery reads. What changes the catalog is one
+// transaction with the generation's increase, so nobody sees one without the
+// other.
 package registry
 
 import (

@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/session"
 )
 
-// Reply is the value of a run that succeeded (runner spec, section 22).
+// Reply is the value of a run that succeeded.
 type Reply struct {
 	Success   bool           `json:"success"`
 	Output    string         `json:"output"`

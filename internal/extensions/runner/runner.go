@@ -1,9 +1,8 @@
 // Package runner makes installed extensions providers: a module for each, with
 // an entry for each action that code may call and, where agents may, a tool
-// besides. A call passes the extension's own limits (decision R28), the cache of
-// its results and the queue, and ends in the executor of its action's runner
-// (runner spec, sections 8 and 21). Whether it may happen at all was decided
-// before: there is one path.
+// besides. A call passes the extension's own limits, the cache of its results
+// and the queue, and ends in the executor of its action's runner. Whether it may
+// happen at all was decided before: there is one path.
 package runner
 
 import (
@@ -90,7 +89,7 @@ type Config struct {
 	Running   *Running
 	// QueueWait is the longest wait of the queue, which a call's time allows for.
 	QueueWait time.Duration
-	// Effect is the highest effect among permissions (decision R22).
+	// Effect is the highest effect among permissions.
 	Effect func(permissions []string) capability.Effect
 	Now    func() time.Time // nil: time.Now
 	// Artifacts begins to watch what a run of an extension makes for others; what
@@ -98,7 +97,7 @@ type Config struct {
 	Artifacts func(extension string) func(ctx context.Context, r Run) (kept []Artifact, omitted []string, err error)
 }
 
-// Artifact is a file that a run made for others (runner spec, section 11).
+// Artifact is a file that a run made for others.
 type Artifact struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
@@ -241,7 +240,7 @@ func (a *action) permissions() []string {
 }
 
 // confirm is what people are asked too; "never" is the absence of a question. What
-// changes a database always asks (spec/README section 5).
+// changes a database always asks.
 func (a *action) confirm() string {
 	switch {
 	case a.Runner == "db.exec":

@@ -1,8 +1,7 @@
-// Package settings holds the rules for an extension's own settings (runner spec,
-// section 4.4): what is shown of them, what a change may leave untouched, and what
-// the extension itself finds of them in its working folder. A value whose name
-// speaks of a secret is never shown, and what is shown in its place never
-// overwrites it.
+// Package settings holds the rules for an extension's own settings: what is shown
+// of them, what a change may leave untouched, and what the extension itself finds
+// of them in its working folder. A value whose name speaks of a secret is never
+// shown, and what is shown in its place never overwrites it.
 package settings
 
 import (

@@ -1,6 +1,6 @@
-// Package skilldir reads the directory form of a skill (nodes spec, section 7): a
-// skill.md whose front matter declares it, and perhaps one file of code. What comes
-// out is a payload to install.
+// Package skilldir reads the directory form of a skill: a skill.md whose front
+// matter declares it, and perhaps one file of code. What comes out is a payload to
+// install.
 package skilldir
 
 import (

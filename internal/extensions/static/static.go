@@ -1,8 +1,8 @@
 // Package static builds the catalogs that need nothing to be activated: what can
 // be installed, how it is set up, which channels the picker offers and which
-// commands it brings (catalog spec, section 18). It reads manifests and nothing
-// else: the files that hold an extension's code are named in rows, never opened,
-// so that an extension that cannot be loaded is listed like any other.
+// commands it brings. It reads manifests and nothing else: the files that hold
+// an extension's code are named in rows, never opened, so that an extension that
+// cannot be loaded is listed like any other.
 package static
 
 import (

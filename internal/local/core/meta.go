@@ -19,8 +19,8 @@ type Engine interface {
 	Agent(inv capability.Invocation) (agent *compile.Agent, permitted func(*catalog.Entry) bool, err error)
 }
 
-// Catalog returns the functions that find, describe and call others (catalog
-// spec, section 20; decisions R13 and R17), and session.status.
+// Catalog returns the functions that find, describe and call others, and
+// session.status.
 func Catalog(e Engine, version string) []Function {
 	m := &meta{engine: e, tools: search.Tools{Index: new(search.Index)}}
 	own := func(action capability.Action, effect capability.Effect, do func(context.Context, capability.Call) (json.RawMessage, error)) Function {
@@ -47,8 +47,8 @@ func Catalog(e Engine, version string) []Function {
 	}
 }
 
-// engine is the context engine "builtin": the messages of the session, unchanged
-// (decision R50).
+// engine is the context engine "builtin": the messages of the session,
+// unchanged.
 func engine() Function {
 	return Function{
 		Contribution: capability.Contribution{
@@ -95,8 +95,8 @@ func (m *meta) search(_ context.Context, c capability.Call) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	// What the caller may not call is not there for it, and takes no place of what is
-	// (spec mcp-and-a2a, section 2.10).
+	// What the caller may not call is not there for it, and takes no place of what
+	// is.
 	found := m.tools.SearchAmong(agent, in.Query, in.Limit, func(a *compile.Action) bool { return slices.ContainsFunc(a.Entries, permitted) })
 	return jsonx.Marshal(found)
 }
@@ -125,7 +125,7 @@ func (m *meta) describe(_ context.Context, c capability.Call) (json.RawMessage, 
 
 // judgedAsInner is what catalog.call and catalog.callRead do by themselves:
 // nothing. The engine takes the action they name in their place, so that no door
-// is wider than what goes through it (decision R17).
+// is wider than what goes through it.
 func judgedAsInner(_ context.Context, c capability.Call) (json.RawMessage, error) {
 	return nil, capability.Errorf(capability.CodeInternal, "core", "%s was not taken for the call it makes", c.Action)
 }

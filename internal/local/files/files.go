@@ -2,10 +2,10 @@
 // configured roots. What a path means is decided by package roots; here is what
 // may be done with the file there, and how much of it.
 //
-// Params and results are those of the capability-router wire (router spec,
-// section 2.1). Where that wire's original was loose we are not: reads above the
-// cap are refused unless the caller said where to cut, writes are atomic, and
-// nothing is written through a symbolic link or into a git directory.
+// Params and results are those of the capability-router wire. Where that wire's
+// original was loose we are not: reads above the cap are refused unless the
+// caller said where to cut, writes are atomic, and nothing is written through a
+// symbolic link or into a git directory.
 package files
 
 import (
@@ -35,7 +35,7 @@ const (
 // Config says where the functions may reach.
 type Config struct {
 	// Roots is shared and stays the caller's to close. Empty or nil makes the
-	// functions unavailable (decision R60).
+	// functions unavailable.
 	Roots *roots.Set
 }
 

@@ -1,8 +1,7 @@
 // Package gitops carries git.status, git.diff and git.command.run on working
 // trees beneath configured roots. Package gitcmd keeps a hostile repository from
 // executing anything; here is decided what a caller's arguments may say
-// (args.go), and the answers get the shape of the capability-router wire (router
-// spec, section 2.1).
+// (args.go), and the answers get the shape of the capability-router wire.
 package gitops
 
 import (
@@ -30,7 +29,7 @@ const (
 // Config says where and with what the functions work.
 type Config struct {
 	// Roots is shared and stays the caller's to close. Empty or nil makes the
-	// functions unavailable (decision R60).
+	// functions unavailable.
 	Roots *roots.Set
 	// Git runs the program; nil makes the functions unavailable.
 	Git *gitcmd.Git

@@ -1,7 +1,7 @@
 // Package memory carries memory.search, memory.store, memory.get and
-// memory.forget: the built-in memory (decision R50), which is full text in the
-// server's own database, apart for each workspace. Gateways that share a Postgres
-// database share their memories.
+// memory.forget: the built-in memory, which is full text in the server's own
+// database, apart for each workspace. Gateways that share a Postgres database
+// share their memories.
 //
 // What is found, and in which order, follows from the items of the caller's own
 // workspace alone: neither scores nor counts tell anything of another's.
@@ -36,8 +36,8 @@ const Owner = "memory"
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
 // Kind and Claim are what the functions are in the catalog: contributions of this
-// kind that claim the slot "memory" as its default provider "builtin" (catalog
-// spec, sections 5 and 11). A host function cannot say so itself.
+// kind that claim the slot "memory" as its default provider "builtin". A host
+// function cannot say so itself.
 const Kind = "capability.memory"
 
 // Claim is the claim on the slot; the provider key follows from it as

@@ -3,8 +3,7 @@
 // but the account the server runs as: the working directory lies in a root, what
 // the command then touches does not.
 //
-// The wire calls the family pty; no pseudo-terminal is involved in it (router
-// spec, section 2.1).
+// The wire calls the family pty; no pseudo-terminal is involved in it.
 package terminal
 
 import (
@@ -28,7 +27,7 @@ import (
 
 const opRun = "pty.command.run"
 
-// Timeouts of one command (decision R49) and bounds of its input.
+// Timeouts of one command and bounds of its input.
 const (
 	defaultTimeout = 300 * time.Second
 	maxTimeout     = 30 * time.Minute

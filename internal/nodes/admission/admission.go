@@ -1,8 +1,7 @@
-// Package admission decides which devices may join (decision R35; nodes spec,
-// section 27.2). A node token lets a device in under an id of its choice, and from
-// then on the id is that credential's: the device enrols its key once and signs with
-// it from then on, or, where it has none, shows its token each time. Revoking the
-// token, or removing the row, ends both.
+// Package admission decides which devices may join. A node token lets a device in
+// under an id of its choice, and from then on the id is that credential's: the
+// device enrols its key once and signs with it from then on, or, where it has none,
+// shows its token each time. Revoking the token, or removing the row, ends both.
 package admission
 
 import (

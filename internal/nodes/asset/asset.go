@@ -1,6 +1,5 @@
 // Package asset keeps the large values of nodes: what does not fit into a message is
-// put here by its digest, for an hour, and fetched by whoever was told of it (nodes
-// spec, section 27.6).
+// put here by its digest, for an hour, and fetched by whoever was told of it.
 //
 // Each gateway keeps what was put at its own door. Gateways that share a bus ask each
 // other for the rest, so that a call that came in at one of them reaches a node whose

@@ -1,7 +1,6 @@
 // Package cmpserve serves the JSON-RPC of the old capability management protocol to
-// agents that were written for it (nodes spec, sections 22 and 23; decision R36): its
-// own dialects of MCP and A2A, as they were, on paths of their own. Both end in the
-// same invocation as every other surface.
+// agents that were written for it: its own dialects of MCP and A2A, as they were, on
+// paths of their own. Both end in the same invocation as every other surface.
 package cmpserve
 
 import (

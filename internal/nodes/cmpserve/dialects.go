@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// mcp is the old dialect of MCP (section 22).
+// mcp is the old dialect of MCP.
 func (s *Surface) mcp(ctx context.Context, c *call) (any, *fault) {
 	switch strings.TrimPrefix(c.method, "mcp.") {
 	case "initialize":
@@ -87,7 +87,7 @@ func (s *Surface) request(c *call, from map[string]json.RawMessage, function, ar
 	return q, nil
 }
 
-// a2a is the old dialect of A2A (section 23).
+// a2a is the old dialect of A2A.
 func (s *Surface) a2a(ctx context.Context, c *call) (any, *fault) {
 	switch strings.ReplaceAll(c.method, "/", ".") {
 	case "agent.capabilities", "capabilities":

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Limits of one node (nodes-and-cmp, section 3 and spec/README, section 10).
+// Limits of one node (nodes-and-cmp).
 const (
 	MaxNodes     = 1 << 20
 	MaxLabels    = 64

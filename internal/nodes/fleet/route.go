@@ -12,7 +12,7 @@ import (
 // Strategy chooses among nodes that offer the same function.
 type Strategy string
 
-// The strategies (nodes-and-cmp, section 18.2).
+// The strategies (nodes-and-cmp).
 const (
 	ResourceAware Strategy = "resource_aware"
 	RoundRobin    Strategy = "round_robin"
@@ -276,7 +276,7 @@ func (t *Table) Begin(id string, epoch int64, function string) (end func(latency
 	}
 }
 
-// Filter narrows a list; blanks are no condition (section 17).
+// Filter narrows a list; blanks are no condition.
 type Filter struct {
 	Labels    []string
 	Functions []string

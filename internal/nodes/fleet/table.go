@@ -78,7 +78,7 @@ func check(m *Member) error {
 	return nil
 }
 
-// reservedLabel reports whether a label decides who may call (decision R33).
+// reservedLabel reports whether a label decides who may call.
 func reservedLabel(l string) bool {
 	return strings.HasPrefix(l, "user:") || strings.HasPrefix(l, "tenant:")
 }

@@ -12,8 +12,7 @@ import (
 
 const (
 	barrierPrefix = "barrier-" // of ids that are no call's
-	// barrierTime bounds the wait: that a node is gone must be known at once
-	// (decision R34).
+	// barrierTime bounds the wait: that a node is gone must be known at once.
 	barrierTime = 20 * time.Millisecond
 )
 

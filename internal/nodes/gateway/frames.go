@@ -153,7 +153,7 @@ const (
 	// attendEvery is how often calls are looked after.
 	attendEvery = time.Second
 	// firstWord is how long a call may wait for its first frame before the bus is
-	// asked whether its node has a session (section 27.4).
+	// asked whether its node has a session.
 	firstWord = 10 * time.Second
 )
 

@@ -10,7 +10,7 @@
 // of its sessions is the newer. Heartbeats and the bus's word on sessions reach every
 // gateway: what is alive is seen where calls are routed. The bucket holds nothing
 // that could not be written again, from the tables of the gateways and by the nodes
-// that join once more (decision R44).
+// that join once more.
 package gateway
 
 import (

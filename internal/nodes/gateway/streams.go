@@ -8,7 +8,7 @@ import (
 )
 
 // maxOutstanding is how much of one node's streams may be on its way to us, all of
-// them together (section 27.5).
+// them together.
 const maxOutstanding = 4 << 20
 
 // streams are those of one node.

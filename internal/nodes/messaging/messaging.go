@@ -1,7 +1,7 @@
 // Package messaging is the port through which gateways and nodes talk: what a
 // message bus must offer, its limits and its errors, without any I/O. There are
 // two buses behind it, inproc (memory) and natsbus (NATS), and one suite,
-// messagingtest, which both must pass (nodes-and-cmp spec, section 27).
+// messagingtest, which both must pass (nodes-and-cmp spec).
 //
 // Delivery is at most once. Messages of one publisher reach one subscription in
 // the order in which they were published. Nothing is lost without being told: a
@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Limits that every bus holds (spec, sections 27.2 and 27.6).
+// Limits that every bus holds.
 const (
 	// MaxInline is the largest value that travels inside a message; larger ones
 	// are assets.
@@ -57,8 +57,8 @@ type Message struct {
 //
 // Errors are capability errors: see the functions of errors.go for the reasons.
 // While the session is broken, Publish, Request and Subscribe fail at once and
-// nothing is kept for later (spec, section 27.1); the session comes back by
-// itself, with its subscriptions, until it is closed.
+// nothing is kept for later; the session comes back by itself, with its
+// subscriptions, until it is closed.
 type Conn interface {
 	// Publish hands m over. It does not wait for anybody to receive it: a
 	// subject this session may not publish to is told as an event of kind
@@ -185,8 +185,8 @@ type Broker interface {
 	// long as the broker.
 	Conn() Conn
 	// Sessions yields the sessions that come and go from the call of Sessions
-	// on, within 50 ms (decision R34). It ends with the error of ctx, or
-	// bus_closed. The gateways' own sessions are not among them.
+	// on, within 50 ms. It ends with the error of ctx, or bus_closed. The
+	// gateways' own sessions are not among them.
 	Sessions(ctx context.Context) iter.Seq2[SessionEvent, error]
 	// Disconnect breaks a session, now. The client sees Disconnected and may
 	// come back if it is let in: who must stay out is for the Authorizer to
@@ -207,9 +207,9 @@ type BucketOptions struct {
 }
 
 // Bucket is a small table that gateways share. It holds nothing that its owners
-// could not write again: it may be empty at any start (decision R44). Keys are
-// tokens of [A-Za-z0-9_=-] joined by dots (see [Escape]), values at most
-// MaxValue bytes. Revisions grow with every change in the bucket.
+// could not write again: it may be empty at any start. Keys are tokens of
+// [A-Za-z0-9_=-] joined by dots (see [Escape]), values at most MaxValue bytes.
+// Revisions grow with every change in the bucket.
 type Bucket interface {
 	// Get fails with not_found.
 	Get(ctx context.Context, key string) (Entry, error)
@@ -256,7 +256,7 @@ type Change struct {
 
 // Dialer reaches a bus from a node. It returns at once, also when the bus is not
 // there yet or does not let the session in: it is tried without end, and Events
-// tells how it goes (spec, section 27.1).
+// tells how it goes.
 type Dialer func(ctx context.Context, o DialOptions) (Conn, error)
 
 // Key proves who a session is by signing what the bus asks it to.
@@ -276,7 +276,7 @@ type DialOptions struct {
 	Inbox string
 	// ReconnectWait is the pause before the first try to come back, growing by
 	// half to ReconnectMax; each pause is between half and one and a half of
-	// that. 0: 3 s and 300 s (spec, section 15.2).
+	// that. 0: 3 s and 300 s.
 	ReconnectWait, ReconnectMax time.Duration
 	// PingInterval is how often the link is tried; two lost pings break it. 0: 5 s.
 	PingInterval time.Duration

@@ -8,8 +8,8 @@ import (
 )
 
 // Escape makes any text one token of a subject or key: each byte outside
-// [A-Za-z0-9_-] becomes = and two upper-case hex digits (spec, section 27.2).
-// Different texts have different tokens.
+// [A-Za-z0-9_-] becomes = and two upper-case hex digits. Different texts have
+// different tokens.
 func Escape(text string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

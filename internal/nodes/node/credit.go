@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// credit counts the bytes of all streams that are on their way (section 27.5).
+// credit counts the bytes of all streams that are on their way.
 type credit struct {
 	mu      sync.Mutex
 	total   int64

@@ -3,7 +3,7 @@ package node
 import "math"
 
 // The limits above which a node asks to be avoided, in percent, and for how many
-// beats in a row that must be so (section 14).
+// beats in a row that must be so.
 const (
 	maxCPU        = 90
 	maxMemory     = 85

@@ -24,7 +24,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Bounds of a node (sections 16, 20 and 27.5).
+// Bounds of a node.
 const (
 	MaxStreams     = 32      // at once
 	MaxOutstanding = 4 << 20 // bytes of all streams that are on their way
@@ -37,7 +37,7 @@ const (
 	maxRefusals = 3
 )
 
-// States of a node (section 15.3).
+// States of a node.
 const (
 	Initializing = "initializing"
 	Connecting   = "connecting"
@@ -71,8 +71,8 @@ type Config struct {
 
 	// HostStatus is what the capability host says of itself; nil: there is none.
 	HostStatus func() cmp.Status
-	// Fetch and Put carry values that are too large for a message (section 27.6);
-	// nil: there is no way, and such a value is payload_too_large.
+	// Fetch and Put carry values that are too large for a message; nil: there is
+	// no way, and such a value is payload_too_large.
 	Fetch func(ctx context.Context, a cmp.Asset) ([]byte, error)
 	Put   func(ctx context.Context, data []byte, mediaType string) (cmp.Asset, error)
 

@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// journal is the node's own audit chain (decision R44): what happened to skills, what
-// the owner answered, and the calls that change something. It holds no values.
+// journal is the node's own audit chain: what happened to skills, what the owner
+// answered, and the calls that change something. It holds no values.
 type journal struct {
 	logger   *slog.Logger
 	mu       sync.Mutex

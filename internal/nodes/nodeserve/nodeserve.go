@@ -1,7 +1,7 @@
 // Package nodeserve is what nodes, and those who look after them, reach over HTTP:
 // enrolment, the WebSocket on which nodes speak with the bus, large values, and the
 // part of /api/v1 that lists and removes nodes. What nodes call upward comes in by
-// the bus and ends in the same engine (nodes spec, sections 15 to 17 and 27).
+// the bus and ends in the same engine.
 package nodeserve
 
 import (
@@ -146,8 +146,7 @@ func (s *Surface) admit(r *http.Request) error {
 	return err
 }
 
-// view is a node as lists show it (section 17): the first members are the
-// original's.
+// view is a node as lists show it: the first members are the original's.
 type view struct {
 	NodeID        string   `json:"node_id"`
 	Status        string   `json:"status"`

@@ -49,8 +49,8 @@ func (p *provider) Arguments(input json.RawMessage) (json.RawMessage, error) {
 }
 
 // Invoke calls the function that the call's member names. The input is loose JSON:
-// one rule makes arguments of it (nodes spec, section 4). A function that streams is
-// called as a stream; its chunks are the progress, and the result their list.
+// one rule makes arguments of it. A function that streams is called as a stream; its
+// chunks are the progress, and the result their list.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	if c.Member.Kind != memberKind {
 		return capability.Result{}, capability.Wrap(capability.CodeInternal, "nodes.call", "this entry cannot be called itself", errNoDoor)
@@ -190,8 +190,7 @@ func (s *collected) result() (json.RawMessage, error) {
 }
 
 // Order puts the entries of one function on several nodes in the order in which they
-// are to be tried, at most three (nodes spec, section 18). Errors are those of
-// fleet.Table.Pick.
+// are to be tried, at most three. Errors are those of fleet.Table.Pick.
 func (s *Source) Order(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error) {
 	byNode := make(map[string]*catalog.Entry, len(among))
 	for _, e := range among {

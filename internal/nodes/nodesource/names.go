@@ -53,8 +53,7 @@ func wireID(ext string) string {
 	return strings.ReplaceAll(ext, "~", "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// escape spells a foreign name in the grammar of contribution ids (spec/README,
-// section 8).
+// escape spells a foreign name in the grammar of contribution ids.
 func escape(s string) string {
 	const hex = "0123456789abcdef"
 	var b strings.Builder

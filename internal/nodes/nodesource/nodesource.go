@@ -1,8 +1,8 @@
-// Package nodesource makes the nodes of the fleet providers like any other (nodes spec,
-// section 28): a module for what a node offers itself and one for each skill that is
-// installed there, an entry for each function, and the five reserved functions under
-// their canonical names. A call goes to the node through the gateway; whether it may
-// happen was decided before.
+// Package nodesource makes the nodes of the fleet providers like any other: a module
+// for what a node offers itself and one for each skill that is installed there, an
+// entry for each function, and the five reserved functions under their canonical names.
+// A call goes to the node through the gateway; whether it may happen was decided
+// before.
 package nodesource
 
 import (
@@ -36,8 +36,7 @@ const labelTag = "label:"
 // TrustEffects is the label of a node token that lets count what skills say of the
 // functions they bring: that those only read, or only write. A device is believed about
 // its own program, which it runs in any case; what somebody put on it later, and who
-// that was, it cannot vouch for (decision R22). That a function administers is always
-// believed.
+// that was, it cannot vouch for. That a function administers is always believed.
 const TrustEffects = "trust:effects"
 
 // settleTime bounds how long a call waits for the catalog after an install.
@@ -294,7 +293,7 @@ func availability(n *fleet.Node) capability.Availability {
 	return capability.Availability{State: capability.StateReady}
 }
 
-// reserved are the canonical actions of the five reserved functions (decision R17).
+// reserved are the canonical actions of the five reserved functions.
 func reserved(function string) (capability.Action, bool) {
 	switch function {
 	case cmp.InstallSkill:
@@ -330,7 +329,7 @@ func contribution(f *fleet.Function, module string, state capability.Availabilit
 	}
 	c.Action, c.Tool, c.Provider, c.Title, c.Description = action, "", device, row.Title, row.Description
 	c.Effect, c.InputSchema, c.OutputSchema = row.Effect, row.InputSchema, row.OutputSchema
-	c.Approval = row.Effect == capability.EffectAdmin // and the device's owner is asked there (decision R17)
+	c.Approval = row.Effect == capability.EffectAdmin // and the device's owner is asked there
 	return c
 }
 

@@ -1,8 +1,8 @@
 package skill
 
-// This file asks the owner of this device (nodes spec, section 11): once for all
-// capabilities of an install that demand it, before any code of it is loaded, and
-// again before each call of those that demand that.
+// This file asks the owner of this device: once for all capabilities of an
+// install that demand it, before any code of it is loaded, and again before each
+// call of those that demand that.
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ const AskTime = 120 * time.Second
 // Requested is what is told before the answer.
 const Requested = "requested"
 
-// Answers of an owner (section 11).
+// Answers of an owner.
 const (
 	Grant     = "grant"      // remembered for this payload
 	GrantOnce = "grant_once" // for this time

@@ -1,9 +1,8 @@
 package skill
 
-// This file decides what the capabilities of a skill stand for on this device
-// (nodes spec, section 8.2): an action that is here, or code that came with the
-// skill. It changes nothing: what is made callable, and whether the owner agrees, is
-// package skill's.
+// This file decides what the capabilities of a skill stand for on this device: an
+// action that is here, or code that came with the skill. It changes nothing: what is
+// made callable, and whether the owner agrees, is package skill's.
 
 import (
 	"cmp"
@@ -234,7 +233,7 @@ func within(limit time.Duration, handle functions.Handler) functions.Handler {
 	}
 }
 
-// Function is what is registered (section 8.5).
+// Function is what is registered.
 func (b *Binding) Function(skill string) functions.Function {
 	c := &b.Capability
 	tags := append([]string{"remote-agent", skill}, c.Tags()...)

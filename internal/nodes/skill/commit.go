@@ -20,8 +20,8 @@ type change struct {
 	warnings []wire.Warning
 }
 
-// settle decides, by who owns the names now, what is registered (section 8.3), and
-// what the record says.
+// settle decides, by who owns the names now, what is registered, and what the
+// record says.
 func (h *Host) settle(w *work) (change, *installed) {
 	skill := w.p.SkillName
 	owners, revision := h.cfg.Functions.Owners()

@@ -39,8 +39,8 @@ type work struct {
 }
 
 // Install puts a skill on the device, or a newer version in the place of the one
-// that is there: all of it or nothing (sections 8.1 to 8.6). The same payload again
-// changes nothing. Errors are those of section 5.1, and storage's.
+// that is there: all of it or nothing. The same payload again changes nothing.
+// Errors are those of section 5.1, and storage's.
 func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 	p, err := payload.Decode(o.Payload, h.limits.Payload)
 	if err != nil {

@@ -1,8 +1,7 @@
 package skill
 
 // This file makes the five functions of the capability management protocol
-// callable on a node (nodes spec, section 5): what they take and answer is the
-// original's, to the name.
+// callable on a node: what they take and answer is the original's, to the name.
 
 import (
 	"cmp"

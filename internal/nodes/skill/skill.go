@@ -1,8 +1,8 @@
-// Package skill puts skills on this device while it runs (nodes spec, sections 5 and
-// 8 to 12). A [Host] reads a payload, decides what each of its capabilities is bound
-// to (an action of this device, or code that came with it), asks the device's owner
-// where that is demanded, loads the code, and only then makes all of it callable at
-// once, or none of it. What was installed is kept and bound again at start.
+// Package skill puts skills on this device while it runs. A [Host] reads a payload,
+// decides what each of its capabilities is bound to (an action of this device, or
+// code that came with it), asks the device's owner where that is demanded, loads the
+// code, and only then makes all of it callable at once, or none of it. What was
+// installed is kept and bound again at start.
 //
 // The host carries no calls and reaches no network: package execution runs what is
 // registered, a session tells the gateway.
@@ -21,7 +21,7 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Defaults of a host (sections 5, 8.1 and 25).
+// Defaults of a host.
 const (
 	DefaultSource = "remote-agent"
 	// lockWait is how long an install waits for another to end.

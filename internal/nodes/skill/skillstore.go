@@ -1,8 +1,8 @@
 package skill
 
-// This file keeps the skills that are installed on a device: one JSON file
-// each in a folder of its own, written beside and then put in its place, so that a
-// crash leaves the old one or the new one (nodes spec, decision N5).
+// This file keeps the skills that are installed on a device: one JSON file each in
+// a folder of its own, written beside and then put in its place, so that a crash
+// leaves the old one or the new one.
 
 import (
 	"context"

@@ -23,7 +23,7 @@ import (
 )
 
 // BodyLimit is the largest body of /api/v1 and of the connect API; the router,
-// MCP and A2A doors have their own (spec/README section 10).
+// MCP and A2A doors have their own.
 const BodyLimit = 1 << 20
 
 // Door authenticates requests.
@@ -94,8 +94,8 @@ func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 // Principal says who sent r, from its Authorization header alone. A failure is
 // code unauthenticated and is recorded as login_failed, at most 5 a second.
 //
-// The token of a task agent's session is taken at /mcp only (spec/README, R41): elsewhere
-// it is denied, reason task_token. What else it is good for asks [Door.Task].
+// The token of a task agent's session is taken at /mcp only: elsewhere it is denied,
+// reason task_token. What else it is good for asks [Door.Task].
 func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
 	p, err := d.bearerOf(r)
 	if err == nil && p.Role == capability.RoleTask && surfaceOf(r.URL.Path) != "mcp" {

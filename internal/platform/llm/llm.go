@@ -1,8 +1,8 @@
 // Package llm asks a language model: any service that speaks OpenAI's chat
 // completions (OpenAI, Ollama, vLLM, OpenRouter, Gemini's compatible door) or
-// Anthropic's messages (decision R31). It is one client over two small wire
-// forms. Those who use a model declare a one-method interface of their own, which
-// [Client.Complete] fits, and are wired to it by the server.
+// Anthropic's messages. It is one client over two small wire forms. Those who use
+// a model declare a one-method interface of their own, which [Client.Complete]
+// fits, and are wired to it by the server.
 //
 // Everything is bounded: prompt, answer, time, calls at once, retries. The key
 // goes into one request header, to the configured host only (redirects are not

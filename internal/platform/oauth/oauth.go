@@ -1,8 +1,8 @@
 // Package oauth takes access tokens of an authorization server that the operator
-// trusts: we are an OAuth 2.1 resource server, never an authorization server (spec
-// mcp-and-a2a, section 2.9). A token is a JWT; its issuer, audience, times and
-// algorithm are checked here, its signature with the issuer's published keys. What
-// it may do is what its scopes say, inside what the rules permit its principal.
+// trusts: we are an OAuth 2.1 resource server, never an authorization server. A
+// token is a JWT; its issuer, audience, times and algorithm are checked here, its
+// signature with the issuer's published keys. What it may do is what its scopes
+// say, inside what the rules permit its principal.
 //
 // The keys are fetched at most once a minute, however many unknown ones are named,
 // and again every hour, so that withdrawn ones end.

@@ -1,5 +1,5 @@
 // Package overlay changes files for one session of a task agent, and undoes exactly
-// that (task-agents, sections 4.2, 4.9, 5.5 and 19.5).
+// that.
 //
 // A session needs files of its own, a few keys in a user's settings, a block of text at
 // the end of a memory file, a line that git ignores. Each of those is a [Change]. What a

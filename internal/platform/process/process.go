@@ -1,5 +1,5 @@
 // Package process runs one program in a pseudo-terminal of its own, or with pipes, and
-// takes everything away that it started when it ends (task-agents, sections 4.2 and 4.9).
+// takes everything away that it started when it ends.
 //
 // The program leads a session and a process group, and dies with us where the system
 // can see to that. An agent's program starts others, and some of those leave: they

@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// NoneReason is why fs.* and git.* are unavailable without a root (decision R60).
+// NoneReason is why fs.* and git.* are unavailable without a root.
 const NoneReason = "no root directory is configured"
 
 // maxPath bounds a caller's path in bytes.
@@ -179,10 +179,10 @@ func (p Place) Directory() (dir, root string, err error) {
 }
 
 // Workdir returns the real path of a directory that somebody wants to work in, and of
-// the root it is in (task-agents, section 19.2). Unlike with Resolve, symbolic links
-// on the way are followed first: what counts is where the directory really is.
-// Errors: not_found, reason not_found; denied, reason workdir_outside_allowed;
-// invalid_input for one that is not absolute or not a directory.
+// the root it is in. Unlike with Resolve, symbolic links on the way are followed
+// first: what counts is where the directory really is. Errors: not_found, reason
+// not_found; denied, reason workdir_outside_allowed; invalid_input for one that is
+// not absolute or not a directory.
 func (s *Set) Workdir(path string) (dir, root string, err error) {
 	if !filepath.IsAbs(path) || len(path) > maxPath || strings.ContainsRune(path, 0) {
 		return "", "", capability.Errorf(capability.CodeInvalidInput, "roots.workdir", "a working directory is an absolute path of at most %d bytes", maxPath).With("invalid_path", "")

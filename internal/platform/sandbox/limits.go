@@ -19,7 +19,7 @@ type Limits struct {
 	Temp         int64         // bytes in the private temporary directory; default 64 MiB
 }
 
-// DefaultLimits are the limits of a run that names none (section 15.3).
+// DefaultLimits are the limits of a run that names none.
 func DefaultLimits() Limits { return Limits{}.withDefaults() }
 
 func (l Limits) withDefaults() Limits {

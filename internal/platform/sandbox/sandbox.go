@@ -6,8 +6,8 @@
 //
 // That is [Run], tier T1. A [Box] runs a program behind real walls on Linux:
 // namespaces, a private root, Landlock, a filter of system calls, limits on the
-// whole tree, and a proxy as the only way out (capability-runner, section 15).
-// It says which walls stand, and runs nothing below the tier that is demanded.
+// whole tree, and a proxy as the only way out (capability-runner). It says
+// which walls stand, and runs nothing below the tier that is demanded.
 package sandbox
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/process"
 )
 
-// Default caps of captured output (spec/README, section 10).
+// Default caps of captured output.
 const (
 	DefaultStdoutLimit = 1 << 20
 	DefaultStderrLimit = 256 << 10

@@ -25,8 +25,8 @@ type TierTest struct {
 	Tier    Tier            `json:"tier"`
 	Skipped string          `json:"skipped,omitempty"` // why it was not tried
 	Results []canary.Result `json:"results,omitempty"`
-	// Residual are acts that are known to succeed at this tier (section 15.6):
-	// reported, and no failure.
+	// Residual are acts that are known to succeed at this tier: reported, and
+	// no failure.
 	Residual []canary.Result `json:"residual,omitempty"`
 }
 

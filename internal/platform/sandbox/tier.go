@@ -7,8 +7,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// Tier says how strongly a program is confined (capability-runner, section
-// 15.1). Higher is stronger; there is no tier without any wall.
+// Tier says how strongly a program is confined (capability-runner). Higher is
+// stronger; there is no tier without any wall.
 type Tier int
 
 // The tiers.

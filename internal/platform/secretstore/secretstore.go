@@ -1,8 +1,8 @@
 // Package secretstore keeps named secrets in files of their own, readable by the
 // server's account alone, and reads secrets from files that others keep.
 // Configuration, extensions and upstreams refer to a secret by its name, so that
-// no configuration file ever holds one (decision R46). Values leave this package
-// only as secret.Value, which prints as dots.
+// no configuration file ever holds one. Values leave this package only as
+// secret.Value, which prints as dots.
 package secretstore
 
 import (

@@ -1,10 +1,9 @@
 // Package worker runs one piece of code that somebody else sent, in a process of
-// its own that can do nothing but compute (decision R27; runner spec, section 16;
-// nodes spec, section 9). The process is this binary started again behind the
-// walls of package sandbox; before it reads the code it gives up every system
-// call that opens, connects or starts something. What is left are memory, which
-// the engine and then the kernel bound, time, which the engine, the process itself
-// and then its parent bound, and two pipes.
+// its own that can do nothing but compute. The process is this binary started
+// again behind the walls of package sandbox; before it reads the code it gives up
+// every system call that opens, connects or starts something. What is left are
+// memory, which the engine and then the kernel bound, time, which the engine, the
+// process itself and then its parent bound, and two pipes.
 //
 // # The contract
 //
@@ -99,7 +98,7 @@ type Walls interface {
 type Config struct {
 	Walls Walls
 	// Languages are those that may run; nil is javascript and wasm. python is one
-	// only where it is named (decision R27).
+	// only where it is named.
 	Languages []string
 	// Python is the absolute path of an interpreter in a system directory; "" where
 	// there is none.

@@ -1,5 +1,5 @@
 // Package a2aserve is the A2A door: other agents find this plane as an agent, whose
-// skills are the capabilities that they may call (spec mcp-and-a2a, section 4.1).
+// skills are the capabilities that they may call.
 //
 // One URL speaks two versions. /a2a takes JSON-RPC of A2A 1.0 and of 0.3, told apart by
 // the A2A-Version header alone; the paths below it are the HTTP+JSON form of 1.0. The
@@ -139,6 +139,6 @@ func (c *caller) lease() compile.LeaseKey {
 	return compile.LeaseKey{Token: strings.Join(append([]string{surfaceName, c.who.ID, string(c.who.Role)}, c.who.Labels...), "\x00"), View: c.who.View}
 }
 
-// spelling is how skill ids are written: as tools are over MCP (decision R12), so that
-// an agent that speaks both knows one name.
+// spelling is how skill ids are written: as tools are over MCP, so that an agent that
+// speaks both knows one name.
 func spelling() compile.Spelling { return compile.Spelling{Dialect: naming.Strict64, Limit: 48} }

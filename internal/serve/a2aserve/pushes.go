@@ -42,7 +42,7 @@ func (p *pushConfig) config(legacy bool) push.Config {
 	return c
 }
 
-// shownPush is a configuration as it is given out: credentials never are (R46).
+// shownPush is a configuration as it is given out: credentials never are.
 func shownPush(c *push.Config) *pushConfig {
 	out := &pushConfig{TaskID: c.Task, ID: c.ID, URL: c.URL, Token: c.Token}
 	if c.Scheme != "" {

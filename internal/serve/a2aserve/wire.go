@@ -160,7 +160,7 @@ type taskList struct {
 	NextPageToken string `json:"nextPageToken"`
 }
 
-// stateOf is a task's state in A2A 1.0 (spec/README section 6).
+// stateOf is a task's state in A2A 1.0.
 func stateOf(s tasks.State) a2a.TaskState {
 	switch s {
 	case tasks.Submitted:

@@ -275,8 +275,8 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 	return exchange.Outcome{Result: e.AppendClosing(dst, invocationMeta(reply))}
 }
 
-// failed turns an error into what the protocol has for it (spec/README section
-// 4): a protocol error, silence, or a result that a model can act on.
+// failed turns an error into what the protocol has for it: a protocol error,
+// silence, or a result that a model can act on.
 func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
 	failure := capability.AsError(err)
 	if out, ok := s.ownWords(p, e, reply, failure); ok {

@@ -210,7 +210,7 @@ func (s *Surface) ownName(c caller, name string) *compile.Action {
 	return s.listOf(c).own[name]
 }
 
-// lease is under whose name it is kept what names meant (decision R14).
+// lease is under whose name it is kept what names meant.
 func (c caller) lease() compile.LeaseKey {
 	if c.session != "" {
 		return compile.LeaseKey{Session: c.session}

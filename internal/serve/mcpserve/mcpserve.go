@@ -1,17 +1,17 @@
 // Package mcpserve is the MCP door: /mcp, where agents find the catalog as tools.
 //
-// One path serves two protocols that exclude each other (spec mcp-and-a2a,
-// section 2.2). A legacy client opens a session with initialize and names it in
-// every later request; a modern one (2026-07-28) sends requests that stand alone
-// and say in headers and _meta what they are. The dispatcher here looks at one
-// request and decides which of the two it is.
+// One path serves two protocols that exclude each other. A legacy client opens a
+// session with initialize and names it in every later request; a modern one
+// (2026-07-28) sends requests that stand alone and say in headers and _meta what
+// they are. The dispatcher here looks at one request and decides which of the
+// two it is.
 //
 // What matters for fidelity and speed, tools/list and tools/call, is answered
 // here from raw bytes: arguments and results are never decoded, only cut out and
 // put in. Handshake, streams, discovery and everything rare are the SDK's, which
-// keeps one mcp.Server per principal behind a stateful and a stateless handler
-// (decision R62). Sessions are therefore known twice: the SDK holds their
-// streams, the table here binds them to a principal, counts and expires them.
+// keeps one mcp.Server per principal behind a stateful and a stateless handler.
+// Sessions are therefore known twice: the SDK holds their streams, the table
+// here binds them to a principal, counts and expires them.
 //
 // The surface decodes and encodes. Who may see or call what, with which provider
 // and whose approval, is the engine's to say.

@@ -329,7 +329,7 @@ func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era
 
 const (
 	// codeRefused is ours: what was asked for was not done, and data says why. It
-	// lies outside the range that JSON-RPC and MCP keep (spec section 2.3).
+	// lies outside the range that JSON-RPC and MCP keep.
 	codeRefused = -31000
 	// codeNeedsAbility says that the client would have to declare more.
 	codeNeedsAbility = -32021

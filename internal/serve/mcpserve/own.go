@@ -19,8 +19,8 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 )
 
-// Own is behind the resources of our own (spec section 2.8). What is somebody
-// else's is code not_found, like what does not exist.
+// Own is behind the resources of our own. What is somebody else's is code
+// not_found, like what does not exist.
 type Own interface {
 	// KeepResult keeps what a call of the principal brought for 15 minutes.
 	KeepResult(ctx context.Context, principal, invocation string, result []byte) error

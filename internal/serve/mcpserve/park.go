@@ -38,7 +38,7 @@ type voice struct {
 
 // parked is a call that goes on while its client, a modern one, is between two
 // requests: the provider has asked something, the answer to the first request was
-// the question, and the next request brings the answer (spec section 3.4).
+// the question, and the next request brings the answer.
 type parked struct {
 	owner, call string // digests
 	cancel      context.CancelCauseFunc

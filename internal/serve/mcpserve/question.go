@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// humanAnswer is how long somebody who was asked on the spot has (spec/README,
-	// section 5).
+	// humanAnswer is how long somebody who was asked on the spot has.
 	humanAnswer = 2 * time.Minute
 	// askID begins the ids of requests of ours to clients.
 	askID = "junctor-"
@@ -159,7 +158,7 @@ func answerOf(m *mcpwire.Message) (json.RawMessage, error) {
 	return nil, capability.Errorf(capability.CodeFailed, "mcp", "the client could not answer the provider's question").With("question_failed", "")
 }
 
-// confirmation is the form in which a person is asked for a yes (spec section 2.6).
+// confirmation is the form in which a person is asked for a yes.
 func confirmation(err *capability.Error) capability.Question {
 	summary, _ := err.Details["summary"].(string)
 	params, _ := jsonx.Marshal(map[string]any{

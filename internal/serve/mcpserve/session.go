@@ -270,7 +270,7 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 }
 
 // callInSession runs a call that outlives its request: a legacy client that
-// goes away has not cancelled (spec section 2.5).
+// goes away has not cancelled.
 func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session, m *mcpwire.Message) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer cancel(nil)

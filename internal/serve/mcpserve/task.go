@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 )
 
-// Tasks keeps what takes longer than a request (spec section 2.7).
+// Tasks keeps what takes longer than a request.
 type Tasks interface {
 	Adopt(ctx context.Context, cancel context.CancelCauseFunc, inv capability.Invocation, o tasks.Options) (*tasks.Running, tasks.Task, error)
 	Get(ctx context.Context, owner, id string) (tasks.Task, error)
@@ -170,8 +170,8 @@ func taskRequests(t tasks.Task) []byte {
 	return append(dst, '}')
 }
 
-// taskEnd is a task's state in MCP (spec/README section 6), with its result, or the
-// protocol error that it failed with.
+// taskEnd is a task's state in MCP, with its result, or the protocol error that it
+// failed with.
 func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e mcpwire.Era) (status string, result []byte, f *mcpwire.Fault) {
 	switch t.State {
 	case tasks.InputRequired, tasks.Interrupted:

@@ -10,8 +10,8 @@ import (
 // defaultView is the view of whoever names none.
 const defaultView = "default"
 
-// View is a named cut of the agent catalog (decisions R12 and R13). What it leaves
-// out does not exist for those who use it; what rules deny, no view gives back.
+// View is a named cut of the agent catalog. What it leaves out does not exist for
+// those who use it; what rules deny, no view gives back.
 type View struct {
 	// Exposure says how much of it is listed at once; "" is auto.
 	Exposure compile.View

@@ -12,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// entry is a catalog entry with its 13 fields (catalog spec, section 4.2), and
-// where it can be addressed.
+// entry is a catalog entry with its 13 fields, and where it can be addressed.
 type entry struct {
 	compile.EntryJSON
 	Member   string `json:"member,omitempty"`

@@ -27,7 +27,7 @@ type invocation struct {
 	IdempotencyKey string              `json:"idempotency_key,omitempty"`
 	DryRun         bool                `json:"dry_run,omitempty"`
 	Stream         bool                `json:"stream,omitempty"`
-	// LoadBalancing asks for a choice among nodes (nodes spec, section 18.1).
+	// LoadBalancing asks for a choice among nodes.
 	LoadBalancing jsonx.Raw `json:"load_balancing,omitempty"`
 }
 

@@ -171,9 +171,9 @@ func (l *listings) readManifest(m *capability.Module) (out listed) {
 	return out
 }
 
-// view adds the URLs a browser can use (router spec, section 5.4): one the
-// manifest gives is kept when it is sound, a path becomes one of our own origin.
-// A view with an unsound URL says so and has none, and spoils no other view.
+// view adds the URLs a browser can use: one the manifest gives is kept when it
+// is sound, a path becomes one of our own origin. A view with an unsound URL
+// says so and has none, and spoils no other view.
 func (l *listings) view(m *capability.Module, v router.View, members map[string]any) map[string]any {
 	if v.ViewType == "" {
 		members["viewType"] = "gui"

@@ -12,8 +12,8 @@ import (
 const maxPage = 10_000
 
 // page is a part of a list: limit items from a cursor on, or all without a limit.
-// A cursor is bound to the generation it was made in (catalog spec, section 23):
-// in another one its place means nothing.
+// A cursor is bound to the generation it was made in: in another one its place
+// means nothing.
 type page struct {
 	generation  uint64
 	from, limit int

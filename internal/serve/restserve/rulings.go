@@ -171,7 +171,7 @@ func (s *Surface) untilStop(r *http.Request) (context.Context, context.CancelFun
 }
 
 // agentChanges tells a client when the agent catalog of its context is another, at
-// most four times a second (decision R15).
+// most four times a second.
 func (s *Surface) agentChanges(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	c, err := contextOf(w, r)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // The codes of errors that the bridge answers itself lie outside the range that
-// JSON-RPC and MCP keep for themselves (spec mcp-and-a2a, section 2.3).
+// JSON-RPC and MCP keep for themselves.
 const (
 	codeUnauthenticated = 401
 	codeTooLarge        = 413

@@ -1,8 +1,7 @@
 // Package stdiobridge carries MCP between a program's standard streams and the
 // /mcp door of a running server: newline-delimited JSON-RPC on one side, the
 // streamable HTTP transport on the other. It decides nothing and starts no
-// server; catalog, grants and audit stay where they are shared (spec
-// mcp-and-a2a, section 2.1).
+// server; catalog, grants and audit stay where they are shared.
 //
 // Both protocols pass. Of a legacy client's session the bridge is the HTTP half:
 // it keeps the session's id and version, holds the stream of notices open, and

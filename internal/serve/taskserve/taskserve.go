@@ -1,6 +1,6 @@
-// Package taskserve is the part of /api/v1 for tasks (spec/README, R38): their owners
-// list, read, answer and cancel them here, whichever surface they were started on.
-// Tasks of others are not found.
+// Package taskserve is the part of /api/v1 for tasks: their owners list, read, answer
+// and cancel them here, whichever surface they were started on. Tasks of others are
+// not found.
 package taskserve
 
 import (

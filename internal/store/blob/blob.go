@@ -1,7 +1,7 @@
 // Package blob keeps large bytes that are too much for an answer: files by their
-// digest, each for as long as somebody refers to it (decision R26). A reference has
-// an owner, a run, a name and a time at which it ends; who may follow it is the
-// caller's to decide. The files are <home>/blobs/sha256, the references a table.
+// digest, each for as long as somebody refers to it. A reference has an owner, a
+// run, a name and a time at which it ends; who may follow it is the caller's to
+// decide. The files are <home>/blobs/sha256, the references a table.
 package blob
 
 import (

@@ -16,7 +16,7 @@ import (
 )
 
 // MirrorConfig of the files under logs/; the zero value is the documented
-// rotation (runner spec, section 20.3).
+// rotation.
 type MirrorConfig struct {
 	MaxBytes int64 // a file is full beyond this; 0: 10 MiB
 	Keep     int   // full files kept of each kind; 0: 10

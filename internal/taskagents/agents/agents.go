@@ -1,8 +1,7 @@
-// Package agents starts task agents and looks after them while they run (task-agents,
-// sections 4.2, 5, 8 and 10): it finds the program, prepares what the program needs in a
-// way that can be undone, gives it a token of its own, runs it as a session, judges the
-// tools that its hooks ask about, and takes everything back when it has ended, also when
-// the server was killed in between.
+// Package agents starts task agents and looks after them while they run: it finds the
+// program, prepares what the program needs in a way that can be undone, gives it a token
+// of its own, runs it as a session, judges the tools that its hooks ask about, and takes
+// everything back when it has ended, also when the server was killed in between.
 //
 // It decides nothing about tasks: who is asked, whether work is done and what comes next
 // is the coordinator's.
@@ -82,7 +81,7 @@ type agent struct {
 	stop      *time.Timer
 }
 
-// Request is a session to be (task-agents, section 9.1).
+// Request is a session to be.
 type Request struct {
 	AgentType   string            `json:"agentType"`
 	Workdir     string            `json:"workdir"`

@@ -9,8 +9,8 @@ import (
 )
 
 // ParentContext is what a session's program may know of why it runs and who runs beside
-// it (task-agents, section 11). Room and Character are for others to say: null where no
-// conversation belongs to it, and where nobody speaks for it.
+// it. Room and Character are for others to say: null where no conversation belongs to
+// it, and where nobody speaks for it.
 type ParentContext struct {
 	SessionID    string            `json:"session_id"`
 	Label        string            `json:"agent_label"`

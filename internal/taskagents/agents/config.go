@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Tokens makes the credential by which a session's program speaks to us (README R41).
+// Tokens makes the credential by which a session's program speaks to us.
 type Tokens interface {
 	// Issue makes a token of role task for the principal task:<session>, whose rights are
 	// not more than those of by.
@@ -37,8 +37,7 @@ type Recorder interface {
 	Session(ctx context.Context, by capability.Principal, i sessions.Info, event string)
 }
 
-// Skills are what this server does for sessions by lines of their answers (sections 12.3 and
-// 17).
+// Skills are what this server does for sessions by lines of their answers.
 type Skills interface {
 	// Equip says what a session may use from now on, and returns the manifest of it; "" is
 	// nothing. It is called before the program starts.
@@ -75,14 +74,14 @@ type Config struct {
 	Recorder Recorder
 	Skills   Skills // nil: none
 	Record   bool   // what happens in the terminals of sessions, below Dir
-	// Ask decides in somebody's place what the preset asks about (section 10.5): d is what
-	// the rules said, and what is returned, with a rule that says who decided, holds where
-	// ok. It has 55 s, by its ctx, and must return when that ends; then, and where it is nil
-	// or not ok, the program asks and the session is blocked. It may be called for several
-	// sessions at once, by what waits for the answer.
+	// Ask decides in somebody's place what the preset asks about: d is what the rules said,
+	// and what is returned, with a rule that says who decided, holds where ok. It has 55 s,
+	// by its ctx, and must return when that ends; then, and where it is nil or not ok, the
+	// program asks and the session is blocked. It may be called for several sessions at
+	// once, by what waits for the answer.
 	Ask func(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool)
-	// Decided hears of a decision that a session's program tells the others (section 10.6);
-	// nil: nobody does. It has a second, by its ctx: the program waits for its hook.
+	// Decided hears of a decision that a session's program tells the others; nil: nobody
+	// does. It has a second, by its ctx: the program waits for its hook.
 	Decided func(ctx context.Context, session, text string)
 	Login   func() map[string]string // variables that programs may log in with now; nil: those of Parent
 	Logger  *slog.Logger

@@ -17,9 +17,9 @@ import (
 // programs.
 const notFound = `{"status":"ignored","reason":"session_not_found"}`
 
-// Hook takes what a session's program tells and returns what it is answered (task-agents,
-// section 10.3). The session is that of the caller's token, never one that the body
-// names. Its errors are those of [ReadReport].
+// Hook takes what a session's program tells and returns what it is answered. The session
+// is that of the caller's token, never one that the body names. Its errors are those of
+// [ReadReport].
 func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error) {
 	r, err := ReadReport(body)
 	if err != nil {
@@ -182,8 +182,8 @@ func (a *Agents) completed(work context.Context, g *agent, e sessions.Event) {
 	})
 }
 
-// stopSoon has a session stopped that nobody goes on with (section 10.4): only a program
-// that said itself that it is done.
+// stopSoon has a session stopped that nobody goes on with: only a program that said
+// itself that it is done.
 func (g *agent) stopSoon(a *Agents, e sessions.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

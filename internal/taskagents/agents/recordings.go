@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// The bounds of recordings (task-agents, section 19.7).
+// The bounds of recordings.
 const (
 	mostRecordings  = 100      // the oldest go
 	maxRecording    = 16 << 20 // bytes of one; then it ends

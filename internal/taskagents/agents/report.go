@@ -1,6 +1,6 @@
 // Package hooks reads what agents' programs tell through their hooks, and writes what
-// they are answered (task-agents, section 10). The programs call many things by the same
-// names and some by others; here each body becomes one [Report], whoever sent it.
+// they are answered. The programs call many things by the same names and some by others;
+// here each body becomes one [Report], whoever sent it.
 //
 // A body is a stranger's: a program writes it, and what the program read may speak
 // through it. Nothing in it is a path or a name that is used without a check.
@@ -23,7 +23,7 @@ const (
 	maxName     = 128
 	maxPath     = 4096
 	maxResponse = 256 << 10
-	maxDecision = 2000 // characters of a shared decision (section 10.6)
+	maxDecision = 2000 // characters of a shared decision
 )
 
 // ReportKind says what a report is about.

@@ -12,8 +12,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/signin"
 )
 
-// Accounts says how programs are chosen and how they did, sets it, and logs people in
-// (task-agents, section 9.1).
+// Accounts says how programs are chosen and how they did, sets it, and logs people
+// in.
 type Accounts interface {
 	Metrics() map[programs.Name]choice.Metrics
 	Settings(ctx context.Context) Settings

@@ -1,10 +1,10 @@
-// Package agentserve is the HTTP API of task agents (task-agents, section 9): their
-// sessions, the hooks by which their programs speak to us, their workspaces. The prefixes
-// /api/coding-agents and /api/task-agents are the same. It reads requests and writes
-// answers; what may be done is decided behind Agents.
+// Package agentserve is the HTTP API of task agents: their sessions, the hooks by which
+// their programs speak to us, their workspaces. The prefixes /api/coding-agents and
+// /api/task-agents are the same. It reads requests and writes answers; what may be done
+// is decided behind Agents.
 //
 // Looking after sessions is an operator's. Hooks come from this machine only and with
-// the token of the session that they speak of (section 19.1, README R41).
+// the token of the session that they speak of.
 package agentserve
 
 import (

@@ -93,8 +93,8 @@ type refusal struct {
 	Error string `json:"error"`
 }
 
-// bridge answers a question of a session's program about its own session (section 11).
-// The token may be in the query here: the helpers of old agents have no other place.
+// bridge answers a question of a session's program about its own session. The token
+// may be in the query here: the helpers of old agents have no other place.
 func (s *Surface) bridge(r *http.Request, h func(id string, r *http.Request) (doc any, ok bool, err error)) (status int, doc any) {
 	refuse := func(status int, code, text string) (int, any) {
 		return status, refusal{code, text}

@@ -19,8 +19,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Console is the live sessions, for people who watch and type (task-agents, section 18).
-// Sessions without a terminal are shown as text.
+// Console is the live sessions, for people who watch and type. Sessions without a
+// terminal are shown as text.
 type Console interface {
 	// Subscribe hears of all sessions from now on.
 	Subscribe() *sessions.Subscription

@@ -24,7 +24,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Threads are the threads of tasks (task-agents, sections 9.2 and 9.4).
+// Threads are the threads of tasks.
 type Threads interface {
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
 	Count(ctx context.Context, f threads.Filter) (int, error)
@@ -303,7 +303,7 @@ func (s *Surface) create(r *http.Request, by capability.Principal, in createRequ
 	return s.Launcher.Create(r.Context(), by, t)
 }
 
-// filter reads the selection of threads (task-agents, section 9.2).
+// filter reads the selection of threads.
 func filter(q url.Values) (f threads.Filter, err error) {
 	bad := func(name, want string) error {
 		return capability.Errorf(capability.CodeInvalidInput, "coordinator.threads", "%s is %s", name, want)

@@ -14,7 +14,7 @@ import (
 )
 
 // Workspaces are the folders of repositories that agents work in, and the issues of those
-// repositories (task-agents, sections 9.3 and 16).
+// repositories.
 type Workspaces interface {
 	List() []workspace.Workspace
 	Get(id string) (workspace.Workspace, error)

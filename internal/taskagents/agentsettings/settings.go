@@ -1,7 +1,7 @@
-// Package agentsettings answers how task agents are to be run now (task-agents, section 3): the
-// configuration, over it what was set while the server runs (decision R3). Whoever starts,
-// chooses or judges agents asks at each use and keeps nothing, so that a change counts for
-// the next task without a restart.
+// Package agentsettings answers how task agents are to be run now: the configuration, over it
+// what was set while the server runs (decision R3). Whoever starts, chooses or judges agents
+// asks at each use and keeps nothing, so that a change counts for the next task without a
+// restart.
 package agentsettings
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
-// Metrics is how a program did (task-agents, section 6.3).
+// Metrics is how a program did.
 type Metrics struct {
 	Spawned            int64   `json:"spawned"`
 	Completed          int64   `json:"completed"`

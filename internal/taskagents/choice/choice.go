@@ -1,7 +1,7 @@
-// Package choice says which agent's program does a task (task-agents, section 6): each is
-// given a score by what is installed and logged in, by what the task needs and it is good
-// at, and by how it did before. [Choose] is a pure function; what programs did before, and
-// which of them has used up its account, is in a [Book].
+// Package choice says which agent's program does a task: each is given a score by what is
+// installed and logged in, by what the task needs and it is good at, and by how it did
+// before. [Choose] is a pure function; what programs did before, and which of them has
+// used up its account, is in a [Book].
 package choice
 
 import (
@@ -35,7 +35,7 @@ type Input struct {
 	Subscription string
 }
 
-// Framework is the state of one program (task-agents, section 6.1).
+// Framework is the state of one program.
 type Framework struct {
 	ID                programs.Name `json:"id"`
 	Label             string        `json:"label"`

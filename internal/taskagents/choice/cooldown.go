@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Of a cool-down (task-agents, section 6.4).
+// Of a cool-down.
 const (
 	DefaultRest = 30 * time.Minute
 	// longestRest is what a program is believed at most; vendors count by weeks.

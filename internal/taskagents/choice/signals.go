@@ -106,5 +106,5 @@ func (t Task) Signals() Signals {
 	}
 }
 
-// Complex says that a message is big enough for a task agent (task-agents, section 6.5).
+// Complex says that a message is big enough for a task agent.
 func Complex(text string) bool { return big.MatchString(text[:min(len(text), maxText)]) }

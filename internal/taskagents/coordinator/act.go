@@ -17,8 +17,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// execute does what was decided (task-agents, section 13.5), or keeps it until somebody
-// has confirmed it. b is the dialog that it is about; nil: none is.
+// execute does what was decided, or keeps it until somebody has confirmed it. b is the
+// dialog that it is about; nil: none is.
 func (t *task) execute(event, text string, b *detect.Blocker, a directive.Answer) {
 	count := &t.replies
 	if b != nil {
@@ -205,9 +205,9 @@ func (t *task) escalate(status row.SessionStatus, content string, a directive.An
 	t.say(ask)
 }
 
-// Permit decides in the user's place about a tool that a preset asks about (task-agents,
-// section 10.5), where the session's thread is supervised autonomously and there is somebody
-// to judge. ok is false where the user has to be asked: then the program does that.
+// Permit decides in the user's place about a tool that a preset asks about, where the
+// session's thread is supervised autonomously and there is somebody to judge. ok is false
+// where the user has to be asked: then the program does that.
 func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []byte) (allow bool, reason string, ok bool) {
 	c.mu.Lock()
 	t := c.tasks[session]

@@ -1,8 +1,8 @@
-// Package coordinator looks after the sessions of task agents (task-agents, sections 13
-// and 14): what happens to a session becomes a decision, the decision an answer, and
-// every task an end that somebody is told of. What it decides by rules is package
-// decide's, whether work is done is package validation's, and what it knows is written
-// to the task registry before anybody hears of it.
+// Package coordinator looks after the sessions of task agents: what happens to a
+// session becomes a decision, the decision an answer, and every task an end that
+// somebody is told of. What it decides by rules is package decide's, whether work is
+// done is package validation's, and what it knows is written to the task registry
+// before anybody hears of it.
 //
 // Each session has one goroutine of its own, which handles one thing after the other: so
 // there is one decision at a time per session without a lock being held over a model's
@@ -87,11 +87,11 @@ type Question struct {
 type Chat interface {
 	Say(ctx context.Context, t row.Thread, session, text string) error
 	// Synthesise writes the message about a swarm that is done; an error or nothing has it
-	// told in fixed words (task-agents, section 13.11).
+	// told in fixed words.
 	Synthesise(ctx context.Context, s decide.Swarm) (string, error)
 }
 
-// Fleet finds another program for a task whose own has failed (task-agents, 13.8).
+// Fleet finds another program for a task whose own has failed.
 type Fleet interface {
 	// Next is the best program that is none of those that failed; ok is false where there
 	// is none.

@@ -55,7 +55,7 @@ const (
 	metaReason = "reason"                 // of a session: why it ended as it did
 )
 
-// Event is what subscribers are told (task-agents, section 9.4).
+// Event is what subscribers are told.
 type Event struct {
 	Type      string    `json:"type"`
 	SessionID string    `json:"sessionId,omitzero"`

@@ -21,7 +21,7 @@ const (
 	maxSummary   = 16 << 10 // characters
 )
 
-// complete has the work validated, and does what comes of it (task-agents, section 14).
+// complete has the work validated, and does what comes of it.
 func (t *task) complete() {
 	summary := t.summary()
 	if t.c.cfg.Validator == nil {

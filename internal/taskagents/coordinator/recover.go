@@ -86,7 +86,7 @@ func (t *task) fail(reason string) {
 	t.stop(false)
 }
 
-// providerFailed goes on with another program, where there is one (task-agents, 13.8).
+// providerFailed goes on with another program, where there is one.
 func (t *task) providerFailed(kind, s string) {
 	why := strings.TrimSpace(kind + " " + text.LastRunes(strings.TrimSpace(s), 500))
 	if t.c.Level(t.thread) == Notify && !t.over {

@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// idle is the watchdog (task-agents, section 13.9).
+// idle is the watchdog.
 func (t *task) idle(now time.Time) {
 	t.mu.Lock()
 	quiet := now.Sub(t.active)

@@ -57,7 +57,7 @@ func (t *task) blocked(e sessions.Event) {
 	t.execute("blocked", text, b, t.ask(situation{event: "blocked", text: text, blocker: b}))
 }
 
-// turn handles the end of a turn (task-agents, section 13.4).
+// turn handles the end of a turn.
 func (t *task) turn(e sessions.Event) {
 	if !t.row.Status.Live() { // it is over, and nobody has begun anything new
 		return
@@ -113,7 +113,7 @@ func (t *task) turn(e sessions.Event) {
 }
 
 // skill has the skill used that a turn asks for; true says that it did, and so that the turn
-// is no end of the task (task-agents, section 12.3).
+// is no end of the task.
 func (t *task) skill(e sessions.Event, text directive.Text) bool {
 	if t.c.cfg.Skills == nil || t.shell() {
 		return false

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Answer is what a coordinator's model wants done (task-agents, section 12.2).
+// Answer is what a coordinator's model wants done.
 type Answer struct {
 	Action      string   `json:"action"` // respond, complete, escalate or ignore
 	Response    string   `json:"response"`

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Decision is what an agent decided by itself (task-agents, section 12.1).
+// Decision is what an agent decided by itself.
 type Decision struct {
 	Text   string // at most MaxStored characters
 	Shared string // at most MaxShared characters
@@ -20,7 +20,7 @@ type Decision struct {
 
 // Limits of a session.
 const (
-	MaxPosted = 100   // decisions that a session may post by itself (section 10.6)
+	MaxPosted = 100   // decisions that a session may post by itself
 	maxSeen   = 1_000 // decisions of a session in all
 )
 

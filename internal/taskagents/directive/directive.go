@@ -1,6 +1,6 @@
-// Package directive reads the lines by which an agent tells something to us and not to
-// its reader: decisions, calls of skills, proofs of finished work; and the JSON by which a
-// coordinator's model answers (task-agents, section 12).
+// Package directive reads the lines by which an agent tells something to us and not to its
+// reader: decisions, calls of skills, proofs of finished work; and the JSON by which a
+// coordinator's model answers.
 //
 // All of it is text that a stranger wrote. It is read by a grammar and never by a model, so
 // the same text always says the same; what does not fit is not there. Sizes and counts are

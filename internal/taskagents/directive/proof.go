@@ -8,8 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Proof is an agent's claim that an app or a plugin is done (task-agents, section 12.4). It
-// is a claim: what it says is checked against the disk before it counts.
+// Proof is an agent's claim that an app or a plugin is done. It is a claim: what it says is
+// checked against the disk before it counts.
 type Proof struct {
 	Kind   string // app or plugin
 	Name   string

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Limits of the calls of skills (task-agents, section 12.3).
+// Limits of the calls of skills.
 const (
 	MaxSkillCalls  = 10     // of one task
 	MaxSkillResult = 1_500  // characters that are typed back

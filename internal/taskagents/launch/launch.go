@@ -1,8 +1,8 @@
-// Package launch begins and ends the work of threads (task-agents, sections 7.1, 7.6 and
-// 13.7): it makes a thread with its plan, gives every part a place and a program, starts
-// the sessions and hands them to the coordinator; it pauses, stops, resumes and continues
-// threads; and it finds another program where one has failed. What happens to sessions
-// that run is the coordinator's; what a plan is, the registry's.
+// Package launch begins and ends the work of threads: it makes a thread with its plan,
+// gives every part a place and a program, starts the sessions and hands them to the
+// coordinator; it pauses, stops, resumes and continues threads; and it finds another
+// program where one has failed. What happens to sessions that run is the coordinator's;
+// what a plan is, the registry's.
 package launch
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// MaxParts bounds the agents of one task (task-agents, section 2).
+// MaxParts bounds the agents of one task.
 const MaxParts = 8
 
 // Task is what somebody wants to have done.
@@ -49,7 +49,7 @@ type Part struct {
 // wait for a place are ready, and those that could not be started have an Error.
 type Created struct {
 	ThreadID string    `json:"threadId"`
-	Task     string    `json:"task,omitempty"` // its handle (spec/README, R38)
+	Task     string    `json:"task,omitempty"` // its handle
 	Agents   []Started `json:"agents"`
 }
 
@@ -63,7 +63,7 @@ type Started struct {
 	Error     *capability.Error `json:"error,omitempty"`
 }
 
-// Operation is what people do to a thread (task-agents, section 7.6).
+// Operation is what people do to a thread.
 type Operation string
 
 // The operations.

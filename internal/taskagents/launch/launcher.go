@@ -96,7 +96,7 @@ type Config struct {
 	Chooser    Chooser
 	// Standing is a principal as it is now, by its id.
 	Standing func(id string) (capability.Principal, error)
-	// Handle makes the Task that a thread is (spec/README, R38); nil: none.
+	// Handle makes the Task that a thread is; nil: none.
 	Handle  func(ctx context.Context, by capability.Principal, t row.Thread) (task string, err error)
 	Changed func(thread string) // hears of what is done to a thread without a session's doing; nil: nobody
 	Gateway string              // the name of this process among those that share the registry

@@ -1,9 +1,8 @@
-// Package parent is what task agents hear of whoever they work for (task-agents, section
-// 11; spec/README, R42). No agent's mind lives in this process. The person is asked by the
-// task itself, as input_required, which is the coordinator's; what is answered here comes
-// from a service that the operator has named, else from the conversation in which the
-// task was given and from what the configuration says of the agent that gave it. Where
-// nothing is there, that is said.
+// Package parent is what task agents hear of whoever they work for. No agent's mind lives
+// in this process. The person is asked by the task itself, as input_required, which is the
+// coordinator's; what is answered here comes from a service that the operator has named,
+// else from the conversation in which the task was given and from what the configuration
+// says of the agent that gave it. Where nothing is there, that is said.
 //
 // A conversation belongs to the principal that made the task: messages are read as that
 // one's and nobody else's, whatever a room is called.
@@ -25,7 +24,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Limits of the bridge (task-agents, section 2).
+// Limits of the bridge.
 const (
 	MaxMessages = 50 // of one answer
 	MaxText     = 600

@@ -1,6 +1,6 @@
-// Package permit says whether an agent's program may use a tool (task-agents, section
-// 10.5). The program asks through its hooks; what is said here holds for it whatever its
-// own settings are, because a program's settings are not a wall.
+// Package permit says whether an agent's program may use a tool. The program asks
+// through its hooks; what is said here holds for it whatever its own settings are,
+// because a program's settings are not a wall.
 //
 // The rules are few and in order: what the preset blocks is refused; a file outside of
 // the folders that the agent was given is refused; a command that would push, become

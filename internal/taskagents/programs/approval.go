@@ -14,9 +14,9 @@ type WorkspaceFile struct {
 	Format       string `json:"format"`
 }
 
-// Approval is a preset in a program's own words, as GET /approval-config shows it
-// (task-agents, section 9.1). The files are for somebody who starts the program without
-// us; sessions of ours have theirs outside of the workspace.
+// Approval is a preset in a program's own words, as GET /approval-config shows it. The
+// files are for somebody who starts the program without us; sessions of ours have
+// theirs outside of the workspace.
 type Approval struct {
 	Preset         Preset            `json:"preset"`
 	CLIFlags       []string          `json:"cliFlags"`

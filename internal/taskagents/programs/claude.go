@@ -192,8 +192,8 @@ func claudePermissions(p Preset) object {
 	return settings
 }
 
-// claudeHooks posts every event to us (task-agents, section 10.2). The token is a
-// reference: the file holds none.
+// claudeHooks posts every event to us. The token is a reference: the file holds
+// none.
 func (b *build) claudeHooks() object {
 	hooks := make(object)
 	for _, event := range []string{

@@ -132,7 +132,7 @@ func (b *build) codexConfig() string {
 }
 
 // codexPermissions is what a preset says in config.toml. "untrusted", and the
-// "workspace-read" of old, are refused by today's versions (task-agents, section 5.6).
+// "workspace-read" of old, are refused by today's versions.
 func codexPermissions(t *toml, p Preset) {
 	sandbox, approval, web := "workspace-write", "on-request", "live"
 	switch p {

@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// inherited are the variables that a session gets from us (task-agents, section 4.3).
+// inherited are the variables that a session gets from us.
 func inherited() []string {
 	return []string{
 		"PATH", "HOME", "USER", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "COLORTERM", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",

@@ -69,7 +69,7 @@ type Plan struct {
 	Notes      []string // for people: what could not be as it was asked for
 }
 
-// Limits of a task (task-agents, section 5.4).
+// Limits of a task.
 const (
 	MaxTyped = 4_000   // characters that are typed; a longer task goes into a file
 	MaxArgv  = 100_000 // bytes of an argument; Linux allows 128 KiB
@@ -210,5 +210,5 @@ func (b *build) hookCommand() string {
 	return quote(b.Self) + " child hook " + string(b.Framework)
 }
 
-// quote makes one word for a POSIX shell of any text (task-agents, section 5.3).
+// quote makes one word for a POSIX shell of any text.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Preset says what a session may do without being asked (task-agents, section 5.6).
+// Preset says what a session may do without being asked.
 type Preset string
 
 // The presets.
@@ -51,7 +51,7 @@ func (c Category) Risk() string {
 	return "medium"
 }
 
-// PresetRow is one preset as GET /approval-presets shows it (task-agents, section 9.1).
+// PresetRow is one preset as GET /approval-presets shows it.
 type PresetRow struct {
 	Preset      Preset     `json:"preset"`
 	Description string     `json:"description"`

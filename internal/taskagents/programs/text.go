@@ -13,8 +13,8 @@ import (
 // let it read nothing else.
 const tasksFolder = ".task-agents"
 
-// memory is the text of the memory file (task-agents, section 5.5): the manual, what only
-// this program must know, and the caller's own text.
+// memory is the text of the memory file: the manual, what only this program must know,
+// and the caller's own text.
 func (b *build) memory() string {
 	situation := skills.Situation{
 		Workdir: b.Workdir, Repo: b.Repo, Bridge: b.Server + "/api/coding-agents/" + b.Session, Self: quote(b.Self),
@@ -54,7 +54,7 @@ func (b *build) beside(name, text string) (path string) {
 
 // firstTask is the task as the program is told it: with the line that names the
 // workspace, nothing in it that the program takes for a command of its own, and short
-// enough; a longer one is in a file (task-agents, section 5.4).
+// enough; a longer one is in a file.
 func (b *build) firstTask(most int, inBytes bool) string {
 	text := b.Task
 	if strings.TrimSpace(text) == "" {

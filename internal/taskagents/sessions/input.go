@@ -70,7 +70,7 @@ func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
 	}
 }
 
-// Outcome is what became of a text that was sent (task-agents, section 4.5).
+// Outcome is what became of a text that was sent.
 type Outcome string
 
 // The outcomes.
@@ -207,7 +207,7 @@ func (s *Session) deliver() {
 	}
 }
 
-// firstTask sees to it that the session begins to work (task-agents, section 5.4).
+// firstTask sees to it that the session begins to work.
 func (s *Session) firstTask() {
 	if s.spec.TaskInArgv {
 		s.mu.Lock()
@@ -284,8 +284,7 @@ func (s *Session) takes(m *message) bool {
 	return false
 }
 
-// submit types a text, presses Enter and sees whether the program takes it (task-agents,
-// section 4.5).
+// submit types a text, presses Enter and sees whether the program takes it.
 func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	if err := s.clear(ctx); err != nil {
 		return NotSent, err

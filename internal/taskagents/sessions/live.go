@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// Mode is how a session's program is run (task-agents, sections 4.2 and 5.9).
+// Mode is how a session's program is run.
 type Mode string
 
 // The modes.

@@ -8,9 +8,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Mask takes what must not be seen out of a text (task-agents, section 19.6). It is
-// applied where texts leave a session, to all but what live terminals are shown. nil is
-// [secret.MaskTokens].
+// Mask takes what must not be seen out of a text. It is applied where texts leave a
+// session, to all but what live terminals are shown. nil is [secret.MaskTokens].
 type Mask func(string) string
 
 // Text is a text without what must not be seen.

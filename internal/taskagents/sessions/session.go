@@ -122,7 +122,7 @@ func (s *Session) read() {
 }
 
 // Brake holds up whoever reads what a program prints once that is more than 8 MiB within
-// a second: for one more (task-agents, section 19.7).
+// a second: for one more.
 type Brake struct {
 	since time.Time
 	bytes int

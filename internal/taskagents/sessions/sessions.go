@@ -1,7 +1,6 @@
 // Package sessions runs agents' programs: each in a terminal of its own, with the
 // screen that a person would see, the state it is in and why, a keyboard that many may
-// use one after the other, and an end that takes everything along (task-agents,
-// section 4).
+// use one after the other, and an end that takes everything along.
 //
 // A [Manager] keeps sessions of either kind and tells what happens to them: those in
 // terminals, which it starts as a [Session] each, and those that others run over a
@@ -127,7 +126,7 @@ type Spec struct {
 	Cleanup func() error
 }
 
-// Info is what a session looks like from outside (task-agents, section 4.1).
+// Info is what a session looks like from outside.
 type Info struct {
 	ID           string          `json:"id"`
 	Name         string          `json:"name,omitempty"`

@@ -21,9 +21,9 @@ func (s *Session) Info() Info {
 	return s.spec.Mask.Info(i)
 }
 
-// Fact takes what a hook or a structured protocol said (task-agents, sections 4.7 and
-// 10.3). response is the last message of the turn, where this ends one and says it;
-// token the program's own name of the conversation, where it was heard.
+// Fact takes what a hook or a structured protocol said. response is the last message
+// of the turn, where this ends one and says it; token the program's own name of the
+// conversation, where it was heard.
 func (s *Session) Fact(f detect.Fact, response, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// trusted are the hosts whose addresses may be opened (task-agents, section 4.11).
+// trusted are the hosts whose addresses may be opened.
 func trusted() []string {
 	return []string{"claude.ai", "platform.claude.com", "console.anthropic.com", "auth.openai.com", "chatgpt.com", "accounts.google.com"}
 }

@@ -1,9 +1,8 @@
-// Package signin logs people in for agents' programs (task-agents, sections 4.11 and 5.2).
-// A login is a [Flow]: it shows a person an address, and perhaps a code, and ends when they
-// have done what is to be done there. A [Desk] runs one flow of a name at a time, within
-// bounds, and tells what comes of it. [Helper] is the flow of a program's own login
-// command, which is run in a terminal and read as a person would read it; [Recovery] has
-// sessions go on that wait for a login.
+// Package signin logs people in for agents' programs. A login is a [Flow]: it shows a
+// person an address, and perhaps a code, and ends when they have done what is to be done
+// there. A [Desk] runs one flow of a name at a time, within bounds, and tells what comes of
+// it. [Helper] is the flow of a program's own login command, which is run in a terminal and
+// read as a person would read it; [Recovery] has sessions go on that wait for a login.
 //
 // What a program prints is believed to be no more than text: only an address of a few
 // hosts is handed on as one that may be opened. Nothing here opens a browser, and no
@@ -28,7 +27,7 @@ const (
 	mostTyped = 1024
 )
 
-// Prompt is what a person is told (task-agents, section 9.1).
+// Prompt is what a person is told.
 type Prompt struct {
 	Launched     bool   `json:"launched"`
 	URL          string `json:"url,omitempty"` // may be opened

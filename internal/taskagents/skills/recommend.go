@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// The recommender's numbers (task-agents, section 17).
+// The recommender's numbers.
 const (
 	MaxRecommended = 5
 

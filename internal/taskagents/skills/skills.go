@@ -1,8 +1,7 @@
-// Package skills lets task agents use this server's skills (task-agents, sections 12.3 and
-// 17): which exist is written into a file that an agent's program reads, those that fit its
-// task first; an agent that wants one used says so in a line, and what comes of it is
-// typed back. Whose skills they are and what they do is the [Source]'s; an agent may use
-// only those that its session was given.
+// Package skills lets task agents use this server's skills: which exist is written into a
+// file that an agent's program reads, those that fit its task first; an agent that wants
+// one used says so in a line, and what comes of it is typed back. Whose skills they are and
+// what they do is the [Source]'s; an agent may use only those that its session was given.
 package skills
 
 import (
@@ -116,8 +115,7 @@ type Situation struct {
 	Manifest string // where the skills are, in its folder; "": it has none
 }
 
-// Essentials is the manual of every agent (task-agents, sections 5.5 and 17). It goes into
-// the program's memory.
+// Essentials is the manual of every agent. It goes into the program's memory.
 func Essentials(s Situation) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "- "+format+"\n", args...) }

@@ -1,9 +1,8 @@
 // Package structured runs agents' programs without a terminal: over pipes, in the
-// protocol that a program offers (task-agents, section 5.9). A [Session] is to the layers
-// above what a session in a terminal is: the same facts, events, words for what became of
-// a text, and an end that takes everything along. What in a terminal has to be found out
-// by looking is told here, so nothing settles and nothing is guessed: all evidence is of
-// class 1.
+// protocol that a program offers. A [Session] is to the layers above what a session in a
+// terminal is: the same facts, events, words for what became of a text, and an end that
+// takes everything along. What in a terminal has to be found out by looking is told here,
+// so nothing settles and nothing is guessed: all evidence is of class 1.
 //
 // What each protocol says is package dialect's; here are the process, the time and the
 // bounds. The program is a stranger: whatever it writes, no line, queue, history or count
@@ -26,7 +25,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
-// The bounds of a session (task-agents, section 19.7), beside those of package sessions.
+// The bounds of a session, beside those of package sessions.
 const (
 	maxLine     = 8 << 20          // bytes of a message
 	maxGarbage  = 50               // lines in a row that are no messages

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
-// The bounds of what is shown of a conversation (task-agents, section 4.6).
+// The bounds of what is shown of a conversation.
 const (
 	mostLines   = 1_000
 	mostShown   = 100_000 // bytes

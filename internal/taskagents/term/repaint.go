@@ -14,8 +14,8 @@ func modesKept() []int {
 
 // Repaint returns what makes a terminal of the same size, whatever it shows, look like
 // this one: what scrolled away as plain text, then the screen with its attributes and
-// colours, the title, the modes, the cursor (task-agents, section 18). It is bounded by
-// the screen and what it keeps.
+// colours, the title, the modes, the cursor. It is bounded by the screen and what it
+// keeps.
 func (s *Screen) Repaint() []byte {
 	b := make([]byte, 0, 16<<10)
 	b = append(b, "\x1bc"...)

@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Control is what people do to a thread (task-agents 7.6).
+// Control is what people do to a thread.
 type Control string
 
 // The controls. Pause and Stop say what is wanted; stopping the sessions is the caller's,

@@ -14,7 +14,7 @@ import (
 )
 
 // coalesce is how long after the first of them pieces of a transcript that go the same
-// way become one row (task-agents 4.6).
+// way become one row.
 const coalesce = 250 // milliseconds
 
 // belongs checks that what a row refers to is the thread's.

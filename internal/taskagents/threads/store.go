@@ -86,8 +86,7 @@ const (
 	MaxListed = 4000
 )
 
-// Filter selects threads (task-agents 9.2); what is empty selects all. Times are
-// inclusive.
+// Filter selects threads; what is empty selects all. Times are inclusive.
 type Filter struct {
 	Archived       bool // archived ones too
 	Statuses       []row.ThreadStatus

@@ -1,7 +1,7 @@
-// Package threads is the durable registry of what task agents do (task-agents, section
-// 15). A thread is one task of a user. It owns sessions, a plan of nodes that depend on
-// each other, and all that was decided, said, made and checked on the way. The rows and
-// their values are package row's; the SQL is threadsql's; the rules are here.
+// Package threads is the durable registry of what task agents do. A thread is one task
+// of a user. It owns sessions, a plan of nodes that depend on each other, and all that
+// was decided, said, made and checked on the way. The rows and their values are package
+// row's; the SQL is threadsql's; the rules are here.
 //
 // Nobody sets a thread's status. It follows from its sessions ([Status]), as a node's
 // follows from its session or from what it depends on. So every operation of the

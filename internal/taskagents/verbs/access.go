@@ -1,9 +1,9 @@
 package verbs
 
-// This file says which people an agent may use task agents for (task-agents,
-// section 7.12). What a program may do is its token's, and was judged before; here it is
-// about the person whom the program speaks for, and whom only it knows. So a role that is
-// claimed for a person can take rights away and never give one (spec/README, R43).
+// This file says which people an agent may use task agents for. What a program may do is
+// its token's, and was judged before; here it is about the person whom the program speaks
+// for, and whom only it knows. So a role that is claimed for a person can take rights
+// away and never give one.
 
 import (
 	"strings"

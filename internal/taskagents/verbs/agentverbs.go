@@ -1,8 +1,7 @@
 package verbs
 
-// This file has the four verbs about agents that run (task-agents, sections 7.2 to
-// 7.5): start one, tell it something, list them, stop them. Whose work is looked after, and
-// how, is the coordinator's.
+// This file has the four verbs about agents that run: start one, tell it something, list
+// them, stop them. Whose work is looked after, and how, is the coordinator's.
 
 import (
 	"context"

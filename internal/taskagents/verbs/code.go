@@ -39,7 +39,7 @@ const (
 	Declined                    Code = "DECLINED"
 )
 
-// general is the error code of a Code (spec/README, section 4).
+// general is the error code of a Code.
 func (c Code) general() capability.Code {
 	switch c {
 	case Forbidden, WorkdirOutsideAllowed:

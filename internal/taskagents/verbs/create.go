@@ -86,8 +86,7 @@ func labelled(text string) launch.Part {
 	return launch.Part{Task: task, AgentType: string(name)}
 }
 
-// Create is CREATE_TASK (task-agents, section 7.1). The steps that make and start things are
-// the launcher's.
+// Create is CREATE_TASK. The steps that make and start things are the launcher's.
 func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p createParams
 	if err := Params(params, &p); err != nil {
@@ -323,8 +322,8 @@ func checks(t *launch.Task, p createParams) error {
 	return nil
 }
 
-// conversation notes where a task was asked for, so that those who do it can look it up
-// (task-agents, section 11).
+// conversation notes where a task was asked for, so that those who do it can look it
+// up.
 func conversation(metadata json.RawMessage, c Call) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if len(metadata) > 0 {

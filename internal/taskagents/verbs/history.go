@@ -1,7 +1,7 @@
-// Package history is swarm-history.jsonl (task-agents, section 13.10): what task agents
-// have done lately, one JSON object a line, for those who begin something similar. It
-// gives lessons to new agents (7.1, step 5) and remembers the last repository. It is a
-// help, not the truth: that is the task registry.
+// Package history is swarm-history.jsonl: what task agents have done lately, one JSON
+// object a line, for those who begin something similar. It gives lessons to new agents
+// (7.1, step 5) and remembers the last repository. It is a help, not the truth: that is
+// the task registry.
 //
 // The file is the home's, so one process has it, and its writes come one after the
 // other. A line is appended with one write. A process that dies in a write leaves a torn

@@ -23,7 +23,7 @@ type issueParams struct {
 	Limit     int    `json:"limit"`
 }
 
-// issues is MANAGE_ISSUES (task-agents, section 7.11).
+// issues is MANAGE_ISSUES.
 func (v *repoVerbs) issues(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p issueParams
 	if err := Params(params, &p); err != nil {
@@ -82,8 +82,8 @@ func (p *issueParams) complete(op string) error {
 	return nil
 }
 
-// create makes one issue of a title, else one of each entry of a list (section 7.11). What was
-// made before a failure is in the data.
+// create makes one issue of a title, else one of each entry of a list. What was made before a
+// failure is in the data.
 func create(ctx context.Context, repo forge.Repository, p issueParams, said string) (Result, error) {
 	items := []forge.Item{{Title: p.Title, Body: p.Body}}
 	if p.Title == "" { // a list beneath a title is the text of one issue

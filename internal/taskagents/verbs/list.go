@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 )
 
-// shown is the word for a state that people read (task-agents, section 4.1).
+// shown is the word for a state that people read.
 func shown(s detect.State) string {
 	switch s {
 	case detect.Ready:
@@ -54,7 +54,7 @@ func view(i agents.Info) sessionView {
 
 const maxTasks = 50
 
-// list is LIST_AGENTS (task-agents, section 7.4).
+// list is LIST_AGENTS.
 func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Result, error) {
 	views, lines := []sessionView{}, []string{}
 	for _, i := range v.cfg.Agents.List() {
@@ -101,7 +101,7 @@ func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Resul
 	}}, nil
 }
 
-// stop is STOP_AGENT (task-agents, section 7.5).
+// stop is STOP_AGENT.
 func (v *agentVerbs) stop(_ context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		SessionID string `json:"sessionId"`

@@ -1,8 +1,8 @@
 package verbs
 
-// This file has the three verbs about repositories (task-agents, sections 7.9 to
-// 7.11): make a workspace, bring the work of one to where people look at it, and look
-// after issues. What they do is package workspace's and the forge's.
+// This file has the three verbs about repositories: make a workspace, bring the work
+// of one to where people look at it, and look after issues. What they do is package
+// workspace's and the forge's.
 
 import (
 	"context"
@@ -77,7 +77,7 @@ type provisioned struct {
 	Notes       []string       `json:"notes,omitempty"`
 }
 
-// provision is PROVISION_WORKSPACE (task-agents, section 7.9).
+// provision is PROVISION_WORKSPACE.
 func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		Repo       string `json:"repo"`
@@ -116,7 +116,7 @@ func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessag
 	}, nil
 }
 
-// finalize is FINALIZE_WORKSPACE (task-agents, section 7.10).
+// finalize is FINALIZE_WORKSPACE.
 func (v *repoVerbs) finalize(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		Workspace string `json:"workspaceId"`

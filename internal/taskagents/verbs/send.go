@@ -40,7 +40,7 @@ type spawnParams struct {
 	Label     string          `json:"label"`
 }
 
-// spawn is SPAWN_AGENT (task-agents, section 7.2). Several tasks are CREATE_TASK's.
+// spawn is SPAWN_AGENT. Several tasks are CREATE_TASK's.
 func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p spawnParams
 	if err := Params(params, &p); err != nil {
@@ -124,7 +124,7 @@ func (v *agentVerbs) folder(c Call) string {
 	return ""
 }
 
-// send is SEND_TO_AGENT (task-agents, section 7.3).
+// send is SEND_TO_AGENT.
 func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		SessionID string `json:"sessionId"`

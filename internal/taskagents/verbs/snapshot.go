@@ -1,7 +1,7 @@
-// Package outlook writes the two texts that stand in the prompt of an agent that delegates
-// (task-agents, section 7.13): what its task agents do now, and how they are used. Both
-// are pure functions, at most [MaxOutlook] bytes, and hold no credential: what looks like one
-// is masked, whoever wrote it.
+// Package outlook writes the two texts that stand in the prompt of an agent that delegates:
+// what its task agents do now, and how they are used. Both are pure functions, at most
+// [MaxOutlook] bytes, and hold no credential: what looks like one is masked, whoever wrote
+// it.
 package verbs
 
 import (
@@ -46,8 +46,8 @@ type Snapshot struct {
 	Confirmations []Confirmation
 	Frameworks    []choice.Framework
 	Preferred     choice.Preferred
-	// Message is what the user says now; "" is not known. It decides about one line
-	// (task-agents, section 6.5), and is not repeated.
+	// Message is what the user says now; "" is not known. It decides about one
+	// line, and is not repeated.
 	Message string
 }
 

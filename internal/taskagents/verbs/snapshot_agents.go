@@ -8,9 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
-// Snapshot is what stands in the prompt of an agent that delegates (task-agents, section
-// 7.13). message is what the user says now, "" where that is not known. Parts that are not
-// there are empty.
+// Snapshot is what stands in the prompt of an agent that delegates. message is what the
+// user says now, "" where that is not known. Parts that are not there are empty.
 func (v *agentVerbs) Snapshot(ctx context.Context, message string) (s Snapshot, err error) {
 	if v.cfg.Workspaces != nil {
 		for _, w := range v.cfg.Workspaces() {

@@ -41,7 +41,7 @@ func (v *taskVerbs) thread(ctx context.Context, c Call, w which) (string, error)
 	return "", ThreadNotFound.Errorf("it is not clear which task is meant").With("thread_not_found", "give threadId, sessionId or search")
 }
 
-// control is TASK_CONTROL (task-agents, section 7.6).
+// control is TASK_CONTROL.
 func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
@@ -118,7 +118,7 @@ const (
 	maxDetailItems = 50 // of each list of a task
 )
 
-// history is TASK_HISTORY (task-agents, section 7.7).
+// history is TASK_HISTORY.
 func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
@@ -299,7 +299,7 @@ func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision,
 // newest is the end of a list that is too long to be shown.
 func newest[T any](list []T) []T { return list[max(0, len(list)-maxDetailItems):] }
 
-// share is TASK_SHARE (task-agents, sections 7.8 and 15.5).
+// share is TASK_SHARE.
 func (v *taskVerbs) share(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p which
 	if err := Params(params, &p); err != nil {

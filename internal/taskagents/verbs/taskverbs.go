@@ -1,9 +1,8 @@
 package verbs
 
-// This file has the four verbs about tasks (task-agents, sections 7.1 and 7.6 to
-// 7.8): begin one, control it, look back at what was done, and show what came of it. A verb
-// finds out what is meant, calls the part that does it, and says in words what came of it;
-// no verb keeps a thing or decides about one.
+// This file has the four verbs about tasks: begin one, control it, look back at what was
+// done, and show what came of it. A verb finds out what is meant, calls the part that does
+// it, and says in words what came of it; no verb keeps a thing or decides about one.
 
 import (
 	"context"
@@ -85,8 +84,8 @@ func (v *taskVerbs) Table() map[Name]Do {
 }
 
 // Pick is the program for a task: the fixed one, else the one that was asked for; in place of
-// a shell, or of Pi, the best that can reason where the task is written for a reader
-// (task-agents, section 7.1). "" leaves the choice to the launcher.
+// a shell, or of Pi, the best that can reason where the task is written for a reader. ""
+// leaves the choice to the launcher.
 func (v *taskVerbs) Pick(ctx context.Context, wanted programs.Name, t choice.Task) programs.Name {
 	if fixed := v.cfg.Choice.Fixed(); fixed != "" {
 		wanted = fixed

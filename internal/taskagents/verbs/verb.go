@@ -1,8 +1,8 @@
 package verbs
 
-// This file holds what the eleven verbs of task agents have in common (task-agents,
-// section 7; spec/README, R16): their names and all the others they go by, who is asking
-// and on whose behalf, what is answered, and the codes of what went wrong.
+// This file holds what the eleven verbs of task agents have in common: their names and
+// all the others they go by, who is asking and on whose behalf, what is answered, and
+// the codes of what went wrong.
 
 import (
 	"strings"
@@ -137,5 +137,5 @@ type Result struct {
 	Text    string `json:"text"`
 	Error   Code   `json:"error,omitempty"`
 	Data    any    `json:"data,omitempty"`
-	Task    string `json:"task,omitempty"` // the handle of a task that was begun (R38)
+	Task    string `json:"task,omitempty"` // the handle of a task that was begun
 }

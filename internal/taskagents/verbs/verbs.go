@@ -1,7 +1,6 @@
-// Package verbs offers the eleven verbs of task agents (task-agents, section 7) to whoever
-// delegates work: by their names and all their aliases ([Service.Run]), and as capabilities
-// of the catalog ([Functions]; spec/README, R16). Every use is held against the access
-// policy first.
+// Package verbs offers the eleven verbs of task agents to whoever delegates work: by their
+// names and all their aliases ([Service.Run]), and as capabilities of the catalog
+// ([Functions]). Every use is held against the access policy first.
 package verbs
 
 import (

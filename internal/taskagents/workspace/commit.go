@@ -24,10 +24,9 @@ const (
 )
 
 // Commit commits everything but our own files, after a search for credentials in what
-// it would add (task-agents, sections 7.10 and 19.6). Errors: denied, reason
-// secret_found, with the places in details.findings; conflict, reason unmerged or
-// wrong_branch; invalid_input, reason missing_message; too_large, reason
-// change_too_large.
+// it would add. Errors: denied, reason secret_found, with the places in
+// details.findings; conflict, reason unmerged or wrong_branch; invalid_input, reason
+// missing_message; too_large, reason change_too_large.
 func (m *Manager) Commit(ctx context.Context, id, message string) (Commit, error) {
 	if strings.TrimSpace(message) == "" || len(message) > maxMessage || strings.ContainsRune(message, 0) {
 		return Commit{}, capability.Errorf(capability.CodeInvalidInput, "workspace.commit", "a commit needs a message of at most %d bytes", maxMessage).With("missing_message", "say what was changed and why")

@@ -1,7 +1,7 @@
 // Package evidence looks at a working directory for whoever judges what an agent did
-// in it: which files there are, what git says has changed and how much (task-agents,
-// section 14.2). It reads names and asks git; it opens no file, follows no link and
-// runs nothing of what it finds.
+// in it: which files there are, what git says has changed and how much. It reads
+// names and asks git; it opens no file, follows no link and runs nothing of what it
+// finds.
 package workspace
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Bounds of a listing (task-agents, section 2).
+// Bounds of a listing.
 const (
 	maxFiles  = 200
 	maxDepth  = 5

@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// FinalizeRequest says what is to be done with the work (task-agents, section 7.10).
-// Every step can be left out; a pull request needs the push.
+// FinalizeRequest says what is to be done with the work. Every step can be left out;
+// a pull request needs the push.
 type FinalizeRequest struct {
 	Message           string // "" means one that names the branch
 	Title, Body       string // of the pull request; "" means "[Eliza] <branch>" and the list of commits

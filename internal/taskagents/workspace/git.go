@@ -21,7 +21,7 @@ import (
 
 // How long commands may take.
 const (
-	askTime   = 10 * time.Second // for the default branch (task-agents, section 16.1)
+	askTime   = 10 * time.Second // for the default branch
 	workTime  = 2 * time.Minute
 	pushTime  = 10 * time.Minute
 	cloneTime = 30 * time.Minute
@@ -205,7 +205,7 @@ func (m *Manager) token(ctx context.Context, w Workspace) (secret.Value, error) 
 
 // credential writes the token where git's helper reads it, and returns the settings
 // that name the helper, for the repository's host alone. The token itself is in no
-// argument, variable or URL (task-agents, section 16.2).
+// argument, variable or URL.
 func (m *Manager) credential(ctx context.Context, w Workspace) ([]gitcmd.Setting, error) {
 	u, err := url.Parse(w.Repo.URL)
 	if err != nil || w.Repo.Dir != "" || u.Scheme == "ssh" {
@@ -286,7 +286,7 @@ func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
 		With("security_violation", "take what was added under url, http and remote.origin out of .git/config")
 }
 
-// checkRef refuses what is no name of a branch (task-agents, section 16.2).
+// checkRef refuses what is no name of a branch.
 func (m *Manager) checkRef(ctx context.Context, name, reason string) error {
 	const most = 200
 	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is no name for a branch").With(reason, "use letters, digits, hyphens and slashes, at most 200")

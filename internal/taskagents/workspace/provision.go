@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Request asks for a workspace (task-agents, sections 7.9 and 16.1).
+// Request asks for a workspace.
 type Request struct {
 	// Repo is owner/name or a URL; Parent is a workspace whose clone gets a worktree.
 	// One of them, or Folder for neither.

@@ -152,8 +152,8 @@ type Collected struct {
 	Kept    map[string]string `json:"kept"`
 }
 
-// Run collects garbage each hour until ctx ends (task-agents, section 16.4); report
-// hears what came of it. live is as for [Manager.GC].
+// Run collects garbage each hour until ctx ends; report hears what came of it. live
+// is as for [Manager.GC].
 func (m *Manager) Run(ctx context.Context, live func(Workspace) bool, report func(Collected, error)) error {
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
@@ -228,8 +228,7 @@ func (m *Manager) collect(ctx context.Context, w Workspace) error {
 	return m.discard(ctx, w)
 }
 
-// room refuses a new workspace where the disk is nearly full (task-agents, section
-// 16.4).
+// room refuses a new workspace where the disk is nearly full.
 func (m *Manager) room(ctx context.Context) error {
 	full := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeUnavailable, "workspace.provision", format, args...).With("disk_full", "remove workspaces that are not needed, or run the garbage collection")

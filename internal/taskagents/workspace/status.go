@@ -12,8 +12,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Status is what has changed in a workspace (task-agents, section 16.3). Files of ours
-// are left out. Each list has at most 1000 paths; Truncated says that there are more.
+// Status is what has changed in a workspace. Files of ours are left out. Each list has
+// at most 1000 paths; Truncated says that there are more.
 type Status struct {
 	Branch    string   `json:"branch"` // "" when no branch is checked out
 	Clean     bool     `json:"clean"`

@@ -1,7 +1,6 @@
 // Package workspace gives each task agent a place to work: a clone of a repository, a
 // worktree beside other agents' of the same clone, or an empty folder; and takes what
-// was done there to where people look at it: commit, push, pull request (task-agents,
-// section 16).
+// was done there to where people look at it: commit, push, pull request.
 //
 // An agent may write anything into its folder, the git directory included, so nothing
 // there is believed. All commands go through gitcmd, which runs nothing that the
@@ -88,7 +87,7 @@ func (w Workspace) root() string {
 }
 
 // Event is something that happened: workspace_provisioned, workspace_finalized or
-// workspace_removed (spec/README, section 7).
+// workspace_removed.
 type Event struct {
 	Name      string
 	Workspace Workspace
@@ -333,8 +332,8 @@ func (m *Manager) putLocked(w Workspace) error {
 	return nil
 }
 
-// locks is one lock for each repository (task-agents, section 16.2): its worktrees
-// share refs, configuration and the list of worktrees.
+// locks is one lock for each repository: its worktrees share refs, configuration
+// and the list of worktrees.
 type locks struct {
 	mu sync.Mutex
 	m  map[string]*lock

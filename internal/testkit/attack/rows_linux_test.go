@@ -105,7 +105,7 @@ func (l *lab) programUser() int {
 }
 
 // fine is somebody else's run. Without namespaces the kernel counts the processes
-// of all runs of a user together (section 15.3): there it may have to come again.
+// of all runs of a user together: there it may have to come again.
 func (l *lab) fine(session string) (r run) {
 	for range 5 {
 		r = l.run(l.Context(), l.other, session, l.p.command()+" fine")

@@ -45,8 +45,8 @@ func Question(text string, options ...string) Dialog {
 
 // Screen is what a script draws on and hears from.
 type Screen struct {
-	// Swallow is how long after a paste Enter is not taken: it makes a line of its own
-	// (section 4.5).
+	// Swallow is how long after a paste Enter is not taken: it makes a line of its
+	// own.
 	Swallow time.Duration
 	// Silent keeps the program from telling its state by its title.
 	Silent bool

@@ -109,7 +109,7 @@ func (g *guestList) admitKey(public string, id messaging.Identity) {
 	g.keys[public] = id
 }
 
-// node is an identity as nodes have them (spec, section 27.2).
+// node is an identity as nodes have them.
 func node(id string) messaging.Identity {
 	id = messaging.Escape(id)
 	return messaging.Identity{

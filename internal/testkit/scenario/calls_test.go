@@ -278,7 +278,7 @@ func TestScenario48To50WhoTakesTheCall(t *testing.T) {
 		t.Error(err)
 	}
 	// No node named, several there: what only reads is balanced by itself, anything
-	// else has to be asked for (R51).
+	// else has to be asked for.
 	if _, err := ask(t.Context(), p.admin, "fn.who", map[string]any{}, ""); err != nil {
 		t.Errorf("a read: %v", err)
 	}

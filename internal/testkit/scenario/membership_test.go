@@ -281,7 +281,7 @@ func TestARevokedTokenEndsTheSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is unlisted", 5*time.Second, func() bool { return len(p.nodes(t, p.admin, "")) == 0 })
-	// It was let in once, so that it tries again (section 27.1), and is not.
+	// It was let in once, so that it tries again, and is not.
 	eventually(t, "it is refused", 10*time.Second, func() bool { return strings.Contains(d.Status().Error, "credential") })
 	if s := d.Status(); s.State == node.Connected || s.Joins != 1 {
 		t.Errorf("%+v", s)

@@ -1,7 +1,7 @@
-// Package a2a is the client's side of A2A (spec mcp-and-a2a, section 4.2): it makes an
-// agent on the network something that is called as a tool. The agent's card is fetched
-// and, where a key is pinned, verified; each of its skills becomes one definition in
-// the form of a tool of MCP; a call is a message, and its task is followed to the end.
+// Package a2a is the client's side of A2A: it makes an agent on the network something
+// that is called as a tool. The agent's card is fetched and, where a key is pinned,
+// verified; each of its skills becomes one definition in the form of a tool of MCP; a
+// call is a message, and its task is followed to the end.
 //
 // A definition says all that a call needs: the skill, the address, the binding, the
 // version and the tenant. So a call goes where the definition says that somebody

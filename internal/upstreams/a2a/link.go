@@ -194,7 +194,7 @@ func (l *link) post(ctx context.Context, v verb, id string, params map[string]an
 	return res, nil
 }
 
-// path is where HTTP+JSON has a verb; a tenant comes before it (A2A 1.0, section 11).
+// path is where HTTP+JSON has a verb; a tenant comes before it (A2A 1.0).
 func (l *link) path(v verb, id string) *url.URL {
 	u := *l.base
 	add := func(segment string) { u = *u.JoinPath(segment) }

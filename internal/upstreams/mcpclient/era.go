@@ -107,8 +107,8 @@ func (c *Client) request(ctx context.Context, lk link, out outgoing) answer {
 	}
 }
 
-// discover asks in the modern way and judges the answer (spec, section 3.1). With
-// eraUnknown nothing is known but the error.
+// discover asks in the modern way and judges the answer. With eraUnknown nothing
+// is known but the error.
 func (c *Client) discover(ctx context.Context, lk link) (era, error) {
 	k := lk.shared()
 	asked, cancel := ctx, context.CancelFunc(func() {})

@@ -19,7 +19,7 @@ type event struct {
 }
 
 // events reads server-sent events: a field a line, an empty line ends an event
-// (WHATWG HTML, section 9.2). It never holds more than limit bytes.
+// (WHATWG HTML). It never holds more than limit bytes.
 type events struct {
 	in     *bufio.Reader
 	limit  int

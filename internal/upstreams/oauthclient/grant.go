@@ -186,7 +186,7 @@ func subjectTypes() []string {
 }
 
 // exchange are the parameters that have the operator's token exchanged for one for the
-// upstream (RFC 8693, section 2.1).
+// upstream (RFC 8693).
 func (s *Source) exchange() (url.Values, error) {
 	subject, err := s.cfg.Subject()
 	if err != nil {

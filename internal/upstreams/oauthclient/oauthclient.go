@@ -1,7 +1,7 @@
 // Package oauthclient gets the access tokens that we show to upstreams: we are an
-// OAuth 2.1 client here, of whatever authorization server an upstream names (spec
-// mcp-and-a2a, section 3.7). Package oauth is the other side, where tokens are shown
-// to us; nothing goes from one to the other, so a caller's token never leaves.
+// OAuth 2.1 client here, of whatever authorization server an upstream names. Package
+// oauth is the other side, where tokens are shown to us; nothing goes from one to
+// the other, so a caller's token never leaves.
 //
 // A Source belongs to one upstream. Its [Source.Transport] sends requests with the
 // token that there is; when the upstream refuses one it finds out who gives tokens

@@ -94,7 +94,7 @@ func (r *Registry) Login(ctx context.Context, by capability.Principal, name stri
 	return LoginResult{Upstream: &status}, err
 }
 
-// loopback reports whether an address is one of this machine (RFC 8252, section 7.3).
+// loopback reports whether an address is one of this machine (RFC 8252).
 func loopback(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > 2<<10 || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Port() == "" {

@@ -15,7 +15,7 @@ import (
 )
 
 // newHTTP makes the client for an upstream's URL: to that host and port only, public
-// addresses only, judged when they are dialled (MCP spec, section 3.7). A record with
+// addresses only, judged when they are dialled (MCP spec). A record with
 // private_network may lead to this machine and its network too, never to a metadata
 // service. Redirects are followed within the same origin, so that no credential
 // reaches another one.

@@ -7,8 +7,8 @@
 // process or an HTTP session; it comes and goes, and its loss costs the calls that
 // were on it and nothing else. A pin is the digest of one definition as agents were
 // shown it: a server that says something else tomorrow is not believed until the
-// operator has looked (MCP spec, section 3.5). What is bad about a definition is
-// found by package ingest.
+// operator has looked (MCP spec). What is bad about a definition is found by
+// package ingest.
 //
 // Nobody waits for an upstream who did not call it: the server starts without them,
 // what they declared before is shown from the pins, and a silent one delays only the

@@ -13,12 +13,11 @@ import (
 // DefaultMediaType is that of a capability that names none.
 const DefaultMediaType = "application/json"
 
-// maxTimeout bounds the time-out of a capability, in seconds (spec/README, section
-// 10).
+// maxTimeout bounds the time-out of a capability, in seconds.
 const maxTimeout = 3600
 
-// Capability is one entry of a skill (section 6.2). The first eleven members are
-// always written.
+// Capability is one entry of a skill. The first eleven members are always
+// written.
 type Capability struct {
 	Alias          string          `json:"alias"`
 	FunctionName   string          `json:"function_name"`
@@ -40,8 +39,7 @@ type Capability struct {
 	meta metadata
 }
 
-// metadata are the keys of a capability's metadata that mean something here
-// (section 6.3).
+// metadata are the keys of a capability's metadata that mean something here.
 type metadata struct {
 	DeviceAction json.RawMessage `json:"device_action"`
 	Tags         json.RawMessage `json:"tags"`

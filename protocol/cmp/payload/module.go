@@ -14,8 +14,8 @@ import (
 // DefaultLanguage is that of a module that names none.
 const DefaultLanguage = "python"
 
-// Module is a piece of transferred code (section 6.4). Exactly one of Source,
-// SourceBase64 and Asset holds it.
+// Module is a piece of transferred code. Exactly one of Source, SourceBase64
+// and Asset holds it.
 type Module struct {
 	ModuleID     string          `json:"module_id"`
 	Language     string          `json:"language"` // lower case

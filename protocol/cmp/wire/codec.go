@@ -156,8 +156,7 @@ func (b *Beat) check() error {
 
 func (l *Leave) check() error { return texts(l.Reason) }
 
-// maxDeadline is the longest a call may take, in milliseconds (spec/README, section
-// 10).
+// maxDeadline is the longest a call may take, in milliseconds.
 const maxDeadline = 3600 * 1000
 
 var traceGrammar = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
@@ -270,7 +269,7 @@ func (s *Sequence) Take(f *Frame) (fresh bool, err error) {
 	return true, nil
 }
 
-// Media is one frame of media in a stream (section 20.4).
+// Media is one frame of media in a stream.
 type Media struct {
 	Payload     json.RawMessage `json:"payload"`
 	MediaType   string          `json:"media_type"`

@@ -9,14 +9,14 @@ import (
 // Proto is the version of the messages.
 const Proto = 1
 
-// The bounds of messages, in bytes where nothing else is said (section 27.6).
+// The bounds of messages, in bytes where nothing else is said.
 const (
 	MaxInline    = 512 << 10 // of one message
 	MaxChunk     = 128 << 10 // of one chunk's value
 	MaxFunctions = 1024      // number, of a node
 	maxText      = 1024      // of free text
 
-	// The bytes of a stream that may be on their way (section 27.5).
+	// The bytes of a stream that may be on their way.
 	MinWindow     = 64 << 10
 	DefaultWindow = 256 << 10
 	MaxWindow     = 4 << 20

@@ -1,6 +1,6 @@
-// Package wire has the messages between a node and its gateway (nodes spec, section
-// 27): their shapes, bounds and codec, and the subjects they travel on. Moving them
-// is the business of a session on either side; nothing here does I/O.
+// Package wire has the messages between a node and its gateway: their shapes,
+// bounds and codec, and the subjects they travel on. Moving them is the business of
+// a session on either side; nothing here does I/O.
 //
 // Messages are JSON; unknown members are ignored. Every decoder bounds what it
 // takes, and every encoder refuses what the other side would not take, before it is
@@ -47,7 +47,7 @@ func SubjectControl(node string) string { return "v1.host." + Escape(node) + ".c
 // SubjectUpward is where a node calls what the gateway has.
 func SubjectUpward(node string) string { return "v1.node." + Escape(node) + ".call" }
 
-// Permissions are all that a node may subscribe and publish to (section 27.2).
+// Permissions are all that a node may subscribe and publish to.
 func Permissions(node string) (subscribe, publish []string) {
 	n := Escape(node)
 	return []string{"v1.host." + n + ".>", "_INBOX." + n + ".>"}, []string{"v1.gw." + n + ".>", "v1.node." + n + ".call"}

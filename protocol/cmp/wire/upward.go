@@ -64,7 +64,7 @@ const (
 	AssetsPath = "/nodes/assets/"
 )
 
-// Enrol asks a gateway to know a node by its key from now on (decision R35).
+// Enrol asks a gateway to know a node by its key from now on.
 type Enrol struct {
 	NodeID    string `json:"node_id"`
 	PublicKey string `json:"public_key"` // NKey form, U…

@@ -22,7 +22,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Mode says how the providers of an action relate (catalog spec, section 10).
+// Mode says how the providers of an action relate.
 type Mode string
 
 // The arbitration modes.
@@ -141,7 +141,7 @@ func build() *table {
 }
 
 // complete fills what follows from the id alone (the closing rule of catalog
-// spec, section 7.2).
+// spec).
 func complete(r *Row, root string) {
 	switch root {
 	case "message", "conversation", "account", "interaction":

@@ -174,7 +174,7 @@ func TestDomainsFollowTheRoot(t *testing.T) {
 	}
 }
 
-// The seed's own list (bold in catalog spec, section 7.2) must never shrink.
+// The seed's own list (bold in catalog spec) must never shrink.
 func TestSeedActionsExistAndAreStable(t *testing.T) {
 	t.Parallel()
 	for _, id := range strings.Fields(`message.send message.reply message.broadcast message.poll message.react

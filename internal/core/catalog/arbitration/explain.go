@@ -10,11 +10,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// Explanation is the record of one choice, successful or not (catalog spec,
-// section 14.2). Each entry of the action is in it once: as Selected, in
-// Composed, or in the Rejected of one step. With the snapshot of its generation,
-// Inputs reproduce the choice. It is immutable and shares nothing with the
-// snapshot but strings.
+// Explanation is the record of one choice, successful or not. Each entry of the
+// action is in it once: as Selected, in Composed, or in the Rejected of one
+// step. With the snapshot of its generation, Inputs reproduce the choice. It is
+// immutable and shares nothing with the snapshot but strings.
 type Explanation struct {
 	ID            string            `json:"id,omitempty"`
 	Action        capability.Action `json:"action"`
@@ -57,7 +56,7 @@ type RejectedEntry struct {
 	Rule   string `json:"ruleId,omitempty"`
 }
 
-// ExplainedError is why nothing was chosen (catalog spec, section 14.3).
+// ExplainedError is why nothing was chosen.
 type ExplainedError struct {
 	Code        string   `json:"code"`
 	Cause       string   `json:"cause,omitempty"` // code of the slot error behind it
@@ -316,9 +315,8 @@ func (s *Selection) pin(step int) capability.ProviderKey {
 }
 
 // ForPlanner is the record without what a model must not learn: whom the filter
-// of step 0 took away, by what rule, and that there were any (catalog spec,
-// section 14.3). Other providers keep their keys and lose their ids. Its steps no
-// longer hold every entry.
+// of step 0 took away, by what rule, and that there were any. Other providers
+// keep their keys and lose their ids. Its steps no longer hold every entry.
 func (x *Explanation) ForPlanner() *Explanation {
 	out := *x
 	out.Inputs = nil

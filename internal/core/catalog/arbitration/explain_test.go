@@ -111,8 +111,8 @@ func explainCases() []explainCase {
 	}
 }
 
-// TestExplanationsAreReadable compares records and their text with golden files
-// (catalog spec, section 14.2, R36).
+// TestExplanationsAreReadable compares records and their text with golden
+// files.
 func TestExplanationsAreReadable(t *testing.T) {
 	t.Parallel()
 	for _, tt := range explainCases() {

@@ -1,10 +1,10 @@
 // Package arbitration chooses the provider of an action in a context, in seven
-// steps whose order is a promise (catalog spec, section 14): what the caller
-// says, what the session settled, the conversation it came from, what can do it
-// at all, what policy prefers, rank, and last a fixed order. For actions with
-// outside effects it refuses rather than sends somewhere else. Every choice can
-// be explained: each provider of the action appears once, chosen or with the
-// step and the reason it fell. The package is pure.
+// steps whose order is a promise: what the caller says, what the session
+// settled, the conversation it came from, what can do it at all, what policy
+// prefers, rank, and last a fixed order. For actions with outside effects it
+// refuses rather than sends somewhere else. Every choice can be explained: each
+// provider of the action appears once, chosen or with the step and the reason
+// it fell. The package is pure.
 package arbitration
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// Reasons why an entry is not a candidate or not eligible in a context (catalog
-// spec, section 13.2), in the order they are tested.
+// Reasons why an entry is not a candidate or not eligible in a context, in the
+// order they are tested.
 const (
 	ReasonSlot         = "slot_not_selected"
 	ReasonName         = "planner_name"
@@ -211,7 +211,7 @@ func (f *Frame) RouteKey(family *actions.Row) capability.ProviderKey {
 	return capability.NewProviderKey(family.Domain, r.Kind, r.Account)
 }
 
-// SelectorFields are the names a selector may use (catalog spec, section 4.8).
+// SelectorFields are the names a selector may use.
 func SelectorFields() []string {
 	return []string{"provider", "channel", "kind", "store", "account", "instance", "endpoint", "node", "extension", "conversation"}
 }

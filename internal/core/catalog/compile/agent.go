@@ -18,7 +18,7 @@ import (
 )
 
 // Action is one thing a planner can do in a context: a family with all its
-// providers, or a single tool (catalog spec, section 4.3). It is immutable.
+// providers, or a single tool. It is immutable.
 type Action struct {
 	Name              string            // planner name
 	Canonical         capability.Action // what it means

@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// selectorMember is the argument that names a provider (catalog spec, section 13.5).
+// selectorMember is the argument that names a provider.
 const selectorMember = "selector"
 
 // CutSelector takes the selector out of a planner's arguments and leaves every

@@ -1,9 +1,8 @@
 // Package compile makes the agent catalog of a context: the actions it may use,
 // each under one name whatever the number of its providers, with an etag that is
-// a function of the content (catalog spec, section 13). Contexts of one workspace
-// and agent share a view; a conversation only changes what depends on it, so a
-// thousand threads cost little more than one. What has been compiled is kept
-// until the catalog changes.
+// a function of the content. Contexts of one workspace and agent share a view; a
+// conversation only changes what depends on it, so a thousand threads cost little
+// more than one. What has been compiled is kept until the catalog changes.
 package compile
 
 import (
@@ -44,7 +43,7 @@ func New(c *catalog.Catalog) *Compiler {
 
 // cacheKey is everything a compiled catalog depends on besides the snapshot.
 // Values that nothing in the catalog names are left out, so that contexts which
-// cannot differ share one catalog (catalog spec, section 21).
+// cannot differ share one catalog.
 type cacheKey struct {
 	workspace, agent, session, model    string
 	kind, account, conversationKind     string

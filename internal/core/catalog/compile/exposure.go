@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// View is a named cut of the agent catalog (decision R13): how much of it a model
-// is shown at once.
+// View is a named cut of the agent catalog: how much of it a model is shown at
+// once.
 type View string
 
 // The views. The empty one is auto.
@@ -47,7 +47,7 @@ type Limits struct {
 }
 
 // Exposure is the cut of one agent catalog: what a model is shown, and how much is
-// left to search (catalog spec, section 20). It is immutable.
+// left to search. It is immutable.
 type Exposure struct {
 	View     View      // full or hybrid where auto was asked for
 	Direct   []*Action // ordered by name
@@ -62,8 +62,8 @@ func (x *Exposure) Shows(name string) bool {
 
 // Append returns the direct actions and, after them in the order given, those that
 // the names mean: what an in-process planner has described, in the order of first
-// use, so that the beginning of the list stays the same bytes (catalog spec,
-// section 20). Names that are shown already, or mean nothing now, add nothing.
+// use, so that the beginning of the list stays the same bytes. Names that are
+// shown already, or mean nothing now, add nothing.
 func (x *Exposure) Append(a *Agent, described []string) []*Action {
 	out := slices.Clone(x.Direct)
 	for _, name := range described {

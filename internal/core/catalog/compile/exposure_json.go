@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 )
 
-// ActionJSON is an action as clients are shown it (catalog spec, section 4.3).
+// ActionJSON is an action as clients are shown it.
 type ActionJSON struct {
 	Name              string            `json:"name"`
 	CanonicalAction   capability.Action `json:"canonicalAction"`
@@ -28,8 +28,8 @@ type ActionJSON struct {
 	WireNames         map[string]string `json:"wireNames"`
 }
 
-// EntryJSON is a catalog entry with its thirteen fields, all of them always there
-// (catalog spec, section 4.2).
+// EntryJSON is a catalog entry with its thirteen fields, all of them always
+// there.
 type EntryJSON struct {
 	CapabilityID      capability.ID          `json:"capabilityId"`
 	Kind              string                 `json:"kind"`
@@ -53,7 +53,7 @@ type AvailabilityJSON struct {
 	Since  time.Time        `json:"since,omitzero"`
 }
 
-// PolicyJSON is the effective policy of an entry (catalog spec, section 4.6).
+// PolicyJSON is the effective policy of an entry.
 type PolicyJSON struct {
 	RouteEffect  string            `json:"routeEffect,omitempty"`
 	FailureMode  string            `json:"failureMode,omitempty"`

@@ -16,7 +16,7 @@ import (
 )
 
 // LeaseKey is who was shown names: a session, or, for callers without one, a token
-// and its view (decision R14).
+// and its view.
 type LeaseKey struct {
 	Session     string
 	Token, View string
@@ -32,7 +32,7 @@ const (
 )
 
 // Leases remember what names meant to those they were shown to, so that a rename
-// redirects nobody (catalog spec, section 19.5). They are safe for concurrent use.
+// redirects nobody. They are safe for concurrent use.
 type Leases struct {
 	now     func() time.Time
 	aliases aliases
@@ -221,8 +221,7 @@ func (l *Leases) Reader(key LeaseKey, sp Spelling) func(*Agent, string) (*Action
 	}
 }
 
-// alias resolves other names of registry rows and tools (catalog spec, section
-// 15.4).
+// alias resolves other names of registry rows and tools.
 func (l *Leases) alias(a *Agent, sp Spelling, name string) (Resolved, error) {
 	claims := l.aliases.find(a, name)
 	if row, ok := actions.Lookup(capability.Action(name)); ok {

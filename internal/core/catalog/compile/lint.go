@@ -20,9 +20,9 @@ type Finding struct {
 }
 
 // Lint looks the catalog over as this context sees it: patterns of allow rules
-// that match nothing (catalog spec, section 4.6), conflicts nobody decided, slots
-// and exclusive backends without a holder, contributions that were rejected, and
-// names that carry a label. The findings are sorted by code and subject.
+// that match nothing, conflicts nobody decided, slots and exclusive backends
+// without a holder, contributions that were rejected, and names that carry a
+// label. The findings are sorted by code and subject.
 func (a *Agent) Lint() []Finding {
 	s := a.Snapshot()
 	var out []Finding

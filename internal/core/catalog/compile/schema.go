@@ -13,8 +13,8 @@ import (
 const maxEnum = 50
 
 // InputSchema is the schema a planner is shown: the registry's or the tool's
-// own, with a selector where there is something to choose (catalog spec, section
-// 13.5). With a single provider there is no selector at all.
+// own, with a selector where there is something to choose. With a single
+// provider there is no selector at all.
 func (a *Action) InputSchema() (json.RawMessage, error) {
 	base := a.baseSchema()
 	if len(a.Entries) < 2 && !a.RequiresSelection {

@@ -14,7 +14,7 @@ func (t *Table) taken(g *group, fold string) bool {
 	return given && by < g.fold
 }
 
-// allocate decides the names of a group's members (catalog spec, section 15.3).
+// allocate decides the names of a group's members.
 func (t *Table) allocate(g *group) {
 	core := t.core(g.fold)
 	g.contest = &Contest{Fold: g.fold, Resolution: Labelled}

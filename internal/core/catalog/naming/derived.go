@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// maxIDBytes is where derived ids are cut before their hash (spec/README section 8).
+// maxIDBytes is where derived ids are cut before their hash.
 const maxIDBytes = 111
 
 // ExtensionID is a derived extension id: root and the id of its owner, in which
 // bytes outside [A-Za-z0-9._-] become ~ and two hex digits; what is longer than 120
-// bytes is cut and hashed (spec/README section 8).
+// bytes is cut and hashed.
 func ExtensionID(root, id string) string {
 	var b strings.Builder
 	b.WriteString(root)

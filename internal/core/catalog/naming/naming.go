@@ -1,8 +1,8 @@
-// Package naming gives tools their public names (catalog spec, section 15). A
-// name stays bare while nobody else wants it; where names meet under [Fold], all
-// that meet get the smallest label that tells them apart, at the same level. The
-// outcome is a function of the tools alone: the order in which they came, and
-// what was there before, cannot be seen in it.
+// Package naming gives tools their public names. A name stays bare while nobody
+// else wants it; where names meet under [Fold], all that meet get the smallest
+// label that tells them apart, at the same level. The outcome is a function of
+// the tools alone: the order in which they came, and what was there before,
+// cannot be seen in it.
 package naming
 
 import (

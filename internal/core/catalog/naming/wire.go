@@ -9,7 +9,7 @@ import (
 // Dialect is an alphabet that tool names may use at a door.
 type Dialect string
 
-// The dialects (catalog spec, section 15.5).
+// The dialects.
 const (
 	Dotted   Dialect = "dotted"   // names as they are
 	MCP      Dialect = "mcp"      // [A-Za-z0-9_./-]
@@ -59,7 +59,7 @@ func hash(s string, digits int) string {
 }
 
 // Fold maps a name to what must be unique: ASCII lower case, each run of bytes
-// outside [a-z0-9] one '_', none at the ends (catalog spec, section 15.2).
+// outside [a-z0-9] one '_', none at the ends.
 func Fold(s string) string {
 	if folded(s) {
 		return s

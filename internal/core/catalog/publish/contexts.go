@@ -9,9 +9,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// When notices go out (decision R15). A change waits for others until nothing
-// happened for a moment, but no longer than maxHold; what only flaps waits so long
-// that coming back within 100 ms is nobody's news.
+// When notices go out. A change waits for others until nothing happened for a
+// moment, but no longer than maxHold; what only flaps waits so long that coming
+// back within 100 ms is nobody's news.
 const (
 	holdChange = 50 * time.Millisecond
 	holdFlap   = 110 * time.Millisecond

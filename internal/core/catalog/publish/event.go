@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 )
 
-// Names of the telemetry events (catalog spec, section 22).
+// Names of the telemetry events.
 const (
 	ConflictDetected  = "capability.conflict.detected"
 	ProviderSelected  = "capability.provider.selected"

@@ -1,7 +1,7 @@
 // Package publish tells what the catalog does: the feed of its changes, notices to
-// those whose context changed, and telemetry (catalog spec, sections 19.4 and 22).
-// Nothing in it slows the catalog down: rings are bounded, slow listeners are told
-// the latest and miss what was between, slow sinks lose events and count them.
+// those whose context changed, and telemetry. Nothing in it slows the catalog
+// down: rings are bounded, slow listeners are told the latest and miss what was
+// between, slow sinks lose events and count them.
 package publish
 
 import (

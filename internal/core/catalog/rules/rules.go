@@ -1,7 +1,7 @@
-// Package rules holds the operator's standing rules on what a context publishes
-// (catalog spec, section 4.6): deny, allow and approve, in layers that are
-// intersected, so that a lower layer can only narrow. The rules know no
-// principal; who may call is Cedar's part (decision R21).
+// Package rules holds the operator's standing rules on what a context
+// publishes: deny, allow and approve, in layers that are intersected, so that a
+// lower layer can only narrow. The rules know no principal; who may call is
+// Cedar's part.
 package rules
 
 import (

@@ -1,9 +1,9 @@
-// Package search finds actions by words (catalog spec, section 20): BM25 over
-// their names, aliases, titles, argument names, provider labels, descriptions and
-// tags. It searches one compiled agent catalog and nothing else, so it cannot find
-// what the context may not use. What it derives of a piece of a catalog is shared
-// by all catalogs that have the piece, so that a change of fifty tools among a
-// hundred thousand costs what fifty tools cost.
+// Package search finds actions by words: BM25 over their names, aliases, titles,
+// argument names, provider labels, descriptions and tags. It searches one compiled
+// agent catalog and nothing else, so it cannot find what the context may not use.
+// What it derives of a piece of a catalog is shared by all catalogs that have the
+// piece, so that a change of fifty tools among a hundred thousand costs what fifty
+// tools cost.
 package search
 
 import (
@@ -35,7 +35,7 @@ const (
 	maxBooks = 64      // catalogs whose list of pieces is kept
 )
 
-// Weights of the fields (catalog spec, section 20; decision R13).
+// Weights of the fields.
 const (
 	weightName        = 3
 	weightAlias       = 2

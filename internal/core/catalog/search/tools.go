@@ -10,8 +10,8 @@ import (
 )
 
 // Tools are the answers of catalog.search and catalog.describe in one agent
-// catalog, and the judgement of catalog.callRead and catalog.call (decisions R13
-// and R17). They only compute: who registers them carries out and audits.
+// catalog, and the judgement of catalog.callRead and catalog.call. They only
+// compute: who registers them carries out and audits.
 type Tools struct {
 	Index *Index
 	// Spelling is how names are written to the caller; names are understood in it

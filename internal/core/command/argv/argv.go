@@ -1,9 +1,8 @@
 // Package argv makes the words a program is started with from a route and the
-// template its extension declares (runner spec, sections 13.1, 13.3 and 13.4).
-// There is no shell and no second reading: a template is cut into items before
-// any value is known, every value is put in once, and an item is one word
-// whatever the value holds. Only {args} alone in an item becomes as many words
-// as were typed.
+// template its extension declares. There is no shell and no second reading: a
+// template is cut into items before any value is known, every value is put in
+// once, and an item is one word whatever the value holds. Only {args} alone in
+// an item becomes as many words as were typed.
 package argv
 
 import (
@@ -112,10 +111,10 @@ func (t *Template) add(parts []part) {
 	t.items = append(t.items, item{parts, !ended})
 }
 
-// CompileShell reads a template of a manifest's allowed_commands (runner spec,
-// section 13.4): words as a person would type them, with {name} for an argument
-// or flag that the action declares. There is no shell, so what only a shell
-// understands is refused; the first word is the tool. It returns the tool's name.
+// CompileShell reads a template of a manifest's allowed_commands: words as a
+// person would type them, with {name} for an argument or flag that the action
+// declares. There is no shell, so what only a shell understands is refused; the
+// first word is the tool. It returns the tool's name.
 func CompileShell(text string, a *command.Action) (*Template, string, error) {
 	for _, bad := range []string{";", "&&", "|", "$", ">", "<", "`", "\n", "\r"} {
 		if strings.Contains(text, bad) {

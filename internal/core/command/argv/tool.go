@@ -7,8 +7,8 @@ import (
 )
 
 // Tool is the name of the tool that a runner such as exec.postman_cli names: what
-// follows exec., without one trailing _cli or _tool (runner spec, section 13.1).
-// A name that could be a path is invalid_input.
+// follows exec., without one trailing _cli or _tool. A name that could be a path
+// is invalid_input.
 func Tool(runner string) (string, error) {
 	name, exec := strings.CutPrefix(runner, "exec.")
 	short, cut := strings.CutSuffix(name, "_cli")

@@ -1,6 +1,6 @@
 // Package words tells the words of a line apart, with the quotes and escapes of a
-// shell and none of its expansions (runner spec, section 6.2), quotes them again,
-// and finds the names that a mistyped one is most like.
+// shell and none of its expansions, quotes them again, and finds the names that a
+// mistyped one is most like.
 package words
 
 import (
@@ -12,7 +12,7 @@ import (
 
 const op = "command"
 
-// Limits of one message that is a command (runner spec, section 6.2).
+// Limits of one message that is a command.
 const (
 	MaxMessage = 64 << 10 // bytes
 	MaxTokens  = 512

@@ -1,6 +1,6 @@
 // Package claims says which names a remote module takes, and whether two modules can be
-// there side by side: module names, actions, services, routes, views and the rest (router
-// spec, section 8). It decides by manifests alone, without I/O.
+// there side by side: module names, actions, services, routes, views and the rest. It
+// decides by manifests alone, without I/O.
 package claims
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 // claim is one name that a module takes: its kind, and the key that must not be
-// taken twice (router spec, section 8).
+// taken twice.
 type claim struct{ kind, key string }
 
 // The kinds of claims whose names are not always exclusive.

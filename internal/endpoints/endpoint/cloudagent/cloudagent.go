@@ -1,6 +1,6 @@
 // Package cloudagent has a cloud make an agent that serves an endpoint, waits for it, and
-// removes it again (router spec, section 10.2). It speaks the cloud's API and knows
-// nothing of what is connected afterwards.
+// removes it again. It speaks the cloud's API and knows nothing of what is connected
+// afterwards.
 package cloudagent
 
 import (

@@ -22,7 +22,7 @@ const (
 	// whole puts the input under one key: the head ends with that key.
 	whole
 	// action puts the input under "content", and its member $options under
-	// "options" (decision R53).
+	// "options".
 	action
 	// route is spread, with the path taken from the input where the declared one
 	// has parameters.
@@ -186,7 +186,7 @@ func ShortSum(s string) string {
 }
 
 // SoftFailed gives the answer of parse the value that a soft failure stands for,
-// null (router spec, section 7); every other answer stays as it came.
+// null; every other answer stays as it came.
 func SoftFailed(result []byte) ([]byte, error) {
 	var answer map[string]jsonx.Raw
 	if err := jsonx.Unmarshal(result, &answer); err != nil || string(answer["softFail"]) != "true" || string(answer["value"]) == "null" {
@@ -197,7 +197,7 @@ func SoftFailed(result []byte) ([]byte, error) {
 }
 
 // ptyMost is how long pty.command.run may take when its input says so, ptyUsual
-// when it does not (decision R49); ptyMargin is for the way there and back.
+// when it does not; ptyMargin is for the way there and back.
 const (
 	ptyMost   = 30 * time.Minute
 	ptyUsual  = 5 * time.Minute

@@ -1,7 +1,7 @@
 // Package offered turns what an endpoint says it has into modules of the catalog, and a
-// call of one of their members into the wire's parameters (router spec, sections 5 to 7).
-// A manifest's surfaces become items, an item becomes a contribution and the [Binding]
-// that leads back to its method. It decides by manifests alone, without I/O.
+// call of one of their members into the wire's parameters. A manifest's surfaces become
+// items, an item becomes a contribution and the [Binding] that leads back to its method.
+// It decides by manifests alone, without I/O.
 package offered
 
 import (
@@ -20,7 +20,7 @@ import (
 func ExtensionID(module string) string { return "remote." + EscapeID(module, 111) }
 
 // EscapeID spells a foreign name in the grammar of contribution ids: other bytes
-// become ~ and two hex (spec/README section 8), and what is too long is cut.
+// become ~ and two hex, and what is too long is cut.
 func EscapeID(s string, most int) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -146,7 +146,7 @@ type item struct {
 	description string
 	schema      json.RawMessage
 	rank        int
-	// phases are the optional operations of an evaluator (router spec, section 7).
+	// phases are the optional operations of an evaluator.
 	phases map[string]phase
 }
 

@@ -1,6 +1,6 @@
 // Package analyze explains results: analyze.response tells people what a stored
 // response or a text holds, analyze.schema finds JSON in a text and holds it to a
-// schema (runner spec, section 18).
+// schema.
 //
 // A language model helps where one is configured and permitted. Without one, and
 // when it fails, the answer is a plain, deterministic extract of the text that
@@ -133,7 +133,7 @@ func (a *Analyzer) Response(ctx context.Context, req Request) (Result, error) {
 	return Result{extract(content) + "\nThis is a plain extract, because " + why + ".\n", meta}, nil
 }
 
-// content chooses what is analysed (runner spec, section 18.1).
+// content chooses what is analysed.
 func (s Source) content(ctx context.Context) (string, error) {
 	text, err := "", error(nil)
 	switch {
@@ -191,8 +191,8 @@ func (a *Analyzer) ask(ctx context.Context, system string, parts []string) (stri
 	return s, tokens, nil
 }
 
-// prompt makes what a model is given (runner spec, section 18.2). Guide and
-// content are parts of their own between boundaries that neither contains.
+// prompt makes what a model is given. Guide and content are parts of their own
+// between boundaries that neither contains.
 func (a *Analyzer) prompt(task, guide, name, content string) (system string, parts []string) {
 	guide = text.CutBytes(text.StripControl(a.cfg.Redact(guide)), maxUsage)
 	boundary := a.boundary(guide, content)

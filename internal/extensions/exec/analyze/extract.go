@@ -22,9 +22,8 @@ const (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// extract is the simple analysis (runner spec, section 18.3): the format, the
-// size, the first lines, and of JSON its outline. The same text always gives the
-// same answer.
+// extract is the simple analysis: the format, the size, the first lines, and of
+// JSON its outline. The same text always gives the same answer.
 func extract(content string) string {
 	var b strings.Builder
 	format, value := detect(content)

@@ -1,10 +1,10 @@
 // Package api carries out api.get, api.post and the other calls of HTTP services
-// that an extension declares (runner spec, section 19.1). A call reaches the hosts
-// of its policy and no others: it goes through package egress, which judges every
-// address of a name and dials the one it judged, so that neither a redirect nor a
-// name that changes its mind leads inside. Redirects are followed on the same host
-// only. Bodies, times, attempts and rates are bounded, and the secret of a call is
-// never part of what it answers.
+// that an extension declares. A call reaches the hosts of its policy and no
+// others: it goes through package egress, which judges every address of a name and
+// dials the one it judged, so that neither a redirect nor a name that changes its
+// mind leads inside. Redirects are followed on the same host only. Bodies, times,
+// attempts and rates are bounded, and the secret of a call is never part of what
+// it answers.
 package api
 
 import (

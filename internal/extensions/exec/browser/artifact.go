@@ -14,8 +14,7 @@ import (
 // artifactsDir is where artifacts lie, below the work directory.
 const artifactsDir = "artifacts"
 
-// Artifact is a file that a call made in the work directory's artifacts folder
-// (runner spec, section 11).
+// Artifact is a file that a call made in the work directory's artifacts folder.
 type Artifact struct {
 	Name   string `json:"name"`
 	Size   int    `json:"size"`

@@ -1,6 +1,6 @@
 // Package browser carries out browser.navigate, screenshot, fill_form, click,
-// extract and pdf (runner spec, section 19.3) with a browser of Chromium's family,
-// one for each principal, session and extension.
+// extract and pdf with a browser of Chromium's family, one for each principal,
+// session and extension.
 //
 // A browser runs what strangers wrote, so it runs in a room of tier T3 of its own
 // that holds nothing of the extension or of ours: its profile lies in the room's

@@ -1,6 +1,6 @@
-// Package db carries out db.query, db.schema, db.explain and db.exec (runner
-// spec, section 19.2) on a SQLite file of an extension's working folder or on a
-// Postgres server that a secret names.
+// Package db carries out db.query, db.schema, db.explain and db.exec on a
+// SQLite file of an extension's working folder or on a Postgres server that a
+// secret names.
 //
 // A SQLite file is as hostile as whoever wrote it: it is opened by a worker (this
 // binary started again) in the room of the extension's own programs, which holds

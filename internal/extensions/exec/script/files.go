@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// defaultDisk is how much the working folder may hold (runner spec, section 15.3).
+// defaultDisk is how much the working folder may hold.
 const defaultDisk = 256 << 20
 
 // files are those of the working folder, for the host calls. Programs of the same

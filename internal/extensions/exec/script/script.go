@@ -1,10 +1,10 @@
 // Package script runs the scripts of extensions: JavaScript and WASM as pushed
 // code in package worker, and the handlers of runtime python in an interpreter in
-// the sandbox (runner spec, section 16). It reads the script as the package was
-// agreed to, writes the one document the script is given, and serves the host
-// calls that the extension's permissions cover: fetch needs network, read and
-// write need filesystem.read and filesystem.write and stay in the working folder,
-// llm needs llm, and log needs nothing.
+// the sandbox. It reads the script as the package was agreed to, writes the one
+// document the script is given, and serves the host calls that the extension's
+// permissions cover: fetch needs network, read and write need filesystem.read and
+// filesystem.write and stay in the working folder, llm needs llm, and log needs
+// nothing.
 package script
 
 import (
@@ -32,7 +32,7 @@ import (
 
 // Limits of one run, in bytes where nothing else is said.
 const (
-	DefaultTimeout = 300 * time.Second // the default of local providers (README section 10)
+	DefaultTimeout = 300 * time.Second // the default of local providers
 	MaxLog         = 64 << 10          // of all that one run logs
 	MaxFile        = 1 << 20           // of one file that is read or written
 	maxUsage       = 32 << 10          // of the usage guide in the document
@@ -179,7 +179,7 @@ func read(dir, name, sum string) ([]byte, error) {
 	return code, nil
 }
 
-// document is the one input of the script (runner spec, section 16.1; decision R27).
+// document is the one input of the script.
 func document(req *Request) (json.RawMessage, error) {
 	r := req.Route
 	about := map[string]any{"session_id": req.Session, "user_id": req.User, "extension_id": req.Extension, "action_id": r.Action.ID, "command": r.Command.Declared}

@@ -16,7 +16,7 @@ const redacted = "[redacted]"
 // Clean makes a program's output fit for a screen, a store and a model: escape
 // sequences and control characters but newline and tab are gone, marks that turn
 // the direction of text are shown instead of obeyed, invalid UTF-8 is U+FFFD, and
-// secrets are redacted (runner spec, section 14).
+// secrets are redacted.
 func Clean(text string, secrets []string) string {
 	for _, s := range secrets {
 		text = strings.ReplaceAll(text, s, redacted)

@@ -13,8 +13,8 @@ import (
 // maxEnvironment bounds all variables together, in bytes.
 const maxEnvironment = 64 << 10
 
-// Environment is what a program may see of variables: it is built, never inherited
-// (runner spec, section 12).
+// Environment is what a program may see of variables: it is built, never
+// inherited.
 type Environment struct {
 	Extension, Run, Session string
 	Pass                    []string                // names that are copied from the server's own, unless they are never

@@ -14,7 +14,7 @@ import (
 )
 
 // interpreters are programs that run other programs or text: "tools only" would
-// mean nothing with them (runner spec, section 13.2).
+// mean nothing with them.
 func interpreters() []string {
 	return strings.Fields("sh bash dash zsh fish busybox env xargs nc socat python* node deno bun perl ruby lua php awk gdb strace nohup setsid unshare nsenter docker podman kubectl ssh")
 }

@@ -1,8 +1,8 @@
 // Package tool runs the command-line tool behind an extension's action: it finds
 // the one program that may be meant, builds the environment it may see, puts it
 // behind the walls that were agreed to, and makes of what it wrote something that
-// can be shown and stored (runner spec, sections 11 to 14). Which words it gets is
-// decided before, which walls there are is package sandbox's part.
+// can be shown and stored. Which words it gets is decided before, which walls
+// there are is package sandbox's part.
 package tool
 
 import (

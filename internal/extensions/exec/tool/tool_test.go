@@ -268,8 +268,7 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-// BenchmarkClean is the formatting of an output as large as is shown (runner spec,
-// section 23).
+// BenchmarkClean is the formatting of an output as large as is shown.
 func BenchmarkClean(b *testing.B) {
 	text := strings.Repeat("a line of a log, \x1b[32mok\x1b[0m, größer als vorher\n", 256<<10/50)
 	b.SetBytes(int64(len(text)))

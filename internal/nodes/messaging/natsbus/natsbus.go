@@ -9,7 +9,7 @@
 // own HTTP port (Broker.Handler), or by NATS itself where there is a listener.
 //
 // Nothing in the servers is the only copy of anything: an embedded server whose
-// directory is damaged begins with an empty one (decision R44).
+// directory is damaged begins with an empty one.
 package natsbus
 
 import (

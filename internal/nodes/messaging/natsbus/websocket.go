@@ -25,11 +25,11 @@ const (
 )
 
 // Handler serves nodes that speak the NATS protocol inside binary WebSocket
-// messages (spec, section 27.1). Each request is first shown to admit, whose
-// error is answered with the status of its code and ends it; that keeps
-// strangers from the servers. Who the session is, the Authorizer decides from
-// the credential inside the protocol. A session that lets more than
-// messaging.MaxPendingBytes pile up is closed.
+// messages. Each request is first shown to admit, whose error is answered with
+// the status of its code and ends it; that keeps strangers from the servers.
+// Who the session is, the Authorizer decides from the credential inside the
+// protocol. A session that lets more than messaging.MaxPendingBytes pile up is
+// closed.
 func (b *Broker) Handler(admit func(*http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := admit(r); err != nil {

@@ -35,13 +35,13 @@ var errHTTPRefused = errors.New("the gateway refused the credential")
 // maxAddresses is how many addresses a node may be given.
 const maxAddresses = 16
 
-// Dialer reaches a gateway, or servers, from a node. The scheme of the address
-// decides (spec, section 27.1): https:// and http:// are the NATS protocol inside
-// WebSocket at ConnectPath of a gateway, tls:// and nats:// are servers; http://
-// and nats:// are for this machine only. Several addresses, with commas between, are
-// gateways or servers of one whole, tried in turn; all are either the one or the
-// other. config is for TLS and may be nil. The token is sent in the HTTP request, too, so that
-// the gateway's door can refuse; a key proves itself inside the protocol.
+// Dialer reaches a gateway, or servers, from a node. The scheme of the address decides:
+// https:// and http:// are the NATS protocol inside WebSocket at ConnectPath of a gateway,
+// tls:// and nats:// are servers; http:// and nats:// are for this machine only. Several
+// addresses, with commas between, are gateways or servers of one whole, tried in turn; all are
+// either the one or the other. config is for TLS and may be nil. The token is sent in the HTTP
+// request, too, so that the gateway's door can refuse; a key proves itself inside the
+// protocol.
 func Dialer(addresses string, config *tls.Config) (messaging.Dialer, error) {
 	all, err := Addresses(addresses)
 	if err != nil {

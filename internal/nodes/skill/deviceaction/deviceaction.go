@@ -1,6 +1,6 @@
-// Package deviceaction has the actions of a device (nodes spec, section 10): local
-// code that the device's owner approved by having it there, registered by a program
-// or found in a folder. Skills are bound to actions by their names.
+// Package deviceaction has the actions of a device: local code that the device's
+// owner approved by having it there, registered by a program or found in a folder.
+// Skills are bound to actions by their names.
 package deviceaction
 
 import (

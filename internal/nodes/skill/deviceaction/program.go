@@ -27,7 +27,7 @@ const (
 )
 
 // program is an executable of the owner's. It runs as the owner, in a process group
-// of its own, with an environment of four variables (README, R29).
+// of its own, with an environment of four variables.
 type program struct {
 	path         string
 	argv         []string

@@ -1,10 +1,10 @@
 package functions
 
-// This file carries out calls on a node (nodes spec, section 14): they wait
-// in a queue, the more important first, run on goroutines of their own so that
-// nothing a handler does can hold up the session, and end by their deadline. A
-// panic is the failure of one call. What was done under an idempotency key is
-// remembered, not done again.
+// This file carries out calls on a node: they wait in a queue, the more
+// important first, run on goroutines of their own so that nothing a handler
+// does can hold up the session, and end by their deadline. A panic is the
+// failure of one call. What was done under an idempotency key is remembered,
+// not done again.
 
 import (
 	"bytes"

@@ -1,8 +1,7 @@
-// Package functions is the table of what can be called on a node (nodes spec,
-// section 13): names with handlers, each owned by the node itself, by its host, or
-// by an installed skill. Functions come and go while calls run; a call keeps the
-// handler it began with. Nothing here talks to a gateway: a [Refresher] says when
-// somebody should.
+// Package functions is the table of what can be called on a node: names with
+// handlers, each owned by the node itself, by its host, or by an installed skill.
+// Functions come and go while calls run; a call keeps the handler it began with.
+// Nothing here talks to a gateway: a [Refresher] says when somebody should.
 package functions
 
 import (
@@ -110,7 +109,7 @@ func (r *Registered) Began(now time.Time) (ended func(took time.Duration, failed
 	}
 }
 
-// Entry is the function as lists show it (section 5.4), a copy.
+// Entry is the function as lists show it, a copy.
 func (r *Registered) Entry(withStats bool) wire.Function {
 	f := r.Function
 	e := wire.Function{

@@ -13,7 +13,7 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Bounds of what is remembered (section 27.7). It ends with the process.
+// Bounds of what is remembered. It ends with the process.
 const (
 	KeyLife   = 24 * time.Hour
 	MaxKeys   = 10_000

@@ -9,7 +9,7 @@ import (
 const (
 	// Debounce is how long changes are collected before they are told.
 	Debounce = 50 * time.Millisecond
-	// RefreshTimeout bounds one telling (section 8.1).
+	// RefreshTimeout bounds one telling.
 	RefreshTimeout = 8 * time.Second
 )
 

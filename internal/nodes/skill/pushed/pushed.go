@@ -1,7 +1,7 @@
-// Package pushed runs code that came with a skill (nodes spec, section 9), each call
-// in a process of its own that can only compute: package worker's. Before a skill is
-// installed its modules are tried there: whether they can be read at all, and which
-// of the exports that are wanted they have.
+// Package pushed runs code that came with a skill, each call in a process of its own
+// that can only compute: package worker's. Before a skill is installed its modules
+// are tried there: whether they can be read at all, and which of the exports that
+// are wanted they have.
 package pushed
 
 import (
@@ -216,7 +216,7 @@ func (p *program) done() {
 	}
 }
 
-// document is what the code is given (decision R27).
+// document is what the code is given.
 type document struct {
 	Args    []json.RawMessage          `json:"args"`
 	Kwargs  map[string]json.RawMessage `json:"kwargs"`

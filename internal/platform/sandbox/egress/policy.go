@@ -1,9 +1,8 @@
 // Package egress is the only way out of a confined program's empty network: an
 // HTTP proxy (CONNECT, and plain forwarding) that lets through the hosts a
-// policy names, at a bounded rate (capability-runner, section 15.5). A name is
-// resolved once, every address it has is judged, and the address that was judged
-// is the one that is dialled: answering differently the second time gains
-// nothing.
+// policy names, at a bounded rate (capability-runner). A name is resolved once,
+// every address it has is judged, and the address that was judged is the one
+// that is dialled: answering differently the second time gains nothing.
 package egress
 
 import (

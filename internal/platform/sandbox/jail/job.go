@@ -1,12 +1,11 @@
 //go:build linux
 
 // Package jail is the inside of the sandbox: what our own binary does when it is
-// started again as the helper of one run (capability-runner, section 15.2). The
-// helper builds the room (a private root, an empty network), starts the program
-// in it behind every wall the job asks for, watches its limits, reaps what dies
-// and reports over a socket. At tier T3 it is process 1 of its own pid
-// namespace, so that its end is everybody's; at T2 it is the subreaper of the
-// tree, and ends last.
+// started again as the helper of one run (capability-runner). The helper builds
+// the room (a private root, an empty network), starts the program in it behind
+// every wall the job asks for, watches its limits, reaps what dies and reports
+// over a socket. At tier T3 it is process 1 of its own pid namespace, so that
+// its end is everybody's; at T2 it is the subreaper of the tree, and ends last.
 //
 // The walls are put up on one locked thread, from which the program is then
 // started: it inherits them, and the helper's other threads keep what they need

@@ -217,7 +217,7 @@ func place(target string, file bool) error {
 }
 
 // makeDir makes a directory and those above it. Plain calls here and below: the
-// room is ours alone, and every call counts (section 23).
+// room is ours alone, and every call counts.
 func makeDir(dir string) error {
 	err := unix.Mkdir(dir, 0o755)
 	if errors.Is(err, unix.ENOENT) {

@@ -1,8 +1,8 @@
 // Package seccomp builds and installs the system call filter of sandboxed
-// programs (capability-runner, section 15.4): what a program never needs and an
-// escape does is refused with EPERM, everything else is allowed. A call made
-// under another architecture or ABI than the program's own kills it, because its
-// numbers mean something else.
+// programs (capability-runner): what a program never needs and an escape does is
+// refused with EPERM, everything else is allowed. A call made under another
+// architecture or ABI than the program's own kills it, because its numbers mean
+// something else.
 //
 // The filter is classic BPF, written here by hand: about 150 instructions, most
 // of which the kernel never runs, since it remembers which calls are always

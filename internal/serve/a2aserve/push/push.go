@@ -1,7 +1,6 @@
 // Package push tells agents of their tasks: whoever left an address for a task gets
-// a POST for every change of it (spec mcp-and-a2a, section 4.1). Addresses are kept
-// beside the version of the task that was told last, so that a restart loses nothing
-// but the steps in between.
+// a POST for every change of it. Addresses are kept beside the version of the task
+// that was told last, so that a restart loses nothing but the steps in between.
 //
 // Delivery is at least once and in order per task: one change is tried up to five
 // times before the next one goes out, and given up then. Each body has an event id,

@@ -67,7 +67,7 @@ func Member(e *catalog.Entry, name string) []byte {
 }
 
 // effectiveHints are an upstream's annotations as they hold: a claim of it may make
-// us more cautious, never less, unless its claims are believed (spec section 2.4).
+// us more cautious, never less, unless its claims are believed.
 func effectiveHints(claimed []byte, e *catalog.Entry) []byte {
 	if len(claimed) == 0 || claimed[0] != '{' {
 		claimed = []byte("{}")
@@ -108,7 +108,7 @@ func mergedMeta(theirs []byte, e *catalog.Entry) []byte {
 
 // appendForeign appends the members of somebody else's _meta that may pass: the
 // keys of the protocol are each hop's own, so that neither side can pose as the
-// other (spec section 2.3).
+// other.
 func appendForeign(dst, meta []byte) []byte {
 	_ = jsonx.Members(meta, func(name string, value []byte) {
 		if !strings.HasPrefix(name, mcpwire.MetaPrefix) && !strings.HasPrefix(name, "junctor/") {

@@ -18,7 +18,7 @@ const (
 )
 
 // Versions lists the MCP revisions served, newest first. 2024-11-05 is never
-// among them (decision R62).
+// among them.
 func Versions() []string {
 	return []string{Version20260728, Version20251125, Version20250618, Version20250326}
 }

@@ -49,7 +49,7 @@ type Params struct {
 	Client    string          // clientInfo.name of initialize
 	URI       string          // of resources
 	Abilities json.RawMessage // capabilities of initialize
-	// What a modern client answers with (spec section 3.4).
+	// What a modern client answers with.
 	Responses, State json.RawMessage
 	Meta             Meta
 }

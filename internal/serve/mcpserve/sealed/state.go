@@ -34,7 +34,7 @@ const (
 
 // State is what a modern client carries from one round of a call to the next. It is
 // sealed: unreadable to the client, and good once, for the same caller and the same
-// call (spec sections 2.6 and 3.4).
+// call.
 type State struct {
 	Kind  string    `json:"k"`
 	Who   string    `json:"w"` // digest of the viewer

@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Done is one task of a thread that is over (task-agents, section 13.11).
+// Done is one task of a thread that is over.
 type Done struct {
 	SessionID         string            `json:"sessionId"`
 	Label             string            `json:"label"`

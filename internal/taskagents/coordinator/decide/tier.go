@@ -1,8 +1,7 @@
-// Package decide has what a coordinator decides without asking anybody, and how it asks
-// (task-agents, section 13): which model a question needs, whether an answer is the
-// agent's to have or the user's to give, whether it would let an agent out of its folder,
-// whether a turn has ended a task by itself, what a model is told, and the words for a
-// swarm that is done.
+// Package decide has what a coordinator decides without asking anybody, and how it asks:
+// which model a question needs, whether an answer is the agent's to have or the user's to
+// give, whether it would let an agent out of its folder, whether a turn has ended a task
+// by itself, what a model is told, and the words for a swarm that is done.
 //
 // All of it is functions of their arguments. What they read was written by agents and
 // models, so texts are cut to stated bounds and nothing in them is obeyed. Where the
@@ -17,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Tier says who answers a question (task-agents, section 13.2).
+// Tier says who answers a question.
 type Tier string
 
 // The tiers. Routine is for the small model, Creative for the parent.

@@ -36,8 +36,8 @@ var (
 	options = regexp.MustCompile(`(?m)^\s*(\d{1,2}[.)]|[A-Da-d][.)]|\([a-d1-9]\))\s+\S`)
 )
 
-// AsksUser says that what a model would send to the agent is a question to the user
-// (task-agents, section 13.5): then the user gets it.
+// AsksUser says that what a model would send to the agent is a question to the
+// user: then the user gets it.
 func AsksUser(response string) bool {
 	if asking.MatchString(response) {
 		return true
@@ -89,8 +89,8 @@ func Outside(text string, roots []string) string {
 }
 
 // Guarded is what is answered instead of an answer that would let an agent out of its
-// folders (task-agents, section 13.5): the dialog's choice that refuses, else words.
-// ok is false where the answer may stand.
+// folders: the dialog's choice that refuses, else words. ok is false where the answer
+// may stand.
 func Guarded(dialog, answer string, choices, roots []string) (instead string, ok bool) {
 	if Refuses(answer) || Outside(dialog, roots) == "" && Outside(answer, roots) == "" {
 		return "", false

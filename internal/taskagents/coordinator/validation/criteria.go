@@ -18,7 +18,7 @@ const (
 	Baseline = "baseline"
 )
 
-// Criteria are what a task is measured by (task-agents, section 14.1).
+// Criteria are what a task is measured by.
 type Criteria struct {
 	Criteria []string `json:"criteria"`
 	Source   string   `json:"source"`

@@ -1,6 +1,6 @@
-// Package validation says whether a task is done (task-agents, section 14): not by what
-// an agent claims, but by what is on the disk, by commands that we run ourselves, by a
-// validator that the task brings, and by a model that is shown all of it.
+// Package validation says whether a task is done: not by what an agent claims, but by
+// what is on the disk, by commands that we run ourselves, by a validator that the task
+// brings, and by a model that is shown all of it.
 //
 // What can be measured is measured first, and only what is left is a model's to judge:
 // a file that was claimed and is not there, or a check that fails, is never passed by
@@ -43,7 +43,7 @@ type Services interface {
 	Call(ctx context.Context, thread, service, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
-// Custom is a validator that a task brings (task-agents, section 14.3).
+// Custom is a validator that a task brings.
 type Custom struct {
 	Service    string          `json:"service"`
 	Method     string          `json:"method"`
@@ -65,7 +65,7 @@ type Config struct {
 	Now     func() time.Time
 }
 
-// Look is what a working directory looks like (task-agents, section 14.2).
+// Look is what a working directory looks like.
 type Look struct {
 	Files  []string `json:"files,omitempty"`
 	Status string   `json:"status,omitempty"`
@@ -286,7 +286,7 @@ Answer with one JSON object alone:
 {"verdict":"pass|revise|escalate","summary":"","followUpPrompt":"","checklist":[]}`
 }
 
-// lastOf are the last items, cut (task-agents, section 14.2).
+// lastOf are the last items, cut.
 func lastOf(list []string) (out []string) {
 	for _, s := range list[max(0, len(list)-8):] {
 		out = append(out, text.CutRunes(s, 220))

@@ -11,7 +11,7 @@ import (
 // Outcome is what comes of a validation.
 type Outcome string
 
-// The outcomes (task-agents, section 14.4).
+// The outcomes.
 const (
 	Pass     Outcome = "pass"
 	Revise   Outcome = "revise"   // the agent goes on with a follow-up
@@ -96,7 +96,7 @@ func verdict(raw []byte) (v Verdict, ok bool) {
 	return v, true
 }
 
-// CustomResult is what a validator of the task's own says (task-agents, section 14.3).
+// CustomResult is what a validator of the task's own says.
 type CustomResult struct {
 	Pass   bool
 	Prompt string // for the agent, where it failed

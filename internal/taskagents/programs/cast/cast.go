@@ -1,6 +1,6 @@
 // Package cast reads and writes recordings of terminal sessions: a header, and one event on each
-// line after it, as our recorder and asciicast write them (task-agents, section 4.6).
-// Reading is strict, and bounded in every direction, because recordings are passed around.
+// line after it, as our recorder and asciicast write them. Reading is strict, and bounded in
+// every direction, because recordings are passed around.
 package cast
 
 import (

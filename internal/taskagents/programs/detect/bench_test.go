@@ -3,7 +3,7 @@ package detect
 import "testing"
 
 // BenchmarkLook is one look at a full screen: 50 busy sessions have 1000 of them in a
-// second, and must stay below one core (task-agents, section 4.4).
+// second, and must stay below one core.
 func BenchmarkLook(b *testing.B) {
 	s := atWork(b)
 	var above string

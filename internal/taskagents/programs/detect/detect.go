@@ -1,9 +1,9 @@
 // Package detect says in which state a session's program is. It fuses what the program
 // tells itself (structured messages, hooks, terminal sequences) with what stands on its
-// screen, a higher class before a lower one, with the exceptions that were measured
-// (task-agents, section 4.7). It has no clock: time comes in with every call, so a
-// recording gives the same answer as the session did. It reads one screen at a time and
-// keeps little more than the last sequence of each kind.
+// screen, a higher class before a lower one, with the exceptions that were measured. It
+// has no clock: time comes in with every call, so a recording gives the same answer as
+// the session did. It reads one screen at a time and keeps little more than the last
+// sequence of each kind.
 package detect
 
 import (
@@ -230,8 +230,8 @@ func (d *Detector) Stopping(now time.Time) []Change {
 	return d.move(now, Status{State: Stopping, Phase: d.status.Phase}, "stop requested", nil)
 }
 
-// Exit is told when the process is gone (task-agents, section 4.9). code is its status,
-// negative after a signal; asked says whether somebody wanted it.
+// Exit is told when the process is gone. code is its status, negative after a signal;
+// asked says whether somebody wanted it.
 func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 	if !d.status.State.live() {
 		return nil
@@ -336,7 +336,7 @@ func (d *Detector) Turn() string {
 }
 
 // Works says whether the screen itself shows that the program works: whatever else
-// stands still then, it is not stalled (task-agents, section 4.8).
+// stands still then, it is not stalled.
 func (d *Detector) Works() bool {
 	d.look()
 	return slices.ContainsFunc(d.verdicts, func(v Verdict) bool {

@@ -10,9 +10,9 @@ import (
 )
 
 // Dialog is a question with a selection list, found by its structure and not by its
-// wording (task-agents, section 5.8): at least two options, exactly one of them
-// selected by a cursor glyph or reverse video, in the last 25 rows of what is on the
-// screen, with numbered choices or a line that says which keys to press.
+// wording: at least two options, exactly one of them selected by a cursor glyph or
+// reverse video, in the last 25 rows of what is on the screen, with numbered choices
+// or a line that says which keys to press.
 type Dialog struct {
 	Prompt   string
 	Options  []string // labels
@@ -241,8 +241,8 @@ func prompt(rows []string) string {
 	return text.CutRunes(paragraphs[len(paragraphs)-1], longestPrompt)
 }
 
-// Fingerprint recognises the same question when it is drawn again (task-agents,
-// section 4.7): its kind, the first 100 characters with digits made alike, the labels.
+// Fingerprint recognises the same question when it is drawn again: its kind, the first
+// 100 characters with digits made alike, the labels.
 func Fingerprint(kind, question string, options []string) string {
 	question = strings.Map(func(c rune) rune {
 		if unicode.IsDigit(c) {

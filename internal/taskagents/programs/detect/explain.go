@@ -6,8 +6,7 @@ import (
 )
 
 // Explanation is why a session is in its state: what was announced last and on which
-// evidence, what may come next, and every rule with the reason it won or lost
-// (task-agents, section 4.7).
+// evidence, what may come next, and every rule with the reason it won or lost.
 type Explanation struct {
 	Status    Status      `json:"status"`
 	Word      string      `json:"word"`

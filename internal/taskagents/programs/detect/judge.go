@@ -48,7 +48,7 @@ func (d *Detector) judge() {
 	d.cand = &p
 }
 
-// propose fuses the classes (task-agents, section 4.7).
+// propose fuses the classes.
 func (d *Detector) propose() (proposal, bool) {
 	if d.view == nil {
 		return proposal{}, false

@@ -10,16 +10,16 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Region says where on a screen a rule looks (task-agents, section 5.8). Beyond the
-// regions of that section there are above_input(n), the last n lines of the running
-// turn above the input box, and last_block, the last paragraph.
+// Region says where on a screen a rule looks. Beyond the regions of that section
+// there are above_input(n), the last n lines of the running turn above the input
+// box, and last_block, the last paragraph.
 type Region struct {
 	kind string
 	n    int
 }
 
 // Sequence says whether the region is what a program sent beside its screen: a title
-// or an operating system command (class 3 of task-agents, section 4.7).
+// or an operating system command (class 3 of task-agents).
 func (r Region) Sequence() bool { return r.kind == "title" || r.kind == "osc" }
 
 // OSC returns the number of the sequence a rule reads, and whether it reads one.

@@ -29,8 +29,8 @@ const (
 	format         = 1
 )
 
-// File is the knowledge about one program, for a range of its versions (task-agents,
-// section 5.8). It is read once and not changed.
+// File is the knowledge about one program, for a range of its versions. It is read
+// once and not changed.
 type File struct {
 	Framework programs.Name
 	Display   string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// State is where a session is (task-agents, section 4.1).
+// State is where a session is.
 type State string
 
 // The states of section 4.1.
@@ -27,7 +27,7 @@ const (
 func (s State) live() bool { return s != Stopped && s != Error }
 
 // Phases that refine ready and busy. A turn that failed while the program lives is
-// ready with the phase "failed:" and a kind (README R40).
+// ready with the phase "failed:" and a kind.
 const (
 	PhaseDone        = "done"
 	PhaseInterrupted = "interrupted"
@@ -84,7 +84,7 @@ type Blocker struct {
 	Fingerprint string   `json:"fingerprint"`
 }
 
-// Word is how recordings spell a status (README R40).
+// Word is how recordings spell a status.
 func (s Status) Word() string {
 	switch {
 	case s.State == Authenticating:
@@ -121,7 +121,7 @@ type Change struct {
 	Evidence []Evidence
 }
 
-// Evidence is what a decision rests on (task-agents, section 4.7).
+// Evidence is what a decision rests on.
 type Evidence struct {
 	Class  int    `json:"class,omitempty"` // 1 to 5 of section 4.7; 0: the process or the keyboard
 	Source string `json:"source"`          // title, osc:7501, a region of the screen, input, exit, hook:<name>

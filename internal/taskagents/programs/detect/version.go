@@ -12,9 +12,9 @@ import (
 )
 
 // Pick returns the file for a program and its version, and a remark for people where
-// the version lies outside what the file was checked with; then it is the nearest one
-// (task-agents, section 5.8). An unknown version, "", takes the newest. Of files that
-// fit equally the first in the list wins, so a file of the override folder does.
+// the version lies outside what the file was checked with; then it is the nearest
+// one. An unknown version, "", takes the newest. Of files that fit equally the first
+// in the list wins, so a file of the override folder does.
 func Pick(files []*File, name programs.Name, version string) (f *File, remark string, err error) {
 	for _, each := range files {
 		if each.Framework != name {

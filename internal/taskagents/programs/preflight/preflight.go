@@ -1,7 +1,7 @@
 // Package preflight finds out which task agents' programs can be used on this machine:
-// whether they are installed, in which version, and whether somebody is logged in
-// (task-agents, sections 5.2 and 5.3). It asks the programs themselves where they can
-// be asked, and looks at no credential: a variable or a file is there or it is not.
+// whether they are installed, in which version, and whether somebody is logged in. It
+// asks the programs themselves where they can be asked, and looks at no credential: a
+// variable or a file is there or it is not.
 package preflight
 
 import (
@@ -37,7 +37,7 @@ type Auth struct {
 	LoginHint string `json:"loginHint,omitempty"`
 }
 
-// Result is one program (task-agents, section 5.2).
+// Result is one program.
 type Result struct {
 	Adapter        programs.Name `json:"adapter"`
 	Binary         string        `json:"binary"`

@@ -19,7 +19,7 @@ import (
 // so what was shown then stayed, and may settle.
 const runOn = 5 * time.Second
 
-// Step is one change of state, in the words of the marks (README R40).
+// Step is one change of state, in the words of the marks.
 type Step struct {
 	T        float64           `json:"t"` // seconds since the start
 	From     string            `json:"from"`

@@ -212,7 +212,7 @@ type VerifierJob struct {
 	CompletedAt  time.Time       `json:"completedAt,omitzero"`
 }
 
-// Evidence is what a validation looked at (task-agents, section 14.2).
+// Evidence is what a validation looked at.
 type Evidence struct {
 	ID            string          `json:"id"`
 	ThreadID      string          `json:"threadId"`

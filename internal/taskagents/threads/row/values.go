@@ -32,7 +32,7 @@ type MailState string
 // JobStatus is where a verification stands.
 type JobStatus string
 
-// Verdict is what was decided (task-agents, section 13.1).
+// Verdict is what was decided.
 type Verdict string
 
 // Direction is which way a piece of a transcript went.

@@ -1,7 +1,7 @@
 // Package utterance reads what a person means out of what they said to the agent that
-// hands it on (task-agents, section 7): how many tasks there are, which repository,
-// what is to be done with a task or an issue, which days are meant, and whether it is
-// work for a task agent at all.
+// hands it on: how many tasks there are, which repository, what is to be done with a
+// task or an issue, which days are meant, and whether it is work for a task agent at
+// all.
 //
 // It is words and lists, no model: the same text always means the same, and what is not
 // understood is said to be nothing, so that the caller asks or takes its default. A

@@ -17,8 +17,8 @@ var operations = []mention[string]{
 	meaning("archive", `archive|put (?:it |that )?away`),
 }
 
-// Operation is what a text wants done with a task (task-agents, section 7.6): the
-// operation that it mentions first, of those that it does not forbid.
+// Operation is what a text wants done with a task: the operation that it mentions
+// first, of those that it does not forbid.
 func Operation(text string) (string, bool) { return first(text, operations) }
 
 var issueOperations = []mention[string]{
@@ -32,8 +32,7 @@ var issueOperations = []mention[string]{
 	meaning("get", `get|read|show|look at|details? of`),
 }
 
-// IssueOperation is what a text wants done with issues (task-agents, section 7.11); "list"
-// where it says nothing.
+// IssueOperation is what a text wants done with issues; "list" where it says nothing.
 func IssueOperation(text string) string {
 	op, ok := first(text, issueOperations)
 	_, numbered := IssueNumber(text)
@@ -58,7 +57,7 @@ func IssueNumber(s string) (int, bool) {
 	return n, err == nil && n > 0
 }
 
-// Window is a part of the past that people ask about (task-agents, section 7.7).
+// Window is a part of the past that people ask about.
 type Window string
 
 // The windows.

@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// DeviceFlow logs somebody in on another screen (RFC 8628; task-agents, section
-// 16.3): they open a page and type a code there.
+// DeviceFlow logs somebody in on another screen (RFC 8628): they open a page
+// and type a code there.
 type DeviceFlow struct {
 	// Base is where /login/device/code and /login/oauth/access_token are; "" means
 	// https://github.com.
@@ -123,7 +123,7 @@ func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value,
 }
 
 // granted refuses a token that is worth less than was asked for. A forge that does
-// not say gave everything (RFC 6749, section 5.1).
+// not say gave everything (RFC 6749).
 func (d DeviceFlow) granted(scope string) error {
 	if scope == "" {
 		return nil

@@ -1,6 +1,6 @@
 // Package forge is what a place that keeps repositories can do beside git: pull
-// requests and issues, with somebody's credentials (task-agents, sections 16.3 and
-// 16.5). It is the port that packages githubforge and bareforge fill.
+// requests and issues, with somebody's credentials. It is the port that packages
+// githubforge and bareforge fill.
 //
 // It also says which repository a person means, and which may be used at all
 // ([Policy]): what is not named here reaches no git command. The rest is pure as
@@ -71,7 +71,7 @@ type Pull struct {
 	Notes  []string `json:"notes,omitempty"`
 }
 
-// Issue is one issue (task-agents, section 16.5).
+// Issue is one issue.
 type Issue struct {
 	Number    int       `json:"number"`
 	Title     string    `json:"title"`

@@ -22,9 +22,9 @@ var (
 )
 
 // Items returns the entries of the list in a text: of a numbered one where there are
-// at least two numbers, else of one with bullets; nil where there are not two
-// (task-agents, section 7.11). What is indented beneath an entry belongs to it, what
-// comes before the first or after an empty line to none. At most 50 are returned.
+// at least two numbers, else of one with bullets; nil where there are not two. What
+// is indented beneath an entry belongs to it, what comes before the first or after
+// an empty line to none. At most 50 are returned.
 func Items(text string) []Item {
 	for _, form := range []*regexp.Regexp{numbered, bulleted} {
 		if items := itemsOf(text, form); len(items) > 1 {

@@ -20,7 +20,7 @@ type Repo struct {
 }
 
 // Policy says which repositories may be used. The zero value allows the three
-// forges (task-agents, section 7.9).
+// forges.
 type Policy struct {
 	// Hosts are allowed beside github.com, gitlab.com and bitbucket.org; each is
 	// host or host:port, reached by https and ssh.

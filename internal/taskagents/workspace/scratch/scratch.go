@@ -1,8 +1,7 @@
 // Package scratch keeps the folders that sessions without a repository work in, and
-// what becomes of them (task-agents, section 16.6). Only a folder that was made here
-// is ever removed, and only once its session has ended: the end of a turn is no
-// reason. What a person decides — keep, delete, promote to a name — and what is
-// still undecided survive a restart.
+// what becomes of them. Only a folder that was made here is ever removed, and only
+// once its session has ended: the end of a turn is no reason. What a person decides
+// — keep, delete, promote to a name — and what is still undecided survive a restart.
 package scratch
 
 import (

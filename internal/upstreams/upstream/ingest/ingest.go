@@ -1,11 +1,11 @@
 // Package ingest judges what an MCP server declares of itself: tools, prompts,
 // resources and resource templates. Whoever wrote them is taken for hostile (MCP
-// spec, section 3.5). One bad definition is dropped with its reason and never takes
-// the others along; what remains is bounded in size, depth and number, has a schema
-// that can be used, and carries a pin: the digest of everything that an agent can
-// see of it. A definition stays the bytes that came, except for what must not pass:
-// metadata under the protocol's own prefix, and a description that is too long or
-// holds characters nobody sees.
+// spec). One bad definition is dropped with its reason and never takes the others
+// along; what remains is bounded in size, depth and number, has a schema that can
+// be used, and carries a pin: the digest of everything that an agent can see of it.
+// A definition stays the bytes that came, except for what must not pass: metadata
+// under the protocol's own prefix, and a description that is too long or holds
+// characters nobody sees.
 //
 // The package is pure: it does no I/O and keeps nothing.
 package ingest

@@ -16,7 +16,7 @@ import (
 )
 
 // ownPrefix belongs to the protocol's participants: what a server puts under it
-// could be taken for ours (MCP spec, section 2.3).
+// could be taken for ours (MCP spec).
 const ownPrefix = "io.modelcontextprotocol/"
 
 // declared are the members that a decision needs.

@@ -223,7 +223,7 @@ func headers(schema []byte) ([]Header, error) {
 	return out, nil
 }
 
-// token is the grammar of header names (RFC 9110, section 5.6.2).
+// token is the grammar of header names (RFC 9110).
 func token(s string) bool {
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))

@@ -39,7 +39,7 @@ const (
 )
 
 // Record is an upstream as the operator described it. Secrets are in it by their names
-// in the secret store, never as values (decision R46).
+// in the secret store, never as values.
 type Record struct {
 	Name    string   `json:"name"`
 	Kind    string   `json:"kind,omitempty"` // mcp (default) or a2a
@@ -64,7 +64,7 @@ type Record struct {
 	// record's.
 	OwnCredentials bool   `json:"own_credentials,omitempty"`
 	Trust          string `json:"trust,omitempty"`         // trusted (default), untrusted
-	HintsTrusted   bool   `json:"hints_trusted,omitempty"` // its readOnlyHint is believed (decision R22)
+	HintsTrusted   bool   `json:"hints_trusted,omitempty"` // its readOnlyHint is believed
 	Sampling       string `json:"sampling,omitempty"`      // deny (default), forward
 	ChangedPin     string `json:"changed_pin,omitempty"`   // hold (default), warn, follow
 	PrivateNetwork bool   `json:"private_network,omitempty"`

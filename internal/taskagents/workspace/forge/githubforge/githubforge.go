@@ -1,7 +1,7 @@
 // Package githubforge carries a forge's pull requests and issues to GitHub, or to a
-// server that speaks the same REST interface (task-agents, sections 16.3 and 16.5).
-// No type of the client library leaves it. Tokens go to the configured server
-// only: a redirect to another one is not followed.
+// server that speaks the same REST interface. No type of the client library leaves
+// it. Tokens go to the configured server only: a redirect to another one is not
+// followed.
 package githubforge
 
 import (
