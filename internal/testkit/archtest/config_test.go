@@ -2,29 +2,34 @@ package archtest
 
 import (
 	"os"
-	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/junctor-run/junctor/internal/config"
 )
 
-// TestEveryConfigKeyReachesItsPart: a key that nothing reads is a promise that
-// nobody keeps.
+// TestEveryConfigKeyReachesItsPart fails for a key that no product code reads. A wing that
+// takes a section of the configuration reads its keys behind a name of its own.
 func TestEveryConfigKeyReachesItsPart(t *testing.T) {
 	t.Parallel()
-	var wiring strings.Builder
-	for _, name := range sources(t, ".go") {
-		path := filepath.ToSlash(strings.TrimPrefix(name, repository+"/"))
-		if strings.HasSuffix(name, "_test.go") || inFolder(path, "internal/config") || !strings.HasPrefix(path, "internal/") && !strings.HasPrefix(path, "cmd/") {
+	var wiring, sections strings.Builder // sections are the files of packages that take a section of the configuration
+	for _, p := range packages(t) {
+		path := p.path()
+		if inFolder(path, "internal/config") || isTestSupport(path) || !inFolder(path, "internal") && !inFolder(path, "cmd") {
 			continue
 		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
+		for _, name := range sourcesIn(t, p.Dir) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wiring.Write(data)
+			if slices.Contains(p.Imports, module+"/internal/config") {
+				sections.Write(data)
+			}
 		}
-		wiring.Write(data)
 	}
 	var walk func(typ reflect.Type, selector string)
 	walk = func(typ reflect.Type, selector string) {
@@ -35,8 +40,8 @@ func TestEveryConfigKeyReachesItsPart(t *testing.T) {
 			case f.Tag.Get("koanf") == "-" || f.Name == "InsecurePlainHTTP": // Validate reads that one
 			case f.Type.Kind() == reflect.Struct:
 				walk(f.Type, at)
-			case !strings.Contains(wiring.String(), at):
-				t.Errorf("nothing reads cfg%s", at)
+			case !strings.Contains(wiring.String(), at) && !strings.Contains(sections.String(), "."+f.Name):
+				t.Errorf("no product code reads the configuration key cfg%s", at)
 			}
 		}
 	}
