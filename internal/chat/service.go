@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/core/runs"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/store"
@@ -53,7 +53,7 @@ type Config struct {
 // Service holds the conversations of this gateway.
 type Service struct {
 	cfg      Config
-	runs     *runs.Register
+	runs     *tasks.Runs
 	messages *session.Messages
 	surface  *chatserve.Surface
 }
@@ -61,7 +61,7 @@ type Service struct {
 // New makes the engine.
 func New(cfg Config) (*Service, error) {
 	s := &Service{
-		cfg: cfg, runs: runs.New(cfg.Engine, time.Now),
+		cfg: cfg, runs: tasks.NewRuns(cfg.Engine, time.Now),
 		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(cfg.Store)}),
 	}
 	c := engine.Config{

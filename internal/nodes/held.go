@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/heldcall"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/nodesource"
 )
 
 // openHeldCalls keeps calls for nodes that are away.
 func (s *Service) openHeldCalls() {
-	s.held = heldcall.New(heldcall.Config{
+	s.held = tasks.NewHeldKeeper(tasks.HeldConfig{
 		Store: s.cfg.Store, Logger: s.cfg.Logger, Invoke: s.invokeHeld,
 		Present: func(node string) bool {
 			n, ok := s.gateway.Fleet().Get(node)
@@ -24,7 +24,7 @@ func (s *Service) openHeldCalls() {
 
 // invokeHeld is one delivery: an invocation like any other, judged now. Its key makes
 // it run once, whoever delivers it.
-func (s *Service) invokeHeld(ctx context.Context, c heldcall.Call) (json.RawMessage, string, error) {
+func (s *Service) invokeHeld(ctx context.Context, c tasks.HeldCall) (json.RawMessage, string, error) {
 	who, err := s.cfg.Policy.Standing(c.Principal)
 	if err != nil {
 		return nil, "", err
@@ -51,15 +51,15 @@ func (s *Service) invokeHeld(ctx context.Context, c heldcall.Call) (json.RawMess
 
 // heldCalls implements [nodeserve.Held].
 type heldCalls struct {
-	*heldcall.Keeper
-	heldcall.Store
+	*tasks.HeldKeeper
+	tasks.HeldStore
 }
 
-func (d heldCalls) Call(ctx context.Context, id string) (heldcall.Call, bool, error) {
+func (d heldCalls) Call(ctx context.Context, id string) (tasks.HeldCall, bool, error) {
 	return d.HeldCall(ctx, id)
 }
 
-func (d heldCalls) List(ctx context.Context, principal, node string, limit int) ([]heldcall.Call, error) {
+func (d heldCalls) List(ctx context.Context, principal, node string, limit int) ([]tasks.HeldCall, error) {
 	return d.HeldCalls(ctx, principal, node, limit)
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/core/heldcall"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/nodes/admission"
 	"github.com/junctor-run/junctor/internal/nodes/asset"
 	"github.com/junctor-run/junctor/internal/nodes/cmpserve"
@@ -60,7 +60,7 @@ type Service struct {
 	admission *admission.Admission
 	gateway   *gateway.Gateway
 	source    *nodesource.Source
-	held      *heldcall.Keeper
+	held      *tasks.HeldKeeper
 	assets    *asset.Store
 	surface   *nodeserve.Surface
 	calls     *cmpserve.Surface

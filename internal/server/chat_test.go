@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 // modelService speaks OpenAI's chat completions, streamed, and keeps what it was
@@ -146,7 +146,7 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 	}
 	start := func(line string) (out struct {
 		RunID  string `json:"run_id"`
-		Status runs.Status
+		Status tasks.RunStatus
 	},
 	) {
 		t.Helper()
@@ -155,10 +155,10 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 		}
 		return out
 	}
-	poll := func(id string, until func(runs.Run) bool) runs.Run {
+	poll := func(id string, until func(tasks.Run) bool) tasks.Run {
 		t.Helper()
 		for {
-			var one runs.Run
+			var one tasks.Run
 			if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/invocations/"+id, nil, &one); err != nil {
 				t.Fatal(err)
 			}
@@ -167,25 +167,25 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 			}
 		}
 	}
-	over := func(r runs.Run) bool { return r.Status.Over() }
-	if one := poll(start("/say hello x").RunID, over); one.Status != runs.Succeeded || !strings.Contains(string(one.Result), `"output":"x\n"`) || one.Extension != "tools.say" {
+	over := func(r tasks.Run) bool { return r.Status.Over() }
+	if one := poll(start("/say hello x").RunID, over); one.Status != tasks.RunSucceeded || !strings.Contains(string(one.Result), `"output":"x\n"`) || one.Extension != "tools.say" {
 		t.Errorf("%+v", one)
 	}
 	if a := n.request(t, http.MethodGet, "/metrics", n.token(t, "admin"), ""); !strings.Contains(a.body, `junctor_run_seconds_count{extension="tools.say",outcome="ok",runner="exec.echo",sandbox="T`) || !strings.Contains(a.body, "junctor_runs_waiting 0") || !strings.Contains(a.body, "junctor_sandbox_tier ") {
 		t.Error("the metrics do not tell of the run")
 	}
 	slow := start("/say wait").RunID
-	poll(slow, func(r runs.Run) bool { return r.Status == runs.Running && r.Stage == "EXECUTING" })
+	poll(slow, func(r tasks.Run) bool { return r.Status == tasks.RunRunning && r.Stage == "EXECUTING" })
 	if a := n.request(t, http.MethodPost, "/api/v1/invocations/"+slow+"/cancel", n.token(t, "agent"), ""); a.status != http.StatusNotFound {
 		t.Errorf("an agent stopped it: %d", a.status)
 	}
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/invocations/"+slow+"/cancel", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if one := poll(slow, over); one.Status != runs.Canceled {
+	if one := poll(slow, over); one.Status != tasks.RunCanceled {
 		t.Errorf("%+v", one)
 	}
-	var list struct{ Runs []runs.Run }
+	var list struct{ Runs []tasks.Run }
 	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/invocations?status=canceled&extension_id=tools.say", nil, &list); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != slow {
 		t.Errorf("%+v %v", list, err)
 	}

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/heldcall"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 const heldColumns = `id, node, function, arguments, principal, timeout, state, created, expires, claimed, ended, invocation, result, error`
 
-func scanHeld(s scanner) (c heldcall.Call, err error) {
+func scanHeld(s scanner) (c tasks.HeldCall, err error) {
 	var arguments, result, failure string
 	err = s.Scan(&c.ID, &c.Node, &c.Function, &arguments, &c.Principal, &c.Timeout, &c.State, instant{&c.Created}, instant{&c.Expires},
 		instant{&c.Claimed}, instant{&c.Ended}, &c.Invocation, &result, &failure)
@@ -31,7 +31,7 @@ func scanHeld(s scanner) (c heldcall.Call, err error) {
 }
 
 // HoldCall adds c unless too many wait.
-func (d *DB) HoldCall(ctx context.Context, c heldcall.Call, mostOf, mostFor int) (ok bool, err error) {
+func (d *DB) HoldCall(ctx context.Context, c tasks.HeldCall, mostOf, mostFor int) (ok bool, err error) {
 	err = d.InTx(ctx, "held_calls "+c.Principal, func(tx *sql.Tx) error {
 		var of, to int
 		if err := tx.QueryRowContext(ctx, `SELECT COUNT(CASE WHEN principal = ? THEN 1 END), COUNT(CASE WHEN node = ? THEN 1 END)
@@ -51,12 +51,12 @@ func (d *DB) HoldCall(ctx context.Context, c heldcall.Call, mostOf, mostFor int)
 }
 
 // HeldCall returns one by its id.
-func (d *DB) HeldCall(ctx context.Context, id string) (heldcall.Call, bool, error) {
+func (d *DB) HeldCall(ctx context.Context, id string) (tasks.HeldCall, bool, error) {
 	return one(scanHeld(d.sql.QueryRowContext(ctx, `SELECT `+heldColumns+` FROM held_calls WHERE id = ?`, id)))
 }
 
 // HeldCalls returns the newest, without their results.
-func (d *DB) HeldCalls(ctx context.Context, principal, node string, limit int) ([]heldcall.Call, error) {
+func (d *DB) HeldCalls(ctx context.Context, principal, node string, limit int) ([]tasks.HeldCall, error) {
 	rows, err := d.sql.QueryContext(ctx, `
 		SELECT id, node, function, '', principal, timeout, state, created, expires, claimed, ended, invocation, '', error FROM held_calls
 		WHERE (? = '' OR principal = ?) AND (? = '' OR node = ?) ORDER BY created DESC, id LIMIT ?`, principal, principal, node, node, limit)
@@ -64,7 +64,7 @@ func (d *DB) HeldCalls(ctx context.Context, principal, node string, limit int) (
 }
 
 // ClaimCall takes the oldest call that waits for a node.
-func (d *DB) ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c heldcall.Call, ok bool, err error) {
+func (d *DB) ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c tasks.HeldCall, ok bool, err error) {
 	err = d.InTx(ctx, "held_calls for "+node, func(tx *sql.Tx) error {
 		var err error
 		c, err = scanHeld(tx.QueryRowContext(ctx, `SELECT `+heldColumns+` FROM held_calls
@@ -79,14 +79,14 @@ func (d *DB) ClaimCall(ctx context.Context, node string, now, giveUp time.Time) 
 		}
 		ok, err = changed(tx.ExecContext(ctx, `UPDATE held_calls SET state = 'running', claimed = ? WHERE id = ? AND state = ? AND claimed = ?`,
 			nanos(now), c.ID, c.State, nanos(c.Claimed)))
-		c.State, c.Claimed = heldcall.Running, now
+		c.State, c.Claimed = tasks.HeldRunning, now
 		return err
 	})
 	return c, ok && err == nil, err
 }
 
 // EndCall writes how a call ended.
-func (d *DB) EndCall(ctx context.Context, c heldcall.Call, was string) (bool, error) {
+func (d *DB) EndCall(ctx context.Context, c tasks.HeldCall, was string) (bool, error) {
 	failure := ""
 	if c.Error != nil {
 		doc, err := json.Marshal(c.Error)

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store/blob"
 )
@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Door     *httpapi.Door
 	Chat     *engine.Engine
-	Runs     *runs.Register
+	Runs     *tasks.Runs
 	Blobs    *blob.Store
 	Commands func() *command.Router
 	// Refresh makes the commands anew.

@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/chat/engine"
-	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
@@ -47,7 +47,7 @@ func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability
 	default:
 		w.Header().Set("X-Junctor-Invocation", done.Reply.Invocation)
 		httpapi.WriteJSON(w, http.StatusOK, map[string]any{
-			"ok": true, "run_id": done.Reply.Invocation, "status": runs.Succeeded, "result": jsonx.Raw(done.Reply.Result), "invocation": done.Reply,
+			"ok": true, "run_id": done.Reply.Invocation, "status": tasks.RunSucceeded, "result": jsonx.Raw(done.Reply.Result), "invocation": done.Reply,
 		})
 	}
 	return nil
@@ -87,12 +87,12 @@ func (s *Surface) runs(w http.ResponseWriter, r *http.Request, who capability.Pr
 	if err != nil {
 		return err
 	}
-	status := runs.Status(strings.ToUpper(q.Get("status")))
-	if status != "" && !slices.Contains(runs.Statuses(), status) {
+	status := tasks.RunStatus(strings.ToUpper(q.Get("status")))
+	if status != "" && !slices.Contains(tasks.RunStatuses(), status) {
 		return capability.Errorf(capability.CodeInvalidInput, "decode", "%q is not a status of a run; use pending, running, succeeded, failed, timeout or canceled", q.Get("status"))
 	}
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{
-		"runs": s.Runs.List(who, runs.Filter{Extension: q.Get("extension_id"), Session: q.Get("session_id"), Status: status, Limit: int(min(limit, runs.MaxEnded))}),
+		"runs": s.Runs.List(who, tasks.RunFilter{Extension: q.Get("extension_id"), Session: q.Get("session_id"), Status: status, Limit: int(min(limit, tasks.MaxEndedRuns))}),
 	})
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/core/runs"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 // Builtins are the commands of ours that Engine answers itself. They win over
@@ -82,7 +82,7 @@ func (e *Engine) commands() string {
 
 func (e *Engine) stop(m Message) string {
 	n := 0
-	for _, run := range e.cfg.Runs.List(m.Principal, runs.Filter{Session: m.Session, Limit: runs.MaxEnded}) {
+	for _, run := range e.cfg.Runs.List(m.Principal, tasks.RunFilter{Session: m.Session, Limit: tasks.MaxEndedRuns}) {
 		if run.Principal == m.Principal.ID && !run.Status.Over() && e.cfg.Runs.Cancel(m.Principal, run.ID) == nil {
 			n++
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/core/runs"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 // Types of replies.
@@ -45,7 +45,7 @@ type Turn struct {
 
 // Config is what an Engine needs; Model and Log may be nil.
 type Config struct {
-	Runs     *runs.Register
+	Runs     *tasks.Runs
 	Messages *session.Messages
 	Results  *session.Results
 	Log      *audit.Log

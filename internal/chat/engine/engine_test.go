@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/core/runs"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/testkit/sessiontest"
 )
 
@@ -99,7 +99,7 @@ func newRig(with *model) *rig {
 	store := sessiontest.NewMemory()
 	r := &rig{engine: &invoker{}, model: with, messages: session.NewMessages(session.MessagesConfig{Store: store}), results: session.NewResults(session.ResultsConfig{Store: store})}
 	cfg := engine.Config{
-		Runs: runs.New(r.engine, time.Now), Messages: r.messages, Results: r.results, Commands: func() *command.Router { return router },
+		Runs: tasks.NewRuns(r.engine, time.Now), Messages: r.messages, Results: r.results, Commands: func() *command.Router { return router },
 		Usage: func(string) (string, error) { return "# How to x", nil },
 	}
 	if with != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 // maxExcerpt is the length, in runes, of an input that an error quotes.
@@ -28,7 +28,7 @@ type Run struct {
 // waits for; else Reply.
 type Done struct {
 	Text    string
-	Started *runs.Run
+	Started *tasks.Run
 	Reply   invoke.Reply
 }
 
@@ -87,16 +87,16 @@ func Input(r *command.Route, noCache bool) (json.RawMessage, error) {
 }
 
 // invocation is the call that a command line means, on the record.
-func (e *Engine) invocation(ctx context.Context, m Message, route *command.Route) (capability.Invocation, runs.About, error) {
+func (e *Engine) invocation(ctx context.Context, m Message, route *command.Route) (capability.Invocation, tasks.RunLabel, error) {
 	input, err := Input(route, m.NoCache)
 	if err != nil {
-		return capability.Invocation{}, runs.About{}, err
+		return capability.Invocation{}, tasks.RunLabel{}, err
 	}
 	inv := capability.Invocation{
 		ID: e.cfg.Runs.NewID(), Surface: "slash", Client: m.Client, Principal: m.Principal, Session: m.Session, Input: input,
 		Audience: capability.AudienceInternal, Target: capability.Target{Member: Member(route)},
 	}
-	about := runs.About{Extension: route.Command.Extension, Command: "/" + route.Command.Name, Action: route.Action.ID}
+	about := tasks.RunLabel{Extension: route.Command.Extension, Command: "/" + route.Command.Name, Action: route.Action.ID}
 	if e.cfg.Log != nil {
 		_, err = e.cfg.Log.Append(ctx, audit.Record{
 			Logger: "chat", Event: audit.CommandRouted, Extension: about.Extension, Command: about.Command, Action: about.Action, Runner: route.Action.Runner,

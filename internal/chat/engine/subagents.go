@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 // subagents is the command by which people use what agents delegate work with. It is
@@ -41,7 +41,7 @@ func (e *Engine) subagents(ctx context.Context, m Message, route *command.Route)
 	reply, err := e.cfg.Runs.Do(ctx, capability.Invocation{
 		ID: e.cfg.Runs.NewID(), Surface: "slash", Client: m.Client, Principal: m.Principal, Session: m.Session, Input: json.RawMessage(input),
 		Target: capability.Target{Action: action},
-	}, runs.About{Command: "/subagents", Action: strings.ToLower(name)})
+	}, tasks.RunLabel{Command: "/subagents", Action: strings.ToLower(name)})
 	if err != nil {
 		return "", err
 	}

@@ -1,19 +1,20 @@
-// Package tasks keeps what takes longer than one request. A Task is an invocation
-// that somebody started and looks at later: it is on the disk before anybody hears
-// its id, it belongs to one principal, and nobody else can tell it from one that
-// does not exist. MCP's task id, A2A's task id and ours are one.
+// Package tasks keeps the calls that outlive the request that made them. Every one of
+// them is carried out on the one governed path, as a call of the principal that made it.
 //
-// The [Manager] carries each invocation through the one governed path in a goroutine
-// of its own. What the path says becomes the task's state: progress its status text,
-// a question of the provider a request that waits for an answer, a missing approval
-// a wait for whoever may give it, after which the same call is made again. States
-// are those of spec/README section 6; those that wait survive a restart, those under
-// way do not: nobody knows whether their work was done, so they have failed, reason
-// interrupted.
+//   - A [Task] is durable: it is stored before its id is returned, it belongs to one
+//     principal, and to any other principal it does not exist. MCP's task id, A2A's task
+//     id and ours are the same. The [Manager] runs each invocation in a goroutine of its
+//     own and turns its progress, its questions and its missing approvals into the state
+//     of the task. A task that waits survives a restart. One that was running has failed,
+//     reason interrupted, because it is unknown whether its work was done.
+//   - A [Run] lives in memory, in [Runs]: an invocation whose progress and result a
+//     client polls for. The audit log is its lasting record.
+//   - A [HeldCall] is durable and waits for a node that is away. The [HeldKeeper]
+//     delivers it once, through whichever gateway the node returns to.
 //
-// Surfaces start tasks, answer, cancel, list and watch. All who watch a task see the
-// same changes in the same order. Requests, results and the documents of the
-// conversation are the bytes that came; what they mean is the surface's.
+// Surfaces start tasks, answer, cancel, list and watch them. All watchers of a task
+// receive the same changes in the same order. Requests, results and the documents of a
+// conversation are kept as the bytes that arrived; the surface interprets them.
 package tasks
 
 import (

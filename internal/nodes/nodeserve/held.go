@@ -8,18 +8,18 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/core/heldcall"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
 // Held keeps calls for nodes that are away.
 type Held interface {
-	Hold(ctx context.Context, c heldcall.Call, hold time.Duration) (heldcall.Call, error)
-	Cancel(ctx context.Context, c heldcall.Call) error
+	Hold(ctx context.Context, c tasks.HeldCall, hold time.Duration) (tasks.HeldCall, error)
+	Cancel(ctx context.Context, c tasks.HeldCall) error
 	// Call and List see what is kept; principal "" is everybody's.
-	Call(ctx context.Context, id string) (c heldcall.Call, ok bool, err error)
-	List(ctx context.Context, principal, node string, limit int) ([]heldcall.Call, error)
+	Call(ctx context.Context, id string) (c tasks.HeldCall, ok bool, err error)
+	List(ctx context.Context, principal, node string, limit int) ([]tasks.HeldCall, error)
 }
 
 const maxHeldList = 500
@@ -33,7 +33,7 @@ func (s *Surface) heldRoutes(mux *http.ServeMux) {
 
 // heldView is a held call on the wire.
 type heldView struct {
-	heldcall.Call
+	tasks.HeldCall
 	Result jsonx.Raw `json:"result,omitempty"`
 }
 
@@ -66,16 +66,16 @@ func (s *Surface) hold(w http.ResponseWriter, r *http.Request, who capability.Pr
 		}
 		*d.to = v
 	}
-	c, err := s.Held.Hold(r.Context(), heldcall.Call{Node: id, Function: in.Function, Arguments: json.RawMessage(in.Args), Principal: who.ID, Timeout: timeout}, hold)
+	c, err := s.Held.Hold(r.Context(), tasks.HeldCall{Node: id, Function: in.Function, Arguments: json.RawMessage(in.Args), Principal: who.ID, Timeout: timeout}, hold)
 	if err != nil {
 		return err
 	}
-	httpapi.WriteJSON(w, http.StatusAccepted, heldView{Call: c})
+	httpapi.WriteJSON(w, http.StatusAccepted, heldView{HeldCall: c})
 	return nil
 }
 
 // own finds a held call of who asks; people see everybody's.
-func (s *Surface) own(r *http.Request, who capability.Principal) (heldcall.Call, error) {
+func (s *Surface) own(r *http.Request, who capability.Principal) (tasks.HeldCall, error) {
 	id := r.PathValue("id")
 	c, ok, err := s.Held.Call(r.Context(), id)
 	if err == nil && (!ok || c.Principal != who.ID && !people(who)) {
@@ -104,7 +104,7 @@ func (s *Surface) heldList(w http.ResponseWriter, r *http.Request, who capabilit
 	}
 	out := make([]heldView, len(list))
 	for i := range list {
-		out[i] = heldView{Call: list[i]}
+		out[i] = heldView{HeldCall: list[i]}
 	}
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"calls": out})
 	return nil

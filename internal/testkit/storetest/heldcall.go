@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/heldcall"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-func heldCall(id, node string, n int) heldcall.Call {
-	return heldcall.Call{
+func heldCall(id, node string, n int) tasks.HeldCall {
+	return tasks.HeldCall{
 		ID: id, Node: node, Function: "f", Arguments: json.RawMessage(`{"a":1}`), Principal: "agent:x", Timeout: time.Second,
-		State: heldcall.Held, Created: day(n), Expires: day(n + 10),
+		State: tasks.HeldWaiting, Created: day(n), Expires: day(n + 10),
 	}
 }
 
 func heldCallsDelivered(t *testing.T, s Stores) {
-	hold := func(c heldcall.Call) {
+	hold := func(c tasks.HeldCall) {
 		t.Helper()
 		held, err := s.Held.HoldCall(t.Context(), c, 3, 2)
 		ok(t, err)
@@ -26,7 +26,7 @@ func heldCallsDelivered(t *testing.T, s Stores) {
 	}
 	hold(heldCall("2", "a", 2))
 	hold(heldCall("1", "a", 1))
-	for what, c := range map[string]heldcall.Call{"the node has two": heldCall("3", "a", 3)} {
+	for what, c := range map[string]tasks.HeldCall{"the node has two": heldCall("3", "a", 3)} {
 		held, err := s.Held.HoldCall(t.Context(), c, 3, 2)
 		ok(t, err)
 		if held {
@@ -40,7 +40,7 @@ func heldCallsDelivered(t *testing.T, s Stores) {
 	waiting, err := s.Held.WaitingNodes(t.Context())
 	ok(t, err)
 	same(t, waiting, []string{"a", "b"})
-	claim := func(at, giveUp int) (heldcall.Call, bool) {
+	claim := func(at, giveUp int) (tasks.HeldCall, bool) {
 		t.Helper()
 		c, found, err := s.Held.ClaimCall(t.Context(), "a", day(at), day(giveUp))
 		ok(t, err)
@@ -50,16 +50,16 @@ func heldCallsDelivered(t *testing.T, s Stores) {
 	if !found || c.ID != "1" || string(c.Arguments) != `{"a":1}` || c.Timeout != time.Second || !c.Created.Equal(day(1)) {
 		t.Errorf("%+v %v", c, found)
 	}
-	c.State, c.Ended, c.Invocation, c.Result = heldcall.Done, day(5), "run_1", json.RawMessage(`[1]`)
-	ended, err := s.Held.EndCall(t.Context(), c, heldcall.Running)
+	c.State, c.Ended, c.Invocation, c.Result = tasks.HeldDone, day(5), "run_1", json.RawMessage(`[1]`)
+	ended, err := s.Held.EndCall(t.Context(), c, tasks.HeldRunning)
 	ok(t, err)
 	same(t, ended, true)
-	ended, err = s.Held.EndCall(t.Context(), c, heldcall.Running)
+	ended, err = s.Held.EndCall(t.Context(), c, tasks.HeldRunning)
 	ok(t, err)
 	same(t, ended, false)
 	got, found, err := s.Held.HeldCall(t.Context(), "1")
 	ok(t, err)
-	if !found || got.State != heldcall.Done || string(got.Result) != `[1]` || got.Invocation != "run_1" || !got.Ended.Equal(day(5)) {
+	if !found || got.State != tasks.HeldDone || string(got.Result) != `[1]` || got.Invocation != "run_1" || !got.Ended.Equal(day(5)) {
 		t.Errorf("%+v", got)
 	}
 	if c, found = claim(5, 0); !found || c.ID != "2" {
@@ -71,8 +71,8 @@ func heldCallsDelivered(t *testing.T, s Stores) {
 	if c, found = claim(8, 6); !found || c.ID != "2" { // whoever had it is dead
 		t.Errorf("%+v %v", c, found)
 	}
-	c.State, c.Ended, c.Error = heldcall.Failed, day(8), capability.Errorf(capability.CodeDenied, "x", "no").With("because", "")
-	_, err = s.Held.EndCall(t.Context(), c, heldcall.Running)
+	c.State, c.Ended, c.Error = tasks.HeldFailed, day(8), capability.Errorf(capability.CodeDenied, "x", "no").With("because", "")
+	_, err = s.Held.EndCall(t.Context(), c, tasks.HeldRunning)
 	ok(t, err)
 	list, err := s.Held.HeldCalls(t.Context(), "agent:x", "a", 10)
 	ok(t, err)
@@ -82,7 +82,7 @@ func heldCallsDelivered(t *testing.T, s Stores) {
 	ok(t, s.Held.SweepCalls(t.Context(), day(20), day(6)))
 	all, err := s.Held.HeldCalls(t.Context(), "", "", 10)
 	ok(t, err)
-	if len(all) != 2 || all[0].ID != "3" || all[0].State != heldcall.Expired || all[1].ID != "2" {
+	if len(all) != 2 || all[0].ID != "3" || all[0].State != tasks.HeldExpired || all[1].ID != "2" {
 		t.Errorf("%+v", all)
 	}
 }

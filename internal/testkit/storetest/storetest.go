@@ -15,9 +15,9 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/core/heldcall"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/nodes/admission"
 )
 
@@ -27,7 +27,7 @@ type Stores struct {
 	Outcomes invoke.OutcomeStore
 	Index    audit.Index
 	Nodes    admission.Store
-	Held     heldcall.Store
+	Held     tasks.HeldStore
 }
 
 // Run tests the stores that open makes; each test gets its own.

@@ -1,8 +1,4 @@
-// Package heldcall keeps calls for nodes that are away until they come back: store
-// and forward, for callers that ask for it. A held call is an order, not a promise:
-// it is judged when it is delivered, as a call of whoever gave it, under an
-// idempotency key of its own, so that it runs once whichever gateway delivers it.
-package heldcall
+package tasks
 
 import (
 	"context"
@@ -18,12 +14,12 @@ import (
 
 // Bounds of what is held.
 const (
-	MaxInput     = 256 << 10 // bytes of arguments
-	MaxPrincipal = 100       // calls of one principal that wait
-	MaxNode      = 1000      // calls for one node that wait
-	MaxHold      = 7 * 24 * time.Hour
-	DefaultHold  = 24 * time.Hour
-	KeepEnded    = 24 * time.Hour // how long an outcome can be asked for
+	MaxHeldInput  = 256 << 10 // bytes of arguments
+	MaxHeldOf     = 100       // calls of one principal that wait
+	MaxHeldFor    = 1000      // calls for one node that wait
+	MaxHold       = 7 * 24 * time.Hour
+	DefaultHold   = 24 * time.Hour
+	KeepEndedHeld = 24 * time.Hour // how long an outcome can be asked for
 
 	// claimLife is after how long a delivery counts as given up: longer than any call.
 	claimLife = 2 * time.Hour
@@ -33,16 +29,16 @@ const (
 
 // States of a held call.
 const (
-	Held      = "held"
-	Running   = "running"
-	Done      = "done"
-	Failed    = "failed"
-	Expired   = "expired"
-	Cancelled = "cancelled"
+	HeldWaiting   = "held"
+	HeldRunning   = "running"
+	HeldDone      = "done"
+	HeldFailed    = "failed"
+	HeldExpired   = "expired"
+	HeldCancelled = "cancelled"
 )
 
-// Call is one held call.
-type Call struct {
+// HeldCall is one held call.
+type HeldCall struct {
 	ID         string            `json:"id"` // hld_…
 	Node       string            `json:"node_id"`
 	Function   string            `json:"function"`
@@ -59,90 +55,90 @@ type Call struct {
 	Error      *capability.Error `json:"error,omitempty"`
 }
 
-// Store keeps held calls.
-type Store interface {
+// HeldStore keeps held calls.
+type HeldStore interface {
 	// HoldCall adds c unless the principal has mostOf, or the node mostFor, that wait:
 	// then ok is false.
-	HoldCall(ctx context.Context, c Call, mostOf, mostFor int) (ok bool, err error)
+	HoldCall(ctx context.Context, c HeldCall, mostOf, mostFor int) (ok bool, err error)
 	// HeldCall returns one; ok is false where there is none.
-	HeldCall(ctx context.Context, id string) (c Call, ok bool, err error)
+	HeldCall(ctx context.Context, id string) (c HeldCall, ok bool, err error)
 	// HeldCalls returns at most limit of a principal ("": of all) for a node ("": for
 	// all), the newest first, without their results.
-	HeldCalls(ctx context.Context, principal, node string, limit int) ([]Call, error)
+	HeldCalls(ctx context.Context, principal, node string, limit int) ([]HeldCall, error)
 	// ClaimCall takes the oldest call that waits for a node and has not expired, or
 	// whose delivery was claimed before giveUp; one caller gets it.
-	ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c Call, ok bool, err error)
+	ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c HeldCall, ok bool, err error)
 	// EndCall writes how it ended, if its state is still was.
-	EndCall(ctx context.Context, c Call, was string) (ok bool, err error)
+	EndCall(ctx context.Context, c HeldCall, was string) (ok bool, err error)
 	// SweepCalls expires what waited too long and removes what ended before forget.
 	SweepCalls(ctx context.Context, now, forget time.Time) error
 	// WaitingNodes are the nodes that calls wait for.
 	WaitingNodes(ctx context.Context) ([]string, error)
 }
 
-// Config of a Keeper; all but Logger and Now are required.
-type Config struct {
-	Store Store
+// HeldConfig configures a HeldKeeper; all but Logger and Now are required.
+type HeldConfig struct {
+	Store HeldStore
 	// Present reports whether a node can be called now.
 	Present func(node string) bool
 	// Invoke carries out a call as its principal; unauthenticated where that is gone.
-	Invoke func(ctx context.Context, c Call) (result json.RawMessage, invocation string, err error)
+	Invoke func(ctx context.Context, c HeldCall) (result json.RawMessage, invocation string, err error)
 	Logger *slog.Logger
 	Now    func() time.Time
 }
 
-// Keeper holds calls and delivers them. It is safe for concurrent use.
-type Keeper struct {
-	cfg   Config
+// HeldKeeper holds calls and delivers them. It is safe for concurrent use.
+type HeldKeeper struct {
+	cfg   HeldConfig
 	wake  chan struct{}
 	mu    sync.Mutex
 	ready map[string]bool // nodes to look at
 }
 
-// New returns a Keeper; Run delivers.
-func New(cfg Config) *Keeper {
+// NewHeldKeeper returns a HeldKeeper. Run delivers.
+func NewHeldKeeper(cfg HeldConfig) *HeldKeeper {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), ready: make(map[string]bool)}
+	return &HeldKeeper{cfg: cfg, wake: make(chan struct{}, 1), ready: make(map[string]bool)}
 }
 
 // Hold keeps a call for at most hold (0: DefaultHold). Errors: invalid_input, too_large,
 // overloaded.
-func (k *Keeper) Hold(ctx context.Context, c Call, hold time.Duration) (Call, error) {
+func (k *HeldKeeper) Hold(ctx context.Context, c HeldCall, hold time.Duration) (HeldCall, error) {
 	const op = "calls.hold"
 	if err := cmp.CheckFunction(c.Function); err != nil {
-		return Call{}, err
+		return HeldCall{}, err
 	}
 	switch {
 	case hold < 0 || hold > MaxHold:
-		return Call{}, capability.Errorf(capability.CodeInvalidInput, op, "a call is held for at most %s, not %s", MaxHold, hold)
-	case len(c.Arguments) > MaxInput:
-		return Call{}, capability.Errorf(capability.CodeTooLarge, op, "the arguments have %d bytes; a call is held with at most %d", len(c.Arguments), MaxInput)
+		return HeldCall{}, capability.Errorf(capability.CodeInvalidInput, op, "a call is held for at most %s, not %s", MaxHold, hold)
+	case len(c.Arguments) > MaxHeldInput:
+		return HeldCall{}, capability.Errorf(capability.CodeTooLarge, op, "the arguments have %d bytes; a call is held with at most %d", len(c.Arguments), MaxHeldInput)
 	case hold == 0:
 		hold = DefaultHold
 	}
 	if _, err := cmp.ParseArguments(c.Arguments); err != nil {
-		return Call{}, err
+		return HeldCall{}, err
 	}
 	now := k.cfg.Now().UTC()
-	c.ID, c.State, c.Created, c.Expires = "hld_"+ids.Text()[:24], Held, now, now.Add(hold)
-	ok, err := k.cfg.Store.HoldCall(ctx, c, MaxPrincipal, MaxNode)
+	c.ID, c.State, c.Created, c.Expires = "hld_"+ids.Text()[:24], HeldWaiting, now, now.Add(hold)
+	ok, err := k.cfg.Store.HoldCall(ctx, c, MaxHeldOf, MaxHeldFor)
 	if err == nil && !ok {
-		err = capability.Errorf(capability.CodeOverloaded, op, "%d calls of yours, or %d for %s, are held already", MaxPrincipal, MaxNode, c.Node).With("queue_full", "cancel what is not wanted any more")
+		err = capability.Errorf(capability.CodeOverloaded, op, "%d calls of yours, or %d for %s, are held already", MaxHeldOf, MaxHeldFor, c.Node).With("queue_full", "cancel what is not wanted any more")
 	}
 	if err != nil {
-		return Call{}, err
+		return HeldCall{}, err
 	}
 	k.Ready(c.Node)
 	return c, nil
 }
 
 // Ready says that a node may be there now. It never blocks.
-func (k *Keeper) Ready(node string) {
+func (k *HeldKeeper) Ready(node string) {
 	k.mu.Lock()
 	k.ready[node] = true
 	k.mu.Unlock()
@@ -153,13 +149,13 @@ func (k *Keeper) Ready(node string) {
 }
 
 // Cancel withdraws a call that waits; one that runs or has ended is a conflict.
-func (k *Keeper) Cancel(ctx context.Context, c Call) error {
+func (k *HeldKeeper) Cancel(ctx context.Context, c HeldCall) error {
 	was := c.State
-	c.State, c.Ended = Cancelled, k.cfg.Now().UTC()
-	ok := was == Held
+	c.State, c.Ended = HeldCancelled, k.cfg.Now().UTC()
+	ok := was == HeldWaiting
 	var err error
 	if ok {
-		ok, err = k.cfg.Store.EndCall(ctx, c, Held)
+		ok, err = k.cfg.Store.EndCall(ctx, c, HeldWaiting)
 	}
 	if err == nil && !ok {
 		err = capability.Errorf(capability.CodeConflict, "calls.cancel", "the call %s does not wait any more", c.ID)
@@ -168,7 +164,7 @@ func (k *Keeper) Cancel(ctx context.Context, c Call) error {
 }
 
 // Run delivers until ctx ends.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *HeldKeeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(sweepTime)
 	defer tick.Stop()
 	var work sync.WaitGroup
@@ -234,11 +230,11 @@ func (b *busyNodes) leave(node string) (again bool) {
 
 // sweep throws away what is too old and looks again at every node that calls wait
 // for: word of a node that came may have been missed, or another gateway died.
-func (k *Keeper) sweep(ctx context.Context) {
+func (k *HeldKeeper) sweep(ctx context.Context) {
 	now := k.cfg.Now().UTC()
 	nodes, err := k.cfg.Store.WaitingNodes(ctx)
 	if err == nil {
-		err = k.cfg.Store.SweepCalls(ctx, now, now.Add(-KeepEnded))
+		err = k.cfg.Store.SweepCalls(ctx, now, now.Add(-KeepEndedHeld))
 	}
 	if err != nil && ctx.Err() == nil {
 		k.cfg.Logger.Error("held calls cannot be looked through", "err", err)
@@ -250,7 +246,7 @@ func (k *Keeper) sweep(ctx context.Context) {
 
 // deliver carries out what waits for a node, one after the other, the oldest first,
 // for as long as it is there.
-func (k *Keeper) deliver(ctx context.Context, node string) {
+func (k *HeldKeeper) deliver(ctx context.Context, node string) {
 	for ctx.Err() == nil && k.cfg.Present(node) {
 		now := k.cfg.Now().UTC()
 		c, ok, err := k.cfg.Store.ClaimCall(ctx, node, now, now.Add(-claimLife))
@@ -262,18 +258,18 @@ func (k *Keeper) deliver(ctx context.Context, node string) {
 			return
 		}
 		c.Result, c.Invocation, err = k.cfg.Invoke(ctx, c)
-		c.Ended, c.State, c.Error = k.cfg.Now().UTC(), Done, nil
+		c.Ended, c.State, c.Error = k.cfg.Now().UTC(), HeldDone, nil
 		if err != nil {
-			c.State, c.Error = Failed, capability.AsError(err)
+			c.State, c.Error = HeldFailed, capability.AsError(err)
 			if away(c.Error) || ctx.Err() != nil { // it has not begun: it waits on
-				c.State, c.Ended, c.Error, c.Invocation = Held, time.Time{}, nil, ""
+				c.State, c.Ended, c.Error, c.Invocation = HeldWaiting, time.Time{}, nil, ""
 			}
 		}
-		if _, err := k.cfg.Store.EndCall(context.WithoutCancel(ctx), c, Running); err != nil {
+		if _, err := k.cfg.Store.EndCall(context.WithoutCancel(ctx), c, HeldRunning); err != nil {
 			k.cfg.Logger.Error("the end of a held call cannot be kept", "call", c.ID, "err", err)
 			return
 		}
-		if c.State == Held {
+		if c.State == HeldWaiting {
 			return
 		}
 	}

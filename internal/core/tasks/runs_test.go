@@ -1,4 +1,4 @@
-package runs_test
+package tasks_test
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/core/runs"
+	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
 // engine ends a run when it is told to, or cancelled.
-type engine struct {
+type runEngine struct {
 	mu    sync.Mutex
 	n     int
 	value string
@@ -24,14 +24,14 @@ type engine struct {
 	hold  chan struct{} // nil: it ends at once
 }
 
-func (e *engine) NewID() string {
+func (e *runEngine) NewID() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.n++
 	return fmt.Sprintf("run_%03d", e.n)
 }
 
-func (e *engine) Follow(ctx context.Context, inv capability.Invocation, moved func(invoke.State)) (invoke.Reply, error) {
+func (e *runEngine) Follow(ctx context.Context, inv capability.Invocation, moved func(invoke.State)) (invoke.Reply, error) {
 	moved(invoke.StateValidating)
 	moved(invoke.StateExecuting)
 	inv.Progress(capability.Chunk{Message: "half way"})
@@ -56,8 +56,8 @@ func (e *engine) Follow(ctx context.Context, inv capability.Invocation, moved fu
 	return invoke.Reply{Invocation: inv.ID, State: invoke.StateCompleted, Result: json.RawMessage(e.value)}, nil
 }
 
-func ann() capability.Principal {
-	return capability.Principal{ID: "agent:ann", Role: capability.RoleAgent}
+func runCaller() capability.Principal {
+	return capability.Principal{ID: "agent:runCaller", Role: capability.RoleAgent}
 }
 
 func ben() capability.Principal {
@@ -73,41 +73,41 @@ func TestWhatPollersAreTold(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		fail   error
-		status runs.Status
+		status tasks.RunStatus
 	}{
-		{"it ends well", nil, runs.Succeeded},
-		{"it fails", capability.Errorf(capability.CodeFailed, "t", "no"), runs.Failed},
-		{"it is denied", capability.Errorf(capability.CodeDenied, "t", "no"), runs.Failed},
-		{"its time is over", capability.Errorf(capability.CodeTimeout, "t", "late"), runs.TimedOut},
+		{"it ends well", nil, tasks.RunSucceeded},
+		{"it fails", capability.Errorf(capability.CodeFailed, "t", "no"), tasks.RunFailed},
+		{"it is denied", capability.Errorf(capability.CodeDenied, "t", "no"), tasks.RunFailed},
+		{"its time is over", capability.Errorf(capability.CodeTimeout, "t", "late"), tasks.RunTimedOut},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := &engine{value: `{"output":"x"}`, fail: tt.fail, hold: make(chan struct{})}
-				r := runs.New(e, time.Now)
-				begun, err := r.Start(capability.Invocation{Principal: ann(), Session: "s"}, runs.About{Extension: "tools.x", Command: "/x", Action: "a"})
+				e := &runEngine{value: `{"output":"x"}`, fail: tt.fail, hold: make(chan struct{})}
+				r := tasks.NewRuns(e, time.Now)
+				begun, err := r.Start(capability.Invocation{Principal: runCaller(), Session: "s"}, tasks.RunLabel{Extension: "tools.x", Command: "/x", Action: "a"})
 				if err != nil || begun.Status.Over() || begun.ID != "run_001" {
 					t.Fatal(begun, err)
 				}
 				synctest.Wait()
-				half, err := r.Get(ann(), begun.ID)
-				if err != nil || half.Status != runs.Running || half.Stage != "EXECUTING" || half.Progress != 60 || half.Message != "half way" || half.Command != "/x" {
+				half, err := r.Get(runCaller(), begun.ID)
+				if err != nil || half.Status != tasks.RunRunning || half.Stage != "EXECUTING" || half.Progress != 60 || half.Message != "half way" || half.Command != "/x" {
 					t.Errorf("%+v %v", half, err)
 				}
 				close(e.hold)
 				synctest.Wait()
-				end, err := r.Get(ann(), begun.ID)
+				end, err := r.Get(runCaller(), begun.ID)
 				if err != nil || end.Status != tt.status || end.Stage != "DONE" || end.Progress != 100 || end.Ended.IsZero() || (end.Error == nil) != (tt.fail == nil) {
 					t.Errorf("%+v %v", end, err)
 				}
 				if tt.fail == nil && string(end.Result) != e.value {
 					t.Errorf("%s", end.Result)
 				}
-				if err := r.Cancel(ann(), begun.ID); capability.CodeOf(err) != capability.CodeConflict {
+				if err := r.Cancel(runCaller(), begun.ID); capability.CodeOf(err) != capability.CodeConflict {
 					t.Error("a run that is over was cancelled:", err)
 				}
-				time.Sleep(runs.Keep + time.Second)
-				if _, err := r.Get(ann(), begun.ID); capability.CodeOf(err) != capability.CodeNotFound {
+				time.Sleep(tasks.KeepRuns + time.Second)
+				if _, err := r.Get(runCaller(), begun.ID); capability.CodeOf(err) != capability.CodeNotFound {
 					t.Error(err)
 				}
 				r.Close(t.Context())
@@ -119,9 +119,9 @@ func TestWhatPollersAreTold(t *testing.T) {
 func TestRunsAreTheirOwners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := &engine{hold: make(chan struct{})}
-		r := runs.New(e, time.Now)
-		mine, err := r.Start(capability.Invocation{Principal: ann(), Session: "s"}, runs.About{Extension: "tools.x"})
+		e := &runEngine{hold: make(chan struct{})}
+		r := tasks.NewRuns(e, time.Now)
+		mine, err := r.Start(capability.Invocation{Principal: runCaller(), Session: "s"}, tasks.RunLabel{Extension: "tools.x"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,13 +131,13 @@ func TestRunsAreTheirOwners(t *testing.T) {
 		if err := r.Cancel(ben(), mine.ID); capability.CodeOf(err) != capability.CodeNotFound {
 			t.Error(err)
 		}
-		for who, want := range map[string]int{"ann": 1, "ben": 0, "boss": 1} {
-			p := map[string]capability.Principal{"ann": ann(), "ben": ben(), "boss": boss()}[who]
-			if got := r.List(p, runs.Filter{}); len(got) != want {
+		for who, want := range map[string]int{"runCaller": 1, "ben": 0, "boss": 1} {
+			p := map[string]capability.Principal{"runCaller": runCaller(), "ben": ben(), "boss": boss()}[who]
+			if got := r.List(p, tasks.RunFilter{}); len(got) != want {
 				t.Errorf("%s: %+v", who, got)
 			}
 		}
-		for _, f := range []runs.Filter{{Extension: "tools.y"}, {Session: "t"}, {Status: runs.Failed}} {
+		for _, f := range []tasks.RunFilter{{Extension: "tools.y"}, {Session: "t"}, {Status: tasks.RunFailed}} {
 			if got := r.List(boss(), f); len(got) != 0 {
 				t.Errorf("%+v: %+v", f, got)
 			}
@@ -146,7 +146,7 @@ func TestRunsAreTheirOwners(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if got, err := r.Get(ann(), mine.ID); err != nil || got.Status != runs.Canceled {
+		if got, err := r.Get(runCaller(), mine.ID); err != nil || got.Status != tasks.RunCanceled {
 			t.Errorf("%+v %v", got, err)
 		}
 		r.Close(t.Context())
@@ -156,14 +156,14 @@ func TestRunsAreTheirOwners(t *testing.T) {
 func TestWhatNobodyWaitsForIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := &engine{hold: make(chan struct{})}
-		r := runs.New(e, time.Now)
-		for range runs.MaxUnheard {
-			if _, err := r.Start(capability.Invocation{Principal: ann()}, runs.About{}); err != nil {
+		e := &runEngine{hold: make(chan struct{})}
+		r := tasks.NewRuns(e, time.Now)
+		for range tasks.MaxDetachedRuns {
+			if _, err := r.Start(capability.Invocation{Principal: runCaller()}, tasks.RunLabel{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := r.Start(capability.Invocation{Principal: ann()}, runs.About{}); capability.AsError(err).Reason != "queue_full" {
+		if _, err := r.Start(capability.Invocation{Principal: runCaller()}, tasks.RunLabel{}); capability.AsError(err).Reason != "queue_full" {
 			t.Error(err)
 		}
 		// A stop waits for what is under way as long as it may, and ends the rest.
@@ -174,11 +174,11 @@ func TestWhatNobodyWaitsForIsBounded(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second {
 			t.Error(took)
 		}
-		if _, err := r.Start(capability.Invocation{Principal: ann()}, runs.About{}); capability.CodeOf(err) != capability.CodeUnavailable {
+		if _, err := r.Start(capability.Invocation{Principal: runCaller()}, tasks.RunLabel{}); capability.CodeOf(err) != capability.CodeUnavailable {
 			t.Error(err)
 		}
-		for _, one := range r.List(ann(), runs.Filter{Limit: 1000}) {
-			if one.Status != runs.Canceled {
+		for _, one := range r.List(runCaller(), tasks.RunFilter{Limit: 1000}) {
+			if one.Status != tasks.RunCanceled {
 				t.Errorf("%+v", one)
 			}
 		}
@@ -187,26 +187,26 @@ func TestWhatNobodyWaitsForIsBounded(t *testing.T) {
 
 func TestOldResultsGoFirst(t *testing.T) {
 	t.Parallel()
-	e := &engine{value: `"` + strings.Repeat("x", 1<<20) + `"`}
-	r := runs.New(e, time.Now)
+	e := &runEngine{value: `"` + strings.Repeat("x", 1<<20) + `"`}
+	r := tasks.NewRuns(e, time.Now)
 	for range 70 {
-		if _, err := r.Do(t.Context(), capability.Invocation{Principal: ann()}, runs.About{}); err != nil {
+		if _, err := r.Do(t.Context(), capability.Invocation{Principal: runCaller()}, tasks.RunLabel{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := len(r.List(ann(), runs.Filter{Limit: 1000})); got != 63 { // 64 MiB and not one byte more
+	if got := len(r.List(runCaller(), tasks.RunFilter{Limit: 1000})); got != 63 { // 64 MiB and not one byte more
 		t.Error(got)
 	}
-	if _, err := r.Get(ann(), "run_001"); err == nil {
+	if _, err := r.Get(runCaller(), "run_001"); err == nil {
 		t.Error("the oldest is still there")
 	}
 	e.value = "1"
-	for range runs.MaxEnded + 10 {
-		if _, err := r.Do(t.Context(), capability.Invocation{Principal: ann()}, runs.About{}); err != nil {
+	for range tasks.MaxEndedRuns + 10 {
+		if _, err := r.Do(t.Context(), capability.Invocation{Principal: runCaller()}, tasks.RunLabel{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := len(r.List(ann(), runs.Filter{Limit: 5000})); got != runs.MaxEnded {
+	if got := len(r.List(runCaller(), tasks.RunFilter{Limit: 5000})); got != tasks.MaxEndedRuns {
 		t.Error(got)
 	}
 	r.Close(t.Context())

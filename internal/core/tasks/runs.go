@@ -1,8 +1,4 @@
-// Package runs knows what is under way and what has just ended, for those who
-// start something and ask for it later. Every run goes through the one engine;
-// this is its waiting room and its notice board. Nothing here outlives the
-// process: what was done is in the audit.
-package runs
+package tasks
 
 import (
 	"cmp"
@@ -19,32 +15,33 @@ import (
 
 // Limits of what is kept.
 const (
-	Keep       = time.Hour // after the end
-	MaxEnded   = 1000      // the oldest go first
-	MaxKept    = 64 << 20  // bytes of results; the oldest go first
-	MaxUnheard = 100       // runs at once that nobody waits for
+	KeepRuns     = time.Hour // after the end
+	MaxEndedRuns = 1000      // the oldest go first
+	MaxRunBytes  = 64 << 20  // bytes of results; the oldest go first
+	// MaxDetachedRuns bounds the runs whose caller does not wait for the result.
+	MaxDetachedRuns = 100
 )
 
-// Status is what pollers are told.
-type Status string
+// RunStatus is what pollers are told.
+type RunStatus string
 
 // The statuses.
 const (
-	Pending   Status = "PENDING"
-	Running   Status = "RUNNING"
-	Succeeded Status = "SUCCEEDED"
-	Failed    Status = "FAILED"
-	TimedOut  Status = "TIMEOUT"
-	Canceled  Status = "CANCELED"
+	RunPending   RunStatus = "PENDING"
+	RunRunning   RunStatus = "RUNNING"
+	RunSucceeded RunStatus = "SUCCEEDED"
+	RunFailed    RunStatus = "FAILED"
+	RunTimedOut  RunStatus = "TIMEOUT"
+	RunCanceled  RunStatus = "CANCELED"
 )
 
-// Statuses returns every status.
-func Statuses() []Status {
-	return []Status{Pending, Running, Succeeded, Failed, TimedOut, Canceled}
+// RunStatuses returns every status.
+func RunStatuses() []RunStatus {
+	return []RunStatus{RunPending, RunRunning, RunSucceeded, RunFailed, RunTimedOut, RunCanceled}
 }
 
 // Over reports whether nothing more will happen.
-func (s Status) Over() bool { return s != Pending && s != Running }
+func (s RunStatus) Over() bool { return s != RunPending && s != RunRunning }
 
 // Run is one run as it stood when somebody asked.
 type Run struct {
@@ -54,7 +51,7 @@ type Run struct {
 	Action    string            `json:"action,omitempty"`
 	Principal string            `json:"user_id"`
 	Session   string            `json:"session_id,omitempty"`
-	Status    Status            `json:"status"`
+	Status    RunStatus         `json:"status"`
 	Stage     string            `json:"stage"`    // VALIDATING, EXECUTING, FINALIZING, DONE
 	Progress  int               `json:"progress"` // per cent, nominal
 	State     invoke.State      `json:"state"`
@@ -65,18 +62,18 @@ type Run struct {
 	Error     *capability.Error `json:"error,omitempty"`
 }
 
-// Engine is the one governed path.
-type Engine interface {
+// RunEngine is the part of the engine that carries out runs.
+type RunEngine interface {
 	NewID() string
 	Follow(ctx context.Context, inv capability.Invocation, moved func(invoke.State)) (invoke.Reply, error)
 }
 
-// About says what a run is of, for those who read the list.
-type About struct{ Extension, Command, Action string }
+// RunLabel describes a run in lists.
+type RunLabel struct{ Extension, Command, Action string }
 
-// Register keeps the runs of one server. It is safe for concurrent use.
-type Register struct {
-	engine Engine
+// Runs keeps the runs of one server. It is safe for concurrent use.
+type Runs struct {
+	engine RunEngine
 	now    func() time.Time
 	ctx    context.Context // of runs that nobody waits for
 	cancel context.CancelFunc
@@ -85,28 +82,28 @@ type Register struct {
 	mu      sync.Mutex
 	closed  bool
 	unheard int
-	live    map[string]*live
+	live    map[string]*liveRun
 	ended   []*Run // oldest first
 	kept    int    // bytes of their results
 }
 
-// live is a run under way.
-type live struct {
+// liveRun is a run under way.
+type liveRun struct {
 	Run
 	cancel context.CancelFunc
 }
 
-// New returns a Register, which is closed by Close.
-func New(engine Engine, now func() time.Time) *Register {
+// NewRuns returns an empty Runs. Close ends it.
+func NewRuns(engine RunEngine, now func() time.Time) *Runs {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Register{engine: engine, now: now, ctx: ctx, cancel: cancel, live: make(map[string]*live)}
+	return &Runs{engine: engine, now: now, ctx: ctx, cancel: cancel, live: make(map[string]*liveRun)}
 }
 
 // NewID mints the id of a run that somebody has to know before it begins.
-func (r *Register) NewID() string { return r.engine.NewID() }
+func (r *Runs) NewID() string { return r.engine.NewID() }
 
 // Do runs an invocation and waits for it.
-func (r *Register) Do(ctx context.Context, inv capability.Invocation, about About) (invoke.Reply, error) {
+func (r *Runs) Do(ctx context.Context, inv capability.Invocation, about RunLabel) (invoke.Reply, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return r.follow(ctx, inv, r.begin(&inv, about, cancel))
@@ -114,16 +111,16 @@ func (r *Register) Do(ctx context.Context, inv capability.Invocation, about Abou
 
 // Start runs an invocation that nobody waits for and returns it as it begins. It
 // ends with the register. Errors: overloaded, reason queue_full, beyond
-// MaxUnheard; unavailable once the register is closed.
-func (r *Register) Start(inv capability.Invocation, about About) (Run, error) {
+// MaxDetachedRuns; unavailable once the register is closed.
+func (r *Runs) Start(inv capability.Invocation, about RunLabel) (Run, error) {
 	r.mu.Lock()
 	switch {
 	case r.closed:
 		r.mu.Unlock()
 		return Run{}, capability.Errorf(capability.CodeUnavailable, "runs", "the server is stopping")
-	case r.unheard >= MaxUnheard:
+	case r.unheard >= MaxDetachedRuns:
 		r.mu.Unlock()
-		return Run{}, fault.QueueFull(MaxUnheard, time.Second)
+		return Run{}, fault.QueueFull(MaxDetachedRuns, time.Second)
 	}
 	r.unheard++
 	r.wait.Add(1)
@@ -142,13 +139,13 @@ func (r *Register) Start(inv capability.Invocation, about About) (Run, error) {
 	return run, nil
 }
 
-func (r *Register) begin(inv *capability.Invocation, about About, cancel context.CancelFunc) *live {
+func (r *Runs) begin(inv *capability.Invocation, about RunLabel, cancel context.CancelFunc) *liveRun {
 	if inv.ID == "" {
 		inv.ID = r.engine.NewID()
 	}
-	one := &live{cancel: cancel, Run: Run{
+	one := &liveRun{cancel: cancel, Run: Run{
 		ID: inv.ID, Extension: about.Extension, Command: about.Command, Action: about.Action, Principal: inv.Principal.ID, Session: inv.Session,
-		Status: Pending, Stage: "VALIDATING", Progress: 5, State: invoke.StateCreated, Started: r.now().UTC(),
+		Status: RunPending, Stage: "VALIDATING", Progress: 5, State: invoke.StateCreated, Started: r.now().UTC(),
 	}}
 	tell := inv.Progress
 	inv.Progress = func(c capability.Chunk) {
@@ -163,13 +160,13 @@ func (r *Register) begin(inv *capability.Invocation, about About, cancel context
 	return one
 }
 
-func (r *Register) follow(ctx context.Context, inv capability.Invocation, one *live) (invoke.Reply, error) {
+func (r *Runs) follow(ctx context.Context, inv capability.Invocation, one *liveRun) (invoke.Reply, error) {
 	reply, err := r.engine.Follow(ctx, inv, func(s invoke.State) { r.change(one, func() { one.moved(s) }) })
 	r.end(one, reply, err)
 	return reply, err
 }
 
-func (r *Register) change(one *live, f func()) {
+func (r *Runs) change(one *liveRun, f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if one.Ended.IsZero() {
@@ -184,9 +181,9 @@ func (one *Run) heard(c capability.Chunk) {
 	}
 	switch c.Stage {
 	case capability.StageQueued:
-		one.Status, one.Stage, one.Progress = Pending, "QUEUED", 15
+		one.Status, one.Stage, one.Progress = RunPending, "QUEUED", 15
 	case capability.StageExecuting:
-		one.Status, one.Stage, one.Progress = Running, "EXECUTING", 60
+		one.Status, one.Stage, one.Progress = RunRunning, "EXECUTING", 60
 	}
 }
 
@@ -199,30 +196,30 @@ func (one *Run) moved(s invoke.State) {
 	one.State = s
 	switch s {
 	case invoke.StateCreated, invoke.StateQueued, invoke.StateAwaiting:
-		one.Status = Pending
+		one.Status = RunPending
 	case invoke.StateValidating:
-		one.Status, one.Stage, one.Progress = Running, "VALIDATING", 5
+		one.Status, one.Stage, one.Progress = RunRunning, "VALIDATING", 5
 	case invoke.StateExecuting:
-		one.Status, one.Stage, one.Progress = Running, "EXECUTING", 60
+		one.Status, one.Stage, one.Progress = RunRunning, "EXECUTING", 60
 	case invoke.StateProcessing, invoke.StateLogging:
-		one.Status, one.Stage, one.Progress = Running, "FINALIZING", 90
+		one.Status, one.Stage, one.Progress = RunRunning, "FINALIZING", 90
 	}
 }
 
-func (r *Register) end(one *live, reply invoke.Reply, err error) {
+func (r *Runs) end(one *liveRun, reply invoke.Reply, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one.State, one.Stage, one.Progress, one.Ended = reply.State, "DONE", 100, r.now().UTC()
 	one.Result = jsonx.Raw(reply.Result)
 	switch {
 	case err == nil:
-		one.Status = Succeeded
+		one.Status = RunSucceeded
 	case reply.State == invoke.StateTimeout:
-		one.Status = TimedOut
+		one.Status = RunTimedOut
 	case reply.State == invoke.StateCancelled:
-		one.Status = Canceled
+		one.Status = RunCanceled
 	default:
-		one.Status = Failed
+		one.Status = RunFailed
 	}
 	if err != nil {
 		one.Error = capability.AsError(err)
@@ -234,9 +231,9 @@ func (r *Register) end(one *live, reply invoke.Reply, err error) {
 }
 
 // forget drops what is too old or too much. Caller holds mu.
-func (r *Register) forget() {
-	n, before := 0, r.now().Add(-Keep)
-	for n < len(r.ended) && (r.ended[n].Ended.Before(before) || len(r.ended)-n > MaxEnded || r.kept > MaxKept) {
+func (r *Runs) forget() {
+	n, before := 0, r.now().Add(-KeepRuns)
+	for n < len(r.ended) && (r.ended[n].Ended.Before(before) || len(r.ended)-n > MaxEndedRuns || r.kept > MaxRunBytes) {
 		r.kept -= len(r.ended[n].Result)
 		n++
 	}
@@ -245,15 +242,15 @@ func (r *Register) forget() {
 
 // Get returns a run that who may see: their own, or anybody's for those who
 // manage the server. Errors: not_found.
-func (r *Register) Get(who capability.Principal, id string) (Run, error) {
-	if run, ok := r.get(id); ok && visible(who, &run) {
+func (r *Runs) Get(who capability.Principal, id string) (Run, error) {
+	if run, ok := r.get(id); ok && runVisible(who, &run) {
 		return run, nil
 	}
 	return Run{}, capability.Errorf(capability.CodeNotFound, "runs", "there is no run %q, or it ended more than an hour ago", id).
 		With("", "junctor audit trail "+id+" tells what became of it")
 }
 
-func (r *Register) get(id string) (Run, bool) {
+func (r *Runs) get(id string) (Run, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget()
@@ -267,21 +264,21 @@ func (r *Register) get(id string) (Run, bool) {
 	return *r.ended[i], true
 }
 
-func visible(who capability.Principal, run *Run) bool {
+func runVisible(who capability.Principal, run *Run) bool {
 	return run.Principal == who.ID || who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
 }
 
-// Filter narrows a list; "" and 0 are no condition.
-type Filter struct {
+// RunFilter narrows a list; "" and 0 are no condition.
+type RunFilter struct {
 	Extension string
 	Session   string
-	Status    Status
+	Status    RunStatus
 	Limit     int // at most 1,000; 0 is 100
 }
 
 // List returns the runs that who may see, the last begun first, without their
 // results.
-func (r *Register) List(who capability.Principal, f Filter) []Run {
+func (r *Runs) List(who capability.Principal, f RunFilter) []Run {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
@@ -289,7 +286,7 @@ func (r *Register) List(who capability.Principal, f Filter) []Run {
 	r.mu.Lock()
 	r.forget()
 	keep := func(one *Run) {
-		if visible(who, one) && (f.Extension == "" || f.Extension == one.Extension) && (f.Session == "" || f.Session == one.Session) && (f.Status == "" || f.Status == one.Status) {
+		if runVisible(who, one) && (f.Extension == "" || f.Extension == one.Extension) && (f.Session == "" || f.Session == one.Session) && (f.Status == "" || f.Status == one.Status) {
 			run := *one
 			run.Result = nil
 			out = append(out, run)
@@ -313,7 +310,7 @@ func (r *Register) List(who capability.Principal, f Filter) []Run {
 
 // Cancel withdraws a run that who may see. Errors: not_found; conflict when it is
 // over.
-func (r *Register) Cancel(who capability.Principal, id string) error {
+func (r *Runs) Cancel(who capability.Principal, id string) error {
 	if _, err := r.Get(who, id); err != nil {
 		return err
 	}
@@ -329,7 +326,7 @@ func (r *Register) Cancel(who capability.Principal, id string) error {
 
 // Close takes no more, waits until ctx ends for the runs that nobody waits for,
 // and then cancels and awaits them.
-func (r *Register) Close(ctx context.Context) {
+func (r *Runs) Close(ctx context.Context) {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
