@@ -135,7 +135,7 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	m := &x.Package.Manifest
 	p.manifest, p.wished = m, t.wish(x)
 	room := t.room(ctx, m, filepath.Join(t.dir, x.ID), t.floor(x), r.Permissions)
-	if p.placed, err = t.box.Place(room); err != nil && capability.AsError(err).Reason == "confirmation_required" {
+	if p.placed, err = t.box.Place(room); err != nil && capability.AsError(err).Reason == capability.ReasonConfirmation {
 		p.unfiltered, room.AllowUnfiltered = err, true
 		p.placed, err = t.box.Place(room)
 	}

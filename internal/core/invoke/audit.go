@@ -88,7 +88,7 @@ func (r *run) process(result capability.Result) *capability.Error {
 
 // endEvent is the event that carries this failure from the current state.
 func (r *run) endEvent(failure *capability.Error) Event {
-	if failure.Reason == "panic" {
+	if failure.Reason == capability.ReasonPanic {
 		return EventPanic
 	}
 	state := r.machine.state
@@ -122,7 +122,7 @@ func (r *run) durability(failure *capability.Error) audit.Durability {
 		case capability.CodeDenied, capability.CodeConsentRequired:
 			return audit.Synced
 		}
-		if r.hidden || failure.Reason == "security_violation" {
+		if r.hidden || failure.Reason == capability.ReasonSecurityViolation {
 			return audit.Synced
 		}
 	}
@@ -212,11 +212,11 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 		rec.Event = audit.CapabilityFailed
 	}
 	switch {
-	case failure.Reason == "security_violation" && !r.hidden: // whatever its code: it is more than a missing permission
+	case failure.Reason == capability.ReasonSecurityViolation && !r.hidden: // whatever its code: it is more than a missing permission
 		rec.Event = audit.SecurityViolation
 	case r.hidden, failure.Code == capability.CodeDenied, failure.Code == capability.CodeConsentRequired:
 		rec.Event = audit.PermissionDenied
-	case failure.Reason == "rate_limited":
+	case failure.Reason == capability.ReasonRateLimited:
 		rec.Event = audit.RateLimited
 	case failure.Code == capability.CodeOverloaded:
 		rec.Event = audit.QueueRejected

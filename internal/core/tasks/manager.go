@@ -266,7 +266,7 @@ func (m *Manager) leave(owner string) {
 
 // notFound is the one answer for a task that is absent and for somebody else's.
 func notFound(id string) error {
-	return capability.Errorf(capability.CodeNotFound, "tasks", "there is no task %.64q of yours", id).With("task_not_found", "list them with: junctor tasks list")
+	return capability.Errorf(capability.CodeNotFound, "tasks", "there is no task %.64q of yours", id).With(ReasonNotFound, "list them with: junctor tasks list")
 }
 
 func (m *Manager) entry(id string) *entry {

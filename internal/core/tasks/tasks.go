@@ -52,6 +52,10 @@ const (
 	maxStatus = 1 << 10
 )
 
+// ReasonNotFound is the reason of the error for a task that does not exist, or that
+// belongs to another principal.
+const ReasonNotFound = "task_not_found"
+
 // Kind says what a task stands for.
 type Kind string
 

@@ -262,7 +262,7 @@ func (ep *Endpoint) send(ctx context.Context, method string, params []byte) ([]b
 // lost reports whether the connection was refused or broke: news about the
 // endpoint, not about the call.
 func lost(err error) bool {
-	return err != nil && capability.AsError(err).Reason == "connection_failed"
+	return err != nil && capability.AsError(err).Reason == capability.ReasonConnectionFailed
 }
 
 // Probe asks the endpoint now; concurrent callers share one attempt. One whose

@@ -71,7 +71,7 @@ func verdict(ctx context.Context, job *Job, t *talk, ran sandbox.Result, runErr,
 		return t.broken
 	case t.failed != nil:
 		return t.failed.fault(job)
-	case known && failure.Reason == "resource_limit" && failure.Details["kind"] == "memory":
+	case known && failure.Reason == capability.ReasonResourceLimit && failure.Details["kind"] == "memory":
 		return memoryLimit(job)
 	case known:
 		return failure

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/core/tasks"
+
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/junctor-run/junctor/capability"
@@ -83,7 +85,7 @@ func faultOf(err error) *fault {
 		kind = a2a.ErrInvalidParams
 	case capability.CodeNotFound:
 		kind = a2a.ErrTaskNotFound
-		if e.Reason != "task_not_found" {
+		if e.Reason != tasks.ReasonNotFound {
 			kind = a2a.ErrInvalidParams
 		}
 	case capability.CodeConflict:

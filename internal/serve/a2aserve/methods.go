@@ -77,7 +77,7 @@ func (s *Surface) aim(c *caller, inv *capability.Invocation, w wanted) error {
 	}
 	named, err := s.leases.Resolve(c.lease(), agent, spelling(), w.name)
 	if err != nil {
-		if capability.AsError(err).Reason == "capability_retracted" {
+		if capability.AsError(err).Reason == capability.ReasonRetracted {
 			return err
 		}
 		if len(w.name) > 512 {

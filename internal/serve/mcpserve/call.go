@@ -284,7 +284,7 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 	}
 	switch failure.Code {
 	case capability.CodeUnknownCapability:
-		if failure.Reason != "capability_retracted" { // a model can act on that one
+		if failure.Reason != capability.ReasonRetracted { // a model can act on that one
 			return exchange.Outcome{Fault: unknownTool(p.Name)}
 		}
 	case capability.CodeDenied:
@@ -346,9 +346,9 @@ func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply,
 	var dst []byte
 	var ok bool
 	switch failure.Reason {
-	case "tool_error":
+	case capability.ReasonToolError:
 		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply))
-	case "output_schema_violation": // the text stays, what breaks its promise goes
+	case capability.ReasonOutputSchema: // the text stays, what breaks its promise goes
 		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
 		dst = append(dst[:len(dst)-1], `,"isError":true}`...)
 	}

@@ -222,7 +222,7 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	const op = "tasks.spawn"
 	name, ok := programs.Normalise(req.AgentType)
 	if !ok {
-		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", req.AgentType).With("unknown_agent_type", "agent types are "+accepted())
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", req.AgentType).With(programs.ReasonUnknownAgent, "agent types are "+accepted())
 	}
 	var m meta
 	if len(req.Metadata) > 0 && json.Unmarshal(req.Metadata, &m) != nil {

@@ -181,7 +181,7 @@ func (s *Surface) presets(w http.ResponseWriter, _ *http.Request, _ capability.P
 func frameworkNamed(text string) (programs.Name, error) {
 	name, ok := programs.Normalise(text)
 	if !ok {
-		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With("unknown_agent_type", "list them with: junctor frameworks list")
+		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With(programs.ReasonUnknownAgent, "list them with: junctor frameworks list")
 	}
 	return name, nil
 }

@@ -75,7 +75,7 @@ func (t *task) act(event, text string, b *detect.Blocker, a directive.Answer) {
 func (t *task) unanswered(text string, err error) {
 	said := capability.AsError(err)
 	switch {
-	case said.Reason == "no_dialog" || said.Reason == "session_ended" || t.c.ctx.Err() != nil:
+	case said.Reason == sessions.ReasonNoDialog || said.Reason == sessions.ReasonEnded || t.c.ctx.Err() != nil:
 		t.handled = "" // what follows is heard
 	default:
 		t.escalate(row.SessionBlocked, text, directive.Answer{Response: question(text), Reasoning: "The answer did not arrive: " + said.Error()})
@@ -135,7 +135,7 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 	text, next := a.Response, t.row.LastSeenDecisionIndex
 	switch {
 	case b != nil && !t.open(term, b):
-		return capability.Errorf(capability.CodeConflict, "task.coordinate", "that dialog is not open any more").With("no_dialog", "look at the screen again")
+		return capability.Errorf(capability.CodeConflict, "task.coordinate", "that dialog is not open any more").With(sessions.ReasonNoDialog, "look at the screen again")
 	case a.UseKeys || text == "":
 		err = term.Keys(ctx, a.Keys)
 	case b != nil && len(b.Options) > 0:

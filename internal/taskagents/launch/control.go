@@ -63,7 +63,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if c.AgentType != "" {
 		ok := false
 		if name, ok = programs.Normalise(c.AgentType); !ok {
-			return out, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", c.AgentType).With("unknown_agent_type", agentTypes)
+			return out, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", c.AgentType).With(programs.ReasonUnknownAgent, agentTypes)
 		}
 	}
 	if c.Operation == Continue && strings.TrimSpace(c.Instruction) == "" {

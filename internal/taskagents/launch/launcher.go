@@ -212,7 +212,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		if part.AgentType != "" && part.AgentType != "auto" {
 			ok := false
 			if name, ok = programs.Normalise(part.AgentType); !ok {
-				return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", part.AgentType).With("unknown_agent_type", agentTypes)
+				return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", part.AgentType).With(programs.ReasonUnknownAgent, agentTypes)
 			}
 		}
 		label := cmp.Or(part.Label, beginning(part.Task))

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
@@ -192,7 +194,7 @@ func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn 
 
 // full says that as many sessions run as may.
 func full(err error) bool {
-	return err != nil && capability.AsError(err).Reason == "too_many_sessions"
+	return err != nil && capability.AsError(err).Reason == sessions.ReasonTooMany
 }
 
 // release ends the sessions of a thread that are done, which are kept for a moment in case

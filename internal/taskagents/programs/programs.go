@@ -34,6 +34,9 @@ const (
 	Hermes   Name = "hermes"
 )
 
+// ReasonUnknownAgent is the reason of the error for a name that no program has.
+const ReasonUnknownAgent = "unknown_agent_type"
+
 // A Program describes one coding CLI. The zero value of a field means that the program
 // has no such thing.
 type Program struct {

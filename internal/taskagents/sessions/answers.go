@@ -113,7 +113,7 @@ func (s *Session) give(a *programs.Answer, b *detect.Blocker) error {
 // invalid_input (no_such_option), failed (dialog_stays), unavailable, and those of ctx.
 func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 	const op = "tasks.choose"
-	gone := capability.Errorf(capability.CodeConflict, op, "that dialog is not open any more").With("no_dialog", "look at the screen again")
+	gone := capability.Errorf(capability.CodeConflict, op, "that dialog is not open any more").With(ReasonNoDialog, "look at the screen again")
 	s.mu.Lock()
 	st := s.detector.Status()
 	d := s.view().Dialog

@@ -60,7 +60,7 @@ func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
 	select {
 	case err := <-p.done:
 		if err != nil {
-			return capability.Wrap(capability.CodeUnavailable, "tasks.send", "the terminal of session "+s.spec.ID+" takes nothing any more", err).With("session_ended", "")
+			return capability.Wrap(capability.CodeUnavailable, "tasks.send", "the terminal of session "+s.spec.ID+" takes nothing any more", err).With(ReasonEnded, "")
 		}
 		return nil
 	case <-ctx.Done():
@@ -140,9 +140,9 @@ func (s *Session) blocked() error {
 	case s.gone:
 		return s.endedError()
 	case st.State == detect.Authenticating:
-		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "see its screen with: junctor tasks attach "+s.spec.ID)
+		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(ReasonBlocked, "see its screen with: junctor tasks attach "+s.spec.ID)
 	case st.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(st.Blocker.Prompt)).With("agent_blocked", "answer it with keys, or choose one of its options")
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(st.Blocker.Prompt)).With(ReasonBlocked, "answer it with keys, or choose one of its options")
 		return e.Detail("blocker", s.spec.Mask.blocker(st.Blocker))
 	}
 	return nil

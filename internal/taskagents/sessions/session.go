@@ -379,7 +379,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 func (s *Session) endedError() error {
-	return capability.Errorf(capability.CodeUnavailable, "tasks.send", "session %s has ended", s.spec.ID).With("session_ended", "")
+	return capability.Errorf(capability.CodeUnavailable, "tasks.send", "session %s has ended", s.spec.ID).With(ReasonEnded, "")
 }
 
 // Stop ends the session: the program is asked and, after 5 s or with force at once,

@@ -32,6 +32,14 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
+// Reasons of errors that callers handle.
+const (
+	ReasonNoDialog = "no_dialog"         // the dialog or question is not open any more
+	ReasonEnded    = "session_ended"     // the program has ended
+	ReasonBlocked  = "agent_blocked"     // the program waits for an answer
+	ReasonTooMany  = "too_many_sessions" // Config.MaxLive is reached
+)
+
 // The numbers of task-agents, section 2, and the bounds of section 19.7.
 const (
 	MaxLive    = 8 // sessions that have not ended, unless Config says otherwise
@@ -317,7 +325,7 @@ func (m *Manager) full() error {
 		return nil
 	}
 	return capability.Errorf(capability.CodeOverloaded, "tasks.spawn", "Concurrent session limit reached (%d)", m.cfg.MaxLive).
-		With("too_many_sessions", "stop a session that is not needed any more")
+		With(ReasonTooMany, "stop a session that is not needed any more")
 }
 
 func over(s Live) bool {

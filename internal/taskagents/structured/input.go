@@ -66,9 +66,9 @@ func (s *Session) blocked() error {
 	case s.gone:
 		return s.endedError()
 	case s.status.State == detect.Authenticating:
-		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With("agent_blocked", "sign in with the program itself, and start the session again")
+		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(sessions.ReasonBlocked, "sign in with the program itself, and start the session again")
 	case s.status.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(s.status.Blocker.Prompt)).With("agent_blocked", "choose one of its options")
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(s.status.Blocker.Prompt)).With(sessions.ReasonBlocked, "choose one of its options")
 		return e.Detail("blocker", s.spec.Mask.Info(s.info).Blocker)
 	}
 	return nil
@@ -189,7 +189,7 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 	defer s.mu.Unlock()
 	b := s.status.Blocker
 	if s.gone || s.status.State != detect.Blocked || !s.spec.Mask.Means(fingerprint, b) {
-		return capability.Errorf(capability.CodeConflict, op, "that question is not open any more").With("no_dialog", "look at the session again")
+		return capability.Errorf(capability.CodeConflict, op, "that question is not open any more").With(sessions.ReasonNoDialog, "look at the session again")
 	}
 	option := s.spec.Mask.Option(b.Options, label)
 	if option < 0 {

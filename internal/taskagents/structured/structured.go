@@ -262,5 +262,5 @@ func (s *Session) fail(kind, text string) {
 }
 
 func (s *Session) endedError() error {
-	return capability.Errorf(capability.CodeUnavailable, "tasks.send", "session %s has ended", s.spec.ID).With("session_ended", "")
+	return capability.Errorf(capability.CodeUnavailable, "tasks.send", "session %s has ended", s.spec.ID).With(sessions.ReasonEnded, "")
 }

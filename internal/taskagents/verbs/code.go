@@ -3,6 +3,10 @@ package verbs
 import (
 	"strings"
 
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/sessions"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+
 	"github.com/junctor-run/junctor/capability"
 )
 
@@ -66,11 +70,11 @@ func (c Code) Errorf(format string, args ...any) *capability.Error {
 func CodeOf(err error) Code {
 	e := capability.AsError(err)
 	switch e.Reason {
-	case "unknown_agent_type":
+	case programs.ReasonUnknownAgent:
 		return AgentNotInstalled
-	case "session_ended":
+	case sessions.ReasonEnded:
 		return SessionNotFound
-	case "invalid_repo":
+	case forge.ReasonInvalidRepo:
 		return InvalidRepoDomain
 	case "":
 		switch e.Code {

@@ -181,7 +181,7 @@ func (v *agentVerbs) tell(ctx context.Context, c Call, t Terminal, s, task, labe
 		outcome, err = t.Send(ctx, s, false)
 	}
 	i := t.Info()
-	if err != nil && capability.AsError(err).Reason == "agent_blocked" && i.Blocker != nil {
+	if err != nil && capability.AsError(err).Reason == sessions.ReasonBlocked && i.Blocker != nil {
 		return blocked(i) // the dialog opened meanwhile
 	}
 	if err != nil {
@@ -201,7 +201,7 @@ func blocked(i sessions.Info) (Result, error) {
 		hint = "answer with one of: " + strings.Join(i.Blocker.Options, " | ")
 	}
 	err := AgentBlocked.Errorf("the agent waits for an answer to another question: %s", text.Line(i.Blocker.Prompt, 500))
-	return Fail(err.With("agent_blocked", hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
+	return Fail(err.With(sessions.ReasonBlocked, hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
 }
 
 // answer is the option of a dialog that a text means: by its label, its number, the only

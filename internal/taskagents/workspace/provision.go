@@ -114,7 +114,7 @@ func (m *Manager) parent(req Request) (Workspace, error) {
 	}
 	if req.Repo != "" {
 		if repo, err := m.cfg.Policy.Parse(req.Repo); err != nil || repo.URL != parent.Repo.URL {
-			return parent, capability.Errorf(capability.CodeInvalidInput, "workspace.provision", "the parent workspace is of another repository").With("invalid_repo", "leave the repository out")
+			return parent, capability.Errorf(capability.CodeInvalidInput, "workspace.provision", "the parent workspace is of another repository").With(forge.ReasonInvalidRepo, "leave the repository out")
 		}
 	}
 	return parent, nil

@@ -202,7 +202,7 @@ func (s *Source) fetch(ctx context.Context, address string, into any) (bool, err
 // unreachable is the error for an authorization server that was not reached. The cause
 // names addresses, never what was sent there.
 func (s *Source) unreachable(err error) error {
-	if e := capability.AsError(err); e.Reason == "address_denied" {
+	if e := capability.AsError(err); e.Reason == capability.ReasonAddressDenied {
 		return e
 	}
 	return capability.Wrap(capability.CodeUnavailable, "oauth", "what gives tokens for "+s.cfg.Name+" cannot be reached", err).With(reasonSilent, "try again later")

@@ -71,5 +71,5 @@ func answered(err error) bool {
 // for. A deadline is the caller's, and one in a hurry must not shut others out.
 func broke(err error) bool {
 	e := capability.AsError(err)
-	return e.Reason == "connection_failed" || e.Reason == "idle_timeout"
+	return e.Reason == capability.ReasonConnectionFailed || e.Reason == capability.ReasonIdleTimeout
 }

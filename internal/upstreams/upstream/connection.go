@@ -91,7 +91,7 @@ func (u *upstream) dial(key string) (*conn, error) {
 	}
 	if !u.reg.total.take() {
 		return nil, capability.Errorf(capability.CodeOverloaded, "upstreams", "there are %d connections to upstreams already", maxTotal).
-			With("too_many_connections", "try again in a while, or set isolation: shared where it is of no use")
+			With(reasonTooManyConnections, "try again in a while, or set isolation: shared where it is of no use")
 	}
 	client, err := u.reg.cfg.Dial(cfg)
 	if err != nil {
@@ -268,7 +268,7 @@ func (u *upstream) other(key string) (*conn, error) {
 	case !room:
 		u.close(fresh)
 		return nil, capability.Errorf(capability.CodeOverloaded, "upstreams", "%s has %d connections already, and all are in use", u.record.Name, maxConnections).
-			With("too_many_connections", "try again in a while")
+			With(reasonTooManyConnections, "try again in a while")
 	}
 	if !u.background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, connectTime)

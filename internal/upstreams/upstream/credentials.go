@@ -12,6 +12,12 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
+// Reasons of errors that decide whether a connection is tried again.
+const (
+	reasonSecretMissing      = "secret_missing"
+	reasonTooManyConnections = "too_many_connections"
+)
+
 // credentials are what one connection shows of its owner, remembered for a moment:
 // secrets are files, and one read for each call would be felt.
 type credentials struct {
@@ -93,5 +99,5 @@ func (u *upstream) secret(owner, name string) (string, error) {
 		}
 	}
 	return "", capability.Errorf(capability.CodeUnavailable, "upstreams", "the secret %s of upstream %s is not in the secret store of this machine", name, u.record.Name).
-		With("secret_missing", "store it with: junctor secrets set "+name)
+		With(reasonSecretMissing, "store it with: junctor secrets set "+name)
 }

@@ -284,7 +284,7 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	if u.current = nil; u.attempt == nil {
 		u.attempt = &attempt{done: make(chan struct{})}
 	}
-	if u.record.URL == "" && e.Reason != "secret_missing" && e.Reason != "too_many_connections" {
+	if u.record.URL == "" && e.Reason != reasonSecretMissing && e.Reason != reasonTooManyConnections {
 		u.exits = append(slices.DeleteFunc(u.exits, func(t time.Time) bool { return now.Sub(t) > exitWindow }), now)
 	}
 	failed := u.failed()
@@ -297,7 +297,7 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	case failed:
 		u.set(capability.StateUnavailable, "it ended "+strconv.Itoa(maxExits)+" times within "+exitWindow.String()+" and is not started again; see its errors with: junctor upstreams show "+u.record.Name+", then: junctor upstreams restart "+u.record.Name)
 		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure, audit.Attr{Key: "cause", Value: "given up"})
-	case e.Reason == "secret_missing" || e.Reason == oauthclient.ReasonRefused || e.Reason == oauthclient.ReasonLogin:
+	case e.Reason == reasonSecretMissing || e.Reason == oauthclient.ReasonRefused || e.Reason == oauthclient.ReasonLogin:
 		u.set(capability.StateUnauthorized, e.Message)
 	default:
 		u.set(capability.StateDegraded, reason)

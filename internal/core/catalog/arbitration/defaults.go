@@ -133,7 +133,7 @@ func (c *choosing) ranked() bool {
 		if c.f.Snapshot.RankOf(e) == best {
 			kept = append(kept, e)
 		} else {
-			c.reject(e, 6, "lower_rank")
+			c.reject(e, 6, rejectedLowerRank)
 		}
 	}
 	c.left = kept

@@ -216,7 +216,7 @@ func (s *Selection) explained(step int) ExplainedStep {
 func (s *Selection) offered() (all, candidates int) {
 	fallen := 0
 	for _, r := range s.Rejected {
-		if r.Step == 0 && r.Reason != "undecided" {
+		if r.Step == 0 && r.Reason != RejectedUndecided {
 			fallen++
 		}
 	}
@@ -277,7 +277,7 @@ func (s *Selection) evidence(step int) map[string]string {
 func (s *Selection) rankEvidence(out map[string]string) {
 	standing := s.Entry // one of those that had the rank
 	for i := 0; standing == nil && i < len(s.Rejected); i++ {
-		if s.Rejected[i].Step >= 6 && s.Rejected[i].Reason != "lower_rank" {
+		if s.Rejected[i].Step >= 6 && s.Rejected[i].Reason != rejectedLowerRank {
 			standing = s.Rejected[i].Entry
 		}
 	}
@@ -326,7 +326,7 @@ func (x *Explanation) ForPlanner() *Explanation {
 		st := &out.Steps[i]
 		kept := make([]RejectedEntry, 0, len(st.Rejected))
 		for _, r := range st.Rejected {
-			if st.Step == 0 && r.Reason != "undecided" {
+			if st.Step == 0 && r.Reason != RejectedUndecided {
 				hidden[r.Provider] = true
 				continue
 			}

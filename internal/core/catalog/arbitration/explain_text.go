@@ -119,7 +119,7 @@ func (x *Explanation) candidates(st *ExplainedStep) string {
 	}
 	var fallen []RejectedEntry
 	for _, r := range st.Rejected {
-		if r.Reason != "undecided" {
+		if r.Reason != RejectedUndecided {
 			fallen = append(fallen, r)
 		}
 	}
@@ -241,18 +241,18 @@ func without(rejected []RejectedEntry, reason string) []RejectedEntry {
 // chosen says that the step decided, and over whom.
 func chosen(st *ExplainedStep) string {
 	s := "chosen"
-	if over := only(st.Rejected, "outranked"); len(over) > 0 {
+	if over := only(st.Rejected, rejectedOutranked); len(over) > 0 {
 		s += " before " + list(over)
 	}
-	return s + tail(without(st.Rejected, "outranked"))
+	return s + tail(without(st.Rejected, rejectedOutranked))
 }
 
 // untried names whom a failure left standing.
 func untried(st *ExplainedStep) string {
-	if left := only(st.Rejected, "undecided"); len(left) > 0 {
+	if left := only(st.Rejected, RejectedUndecided); len(left) > 0 {
 		return "; not tried: " + list(left)
 	}
-	return tail(without(st.Rejected, "undecided"))
+	return tail(without(st.Rejected, RejectedUndecided))
 }
 
 // tail names the rejected with their reasons, those of one reason together.
@@ -323,8 +323,8 @@ func words() map[string]string {
 		"dependency_conflict":       "it cannot stand beside another that is there",
 		"selector_mismatch":         "does not fit",
 		"not_current_adapter":       "not the adapter of the call",
-		"lower_rank":                "lower rank",
-		"tie_break":                 "later in the order",
+		rejectedLowerRank:           "lower rank",
+		rejectedTieBreak:            "later in the order",
 		"unknown_provider":          "nobody knows it",
 	}
 }

@@ -102,12 +102,20 @@ func (f *Frame) Select(req Request) (*Selection, error) {
 	}
 	if c.Err != nil {
 		for _, e := range c.left {
-			c.reject(e, c.Step, "undecided")
+			c.reject(e, c.Step, RejectedUndecided)
 		}
 		return c.Selection, c.Err
 	}
 	return c.Selection, nil
 }
+
+// Why a permitted entry was not chosen, as explanations name it.
+const (
+	RejectedUndecided = "undecided" // the choice ended with an error
+	rejectedOutranked = "outranked" // another was chosen at an earlier step
+	rejectedLowerRank = "lower_rank"
+	rejectedTieBreak  = "tie_break"
+)
 
 func (s *Selection) reject(e *catalog.Entry, step int, reason string) {
 	s.Rejected = append(s.Rejected, Rejection{Entry: e, Step: step, Reason: reason})
@@ -121,9 +129,9 @@ func (s *Selection) mark(step int, outcome string, in, out int, evidence string)
 func (c *choosing) choose(e *catalog.Entry, step int, by string) bool {
 	c.mark(step, "selected", len(c.left), 1, "")
 	c.Entry, c.Step, c.DecidedBy = e, step, by
-	reason := "outranked"
+	reason := rejectedOutranked
 	if step == 7 {
-		reason = "tie_break"
+		reason = rejectedTieBreak
 	}
 	for _, other := range c.left {
 		if other != e {
@@ -141,7 +149,7 @@ func (c *choosing) choose(e *catalog.Entry, step int, by string) bool {
 // have started it.
 func (c *choosing) rest(chosen *catalog.Entry) {
 	for _, r := range c.Rejected {
-		if r.Entry != chosen && (r.Reason == "outranked" || r.Reason == "lower_rank" || r.Reason == "tie_break") {
+		if r.Entry != chosen && (r.Reason == rejectedOutranked || r.Reason == rejectedLowerRank || r.Reason == rejectedTieBreak) {
 			c.Rest = append(c.Rest, r.Entry)
 		}
 	}

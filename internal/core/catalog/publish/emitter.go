@@ -194,7 +194,7 @@ func candidates(s *arbitration.Selection) int {
 		n = 1
 	}
 	for _, r := range s.Rejected {
-		if r.Step > 0 || r.Reason == "undecided" {
+		if r.Step > 0 || r.Reason == arbitration.RejectedUndecided {
 			n++
 		}
 	}

@@ -151,7 +151,7 @@ func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 // over a limit.
 func ended(err error) bool {
 	e, ok := errors.AsType[*capability.Error](err)
-	return ok && (e.Reason == "resource_limit" || e.Reason == "output_limit")
+	return ok && (e.Reason == capability.ReasonResourceLimit || e.Reason == capability.ReasonOutputLimit)
 }
 
 // unavailable keeps what the sandbox says with a code, and calls the rest a

@@ -350,9 +350,9 @@ func (a *acp) ended(result jsonx.Raw, fail *rpcError) (s Step) {
 		ACPO  int64 `json:"outputTokens"`
 	}
 	var r struct {
-		Reason string `json:"stopReason"`
-		Usage  counts `json:"usage"`
-		Meta   struct {
+		Stop  string `json:"stopReason"`
+		Usage counts `json:"usage"`
+		Meta  struct {
 			Quota struct {
 				Tokens counts `json:"token_count"`
 			} `json:"quota"`
@@ -366,7 +366,7 @@ func (a *acp) ended(result jsonx.Raw, fail *rpcError) (s Step) {
 	if u := (Usage{In: r.Usage.ACPIn + r.Meta.Quota.Tokens.In, Out: r.Usage.ACPO + r.Meta.Quota.Tokens.Out}); u != (Usage{}) {
 		s.tell(Told{Kind: Spent, Usage: u})
 	}
-	switch r.Reason {
+	switch r.Stop {
 	case "end_turn":
 	case "cancelled":
 		end.Phase = detect.PhaseInterrupted

@@ -10,6 +10,10 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
+// ReasonInvalidRepo is the reason of the error for what does not name a repository, or
+// names another one than it must.
+const ReasonInvalidRepo = "invalid_repo"
+
 // Repo is a repository that may be used.
 type Repo struct {
 	URL   string `json:"url"`             // what git is given; never holds a password
@@ -147,5 +151,5 @@ func (p Policy) byOperator(text string) (Repo, bool, error) {
 
 func badRepo(why string) error {
 	return capability.Errorf(capability.CodeInvalidInput, "workspace.repo", "that is not a repository that can be used: %s", why).
-		With("invalid_repo", "give owner/name, https://host/owner/name or git@host:owner/name")
+		With(ReasonInvalidRepo, "give owner/name, https://host/owner/name or git@host:owner/name")
 }

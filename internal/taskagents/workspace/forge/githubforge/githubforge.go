@@ -57,7 +57,7 @@ const maxAnswer = 16 << 20
 // Open is forge.Host's.
 func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, error) {
 	if repo.Owner == "" || strings.Contains(repo.Owner, "/") {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "forge.open", "a repository here has an owner and a name").With("invalid_repo", "give owner/name")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "forge.open", "a repository here has an owner and a name").With(forge.ReasonInvalidRepo, "give owner/name")
 	}
 	client := &http.Client{
 		Transport: bounded{h.cfg.Transport}, Timeout: h.cfg.Timeout,
