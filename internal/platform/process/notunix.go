@@ -17,15 +17,6 @@ func sweep(int, string) int   { return 0 }
 func ask(int, bool)           {}
 func kill(int)                {}
 
-// OwnGroup does nothing, because there are no process groups here.
-func OwnGroup(*exec.Cmd, bool) {}
-
-// TerminateGroup ends the program itself.
-func TerminateGroup(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
-
-// KillGroup ends the program itself.
-func KillGroup(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
-
 func status(cmd *exec.Cmd, _ error) (code int, signal string) {
 	if cmd.ProcessState == nil {
 		return -1, ""

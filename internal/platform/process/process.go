@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/platform/procgroup"
+
 	"github.com/creack/pty"
 
 	"github.com/junctor-run/junctor/capability"
@@ -108,7 +110,7 @@ func (p *Process) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	err = Reap(p.cmd, func() {
+	err = procgroup.Reap(p.cmd, func() {
 		p.mu.Lock()
 		p.ended = true
 		p.mu.Unlock()

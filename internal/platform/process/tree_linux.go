@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/junctor-run/junctor/internal/platform/procgroup"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -16,7 +18,7 @@ import (
 // one that controls it, and inherit nothing but its standard files.
 func prepare(cmd *exec.Cmd, terminal bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal, Pdeathsig: syscall.SIGKILL}
-	SealDescriptors()
+	procgroup.SealDescriptors()
 }
 
 // A tree that goes on making processes while it is ended is given up after so many

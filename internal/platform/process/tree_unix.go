@@ -13,8 +13,6 @@ func prepare(cmd *exec.Cmd, terminal bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
 }
 
-func dieWithParent(*syscall.SysProcAttr) {} // these systems cannot do it
-
 // sweep ends what is left of the program's group. Who has left it is not found here.
 func sweep(leader int, _ string) int {
 	if leader == 0 || unix.Kill(-leader, unix.SIGKILL) != nil {

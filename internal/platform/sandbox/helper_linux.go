@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/junctor-run/junctor/internal/platform/process"
+	"github.com/junctor-run/junctor/internal/platform/procgroup"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
 )
 
@@ -68,7 +68,7 @@ func startHelper(k kind) (*helperProcess, error) {
 	if k.isolate {
 		isolate(cmd.SysProcAttr, k.rawNet)
 	}
-	process.SealDescriptors()
+	procgroup.SealDescriptors()
 	if err := cmd.Start(); err != nil {
 		control.Close()
 		return nil, err

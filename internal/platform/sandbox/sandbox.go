@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/platform/process"
+	"github.com/junctor-run/junctor/internal/platform/procgroup"
 )
 
 // Default caps of captured output.
@@ -106,8 +106,8 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if cmd.Env == nil {
 		cmd.Env = []string{}
 	}
-	process.OwnGroup(cmd, false)
-	process.SealDescriptors()
+	procgroup.Own(cmd, false)
+	procgroup.SealDescriptors()
 
 	stdout := newCapture(limit(spec.StdoutLimit, DefaultStdoutLimit))
 	stderr := newCapture(limit(spec.StderrLimit, DefaultStderrLimit))
@@ -152,13 +152,13 @@ func supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, grace
 		return false
 	case <-ctx.Done():
 	}
-	process.TerminateGroup(cmd)
+	procgroup.Terminate(cmd)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case <-exited:
 	case <-timer.C:
-		process.KillGroup(cmd)
+		procgroup.Kill(cmd)
 		<-exited
 	}
 	return true
@@ -167,11 +167,11 @@ func supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, grace
 // waitAndSweep waits for the leader to end and kills what it left behind in its
 // group. After a stop the rest gets the grace to end by itself.
 func waitAndSweep(ctx context.Context, cmd *exec.Cmd, pumps *pumps, grace time.Duration) error {
-	return process.Reap(cmd, func() {
+	return procgroup.Reap(cmd, func() {
 		if ctx.Err() != nil {
 			pumps.await(grace)
 		}
-		process.KillGroup(cmd)
+		procgroup.Kill(cmd)
 	})
 }
 

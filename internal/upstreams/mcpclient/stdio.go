@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/junctor-run/junctor/internal/platform/process"
+	"github.com/junctor-run/junctor/internal/platform/procgroup"
 )
 
 // The steps of stopping a process.
@@ -48,7 +48,7 @@ func (c *Client) openProcess() (link, error) {
 	cmd := exec.Command(c.cfg.Command[0], c.cfg.Command[1:]...)
 	cmd.Dir = c.cfg.Dir
 	cmd.Env = append([]string{}, c.cfg.Env...) // nil would be our own
-	process.OwnGroup(cmd, true)
+	procgroup.Own(cmd, true)
 	l := &processLink{conn: c.newConn(), queue: make(chan line), exited: make(chan struct{}), leader: cmd}
 	pipes, err := newPipes(3)
 	if err != nil {
@@ -105,7 +105,7 @@ func (l *processLink) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.exited)
-	process.SealDescriptors()
+	procgroup.SealDescriptors()
 	err := l.leader.Start()
 	for _, f := range []any{l.leader.Stdin, l.leader.Stdout, l.leader.Stderr} {
 		f.(*os.File).Close() // the child has its own
@@ -114,7 +114,7 @@ func (l *processLink) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	err = process.Reap(l.leader, func() { process.KillGroup(l.leader) })
+	err = procgroup.Reap(l.leader, func() { procgroup.Kill(l.leader) })
 	// Whoever left the group may still hold the output open.
 	_ = l.stdout.SetReadDeadline(time.Now().Add(time.Second))
 	l.log("the process of an upstream ended", err)
@@ -293,7 +293,7 @@ func (l *processLink) close(bool) {
 		for _, step := range []struct {
 			grace time.Duration
 			then  func(*exec.Cmd)
-		}{{graceInput, process.TerminateGroup}, {graceTerm, process.KillGroup}} {
+		}{{graceInput, procgroup.Terminate}, {graceTerm, procgroup.Kill}} {
 			t := time.NewTimer(step.grace)
 			select {
 			case <-l.exited:

@@ -1,0 +1,14 @@
+//go:build !unix
+
+package procgroup
+
+import "os/exec"
+
+// Own does nothing, because there are no process groups here.
+func Own(*exec.Cmd, bool) {}
+
+// Terminate ends the program itself.
+func Terminate(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
+
+// Kill ends the program itself.
+func Kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
