@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // made answers one request, and returns what was written.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // stream writes server-sent events. It opens with the first thing to say, so
