@@ -9,12 +9,13 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// The MCP revisions spoken here.
+// The MCP revisions.
 const (
 	Version20260728 = "2026-07-28"
 	Version20251125 = "2025-11-25"
 	Version20250618 = "2025-06-18"
 	Version20250326 = "2025-03-26"
+	Version20241105 = "2024-11-05" // of upstreams only
 )
 
 // Versions lists the MCP revisions served, newest first. 2024-11-05 is never
@@ -37,7 +38,7 @@ func IsModern(h http.Header, m *Message) bool {
 // Unsupported names the versions that are spoken instead.
 func Unsupported(requested string, supported []string) *Fault {
 	f := BadRequest("protocol version %q is not served here", requested)
-	f.Code = codeUnsupportedVersion
+	f.Code = CodeUnsupportedVersion
 	data, err := jsonx.Marshal(map[string]any{"supported": slices.Clone(supported), "requested": strings.ToValidUTF8(requested, "\uFFFD")})
 	if err == nil {
 		f.Data = json.RawMessage(data)

@@ -4,20 +4,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 
-	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// The JSON-RPC and MCP error codes used here.
+// The error codes of MCP. Those of JSON-RPC are in package jsonrpc.
 const (
-	codeParse              = -32700
-	CodeInvalidRequest     = -32600
-	CodeMethodNotFound     = -32601
-	CodeInvalidParams      = -32602
-	CodeInternal           = -32603
-	codeHeaderMismatch     = -32020
-	codeUnsupportedVersion = -32022
+	CodeSessionNotFound    = -32001 // of servers that do not answer with HTTP 404
+	CodeResourceNotFound   = -32002 // before 2026-07-28
+	CodeHeaderMismatch     = -32020
+	CodeMissingCapability  = -32021 // the client would have to declare more
+	CodeUnsupportedVersion = -32022
+	CodeURLElicitation     = -32042
 )
 
 // Fault is a protocol error and the HTTP status that carries it in the modern
@@ -31,55 +29,17 @@ type Fault struct {
 
 // BadRequest is a message that is none.
 func BadRequest(format string, args ...any) *Fault {
-	return &Fault{Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: fmt.Sprintf(format, args...)}
+	return &Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf(format, args...)}
 }
 
 // InvalidParams is a request whose parameters cannot be meant.
 func InvalidParams(format string, args ...any) *Fault {
-	return &Fault{Status: http.StatusBadRequest, Code: CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
+	return &Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
 }
 
 // AppendFault appends the error response to id; nil is answered with null.
 func AppendFault(dst []byte, id json.RawMessage, f *Fault) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	if id == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, id...)
-	}
-	dst = append(dst, `,"error":{"code":`...)
-	dst = strconv.AppendInt(dst, int64(f.Code), 10)
-	dst = append(dst, `,"message":`...)
-	dst = jsonx.AppendString(dst, f.Message)
-	if f.Data != nil {
-		dst = append(dst, `,"data":`...)
-		dst = append(dst, f.Data...)
-	}
-	return append(dst, "}}"...)
-}
-
-// AppendResponse appends the response that carries result, a whole JSON object.
-func AppendResponse(dst []byte, id json.RawMessage, result []byte) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = append(dst, id...)
-	dst = append(dst, `,"result":`...)
-	dst = append(dst, result...)
-	return append(dst, '}')
-}
-
-// WriteFault answers with a fault and its status; id is nil where none was readable.
-func WriteFault(w http.ResponseWriter, id json.RawMessage, f *Fault) {
-	WriteJSON(w, f.Status, AppendFault(nil, id, f))
-}
-
-// WriteJSON answers with a whole JSON document.
-func WriteJSON(w http.ResponseWriter, status int, data []byte) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(data)))
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(data)
+	return jsonrpc.AppendFault(dst, id, int64(f.Code), f.Message, f.Data)
 }
 
 // Era is the form of a result: the modern one says more about itself.
