@@ -24,7 +24,8 @@ func Versions() []string {
 	return []string{Version20260728, Version20251125, Version20250618, Version20250326}
 }
 
-// IsModern is rule 3 of spec section 2.2. It holds for initialize too: a modern
+// IsModern reports whether a request is of a revision without sessions. It holds for
+// initialize too: a modern
 // client that tries a removed method must be told so, not given a handshake. Only a
 // request that names an older version and says nothing of itself is not one, even
 // where it has the new headers.

@@ -19,7 +19,7 @@ const (
 	ParamPrefix = "Mcp-Param-"
 )
 
-// CheckModern is spec section 2.3: what every modern request says about itself,
+// CheckModern checks what every modern request says about itself,
 // twice, and the same both times.
 func CheckModern(h http.Header, m *Message) *Fault {
 	header, meta := h.Get(HeaderVersion), &m.Params.Meta
