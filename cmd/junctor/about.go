@@ -15,9 +15,9 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/server"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // buildVersion and buildCommit are set by the linker in make build.

@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // Config is what the surface needs.
@@ -37,15 +38,6 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/cmp/mcp", s.Door.Guard(s.serve("mcp", s.mcp)))
 	mux.Handle("POST /api/cmp/a2a", s.Door.Guard(s.serve("a2a", s.a2a)))
 }
-
-// The codes of JSON-RPC.
-const (
-	codeParse    = -32700
-	codeRequest  = -32600
-	codeMethod   = -32601
-	codeParams   = -32602
-	codeInternal = -32000 // what the engine refuses or fails
-)
 
 const (
 	// maxBatch bounds the requests of one body.
@@ -122,7 +114,7 @@ func (s *Surface) serve(protocol string, do method) httpapi.Handler {
 		var probe json.RawMessage
 		switch {
 		case jsonx.Unmarshal(body, &probe) != nil:
-			httpapi.WriteJSON(w, http.StatusOK, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: codeParse, Message: "the body is not JSON", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
+			httpapi.WriteJSON(w, http.StatusOK, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: jsonrpc.CodeParse, Message: "the body is not JSON", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
 			return nil
 		case body[0] != '[':
 			write(w, one(body))
@@ -130,7 +122,7 @@ func (s *Surface) serve(protocol string, do method) httpapi.Handler {
 		}
 		var batch []json.RawMessage
 		if err := jsonx.Unmarshal(body, &batch); err != nil || len(batch) == 0 || len(batch) > maxBatch {
-			write(w, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: codeRequest, Message: "a batch has 1 to 64 requests", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
+			write(w, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: jsonrpc.CodeInvalidRequest, Message: "a batch has 1 to 64 requests", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
 			return nil
 		}
 		answers, held := []*answer{}, 0
@@ -170,7 +162,7 @@ func late(raw json.RawMessage, protocol string) *answer {
 		return nil
 	}
 	a := &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{
-		Code: codeInternal, Message: "this request was not carried out: the answers to those before it hold 8 MiB; send a smaller batch",
+		Code: jsonrpc.CodeServer, Message: "this request was not carried out: the answers to those before it hold 8 MiB; send a smaller batch",
 		Data: map[string]any{"protocol": protocol, "method": "", "error_type": "SerializationError"},
 	}}
 	if c != nil {
@@ -193,40 +185,42 @@ func write(w http.ResponseWriter, a *answer) {
 // read takes the envelope apart. A request without the member id is a notification:
 // carried out, and never answered.
 func read(raw json.RawMessage) (c *call, notified bool, f *fault) {
-	var in map[string]json.RawMessage
-	if err := jsonx.Unmarshal(raw, &in); err != nil {
-		return nil, false, &fault{Code: codeRequest, Message: "a request is an object"}
+	var in jsonrpc.Message
+	if string(raw) != "null" { // which is a request without members
+		var err error
+		if in, err = jsonrpc.Decode(raw); err != nil {
+			return nil, false, &fault{Code: jsonrpc.CodeInvalidRequest, Message: "a request is an object"}
+		}
 	}
 	c = &call{}
-	id, has := in["id"]
-	if has {
-		if len(id) == 0 || strings.IndexByte("{[tf", id[0]) >= 0 {
-			return nil, false, &fault{Code: codeRequest, Message: "id is a text, a number or null"}
+	if in.ID != nil {
+		if strings.IndexByte("{[tf", in.ID[0]) >= 0 {
+			return nil, false, &fault{Code: jsonrpc.CodeInvalidRequest, Message: "id is a text, a number or null"}
 		}
-		c.id = jsonx.Raw(id)
+		c.id = jsonx.Raw(in.ID)
 	}
-	var version string
-	if jsonx.Unmarshal(in["jsonrpc"], &version) != nil || version != "2.0" {
-		return c, false, &fault{Code: codeRequest, Message: `jsonrpc must be "2.0"`}
+	if !in.HasVersion() {
+		return c, false, &fault{Code: jsonrpc.CodeInvalidRequest, Message: `jsonrpc must be "2.0"`}
 	}
-	if jsonx.Unmarshal(in["method"], &c.method) != nil || c.method == "" {
-		return c, false, &fault{Code: codeRequest, Message: "method must be a text"}
+	var ok bool
+	if c.method, ok = in.MethodName(); !ok {
+		return c, false, &fault{Code: jsonrpc.CodeInvalidRequest, Message: "method must be a text"}
 	}
-	if p := in["params"]; len(p) > 0 && string(p) != "null" {
+	if p := in.Params; len(p) > 0 && string(p) != "null" {
 		if p[0] != '{' || jsonx.Unmarshal(p, &c.params) != nil {
-			return c, false, &fault{Code: codeRequest, Message: "params must be an object"}
+			return c, false, &fault{Code: jsonrpc.CodeInvalidRequest, Message: "params must be an object"}
 		}
 	}
-	return c, !has, nil
+	return c, in.ID == nil, nil
 }
 
 // faultOf is an error of the engine on this wire.
 func faultOf(err error) *fault {
 	e := capability.AsError(err)
 	w := cmp.FromError(err, "", "", false)
-	f := &fault{Code: codeInternal, Message: e.Message, Data: map[string]any{"error_type": w.Type, "code": w.Code, "retryable": w.Retryable}}
+	f := &fault{Code: jsonrpc.CodeServer, Message: e.Message, Data: map[string]any{"error_type": w.Type, "code": w.Code, "retryable": w.Retryable}}
 	if e.Code == capability.CodeInvalidInput || e.Code == capability.CodeTooLarge || e.Code == capability.CodeSelectionRequired {
-		f.Code = codeParams
+		f.Code = jsonrpc.CodeInvalidParams
 	}
 	if e.Hint != "" {
 		f.Data["hint"] = e.Hint

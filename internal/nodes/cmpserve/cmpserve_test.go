@@ -24,6 +24,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -286,7 +287,7 @@ func FuzzRead(f *testing.F) {
 		if fault == nil && (c == nil || c.method == "" || notified != (c.id == nil)) {
 			t.Fatalf("%+v %v", c, notified)
 		}
-		if fault != nil && (fault.Code != codeRequest || notified) {
+		if fault != nil && (fault.Code != jsonrpc.CodeInvalidRequest || notified) {
 			t.Fatalf("%+v", fault)
 		}
 		if c != nil && c.id != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/protocol/cmp"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // mcp is the old dialect of MCP.
@@ -39,7 +40,7 @@ func (s *Surface) mcp(ctx context.Context, c *call) (any, *fault) {
 	if c.method == "ping" {
 		return map[string]any{"pong": true}, nil
 	}
-	return nil, &fault{Code: codeMethod, Message: "there is no method " + c.method}
+	return nil, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "there is no method " + c.method}
 }
 
 func (s *Surface) callTool(ctx context.Context, c *call) (any, *fault) {
@@ -67,7 +68,7 @@ func (s *Surface) request(c *call, from map[string]json.RawMessage, function, ar
 		return q, f
 	}
 	if q.function = strings.TrimSpace(q.function); q.function == "" {
-		return q, &fault{Code: codeParams, Message: "the name of a function is missing"}
+		return q, &fault{Code: jsonrpc.CodeInvalidParams, Message: "the name of a function is missing"}
 	}
 	for _, name := range arguments {
 		if v, ok := from[name]; ok {
@@ -103,7 +104,7 @@ func (s *Surface) a2a(ctx context.Context, c *call) (any, *fault) {
 	case "ping":
 		return map[string]any{"pong": true}, nil
 	}
-	return nil, &fault{Code: codeMethod, Message: "there is no method " + c.method}
+	return nil, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "there is no method " + c.method}
 }
 
 // executeTask runs a task to its end: there is no other state of one here.
@@ -112,7 +113,7 @@ func (s *Surface) executeTask(ctx context.Context, c *call) (any, *fault) {
 	if raw, ok := c.params["task"]; ok {
 		var task map[string]json.RawMessage
 		if len(raw) == 0 || raw[0] != '{' || jsonx.Unmarshal(raw, &task) != nil {
-			return nil, &fault{Code: codeParams, Message: "task must be an object"}
+			return nil, &fault{Code: jsonrpc.CodeInvalidParams, Message: "task must be an object"}
 		}
 		if _, says := task["stream"]; !says {
 			task["stream"] = c.params["stream"]

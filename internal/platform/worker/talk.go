@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // order is the first line to the process; the code and the input follow it, as
@@ -82,12 +83,6 @@ type replyError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 }
-
-// The codes of JSON-RPC that are used.
-const (
-	codeMethod = -32601
-	codeFailed = -32000
-)
 
 // talk is our side of the two pipes. Nothing that comes in is trusted.
 type talk struct {
@@ -216,7 +211,7 @@ func (t *talk) serve(ctx context.Context, l *line) (done bool) {
 	r := reply{Version: "2.0", ID: l.ID}
 	call, ok := t.job.Calls[l.Method]
 	if !ok {
-		r.Error = &replyError{codeMethod, refused(l.Method)}
+		r.Error = &replyError{jsonrpc.CodeMethodNotFound, refused(l.Method)}
 	} else {
 		value, err := call(ctx, json.RawMessage(l.Params))
 		if err == nil {
@@ -226,7 +221,7 @@ func (t *talk) serve(ctx context.Context, l *line) (done bool) {
 			err = fmt.Errorf("the reply has %d bytes; the limit is %d", len(r.Result), MaxReply)
 		}
 		if err != nil {
-			r.Result, r.Error = nil, &replyError{codeFailed, text.ShortenRunes(fault.OneLine(sentence(err)), 600)}
+			r.Result, r.Error = nil, &replyError{jsonrpc.CodeServer, text.ShortenRunes(fault.OneLine(sentence(err)), 600)}
 		}
 	}
 	data, err := jsonx.Marshal(r)

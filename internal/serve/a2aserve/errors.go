@@ -11,6 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // fault is an error as A2A has them: a JSON-RPC code, or an HTTP status with a
@@ -34,10 +35,10 @@ func kindOf(err error) (code, status int, rpc string) {
 		code, status int
 		rpc          string
 	}{
-		{a2a.ErrParseError, -32700, http.StatusBadRequest, "INVALID_ARGUMENT"},
-		{a2a.ErrInvalidRequest, -32600, http.StatusBadRequest, "INVALID_ARGUMENT"},
-		{a2a.ErrMethodNotFound, -32601, http.StatusNotImplemented, "UNIMPLEMENTED"},
-		{a2a.ErrInvalidParams, -32602, http.StatusBadRequest, "INVALID_ARGUMENT"},
+		{a2a.ErrParseError, jsonrpc.CodeParse, http.StatusBadRequest, "INVALID_ARGUMENT"},
+		{a2a.ErrInvalidRequest, jsonrpc.CodeInvalidRequest, http.StatusBadRequest, "INVALID_ARGUMENT"},
+		{a2a.ErrMethodNotFound, jsonrpc.CodeMethodNotFound, http.StatusNotImplemented, "UNIMPLEMENTED"},
+		{a2a.ErrInvalidParams, jsonrpc.CodeInvalidParams, http.StatusBadRequest, "INVALID_ARGUMENT"},
 		{a2a.ErrTaskNotFound, -32001, http.StatusNotFound, "NOT_FOUND"},
 		{a2a.ErrTaskNotCancelable, -32002, http.StatusConflict, "FAILED_PRECONDITION"},
 		{a2a.ErrPushNotificationNotSupported, -32003, http.StatusBadRequest, "FAILED_PRECONDITION"},
@@ -52,7 +53,7 @@ func kindOf(err error) (code, status int, rpc string) {
 			return row.code, row.status, row.rpc
 		}
 	}
-	return -32603, http.StatusInternalServerError, "INTERNAL"
+	return jsonrpc.CodeInternal, http.StatusInternalServerError, "INTERNAL"
 }
 
 // refuse makes a fault of one of the SDK's kinds.
@@ -92,8 +93,8 @@ func faultOf(err error) *fault {
 		kind = a2a.ErrUnsupportedOperation
 	}
 	f := refuse(kind, message)
-	if f.code == -32603 && e.Code != capability.CodeInternal {
-		f.code, f.http, f.reason = -32000, e.Code.Row().HTTP, strings.ToUpper(string(e.Code))
+	if f.code == jsonrpc.CodeInternal && e.Code != capability.CodeInternal {
+		f.code, f.http, f.reason = jsonrpc.CodeServer, e.Code.Row().HTTP, strings.ToUpper(string(e.Code))
 		f.rpc = "UNAVAILABLE"
 	}
 	if e.Reason != "" {

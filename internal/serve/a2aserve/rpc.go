@@ -14,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // request is one JSON-RPC call.
@@ -329,7 +330,7 @@ func (s *Surface) answer(w http.ResponseWriter, id jsonx.Raw, value any, err err
 // fault is faultOf, with what is our own mistake in the log.
 func (s *Surface) fault(err error) *fault {
 	f := faultOf(err)
-	if f.code == -32603 {
+	if f.code == jsonrpc.CodeInternal {
 		s.cfg.Logger.Error("request failed", "surface", surfaceName, "err", err, "cause", errors.Unwrap(err))
 	}
 	return f

@@ -18,8 +18,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // maxResult is the largest result that is put into an answer: more would not fit
@@ -88,13 +89,13 @@ func (s *Surface) carryApart(ctx context.Context, c caller, m *mcpwire.Message, 
 		}
 		s.cfg.Logger.Error("a call broke", "method", m.Method, "panic", broken, "stack", string(debug.Stack()))
 		p.ended(invoke.Reply{}, capability.Errorf(capability.CodeInternal, "mcp", "the server made a mistake in this call"))
-		out = exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusInternalServerError, Code: mcpwire.CodeInternal, Message: "the server made a mistake in this call"}}
+		out = exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusInternalServerError, Code: jsonrpc.CodeInternal, Message: "the server made a mistake in this call"}}
 	}()
 	return s.carry(ctx, c, m, e, v)
 }
 
 func unknownMethod(method string) *mcpwire.Fault {
-	return &mcpwire.Fault{Status: http.StatusNotFound, Code: mcpwire.CodeMethodNotFound, Message: "there is no method " + method}
+	return &mcpwire.Fault{Status: http.StatusNotFound, Code: jsonrpc.CodeMethodNotFound, Message: "there is no method " + method}
 }
 
 // call carries out tools/call.
@@ -293,7 +294,7 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 			return exchange.Outcome{Narrow: capability.Effect(effect), Fault: &mcpwire.Fault{Status: http.StatusForbidden, Code: codeRefused, Message: failure.Message}}
 		}
 	case capability.CodeInternal:
-		f := &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}
+		f := &mcpwire.Fault{Status: http.StatusOK, Code: jsonrpc.CodeInternal, Message: failure.Message}
 		if reply.Invocation != "" && !strings.Contains(f.Message, reply.Invocation) {
 			f.Message += "; the incident is " + reply.Invocation
 		}
@@ -337,7 +338,7 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 // ownWords is what an upstream itself says of its failure: a result with isError, as
 // it came, or the protocol error that clients act on.
 func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, failure *capability.Error) (exchange.Outcome, bool) {
-	if out, ok := upstreamFault(e, failure); ok && out.Fault.Code == codeNeedsAbility {
+	if out, ok := upstreamFault(e, failure); ok && out.Fault.Code == mcpwire.CodeMissingCapability {
 		return out, true
 	}
 	if !definition.Passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {

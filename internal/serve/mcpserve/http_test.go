@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 	"github.com/junctor-run/junctor/secret"
 )
 

@@ -14,8 +14,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // listTTL is how long a client may keep a list, in milliseconds.
@@ -244,7 +245,7 @@ func (p page) joined() []byte { return slices.Concat(p[:]...) }
 
 // writePage answers a list method. The items go from where they are to the socket.
 func writePage(w http.ResponseWriter, id json.RawMessage, p page) {
-	head := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"result":`...)
+	head := jsonrpc.AppendResultHead(nil, id)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(head)+len(p[0])+len(p[1])+len(p[2])+1))

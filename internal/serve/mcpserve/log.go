@@ -5,7 +5,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // setLevel notes what a client of a session wants to hear; the SDK answers it.

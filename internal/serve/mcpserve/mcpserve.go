@@ -38,8 +38,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // Config is what the surface needs. Door, Engine, Catalog and Policy are required.
@@ -200,15 +201,15 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusMethodNotAllowed, Code: mcpwire.CodeInvalidRequest, Message: "GET and DELETE need the Mcp-Session-Id of a session; open one with a POST of initialize"})
+		exchange.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusMethodNotAllowed, Code: jsonrpc.CodeInvalidRequest, Message: "GET and DELETE need the Mcp-Session-Id of a session; open one with a POST of initialize"})
 		return
 	}
 	body, m, f := s.read(w, r)
 	switch {
 	case f != nil:
-		mcpwire.WriteFault(w, m.ID, f)
+		exchange.WriteFault(w, m.ID, f)
 	case m.Batch:
-		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("a batch needs a session of protocol version %s", mcpwire.Version20250326))
+		exchange.WriteFault(w, nil, mcpwire.BadRequest("a batch needs a session of protocol version %s", mcpwire.Version20250326))
 	case mcpwire.IsModern(r.Header, &m):
 		s.serveModern(w, r, c, body, &m)
 	default:
@@ -232,7 +233,7 @@ func (c caller) digest() string { return sealed.Digest([]byte(c.key)) }
 // parsed may still have an id to answer to.
 func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.Message, *mcpwire.Fault) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: http.StatusUnsupportedMediaType, Code: mcpwire.CodeInvalidRequest, Message: "the Content-Type must be application/json"}
+		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: http.StatusUnsupportedMediaType, Code: jsonrpc.CodeInvalidRequest, Message: "the Content-Type must be application/json"}
 	}
 	body, err := httpapi.ReadBody(w, r, s.cfg.MaxBody)
 	if err != nil {
@@ -240,7 +241,7 @@ func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.
 		if capability.CodeOf(err) == capability.CodeTooLarge {
 			status = http.StatusRequestEntityTooLarge
 		}
-		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: status, Code: mcpwire.CodeInvalidRequest, Message: capability.AsError(err).Message}
+		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: status, Code: jsonrpc.CodeInvalidRequest, Message: capability.AsError(err).Message}
 	}
 	m, f := mcpwire.Parse(body)
 	m.Traceparent = r.Header.Get("Traceparent")

@@ -18,7 +18,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // The kinds of members of modules that this surface shows besides tools.
@@ -211,14 +212,11 @@ func (s *Surface) readResource(ctx context.Context, c caller, m *mcpwire.Message
 	return s.passed(ctx, c, m, e, v, c.member(entry.Contribution.Member, input))
 }
 
-// codeNoResource is what protocols before 2026-07-28 say of an unknown resource.
-const codeNoResource = -32002
-
 func unknownResource(uri string, e mcpwire.Era) *mcpwire.Fault {
 	f := mcpwire.InvalidParams("unknown resource %q", uri)
 	f.Data = append(jsonx.AppendString([]byte(`{"uri":`), uri), '}')
 	if !e.Modern {
-		f.Code = codeNoResource
+		f.Code = mcpwire.CodeResourceNotFound
 	}
 	return f
 }
@@ -284,7 +282,7 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 	skip := []string{"cacheScope"}
 	dst, ok := definition.AppendPassed(nil, result, e, invocationMeta(reply), skip...)
 	if !ok {
-		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: mcpwire.CodeInternal, Message: "the upstream's answer is not a result"}}
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: jsonrpc.CodeInternal, Message: "the upstream's answer is not a result"}}
 	}
 	if e.Modern && m.Method == "resources/read" {
 		dst = dst[:len(dst)-1]
@@ -309,10 +307,10 @@ func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era
 		return out
 	}
 	failure := capability.AsError(err)
-	f := &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}
+	f := &mcpwire.Fault{Status: http.StatusOK, Code: jsonrpc.CodeInternal, Message: failure.Message}
 	switch failure.Code {
 	case capability.CodeInvalidInput, capability.CodeTooLarge:
-		f.Code, f.Status = mcpwire.CodeInvalidParams, http.StatusBadRequest
+		f.Code, f.Status = jsonrpc.CodeInvalidParams, http.StatusBadRequest
 	case capability.CodeNotFound:
 		f = unknownResource(m.Params.URI, e)
 	default:
@@ -327,13 +325,9 @@ func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era
 	return exchange.Outcome{Fault: f}
 }
 
-const (
-	// codeRefused is ours: what was asked for was not done, and data says why. It
-	// lies outside the range that JSON-RPC and MCP keep.
-	codeRefused = -31000
-	// codeNeedsAbility says that the client would have to declare more.
-	codeNeedsAbility = -32021
-)
+// codeRefused is ours: what was asked for was not done, and data says why. It
+// lies outside the range that JSON-RPC and MCP keep.
+const codeRefused = -31000
 
 // upstreamFault passes on the protocol errors of upstreams that clients act on.
 func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
@@ -344,12 +338,12 @@ func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
 	}
 	data, _ := failure.Details["data"].(json.RawMessage)
 	switch {
-	case code == codeNeedsAbility && e.Modern:
-		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadRequest, Code: codeNeedsAbility, Message: failure.Message, Data: data}}, true
-	case code == mcpwire.CodeInvalidParams, code == codeNoResource:
-		f := &mcpwire.Fault{Status: http.StatusBadRequest, Code: mcpwire.CodeInvalidParams, Message: failure.Message, Data: data}
-		if code == codeNoResource && !e.Modern {
-			f.Code = codeNoResource
+	case code == mcpwire.CodeMissingCapability && e.Modern:
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadRequest, Code: mcpwire.CodeMissingCapability, Message: failure.Message, Data: data}}, true
+	case code == jsonrpc.CodeInvalidParams, code == mcpwire.CodeResourceNotFound:
+		f := &mcpwire.Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeInvalidParams, Message: failure.Message, Data: data}
+		if code == mcpwire.CodeResourceNotFound && !e.Modern {
+			f.Code = mcpwire.CodeResourceNotFound
 		}
 		return exchange.Outcome{Fault: f}, true
 	}

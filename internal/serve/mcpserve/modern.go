@@ -4,13 +4,13 @@ import (
 	"net/http"
 
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // serveModern serves a request that stands alone.
 func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
 	if m.Method == "" {
-		mcpwire.WriteFault(w, m.ID, mcpwire.BadRequest("a response answers no request of ours"))
+		exchange.WriteFault(w, m.ID, mcpwire.BadRequest("a response answers no request of ours"))
 		return
 	}
 	if m.ID == nil {
@@ -19,7 +19,7 @@ func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, 
 		return
 	}
 	if f := mcpwire.CheckModern(r.Header, m); f != nil {
-		mcpwire.WriteFault(w, m.ID, f)
+		exchange.WriteFault(w, m.ID, f)
 		return
 	}
 	c.client = m.Params.Meta.Client
@@ -34,13 +34,13 @@ func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, 
 	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
 		result, f := s.pageOf(c, m.Method, m.Params.Cursor, e)
 		if f != nil {
-			mcpwire.WriteFault(w, m.ID, f)
+			exchange.WriteFault(w, m.ID, f)
 			return
 		}
 		writePage(w, m.ID, result)
 	case "tools/call", "prompts/get", "resources/read", "completion/complete":
 		if f := mcpwire.CheckParams(r.Header, s.listOf(c).params[m.Params.Name], m.Params.Arguments); f != nil && m.Method == "tools/call" {
-			mcpwire.WriteFault(w, m.ID, f)
+			exchange.WriteFault(w, m.ID, f)
 			return
 		}
 		x := exchange.New(w, r, m, e)
@@ -59,6 +59,6 @@ func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, 
 		}
 		s.modern.ServeHTTP(w, r)
 	default:
-		mcpwire.WriteFault(w, m.ID, unknownMethod(m.Method))
+		exchange.WriteFault(w, m.ID, unknownMethod(m.Method))
 	}
 }

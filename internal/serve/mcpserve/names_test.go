@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // server is a source of read-only tools that answer with who they are.

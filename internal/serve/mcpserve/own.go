@@ -16,7 +16,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // Own is behind the resources of our own. What is somebody else's is code
@@ -105,7 +106,7 @@ func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.E
 	case capability.CodeOf(err) == capability.CodeNotFound:
 		return exchange.Outcome{Fault: unknownResource(uri, e)}, true
 	case err != nil:
-		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: capability.AsError(err).Message}}, true
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: jsonrpc.CodeInternal, Message: capability.AsError(err).Message}}, true
 	}
 	dst := jsonx.AppendString([]byte(`{"contents":[{"uri":`), uri)
 	dst = append(dst, `,"mimeType":"`+kind+`","text":`...)

@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 const (

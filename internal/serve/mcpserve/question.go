@@ -12,7 +12,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 const (
@@ -97,7 +98,7 @@ func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
 			delete(sess.asked, id)
 			sess.mu.Unlock()
 		}()
-		if !x.Event(appendRequest(nil, id, q)) {
+		if !x.Event(jsonrpc.AppendRequest(nil, jsonx.AppendString(nil, id), q.Method, questionParams(q))) {
 			return nil, cannotAnswer(q)
 		}
 		timer := time.NewTimer(humanAnswer)
@@ -108,7 +109,7 @@ func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
-		x.Event(exchange.AppendNotice(nil, "notifications/cancelled", append(jsonx.AppendString([]byte(`{"requestId":`), id), '}')))
+		x.Event(jsonrpc.AppendRequest(nil, nil, "notifications/cancelled", append(jsonx.AppendString([]byte(`{"requestId":`), id), '}')))
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -133,20 +134,18 @@ func (sess *session) answered(m *mcpwire.Message) bool {
 	return true
 }
 
-func appendRequest(dst []byte, id string, q capability.Question) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = jsonx.AppendString(dst, id)
-	return append(append(dst, ','), questionMembers(q)...)
+// questionParams are the parameters of a request, which may have been left out.
+func questionParams(q capability.Question) json.RawMessage {
+	if len(q.Params) == 0 {
+		return json.RawMessage("{}")
+	}
+	return q.Params
 }
 
 // questionMembers are the members of a request, and the end of it.
 func questionMembers(q capability.Question) []byte {
-	params := q.Params
-	if len(params) == 0 {
-		params = json.RawMessage("{}")
-	}
 	dst := jsonx.AppendString([]byte(`"method":`), q.Method)
-	dst = append(append(dst, `,"params":`...), params...)
+	dst = append(append(dst, `,"params":`...), questionParams(q)...)
 	return append(dst, '}')
 }
 

@@ -17,7 +17,8 @@ import (
 
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 const (
@@ -196,7 +197,7 @@ func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id
 	sess, leave := s.enter(c, id)
 	if sess == nil {
 		// The status tells the client to begin again with initialize.
-		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusNotFound, Code: mcpwire.CodeInvalidRequest, Message: "session not found"})
+		exchange.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusNotFound, Code: jsonrpc.CodeInvalidRequest, Message: "session not found"})
 		return
 	}
 	defer leave()
@@ -222,24 +223,24 @@ func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id
 func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session) {
 	body, m, f := s.read(w, r)
 	if f != nil {
-		mcpwire.WriteFault(w, m.ID, f)
+		exchange.WriteFault(w, m.ID, f)
 		return
 	}
 	if v := r.Header.Get(mcpwire.HeaderVersion); v != "" && !slices.Contains(mcpwire.Versions()[1:], v) {
-		mcpwire.WriteFault(w, m.ID, mcpwire.Unsupported(v, mcpwire.Versions()[1:]))
+		exchange.WriteFault(w, m.ID, mcpwire.Unsupported(v, mcpwire.Versions()[1:]))
 		return
 	}
 	switch {
 	case m.Batch && sess.version != mcpwire.Version20250326:
-		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("batches exist only in protocol version %s; this session has %s", mcpwire.Version20250326, sess.version))
+		exchange.WriteFault(w, nil, mcpwire.BadRequest("batches exist only in protocol version %s; this session has %s", mcpwire.Version20250326, sess.version))
 		return
 	case m.Batch && longBatch(body):
-		mcpwire.WriteFault(w, nil, mcpwire.BadRequest("a batch has %d messages at most", maxBatch))
+		exchange.WriteFault(w, nil, mcpwire.BadRequest("a batch has %d messages at most", maxBatch))
 		return
 	case m.Batch && !sameScope(c, sess.viewer.caller):
 		// What is inside a batch is carried out as the viewer: another token of the same
 		// principal may be wider than this one.
-		mcpwire.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusForbidden, Code: mcpwire.CodeInvalidRequest, Message: "a batch cannot be sent with this access token: send its requests one by one"})
+		exchange.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusForbidden, Code: jsonrpc.CodeInvalidRequest, Message: "a batch cannot be sent with this access token: send its requests one by one"})
 		return
 	case m.Batch:
 	case m.Method == "" && m.ID != nil && sess.answered(&m):
@@ -250,7 +251,7 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 		result, f := s.pageOf(c, m.Method, m.Params.Cursor, mcpwire.Era{})
 		if f != nil {
 			f.Status = http.StatusOK
-			mcpwire.WriteFault(w, m.ID, f)
+			exchange.WriteFault(w, m.ID, f)
 			return
 		}
 		writePage(w, m.ID, result)
@@ -282,14 +283,14 @@ func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller
 	}
 	sess.mu.Unlock()
 	if taken {
-		mcpwire.WriteFault(w, m.ID, mcpwire.BadRequest("a request with this id is running already"))
+		exchange.WriteFault(w, m.ID, mcpwire.BadRequest("a request with this id is running already"))
 		return
 	}
 	if !s.begin(sess.viewer) {
 		sess.mu.Lock()
 		delete(sess.calls, key)
 		sess.mu.Unlock()
-		mcpwire.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: fmt.Sprintf("%d calls of this principal are running, which is the most: wait for some of them, or cancel them", maxCalls)})
+		exchange.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: fmt.Sprintf("%d calls of this principal are running, which is the most: wait for some of them, or cancel them", maxCalls)})
 		return
 	}
 	defer s.done(sess.viewer)
@@ -320,11 +321,11 @@ func (sess *session) withdraw(key string) bool {
 // initialize.
 func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
 	if m.Method != "initialize" || m.ID == nil {
-		mcpwire.WriteFault(w, m.ID, mcpwire.BadRequest("there is no session: send initialize first, and its %s header in every later request", mcpwire.HeaderSession))
+		exchange.WriteFault(w, m.ID, mcpwire.BadRequest("there is no session: send initialize first, and its %s header in every later request", mcpwire.HeaderSession))
 		return
 	}
 	if len(body) > maxInitialize {
-		mcpwire.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusRequestEntityTooLarge, Code: mcpwire.CodeInvalidRequest, Message: "initialize may have 64 KiB at most"})
+		exchange.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusRequestEntityTooLarge, Code: jsonrpc.CodeInvalidRequest, Message: "initialize may have 64 KiB at most"})
 		return
 	}
 	c.client, c.abilities = m.Params.Client, readAbilities(m.Params.Abilities)
@@ -373,7 +374,7 @@ func (o *opening) WriteHeader(status int) {
 		if !o.bind(id) {
 			o.refused = true
 			o.Header().Del(mcpwire.HeaderSession)
-			mcpwire.WriteFault(o.ResponseWriter, nil, &mcpwire.Fault{Status: http.StatusServiceUnavailable, Code: mcpwire.CodeInternal, Message: "too many sessions are open; end some with DELETE"})
+			exchange.WriteFault(o.ResponseWriter, nil, &mcpwire.Fault{Status: http.StatusServiceUnavailable, Code: jsonrpc.CodeInternal, Message: "too many sessions are open; end some with DELETE"})
 			return
 		}
 	}

@@ -22,11 +22,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/store/tasksql"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

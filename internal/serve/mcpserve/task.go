@@ -14,7 +14,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // Tasks keeps what takes longer than a request.
@@ -50,7 +51,7 @@ func taskOnly(definition json.RawMessage) bool {
 // needsTasks is what a client hears of such a tool that takes no tasks.
 func needsTasks() *mcpwire.Fault {
 	return &mcpwire.Fault{
-		Status: http.StatusBadRequest, Code: codeNeedsAbility, Message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
+		Status: http.StatusBadRequest, Code: mcpwire.CodeMissingCapability, Message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
 		Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extensionTasks + `":{}}}}`),
 	}
 }
@@ -118,7 +119,7 @@ func taskFault(id string, err error) exchange.Outcome {
 	case capability.CodeNotFound:
 		return exchange.Outcome{Fault: mcpwire.InvalidParams("unknown task %q", id)}
 	case capability.CodeInternal, capability.CodeFailed:
-		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: mcpwire.CodeInternal, Message: failure.Message}}
+		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: jsonrpc.CodeInternal, Message: failure.Message}}
 	}
 	return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: failure.Message}}
 }

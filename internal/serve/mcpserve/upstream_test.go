@@ -11,7 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // upstream is a provider of kind mcp: what it returns is a result of MCP.

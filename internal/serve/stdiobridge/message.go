@@ -1,11 +1,12 @@
 package stdiobridge
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"strings"
+
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // The codes of errors that the bridge answers itself lie outside the range that
@@ -16,10 +17,7 @@ const (
 	codeOverloaded      = 429
 	codeBroken          = 502
 	codeUnreachable     = 503
-	codeParse           = -32700
 )
-
-const metaPrefix = "io.modelcontextprotocol/"
 
 // message is what the bridge must know of one to send it on.
 type message struct {
@@ -73,9 +71,9 @@ func peek(body []byte) (message, error) {
 	var meta map[string]json.RawMessage
 	_ = json.Unmarshal(params.Meta, &meta)
 	for key := range meta {
-		m.modern = m.modern || strings.HasPrefix(key, metaPrefix)
+		m.modern = m.modern || strings.HasPrefix(key, mcpwire.MetaPrefix)
 	}
-	_ = json.Unmarshal(meta[metaPrefix+"protocolVersion"], &m.version)
+	_ = json.Unmarshal(meta[mcpwire.MetaPrefix+"protocolVersion"], &m.version)
 	switch m.method {
 	case "tools/call", "prompts/get":
 		_ = json.Unmarshal(params.Name, &m.name)
@@ -97,25 +95,25 @@ func (e errNotJSON) Error() string {
 // modernHeaders says in headers what the body says.
 func (m *message) modernHeaders(h http.Header) {
 	if m.version != "" {
-		h.Set("Mcp-Protocol-Version", wrap(m.version))
+		h.Set(mcpwire.HeaderVersion, wrap(m.version))
 	}
-	h.Set("Mcp-Method", wrap(m.method))
+	h.Set(mcpwire.HeaderMethod, wrap(m.method))
 	if m.name != "" {
-		h.Set("Mcp-Name", wrap(m.name))
+		h.Set(mcpwire.HeaderName, wrap(m.name))
 	}
 }
 
 // wrap encodes a value that a header cannot hold as it is, or that looks as if
 // it had been wrapped.
 func wrap(v string) string {
-	plain := strings.TrimSpace(v) == v && !strings.HasPrefix(strings.ToLower(v), "=?base64?")
+	plain := strings.TrimSpace(v) == v && !strings.HasPrefix(strings.ToLower(v), mcpwire.WrapOpening)
 	for i := range len(v) {
 		plain = plain && ' ' <= v[i] && v[i] < 0x7f
 	}
 	if plain {
 		return v
 	}
-	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
+	return mcpwire.WrapHeader(v)
 }
 
 // key makes equal ids equal keys.
@@ -144,15 +142,10 @@ func (b *bridge) fail(id json.RawMessage, code int, text, remedy string) {
 		text += "; " + remedy
 	}
 	if id == nil {
-		if code != codeParse && code != codeTooLarge {
+		if code != jsonrpc.CodeParse && code != codeTooLarge {
 			return
 		}
-		id = json.RawMessage("null")
 	}
-	var out bytes.Buffer
-	out.WriteString(`{"jsonrpc":"2.0","id":`)
-	out.Write(id)
-	out.WriteString(`,"error":`)
 	detail, err := json.Marshal(struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
@@ -160,7 +153,5 @@ func (b *bridge) fail(id json.RawMessage, code int, text, remedy string) {
 	if err != nil {
 		return // two plain members: cannot happen
 	}
-	out.Write(detail)
-	out.WriteByte('}')
-	b.write(out.Bytes())
+	b.write(jsonrpc.AppendError(nil, id, detail))
 }

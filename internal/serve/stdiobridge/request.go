@@ -11,6 +11,9 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // take starts what one line asks for. What changes the session happens in order,
@@ -18,7 +21,7 @@ import (
 func (b *bridge) take(ctx context.Context, body []byte) {
 	m, err := peek(body)
 	if err != nil {
-		b.fail(nil, codeParse, err.Error(), "")
+		b.fail(nil, jsonrpc.CodeParse, err.Error(), "")
 		return
 	}
 	switch {
@@ -199,8 +202,8 @@ func (b *bridge) post(ctx context.Context, m *message, at binding, f *flight) (*
 func (b *bridge) do(req *http.Request, at binding) (*http.Response, error) {
 	req.Header.Set("Authorization", "Bearer "+b.cfg.Token.Reveal())
 	if at.id != "" {
-		req.Header.Set("Mcp-Session-Id", at.id)
-		req.Header.Set("Mcp-Protocol-Version", at.version)
+		req.Header.Set(mcpwire.HeaderSession, at.id)
+		req.Header.Set(mcpwire.HeaderVersion, at.version)
 	}
 	resp, err := b.client.Do(req)
 	if err != nil {
@@ -253,8 +256,6 @@ func (b *bridge) readdress(data []byte, status int, id json.RawMessage) (bool, e
 	if id == nil {
 		return false, nil
 	}
-	out := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-	out = append(append(append(out, `,"error":`...), refusal.Error...), '}')
-	b.write(out)
+	b.write(jsonrpc.AppendError(nil, id, refusal.Error))
 	return true, nil
 }

@@ -11,11 +11,10 @@ import (
 	"net/http"
 	"sync"
 	"time"
-)
 
-// listChanged is sent after a gap in the stream of notices: what was said in it
-// is lost, and asking again costs little.
-const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
+)
 
 // binding is a session at the server; the zero value is none.
 type binding struct{ id, version string }
@@ -87,7 +86,7 @@ func (s *session) adopt(resp *http.Response, m *message) ([]byte, error) {
 	if err := json.Unmarshal(answer, &decoded); err != nil {
 		return nil, &refusedError{resp.StatusCode}
 	}
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && decoded.Result.Version != "" {
+	if id := resp.Header.Get(mcpwire.HeaderSession); id != "" && decoded.Result.Version != "" {
 		s.mu.Lock()
 		s.at = binding{id, decoded.Result.Version}
 		s.initialize = m
@@ -197,7 +196,8 @@ func (s *session) stream(ctx context.Context, at binding, again bool) error {
 		return &refusedError{resp.StatusCode}
 	}
 	if again {
-		b.write([]byte(listChanged))
+		// What was said in the gap is lost, and asking again costs little.
+		b.write(jsonrpc.AppendRequest(nil, nil, "notifications/tools/list_changed", nil))
 	}
 	return events(resp.Body, b.write)
 }

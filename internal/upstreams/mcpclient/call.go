@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // Call carries one request and returns the result object as the bytes that came; a
@@ -95,10 +97,10 @@ func (k *conn) contradicted(a answer) bool {
 	case a.fault == nil:
 		return false
 	case !k.server.Modern():
-		return k.c.cfg.URL != "" && (a.fault.code == codeUnsupportedVersion || a.fault.code == codeHeaderMismatch ||
-			a.fault.code == codeSessionNotFound && strings.EqualFold(a.fault.message, "session not found"))
+		return k.c.cfg.URL != "" && (a.fault.code == mcpwire.CodeUnsupportedVersion || a.fault.code == mcpwire.CodeHeaderMismatch ||
+			a.fault.code == mcpwire.CodeSessionNotFound && strings.EqualFold(a.fault.message, "session not found"))
 	}
-	return k.c.cfg.URL != "" && a.fault.code == codeUnsupportedVersion
+	return k.c.cfg.URL != "" && a.fault.code == mcpwire.CodeUnsupportedVersion
 }
 
 // local does what has no request in the server's era.
@@ -229,7 +231,7 @@ func (c *Client) withdraw(lk link, ex *exchange, why string) {
 	c.spawn(func() {
 		ctx, cancel := context.WithTimeout(lk.shared().ctx, noteTimeout)
 		defer cancel()
-		if err := lk.post(ctx, appendRequest(nil, 0, "notifications/cancelled", params)); err != nil {
+		if err := lk.post(ctx, jsonrpc.AppendRequest(nil, nil, "notifications/cancelled", params)); err != nil {
 			c.log.Debug("a cancellation was lost", "server", c.cfg.Name, "err", err)
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // era is which kind of protocol a server speaks, as far as we know.
@@ -117,31 +119,31 @@ func (c *Client) discover(ctx context.Context, lk link) (era, error) {
 	}
 	defer cancel()
 	params := append([]byte(`{"_meta":`), c.modernMeta(nil, 0, json.RawMessage("{}"))...)
-	out := outgoing{method: "server/discover", params: append(params, '}'), version: versionModern}
+	out := outgoing{method: "server/discover", params: append(params, '}'), version: mcpwire.Version20260728}
 	a := c.request(asked, lk, out)
-	if a.fault != nil && a.fault.code == codeUnsupportedVersion && slices.Contains(texts(member(a.fault.data, "supported")), versionModern) {
+	if a.fault != nil && a.fault.code == mcpwire.CodeUnsupportedVersion && slices.Contains(texts(member(a.fault.data, "supported")), mcpwire.Version20260728) {
 		a = c.request(asked, lk, out) // it refuses what it names: perhaps one of several behind one address is older
 	}
 	switch {
 	case a.result != nil:
-		if !slices.Contains(texts(member(a.result, "supportedVersions")), versionModern) {
+		if !slices.Contains(texts(member(a.result, "supportedVersions")), mcpwire.Version20260728) {
 			return eraLegacy, nil
 		}
-		info := member(member(a.result, "_meta"), metaPrefix+"serverInfo")
+		info := member(member(a.result, "_meta"), mcpwire.MetaPrefix+"serverInfo")
 		if info == nil {
 			info = member(a.result, "serverInfo")
 		}
-		k.server = readServer(versionModern, info, a.result)
+		k.server = readServer(mcpwire.Version20260728, info, a.result)
 		k.explicit = len(c.cfg.Command) > 0
 		return eraModern, nil
-	case a.fault != nil && a.fault.code == codeUnsupportedVersion:
+	case a.fault != nil && a.fault.code == mcpwire.CodeUnsupportedVersion:
 		supported := texts(member(a.fault.data, "supported"))
 		if slices.ContainsFunc(supported, legacyVersion) {
 			return eraLegacy, nil
 		}
 		return eraUnknown, capability.Errorf(capability.CodeUnavailable, "mcp.connect", "%s speaks no revision of MCP that is spoken here: %s",
 			c.cfg.Name, cut(strings.Join(supported, ", "), 256)).With(reasonVersion, "")
-	case a.fault != nil && a.fault.code <= codeHeaderMismatch && a.fault.code > codeHeaderMismatch-10:
+	case a.fault != nil && a.fault.code <= mcpwire.CodeHeaderMismatch && a.fault.code > mcpwire.CodeHeaderMismatch-10:
 		return eraUnknown, c.failure(a, true) // modern, and displeased
 	case len(c.cfg.Command) > 0:
 		if ctx.Err() != nil {
@@ -173,13 +175,13 @@ func undecided(status int) bool {
 }
 
 func legacyVersion(v string) bool {
-	return v == versionLegacy || v == "2025-06-18" || v == "2025-03-26"
+	return slices.Contains(mcpwire.Versions()[1:], v)
 }
 
-// initialize opens a legacy session.
+// initialize opens a legacy session, and offers the newest revision that has one.
 func (c *Client) initialize(ctx context.Context, lk link) error {
 	k := lk.shared()
-	params := []byte(`{"protocolVersion":"` + versionLegacy + `","capabilities":{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":false}`)
+	params := []byte(`{"protocolVersion":"` + mcpwire.Version20251125 + `","capabilities":{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":false}`)
 	if c.cfg.Sampling {
 		params = append(params, `,"sampling":{}`...)
 	}
@@ -189,7 +191,7 @@ func (c *Client) initialize(ctx context.Context, lk link) error {
 		return c.failure(a, a.err == nil)
 	}
 	version := text(a.result, "protocolVersion", 32)
-	if !legacyVersion(version) && (version != "2024-11-05" || c.cfg.URL != "" && !c.cfg.SSE) {
+	if !legacyVersion(version) && (version != mcpwire.Version20241105 || c.cfg.URL != "" && !c.cfg.SSE) {
 		return capability.Errorf(capability.CodeUnavailable, "mcp.connect", "%s speaks a revision of MCP that is not spoken here: %s", c.cfg.Name, version).With(reasonVersion, "")
 	}
 	k.server = readServer(version, member(a.result, "serverInfo"), a.result)
@@ -200,7 +202,7 @@ func (c *Client) initialize(ctx context.Context, lk link) error {
 		}
 		h.session = a.session
 	}
-	return lk.post(ctx, appendRequest(nil, 0, "notifications/initialized", nil))
+	return lk.post(ctx, jsonrpc.AppendRequest(nil, nil, "notifications/initialized", nil))
 }
 
 // readServer keeps what a server said of itself.

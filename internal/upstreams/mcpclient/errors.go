@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // The reasons of the errors of this package.
@@ -126,7 +127,7 @@ func (c *Client) answered(f *fault) error {
 		text = "an error without a message"
 	}
 	code, reason := capability.CodeFailed, reasonUpstream
-	if f.code == codeInvalidParams {
+	if f.code == jsonrpc.CodeInvalidParams {
 		code, reason = capability.CodeInvalidInput, reasonParams
 	}
 	e := capability.Errorf(code, op, "%s answered: %s", c.cfg.Name, text).With(reason, "").Detail("code", f.code)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // exchange is one request of ours on its way, until it has its answer.
@@ -87,7 +90,7 @@ func (ex *exchange) tell(m message) {
 
 // body is the request as it goes out.
 func (ex *exchange) body() []byte {
-	return appendRequest(make([]byte, 0, len(ex.out.params)+96), ex.id, ex.out.method, ex.out.params)
+	return jsonrpc.AppendRequest(make([]byte, 0, len(ex.out.params)+96), strconv.AppendInt(nil, ex.id, 10), ex.out.method, ex.out.params)
 }
 
 // flight is the exchanges of one connection that have no answer yet.

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 func TestParse(t *testing.T) {
@@ -101,7 +104,7 @@ func FuzzParse(f *testing.F) {
 			_ = resultType(m.result)
 			_, _ = idIn(data)
 			if m.id != nil {
-				if again, err := parse(appendResult(nil, m.id, json.RawMessage("{}"))); err != nil || !bytes.Equal(again.id, m.id) {
+				if again, err := parse(jsonrpc.AppendResult(nil, m.id, json.RawMessage("{}"))); err != nil || !bytes.Equal(again.id, m.id) {
 					t.Fatalf("%s: %v", m.id, err)
 				}
 			}
@@ -155,7 +158,7 @@ func FuzzParams(f *testing.F) {
 	f.Add([]byte(`{"name":"x"}`), []byte(`{"a":1}`), []byte(`{}`), []byte(`"s"`))
 	f.Add([]byte(` {"_meta":{},"requestState":1} `), []byte(`{"progressToken":1,"io.modelcontextprotocol/x":1}`), []byte(`{`), []byte(`1,"x":2`))
 	f.Fuzz(func(t *testing.T, params, meta, responses, state []byte) {
-		for _, version := range []string{versionModern, versionLegacy} {
+		for _, version := range []string{mcpwire.Version20260728, mcpwire.Version20251125} {
 			c := &Client{}
 			k := &conn{c: c, server: Server{Version: version}}
 			out, err := c.params(k, 7, &Request{Params: params, Meta: meta}, responses, state)
@@ -166,7 +169,7 @@ func FuzzParams(f *testing.F) {
 				t.Fatalf("%s", out)
 			}
 			got := member(out, "_meta")
-			if version == versionModern && text(got, metaPrefix+"protocolVersion", 32) != versionModern || member(got, "progressToken") != nil {
+			if version == mcpwire.Version20260728 && text(got, mcpwire.MetaPrefix+"protocolVersion", 32) != mcpwire.Version20260728 || member(got, "progressToken") != nil {
 				t.Fatalf("%s", out)
 			}
 		}

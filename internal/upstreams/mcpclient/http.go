@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // httpLink is a streamable HTTP connection: each request a POST with a stream of its
@@ -82,13 +84,13 @@ func (l *httpLink) do(ctx context.Context, ex *exchange) answer {
 // read reads an answer to its end.
 func (l *httpLink) read(ctx context.Context, ex *exchange, resp *http.Response) answer {
 	if resp.StatusCode/100 == 2 && kind(resp) == "text/event-stream" {
-		return l.stream(ctx, ex, resp, answer{status: resp.StatusCode, session: resp.Header.Get(headerSession)})
+		return l.stream(ctx, ex, resp, answer{status: resp.StatusCode, session: resp.Header.Get(mcpwire.HeaderSession)})
 	}
 	defer l.drain(resp)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return l.refusal(resp)
 	}
-	a := answer{status: resp.StatusCode, session: resp.Header.Get(headerSession)}
+	a := answer{status: resp.StatusCode, session: resp.Header.Get(mcpwire.HeaderSession)}
 	if kind(resp) == "application/json" {
 		body, err := readBody(resp, maxAnswer)
 		if err != nil {
@@ -213,16 +215,16 @@ func (l *httpLink) send(ctx context.Context, method string, body []byte, ex *exc
 			version = ex.out.version
 		}
 		switch {
-		case version >= versionModern && ex != nil:
+		case version >= mcpwire.Version20260728 && ex != nil:
 			setStandard(h, version, ex.out.method, ex.out.name, ex.out.header)
 		case version != "":
-			h.Set(headerVersion, version)
+			h.Set(mcpwire.HeaderVersion, version)
 		}
 		if l.session != "" {
-			h.Set(headerSession, l.session)
+			h.Set(mcpwire.HeaderSession, l.session)
 		}
 		if resume != "" {
-			h.Set(headerLastEvent, resume)
+			h.Set(mcpwire.HeaderEvent, resume)
 		}
 	})
 }

@@ -31,12 +31,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-)
-
-// The revisions of the protocol that are spoken here.
-const (
-	versionModern = "2026-07-28"
-	versionLegacy = "2025-11-25" // what is offered to legacy servers
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // The limits on what a server may cost.
@@ -123,7 +118,7 @@ type Server struct {
 }
 
 // Modern reports whether the server speaks a revision without sessions.
-func (s Server) Modern() bool { return s.Version >= versionModern }
+func (s Server) Modern() bool { return s.Version >= mcpwire.Version20260728 }
 
 // Has reports whether the server declared a feature: "tools", "completions",
 // "resources.subscribe", "tools.listChanged".

@@ -2,7 +2,6 @@ package mcpclient
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -14,21 +13,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-)
-
-// metaPrefix begins the _meta keys that the protocol keeps for itself.
-const metaPrefix = "io.modelcontextprotocol/"
-
-// The error codes used here.
-const (
-	codeMethodNotFound     = -32601
-	codeInvalidParams      = -32602
-	codeInternal           = -32603
-	codeSessionNotFound    = -32001
-	codeURLElicitation     = -32042
-	codeHeaderMismatch     = -32020
-	codeMissingCapability  = -32021
-	codeUnsupportedVersion = -32022
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 const (
@@ -60,59 +46,43 @@ var errNotMessage = errors.New("is not a JSON-RPC message")
 // parse reads one message. Duplicate member names are refused at any depth;
 // invalid UTF-8 and lone surrogates pass, since they are the server's own affair.
 func parse(raw []byte) (message, error) {
-	var m message
-	var version, method, params, failure []byte
-	err := members(raw, func(name string, value []byte) {
-		switch name {
-		case "jsonrpc":
-			version = value
-		case "id":
-			m.id = value
-		case "method":
-			method = value
-		case "params":
-			params = value
-		case "result":
-			m.result = value
-		case "error":
-			failure = value
-		}
-	})
+	in, err := jsonrpc.Decode(raw)
 	if err != nil {
 		return message{}, err
 	}
-	if v, ok := textOf(version); !ok || v != "2.0" {
+	if !in.HasVersion() {
 		return message{}, errNotMessage
 	}
+	m := message{id: in.ID, result: in.Result}
 	if string(m.id) == "null" {
 		m.id = nil
 	}
-	if method != nil {
-		name, ok := textOf(method)
-		if !ok || name == "" || m.result != nil || failure != nil || len(m.id) > maxID {
+	if in.Method != nil {
+		name, ok := in.MethodName()
+		if !ok || m.result != nil || in.Error != nil || len(m.id) > maxID {
 			return message{}, errNotMessage
 		}
-		if len(params) > 0 && params[0] != '{' && string(params) != "null" {
+		if len(in.Params) > 0 && in.Params[0] != '{' && string(in.Params) != "null" {
 			return message{}, errNotMessage
 		}
-		if len(params) > 0 && params[0] == '{' {
-			m.params = params
+		if len(in.Params) > 0 && in.Params[0] == '{' {
+			m.params = in.Params
 		}
 		m.method = name
 		return m, nil
 	}
-	if (m.result == nil) == (failure == nil) {
+	if (m.result == nil) == (in.Error == nil) {
 		return message{}, errNotMessage
 	}
-	if failure != nil {
-		m.fault = readFault(failure)
+	if in.Error != nil {
+		m.fault = readFault(in.Error)
 	}
 	return m, nil
 }
 
 // readFault takes an error as strangers write it: what has no code gets the internal one.
 func readFault(raw []byte) *fault {
-	f := &fault{code: codeInternal}
+	f := &fault{code: jsonrpc.CodeInternal}
 	if raw[0] != '{' {
 		return f
 	}
@@ -224,34 +194,6 @@ func cut(s string, limit int) string {
 // appendString appends s as a JSON string; invalid UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte { return jsonx.AppendString(dst, s) }
 
-// appendRequest appends a request, or a notification when id is 0. params is an object,
-// or nil.
-func appendRequest(dst []byte, id int64, method string, params []byte) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0",`...)
-	if id != 0 {
-		dst = strconv.AppendInt(append(dst, `"id":`...), id, 10)
-		dst = append(dst, ',')
-	}
-	dst = appendString(append(dst, `"method":`...), method)
-	if params != nil {
-		dst = append(append(dst, `,"params":`...), params...)
-	}
-	return append(dst, '}')
-}
-
-func appendResult(dst []byte, id, result json.RawMessage) []byte {
-	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
-	dst = append(append(dst, `,"result":`...), result...)
-	return append(dst, '}')
-}
-
-func appendFault(dst []byte, id json.RawMessage, code int64, text string) []byte {
-	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
-	dst = strconv.AppendInt(append(dst, `,"error":{"code":`...), code, 10)
-	dst = appendString(append(dst, `,"message":`...), text)
-	return append(dst, "}}"...)
-}
-
 // oneLine makes a message fit for a transport of lines. Between tokens a line break
 // is a space like any other, and inside of strings there is none.
 func oneLine(raw []byte) []byte {
@@ -267,10 +209,9 @@ func oneLine(raw []byte) []byte {
 	return raw
 }
 
-// headerValue wraps what a header cannot carry as it is (MCP 2026-07-28, SEP-2243).
+// headerValue wraps what a header cannot carry as it is.
 func headerValue(s string) string {
-	const prefix, suffix = "=?base64?", "?="
-	plain := !strings.HasPrefix(s, prefix) || !strings.HasSuffix(s, suffix)
+	plain := !strings.HasPrefix(s, mcpwire.WrapOpening) || !strings.HasSuffix(s, mcpwire.WrapClosing)
 	for i := range len(s) {
 		if s[i] < 0x20 || s[i] > 0x7e {
 			plain = false
@@ -279,26 +220,17 @@ func headerValue(s string) string {
 	if plain && strings.Trim(s, " \t") == s {
 		return s
 	}
-	return prefix + base64.StdEncoding.EncodeToString([]byte(s)) + suffix
+	return mcpwire.WrapHeader(s)
 }
 
-// The headers of the transport.
-const (
-	headerSession   = "Mcp-Session-Id"
-	headerVersion   = "Mcp-Protocol-Version"
-	headerMethod    = "Mcp-Method"
-	headerName      = "Mcp-Name"
-	headerLastEvent = "Last-Event-Id"
-)
-
 func setStandard(h http.Header, version, method, name string, extra http.Header) {
-	h.Set(headerVersion, version)
-	h.Set(headerMethod, method)
+	h.Set(mcpwire.HeaderVersion, version)
+	h.Set(mcpwire.HeaderMethod, method)
 	if name != "" {
-		h.Set(headerName, headerValue(name))
+		h.Set(mcpwire.HeaderName, headerValue(name))
 	}
 	for key, values := range extra {
-		if len(key) > len("Mcp-Param-") && strings.EqualFold(key[:len("Mcp-Param-")], "Mcp-Param-") && len(values) > 0 {
+		if len(key) > len(mcpwire.ParamPrefix) && strings.EqualFold(key[:len(mcpwire.ParamPrefix)], mcpwire.ParamPrefix) && len(values) > 0 {
 			h.Set(key, headerValue(values[0]))
 		}
 	}

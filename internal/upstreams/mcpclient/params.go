@@ -8,6 +8,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // params are the parameters of a call as they go out: those that came, byte for byte,
@@ -102,14 +103,14 @@ func (c *Client) modernMeta(foreign json.RawMessage, token int64, capabilities j
 	if token != 0 {
 		out = appendMember(out, "progressToken", strconv.AppendInt(nil, token, 10))
 	}
-	out = appendMember(out, metaPrefix+"protocolVersion", []byte(`"`+versionModern+`"`))
-	out = appendMember(out, metaPrefix+"clientInfo", []byte(clientInfo))
-	out = appendMember(out, metaPrefix+"clientCapabilities", capabilities)
+	out = appendMember(out, mcpwire.MetaPrefix+"protocolVersion", []byte(`"`+mcpwire.Version20260728+`"`))
+	out = appendMember(out, mcpwire.MetaPrefix+"clientInfo", []byte(clientInfo))
+	out = appendMember(out, mcpwire.MetaPrefix+"clientCapabilities", capabilities)
 	c.mu.Lock()
 	level := member(c.level, "level")
 	c.mu.Unlock()
 	if len(level) > 0 && level[0] == '"' {
-		out = appendMember(out, metaPrefix+"logLevel", level)
+		out = appendMember(out, mcpwire.MetaPrefix+"logLevel", level)
 	}
 	return append(out, '}')
 }
@@ -121,7 +122,7 @@ func appendForeign(dst []byte, meta json.RawMessage) []byte {
 	}
 	from := len(dst)
 	err := members(meta, func(name string, value []byte) {
-		if name != "progressToken" && !strings.HasPrefix(name, metaPrefix) {
+		if name != "progressToken" && !strings.HasPrefix(name, mcpwire.MetaPrefix) {
 			dst = appendMember(dst, name, value)
 		}
 	})

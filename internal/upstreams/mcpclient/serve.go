@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // receive takes what came on a link: on the stream of ex, or on one that all share
@@ -71,7 +73,7 @@ func (k *conn) notified(ex *exchange, m message) {
 	case "notifications/cancelled":
 		k.withdrawn(member(m.params, "requestId"))
 	case "notifications/subscriptions/acknowledged":
-		id, err := strconv.ParseInt(string(member(member(m.params, "_meta"), metaPrefix+"subscriptionId")), 10, 64)
+		id, err := strconv.ParseInt(string(member(member(m.params, "_meta"), mcpwire.MetaPrefix+"subscriptionId")), 10, 64)
 		if ex != nil {
 			id, err = ex.id, nil
 		}
@@ -149,9 +151,9 @@ func (k *conn) withdrawn(id json.RawMessage) {
 func (k *conn) respond(ctx context.Context, ex *exchange, m message) []byte {
 	switch m.method {
 	case "ping":
-		return appendResult(nil, m.id, json.RawMessage("{}"))
+		return jsonrpc.AppendResult(nil, m.id, json.RawMessage("{}"))
 	case "roots/list":
-		return appendResult(nil, m.id, k.c.roots())
+		return jsonrpc.AppendResult(nil, m.id, k.c.roots())
 	case "sampling/createMessage":
 		if !k.c.cfg.Sampling {
 			break
@@ -160,16 +162,16 @@ func (k *conn) respond(ctx context.Context, ex *exchange, m message) []byte {
 	case "elicitation/create":
 		return k.ask(ctx, ex, m)
 	}
-	return appendFault(nil, m.id, codeMethodNotFound, "the method is not offered here")
+	return jsonrpc.AppendFault(nil, m.id, jsonrpc.CodeMethodNotFound, "the method is not offered here", nil)
 }
 
 // ask passes a question of the server on to whoever made the call.
 func (k *conn) ask(ctx context.Context, ex *exchange, m message) []byte {
 	if ex == nil {
-		return appendFault(nil, m.id, codeMethodNotFound, "the request does not belong to exactly one call in flight")
+		return jsonrpc.AppendFault(nil, m.id, jsonrpc.CodeMethodNotFound, "the request does not belong to exactly one call in flight", nil)
 	}
 	if len(m.params) > maxQuestion {
-		return appendFault(nil, m.id, codeInvalidParams, "a question may have 1 MiB at most")
+		return jsonrpc.AppendFault(nil, m.id, jsonrpc.CodeInvalidParams, "a question may have 1 MiB at most", nil)
 	}
 	if ex.call.Ask != nil {
 		params := m.params
@@ -177,20 +179,20 @@ func (k *conn) ask(ctx context.Context, ex *exchange, m message) []byte {
 			params = json.RawMessage("{}")
 		}
 		if ex.questions.Add(1) > maxRounds*maxQuestions {
-			return appendFault(nil, m.id, codeInternal, "the call has asked enough")
+			return jsonrpc.AppendFault(nil, m.id, jsonrpc.CodeInternal, "the call has asked enough", nil)
 		}
 		result, err := ex.ponder(ctx, capability.Question{Method: m.method, Params: params})
 		if err == nil && isObject(result) {
-			return appendResult(nil, m.id, result)
+			return jsonrpc.AppendResult(nil, m.id, result)
 		}
 		k.c.log.Debug("a question of the server got no answer", "server", k.c.cfg.Name, "method", m.method, "err", err)
 	}
 	// The session declares that we can be asked, for all callers together: one who
 	// cannot has dismissed the question, as far as the server sees.
 	if m.method == "elicitation/create" {
-		return appendResult(nil, m.id, json.RawMessage(`{"action":"cancel"}`))
+		return jsonrpc.AppendResult(nil, m.id, json.RawMessage(`{"action":"cancel"}`))
 	}
-	return appendFault(nil, m.id, -1, "nobody answers this here")
+	return jsonrpc.AppendFault(nil, m.id, -1, "nobody answers this here", nil)
 }
 
 // ponder asks the caller, and stops the clock of the call meanwhile.

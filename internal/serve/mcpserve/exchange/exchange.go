@@ -15,7 +15,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 const (
@@ -106,7 +107,7 @@ func (x *Exchange) Heard(c capability.Chunk) {
 	switch {
 	case c.Stage == capability.StageLog:
 		if x.Logs && severityOf(c.Data) >= x.Severity {
-			x.Event(AppendNotice(nil, "notifications/message", c.Data))
+			x.Event(jsonrpc.AppendRequest(nil, nil, "notifications/message", c.Data))
 		}
 	case c.Stage == "" && x.token != nil:
 		x.progress(c)
@@ -133,7 +134,7 @@ func (x *Exchange) sendProgress() {
 	if x.sent < ProgressMost && len(x.unread) < ProgressMost {
 		x.sent++
 		x.waiting = false
-		x.push(appendProgress(nil, x.token, x.latest))
+		x.push(progressNotice(x.token, x.latest))
 		return
 	}
 	if x.pause == nil {
@@ -221,7 +222,7 @@ func (x *Exchange) beats() {
 func (x *Exchange) End(out Outcome) {
 	x.mu.Lock()
 	if x.waiting {
-		x.push(appendProgress(nil, x.token, x.latest)) // the last one tells how far it came
+		x.push(progressNotice(x.token, x.latest)) // the last one tells how far it came
 	}
 	x.over = true
 	if x.beat != nil {
@@ -254,19 +255,8 @@ func severityOf(params json.RawMessage) int {
 	return len(Severities())
 }
 
-// AppendNotice appends a notification; params may be empty.
-func AppendNotice(dst []byte, method string, params json.RawMessage) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","method":`...)
-	dst = jsonx.AppendString(dst, method)
-	if len(params) > 0 {
-		dst = append(append(dst, `,"params":`...), params...)
-	}
-	return append(dst, '}')
-}
-
-func appendProgress(dst []byte, token json.RawMessage, c capability.Chunk) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`...)
-	dst = append(dst, token...)
+func progressNotice(token json.RawMessage, c capability.Chunk) []byte {
+	dst := append([]byte(`{"progressToken":`), token...)
 	dst = append(dst, `,"progress":`...)
 	dst = strconv.AppendFloat(dst, c.Progress, 'g', -1, 64)
 	if c.Total > 0 {
@@ -277,7 +267,21 @@ func appendProgress(dst []byte, token json.RawMessage, c capability.Chunk) []byt
 		dst = append(dst, `,"message":`...)
 		dst = jsonx.AppendString(dst, c.Message)
 	}
-	return append(dst, "}}"...)
+	return jsonrpc.AppendRequest(nil, nil, "notifications/progress", append(dst, '}'))
+}
+
+// WriteFault answers with a fault and its status; id is nil where none was readable.
+func WriteFault(w http.ResponseWriter, id json.RawMessage, f *mcpwire.Fault) {
+	writeJSON(w, f.Status, mcpwire.AppendFault(nil, id, f))
+}
+
+func writeJSON(w http.ResponseWriter, status int, data []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(data)
 }
 
 // WriteOutcome answers without a stream.
@@ -293,8 +297,8 @@ func WriteOutcome(w http.ResponseWriter, id json.RawMessage, out Outcome, e mcpw
 		if !e.Modern && out.Narrow == "" {
 			f.Status = http.StatusOK
 		}
-		mcpwire.WriteFault(w, id, &f)
+		WriteFault(w, id, &f)
 	default:
-		mcpwire.WriteJSON(w, http.StatusOK, mcpwire.AppendResponse(make([]byte, 0, len(out.Result)+len(id)+64), id, out.Result))
+		writeJSON(w, http.StatusOK, jsonrpc.AppendResult(make([]byte, 0, len(out.Result)+len(id)+64), id, out.Result))
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // made answers one request, and returns what was written.
@@ -28,7 +29,7 @@ func TestAnAnswerIsJSONUntilSomethingIsSaidBefore(t *testing.T) {
 	t.Parallel()
 	nothing := func(*Exchange) {}
 	says := func(x *Exchange) { x.Heard(capability.Chunk{Progress: 1, Message: "half"}) }
-	fault := &mcpwire.Fault{Status: http.StatusForbidden, Code: mcpwire.CodeInvalidRequest, Message: "no"}
+	fault := &mcpwire.Fault{Status: http.StatusForbidden, Code: jsonrpc.CodeInvalidRequest, Message: "no"}
 	for name, tt := range map[string]struct {
 		accept string
 		modern bool

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/mcpwire"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
+	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
 // stream writes server-sent events. It opens with the first thing to say, so
@@ -78,7 +79,7 @@ func (st *stream) end(id json.RawMessage, out Outcome, e mcpwire.Era) {
 	case out.Fault != nil:
 		st.event(mcpwire.AppendFault(nil, id, out.Fault))
 	default:
-		st.event(mcpwire.AppendResponse(nil, id, out.Result))
+		st.event(jsonrpc.AppendResult(nil, id, out.Result))
 	}
 	_ = st.rc.SetWriteDeadline(time.Time{})
 }

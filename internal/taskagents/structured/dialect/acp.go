@@ -8,6 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // acp is the Agent Client Protocol, version 1.
@@ -21,7 +22,7 @@ type acp struct {
 	reply   strings.Builder
 }
 
-const codeAuthRequired = -32000
+const codeAuthRequired = jsonrpc.CodeServer
 
 // Begin declares no files: who can read and write by itself shall. OpenCode asks for them
 // all the same (measured).
@@ -118,7 +119,7 @@ func (a *acp) Answer(q *Question, option int, _ string) Step {
 func (a *acp) Filed(f *File, text string, err error) Step {
 	switch {
 	case err != nil:
-		return sent(a.failure(f.id, -32603, err.Error()))
+		return sent(a.failure(f.id, jsonrpc.CodeInternal, err.Error()))
 	case f.Write:
 		return sent(a.result(f.id, nil))
 	}
@@ -129,7 +130,7 @@ func (a *acp) Hear(line []byte) (Step, error) { return a.hear(line, a.asked, a.n
 
 func (a *acp) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, error) {
 	invalid := func() (Step, error) {
-		return sent(a.failure(id, -32602, "the parameters are not as they should be")), nil
+		return sent(a.failure(id, jsonrpc.CodeInvalidParams, "the parameters are not as they should be")), nil
 	}
 	switch method {
 	case "session/request_permission":

@@ -7,6 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // codex is the app server: JSON-RPC without its version, a thread, and turns in it.
@@ -197,7 +198,7 @@ type codexTokenUsage struct {
 func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, error) {
 	var p codexParams
 	if jsonx.Unmarshal(params, &p) != nil {
-		return sent(c.failure(id, -32602, "the parameters are not as they should be")), nil
+		return sent(c.failure(id, jsonrpc.CodeInvalidParams, "the parameters are not as they should be")), nil
 	}
 	q := &Question{ID: string(id), id: id, Type: "permission"}
 	switch method {

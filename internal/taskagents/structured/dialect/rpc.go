@@ -6,6 +6,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // rpc is JSON-RPC with both sides asking. Codex leaves out the member that says so.
@@ -71,7 +72,7 @@ func (r *rpc) failure(id jsonx.Raw, code int, text string) []byte {
 
 // unsupported answers a request that we do not know.
 func (r *rpc) unsupported(id jsonx.Raw, method string) Step {
-	s := sent(r.failure(id, -32601, "this client does not offer "+text.ShortenBytes(method, maxLabel)))
+	s := sent(r.failure(id, jsonrpc.CodeMethodNotFound, "this client does not offer "+text.ShortenBytes(method, maxLabel)))
 	s.tell(Told{Kind: Unknown, Text: text.ShortenBytes(method, maxLabel)})
 	return s
 }

@@ -18,7 +18,6 @@ type HeaderParam struct {
 }
 
 const (
-	paramHeader  = "Mcp-Param-"
 	maxParams    = 64
 	maxParamPath = 16
 )
@@ -44,7 +43,7 @@ func appendMarked(out []HeaderParam, schema []byte, path []string) []HeaderParam
 		switch {
 		case name == "x-mcp-header" && len(path) > 0 && len(out) < maxParams:
 			if header, ok := jsonx.Text(value); ok && header != "" {
-				out = append(out, HeaderParam{paramHeader + header, slices.Clone(path)})
+				out = append(out, HeaderParam{ParamPrefix + header, slices.Clone(path)})
 			}
 		case name == "properties" && value[0] == '{':
 			_ = jsonx.Members(value, func(property string, schema []byte) {

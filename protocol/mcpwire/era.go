@@ -9,12 +9,13 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// The MCP revisions spoken here.
+// The MCP revisions.
 const (
 	Version20260728 = "2026-07-28"
 	Version20251125 = "2025-11-25"
 	Version20250618 = "2025-06-18"
 	Version20250326 = "2025-03-26"
+	Version20241105 = "2024-11-05" // of upstreams only
 )
 
 // Versions lists the MCP revisions served, newest first. 2024-11-05 is never
@@ -23,7 +24,8 @@ func Versions() []string {
 	return []string{Version20260728, Version20251125, Version20250618, Version20250326}
 }
 
-// IsModern is rule 3 of spec section 2.2. It holds for initialize too: a modern
+// IsModern reports whether a request is of a revision without sessions. It holds for
+// initialize too: a modern
 // client that tries a removed method must be told so, not given a handshake. Only a
 // request that names an older version and says nothing of itself is not one, even
 // where it has the new headers.
@@ -37,7 +39,7 @@ func IsModern(h http.Header, m *Message) bool {
 // Unsupported names the versions that are spoken instead.
 func Unsupported(requested string, supported []string) *Fault {
 	f := BadRequest("protocol version %q is not served here", requested)
-	f.Code = codeUnsupportedVersion
+	f.Code = CodeUnsupportedVersion
 	data, err := jsonx.Marshal(map[string]any{"supported": slices.Clone(supported), "requested": strings.ToValidUTF8(requested, "\uFFFD")})
 	if err == nil {
 		f.Data = json.RawMessage(data)

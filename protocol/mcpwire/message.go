@@ -19,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
 // MetaPrefix begins the _meta keys that the protocol keeps for itself.
@@ -33,8 +34,7 @@ type Message struct {
 	Params Params
 	// Traceparent is the header's.
 	Traceparent string
-	// Of a response: exactly one is set.
-	Result, failure json.RawMessage
+	Result      json.RawMessage // of a response that carries no error
 }
 
 // Params are the members of "params" that some rule here looks at.
@@ -77,49 +77,34 @@ func Parse(body []byte) (Message, *Fault) {
 		return m, nil
 	}
 	if at := invalidUTF8(body); at >= 0 {
-		return m, &Fault{Status: http.StatusBadRequest, Code: codeParse, Message: fmt.Sprintf("malformed JSON at byte %d: invalid UTF-8", at)}
+		return m, &Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeParse, Message: fmt.Sprintf("malformed JSON at byte %d: invalid UTF-8", at)}
 	}
-	var rawParams, rawID, rawMethod, rawVersion json.RawMessage
-	err := jsonx.Members(body, func(name string, value []byte) {
-		switch name {
-		case "jsonrpc":
-			rawVersion = value
-		case "id":
-			rawID = value
-		case "method":
-			rawMethod = value
-		case "params":
-			rawParams = value
-		case "result":
-			m.Result = value
-		case "error":
-			m.failure = value
-		}
-	})
+	raw, err := jsonrpc.Decode(body)
 	if err != nil {
 		return m, malformed(err)
 	}
-	if rawID != nil {
-		if !validID(rawID) {
+	m.Result = raw.Result
+	if raw.ID != nil {
+		if !validID(raw.ID) {
 			return m, BadRequest("id must be a string or an integer")
 		}
-		m.ID = rawID
+		m.ID = raw.ID
 	}
-	if v, ok := jsonx.Text(rawVersion); !ok || v != "2.0" {
+	if !raw.HasVersion() {
 		return m, BadRequest(`jsonrpc must be "2.0"`)
 	}
-	if rawMethod != nil {
-		method, ok := jsonx.Text(rawMethod)
-		if !ok || method == "" {
+	if raw.Method != nil {
+		method, ok := raw.MethodName()
+		if !ok {
 			return m, BadRequest("method must be a string")
 		}
 		m.Method = method
 	}
-	if rawParams != nil {
-		if rawParams[0] != '{' {
-			return m, &Fault{Status: http.StatusBadRequest, Code: CodeInvalidParams, Message: "params must be an object"}
+	if raw.Params != nil {
+		if raw.Params[0] != '{' {
+			return m, InvalidParams("params must be an object")
 		}
-		m.Params.Read(rawParams)
+		m.Params.Read(raw.Params)
 	}
 	return m, nil
 }
@@ -227,7 +212,7 @@ func malformed(err error) *Fault {
 	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		text = fmt.Sprintf("malformed JSON at byte %d: %s", s.ByteOffset, s.Err)
 	}
-	return &Fault{Status: http.StatusBadRequest, Code: codeParse, Message: text}
+	return &Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeParse, Message: text}
 }
 
 // invalidUTF8 is the offset of the first byte that is not UTF-8, or -1.

@@ -14,9 +14,12 @@ const (
 	HeaderVersion = "Mcp-Protocol-Version"
 	HeaderMethod  = "Mcp-Method"
 	HeaderName    = "Mcp-Name"
+	HeaderEvent   = "Last-Event-Id"
+	// ParamPrefix begins the headers that repeat an argument.
+	ParamPrefix = "Mcp-Param-"
 )
 
-// CheckModern is spec section 2.3: what every modern request says about itself,
+// CheckModern checks what every modern request says about itself,
 // twice, and the same both times.
 func CheckModern(h http.Header, m *Message) *Fault {
 	header, meta := h.Get(HeaderVersion), &m.Params.Meta
@@ -59,17 +62,27 @@ func CheckModern(h http.Header, m *Message) *Fault {
 
 func mismatch(format string, args ...any) *Fault {
 	f := BadRequest(format, args...)
-	f.Code = codeHeaderMismatch
+	f.Code = CodeHeaderMismatch
 	return f
 }
 
-// decodeHeader undoes the wrapping =?base64?…?= of values that a header cannot
-// hold as they are.
+// WrapOpening and WrapClosing enclose a base64 value that a header cannot hold as it
+// is (SEP-2243).
+const (
+	WrapOpening = "=?base64?"
+	WrapClosing = "?="
+)
+
+// WrapHeader encodes a value that a header cannot hold as it is.
+func WrapHeader(v string) string {
+	return WrapOpening + base64.StdEncoding.EncodeToString([]byte(v)) + WrapClosing
+}
+
+// decodeHeader undoes WrapHeader. Other values are returned unchanged.
 func decodeHeader(v string) (string, bool) {
-	const opening, closing = "=?base64?", "?="
-	if len(v) < len(opening)+len(closing) || !strings.EqualFold(v[:len(opening)], opening) || !strings.HasSuffix(v, closing) {
+	if len(v) < len(WrapOpening)+len(WrapClosing) || !strings.EqualFold(v[:len(WrapOpening)], WrapOpening) || !strings.HasSuffix(v, WrapClosing) {
 		return v, true
 	}
-	data, err := base64.StdEncoding.DecodeString(v[len(opening) : len(v)-len(closing)])
+	data, err := base64.StdEncoding.DecodeString(v[len(WrapOpening) : len(v)-len(WrapClosing)])
 	return string(data), err == nil
 }
