@@ -12,10 +12,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
+	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/extensions/scaffold"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -67,7 +67,7 @@ func (a *app) checkExtension(ctx context.Context, path string, strict bool) (err
 		return err
 	}
 	p, err := extension.Read(tree, extension.Rules{
-		Strict: strict, OS: condition.PlatformOf(runtime.GOOS, runtime.GOARCH).OS, Version: version(), Reserved: operator.ReservedCommand,
+		Strict: strict, OS: plan.PlatformOf(runtime.GOOS, runtime.GOARCH).OS, Version: version(), Reserved: operator.ReservedCommand,
 	})
 	if err != nil {
 		return err

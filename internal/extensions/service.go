@@ -30,7 +30,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/commandtable"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
@@ -39,10 +38,9 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
-	"github.com/junctor-run/junctor/internal/extensions/fetch"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
@@ -185,8 +183,8 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	}
 	x.scripts, x.model = newScripts(x.box), cfg.Model
 	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
-	fetcher := fetch.New(fetch.Config{})
-	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
+	fetcher := plan.NewHTTPFetcher(plan.FetchConfig{})
+	platform := plan.PlatformOf(runtime.GOOS, runtime.GOARCH)
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
 		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: programs{x}, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log, Logger: cfg.Logger,
 		Rules: extension.Rules{NoExternalBins: cfg.Settings.NoExternalBins, OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
@@ -300,7 +298,7 @@ func (x *Service) List() (out []runner.Extension) {
 func (x *Service) Source() capability.Source {
 	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
-		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect, Artifacts: x.artifacts,
+		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: manifest.PermissionsEffect, Artifacts: x.artifacts,
 	}, x.List, x.news)}
 }
 

@@ -29,7 +29,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/store/blob"
@@ -103,7 +103,9 @@ func (*toolRunner) Supports(name string) bool {
 }
 
 // Needs implements runner.Executor.
-func (*toolRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
+func (*toolRunner) Needs(a *command.Action) []string {
+	return manifest.NeededPermissions(a.Runner, false)
+}
 
 // prepared is a program as it would be run.
 type prepared struct {

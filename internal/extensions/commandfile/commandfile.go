@@ -16,7 +16,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 )
 
@@ -281,8 +280,8 @@ func (k *checker) one(what, value string, words ...string) {
 func (k *checker) confirm(value string) { k.one("confirm", value, "never", "first", "always") }
 
 func (k *checker) permissions(list *[]string) {
-	got, unknown := permission.Canonical(*list)
-	k.hold(unknown == "", "%.40q is not a permission; there are %s", unknown, permission.Names())
+	got, unknown := manifest.CanonicalPermissions(*list)
+	k.hold(unknown == "", "%.40q is not a permission; there are %s", unknown, manifest.PermissionNames())
 	*list = got
 }
 

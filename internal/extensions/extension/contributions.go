@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 )
 
 const (
@@ -169,7 +168,7 @@ func (p *Package) tool(c *commandfile.Command, a *commandfile.Action, qualified 
 	if needed := p.needed(c, a); len(needed) > 0 {
 		permissions = needed
 	}
-	effect := permission.Effect(permissions)
+	effect := manifest.PermissionsEffect(permissions)
 	if strings.HasPrefix(cmp.Or(a.Runner, c.Runner), "exec.") && !effect.AtLeast(capability.EffectExternal) {
 		effect = capability.EffectExternal // it starts a program, whatever it says
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/extensions/commandfile"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
@@ -209,7 +209,7 @@ func (p *Package) formB() {
 			continue
 		}
 		cmd := &p.Commands[at]
-		cmd.Permissions, _ = permission.Canonical(slices.Concat(cmd.Permissions, c.Permissions))
+		cmd.Permissions, _ = manifest.CanonicalPermissions(slices.Concat(cmd.Permissions, c.Permissions))
 		for j := range cmd.Actions {
 			if cmd.Actions[j].TimeoutSec == 0 {
 				cmd.Actions[j].TimeoutSec = c.TimeoutSec
@@ -230,7 +230,7 @@ func (p *Package) asked() []string {
 			list = append(list, p.Commands[i].Actions[j].Permissions...)
 		}
 	}
-	list, _ = permission.Canonical(list)
+	list, _ = manifest.CanonicalPermissions(list)
 	return list
 }
 
@@ -282,7 +282,7 @@ func Usage(files Files, m *Manifest) (string, error) {
 // needed is what an action declares: its own, its command's, or all of the
 // package's, whichever is named first and closest.
 func (p *Package) needed(c *commandfile.Command, a *commandfile.Action) []string {
-	if list, _ := permission.Canonical(slices.Concat(a.Permissions, c.Permissions)); len(list) > 0 {
+	if list, _ := manifest.CanonicalPermissions(slices.Concat(a.Permissions, c.Permissions)); len(list) > 0 {
 		return list
 	}
 	return p.Permissions
@@ -294,7 +294,7 @@ func (p *Package) warnOfNeeds() {
 		c := &p.Commands[i]
 		for j := range c.Actions {
 			a := &c.Actions[j]
-			for _, name := range permission.Needed(a.Runner, a.DSNRef != "") {
+			for _, name := range manifest.NeededPermissions(a.Runner, a.DSNRef != "") {
 				if !slices.Contains(p.needed(c, a), name) {
 					p.warn("%s %s cannot run: its runner needs the permission %s, which is not declared for it", c.Name, a.ID, name)
 				}

@@ -15,7 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 )
 
 // MaxManifest bounds manifest.json in bytes.
@@ -275,13 +274,13 @@ func (m *Manifest) check(k *checker) {
 
 // asks holds what the extension wants to be allowed.
 func (m *Manifest) asks(k *checker) {
-	list, unknown := permission.Canonical(m.PermissionsRequired)
-	k.hold(unknown == "", "%.60q is not a permission; there are %s", unknown, permission.Names())
+	list, unknown := manifest.CanonicalPermissions(m.PermissionsRequired)
+	k.hold(unknown == "", "%.60q is not a permission; there are %s", unknown, manifest.PermissionNames())
 	m.PermissionsRequired = list
 	purposes := make(map[string]Purpose, len(m.Permissions))
 	for name, p := range m.Permissions {
-		row, ok := permission.Lookup(name)
-		k.hold(ok, "%.60q under permissions is not a permission; there are %s", name, permission.Names())
+		row, ok := manifest.LookupPermission(name)
+		k.hold(ok, "%.60q under permissions is not a permission; there are %s", name, manifest.PermissionNames())
 		k.hold(shows(p.Reason, 500, false), "the reason for %.60s is longer than 500 characters, or holds some that are not shown", name)
 		if ok && !slices.Contains(list, row.Name) {
 			k.warn("permissions gives a reason for %s, which permissions_required does not ask for", row.Name)
@@ -355,8 +354,8 @@ func (c *Capability) check(k *checker, i int) {
 	if err := commandfile.CheckRunner(c.Runner); err != nil && k.err == nil {
 		k.err = err
 	}
-	list, unknown := permission.Canonical(c.Permissions)
-	k.hold(unknown == "", "capabilities/%d: %.60q is not a permission; there are %s", i, unknown, permission.Names())
+	list, unknown := manifest.CanonicalPermissions(c.Permissions)
+	k.hold(unknown == "", "capabilities/%d: %.60q is not a permission; there are %s", i, unknown, manifest.PermissionNames())
 	k.hold(len(list) > 0, "capabilities/%d: permissions needs at least one", i)
 	c.Permissions = list
 	k.hold(c.TimeoutSec >= 0 && c.TimeoutSec <= 3600 && c.MaxOutputSize >= 0, "capabilities/%d: timeout_sec or max_output_size is out of bounds", i)
