@@ -16,7 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
-	"github.com/junctor-run/junctor/internal/extensions/scaffold"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
@@ -40,7 +39,7 @@ func (a *app) extensionsCommand() *cobra.Command {
 }
 
 func (a *app) newExtension(dir, name string) error {
-	path, err := scaffold.New(dir, name, operator.ReservedCommand)
+	path, err := extension.Scaffold(dir, name, operator.ReservedCommand)
 	if err != nil {
 		return err
 	}

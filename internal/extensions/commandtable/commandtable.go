@@ -12,7 +12,6 @@ import (
 
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
@@ -47,13 +46,13 @@ func Of(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 		taken[c.Key] = true // nobody has it, and nobody gets it by being disabled
 	}
 	idle := make(map[string]int) // how many disabled ones want a name
-	each(v, func(x *lifecycle.Loaded, c *commandfile.Command) {
+	each(v, func(x *lifecycle.Loaded, c *extension.Command) {
 		if !x.Enabled {
 			idle[bare(c.Name)]++
 		}
 	})
 	var out []command.Command
-	each(v, func(x *lifecycle.Loaded, c *commandfile.Command) {
+	each(v, func(x *lifecycle.Loaded, c *extension.Command) {
 		one := of(x, c)
 		if x.Enabled {
 			runtime := x.ID + "/command." + one.Declared
@@ -77,7 +76,7 @@ func Of(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 	return out, registered.Conflicts()
 }
 
-func each(v *lifecycle.View, f func(*lifecycle.Loaded, *commandfile.Command)) {
+func each(v *lifecycle.View, f func(*lifecycle.Loaded, *extension.Command)) {
 	for i := range v.Extensions {
 		if x := &v.Extensions[i]; x.Package != nil {
 			for j := range x.Package.Commands {
@@ -104,7 +103,7 @@ func label(id string) string {
 }
 
 // of maps one command; its name is the caller's to set.
-func of(x *lifecycle.Loaded, c *commandfile.Command) command.Command {
+func of(x *lifecycle.Loaded, c *extension.Command) command.Command {
 	out := command.Command{
 		Declared: bare(c.Name), Extension: x.ID, ExtensionName: x.Name, Enabled: x.Enabled, Hidden: c.Hidden, Capability: capabilityOf(x.Package, c), Summary: c.Summary,
 		Description: c.Description, DefaultAction: c.DefaultAction, Permissions: x.Package.Permissions, Generation: x.TreeHash, Usage: x.Package.Manifest.Docs.Usage,
@@ -119,19 +118,19 @@ func of(x *lifecycle.Loaded, c *commandfile.Command) command.Command {
 	return out
 }
 
-func capabilityOf(p *extension.Package, c *commandfile.Command) string {
+func capabilityOf(p *extension.Package, c *extension.Command) string {
 	if c.Capability != "" {
 		return c.Capability
 	}
 	for i := range p.Manifest.Capabilities {
-		if k := &p.Manifest.Capabilities[i]; k.Command == c.Name || strings.HasPrefix(k.Name, "/") && commandfile.Name(k.Name) == c.Name {
+		if k := &p.Manifest.Capabilities[i]; k.Command == c.Name || strings.HasPrefix(k.Name, "/") && extension.CommandName(k.Name) == c.Name {
 			return c.Name
 		}
 	}
 	return p.Manifest.ID
 }
 
-func action(p *extension.Package, c *commandfile.Command, a *commandfile.Action, visible []string) command.Action {
+func action(p *extension.Package, c *extension.Command, a *extension.Action, visible []string) command.Action {
 	out := command.Action{
 		ID: a.ID, Aliases: a.Aliases, Runner: a.Runner, Description: a.Description, Sensitive: a.Sensitive, Argv: a.Argv, Template: a.Command,
 		Permissions: slices.Concat(a.Permissions, c.Permissions), Confirm: a.Confirm, Timeout: seconds(a.TimeoutSec), Priority: a.Priority, Cache: seconds(a.CacheSec),
@@ -162,7 +161,7 @@ func action(p *extension.Package, c *commandfile.Command, a *commandfile.Action,
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-func arg(a *commandfile.Argument) command.Arg {
+func arg(a *extension.Argument) command.Arg {
 	out := command.Arg{Name: a.Name, Description: a.Description, Required: a.Required, Choices: a.Choices, Pattern: a.Pattern, Type: a.Type, AllowDash: a.AllowDash}
 	if a.Default != nil {
 		out.Default = *a.Default

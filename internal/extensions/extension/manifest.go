@@ -13,7 +13,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
@@ -345,13 +344,13 @@ func (c *Capability) check(k *checker, i int) {
 	k.hold(shows(c.Description, 4096, true) && shows(c.Summary, 256, false), "capabilities/%d: a text is too long, or holds characters that are not shown", i)
 	if c.Command == "" {
 		k.hold(slices.Contains([]string{"slash_command", "tool", "agent", "workflow"}, c.Type), "capabilities/%d: the type %.40q is none of slash_command, tool, agent and workflow", i, c.Type)
-		command := strings.HasPrefix(c.Name, "/") && commandfile.ValidName(commandfile.Name(c.Name))
+		command := strings.HasPrefix(c.Name, "/") && ValidCommandName(CommandName(c.Name))
 		k.hold(command || len(c.Name) <= 128 && idGrammar(c.Name), "capabilities/%d: %.80q is neither a command nor a dotted name", i, c.Name)
 		return
 	}
-	c.Command = commandfile.Name(c.Command)
-	k.hold(commandfile.ValidName(c.Command), "capabilities/%d: %.60q is not a command's name", i, c.Command)
-	if err := commandfile.CheckRunner(c.Runner); err != nil && k.err == nil {
+	c.Command = CommandName(c.Command)
+	k.hold(ValidCommandName(c.Command), "capabilities/%d: %.60q is not a command's name", i, c.Command)
+	if err := CheckRunner(c.Runner); err != nil && k.err == nil {
 		k.err = err
 	}
 	list, unknown := manifest.CanonicalPermissions(c.Permissions)
