@@ -29,7 +29,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/queue"
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/commandtable"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
@@ -243,7 +242,7 @@ func (x *Service) changed() {
 		return // it is being opened
 	}
 	x.retainBrowsers()
-	commands, conflicts := commandtable.Of(x.manager.View())
+	commands, conflicts := commandTable(x.manager.View())
 	x.router.Store(command.New(command.Table{Commands: append(slices.Clone(x.builtins), withFlags(commands)...), Reserved: operator.ReservedCommand}))
 	x.conflicted(conflicts)
 	select {
@@ -278,7 +277,7 @@ func (x *Service) conflicted(now []catalog.Conflict) {
 func (x *Service) List() (out []runner.Extension) {
 	x.published.reading()
 	view := x.manager.View()
-	commands, _ := commandtable.Of(view)
+	commands, _ := commandTable(view)
 	commands = withFlags(commands)
 	batch, _ := view.Batch()
 	for _, m := range batch.Modules {
