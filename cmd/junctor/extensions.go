@@ -12,11 +12,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
-	"github.com/junctor-run/junctor/internal/extensions/scaffold"
+	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
@@ -40,7 +39,7 @@ func (a *app) extensionsCommand() *cobra.Command {
 }
 
 func (a *app) newExtension(dir, name string) error {
-	path, err := scaffold.New(dir, name, operator.ReservedCommand)
+	path, err := extension.Scaffold(dir, name, operator.ReservedCommand)
 	if err != nil {
 		return err
 	}
@@ -67,7 +66,7 @@ func (a *app) checkExtension(ctx context.Context, path string, strict bool) (err
 		return err
 	}
 	p, err := extension.Read(tree, extension.Rules{
-		Strict: strict, OS: condition.PlatformOf(runtime.GOOS, runtime.GOARCH).OS, Version: version(), Reserved: operator.ReservedCommand,
+		Strict: strict, OS: plan.PlatformOf(runtime.GOOS, runtime.GOARCH).OS, Version: version(), Reserved: operator.ReservedCommand,
 	})
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
@@ -23,7 +23,9 @@ func (*apiRunner) Supports(name string) bool {
 }
 
 // Needs implements runner.Executor.
-func (*apiRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
+func (*apiRunner) Needs(a *command.Action) []string {
+	return manifest.NeededPermissions(a.Runner, false)
+}
 
 // Execute implements runner.Executor.
 func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {

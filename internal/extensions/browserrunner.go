@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -24,7 +24,9 @@ func (*browserRunner) Supports(name string) bool {
 }
 
 // Needs implements runner.Executor.
-func (*browserRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
+func (*browserRunner) Needs(a *command.Action) []string {
+	return manifest.NeededPermissions(a.Runner, false)
+}
 
 // Execute implements runner.Executor.
 func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/extensions/exec/db"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 	"github.com/junctor-run/junctor/secret"
@@ -38,7 +38,7 @@ func (*dbRunner) Supports(name string) bool {
 
 // Needs implements runner.Executor: a server is reached over the network.
 func (*dbRunner) Needs(a *command.Action) []string {
-	return permission.Needed(a.Runner, a.DSNRef != "")
+	return manifest.NeededPermissions(a.Runner, a.DSNRef != "")
 }
 
 // Execute implements runner.Executor.

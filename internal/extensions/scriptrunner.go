@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/exec/script"
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/worker"
@@ -66,7 +66,9 @@ func (x *Service) withScripts(families map[string]runner.Executor) map[string]ru
 func (*scriptRunner) Supports(name string) bool { return slices.Contains(scriptRunners(), name) }
 
 // Needs implements runner.Executor.
-func (*scriptRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
+func (*scriptRunner) Needs(a *command.Action) []string {
+	return manifest.NeededPermissions(a.Runner, false)
+}
 
 // Preview implements runner.Previewer.
 func (s *scriptRunner) Preview(_ context.Context, r runner.Run, out *capability.Preview) error {

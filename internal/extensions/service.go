@@ -29,8 +29,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/queue"
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/commandtable"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
@@ -39,10 +37,9 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
-	"github.com/junctor-run/junctor/internal/extensions/fetch"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
@@ -185,8 +182,8 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	}
 	x.scripts, x.model = newScripts(x.box), cfg.Model
 	x.tools = tool.New(tool.Config{Walls: x.box, Dirs: x.toolDirs})
-	fetcher := fetch.New(fetch.Config{})
-	platform := condition.PlatformOf(runtime.GOOS, runtime.GOARCH)
+	fetcher := plan.NewHTTPFetcher(plan.FetchConfig{})
+	platform := plan.PlatformOf(runtime.GOOS, runtime.GOARCH)
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
 		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: programs{x}, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log, Logger: cfg.Logger,
 		Rules: extension.Rules{NoExternalBins: cfg.Settings.NoExternalBins, OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
@@ -245,7 +242,7 @@ func (x *Service) changed() {
 		return // it is being opened
 	}
 	x.retainBrowsers()
-	commands, conflicts := commandtable.Of(x.manager.View())
+	commands, conflicts := commandTable(x.manager.View())
 	x.router.Store(command.New(command.Table{Commands: append(slices.Clone(x.builtins), withFlags(commands)...), Reserved: operator.ReservedCommand}))
 	x.conflicted(conflicts)
 	select {
@@ -280,7 +277,7 @@ func (x *Service) conflicted(now []catalog.Conflict) {
 func (x *Service) List() (out []runner.Extension) {
 	x.published.reading()
 	view := x.manager.View()
-	commands, _ := commandtable.Of(view)
+	commands, _ := commandTable(view)
 	commands = withFlags(commands)
 	batch, _ := view.Batch()
 	for _, m := range batch.Modules {
@@ -300,7 +297,7 @@ func (x *Service) List() (out []runner.Extension) {
 func (x *Service) Source() capability.Source {
 	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
-		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: permission.Effect, Artifacts: x.artifacts,
+		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: manifest.PermissionsEffect, Artifacts: x.artifacts,
 	}, x.List, x.news)}
 }
 

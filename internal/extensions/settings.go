@@ -10,7 +10,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/secret"
@@ -50,8 +49,8 @@ func declared(p *extension.Package, name string) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(p.Commands, func(c commandfile.Command) bool {
-		return slices.ContainsFunc(c.Actions, func(a commandfile.Action) bool { return a.DSNRef == name })
+	return slices.ContainsFunc(p.Commands, func(c extension.Command) bool {
+		return slices.ContainsFunc(c.Actions, func(a extension.Action) bool { return a.DSNRef == name })
 	})
 }
 

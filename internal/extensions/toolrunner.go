@@ -21,7 +21,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/argv"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/session"
-	"github.com/junctor-run/junctor/internal/extensions/artifact"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
@@ -29,7 +28,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/store/blob"
@@ -103,7 +102,9 @@ func (*toolRunner) Supports(name string) bool {
 }
 
 // Needs implements runner.Executor.
-func (*toolRunner) Needs(a *command.Action) []string { return permission.Needed(a.Runner, false) }
+func (*toolRunner) Needs(a *command.Action) []string {
+	return manifest.NeededPermissions(a.Runner, false)
+}
 
 // prepared is a program as it would be run.
 type prepared struct {
@@ -295,12 +296,12 @@ const artifactTTL = 24 * time.Hour
 // artifacts watches the working folder for what a run makes for others, and keeps
 // it for a day.
 func (x *Service) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
-	before := artifact.Look(filepath.Join(x.dir, id, "work"))
+	before := runner.LookAtArtifacts(filepath.Join(x.dir, id, "work"))
 	return func(ctx context.Context, r runner.Run) (kept []runner.Artifact, omitted []string, err error) {
 		ctx = context.WithoutCancel(ctx) // also of a run that came too late
 		expires := time.Now().Add(artifactTTL)
-		omitted, err = before.Each(func(f artifact.File) error {
-			ref, err := x.blobs.Put(ctx, blob.Ref{Principal: r.Owner.Principal, Run: r.ID, Name: f.Name, MIME: f.MIME, Expires: expires}, f, artifact.MaxSize)
+		omitted, err = before.Each(func(f runner.ArtifactFile) error {
+			ref, err := x.blobs.Put(ctx, blob.Ref{Principal: r.Owner.Principal, Run: r.ID, Name: f.Name, MIME: f.MIME, Expires: expires}, f, runner.MaxArtifactSize)
 			if err == nil {
 				kept = append(kept, runner.Artifact{Name: ref.Name, Size: ref.Size, SHA256: ref.SHA256, MIME: ref.MIME})
 			}

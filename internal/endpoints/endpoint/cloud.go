@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/endpoints/endpoint/cloudagent"
 	"github.com/junctor-run/junctor/protocol/router"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -37,7 +36,7 @@ func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Req
 	if _, err := r.running(); err != nil {
 		return Status{}, Synced{}, Provisioned{}, err
 	}
-	c, err := cloudagent.New(cloudagent.Config{
+	c, err := NewCloudClient(CloudConfig{
 		Base: cloud.APIBase, Token: cloud.AuthToken, Name: cloud.Name, Bio: cloud.Bio, Poll: cloud.PollInterval, Transport: r.cfg.Transport,
 	})
 	if err != nil {
@@ -80,7 +79,7 @@ func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Req
 
 // awaitPlugins waits until the endpoint answers and serves plugins: an agent
 // that has just been made is not up at once.
-func (r *Registry) awaitPlugins(ctx context.Context, c *cloudagent.Client, req Request) error {
+func (r *Registry) awaitPlugins(ctx context.Context, c *CloudClient, req Request) error {
 	client, err := router.NewClient(router.ClientConfig{
 		BaseURL: req.BaseURL, Token: req.Token, Transport: r.cfg.Transport, Timeout: probeTime,
 	})
@@ -94,7 +93,7 @@ func (r *Registry) awaitPlugins(ctx context.Context, c *cloudagent.Client, req R
 			if capability.AsError(err).Reason == reasonToken {
 				return false, err // waiting does not help
 			}
-			return false, cloudagent.Again{Err: err}
+			return false, RetryLater{Err: err}
 		}
 		return a.Capabilities.Plugin, nil
 	})

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/internal/extensions/extension"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
@@ -47,11 +47,11 @@ type Screen struct {
 
 // Permission is one line of what it may do.
 type Permission struct {
-	Name    string          `json:"name"`
-	Grants  string          `json:"grants"`
-	Risk    permission.Risk `json:"risk"`
-	Reason  string          `json:"reason,omitempty"` // the author's words
-	Actions []string        `json:"actions,omitempty"`
+	Name    string        `json:"name"`
+	Grants  string        `json:"grants"`
+	Risk    manifest.Risk `json:"risk"`
+	Reason  string        `json:"reason,omitempty"` // the author's words
+	Actions []string      `json:"actions,omitempty"`
 }
 
 // Binary is a program it runs: its own, by hash, or one of the machine.
@@ -98,7 +98,7 @@ func New(p *extension.Package, treeHash, source, tier string, chosen []string) S
 		Tier: tier, Limits: m.Limits, Permissions: []Permission{}, Environment: m.Env.Pass, Steps: steps(p.Plan.Steps), Uninstall: steps(p.Plan.Uninstall),
 	}
 	for _, name := range p.Permissions {
-		row, _ := permission.Lookup(name)
+		row, _ := manifest.LookupPermission(name)
 		why := m.Permissions[name]
 		s.Permissions = append(s.Permissions, Permission{Name: name, Grants: row.Grants, Risk: row.Risk, Reason: why.Reason, Actions: why.Actions})
 	}

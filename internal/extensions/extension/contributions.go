@@ -12,9 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 )
 
 const (
@@ -112,7 +110,7 @@ func (p *Package) Extension(status string, enabled bool, agentVisible []string) 
 		off := false
 		x.Enabled = &off
 	}
-	doubled := twice(p.Commands, func(c commandfile.Command) string { return bare(c.Name) })
+	doubled := twice(p.Commands, func(c Command) string { return bare(c.Name) })
 	for i := range p.Commands {
 		c := &p.Commands[i]
 		name := bare(c.Name)
@@ -131,7 +129,7 @@ func (p *Package) Extension(status string, enabled bool, agentVisible []string) 
 			others = append(others, other)
 			x.Contributions = append(x.Contributions, command(c, "command."+name+"."+other, other))
 		}
-		twins := twice(c.Actions, func(a commandfile.Action) string { return a.ID })
+		twins := twice(c.Actions, func(a Action) string { return a.ID })
 		for j := range c.Actions {
 			a := &c.Actions[j]
 			if _, exact := naming.Slug(a.ID); !exact || twins[a.ID] || len(a.ID) > 64 {
@@ -152,7 +150,7 @@ func bare(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.TrimSpace(name), "/"))
 }
 
-func command(c *commandfile.Command, id, name string) manifest.Contribution {
+func command(c *Command, id, name string) manifest.Contribution {
 	return manifest.Contribution{
 		ID: id, Kind: "capability.control-command", Title: title("/" + name), Description: summary(cmp.Or(c.Description, c.Summary)), Permissions: c.Permissions,
 		Command: &manifest.Command{
@@ -161,7 +159,7 @@ func command(c *commandfile.Command, id, name string) manifest.Contribution {
 	}
 }
 
-func (p *Package) tool(c *commandfile.Command, a *commandfile.Action, qualified string) manifest.Contribution {
+func (p *Package) tool(c *Command, a *Action, qualified string) manifest.Contribution {
 	permissions := p.Permissions
 	if len(c.Permissions) > 0 {
 		permissions = c.Permissions
@@ -169,7 +167,7 @@ func (p *Package) tool(c *commandfile.Command, a *commandfile.Action, qualified 
 	if needed := p.needed(c, a); len(needed) > 0 {
 		permissions = needed
 	}
-	effect := permission.Effect(permissions)
+	effect := manifest.PermissionsEffect(permissions)
 	if strings.HasPrefix(cmp.Or(a.Runner, c.Runner), "exec.") && !effect.AtLeast(capability.EffectExternal) {
 		effect = capability.EffectExternal // it starts a program, whatever it says
 	}
@@ -183,7 +181,7 @@ func (p *Package) tool(c *commandfile.Command, a *commandfile.Action, qualified 
 }
 
 // inputOf makes the schema of an action's arguments and flags.
-func inputOf(a *commandfile.Action) json.RawMessage {
+func inputOf(a *Action) json.RawMessage {
 	type property struct {
 		Type        string   `json:"type"`
 		Description string   `json:"description,omitempty"`
@@ -196,7 +194,7 @@ func inputOf(a *commandfile.Action) json.RawMessage {
 		Required   []string            `json:"required,omitempty"`
 		Additional bool                `json:"additionalProperties"`
 	}{Type: "object", Properties: make(map[string]property)}
-	add := func(arg commandfile.Argument, flag bool) {
+	add := func(arg Argument, flag bool) {
 		if !validName(arg.Name) {
 			return
 		}

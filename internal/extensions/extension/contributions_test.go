@@ -11,7 +11,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
@@ -73,11 +72,11 @@ func TestPackageMapsToContributions(t *testing.T) {
 	off := false
 	p := &extension.Package{
 		Manifest: extension.Manifest{ID: "tools.postman", Name: "Postman", Version: "1.0.0"}, Permissions: []string{"filesystem.read"},
-		Commands: []commandfile.Command{{
-			Name: "/Postman", Summary: "Runs collections", Runner: "builtin", DefaultAction: "list", Aliases: []string{"/pm"}, Actions: []commandfile.Action{
-				{ID: "list", AgentVisible: true, Args: []commandfile.Argument{{Name: "filter", Choices: []string{"a", "b"}}}},
+		Commands: []extension.Command{{
+			Name: "/Postman", Summary: "Runs collections", Runner: "builtin", DefaultAction: "list", Aliases: []string{"/pm"}, Actions: []extension.Action{
+				{ID: "list", AgentVisible: true, Args: []extension.Argument{{Name: "filter", Choices: []string{"a", "b"}}}},
 				{ID: "save", AgentVisible: true, Permissions: []string{"db.write", "db.read"}},
-				{ID: "run", AgentVisible: true, Runner: "exec.run", Confirm: "always", Args: []commandfile.Argument{{Name: "collection", Required: true}}, Flags: []commandfile.Argument{{Name: "verbose", TakesValue: &off}}},
+				{ID: "run", AgentVisible: true, Runner: "exec.run", Confirm: "always", Args: []extension.Argument{{Name: "collection", Required: true}}, Flags: []extension.Argument{{Name: "verbose", TakesValue: &off}}},
 				{ID: "sync", Permissions: []string{"network"}},
 				{ID: "hidden"},
 			},
@@ -110,7 +109,7 @@ func TestPackageMapsToContributions(t *testing.T) {
 	if x := must(t)(p.Extension("UNINSTALLED", false, visible)); len(x.Contributions) > 0 {
 		t.Error(ids(x))
 	}
-	p.Commands = append(p.Commands, commandfile.Command{Name: "/a b"})
+	p.Commands = append(p.Commands, extension.Command{Name: "/a b"})
 	if x, diagnostics, err := p.Extension("INSTALLED", true, []string{"all"}); err != nil || len(diagnostics) != 1 || len(x.Contributions) != 7 {
 		t.Error(ids(x), diagnostics, err)
 	}

@@ -1,7 +1,8 @@
 // Package extension reads an extension package whole: manifest.json,
 // commands/commands.yaml, install/plan.yaml and the user's guide become one
 // [Package], or one error that says what the author must change. It also says
-// what the package is to the catalog. It keeps nothing and runs nothing.
+// what the package is to the catalog. It keeps nothing and runs nothing. [Scaffold]
+// writes a new package for its author.
 package extension
 
 import (
@@ -11,8 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
@@ -59,9 +59,9 @@ type Rules struct {
 
 // Package is an extension that was read and checked.
 type Package struct {
-	Manifest Manifest              `json:"manifest"`
-	Commands []commandfile.Command `json:"commands"`
-	Plan     *plan.Plan            `json:"plan"`
+	Manifest Manifest   `json:"manifest"`
+	Commands []Command  `json:"commands"`
+	Plan     *plan.Plan `json:"plan"`
 	// Permissions are all that the package asks for anywhere, canonical: what the
 	// operator consents to and the runner checks against.
 	Permissions []string `json:"permissions"`
@@ -156,7 +156,7 @@ func (p *Package) readCommands(files Files, rules Rules) error {
 	if err != nil {
 		return err
 	}
-	list, warnings, err := commandfile.Parse(data)
+	list, warnings, err := ParseCommands(data)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (p *Package) formB() {
 		if c.Command == "" {
 			continue
 		}
-		at := slices.IndexFunc(p.Commands, func(x commandfile.Command) bool { return x.Name == c.Command })
+		at := slices.IndexFunc(p.Commands, func(x Command) bool { return x.Name == c.Command })
 		if at < 0 {
 			if len(c.AllowedCommands) > 1 {
 				p.warn("%s has several allowed_commands and no actions in commands.yaml that name them", c.Command)
@@ -199,17 +199,17 @@ func (p *Package) formB() {
 			if summary == "" {
 				summary = p.Manifest.Name
 			}
-			a := commandfile.Action{ID: "default", Runner: c.Runner, Description: c.Description, TimeoutSec: c.TimeoutSec}
+			a := Action{ID: "default", Runner: c.Runner, Description: c.Description, TimeoutSec: c.TimeoutSec}
 			if len(c.AllowedCommands) == 1 {
 				a.Command = c.AllowedCommands[0]
 			}
-			p.Commands = append(p.Commands, commandfile.Command{
-				Name: c.Command, Summary: text.CutRunes(summary, 256), Description: c.Description, Runner: c.Runner, Permissions: c.Permissions, Actions: []commandfile.Action{a},
+			p.Commands = append(p.Commands, Command{
+				Name: c.Command, Summary: text.CutRunes(summary, 256), Description: c.Description, Runner: c.Runner, Permissions: c.Permissions, Actions: []Action{a},
 			})
 			continue
 		}
 		cmd := &p.Commands[at]
-		cmd.Permissions, _ = permission.Canonical(slices.Concat(cmd.Permissions, c.Permissions))
+		cmd.Permissions, _ = manifest.CanonicalPermissions(slices.Concat(cmd.Permissions, c.Permissions))
 		for j := range cmd.Actions {
 			if cmd.Actions[j].TimeoutSec == 0 {
 				cmd.Actions[j].TimeoutSec = c.TimeoutSec
@@ -230,7 +230,7 @@ func (p *Package) asked() []string {
 			list = append(list, p.Commands[i].Actions[j].Permissions...)
 		}
 	}
-	list, _ = permission.Canonical(list)
+	list, _ = manifest.CanonicalPermissions(list)
 	return list
 }
 
@@ -281,8 +281,8 @@ func Usage(files Files, m *Manifest) (string, error) {
 
 // needed is what an action declares: its own, its command's, or all of the
 // package's, whichever is named first and closest.
-func (p *Package) needed(c *commandfile.Command, a *commandfile.Action) []string {
-	if list, _ := permission.Canonical(slices.Concat(a.Permissions, c.Permissions)); len(list) > 0 {
+func (p *Package) needed(c *Command, a *Action) []string {
+	if list, _ := manifest.CanonicalPermissions(slices.Concat(a.Permissions, c.Permissions)); len(list) > 0 {
 		return list
 	}
 	return p.Permissions
@@ -294,7 +294,7 @@ func (p *Package) warnOfNeeds() {
 		c := &p.Commands[i]
 		for j := range c.Actions {
 			a := &c.Actions[j]
-			for _, name := range permission.Needed(a.Runner, a.DSNRef != "") {
+			for _, name := range manifest.NeededPermissions(a.Runner, a.DSNRef != "") {
 				if !slices.Contains(p.needed(c, a), name) {
 					p.warn("%s %s cannot run: its runner needs the permission %s, which is not declared for it", c.Name, a.ID, name)
 				}

@@ -6,7 +6,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 )
 
@@ -18,8 +17,8 @@ func FuzzExtension(f *testing.F) {
 	f.Add("fn.x", "\x00")
 	f.Add("message.send", "tag")
 	f.Fuzz(func(t *testing.T, name, words string) {
-		p := extension.Package{Manifest: extension.Manifest{ID: "local.x"}, Commands: []commandfile.Command{
-			{Name: name, Summary: words, Aliases: []string{words}, Actions: []commandfile.Action{{ID: words, Args: []commandfile.Argument{{Name: name, Description: words}}}, {ID: "ok"}}}, {Name: words},
+		p := extension.Package{Manifest: extension.Manifest{ID: "local.x"}, Commands: []extension.Command{
+			{Name: name, Summary: words, Aliases: []string{words}, Actions: []extension.Action{{ID: words, Args: []extension.Argument{{Name: name, Description: words}}}, {ID: "ok"}}}, {Name: words},
 		}}
 		x, _, err := p.Extension("INSTALLED", true, []string{"all"})
 		if err != nil {

@@ -13,9 +13,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 )
 
 // MaxManifest bounds manifest.json in bytes.
@@ -275,13 +273,13 @@ func (m *Manifest) check(k *checker) {
 
 // asks holds what the extension wants to be allowed.
 func (m *Manifest) asks(k *checker) {
-	list, unknown := permission.Canonical(m.PermissionsRequired)
-	k.hold(unknown == "", "%.60q is not a permission; there are %s", unknown, permission.Names())
+	list, unknown := manifest.CanonicalPermissions(m.PermissionsRequired)
+	k.hold(unknown == "", "%.60q is not a permission; there are %s", unknown, manifest.PermissionNames())
 	m.PermissionsRequired = list
 	purposes := make(map[string]Purpose, len(m.Permissions))
 	for name, p := range m.Permissions {
-		row, ok := permission.Lookup(name)
-		k.hold(ok, "%.60q under permissions is not a permission; there are %s", name, permission.Names())
+		row, ok := manifest.LookupPermission(name)
+		k.hold(ok, "%.60q under permissions is not a permission; there are %s", name, manifest.PermissionNames())
 		k.hold(shows(p.Reason, 500, false), "the reason for %.60s is longer than 500 characters, or holds some that are not shown", name)
 		if ok && !slices.Contains(list, row.Name) {
 			k.warn("permissions gives a reason for %s, which permissions_required does not ask for", row.Name)
@@ -346,17 +344,17 @@ func (c *Capability) check(k *checker, i int) {
 	k.hold(shows(c.Description, 4096, true) && shows(c.Summary, 256, false), "capabilities/%d: a text is too long, or holds characters that are not shown", i)
 	if c.Command == "" {
 		k.hold(slices.Contains([]string{"slash_command", "tool", "agent", "workflow"}, c.Type), "capabilities/%d: the type %.40q is none of slash_command, tool, agent and workflow", i, c.Type)
-		command := strings.HasPrefix(c.Name, "/") && commandfile.ValidName(commandfile.Name(c.Name))
+		command := strings.HasPrefix(c.Name, "/") && ValidCommandName(CommandName(c.Name))
 		k.hold(command || len(c.Name) <= 128 && idGrammar(c.Name), "capabilities/%d: %.80q is neither a command nor a dotted name", i, c.Name)
 		return
 	}
-	c.Command = commandfile.Name(c.Command)
-	k.hold(commandfile.ValidName(c.Command), "capabilities/%d: %.60q is not a command's name", i, c.Command)
-	if err := commandfile.CheckRunner(c.Runner); err != nil && k.err == nil {
+	c.Command = CommandName(c.Command)
+	k.hold(ValidCommandName(c.Command), "capabilities/%d: %.60q is not a command's name", i, c.Command)
+	if err := CheckRunner(c.Runner); err != nil && k.err == nil {
 		k.err = err
 	}
-	list, unknown := permission.Canonical(c.Permissions)
-	k.hold(unknown == "", "capabilities/%d: %.60q is not a permission; there are %s", i, unknown, permission.Names())
+	list, unknown := manifest.CanonicalPermissions(c.Permissions)
+	k.hold(unknown == "", "capabilities/%d: %.60q is not a permission; there are %s", i, unknown, manifest.PermissionNames())
 	k.hold(len(list) > 0, "capabilities/%d: permissions needs at least one", i)
 	c.Permissions = list
 	k.hold(c.TimeoutSec >= 0 && c.TimeoutSec <= 3600 && c.MaxOutputSize >= 0, "capabilities/%d: timeout_sec or max_output_size is out of bounds", i)

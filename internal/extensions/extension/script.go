@@ -5,8 +5,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 )
 
 // maxScript bounds one script of a package; an entrypoint is a program, and has
@@ -19,7 +17,7 @@ const handlersFile = "commands/handlers.py"
 
 // script finds the file an action runs, and its hash: an action that names none
 // means scripts/<command>.js or .wasm, after its runner.
-func (p *Package) script(files Files, c *commandfile.Command, a *commandfile.Action) error {
+func (p *Package) script(files Files, c *Command, a *Action) error {
 	name, limit := a.Script, int64(maxScript)
 	own := "scripts/" + strings.TrimPrefix(c.Name, "/")
 	var kinds []string

@@ -15,7 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
-	"github.com/junctor-run/junctor/internal/extensions/settings"
 )
 
 // Finding is one thing that doctor would mend.
@@ -159,7 +158,7 @@ func (m *Manager) Config(ctx context.Context, id string) (json.RawMessage, error
 	if pkg, err := m.read(id); err == nil { // else the names alone tell
 		secrets = secretsOf(pkg)
 	}
-	return settings.Mask(doc, secrets...)
+	return maskSettings(doc, secrets...)
 }
 
 // secretsOf are the settings that a manifest uses as secrets, whatever they are
@@ -193,10 +192,10 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 	if pkg, err := m.read(row.ID); err == nil {
 		secrets, schema = secretsOf(pkg), pkg.Manifest.ConfigSchema
 	}
-	if by.Role != capability.RoleAdmin && settings.HasSecrets(next, secrets...) {
+	if by.Role != capability.RoleAdmin && hasSecrets(next, secrets...) {
 		return nil, capability.Errorf(capability.CodeDenied, "settings", "a secret among the settings is an administrator's to change; yours is the role %s", by.Role).With("forbidden", "leave *** where it stands to keep the old value")
 	}
-	doc, err := settings.Merge(stored, next, secrets...)
+	doc, err := mergeSettings(stored, next, secrets...)
 	if err != nil {
 		return nil, err
 	}
@@ -212,11 +211,11 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 	if err := m.publishConfig(row.ID, doc, secrets); err != nil { // the registry is the truth (D27)
 		m.cfg.Logger.Warn("settings not copied to the working folder", "extension", row.ID, "err", err)
 	}
-	return settings.Mask(doc, secrets...)
+	return maskSettings(doc, secrets...)
 }
 
 func (m *Manager) publishConfig(id string, doc json.RawMessage, secrets []string) error {
-	public, err := settings.Public(doc, secrets...)
+	public, err := publicSettings(doc, secrets...)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
@@ -74,7 +73,7 @@ type Config struct {
 	Log      Recorder
 	// Rules for packages; OS is taken from Platform.
 	Rules    extension.Rules
-	Platform condition.Platform
+	Platform plan.Platform
 	// Tier reports whether the sandbox reaches a tier (T1 to T3); nil: always.
 	Tier func(tier string) error
 	// Permit reports whether the deployment mode lets steps of plans use a

@@ -21,10 +21,10 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/consent"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
-	"github.com/junctor-run/junctor/internal/extensions/scaffold"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
@@ -511,7 +511,7 @@ func TestSettings(t *testing.T) {
 func TestTheTemplateAndTheExampleInstall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	dir, err := scaffold.New(t.TempDir(), "tools.httpcheck", operator.ReservedCommand)
+	dir, err := extension.Scaffold(t.TempDir(), "tools.httpcheck", operator.ReservedCommand)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
@@ -136,7 +135,7 @@ func rigIn(t *testing.T, home string) *rig {
 	r.reg = registry.New(r.db.SQL())
 	r.cfg = lifecycle.Config{
 		Dir: filepath.Join(r.home, "extensions"), Registry: r.reg, Steps: &plan.Engine{Programs: programs{}, Fetcher: fetcher{}}, Fetcher: fetcher{}, Log: r.log,
-		Rules: extension.Rules{Reserved: operator.ReservedCommand}, Platform: condition.Platform{OS: "linux", Arch: "x64"}, Executions: r.runs,
+		Rules: extension.Rules{Reserved: operator.ReservedCommand}, Platform: plan.Platform{OS: "linux", Arch: "x64"}, Executions: r.runs,
 		Now: func() time.Time { return time.Unix(1_700_000_000, 0) },
 	}
 	return r

@@ -3,7 +3,8 @@
 // from a scenario. Reading is bounded and strict about shapes; fields nobody
 // knows are reported, not dropped in silence. What a declaration means for calls
 // is decided by package catalog, what it means for operators by the packages
-// beside this one.
+// beside this one. The table of permissions that a declaration may name is
+// [Permissions].
 package manifest
 
 import (

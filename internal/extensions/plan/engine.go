@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 )
 
 // MaxDownload bounds one download in bytes.
@@ -77,7 +76,7 @@ type Job struct {
 	Package     string // host path
 	Work        string // host path of the folder that Root is
 	Root        *os.Root
-	Platform    condition.Platform
+	Platform    Platform
 	Permissions []string
 	// Done is called after each step; an error from it ends the run.
 	Done func(Report) error

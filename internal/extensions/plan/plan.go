@@ -1,7 +1,8 @@
 // Package plan reads and carries out install plans: the few kinds of steps an
 // extension may take while it is installed and removed. Everything is checked
 // before the first step runs: kinds, conditions, where a download may go, and
-// that each step's permissions were declared. The core does the downloads;
+// that each step's permissions were declared. Downloads are
+// made by a [Fetcher], which is an [HTTPFetcher] in the product;
 // programs are run by whoever implements [Programs], in the same sandbox as the
 // extension later. The package changes nothing outside the folder it is given.
 package plan
@@ -18,9 +19,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 )
 
@@ -37,7 +36,7 @@ const (
 	ReasonPlan         = "invalid_plan"
 	ReasonStepType     = "invalid_step_type"
 	ReasonStepMissing  = "step_not_found"
-	ReasonCondition    = condition.Reason
+	ReasonCondition    = "condition_error"
 	ReasonTarget       = "security_violation"
 	ReasonUnknown      = "unknown"
 )
@@ -93,7 +92,7 @@ type Step struct {
 	Key      string          `json:"config_key,omitempty"`
 	Value    json.RawMessage `json:"config_value,omitempty"`
 
-	when condition.When
+	when When
 }
 
 // Needs are the permissions a step uses: those its kind always needs, and those it
@@ -242,12 +241,12 @@ func (c *checker) step(w *wire) (s Step, err error) {
 	default:
 		return s, bad(ReasonCondition, "the condition is not text")
 	}
-	if s.when, err = condition.Parse(s.When); err != nil {
+	if s.when, err = ParseCondition(s.When); err != nil {
 		return s, err
 	}
 	var unknown string
-	if s.Requires, unknown = permission.Canonical(w.Requires); unknown != "" {
-		return s, bad(ReasonPlan, "%.40q is not a permission; there are %s", unknown, permission.Names())
+	if s.Requires, unknown = manifest.CanonicalPermissions(w.Requires); unknown != "" {
+		return s, bad(ReasonPlan, "%.40q is not a permission; there are %s", unknown, manifest.PermissionNames())
 	}
 	for _, p := range s.Needs() {
 		if !slices.Contains(c.declared, p) {

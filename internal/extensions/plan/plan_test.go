@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
@@ -181,7 +180,7 @@ func job(t *testing.T, data []byte, declared []string) (plan.Job, *[]string) {
 	t.Cleanup(func() { _ = root.Close() })
 	var reports []string
 	return plan.Job{
-		Extension: "tools.x", Steps: p.Steps, Work: dir, Root: root, Platform: condition.Platform{OS: "linux", Arch: "x64"}, Permissions: declared,
+		Extension: "tools.x", Steps: p.Steps, Work: dir, Root: root, Platform: plan.Platform{OS: "linux", Arch: "x64"}, Permissions: declared,
 		Done: func(r plan.Report) error {
 			reports = append(reports, fmt.Sprintf("%d/%d %s %s", r.Number, r.Total, r.Step, r.Status))
 			if len(r.Output) > 500 {

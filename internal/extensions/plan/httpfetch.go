@@ -1,8 +1,9 @@
-// Package fetch is how the core itself reaches addresses that extensions and
+package plan
+
+// This file holds how the core itself reaches addresses that extensions and
 // operators name: downloads of install plans and packages from the network. It
 // goes to public addresses only, and looks at the address that is really dialled,
 // because what a name resolved to a moment ago proves nothing.
-package fetch
 
 import (
 	"context"
@@ -20,37 +21,34 @@ import (
 )
 
 const (
-	reasonDownload     = "download_failed"
-	reasonVerification = "verification_failed"
-
 	maxRedirects = 5
 	maxRetries   = 3
 )
 
-// Client fetches over https only, from public addresses only, checked after the
+// HTTPFetcher is a [Fetcher] over https only, from public addresses only, checked after the
 // name was resolved and again for each redirect. It is safe for concurrent use.
-type Client struct {
+type HTTPFetcher struct {
 	http *http.Client
-	cfg  Config
+	cfg  FetchConfig
 }
 
-// Config of a [Client]; the zero value is what a server wants.
-type Config struct {
+// FetchConfig configures an [HTTPFetcher]. Its zero value is ready for use.
+type FetchConfig struct {
 	// Allow admits addresses that are not public, and plain http to them; nil: none.
 	Allow func(netip.Addr) bool
 	// Pause waits before the n-th retry, from 1; nil: 1 s, 2 s, 4 s.
 	Pause func(ctx context.Context, n int) error
 }
 
-// New returns a Client.
-func New(cfg Config) *Client {
+// NewHTTPFetcher returns an HTTPFetcher.
+func NewHTTPFetcher(cfg FetchConfig) *HTTPFetcher {
 	if cfg.Allow == nil {
 		cfg.Allow = func(netip.Addr) bool { return false }
 	}
 	if cfg.Pause == nil {
 		cfg.Pause = pause
 	}
-	c := &Client{cfg: cfg}
+	c := &HTTPFetcher{cfg: cfg}
 	dialer := &net.Dialer{Timeout: 10 * time.Second, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		return c.admit(address)
 	}}
@@ -81,12 +79,12 @@ func pause(ctx context.Context, n int) error {
 }
 
 func refusedURL(format string, args ...any) *capability.Error {
-	return capability.Errorf(capability.CodeFailed, "fetch", format, args...).With(reasonDownload, "")
+	return capability.Errorf(capability.CodeFailed, "fetch", format, args...).With(ReasonDownload, "")
 }
 
 // admit looks at the address that is really dialled: what a name resolved to when
 // somebody looked at it proves nothing a moment later.
-func (c *Client) admit(address string) error {
+func (c *HTTPFetcher) admit(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return refusedURL("the address cannot be read")
@@ -95,7 +93,7 @@ func (c *Client) admit(address string) error {
 	if public(ip) || c.cfg.Allow(ip) {
 		return nil
 	}
-	return refusedURL("the address leads into a private network").With(reasonDownload, "give an address that everybody can reach, or install the file: junctor extensions install FILE.zip")
+	return refusedURL("the address leads into a private network").With(ReasonDownload, "give an address that everybody can reach, or install the file: junctor extensions install FILE.zip")
 }
 
 func public(ip netip.Addr) bool {
@@ -114,10 +112,10 @@ func public(ip netip.Addr) bool {
 
 // admitURL holds that the connection is private, except to an address that was
 // explicitly allowed and is written as such.
-func (c *Client) admitURL(u *url.URL) error {
+func (c *HTTPFetcher) admitURL(u *url.URL) error {
 	switch {
 	case u.User != nil || u.Host == "":
-		return refusedURL("the address has no host, or holds a user or password").With(reasonDownload, "write https://host/path")
+		return refusedURL("the address has no host, or holds a user or password").With(ReasonDownload, "write https://host/path")
 	case u.Scheme == "https":
 		return nil
 	case u.Scheme == "http":
@@ -125,13 +123,13 @@ func (c *Client) admitURL(u *url.URL) error {
 			return nil
 		}
 	}
-	return refusedURL("only https addresses are fetched").With(reasonDownload, "write https://host/path")
+	return refusedURL("only https addresses are fetched").With(ReasonDownload, "write https://host/path")
 }
 
 // Fetch writes what the address holds, at most limit bytes; more is too_large. It
 // tries again up to three times on 429 and 5xx, and calls restart before, which
 // forgets what was written. Reason download_failed.
-func (c *Client) Fetch(ctx context.Context, address string, to io.Writer, limit int64, restart func() error) error {
+func (c *HTTPFetcher) Fetch(ctx context.Context, address string, to io.Writer, limit int64, restart func() error) error {
 	for n := 0; ; n++ {
 		if n > 0 {
 			if err := c.cfg.Pause(ctx, n); err != nil {
@@ -148,7 +146,7 @@ func (c *Client) Fetch(ctx context.Context, address string, to io.Writer, limit 
 	}
 }
 
-func (c *Client) fetch(ctx context.Context, address string, to io.Writer, limit int64) (again bool, err error) {
+func (c *HTTPFetcher) fetch(ctx context.Context, address string, to io.Writer, limit int64) (again bool, err error) {
 	res, err := c.get(ctx, address)
 	if err != nil {
 		return false, err
@@ -167,16 +165,16 @@ func (c *Client) fetch(ctx context.Context, address string, to io.Writer, limit 
 	case err != nil && ctx.Err() != nil:
 		return false, capability.AsError(ctx.Err())
 	case err != nil:
-		return false, capability.Wrap(capability.CodeFailed, "fetch", "the download broke off", err).With(reasonDownload, "try again")
+		return false, capability.Wrap(capability.CodeFailed, "fetch", "the download broke off", err).With(ReasonDownload, "try again")
 	}
 	return false, nil
 }
 
 func tooLong(limit int64) error {
-	return capability.Errorf(capability.CodeTooLarge, "fetch", "the download has more than %d bytes", limit).With(reasonDownload, "")
+	return capability.Errorf(capability.CodeTooLarge, "fetch", "the download has more than %d bytes", limit).With(ReasonDownload, "")
 }
 
-func (c *Client) get(ctx context.Context, address string) (*http.Response, error) {
+func (c *HTTPFetcher) get(ctx context.Context, address string) (*http.Response, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, refusedURL("the address cannot be read")
@@ -199,21 +197,21 @@ func (c *Client) get(ctx context.Context, address string) (*http.Response, error
 	if own, ok := errors.AsType[*capability.Error](err); ok {
 		return nil, own
 	}
-	return nil, capability.Wrap(capability.CodeFailed, "fetch", fmt.Sprintf("%.120s cannot be reached", u.Host), err).With(reasonDownload, "check the address and the network")
+	return nil, capability.Wrap(capability.CodeFailed, "fetch", fmt.Sprintf("%.120s cannot be reached", u.Host), err).With(ReasonDownload, "check the address and the network")
 }
 
 // Check reports whether the address answers with 2xx or 3xx. Reason
 // verification_failed.
-func (c *Client) Check(ctx context.Context, address string) error {
+func (c *HTTPFetcher) Check(ctx context.Context, address string) error {
 	res, err := c.get(ctx, address)
 	if err != nil {
 		e := *capability.AsError(err)
-		e.Reason = reasonVerification
+		e.Reason = ReasonVerification
 		return &e
 	}
 	defer res.Body.Close()
 	if res.StatusCode/100 != 2 && res.StatusCode/100 != 3 {
-		return capability.Errorf(capability.CodeFailed, "fetch", "the server answered %d", res.StatusCode).With(reasonVerification, "")
+		return capability.Errorf(capability.CodeFailed, "fetch", "the server answered %d", res.StatusCode).With(ReasonVerification, "")
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
-// Package scaffold writes the first files of a new extension for its author: the
-// complete small example of runner spec, section 27, under a name of one's own. It
-// installs as it is, so an author changes something that works.
-package scaffold
+package extension
+
+// This file writes the first files of a new extension for its author: a complete small example
+// under a name of the author's choice, which installs as it is.
 
 import (
 	"embed"
@@ -13,18 +13,16 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
-	"github.com/junctor-run/junctor/internal/extensions/extension"
 )
 
 //go:embed template
 var template embed.FS
 
-// New writes the folder dir/<id> and returns its path. The id is category.name; a
+// Scaffold writes the folder dir/<id> and returns its path. The id is category.name; a
 // name without a dot becomes tools.name, and what follows the last dot is the
 // command. invalid_input for a name that cannot be one, conflict where the folder
 // is there; reserved reports command names that belong to the server and may be nil.
-func New(dir, name string, reserved func(string) bool) (string, error) {
+func Scaffold(dir, name string, reserved func(string) bool) (string, error) {
 	const op = "extensions.new"
 	id := name
 	if !strings.Contains(id, ".") {
@@ -32,11 +30,11 @@ func New(dir, name string, reserved func(string) bool) (string, error) {
 	}
 	last := id[strings.LastIndexByte(id, '.')+1:]
 	command := strings.Trim(strings.ToLower(last), "_-")
-	if !extension.ValidID(id) || !commandfile.ValidName("/"+command) {
-		return "", capability.Errorf(capability.CodeInvalidInput, op, "%.130q cannot be an extension's name", name).With(extension.ReasonManifest, "use category.name, such as tools.weather, in letters, digits, - and _")
+	if !ValidID(id) || !ValidCommandName("/"+command) {
+		return "", capability.Errorf(capability.CodeInvalidInput, op, "%.130q cannot be an extension's name", name).With(ReasonManifest, "use category.name, such as tools.weather, in letters, digits, - and _")
 	}
 	if reserved != nil && reserved(command) {
-		return "", capability.Errorf(capability.CodeInvalidInput, op, "/%s belongs to the server", command).With(extension.ReasonReserved, "choose another name")
+		return "", capability.Errorf(capability.CodeInvalidInput, op, "/%s belongs to the server", command).With(ReasonReserved, "choose another name")
 	}
 	to := filepath.Join(dir, id)
 	if err := os.Mkdir(to, 0o755); err != nil {

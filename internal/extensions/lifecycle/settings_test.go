@@ -1,20 +1,18 @@
-package settings_test
+package lifecycle
 
 import (
 	"encoding/json"
 	"testing"
-
-	"github.com/junctor-run/junctor/internal/extensions/settings"
 )
 
 func TestSecretsAreNeverShownAndNeverOverwrittenByWhatIsShown(t *testing.T) {
 	t.Parallel()
 	stored := json.RawMessage(`{"a":1,"api_key":"k","list":[{"token":"t"}],"nested":{"Password":{"x":1},"b":2}}`)
-	masked, err := settings.Mask(stored)
+	masked, err := maskSettings(stored)
 	if want := `{"a":1,"api_key":"***","list":[{"token":"***"}],"nested":{"Password":"***","b":2}}`; err != nil || string(masked) != want {
 		t.Errorf("%s %v", masked, err)
 	}
-	public, err := settings.Public(stored)
+	public, err := publicSettings(stored)
 	if want := `{"a":1,"list":[{}],"nested":{"b":2}}`; err != nil || string(public) != want {
 		t.Errorf("%s %v", public, err)
 	}
@@ -30,12 +28,12 @@ func TestSecretsAreNeverShownAndNeverOverwrittenByWhatIsShown(t *testing.T) {
 		`{"a":1,"a":2}`:                 "",
 		`nonsense`:                      "",
 	} {
-		got, err := settings.Merge(stored, json.RawMessage(next))
+		got, err := mergeSettings(stored, json.RawMessage(next))
 		if string(got) != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %s %v", next, got, err)
 		}
 	}
-	if settings.HasSecrets(masked) || !settings.HasSecrets(stored) || settings.HasSecrets(json.RawMessage(`{"a":1}`)) {
+	if hasSecrets(masked) || !hasSecrets(stored) || hasSecrets(json.RawMessage(`{"a":1}`)) {
 		t.Error("secrets")
 	}
 }

@@ -1,8 +1,9 @@
-// Package artifact finds the files that a run has made for others: what was created
+package runner
+
+// This file finds the files that a run has made for others: what was created
 // or changed beneath artifacts/ of its working folder. The folder belongs to a
 // stranger's program: no link is followed out of it, nothing but regular files with
 // one name is read, and everything is bounded.
-package artifact
 
 import (
 	"errors"
@@ -21,17 +22,17 @@ import (
 
 // Limits of a run.
 const (
-	Dir      = "artifacts" // in the working folder
-	MaxFiles = 64
-	MaxSize  = 32 << 20 // bytes of one
+	ArtifactDir     = "artifacts" // in the working folder
+	MaxArtifacts    = 64
+	MaxArtifactSize = 32 << 20 // bytes of one
 
 	maxEntries = 10_000 // that are looked at
 	maxDepth   = 8
 	maxName    = 240
 )
 
-// Before is what the folder held before a run.
-type Before struct {
+// ArtifactsBefore is what the folder held before a run.
+type ArtifactsBefore struct {
 	work  string
 	files map[string]stamp
 }
@@ -42,10 +43,10 @@ type stamp struct {
 	inode uint64
 }
 
-// Look remembers what the working folder holds. A folder that cannot be read holds
+// LookAtArtifacts remembers what the working folder holds. A folder that cannot be read holds
 // nothing.
-func Look(work string) *Before {
-	b := &Before{work: work, files: make(map[string]stamp)}
+func LookAtArtifacts(work string) *ArtifactsBefore {
+	b := &ArtifactsBefore{work: work, files: make(map[string]stamp)}
 	_ = b.walk(func(_ *os.Root, name string, info fs.FileInfo) error {
 		b.files[name] = stampOf(info)
 		return nil
@@ -53,8 +54,8 @@ func Look(work string) *Before {
 	return b
 }
 
-// File is one artifact while it is open.
-type File struct {
+// ArtifactFile is one artifact while it is open.
+type ArtifactFile struct {
 	Name string // relative to artifacts/, '/' between components
 	Size int64
 	MIME string
@@ -63,7 +64,7 @@ type File struct {
 
 // Each hands over every file that was made or changed since, open, in the order of
 // their names. It returns what was left out, and why.
-func (b *Before) Each(take func(File) error) (omitted []string, err error) {
+func (b *ArtifactsBefore) Each(take func(ArtifactFile) error) (omitted []string, err error) {
 	n := 0
 	err = b.walk(func(root *os.Root, name string, info fs.FileInfo) error {
 		if b.files[name] == stampOf(info) {
@@ -71,20 +72,20 @@ func (b *Before) Each(take func(File) error) (omitted []string, err error) {
 		}
 		why := ""
 		switch {
-		case info.Size() > MaxSize:
-			why = fmt.Sprintf("it has more than %d MiB", MaxSize>>20)
+		case info.Size() > MaxArtifactSize:
+			why = fmt.Sprintf("it has more than %d MiB", MaxArtifactSize>>20)
 		case links(info) != 1:
 			why = "it has several names"
-		case n >= MaxFiles:
-			why = fmt.Sprintf("a run has at most %d artifacts", MaxFiles)
+		case n >= MaxArtifacts:
+			why = fmt.Sprintf("a run has at most %d artifacts", MaxArtifacts)
 		}
 		if why != "" {
-			if len(omitted) < MaxFiles {
+			if len(omitted) < MaxArtifacts {
 				omitted = append(omitted, name+": "+why)
 			}
 			return nil
 		}
-		f, err := open(root, name, info)
+		f, err := openArtifact(root, name, info)
 		if err != nil {
 			return nil //nolint:nilerr // it has become something else; it is no artifact any more
 		}
@@ -94,22 +95,22 @@ func (b *Before) Each(take func(File) error) (omitted []string, err error) {
 			return nil //nolint:nilerr // the same
 		}
 		n++
-		return take(File{Name: name, Size: info.Size(), MIME: kind, File: f})
+		return take(ArtifactFile{Name: name, Size: info.Size(), MIME: kind, File: f})
 	})
 	return omitted, err
 }
 
 // walk visits the regular files beneath artifacts/.
-func (b *Before) walk(visit func(root *os.Root, name string, info fs.FileInfo) error) error {
+func (b *ArtifactsBefore) walk(visit func(root *os.Root, name string, info fs.FileInfo) error) error {
 	work, err := os.OpenRoot(b.work)
 	if err != nil {
 		return nil //nolint:nilerr // there is no working folder
 	}
 	defer work.Close()
-	if info, err := work.Lstat(Dir); err != nil || !info.IsDir() {
+	if info, err := work.Lstat(ArtifactDir); err != nil || !info.IsDir() {
 		return nil //nolint:nilerr // there are none
 	}
-	root, err := work.OpenRoot(Dir)
+	root, err := work.OpenRoot(ArtifactDir)
 	if err != nil {
 		return nil //nolint:nilerr // it has just been replaced
 	}
@@ -147,8 +148,8 @@ func nameable(name string) bool {
 	return len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' })
 }
 
-// open opens what was seen, or nothing.
-func open(root *os.Root, name string, seen fs.FileInfo) (*os.File, error) {
+// openArtifact opens what was seen, or nothing.
+func openArtifact(root *os.Root, name string, seen fs.FileInfo) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package permission_test
+package manifest_test
 
 import (
 	"testing"
@@ -6,16 +6,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
 func TestOtherSpellingsMeanTheSame(t *testing.T) {
 	t.Parallel()
-	got, unknown := permission.Canonical([]string{"fs_write", "network_http", "exec_shell", "exec", "network.call", "exec_builtin", "fs_read"})
+	got, unknown := manifest.CanonicalPermissions([]string{"fs_write", "network_http", "exec_shell", "exec", "network.call", "exec_builtin", "fs_read"})
 	if d := cmp.Diff([]string{"exec", "network", "filesystem.read", "filesystem.write", "builtin.exec"}, got); d != "" || unknown != "" {
 		t.Error(d, unknown)
 	}
-	if _, unknown := permission.Canonical([]string{"exec", "Exec"}); unknown != "Exec" {
+	if _, unknown := manifest.CanonicalPermissions([]string{"exec", "Exec"}); unknown != "Exec" {
 		t.Error(unknown)
 	}
 }
@@ -33,12 +33,12 @@ func TestTheHighestEffectCounts(t *testing.T) {
 		{capability.EffectExternal, []string{"filesystem.write", "network"}},
 		{capability.EffectExternal, []string{"read", "nobody knows it"}},
 	} {
-		if got := permission.Effect(tt.names); got != tt.want {
+		if got := manifest.PermissionsEffect(tt.names); got != tt.want {
 			t.Errorf("%v: %s", tt.names, got)
 		}
 	}
 	for _, name := range []string{"exec", "exec.interpreter", "builtin.exec", "network", "network.raw", "browser"} {
-		if permission.Effect([]string{name}) != capability.EffectExternal {
+		if manifest.PermissionsEffect([]string{name}) != capability.EffectExternal {
 			t.Error(name)
 		}
 	}
@@ -47,7 +47,7 @@ func TestTheHighestEffectCounts(t *testing.T) {
 func TestLockedModesWithholdWhatTheSpecNames(t *testing.T) {
 	t.Parallel()
 	var locked []string
-	for _, r := range permission.Table() {
+	for _, r := range manifest.Permissions() {
 		if r.Locked {
 			locked = append(locked, r.Name)
 		}
@@ -76,12 +76,12 @@ func TestWhatARunnerNeeds(t *testing.T) {
 		{"analyze.response", false, nil},
 		{"teleport.now", false, nil},
 	} {
-		got := permission.Needed(tt.runner, tt.remote)
+		got := manifest.NeededPermissions(tt.runner, tt.remote)
 		if d := cmp.Diff(tt.want, got); d != "" {
 			t.Error(tt.runner, d)
 		}
 		for _, name := range got {
-			if _, ok := permission.Lookup(name); !ok {
+			if _, ok := manifest.LookupPermission(name); !ok {
 				t.Errorf("%s needs %s, which is no permission", tt.runner, name)
 			}
 		}

@@ -1,4 +1,4 @@
-package commandfile
+package extension
 
 import (
 	"cmp"
@@ -127,11 +127,11 @@ type wireArg struct {
 
 func (w *wireCommand) plain() Command {
 	c := Command{
-		Name: Name(w.Name), Summary: w.Summary, Description: w.Description, Examples: examples(w.Examples), Runner: w.Runner, DefaultAction: w.DefaultAction,
+		Name: CommandName(w.Name), Summary: w.Summary, Description: w.Description, Examples: examples(w.Examples), Runner: w.Runner, DefaultAction: w.DefaultAction,
 		Capability: w.MapsTo.Capability, Hidden: w.Hidden, Permissions: w.Permissions, Confirm: string(w.Confirm),
 	}
 	for _, a := range w.Aliases {
-		c.Aliases = append(c.Aliases, Name(a))
+		c.Aliases = append(c.Aliases, CommandName(a))
 	}
 	list := w.Actions
 	if len(list) == 0 {
@@ -204,10 +204,10 @@ type wireLegacy struct {
 // the sandbox.
 func (w *wireLegacy) modern() (Command, error) {
 	if w.Description == "" {
-		return Command{}, bad("%.60s needs a description", Name(w.Name))
+		return Command{}, badCommands("%.60s needs a description", CommandName(w.Name))
 	}
 	summary, _, _ := strings.Cut(strings.TrimSpace(w.Description), "\n")
-	c := Command{Name: Name(w.Name), Summary: text.CutRunes(summary, maxSummary), Description: w.Description, Examples: examples(w.Examples), Runner: "builtin"}
+	c := Command{Name: CommandName(w.Name), Summary: text.CutRunes(summary, maxSummary), Description: w.Description, Examples: examples(w.Examples), Runner: "builtin"}
 	entry := strings.TrimPrefix(w.Entrypoint, "./")
 	if entry != "" {
 		c.Runner = "exec.entrypoint"

@@ -1,4 +1,4 @@
-package scaffold_test
+package extension_test
 
 import (
 	"os"
@@ -11,13 +11,12 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
-	"github.com/junctor-run/junctor/internal/extensions/scaffold"
 )
 
 func TestWhatANewAuthorGetsIsAPackage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	at, err := scaffold.New(dir, "httpcheck", operator.ReservedCommand)
+	at, err := extension.Scaffold(dir, "httpcheck", operator.ReservedCommand)
 	if err != nil || filepath.Base(at) != "tools.httpcheck" {
 		t.Fatal(at, err)
 	}
@@ -37,11 +36,11 @@ func TestWhatANewAuthorGetsIsAPackage(t *testing.T) {
 	if d := cmp.Diff([]string{"exec", "network", "llm"}, p.Permissions); d != "" || p.Commands[0].Name != "/httpcheck" || len(p.Plan.Steps) != 2 || len(p.Manifest.Network.Allow) != 2 {
 		t.Error(d)
 	}
-	if _, err := scaffold.New(dir, "tools.httpcheck", nil); capability.CodeOf(err) != capability.CodeConflict {
+	if _, err := extension.Scaffold(dir, "tools.httpcheck", nil); capability.CodeOf(err) != capability.CodeConflict {
 		t.Error(err)
 	}
 	for _, bad := range []string{"", "..", "../x", "a/b", "core.x", "a.1", "a b", "help"} {
-		if _, err := scaffold.New(dir, bad, operator.ReservedCommand); capability.CodeOf(err) != capability.CodeInvalidInput {
+		if _, err := extension.Scaffold(dir, bad, operator.ReservedCommand); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package artifact_test
+package runner_test
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/junctor-run/junctor/internal/extensions/artifact"
+	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
 // found is what a run left, as "name: kind: text".
-func found(t *testing.T, b *artifact.Before) (out, omitted []string) {
+func found(t *testing.T, b *runner.ArtifactsBefore) (out, omitted []string) {
 	t.Helper()
-	omitted, err := b.Each(func(f artifact.File) error {
+	omitted, err := b.Each(func(f runner.ArtifactFile) error {
 		data, err := io.ReadAll(f)
 		out = append(out, fmt.Sprintf("%s: %s: %.20s", f.Name, f.MIME, data))
 		return err
@@ -46,7 +46,7 @@ func TestOnlyWhatTheRunMadeOrChanged(t *testing.T) {
 	work := t.TempDir()
 	write(t, work, "artifacts/old.txt", "old")
 	write(t, work, "artifacts/changed.txt", "before")
-	b := artifact.Look(work)
+	b := runner.LookAtArtifacts(work)
 	write(t, work, "artifacts/changed.txt", "after it")
 	write(t, work, "artifacts/deep/new.json", "{}")
 	write(t, work, "artifacts/plain", "<html>x")
@@ -80,7 +80,7 @@ func TestTheFolderIsAStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			work := t.TempDir()
-			b := artifact.Look(work)
+			b := runner.LookAtArtifacts(work)
 			if !strings.HasPrefix(name, "the folder") {
 				if err := os.Mkdir(filepath.Join(work, "artifacts"), 0o700); err != nil {
 					t.Fatal(err)
@@ -99,16 +99,16 @@ func TestTheFolderIsAStrangers(t *testing.T) {
 func TestMuchIsLeftOutAndSaid(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
-	b := artifact.Look(work)
-	for i := range artifact.MaxFiles + 3 {
+	b := runner.LookAtArtifacts(work)
+	for i := range runner.MaxArtifacts + 3 {
 		write(t, work, fmt.Sprintf("artifacts/f%03d", i), "x")
 	}
 	write(t, work, "artifacts/a-large", "")
-	if err := os.Truncate(filepath.Join(work, "artifacts/a-large"), artifact.MaxSize+1); err != nil {
+	if err := os.Truncate(filepath.Join(work, "artifacts/a-large"), runner.MaxArtifactSize+1); err != nil {
 		t.Fatal(err)
 	}
 	got, omitted := found(t, b)
-	if len(got) != artifact.MaxFiles || len(omitted) != 4 || !strings.Contains(omitted[0], "more than 32 MiB") || !strings.Contains(omitted[3], "at most 64") {
+	if len(got) != runner.MaxArtifacts || len(omitted) != 4 || !strings.Contains(omitted[0], "more than 32 MiB") || !strings.Contains(omitted[3], "at most 64") {
 		t.Errorf("%d %q", len(got), omitted)
 	}
 }

@@ -1,16 +1,16 @@
-package condition_test
+package plan_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/condition"
+	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	at := condition.PlatformOf("linux", "amd64")
+	at := plan.PlatformOf("linux", "amd64")
 	for text, want := range map[string]bool{
 		"":                                      true,
 		"  ":                                    true,
@@ -29,12 +29,12 @@ func TestConditions(t *testing.T) {
 		`not (platform.os == "linux" and platform.arch == "arm64")`: true,
 		`platform.os == "it's"`: false,
 	} {
-		w, err := condition.Parse(text)
+		w, err := plan.ParseCondition(text)
 		if err != nil || w.Holds(at) != want {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if p := condition.PlatformOf("windows", "aarch64"); p.OS != "win32" || p.Arch != "arm64" {
+	if p := plan.PlatformOf("windows", "aarch64"); p.OS != "win32" || p.Arch != "arm64" {
 		t.Error(p)
 	}
 }
@@ -46,26 +46,26 @@ func TestMalformedConditionsAreErrors(t *testing.T) {
 		`platform.os in ["a"`, `platform.os in ["a",]`, "true true", "not", "not not true", "and", "true and", "(true", "true)", `platform.os == "x`, "__import__('os')", "true;", "TRUE",
 		`platform.os == "linux" # yes`, "env.HOME == 'x'", `platform.os not "x"`, strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100), strings.Repeat(" ", 2000) + "true",
 	} {
-		_, err := condition.Parse(text)
-		if e := capability.AsError(err); e == nil || e.Code != capability.CodeInvalidInput || e.Reason != condition.Reason {
+		_, err := plan.ParseCondition(text)
+		if e := capability.AsError(err); e == nil || e.Code != capability.CodeInvalidInput || e.Reason != plan.ReasonCondition {
 			t.Errorf("%.60s: %v", text, err)
 		}
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParseCondition(f *testing.F) {
 	for _, s := range []string{`platform.os in ["linux", 'darwin'] and not (platform_arch == "x64" or false)`, "().__class__", "not not", `"'`, "((((", "platform.os not in ['a']"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		w, err := condition.Parse(s)
+		w, err := plan.ParseCondition(s)
 		if err != nil {
 			return
 		}
-		at := condition.Platform{OS: "linux", Arch: "x64"}
+		at := plan.Platform{OS: "linux", Arch: "x64"}
 		// What can be read can be read as a part.
 		if strings.TrimSpace(s) != "" && len(s) < 900 {
-			not, err := condition.Parse("not (" + s + ")")
+			not, err := plan.ParseCondition("not (" + s + ")")
 			if err == nil && not.Holds(at) == w.Holds(at) {
 				t.Fatalf("%q is what it is not", s)
 			}

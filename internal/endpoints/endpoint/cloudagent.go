@@ -1,7 +1,8 @@
-// Package cloudagent has a cloud make an agent that serves an endpoint, waits for it, and
+package endpoint
+
+// This file has a cloud make an agent that serves an endpoint, waits for it, and
 // removes it again. It speaks the cloud's API and knows nothing of what is connected
 // afterwards.
-package cloudagent
 
 import (
 	"bytes"
@@ -25,8 +26,8 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// Config says where the cloud is, and which agent is wanted.
-type Config struct {
+// CloudConfig says where the cloud is, and which agent is wanted.
+type CloudConfig struct {
 	Base      string // the URL of its API, with or without /api/v1
 	Token     secret.Value
 	Name      string
@@ -35,15 +36,15 @@ type Config struct {
 	Transport http.RoundTripper // nil: the default
 }
 
-// Client speaks to one cloud about one agent.
-type Client struct {
-	cfg  Config
+// CloudClient speaks to one cloud about one agent.
+type CloudClient struct {
+	cfg  CloudConfig
 	base string
 	http *http.Client
 }
 
-// New checks the configuration; its errors are invalid_input.
-func New(cfg Config) (*Client, error) {
+// NewCloudClient checks the configuration; its errors are invalid_input.
+func NewCloudClient(cfg CloudConfig) (*CloudClient, error) {
 	u, err := url.Parse(strings.TrimSpace(cfg.Base))
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil {
 		return nil, badInput("cloud.cloudApiBase must be an http or https URL without credentials")
@@ -57,7 +58,7 @@ func New(cfg Config) (*Client, error) {
 	cfg.Poll = cmp.Or(cfg.Poll, usualPoll)
 	// The calls' paths begin with /api/v1; a base that has it already means the same.
 	base := u.Scheme + "://" + u.Host + strings.TrimSuffix(strings.TrimRight(u.EscapedPath(), "/"), "/api/v1")
-	return &Client{
+	return &CloudClient{
 		cfg: cfg, base: base,
 		http: &http.Client{Transport: cfg.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // it would carry the token elsewhere
@@ -72,7 +73,7 @@ func badInput(message string) error {
 func agentPath(id string) string { return "/api/v1/eliza/agents/" + url.PathEscape(id) }
 
 // Create makes the agent and returns its id.
-func (c *Client) Create(ctx context.Context) (string, error) {
+func (c *CloudClient) Create(ctx context.Context) (string, error) {
 	body := map[string]any{"agentName": c.cfg.Name, "statefulRuntime": true}
 	if len(c.cfg.Bio) > 0 {
 		body["agentConfig"] = map[string]any{"bio": c.cfg.Bio}
@@ -88,29 +89,29 @@ func (c *Client) Create(ctx context.Context) (string, error) {
 }
 
 // Remove removes the agent.
-func (c *Client) Remove(ctx context.Context, agent string) error {
+func (c *CloudClient) Remove(ctx context.Context, agent string) error {
 	_, err := c.call(ctx, http.MethodDelete, agentPath(agent), nil)
 	return err
 }
 
-// Located is where an agent's endpoint is. Token may be empty.
-type Located struct {
+// CloudAgent is where an agent's endpoint is. Token may be empty.
+type CloudAgent struct {
 	URL   string
 	Token secret.Value
 }
 
 // Provision has the agent serve an endpoint, and waits for the cloud's job where there is
 // one; job names it, also where it failed.
-func (c *Client) Provision(ctx context.Context, agent string) (at Located, job string, err error) {
+func (c *CloudClient) Provision(ctx context.Context, agent string) (at CloudAgent, job string, err error) {
 	doc, err := c.call(ctx, http.MethodPost, agentPath(agent)+"/provision", nil)
 	if err != nil {
-		return Located{}, "", err
+		return CloudAgent{}, "", err
 	}
 	if at := doc.located(); at.URL != "" {
 		return at, "", nil
 	}
 	if job = doc.text("jobId"); job == "" {
-		return Located{}, "", failed("the cloud named neither the endpoint's URL nor a job to wait for")
+		return CloudAgent{}, "", failed("the cloud named neither the endpoint's URL nor a job to wait for")
 	}
 	err = c.Until(ctx, "the cloud's job "+job, func() (bool, error) {
 		doc, err := c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(job), nil)
@@ -131,22 +132,22 @@ func (c *Client) Provision(ctx context.Context, agent string) (at Located, job s
 	return at, job, err
 }
 
-// Again is a failure that may pass: [Client.Until] asks once more.
-type Again struct{ Err error }
+// RetryLater is a failure that may pass: [CloudClient.Until] asks once more.
+type RetryLater struct{ Err error }
 
 // Error is what failed.
-func (e Again) Error() string { return e.Err.Error() }
+func (e RetryLater) Error() string { return e.Err.Error() }
 
 // Unwrap returns the failure itself.
-func (e Again) Unwrap() error { return e.Err }
+func (e RetryLater) Unwrap() error { return e.Err }
 
-// Until asks with growing pauses until done, an error that is not [Again], or the end of
+// Until asks with growing pauses until done, an error that is not [RetryLater], or the end of
 // ctx, which is a timeout that says what was waited for.
-func (c *Client) Until(ctx context.Context, what string, done func() (bool, error)) error {
+func (c *CloudClient) Until(ctx context.Context, what string, done func() (bool, error)) error {
 	var last error
 	for pause := c.cfg.Poll; ; pause = min(pause+pause/2, 8*c.cfg.Poll) {
 		ok, err := done()
-		if again, passing := err.(Again); passing { //nolint:errorlint // made by done itself
+		if again, passing := err.(RetryLater); passing { //nolint:errorlint // made by done itself
 			last = again.Err
 		} else if ok || err != nil {
 			return err
@@ -171,7 +172,7 @@ func failed(message string) error {
 
 // call is one request. What the caller did wrong (4xx) is final; that the cloud
 // is busy or broken may pass when somebody waits.
-func (c *Client) call(ctx context.Context, method, path string, body any) (answer, error) {
+func (c *CloudClient) call(ctx context.Context, method, path string, body any) (answer, error) {
 	var reader io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -213,7 +214,7 @@ func (c *Client) call(ctx context.Context, method, path string, body any) (answe
 // repeated, it could be made twice.
 func passing(method string, err error) error {
 	if method == http.MethodGet {
-		return Again{err}
+		return RetryLater{err}
 	}
 	return err
 }
@@ -246,8 +247,8 @@ func (d answer) result() answer {
 	return d
 }
 
-func (d answer) located() Located {
-	return Located{
+func (d answer) located() CloudAgent {
+	return CloudAgent{
 		cmp.Or(d.text("capabilityRouterUrl"), d.text("capability_router_url"), d.text("bridgeUrl"), d.text("bridge_url")),
 		secret.New(cmp.Or(d.text("capabilityRouterToken"), d.text("capability_router_token"), d.text("token"))),
 	}

@@ -1,7 +1,8 @@
-// Package claims says which names a remote module takes, and whether two modules can be
+package offered
+
+// This file says which names a remote module takes, and whether two modules can be
 // there side by side: module names, actions, services, routes, views and the rest. It
 // decides by manifests alone, without I/O.
-package claims
 
 import (
 	"fmt"
@@ -25,7 +26,7 @@ const (
 )
 
 // Claimant is a module with what it claims, and what its endpoint's policy says
-// of names that others have. It comes from [Of] or [OfLocal].
+// of names that others have. It comes from [ClaimantOf] or [LocalClaimant].
 type Claimant struct {
 	Source string // "endpoint/one" or "local"
 	Module string
@@ -91,8 +92,8 @@ func collision(c claim, in, other *Claimant, message, hint string) error {
 		Detail("kind", c.kind).Detail("key", c.key).Detail("owners", []string{in.String(), other.String()})
 }
 
-// Of is a module of the source with what its manifest claims.
-func Of(source string, m *router.Module) Claimant {
+// ClaimantOf is a module of the source with what its manifest claims.
+func ClaimantOf(source string, m *router.Module) Claimant {
 	return Claimant{Source: source, Module: m.ID, claims: claimsOf(m)}
 }
 
@@ -178,9 +179,9 @@ func slug(identifier string) string {
 	return s
 }
 
-// OfLocal is a module of this machine: by its manifest when it has one,
+// LocalClaimant is a module of this machine: by its manifest when it has one,
 // else by the members it publishes.
-func OfLocal(m *capability.Module) Claimant {
+func LocalClaimant(m *capability.Module) Claimant {
 	c := Claimant{Source: m.Origin, Module: m.ID}
 	if parsed, err := router.ParseModule(m.Manifest); len(m.Manifest) > 0 && err == nil {
 		c.claims = claimsOf(&parsed)

@@ -1,9 +1,10 @@
-// Package commandtable turns the installed extensions into the table that the
+package extensions
+
+// This file turns the installed extensions into the table that the
 // command router is built from: the declarations of commands.yaml under the names
 // that the operator catalog registered, enabled or not, so that a command of a
 // disabled extension is answered with how to enable it. It is pure; whoever
 // watches the extensions builds a new table after each change.
-package commandtable
 
 import (
 	"slices"
@@ -12,16 +13,15 @@ import (
 
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/extensions/commandfile"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 )
 
-// Of returns the commands of all extensions that can be read, and the names that
+// commandTable returns the commands of all extensions that can be read, and the names that
 // several enabled ones wanted (to be recorded as command_conflict).
-func Of(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
+func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 	var active []manifest.Extension
 	for i := range v.Extensions {
 		x := &v.Extensions[i]
@@ -47,26 +47,26 @@ func Of(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 		taken[c.Key] = true // nobody has it, and nobody gets it by being disabled
 	}
 	idle := make(map[string]int) // how many disabled ones want a name
-	each(v, func(x *lifecycle.Loaded, c *commandfile.Command) {
+	eachCommand(v, func(x *lifecycle.Loaded, c *extension.Command) {
 		if !x.Enabled {
-			idle[bare(c.Name)]++
+			idle[bareName(c.Name)]++
 		}
 	})
 	var out []command.Command
-	each(v, func(x *lifecycle.Loaded, c *commandfile.Command) {
-		one := of(x, c)
+	eachCommand(v, func(x *lifecycle.Loaded, c *extension.Command) {
+		one := commandOf(x, c)
 		if x.Enabled {
 			runtime := x.ID + "/command." + one.Declared
 			if one.Name = names[runtime]; one.Name == "" {
 				return // the catalog refused it, and says why
 			}
 			for _, alias := range c.Aliases {
-				if name := names[runtime+"."+bare(alias)]; name != "" {
+				if name := names[runtime+"."+bareName(alias)]; name != "" {
 					one.Aliases = append(one.Aliases, name)
 				}
 			}
 		} else if one.Name = one.Declared; taken[one.Name] || idle[one.Declared] > 1 {
-			one.Name = label(x.ID) + "-" + one.Declared
+			one.Name = labelOf(x.ID) + "-" + one.Declared
 			if taken[one.Name] {
 				return // still found as /name:extension once it is enabled
 			}
@@ -77,7 +77,7 @@ func Of(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 	return out, registered.Conflicts()
 }
 
-func each(v *lifecycle.View, f func(*lifecycle.Loaded, *commandfile.Command)) {
+func eachCommand(v *lifecycle.View, f func(*lifecycle.Loaded, *extension.Command)) {
 	for i := range v.Extensions {
 		if x := &v.Extensions[i]; x.Package != nil {
 			for j := range x.Package.Commands {
@@ -87,10 +87,10 @@ func each(v *lifecycle.View, f func(*lifecycle.Loaded, *commandfile.Command)) {
 	}
 }
 
-func bare(name string) string { return strings.TrimPrefix(name, "/") }
+func bareName(name string) string { return strings.TrimPrefix(name, "/") }
 
-// label makes the beginning of a command's name of an id.
-func label(id string) string {
+// labelOf makes the beginning of a command's name of an id.
+func labelOf(id string) string {
 	out := strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '_' {
 			return r
@@ -103,10 +103,10 @@ func label(id string) string {
 	return out
 }
 
-// of maps one command; its name is the caller's to set.
-func of(x *lifecycle.Loaded, c *commandfile.Command) command.Command {
+// commandOf maps one command; its name is the caller's to set.
+func commandOf(x *lifecycle.Loaded, c *extension.Command) command.Command {
 	out := command.Command{
-		Declared: bare(c.Name), Extension: x.ID, ExtensionName: x.Name, Enabled: x.Enabled, Hidden: c.Hidden, Capability: capabilityOf(x.Package, c), Summary: c.Summary,
+		Declared: bareName(c.Name), Extension: x.ID, ExtensionName: x.Name, Enabled: x.Enabled, Hidden: c.Hidden, Capability: capabilityOf(x.Package, c), Summary: c.Summary,
 		Description: c.Description, DefaultAction: c.DefaultAction, Permissions: x.Package.Permissions, Generation: x.TreeHash, Usage: x.Package.Manifest.Docs.Usage,
 	}
 	for _, e := range c.Examples {
@@ -114,28 +114,28 @@ func of(x *lifecycle.Loaded, c *commandfile.Command) command.Command {
 	}
 	visible := x.Package.AgentActions(x.AgentVisible)
 	for i := range c.Actions {
-		out.Actions = append(out.Actions, action(x.Package, c, &c.Actions[i], visible))
+		out.Actions = append(out.Actions, actionOf(x.Package, c, &c.Actions[i], visible))
 	}
 	return out
 }
 
-func capabilityOf(p *extension.Package, c *commandfile.Command) string {
+func capabilityOf(p *extension.Package, c *extension.Command) string {
 	if c.Capability != "" {
 		return c.Capability
 	}
 	for i := range p.Manifest.Capabilities {
-		if k := &p.Manifest.Capabilities[i]; k.Command == c.Name || strings.HasPrefix(k.Name, "/") && commandfile.Name(k.Name) == c.Name {
+		if k := &p.Manifest.Capabilities[i]; k.Command == c.Name || strings.HasPrefix(k.Name, "/") && extension.CommandName(k.Name) == c.Name {
 			return c.Name
 		}
 	}
 	return p.Manifest.ID
 }
 
-func action(p *extension.Package, c *commandfile.Command, a *commandfile.Action, visible []string) command.Action {
+func actionOf(p *extension.Package, c *extension.Command, a *extension.Action, visible []string) command.Action {
 	out := command.Action{
 		ID: a.ID, Aliases: a.Aliases, Runner: a.Runner, Description: a.Description, Sensitive: a.Sensitive, Argv: a.Argv, Template: a.Command,
 		Permissions: slices.Concat(a.Permissions, c.Permissions), Confirm: a.Confirm, Timeout: seconds(a.TimeoutSec), Priority: a.Priority, Cache: seconds(a.CacheSec),
-		Stdin: a.Stdin, Output: command.Output(a.Output), BaseURL: a.BaseURL, Headers: a.Headers, DSNRef: a.DSNRef, AgentVisible: slices.Contains(visible, bare(c.Name)+"."+a.ID),
+		Stdin: a.Stdin, Output: command.Output(a.Output), BaseURL: a.BaseURL, Headers: a.Headers, DSNRef: a.DSNRef, AgentVisible: slices.Contains(visible, bareName(c.Name)+"."+a.ID),
 	}
 	if out.Script, out.SHA256 = a.Script, a.ScriptSHA256; a.Runner == "exec.entrypoint" {
 		out.Script = a.Entrypoint
@@ -147,7 +147,7 @@ func action(p *extension.Package, c *commandfile.Command, a *commandfile.Action,
 		out.Timeout = seconds(p.Manifest.Limits.TimeoutSec)
 	}
 	for i := range a.Args {
-		out.Args = append(out.Args, arg(&a.Args[i]))
+		out.Args = append(out.Args, argumentOf(&a.Args[i]))
 	}
 	for i := range a.Flags {
 		f := &a.Flags[i]
@@ -155,14 +155,14 @@ func action(p *extension.Package, c *commandfile.Command, a *commandfile.Action,
 		if f.TakesValue != nil {
 			takes = *f.TakesValue
 		}
-		out.Flags = append(out.Flags, command.Flag{Arg: arg(f), Short: f.Short, TakesValue: takes})
+		out.Flags = append(out.Flags, command.Flag{Arg: argumentOf(f), Short: f.Short, TakesValue: takes})
 	}
 	return out
 }
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-func arg(a *commandfile.Argument) command.Arg {
+func argumentOf(a *extension.Argument) command.Arg {
 	out := command.Arg{Name: a.Name, Description: a.Description, Required: a.Required, Choices: a.Choices, Pattern: a.Pattern, Type: a.Type, AllowDash: a.AllowDash}
 	if a.Default != nil {
 		out.Default = *a.Default

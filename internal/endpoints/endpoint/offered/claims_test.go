@@ -1,4 +1,4 @@
-package claims
+package offered
 
 import (
 	"encoding/json"
@@ -129,7 +129,7 @@ func TestLocalModulesClaimWhatTheyPublish(t *testing.T) {
 	member := func(kind, name string) capability.Contribution {
 		return capability.Contribution{Member: capability.Member{Module: "local", Kind: kind, Name: name}}
 	}
-	local := OfLocal(&capability.Module{ID: "local", Name: "local", Origin: "local", Contributions: []capability.Contribution{
+	local := LocalClaimant(&capability.Module{ID: "local", Name: "local", Origin: "local", Contributions: []capability.Contribution{
 		member("function", "fs.list"), member("model", "TEXT"), member("service", "s.one"), member("service", "s.two"),
 		member("evaluator", "E.shouldRun"), member("route", "GET /x"),
 		member("responseHandlerEvaluator", "R.evaluate"), member("responseHandlerFieldEvaluator", "F.parse"),
@@ -142,7 +142,7 @@ func TestLocalModulesClaimWhatTheyPublish(t *testing.T) {
 			t.Errorf("%s came in", members)
 		}
 	}
-	with := OfLocal(&capability.Module{ID: "l", Name: "l", Origin: "local", Manifest: []byte(`{"id":"l","name":"l","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)})
+	with := LocalClaimant(&capability.Module{ID: "l", Name: "l", Origin: "local", Manifest: []byte(`{"id":"l","name":"l","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)})
 	if err := Collide([]Claimant{claimed(t, "endpoint/e", `{"id":"m","name":"m","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)}, []Claimant{with}); err == nil {
 		t.Error("a widget of the local manifest was taken")
 	}

@@ -1,9 +1,10 @@
-// Package condition reads and evaluates the conditions of install plans: a small
+package plan
+
+// This file reads and evaluates the conditions of install plans: a small
 // language of its own, because the original's, which was a programming language's
 // evaluator, let a plan run anything. There are two variables, comparison with
 // text, and, or, not and parentheses; nothing can be called and nothing else can
 // be reached.
-package condition
 
 import (
 	"slices"
@@ -35,9 +36,6 @@ func PlatformOf(goos, goarch string) Platform {
 	return p
 }
 
-// Reason is the reason of every error of this package.
-const Reason = "condition_error"
-
 const (
 	maxWhen      = 1024 // bytes
 	maxWhenDepth = 32
@@ -49,9 +47,9 @@ type When func(Platform) bool
 // Holds evaluates the condition.
 func (w When) Holds(p Platform) bool { return w == nil || w(p) }
 
-// Parse reads a condition of at most 1024 bytes; blank is none, and holds always.
+// ParseCondition reads a condition of at most 1024 bytes; blank is none, and holds always.
 // A malformed one is invalid_input, reason condition_error.
-func Parse(text string) (When, error) {
+func ParseCondition(text string) (When, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil //nolint:nilnil // no condition
 	}
@@ -81,7 +79,7 @@ type parser struct {
 
 func (p *parser) fail(format string, args ...any) error {
 	return capability.Errorf(capability.CodeInvalidInput, "condition", "the condition cannot be read: "+format, args...).
-		With(Reason, `write such as: platform.os in ["linux", "darwin"] and platform.arch == "x64"`)
+		With(ReasonCondition, `write such as: platform.os in ["linux", "darwin"] and platform.arch == "x64"`)
 }
 
 // next takes a token: a word, a quoted string with its first quote, an operator.

@@ -1,4 +1,4 @@
-package commandtable_test
+package extensions
 
 import (
 	"os"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/commandtable"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
@@ -18,7 +17,7 @@ import (
 
 func loaded(t *testing.T, id string, enabled bool) lifecycle.Loaded {
 	t.Helper()
-	root, err := os.OpenRoot("../extension/testdata/postman")
+	root, err := os.OpenRoot("extension/testdata/postman")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +45,7 @@ func TestCommandsOfTheExampleRoute(t *testing.T) {
 	t.Parallel()
 	x := loaded(t, "tools.postman", true)
 	x.AgentVisible = []string{"postman.explain"}
-	list, conflicts := commandtable.Of(&lifecycle.View{Extensions: []lifecycle.Loaded{x, {Extension: registry.Extension{ID: "broken.x", Enabled: true}}}})
+	list, conflicts := commandTable(&lifecycle.View{Extensions: []lifecycle.Loaded{x, {Extension: registry.Extension{ID: "broken.x", Enabled: true}}}})
 	if d := cmp.Diff([]string{"postman"}, names(list)); d != "" || len(conflicts) != 0 {
 		t.Fatal(d, conflicts)
 	}
@@ -88,7 +87,7 @@ func TestNamesAreThoseThatWereRegistered(t *testing.T) {
 		{"digits", []lifecycle.Loaded{loaded(t, "1.one", false), loaded(t, "b.two", true)}, []string{"x1-one-postman", "postman"}, 0},
 		{"disabled alone", []lifecycle.Loaded{loaded(t, "a.one", false)}, []string{"postman"}, 0},
 	} {
-		list, conflicts := commandtable.Of(&lifecycle.View{Extensions: tt.list})
+		list, conflicts := commandTable(&lifecycle.View{Extensions: tt.list})
 		if d := cmp.Diff(tt.want, names(list)); d != "" || len(conflicts) != tt.conflicts {
 			t.Errorf("%s: %s %v", tt.why, d, conflicts)
 		}

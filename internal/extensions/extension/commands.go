@@ -1,12 +1,12 @@
-// Package commandfile reads commands/commands.yaml, in its current and its older
-// shape, into one list of slash commands with their actions. It says what the file
-// declares and holds its limits; what a command may do is decided where it is run.
-package commandfile
+package extension
+
+// This file reads commands/commands.yaml, in its current and its older shape, into one list of
+// slash commands with their actions, and checks its limits. What a command may do is decided
+// where it is run.
 
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +16,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/permission"
 	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 )
 
@@ -109,10 +108,10 @@ type Argument struct {
 	AllowDash   bool     `json:"allow_dash,omitempty"`
 }
 
-// Parse reads a file. warnings name what was read but not understood. Errors are
+// ParseCommands reads a file. warnings name what was read but not understood. Errors are
 // invalid_input (too_large beyond 500 KiB), reason invalid_commands or
 // unsupported_runner, and name the command.
-func Parse(data []byte) (list []Command, warnings []string, err error) {
+func ParseCommands(data []byte) (list []Command, warnings []string, err error) {
 	doc, err := plainyaml.ToJSON(data, ReasonCommands)
 	if err != nil {
 		return nil, nil, err
@@ -122,10 +121,10 @@ func Parse(data []byte) (list []Command, warnings []string, err error) {
 		Legacy []wireLegacy  `json:"commands"`
 	}
 	if err := jsonx.Unmarshal(doc, &f); err != nil {
-		return nil, nil, bad("commands.yaml does not fit: %s", manifest.Clean(err.Error(), 300))
+		return nil, nil, badCommands("commands.yaml does not fit: %s", manifest.Clean(err.Error(), 300))
 	}
 	if len(f.Slash) > maxCommands || len(f.Legacy) > maxCommands {
-		return nil, nil, bad("there are more than %d commands", maxCommands)
+		return nil, nil, badCommands("there are more than %d commands", maxCommands)
 	}
 	if f.Slash == nil {
 		for i := range f.Legacy {
@@ -148,7 +147,7 @@ func Parse(data []byte) (list []Command, warnings []string, err error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, nil, bad("commands.yaml declares no command")
+		return nil, nil, badCommands("commands.yaml declares no command")
 	}
 	seen := make(map[string]bool)
 	for i := range list {
@@ -157,7 +156,7 @@ func Parse(data []byte) (list []Command, warnings []string, err error) {
 		}
 		for _, name := range append([]string{list[i].Name}, list[i].Aliases...) {
 			if seen[name] {
-				return nil, nil, bad("%s is declared twice", name)
+				return nil, nil, badCommands("%s is declared twice", name)
 			}
 			seen[name] = true
 		}
@@ -165,17 +164,17 @@ func Parse(data []byte) (list []Command, warnings []string, err error) {
 	return list, warnings, nil
 }
 
-func bad(format string, args ...any) *capability.Error {
+func badCommands(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, "commands", format, args...).With(ReasonCommands, "")
 }
 
-// Name is a command's name as it is compared: lower case, with one slash.
-func Name(s string) string {
+// CommandName is a command's name as it is compared: lower case, with one slash.
+func CommandName(s string) string {
 	return "/" + strings.ToLower(strings.TrimPrefix(strings.TrimSpace(s), "/"))
 }
 
-// ValidName reports whether a normalised name is one: ^/[a-z][a-z0-9_-]{0,31}$.
-func ValidName(name string) bool {
+// ValidCommandName reports whether a normalised name is one: ^/[a-z][a-z0-9_-]{0,31}$.
+func ValidCommandName(name string) bool {
 	if len(name) < 2 || len(name) > 33 || name[0] != '/' || name[1] < 'a' || name[1] > 'z' {
 		return false
 	}
@@ -212,29 +211,29 @@ func CheckRunner(runner string) error {
 	return nil
 }
 
-// line holds that a text is short and can be shown as it is, shown besides that it
+// line holds that a text is short and can be shown as it is, showable besides that it
 // may have lines.
-func line(s string, limit int) bool { return shown(s, limit) && !strings.ContainsAny(s, "\n\t") }
+func line(s string, limit int) bool { return showable(s, limit) && !strings.ContainsAny(s, "\n\t") }
 
-func shown(s string, limit int) bool {
+func showable(s string, limit int) bool {
 	return len(s) <= 4*limit && utf8.RuneCountInString(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool {
 		return unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r)
 	})
 }
 
 func (c *Command) check() error {
-	if !ValidName(c.Name) {
-		return bad("%.60q is not a command's name: a slash, a letter, then at most 31 of a-z, 0-9, _ and -", c.Name)
+	if !ValidCommandName(c.Name) {
+		return badCommands("%.60q is not a command's name: a slash, a letter, then at most 31 of a-z, 0-9, _ and -", c.Name)
 	}
-	k := checker{at: c.Name}
+	k := commandChecker{at: c.Name}
 	for _, a := range c.Aliases {
-		k.hold(ValidName(a), "the alias %.60q is not a command's name", a)
+		k.hold(ValidCommandName(a), "the alias %.60q is not a command's name", a)
 	}
 	k.hold(c.Summary != "" && line(c.Summary, maxSummary), "it needs a summary: one line, at most %d characters", maxSummary)
-	k.hold(shown(c.Description, maxText), "the description is longer than %d characters or holds some that are not shown", maxText)
+	k.hold(showable(c.Description, maxText), "the description is longer than %d characters or holds some that are not shown", maxText)
 	k.hold(len(c.Examples) <= maxItems && len(c.Aliases) <= maxItems, "it has more than %d examples or aliases", maxItems)
 	for _, e := range c.Examples {
-		k.hold(e.Command != "" && line(e.Command, maxText) && shown(e.Description, maxText), "an example is empty, too long, or cannot be shown")
+		k.hold(e.Command != "" && line(e.Command, maxText) && showable(e.Description, maxText), "an example is empty, too long, or cannot be shown")
 	}
 	k.confirm(c.Confirm)
 	k.permissions(&c.Permissions)
@@ -262,37 +261,37 @@ func cut(s string) string {
 	return s
 }
 
-// checker keeps the first thing that is wrong.
-type checker struct {
+// commandChecker keeps the first thing that is wrong.
+type commandChecker struct {
 	at  string
 	err error
 }
 
-func (k *checker) hold(ok bool, format string, args ...any) {
+func (k *commandChecker) hold(ok bool, format string, args ...any) {
 	if !ok && k.err == nil {
-		k.err = bad("%.100s: %s", k.at, fmt.Sprintf(format, args...))
+		k.err = badCommands("%.100s: %s", k.at, fmt.Sprintf(format, args...))
 	}
 }
 
-func (k *checker) one(what, value string, words ...string) {
+func (k *commandChecker) one(what, value string, words ...string) {
 	k.hold(value == "" || slices.Contains(words, value), "%s is %.40q; it can be %s", what, value, strings.Join(words, ", "))
 }
 
-func (k *checker) confirm(value string) { k.one("confirm", value, "never", "first", "always") }
+func (k *commandChecker) confirm(value string) { k.one("confirm", value, "never", "first", "always") }
 
-func (k *checker) permissions(list *[]string) {
-	got, unknown := permission.Canonical(*list)
-	k.hold(unknown == "", "%.40q is not a permission; there are %s", unknown, permission.Names())
+func (k *commandChecker) permissions(list *[]string) {
+	got, unknown := manifest.CanonicalPermissions(*list)
+	k.hold(unknown == "", "%.40q is not a permission; there are %s", unknown, manifest.PermissionNames())
 	*list = got
 }
 
-func (a *Action) check(k *checker) {
+func (a *Action) check(k *commandChecker) {
 	if err := CheckRunner(a.Runner); err != nil && k.err == nil {
 		e := capability.AsError(err)
 		e.Message = cut(k.at) + ": " + e.Message
 		k.err = e
 	}
-	k.hold(line(a.Summary, maxSummary) && shown(a.Description, maxText), "its text is too long or cannot be shown")
+	k.hold(line(a.Summary, maxSummary) && showable(a.Description, maxText), "its text is too long or cannot be shown")
 	k.hold(len(a.Argv) <= maxItems, "its argv has more than %d items", maxItems)
 	for _, item := range a.Argv {
 		k.hold(len(item) <= maxText && !strings.ContainsRune(item, 0), "an item of its argv is too long or holds a NUL")
@@ -307,7 +306,7 @@ func (a *Action) check(k *checker) {
 	k.one("stdin", a.Stdin, "none", "args", "last_response")
 	k.one("output.format", a.Output.Format, "text", "json", "binary")
 	k.hold(0 <= a.Output.MaxBytes && a.Output.MaxBytes <= 16<<20, "output.max_bytes is between 0 and 16777216")
-	k.hold(len(a.BaseURL) <= 2048 && len(a.Headers) <= 64 && len(a.DSNRef) <= 128 && shown(a.Command, maxText), "base_url, headers, dsn_ref or command is too long")
+	k.hold(len(a.BaseURL) <= 2048 && len(a.Headers) <= 64 && len(a.DSNRef) <= 128 && showable(a.Command, maxText), "base_url, headers, dsn_ref or command is too long")
 	k.hold(a.Entrypoint == "" || inPackage(a.Entrypoint), "the entrypoint is not a path in the package")
 	k.hold(a.Script == "" || inPackage(a.Script), "the script is not a path in the package")
 	k.hold(a.Runner != "exec.entrypoint" || a.Entrypoint != "", "exec.entrypoint needs an entrypoint: a program of the package")
@@ -316,18 +315,14 @@ func (a *Action) check(k *checker) {
 	}
 }
 
-func inPackage(p string) bool {
-	return len(p) <= 240 && path.Clean(p) == p && !path.IsAbs(p) && p != "." && p != ".." && !strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\\\x00")
-}
-
-func (k *checker) arguments(list []Argument, flags bool) {
+func (k *commandChecker) arguments(list []Argument, flags bool) {
 	k.hold(len(list) <= maxArgs, "it has more than %d arguments or flags", maxArgs)
 	seen := make(map[string]bool)
 	for i := range list {
 		x := &list[i]
 		k.hold(validAction(x.Name) && !seen[x.Name], "the name %.80q of an argument is none, or is given twice", x.Name)
 		seen[x.Name] = true
-		k.hold(shown(x.Description, maxText), "the description of %s is too long or cannot be shown", x.Name)
+		k.hold(showable(x.Description, maxText), "the description of %s is too long or cannot be shown", x.Name)
 		k.one("the type of "+x.Name, x.Type, "string", "integer", "number", "boolean")
 		k.hold(len(x.Choices) <= maxItems, "%s has more than %d choices", x.Name, maxItems)
 		k.hold(x.Short == "" || flags && len(x.Short) == 1 && validAction(x.Short), "%s has a short form that is not one letter", x.Name)

@@ -1,9 +1,8 @@
-// Package permission is the one table of what an extension may ask for (runner
-// spec, section 10.1; effects by decision R22): the names and the other spellings
-// in use, what each of them lets an extension do in words for whoever enables it,
-// how much is at stake, and which the locked deployment modes withhold. What
-// validates a manifest, maps it to the catalog and asks for consent reads it here.
-package permission
+package manifest
+
+// This file is the one table of what an extension may request: the names and the other spellings
+// in use, the effects of each and its risk, and which of them the locked deployment modes
+// withhold. Validation of a manifest, its mapping to the catalog and consent all read it here.
 
 import (
 	"slices"
@@ -22,8 +21,8 @@ const (
 	RiskHigh   Risk = "high"
 )
 
-// Row is one permission.
-type Row struct {
+// Permission is one permission.
+type Permission struct {
 	Name    string
 	Aliases []string // spellings that are read as Name
 	Grants  string   // what it lets the extension do, after "It may"
@@ -32,10 +31,10 @@ type Row struct {
 	Locked  bool // withheld in local_locked and remote_exposed
 }
 
-// Table returns every permission, in the order of the spec.
-func Table() []Row {
+// Permissions returns every permission, in the order of the spec.
+func Permissions() []Permission {
 	const r, w, x = capability.EffectRead, capability.EffectWrite, capability.EffectExternal
-	return []Row{
+	return []Permission{
 		{"exec", []string{"exec_shell"}, "run command-line programs", RiskHigh, x, true},
 		{"network", []string{"network_http", "network.call"}, "connect to the hosts listed below", RiskMedium, x, false},
 		{"filesystem.read", []string{"fs_read"}, "read its own working folder", RiskLow, r, false},
@@ -52,33 +51,33 @@ func Table() []Row {
 	}
 }
 
-// Lookup finds a permission by its name or one of its other spellings. Spelling
+// LookupPermission finds a permission by its name or one of its other spellings. Spelling
 // is exact.
-func Lookup(name string) (Row, bool) {
-	table := Table()
-	i := slices.IndexFunc(table, func(r Row) bool { return r.Name == name || slices.Contains(r.Aliases, name) })
+func LookupPermission(name string) (Permission, bool) {
+	table := Permissions()
+	i := slices.IndexFunc(table, func(r Permission) bool { return r.Name == name || slices.Contains(r.Aliases, name) })
 	if i < 0 {
-		return Row{}, false
+		return Permission{}, false
 	}
 	return table[i], true
 }
 
-// Names returns the canonical names, for messages.
-func Names() string {
+// PermissionNames returns the canonical names, for messages.
+func PermissionNames() string {
 	var names []string
-	for _, r := range Table() {
+	for _, r := range Permissions() {
 		names = append(names, r.Name)
 	}
 	return strings.Join(names, ", ")
 }
 
-// Effect is the highest effect among permissions; one that nobody knows is
+// PermissionsEffect is the highest effect among permissions; one that nobody knows is
 // external, and none at all is read.
-func Effect(names []string) capability.Effect {
+func PermissionsEffect(names []string) capability.Effect {
 	effect := capability.EffectRead
 	for _, name := range names {
 		of := capability.EffectExternal
-		if row, ok := Lookup(name); ok {
+		if row, ok := LookupPermission(name); ok {
 			of = row.Effect
 		}
 		if of.AtLeast(effect) {
@@ -88,15 +87,15 @@ func Effect(names []string) capability.Effect {
 	return effect
 }
 
-// Canonical replaces other spellings by the names, drops repetitions and sorts in
+// CanonicalPermissions replaces other spellings by the names, drops repetitions and sorts in
 // the order of the table. unknown is the first that is no permission, "" if all are.
-func Canonical(names []string) (list []string, unknown string) {
+func CanonicalPermissions(names []string) (list []string, unknown string) {
 	for _, name := range names {
-		if _, ok := Lookup(name); !ok {
+		if _, ok := LookupPermission(name); !ok {
 			return nil, name
 		}
 	}
-	for _, row := range Table() {
+	for _, row := range Permissions() {
 		if slices.ContainsFunc(names, func(n string) bool { return n == row.Name || slices.Contains(row.Aliases, n) }) {
 			list = append(list, row.Name)
 		}
@@ -104,10 +103,10 @@ func Canonical(names []string) (list []string, unknown string) {
 	return list, ""
 }
 
-// Needed are the permissions without which an action of a runner cannot begin (runner
+// NeededPermissions are the permissions without which an action of a runner cannot begin (runner
 // spec, section 10.2, step 1); remote says that it opens a database elsewhere.
 // Analyses need none: without llm they do without a model.
-func Needed(runner string, remote bool) []string {
+func NeededPermissions(runner string, remote bool) []string {
 	family, _, _ := strings.Cut(runner, ".")
 	switch {
 	case runner == "builtin" || runner == "default" || runner == "exec.python_handler":

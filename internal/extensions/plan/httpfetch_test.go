@@ -1,4 +1,4 @@
-package fetch_test
+package plan_test
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/fetch"
+	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
-func local() *fetch.Client {
-	return fetch.New(fetch.Config{Allow: netip.Addr.IsLoopback, Pause: func(context.Context, int) error { return nil }})
+func local() *plan.HTTPFetcher {
+	return plan.NewHTTPFetcher(plan.FetchConfig{Allow: netip.Addr.IsLoopback, Pause: func(context.Context, int) error { return nil }})
 }
 
-func get(t *testing.T, c *fetch.Client, address string, limit int64) (string, error) {
+func get(t *testing.T, c *plan.HTTPFetcher, address string, limit int64) (string, error) {
 	t.Helper()
 	var b bytes.Buffer
 	err := c.Fetch(t.Context(), address, &b, limit, func() error { b.Reset(); return nil })
@@ -85,7 +85,7 @@ func TestFetch(t *testing.T) {
 func TestOnlyPublicAddressesAreReached(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	c := fetch.New(fetch.Config{})
+	c := plan.NewHTTPFetcher(plan.FetchConfig{})
 	for _, address := range []string{
 		s.URL + "/ok", "https://127.0.0.1:1/", "https://[::1]:1/", "https://10.0.0.1/", "https://169.254.169.254/", "https://[::ffff:127.0.0.1]/", "https://100.64.0.1/", "https://0.0.0.0/",
 		"https://[64:ff9b::7f00:1]/", "https://user@example.com/", "ftp://example.com/", "http://example.com/", "https:///x", ":", "https://localhost:1/",
