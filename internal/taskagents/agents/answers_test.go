@@ -38,7 +38,7 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	casts, err := filepath.Glob("../term/testdata/casts/*.cast")
-	if err != nil || len(casts) != 26 {
+	if err != nil || len(casts) == 0 {
 		t.Fatalf("%d recordings: %v", len(casts), err)
 	}
 	for _, path := range casts {

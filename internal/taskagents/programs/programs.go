@@ -154,7 +154,21 @@ func Choices(more ...string) string {
 			names = append(names, string(p.Name))
 		}
 	}
-	names = append(names, more...)
+	return anyOf(append(names, more...))
+}
+
+// Scored lists the programs that can be chosen by score, for an error message: "a, b or c".
+func Scored() string {
+	var names []string
+	for _, p := range All() {
+		if p.Title != "" {
+			names = append(names, string(p.Name))
+		}
+	}
+	return anyOf(names)
+}
+
+func anyOf(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
