@@ -32,6 +32,7 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 		"codex-hooks-review":           {"trust: -"},
 		"codex-trust-dialog":           {"trust: Trust and continue"},
 		"gemini-trust-dialog":          {"trust: Trust folder (work)"},
+		"qwen-permission-done":         {"permission: -"},
 	}
 	files, err := detect.Load(filepath.Join(t.TempDir(), "none"))
 	if err != nil {
