@@ -64,7 +64,7 @@ test: deps lint interop-deps agents-deps
 agents-deps:
 	@if command -v npm >/dev/null; then \
 	  npm install --prefix interop/clis --no-save --no-audit --no-fund --silent || true; \
-	  for name in claude codex gemini opencode pi; do test -e $(CLIS)/$$name || echo "SKIPPED: $$name cannot be installed, so it is not tried as a task agent"; done; \
+	  for name in claude codex gemini qwen opencode pi; do test -e $(CLIS)/$$name || echo "SKIPPED: $$name cannot be installed, so it is not tried as a task agent"; done; \
 	else echo "SKIPPED: npm is not here, so the programs of task agents are not tried"; fi
 
 test-agents: agents-deps

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
 const (
@@ -136,7 +137,7 @@ it: junctor tasks show ID.`,
 	}
 	f := c.Flags()
 	f.StringVar(&file, "file", "", "JSON file with the whole request (docs/task-agents.md), also parts that wait for others; what a flag says counts more")
-	f.StringVar(&agent, "agent", "", "program to use: claude, codex, gemini, opencode, pi, aider or shell (default the one that fits best)")
+	f.StringVar(&agent, "agent", "", "program to use: "+programs.Choices()+" (default the one that fits best)")
 	f.StringVar(&memory, "memory", "", "file that every agent is given to read")
 	f.StringArrayVar(&parts, "part", nil, "task of one agent among several (repeatable)")
 	f.StringArrayVar(&criteria, "criterion", nil, "what the work is measured by (repeatable)")

@@ -25,7 +25,7 @@ type Agents struct {
 	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. Folders that are made for agents are allowed anyway."`
 	AnyWorkdir   bool     `koanf:"any_workdir" doc:"Let agents be told to work in every folder of this machine."`
 
-	DefaultType string     `koanf:"default_type" runtime:"true" doc:"The program that a task is given to where nobody names one: claude, codex, gemini, aider, pi, opencode or shell. Empty: the one that fits best."`
+	DefaultType string     `koanf:"default_type" runtime:"true" doc:"The program that a task is given to where nobody names one: claude, codex, gemini, qwen, aider, pi, opencode or shell. Empty: the one that fits best."`
 	Strategy    string     `koanf:"strategy" runtime:"true" doc:"How a program is chosen where nobody names one. fixed: default_type while it is usable; ranked: the program that fits the task best, default_type with an advantage."`
 	Preset      string     `koanf:"preset" runtime:"true" doc:"What agents may do where nobody says: readonly, standard, permissive or autonomous. Empty: autonomous in folders that were made for them, else permissive."`
 	Credentials string     `koanf:"credentials" runtime:"true" doc:"Which of the server's credentials programs get: subscription (no API keys, so that they use their own logins), api_keys (no token of a subscription) or cloud (none but opencode_key_secret, for opencode_url). Empty: all that a program knows."`

@@ -46,6 +46,11 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
+			name: "qwen", binary: "qwen", base: "/v1", model: "scripted", yes: "Yes, allow once", no: "No",
+			files:  map[string]string{".qwen/QWEN.md": "Be kind.\n", ".qwen/settings.json": "{\n  \"security\": {\n    \"folderTrust\": {\n      \"enabled\": true\n    }\n  },\n  \"$version\": 4\n}\n"},
+			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth"},
+		},
+		{
 			name: "opencode", binary: "opencode", base: "/v1", model: "scripted",
 			noPrompt: "opencode run does one task and ends", noAsking: "opencode run refuses what it would have to ask about",
 			noResume: "opencode run does not tell the name of its conversation",
@@ -317,7 +322,7 @@ func (r *run) reads(t *testing.T) {
 func (r *run) fails(t *testing.T, kind fakemodel.Failure, play string) {
 	want := r.failed[kind]
 	if want == "" {
-		t.Skip("how opencode run shows this failure is not known yet")
+		t.Skip("how " + r.name + " shows this failure is not known yet")
 	}
 	dir := r.workspace(t, "fails-"+string(kind))
 	s := r.spawn(t, "autonomous", dir, "Fail. "+play, "")

@@ -1,5 +1,5 @@
 // Package clis holds the server to the programs of task agents themselves: Claude Code,
-// Codex, Gemini CLI, OpenCode and Pi, in the versions of package.json, which it starts
+// Codex, Gemini CLI, Qwen Code, OpenCode and Pi, in the versions of package.json, which it starts
 // over its HTTP API. Their model is package fakemodel, on loopback; nothing else is
 // reached.
 //

@@ -239,7 +239,7 @@ func (l *Launcher) program(ctx context.Context, d threads.Detail, n row.Node) (p
 		}
 	}
 	return "", capability.Errorf(capability.CodeUnavailable, op, "no program for agents can be used: %s", state.Preferred.Reason).
-		With("agent_not_installed", "install and log in to one of claude, codex, gemini, opencode, pi or aider; junctor frameworks list says what is missing")
+		With("agent_not_installed", "install and log in to one of "+programs.Scored()+"; junctor frameworks list says what is missing")
 }
 
 // place is where a part works. A thread has one clone; where it has several parts, each

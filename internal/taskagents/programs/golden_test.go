@@ -34,8 +34,14 @@ func spawn(name programs.Name, p programs.Preset) programs.Spawn {
 	}
 }
 
-func allNames() []programs.Name {
-	return []programs.Name{programs.Claude, programs.Codex, programs.Gemini, programs.Aider, programs.Pi, programs.OpenCode, programs.Shell}
+// allNames returns the programs that can be started.
+func allNames() (names []programs.Name) {
+	for _, p := range programs.All() {
+		if p.Startable() {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 func presets() []programs.Preset {

@@ -135,7 +135,7 @@ type ToolGroup struct {
 
 // All returns every program, in the order in which lists show them.
 func All() []Program {
-	return []Program{claudeProgram(), codexProgram(), geminiProgram(), aiderProgram(), piProgram(), openCodeProgram(), shellProgram(), {Name: Hermes, Aliases: []string{"hermes"}, Binary: "hermes"}}
+	return []Program{claudeProgram(), codexProgram(), geminiProgram(), qwenProgram(), aiderProgram(), piProgram(), openCodeProgram(), shellProgram(), {Name: Hermes, Aliases: []string{"hermes"}, Binary: "hermes"}}
 }
 
 // Of returns the description of a program. For an unknown name only Name and Binary are set.
@@ -157,7 +157,21 @@ func Choices(more ...string) string {
 			names = append(names, string(p.Name))
 		}
 	}
-	names = append(names, more...)
+	return anyOf(append(names, more...))
+}
+
+// Scored lists the programs that can be chosen by score, for an error message: "a, b or c".
+func Scored() string {
+	var names []string
+	for _, p := range All() {
+		if p.Title != "" {
+			names = append(names, string(p.Name))
+		}
+	}
+	return anyOf(names)
+}
+
+func anyOf(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

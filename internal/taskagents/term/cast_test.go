@@ -27,7 +27,7 @@ type recording struct {
 func recordings(t testing.TB) []recording {
 	t.Helper()
 	files, err := filepath.Glob("testdata/casts/*.cast")
-	if err != nil || len(files) != 26 {
+	if err != nil || len(files) == 0 {
 		t.Fatalf("%d recordings: %v", len(files), err)
 	}
 	var out []recording

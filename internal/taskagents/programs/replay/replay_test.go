@@ -18,11 +18,11 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 )
 
-// recordings are the 26 of real programs, which package term holds.
+// recordings returns the recordings of real programs that package term holds.
 func recordings(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../term/testdata/casts/*.cast")
-	if err != nil || len(files) != 26 {
+	if err != nil || len(files) == 0 {
 		t.Fatalf("%d recordings: %v", len(files), err)
 	}
 	return files

@@ -1,6 +1,6 @@
 // Package dialect knows what agents' programs speak that offer a protocol instead of a
-// screen: Claude Code's stream-json, Codex's app server, and ACP, which Gemini CLI and
-// OpenCode share.
+// screen: Claude Code's stream-json, Codex's app server, and ACP, which Gemini CLI,
+// Qwen Code and OpenCode share.
 //
 // A [Dialect] is one side of one conversation, without pipes, clocks or goroutines: a
 // line goes in, and what happened and what is to be answered comes out. So a recorded
