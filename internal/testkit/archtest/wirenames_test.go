@@ -41,9 +41,8 @@ func foreignNames() map[string]int {
 		"internal/endpoints/endpoint/offered": 1,
 		"internal/endpoints/reference":        6,
 		// Manifests of extensions, and messages of the browser's DevTools.
-		"internal/extensions/commandfile":  1,
 		"internal/extensions/exec/browser": 14,
-		"internal/extensions/extension":    1,
+		"internal/extensions/extension":    2,
 		"internal/extensions/manifest":     61,
 		"internal/extensions/operator":     5,
 		"internal/extensions/static":       23,
