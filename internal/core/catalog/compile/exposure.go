@@ -237,8 +237,3 @@ func (a *Action) schemaSize() int {
 	}
 	return len(doc)
 }
-
-const (
-	maxCuts     = 256
-	maxCutNames = 1 << 16
-)
