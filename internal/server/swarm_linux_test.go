@@ -208,6 +208,15 @@ func TestASwarm(t *testing.T) {
 	}
 	eventually(t, "the task is completed", func() bool { return n.task(t, made.Task).Task.State == "completed" })
 	th := n.thread(t, made.ThreadID)
+	eventually(t, "the message about the end is stored", func() bool { // the task completes before it
+		th = n.thread(t, made.ThreadID)
+		for _, e := range th.Events {
+			if e.EventType == "message" && e.SessionID == "" {
+				return true
+			}
+		}
+		return false
+	})
 	if th.Status != "done" || th.Summary != "Synthesis: all of it is done." || len(th.Sessions) != 3 {
 		t.Errorf("%+v", th)
 	}

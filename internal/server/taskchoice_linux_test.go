@@ -51,7 +51,7 @@ func TestAProgramIsChosen(t *testing.T) {
 		return s
 	}
 	s := get(n)
-	if s.Preset != "standard" || s.Strategy != "fixed" || s.Type != "" || s.Preferred != "claude" || s.Reason == "" || s.Subscription != "anthropic-subscription" || len(s.Frameworks) != 6 {
+	if s.Preset != "standard" || s.Strategy != "fixed" || s.Type != "" || s.Preferred != "claude" || s.Reason == "" || s.Subscription != "anthropic-subscription" || len(s.Frameworks) != 7 {
 		t.Errorf("%+v", s)
 	}
 	for _, f := range s.Frameworks {
@@ -64,9 +64,10 @@ func TestAProgramIsChosen(t *testing.T) {
 	if spawned.ApprovalPreset != "standard" || !strings.HasPrefix(spawned.Workdir, code+"/") || spawned.Cols != 90 || spawned.Rows != 30 || spawned.AgentType != "claude" {
 		t.Errorf("%+v", spawned)
 	}
-	if data, err := os.ReadFile("/proc/" + strconv.Itoa(spawned.Pid) + "/environ"); err != nil || !strings.Contains(string(data), "MY_SERVICE=of-the-file") {
-		t.Errorf("the program does not have what is forwarded: %v", err)
-	}
+	eventually(t, "the program has the forwarded variable", func() bool { // until its exec it has the server's
+		data, err := os.ReadFile("/proc/" + strconv.Itoa(spawned.Pid) + "/environ")
+		return err == nil && strings.Contains(string(data), "MY_SERVICE=of-the-file")
+	})
 	metrics := func(n *node) (m map[string]struct{ Spawned, Completed, CompletedViaFastPath int }) {
 		t.Helper()
 		a := n.request(t, "GET", "/api/task-agents/metrics", admin, "")
