@@ -175,8 +175,8 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 				}
 				began := time.Now()
 				f.add(name, "comes later")
-				// An announcement of an earlier change may still be under way, so that the
-				// list is read again after each.
+				// Before the first tool, the announcement of the provider itself may still be
+				// under way. Every later announcement must find its tool in the list.
 				deadline := time.After(patience)
 				for found := false; !found; {
 					select {
@@ -187,6 +187,9 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 					tools, err := s.ListTools(t.Context(), nil)
 					ok(t, err)
 					found = slices.ContainsFunc(tools.Tools, func(tool *mcp.Tool) bool { return tool.Name == name })
+					if !found && i > 0 {
+						t.Errorf("the list after the announcement lacks %s", name)
+					}
 				}
 				told := time.Since(began)
 				t.Logf("announced after %s", told.Round(time.Millisecond))

@@ -29,7 +29,7 @@ const sweepInterval = 10 * time.Minute
 // Commands are the commands that people can type. The runtime of extensions has them.
 type Commands interface {
 	Commands() *command.Router
-	// Refresh makes the commands anew.
+	// Refresh rebuilds the list of commands.
 	Refresh()
 	// Usage returns the usage document of an extension.
 	Usage(extension string) (string, error)

@@ -83,7 +83,7 @@ func TestWhatDocumentsNameIsThere(t *testing.T) {
 			}
 		}
 	}
-	if named < 120 {
+	if named < 150 {
 		t.Errorf("only %d names were found: this test reads the wrong thing", named)
 	}
 }
