@@ -211,7 +211,7 @@ func connect(cmd *exec.Cmd, stdout, stderr io.Writer, spec Spec) (*pumps, error)
 			return nil, err
 		}
 		p.readers, p.writers = append(p.readers, r), append(p.writers, w)
-		p.wg.Go(func() { _, _ = io.Copy(to, r) }) // ends at EOF or at the read deadline set by wait
+		p.wg.Go(func() { pump(to, r) }) // ends at EOF or at the read deadline set by wait
 		return w, nil
 	}
 	out, err := pipe(stdout)
@@ -264,18 +264,30 @@ func (p *pumps) await(d time.Duration) {
 	}
 }
 
+// pump copies until EOF or until the read deadline. On a busy machine the deadline
+// can pass before what the program wrote was read, so it then takes what is there.
+func pump(to io.Writer, r *os.File) {
+	if _, err := io.Copy(to, r); errors.Is(err, os.ErrDeadlineExceeded) {
+		_, _ = to.Write(readable(r))
+	}
+}
+
 // wait ends the pumps: at EOF, or after d at the latest.
 func (p *pumps) wait(d time.Duration) {
-	deadline := time.Now().Add(d)
+	p.expire(time.Now().Add(d))
+	p.wg.Wait()
+	for _, r := range p.readers {
+		_ = r.Close()
+	}
+}
+
+// expire sets the time at which the pumps end without EOF.
+func (p *pumps) expire(deadline time.Time) {
 	for _, r := range p.readers {
 		_ = r.SetReadDeadline(deadline)
 	}
 	if p.input != nil {
 		_ = p.input.SetWriteDeadline(deadline)
-	}
-	p.wg.Wait()
-	for _, r := range p.readers {
-		_ = r.Close()
 	}
 }
 

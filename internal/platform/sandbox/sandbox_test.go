@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -205,4 +208,46 @@ func waitForFile(t *testing.T, file string) []int {
 	}
 	t.Fatal("the program did not begin")
 	return nil
+}
+
+// slowWriter holds its first Write until it is released.
+type slowWriter struct {
+	held, release chan struct{}
+	once          sync.Once
+	got           bytes.Buffer
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	w.once.Do(func() {
+		close(w.held)
+		<-w.release
+	})
+	return w.got.Write(p)
+}
+
+// On a busy machine the time for the rest of the output can pass before anybody
+// read it.
+func TestOutputWrittenBeforeTheDeadlineIsKept(t *testing.T) {
+	slow := &slowWriter{held: make(chan struct{}), release: make(chan struct{})}
+	var cmd exec.Cmd
+	p, err := connect(&cmd, slow, io.Discard, Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		if _, err := io.WriteString(cmd.Stdout, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first ")
+	<-slow.held
+	write("second")
+	p.expire(time.Now())
+	close(slow.release)
+	<-p.done
+	if got := slow.got.String(); got != "first second" {
+		t.Errorf("got %q, want %q", got, "first second")
+	}
+	p.started()
+	p.wait(0)
 }
