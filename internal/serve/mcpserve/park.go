@@ -49,6 +49,7 @@ type parked struct {
 	task bool          // it may become a task
 	only bool          // it must
 	kept chan struct{} // closed when it has become one
+	open chan struct{} // closed when the invocation has its id
 
 	mu      sync.Mutex
 	x       *exchange.Exchange // of the request that waits now; nil between two
@@ -97,7 +98,7 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x 
 	stop := context.AfterFunc(s.base, func() { cancel(errWithdrawn) })
 	p := &parked{
 		owner: c.digest(), call: callDigest(m), cancel: cancel, questions: make(chan asking), done: make(chan exchange.Outcome, 1),
-		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}), x: x, // before the provider can say anything
+		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}), open: make(chan struct{}), x: x, // before the provider can say anything
 	}
 	p.only = p.task && s.listOf(c).onlyTask[m.Params.Name]
 	v := voice{relay: x.Relay}
@@ -134,8 +135,11 @@ func (s *Surface) mayTask(c caller, m *mcpwire.Message) bool {
 
 func (p *parked) began(inv capability.Invocation) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inv.ID == "" {
+		close(p.open)
+	}
 	p.inv = inv
-	p.mu.Unlock()
 }
 
 func (p *parked) ended(reply invoke.Reply, err error) {
@@ -181,6 +185,7 @@ func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchan
 	defer p.attach(nil)
 	present := context.AfterFunc(r.Context(), func() { p.cancel(errWithdrawn) })
 	var late <-chan time.Time
+	var open <-chan struct{} // nil until the call is late
 	if p.task {
 		timer := time.NewTimer(s.cfg.TaskAfter)
 		defer timer.Stop()
@@ -197,7 +202,9 @@ func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchan
 			}
 			return out
 		case <-late:
-			late = nil
+			open = p.open // on a busy machine the invocation may begin later
+		case <-open:
+			open = nil
 			if !present() {
 				continue // the client is gone and the call is being cancelled
 			}

@@ -117,7 +117,7 @@ func TestAMissingApprovalOfAnOperatorIsWaitedForByATask(t *testing.T) {
 }
 
 func TestQuestionsOfATask(t *testing.T) {
-	st, u := newUpstreamStack(t, stackOptions{taskAfter: time.Millisecond})
+	st, u := newUpstreamStack(t, stackOptions{taskAfter: time.Nanosecond})
 	able := `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	r := st.asModern(st.agent, "tools/call", "askslow", `"name":"askslow",`, able)
 	task := readTask(t, r)
